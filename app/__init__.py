@@ -1,0 +1,1 @@
+"""What runs in the worker above the engine: messages, OpenAI shapes, text."""

@@ -1,0 +1,1 @@
+"""The engine: GGUF in, token ids out. Read engine.py first."""

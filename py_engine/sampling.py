@@ -1,0 +1,17 @@
+"""How the next token is chosen."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Sampling parameters of one request, applied in llama.cpp's order: top_k, top_p, min_p, then temperature.
+
+    temperature 0 is greedy; top_k 0, top_p 1 and min_p 0 switch those filters off; seed None draws one at random.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int | None = None
