@@ -1,0 +1,56 @@
+"""Every error Wisp reports on purpose: one exception class, shaped like OpenAI's error object, and its codes."""
+
+from typing import Any
+
+INVALID_REQUEST = "invalid_request_error"
+SERVER_ERROR = "server_error"
+NOT_FOUND = "not_found_error"
+
+# code -> what happened (the message of each error adds what to do about it)
+CODES: dict[str, str] = {
+    # loading a model
+    "not_gguf": "the file does not start with GGUF's magic number",
+    "truncated_file": "the file ends before the data its header promises",
+    "unsupported_version": "a GGUF version, or byte order, that Wisp does not read",
+    "corrupt_header": "the header contradicts itself: bad counts, types, offsets, names or duplicates",
+    "unsupported_architecture": "no model family for general.architecture",
+    "unsupported_quantization": "a tensor has a data type without kernels",
+    "missing_tensor": "a tensor that the architecture needs is not in the file",
+    "missing_metadata": "a metadata key that the architecture or tokenizer needs is not in the file",
+    "bad_tensor_shape": "a tensor's shape does not fit the metadata",
+    "http_error": "the server answered with a failure status, given in the message",
+    "network_error": "no usable answer: offline, refused by CORS, or the connection was lost",
+    "quota_exceeded": "the browser gives this site too little storage for the model",
+    "out_of_memory": "the device refused an allocation",
+    "model_too_large": "the model needs more memory than the device has",
+    "context_too_long": "the context length asked for is longer than the model's, or than memory allows",
+    "unsupported_tokenizer": "no tokenizer for tokenizer.ggml.model",
+    "bad_chat_template": "the chat template does not compile or fails while rendering",
+    "no_webgpu": 'backend "webgpu" was asked for and is not available',
+    "not_found": "no model of that id",
+    # answering a request
+    "model_not_loaded": "a request came before any model was loaded",
+    "empty_messages": "messages is empty",
+    "invalid_type": "a parameter has the wrong type",
+    "invalid_value": "a parameter has the right type and a value that is not allowed",
+    "context_length_exceeded": "the prompt does not fit the context",
+    "aborted": "the request was aborted by the caller",
+    "unsupported_parameter": "a parameter with a meaning that Wisp does not implement yet",
+    "internal_error": "a defect in Wisp; the engine stays usable",
+    "device_lost": "the GPU device was lost; load the model again",
+}
+
+
+class WispError(Exception):
+    """An error with one of CODES. `type` is one of the three above; `param` names the offending request field."""
+
+    def __init__(self, message: str, code: str, type: str = INVALID_REQUEST, param: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.type = type
+        self.param = param
+
+    def as_dict(self) -> dict[str, Any]:
+        """{"error": {"message", "type", "param", "code"}}, OpenAI's shape."""
+        return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}

@@ -1,0 +1,368 @@
+"""The header of a GGUF file, read from its first bytes: metadata and tensor table, nothing of the tensor data.
+
+Layout (little-endian; GGUF versions 2 and 3):
+    "GGUF" | version u32 | n_tensors u64 | n_kv u64
+    n_kv x      key string | value type u32 | value
+    n_tensors x name string | n_dims u32 | n_dims x u64 | ggml type u32 | offset u64
+    padding to the alignment, then the tensor data that the offsets count from
+where a string is a u64 length and UTF-8 bytes, and an array an element type u32, a u64 count and the elements.
+"""
+
+import struct
+from array import array
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from gguf.constants import GGML_QUANT_SIZES, GGUF_DEFAULT_ALIGNMENT, GGMLQuantizationType, GGUFValueType
+
+from py_engine.errors import WispError
+
+MAX_HEADER = 256 * 1024 * 1024  # bytes; the largest known are under 30 MB, and more must not fill the WASM heap
+MAX_KEYS = 1 << 16
+MAX_TENSORS = 1 << 17
+MAX_DIMS = 4
+MAX_ARRAY_DEPTH = 4
+FIRST_READ = 1024 * 1024
+
+_REQUIRED: Any = object()
+_U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
+_MIN_KEY, _MIN_TENSOR = 8 + 4 + 1, 8 + 4 + 4 + 8  # bytes of the shortest entry of each table
+
+# GGUF value type -> array/struct type code of the numbers
+_NUMBERS = {
+    GGUFValueType.UINT8: "B",
+    GGUFValueType.INT8: "b",
+    GGUFValueType.UINT16: "H",
+    GGUFValueType.INT16: "h",
+    GGUFValueType.UINT32: "I",
+    GGUFValueType.INT32: "i",
+    GGUFValueType.FLOAT32: "f",
+    GGUFValueType.BOOL: "B",
+    GGUFValueType.UINT64: "Q",
+    GGUFValueType.INT64: "q",
+    GGUFValueType.FLOAT64: "d",
+}
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """One tensor: shape in ggml's order (shape[0] is the row length ne0), offset and nbytes in bytes.
+
+    The offset counts from the header's data_offset.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    type: GGMLQuantizationType
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Header:
+    """Everything a GGUF file says before its tensor data. Arrays in the metadata are lists."""
+
+    version: int
+    metadata: dict[str, Any]
+    tensors: dict[str, TensorInfo]
+    alignment: int
+    data_offset: int
+    file_size: int | None
+
+    @property
+    def architecture(self) -> str:
+        name = self.metadata.get("general.architecture")
+        if not isinstance(name, str) or not name:
+            raise WispError("The GGUF file does not say its general.architecture.", "missing_metadata")
+        return name
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The metadata value of `key`, or the default."""
+        return self.metadata.get(key, default)
+
+    def arch(self, key: str, default: Any = _REQUIRED) -> Any:
+        """The value of "<architecture>.<key>", or the default; without one, missing_metadata."""
+        full = f"{self.architecture}.{key}"
+        value = self.metadata.get(full, default)
+        if value is _REQUIRED:
+            raise WispError(
+                f"The GGUF file lacks the metadata key {full}, which its architecture needs.", "missing_metadata"
+            )
+        return value
+
+
+class NeedMoreBytes(Exception):
+    """The prefix ends inside the header. `needed`: a prefix length, in bytes, worth trying next."""
+
+    def __init__(self, needed: int) -> None:
+        super().__init__(f"the header goes on: {needed} bytes needed")
+        self.needed = needed
+
+
+def parse(prefix: bytes, file_size: int | None) -> Header:
+    """Reads a header from the first bytes of a file of `file_size` bytes (None: unknown).
+
+    Raises NeedMoreBytes when the prefix is too short, WispError (not_gguf, unsupported_version, truncated_file,
+    corrupt_header, unsupported_quantization) when no prefix would do.
+    """
+    return _Parser(file_size).run(prefix)
+
+
+async def read_header(read: Callable[[int, int], Awaitable[bytes]], file_size: int | None) -> Header:
+    """Reads a header through `read(offset, length)`, which may return less at the end of the file."""
+    parser = _Parser(file_size)
+    prefix = b""
+    want = FIRST_READ
+    while True:
+        limit = want if parser.file_size is None else min(want, parser.file_size)
+        if limit > len(prefix):
+            more = bytes(await read(len(prefix), limit - len(prefix)))
+            prefix += more
+            if len(prefix) < limit:  # the end of the file, whatever was promised
+                parser.file_size = len(prefix)
+        try:
+            return parser.run(prefix)
+        except NeedMoreBytes as error:
+            want = max(4 * want, error.needed)
+
+
+class _Parser:
+    """Reads one header. After NeedMoreBytes, run() again with a longer prefix goes on at the entry it stopped in."""
+
+    def __init__(self, file_size: int | None) -> None:
+        self.file_size = file_size
+        self.buf = b""
+        self.pos = 0
+        self.version = 0
+        self.n_tensors = 0
+        self.n_keys = 0
+        self.metadata: dict[str, Any] = {}
+        self.tensors: dict[str, TensorInfo] = {}
+
+    def run(self, prefix: bytes) -> Header:
+        self.buf = prefix
+        if not self.version:
+            self._preamble()
+        while len(self.metadata) < self.n_keys:
+            start = self.pos
+            try:
+                self._key_value()
+            except NeedMoreBytes:
+                self.pos = start
+                raise
+        alignment = self.metadata.get("general.alignment", GGUF_DEFAULT_ALIGNMENT)
+        if type(alignment) is not int or alignment <= 0 or alignment & (alignment - 1) or alignment > 1 << 20:
+            _corrupt(f"general.alignment is {alignment!r}, not a power of two")
+        while len(self.tensors) < self.n_tensors:
+            start = self.pos
+            try:
+                self._tensor(alignment)
+            except NeedMoreBytes:
+                self.pos = start
+                raise
+        data_offset = -(-self.pos // alignment) * alignment
+        self._check_layout(data_offset, alignment)
+        return Header(self.version, self.metadata, self.tensors, alignment, data_offset, self.file_size)
+
+    # -- the parts of the file
+
+    def _preamble(self) -> None:
+        magic = self.buf[:4]
+        if magic != b"GGUF"[: len(magic)] or (self.file_size is not None and self.file_size < 4):
+            raise WispError(
+                f"This is not a GGUF file: it starts with {magic!r}. Choose a file whose name ends in .gguf "
+                "(a page about the model, or a Git LFS pointer, is not the model itself).",
+                "not_gguf",
+            )
+        self.pos = 4
+        try:
+            version = self._u32("the version")
+            if version not in (2, 3):
+                _unsupported_version(version)
+            n_tensors, n_keys = self._u64("the tensor count"), self._u64("the metadata count")
+        except NeedMoreBytes:
+            self.pos = 0
+            raise
+        if n_tensors > MAX_TENSORS or n_keys > MAX_KEYS:
+            _corrupt(f"it claims {n_tensors} tensors and {n_keys} metadata keys")
+        self._require(n_keys * _MIN_KEY + n_tensors * _MIN_TENSOR, "the metadata and the tensor table")
+        self.version, self.n_tensors, self.n_keys = version, n_tensors, n_keys
+
+    def _key_value(self) -> None:
+        key = self._name("a metadata key")
+        if key in self.metadata:
+            _corrupt(f"the metadata key {key!r} is there twice")
+        self.metadata[key] = self._value(self._value_type(key), key)
+
+    def _tensor(self, alignment: int) -> None:
+        name = self._name("a tensor name")
+        if name in self.tensors:
+            _corrupt(f"the tensor {name!r} is there twice")
+        what = f"the entry of tensor {name!r}"
+        n_dims = self._u32(what)
+        if n_dims > MAX_DIMS:
+            _corrupt(f"tensor {name!r} has {n_dims} dimensions")
+        shape = tuple(self._u64(what) for _ in range(n_dims)) or (1,)
+        type_id, offset = self._u32(what), self._u64(what)
+        try:
+            kind = GGMLQuantizationType(type_id)
+            block, block_bytes = GGML_QUANT_SIZES[kind]
+        except (ValueError, KeyError):
+            raise WispError(
+                f"Tensor {name!r} has the data type {type_id}, which is unknown here. Choose another quantisation of "
+                "the model, such as Q4_0, Q8_0 or F16.",
+                "unsupported_quantization",
+            ) from None
+        count = 1
+        for n in shape:
+            count *= n
+        if max(shape) >= 1 << 63 or count >= 1 << 63:
+            _corrupt(f"tensor {name!r} has the shape {shape}")
+        if shape[0] % block:
+            _corrupt(f"tensor {name!r} has rows of {shape[0]}, not a multiple of the {block} of its type {kind.name}")
+        if offset % alignment:
+            _corrupt(f"tensor {name!r} starts at {offset}, which is not a multiple of {alignment}")
+        self.tensors[name] = TensorInfo(name, shape, kind, offset, count // block * block_bytes)
+
+    def _check_layout(self, data_offset: int, alignment: int) -> None:
+        """No tensor overlaps another or leaves the file."""
+        ordered = sorted((t for t in self.tensors.values() if t.nbytes), key=lambda t: t.offset)
+        packed = sum(-(-t.nbytes // alignment) * alignment for t in ordered)
+        end, before = 0, ""
+        for t in ordered:
+            if t.offset < end:
+                _corrupt(f"tensors {before!r} and {t.name!r} overlap")
+            end, before = t.offset + t.nbytes, t.name
+            if self.file_size is not None and data_offset + end > self.file_size:
+                if end > packed:  # no cut of a sound file explains this offset
+                    _corrupt(f"tensor {t.name!r} lies outside the file")
+                self._truncated(data_offset + ordered[-1].offset + ordered[-1].nbytes, f"tensor {t.name!r}")
+
+    # -- values
+
+    def _value_type(self, key: str) -> GGUFValueType:
+        number = self._u32(f"the type of {key!r}")
+        try:
+            return GGUFValueType(number)
+        except ValueError:
+            _corrupt(f"metadata key {key!r} has the unknown value type {number}")
+
+    def _value(self, kind: GGUFValueType, key: str, depth: int = 0) -> Any:
+        if kind == GGUFValueType.STRING:
+            return self._bytes(f"the value of {key!r}").decode("utf-8", "replace")
+        if kind == GGUFValueType.ARRAY:
+            return self._array(key, depth)
+        return self._numbers(kind, 1, key)[0]
+
+    def _array(self, key: str, depth: int) -> list[Any]:
+        if depth >= MAX_ARRAY_DEPTH:
+            _corrupt(f"the arrays of {key!r} are nested too deep")
+        kind = self._value_type(key)
+        count = self._u64(f"the count of {key!r}")
+        if kind == GGUFValueType.STRING:
+            return self._strings(count, key)
+        if kind == GGUFValueType.ARRAY:
+            self._require(count * 12, f"the arrays of {key!r}")
+            return [self._array(key, depth + 1) for _ in range(count)]
+        return self._numbers(kind, count, key)
+
+    def _numbers(self, kind: GGUFValueType, count: int, key: str) -> list[Any]:
+        numbers = array(_NUMBERS[kind])
+        start, length = self.pos, count * numbers.itemsize
+        self._require(length, f"the values of {key!r}")
+        self.pos = start + length
+        numbers.frombytes(self.buf[start : self.pos])
+        return list(map(bool, numbers)) if kind == GGUFValueType.BOOL else numbers.tolist()
+
+    def _strings(self, count: int, key: str) -> list[str]:
+        """The hot loop: a vocabulary and its merges are 300,000 strings."""
+        start = self.pos
+        self._require(8 * count, f"the strings of {key!r}")
+        buf, size, pos, length = self.buf, len(self.buf), start, 0
+        unpack = _U64.unpack_from
+        out: list[str] = []
+        append = out.append
+        try:
+            for _ in range(count):
+                (length,) = unpack(buf, pos)
+                pos += 8
+                end = pos + length
+                if end > size:
+                    break
+                append(buf[pos:end].decode("utf-8", "replace"))
+                pos = end
+        except struct.error:
+            length = 8
+        if len(out) < count:
+            self.pos = pos
+            estimate = start + (pos - start) * count // max(len(out), 1)
+            self._require(length, f"string {len(out)} of {key!r}", estimate * 17 // 16)
+        self.pos = pos
+        return out
+
+    def _name(self, what: str) -> str:
+        start = self.pos
+        try:
+            return self._bytes(what, 65535).decode("utf-8")
+        except UnicodeDecodeError:
+            _corrupt(f"{what} at byte {start} is not UTF-8")
+
+    def _bytes(self, what: str, limit: int = MAX_HEADER) -> bytes:
+        length = self._u64(what)
+        if length > limit:
+            _corrupt(f"{what} is {length} bytes long")
+        self._require(length, what)
+        start = self.pos
+        self.pos = start + length
+        return self.buf[start : self.pos]
+
+    def _u32(self, what: str) -> int:
+        self._require(4, what)
+        (value,) = _U32.unpack_from(self.buf, self.pos)
+        self.pos += 4
+        return int(value)
+
+    def _u64(self, what: str) -> int:
+        self._require(8, what)
+        (value,) = _U64.unpack_from(self.buf, self.pos)
+        self.pos += 8
+        return int(value)
+
+    # -- the ends of things
+
+    def _require(self, length: int, what: str, hint: int = 0) -> None:
+        """The prefix has `length` more bytes, or the error that fits; `hint`: a prefix length that may do."""
+        end = self.pos + length
+        if end <= len(self.buf):
+            return
+        if end > MAX_HEADER:
+            _corrupt(f"{what} would end at byte {end}")
+        if self.file_size is not None and end > self.file_size:
+            self._truncated(end, what)
+        raise NeedMoreBytes(max(end, min(hint, MAX_HEADER)))
+
+    def _truncated(self, end: int, what: str) -> NoReturn:
+        raise WispError(
+            f"The file is cut short: {what} needs at least {end} bytes, and the file has {self.file_size}. "
+            "Download the model again.",
+            "truncated_file",
+        )
+
+
+def _corrupt(why: str) -> NoReturn:
+    raise WispError(f"The header of the GGUF file is damaged: {why}. Download the model again.", "corrupt_header")
+
+
+def _unsupported_version(version: int) -> NoReturn:
+    if version & 0xFFFF == 0 and version:
+        raise WispError(
+            "This is a big-endian GGUF file, made for another kind of processor. Choose the usual little-endian one.",
+            "unsupported_version",
+        )
+    raise WispError(
+        f"This file is GGUF version {version}; Wisp reads versions 2 and 3. Choose a newer conversion of the model."
+        if version < 2
+        else f"This file claims GGUF version {version}; Wisp reads versions 2 and 3.",
+        "unsupported_version",
+    )
