@@ -2,8 +2,9 @@
 
 import http.server
 import mimetypes
+import os
 import re
-import shutil
+import sys
 import threading
 import webbrowser
 from email.utils import formatdate
@@ -29,6 +30,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
+BYTES = "application/octet-stream"
 MIME = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -90,8 +92,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def _file(self) -> Path | None:
         """The file that the address names; None where there is none or it lies outside the root."""
-        root = self.server.root
-        path = (root / unquote(urlsplit(self.path).path).lstrip("/")).resolve()
+        root, name = self.server.root, unquote(urlsplit(self.path).path).lstrip("/")
+        for prefix, folder in self.server.mounts.items():
+            if name.startswith(prefix):
+                root, name = folder, name.removeprefix(prefix)
+        path = (root / name).resolve()
         if path.is_dir():
             path /= "index.html"
         return path if path.is_file() and path.is_relative_to(root) else None
@@ -121,9 +126,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Stay quiet: the terminal belongs to the address line."""
 
 
-BYTES = "application/octet-stream"
-
-
 def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
     """(start, end) of a Range header, end exclusive; the whole file without one or with several; None if unusable."""
     match = re.fullmatch(r"bytes=(\d*)-(\d*)", header.strip()) if header else None
@@ -145,14 +147,20 @@ def _copy(source: BinaryIO, target: BinaryIO, length: int) -> None:
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """A file server in threads of its own. `headers` override or add to HEADERS."""
+    """A file server in threads of its own.
+
+    `headers` override or add to HEADERS; `mounts` put other folders under prefixes such as "tests/".
+    """
 
     daemon_threads = True
     allow_reuse_address = True
 
-    def __init__(self, root: Path, port: int, headers: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, root: Path, port: int, *, headers: dict[str, str] | None = None, mounts: dict[str, Path] | None = None
+    ) -> None:
         self.root = root.resolve()
         self.headers = headers or {}
+        self.mounts = {prefix: folder.resolve() for prefix, folder in (mounts or {}).items()}
         super().__init__((HOST, port), Handler)
 
     @property
@@ -186,7 +194,7 @@ def serve(root: Path, port: int | None, *, open_browser: bool) -> None:
     """Serve until interrupted; the address is printed on a line of its own once requests are answered."""
     server = open_port(root, port)
     print(f"Serving {server.url}", flush=True)
-    if open_browser and (shutil.which("xdg-open") or not Path("/usr/bin/env").exists() or _has_desktop()):
+    if open_browser and _has_desktop():
         threading.Thread(target=webbrowser.open, args=(server.url,), daemon=True).start()
     try:
         server.serve_forever()
@@ -196,7 +204,4 @@ def serve(root: Path, port: int | None, *, open_browser: bool) -> None:
 
 def _has_desktop() -> bool:
     """Whether opening a browser can work at all."""
-    import os
-    import sys
-
     return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
