@@ -31,7 +31,18 @@ async function open() {
 async function run({ code, params, buffers, grid }) {
   device.pushErrorScope("validation");
   const module = device.createShaderModule({ code });
-  const pipeline = await device.createComputePipelineAsync({ layout: "auto", compute: { module, entryPoint: "main" } });
+  const types = { uniform: "uniform", "storage, read": "read-only-storage", "storage, read_write": "storage" };
+  const layout = device.createBindGroupLayout({
+    entries: buffers.map((b, binding) => ({
+      binding,
+      visibility: GPUShaderStage.COMPUTE,
+      buffer: { type: types[b.access] },
+    })),
+  });
+  const pipeline = await device.createComputePipelineAsync({
+    layout: device.createPipelineLayout({ bindGroupLayouts: [layout] }),
+    compute: { module, entryPoint: "main" },
+  });
   const make = (data, usage) => {
     const size = Math.max(16, Math.ceil(data.length / 16) * 16);
     const buffer = device.createBuffer({ size, usage: usage | GPUBufferUsage.COPY_DST | GPUBufferUsage.COPY_SRC });
@@ -45,7 +56,7 @@ async function run({ code, params, buffers, grid }) {
   const encoder = device.createCommandEncoder();
   const pass = encoder.beginComputePass();
   pass.setPipeline(pipeline);
-  pass.setBindGroup(0, device.createBindGroup({ layout: pipeline.getBindGroupLayout(0), entries }));
+  pass.setBindGroup(0, device.createBindGroup({ layout, entries }));
   pass.dispatchWorkgroups(...grid);
   pass.end();
   const out = [];
