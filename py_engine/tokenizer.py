@@ -85,6 +85,13 @@ class Tokenizer:
                 out.append(self.eos_id)
         return out
 
+    def encode_prompt(self, text: str) -> list[int]:
+        """Ids of a prompt: control tokens are recognised, BOS comes first where the model wants it, and only once."""
+        ids = self.encode(text, parse_special=True)
+        if self.add_bos and self.bos_id is not None and ids[:1] != [self.bos_id]:
+            ids.insert(0, self.bos_id)
+        return ids
+
     def _split_special(self, text: str, parse_special: bool) -> list[str | int]:
         """Cuts out special tokens, the longest first wherever they are; user-defined ones always, others if asked."""
         if not text:
@@ -118,6 +125,10 @@ class Tokenizer:
             if piece:
                 out.append(piece)
         return out
+
+    def text_of(self, token: int | None) -> str:
+        """A token as the vocabulary writes it; nothing for None."""
+        return "" if token is None else self.vocab.texts[token]
 
     # -- decoding
 
