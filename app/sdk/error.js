@@ -1,0 +1,31 @@
+/**
+ * @typedef {object} ErrorBody the `error` of an OpenAI error response
+ * @property {string} message what happened and what to do
+ * @property {string} type "invalid_request_error" | "server_error" | "not_found_error"
+ * @property {string | null} [param] the request field at fault
+ * @property {string} code one of the documented codes, e.g. "not_gguf"
+ */
+
+/** What every rejected call of the engine rejects with; `.error` is the OpenAI-shaped body. */
+export class WispError extends Error {
+  /** @param {ErrorBody} body */
+  constructor(body) {
+    super(body.message);
+    this.name = "WispError";
+    this.code = body.code;
+    this.type = body.type;
+    this.param = body.param ?? null;
+    /** @type {ErrorBody} */
+    this.error = { message: body.message, type: this.type, param: this.param, code: this.code };
+  }
+
+  static aborted() {
+    return new WispError({ message: "The request was aborted.", type: "invalid_request_error", code: "aborted" });
+  }
+
+  /** @param {string} reason */
+  static crashed(reason) {
+    const message = `The engine's worker stopped (${reason}). Call Wisp.create() again, or reload the page.`;
+    return new WispError({ message, type: "server_error", code: "worker_crashed" });
+  }
+}

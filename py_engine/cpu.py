@@ -1,0 +1,261 @@
+"""The plan with numpy: the executor where there is no WebGPU, and the oracle of the kernel tests.
+
+Each function below is a kernel of wgsl/ by name. It gets a `Call`: the op's params and consts, `n` and `pos` of the
+batch, and its buffers as numpy arrays that it writes in place. Weights are float32 (rows, cols).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from py_engine.plan import Op, Plan, Weight
+from py_engine.quants import row_bytes
+
+Array = Any  # numpy.ndarray of float32 or uint32
+NUMPY = {"f32": np.float32, "f16": np.float16, "u32": np.uint32}
+
+
+@dataclass
+class Call:
+    """One op on one batch."""
+
+    params: dict[str, Any]
+    consts: dict[str, Any]
+    buffers: dict[str, Array]
+
+    def __getitem__(self, name: str) -> Array:
+        return self.buffers[name]
+
+    @property
+    def pos(self) -> int:
+        return int(self.buffers["state"][0])
+
+    @property
+    def n(self) -> int:
+        return int(self.buffers["state"][1])
+
+
+def embed(c: Call) -> None:
+    rows = c["tokens"][c.pos : c.pos + c.n].astype(np.int64) - c.consts["row0"]
+    here = (rows >= 0) & (rows < c.consts["rows"])
+    c["x"][: c.n][here, : c.params["COLS"]] = c["w"][rows[here]]
+
+
+def normed(x: Array, norm: Array, eps: float) -> Array:
+    """RMS norm of rows."""
+    scale = 1 / np.sqrt((x * x).mean(axis=-1, keepdims=True, dtype=np.float32) + np.float32(eps))
+    return x * scale.astype(np.float32) * norm
+
+
+def rms_norm(c: Call) -> None:
+    cols = c.params["COLS"]
+    c["y"][: c.n, :cols] = normed(c["x"][: c.n, :cols], c["norm"][0], c.consts["eps"])
+
+
+def silu(x: Array) -> Array:
+    return x / (1 + np.exp(-x))
+
+
+def _biased(c: Call, y: Array) -> Array:
+    if c.params["BIAS"]:
+        y = y + c["bias"][0, c.consts["row0"] : c.consts["row0"] + c.consts["rows"]]
+    return y
+
+
+def matmul(c: Call) -> None:
+    y = _biased(c, c["x"][: c.n, : c.params["COLS"]] @ c["w"].T)
+    to = c["y"][: c.n, c.consts["row0"] : c.consts["row0"] + c.consts["rows"]]
+    to[:] = to + y if c.params["EPILOGUE"] == "add" else y
+
+
+def matvec(c: Call) -> None:
+    x = c["x"][c.n - 1, : c.params["COLS"]]
+    if c.params["NORM"]:
+        x = normed(x, c["norm"][0], c.consts["eps"])
+    y = _biased(c, c["w"] @ x)
+    out, row0, rows = c["y"].reshape(-1), c.consts["row0"], c.consts["rows"]
+    match c.params["EPILOGUE"]:
+        case "store":
+            out[row0 : row0 + rows] = y
+        case "add":
+            out[row0 : row0 + rows] += y
+        case "gated":
+            out[row0 : row0 + rows // 2] = silu(y[: rows // 2]) * y[rows // 2 :]
+        case "qkv":
+            out[: c.consts["q_rows"]] = rope_store(c, y[None])[0]
+
+
+def rotate(c: Call, x: Array, pos: Array) -> Array:
+    """RoPE of (n, heads * head_dim) at positions (n,)."""
+    dim, head = c.params["ROPE_DIM"], c.params["HEAD_DIM"]
+    # 32-bit wrap-around, as on the GPU
+    turns = (pos.astype(np.uint32)[:, None] * c["rope_freqs"][: dim // 2]).astype(np.uint32).view(np.int32)
+    angle = turns.astype(np.float32) * np.float32(2 * np.pi / 2**32)
+    cos, sin = ((f(angle) * np.float32(c.consts["rope_scale"]))[:, None, :] for f in (np.cos, np.sin))
+    heads = x.reshape(len(x), -1, head)
+    out = heads.copy()
+    first, second = (slice(0, dim // 2), slice(dim // 2, dim)) if c.params["NEOX"] else (slice(0, dim, 2), slice(1, dim, 2))
+    out[..., first] = heads[..., first] * cos - heads[..., second] * sin
+    out[..., second] = heads[..., first] * sin + heads[..., second] * cos
+    return out.reshape(x.shape)
+
+
+def rope_store(c: Call, rows: Array) -> Array:
+    """Queries of the stacked rows (n, q + 2 kv), rotated; keys (rotated) and values go to the cache."""
+    q, kv = c.consts["q_rows"], c.consts["kv_rows"]
+    pos = np.arange(c.pos, c.pos + len(rows))
+    c["k_cache"][pos] = rotate(c, rows[:, q : q + kv], pos)
+    c["v_cache"][pos] = rows[:, q + kv : q + 2 * kv]
+    return rotate(c, rows[:, :q], pos)
+
+
+def rope_append(c: Call) -> None:
+    y = c["y"][: c.n]
+    y[:, : c.consts["q_rows"]] = rope_store(c, y)
+
+
+def attention(c: Call) -> None:
+    head_dim, group, kv_heads = c.params["HEAD_DIM"], c.params["G"], c.consts["n_head_kv"]
+    pos, n = c.pos, c.n
+    q = c["q"][:n, : kv_heads * group * head_dim].reshape(n, kv_heads, group, head_dim) * np.float32(c.consts["scale"])
+    k, v = (c[name][: pos + n].reshape(pos + n, kv_heads, head_dim).astype(np.float32) for name in ("k_cache", "v_cache"))
+    hidden = np.arange(pos + n)[None, :] > np.arange(pos, pos + n)[:, None]
+    split = c.params["SPLIT"]
+    share = attention_share(c) if split else pos + n
+    for head in range(kv_heads):
+        scores = np.einsum("ngd,sd->gns", q[:, head], k[:, head])
+        scores[:, hidden] = -np.inf
+        for part, first in enumerate(range(0, pos + n, share)):
+            s = scores[..., first : first + share]
+            top = s.max(axis=-1, keepdims=True)
+            e = np.exp(s - top)
+            out, total = e @ v[first : first + share, head], e.sum(axis=-1, keepdims=True)
+            if split:
+                to = c["parts"][head * group : (head + 1) * group, part]
+                to[:, :head_dim] = out[:, 0]
+                to[:, head_dim], to[:, head_dim + 1] = top[:, 0, 0], total[:, 0, 0]
+            else:
+                y = c["y"][:n, : kv_heads * group * head_dim].reshape(n, kv_heads, group, head_dim)
+                y[:, head] = (out / total).transpose(1, 0, 2)
+
+
+def attention_share(c: Call) -> int:
+    """Positions that each of the SPLIT parts takes: whole tiles of TS."""
+    tiles = -(-(c.pos + 1) // c.params["TS"])
+    return -(-tiles // c.params["SPLIT"]) * c.params["TS"]
+
+
+def attention_combine(c: Call) -> None:
+    head_dim, share = c.params["HEAD_DIM"], attention_share(c)
+    parts = c["parts"][: c.consts["n_head"], : -(-(c.pos + 1) // share)]
+    weight = np.exp(parts[..., head_dim] - parts[..., head_dim].max(axis=1, keepdims=True))
+    total = (weight * parts[..., head_dim + 1]).sum(axis=1, keepdims=True)
+    y = (weight[..., None] * parts[..., :head_dim]).sum(axis=1) / total
+    c["y"].reshape(-1)[: y.size] = y.reshape(-1)
+
+
+def silu_mul(c: Call) -> None:
+    cols = c.params["COLS"]
+    x = c["x"][: c.n]
+    c["y"][: c.n, :cols] = silu(x[:, :cols]) * x[:, cols : 2 * cols]
+
+
+def sample_best(c: Call) -> None:
+    share, vocab = c.params["SHARE"], c.params["VOCAB"]
+    logits = c["logits"][:vocab]
+    for i, first in enumerate(range(0, vocab, share)):
+        index = first + int(logits[first : first + share].argmax())
+        c["best"][i] = logits[index : index + 1].view(np.uint32)[0], index
+
+
+def gumbel(seed: int, pos: int, vocab: int) -> Array:
+    """The noise of sample.wgsl for every token, float32 (vocab,)."""
+    h = np.full(vocab, seed, np.uint32)
+    for word in (np.uint32(0x9E3779B9), np.uint32(pos), np.arange(vocab, dtype=np.uint32)):
+        h = (h ^ word) * np.uint32(747796405) + np.uint32(2891336453)
+        h = ((h >> ((h >> np.uint32(28)) + np.uint32(4))) ^ h) * np.uint32(277803737)
+        h = (h >> np.uint32(22)) ^ h
+    u = ((h >> np.uint32(8)).astype(np.float32) + np.float32(0.5)) / np.float32(16777216)
+    return -np.log(-np.log(u))
+
+
+def allowed(logits: Array, top_k: int, top_p: float, min_p: float) -> Array:
+    """Which tokens top_k, top_p and min_p leave, bool (vocab,); definitions in sample.wgsl."""
+    least = -np.inf
+    if 0 < top_k < len(logits):
+        least = np.partition(logits, -top_k)[-top_k]
+    if top_p < 1:
+        mass = np.where(logits >= least, np.exp((logits - logits.max()).astype(np.float64)), 0)
+        order = np.argsort(-logits, kind="stable")
+        sums = np.cumsum(mass[order])
+        last = int(np.searchsorted(sums, top_p * sums[-1]))
+        least = max(least, logits[order[min(last, len(order) - 1)]])
+    if min_p > 0:
+        least = max(least, logits.max() + np.log(np.float32(min_p)))
+    return logits >= least
+
+
+def sample(c: Call) -> None:
+    vocab = c.params["VOCAB"]
+    logits = c["logits"][:vocab]
+    temperature, top_p, min_p = c["sampling"][[0, 2, 3]].view(np.float32)
+    top_k, seed = int(c["sampling"][1]), int(c["sampling"][4])
+    at = c.pos + c.n
+    if temperature > 0:
+        keep = allowed(logits, top_k, float(top_p), float(min_p))
+        noisy = (logits - logits.max()) / temperature + gumbel(seed, at, vocab)
+        choice = int(np.where(keep, noisy, -np.inf).argmax())
+    else:
+        choice = int(logits.argmax())
+    c["tokens"][at] = choice
+    c["state"][:2] = at, 1
+
+
+KERNELS: dict[str, Callable[[Call], None]] = {
+    f.__name__: f
+    for f in (
+        embed, rms_norm, matmul, matvec, rope_append, attention, attention_combine, silu_mul, sample_best, sample,
+    )
+}  # fmt: skip
+
+
+class Cpu:
+    """Memory of one plan, and the run of its lists."""
+
+    def __init__(self, plan: Plan, weights: dict[str, Array]) -> None:
+        """`weights`: name -> float32 (rows, cols), as `dequantize` gives them."""
+        self.plan = plan
+        self.weights = weights
+        self.buffers = {b.name: np.zeros(b.shape, NUMPY[b.dtype]) for b in plan.buffers.values()}
+        for name, data in plan.constants.items():
+            self.buffers[name][:] = np.frombuffer(data, np.uint32)
+
+    def run(self, name: str) -> None:
+        """One list of the plan on the batch that the state describes."""
+        for op in self.plan.lists[name]:
+            self.run_op(op)
+
+    def run_op(self, op: Op) -> None:
+        """One dispatch."""
+        bound = {
+            k: self.weights[b.name] if isinstance(b, Weight) else self.buffers[b.name] for k, b in op.bindings.items()
+        }
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            KERNELS[op.kernel](Call(op.params, op.consts, bound))
+
+
+def dequantize(weight: Weight, tensors: Callable[[str], tuple[Array, int]]) -> Array:
+    """A weight as float32 (rows, cols). `tensors(name)` gives the raw bytes (uint8) of a tensor and its row length."""
+    from gguf.quants import dequantize as gguf_dequantize
+
+    out = []
+    for tensor, first, rows in weight.sources:
+        raw, cols = tensors(tensor)
+        table = gguf_dequantize(raw.reshape(-1, row_bytes(weight.type, cols)), weight.type)
+        out.append(table[first : first + rows])
+    whole = np.concatenate(out, axis=1 if weight.rows == 1 else 0)
+    return np.ascontiguousarray(whole.reshape(weight.rows, weight.cols), np.float32)

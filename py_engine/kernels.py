@@ -1,0 +1,108 @@
+"""From wgsl/*.wgsl to the text of one specialised shader.
+
+Directives, each on a line of its own:
+
+    #param NAME            must be given; becomes `const NAME` (u32 or f32), or text where it is a string
+    #include "file.wgsl"   relative to wgsl/; ${NAME} is replaced first
+    #if EXPR / #else / #endif   EXPR is a Python expression over the params
+    @bind var<...> name: type;  the next free binding of group 0
+
+Text after `//` on a #param line says what it is. F16 (0 or 1) and SG (smallest subgroup size, 0 for none) come from
+the device.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+WGSL = Path(__file__).parent.parent / "wgsl"
+BIND = re.compile(r"@bind var<(uniform|storage, read|storage, read_write)> (\w+)")
+FIELD = re.compile(r"^\s*(\w+): (u32|f32|i32),", re.M)
+
+
+@dataclass(frozen=True)
+class Device:
+    """What of a device decides between kernel variants; the WebGPU names of the limits."""
+
+    f16: bool = False
+    subgroup: int = 0  # smallest subgroup size, 0 where the feature is missing
+    max_binding: int = 128 << 20  # maxStorageBufferBindingSize
+    max_buffer: int = 256 << 20  # maxBufferSize
+    max_workgroup_storage: int = 16384  # maxComputeWorkgroupStorageSize
+    max_invocations: int = 256  # maxComputeInvocationsPerWorkgroup
+    software: bool = False  # a CPU pretending to be a GPU: smaller batches keep it answering
+
+
+@dataclass(frozen=True)
+class Shader:
+    """An expanded kernel: its text, its bindings (name -> access, in order) and its Params fields (name -> type)."""
+
+    label: str
+    code: str
+    bindings: dict[str, str]
+    fields: dict[str, str]
+
+    def pack(self, consts: Mapping[str, int | float]) -> bytes:
+        """The bytes of the Params struct (16-byte multiple)."""
+        if set(consts) != set(self.fields):
+            raise KeyError(f"{self.label}: Params has {sorted(self.fields)}, the op gives {sorted(consts)}")
+        code = {"u32": "I", "i32": "i", "f32": "f"}
+        raw = struct.pack("<" + "".join(code[t] for t in self.fields.values()), *(consts[n] for n in self.fields))
+        return raw + bytes(-len(raw) % 16)
+
+
+@cache
+def _source(name: str) -> str:
+    return (WGSL / name).read_text()
+
+
+def expand(kernel: str, params: Mapping[str, int | float | str], device: Device) -> Shader:
+    """Specialise wgsl/<kernel>.wgsl. KeyError for a missing or unknown param."""
+    values: dict[str, int | float | str] = {"F16": int(device.f16), "SG": device.subgroup, **params}
+    used: set[str] = set()
+    lines: list[str] = []
+    _expand(f"{kernel}.wgsl", values, used, lines)
+    if unknown := set(params) - used:
+        raise KeyError(f"{kernel}.wgsl has no #param {sorted(unknown)}")
+    body = "\n".join(lines)
+    bindings = {m[2]: m[1] for m in BIND.finditer(body)}
+    numbers = iter(range(len(bindings)))
+    body = re.sub(r"@bind ", lambda _: f"@group(0) @binding({next(numbers)}) ", body)
+    struct_text = re.search(r"struct Params \{(.*?)\}", body, re.S)
+    fields = {m[1]: m[2] for m in FIELD.finditer(struct_text[1])} if struct_text else {}
+    enables = ["enable f16;"] if values["F16"] and "F16" in used else []
+    enables += ["enable subgroups;"] if values["SG"] and "SG" in used else []
+    label = kernel + "".join(f" {k}={values[k]}" for k in sorted(used))
+    return Shader(label, "\n".join([*enables, body]), bindings, fields)
+
+
+def _expand(name: str, values: dict[str, int | float | str], used: set[str], out: list[str]) -> None:
+    live = [True]
+    for line in _source(name).splitlines():
+        word, _, rest = line.strip().partition(" ")
+        if word == "#if":
+            live.append(live[-1] and bool(eval(rest, {"__builtins__": {}}, values)))
+        elif word == "#else":
+            live[-1] = live[-2] and not live[-1]
+        elif word == "#endif":
+            live.pop()
+        elif not live[-1]:
+            continue
+        elif word == "#param":
+            param = rest.split()[0]
+            if param not in values:
+                raise KeyError(f"{name}: #param {param} was not given")
+            if param not in used:
+                used.add(param)
+                if not isinstance(value := values[param], str):
+                    out.append(f"const {param}: {'f32' if isinstance(value, float) else 'u32'} = {value};")
+        elif word == "#include":
+            path = re.sub(r"\$\{(\w+)\}", lambda m: str(values[m[1]]), rest.strip('"'))
+            _expand(path, values, used, out)
+        else:
+            out.append(line)

@@ -1,0 +1,264 @@
+"""The vocabulary that models/*.py are written in, and its lowering to dispatches.
+
+A model's layer is one sequence of calls (embed, qkv, attention, linear, gated, head). `Ops` with batch 1 lowers them
+to the fused dispatches of decoding, six a layer; with a larger batch to the tiled ones of prefill. Shapes here are
+(tokens, columns); a row of an activation is padded to whole groups of 32.
+"""
+
+from __future__ import annotations
+
+from py_engine import quants
+from py_engine.kernels import Device
+from py_engine.plan import Buffer, Op, PerToken, Plan, Weight
+from py_engine.rope import Rope
+
+SHARE = 1024  # logits of one workgroup of sample_best
+SAMPLER_THREADS = 256
+
+
+def pad(cols: int) -> int:
+    """Columns of an activation row: whole groups."""
+    return quants.groups(cols) * quants.GROUP
+
+
+class Ops:
+    """Appends ops to `plan.lists[name]` for batches of at most `batch` tokens."""
+
+    def __init__(self, plan: Plan, name: str, batch: int, device: Device) -> None:
+        self.plan, self.batch, self.device = plan, batch, device
+        self.name = name
+        self.ops: list[Op] = plan.lists.setdefault(name, [])
+        self.state = self.buffer("state", (4,), "u32", "state")
+        self.tokens = self.buffer("tokens", (plan.n_ctx + 1,), "u32", "state")
+        self.logits: Buffer | None = None
+
+    # -- buffers ------------------------------------------------------------------------------------------------------
+
+    def buffer(self, name: str, shape: tuple[int, ...], dtype: str = "f32", pool: str = "activations") -> Buffer:
+        """The plan's buffer of that name, made when it is new."""
+        b = Buffer(name, shape, dtype, pool)
+        known = self.plan.buffers.setdefault(name, b)
+        if known != b:
+            raise ValueError(f"buffer {name} is {known.shape} {known.dtype}, not {shape} {dtype}")
+        return known
+
+    def rows(self, name: str, cols: int) -> Buffer:
+        """An activation (batch, cols padded), private to this list."""
+        return self.buffer(f"{self.name}.{name}", (self.batch, pad(cols)))
+
+    def _op(self, kernel: str, params: dict, consts: dict, bindings: dict, *grid: int | PerToken) -> None:
+        x, y, z = (*grid, 1, 1)[:3]
+        self.ops.append(Op(kernel, params, consts, bindings, (x, y, z)))
+
+    # -- ops ----------------------------------------------------------------------------------------------------------
+
+    def embed(self, table: Weight) -> Buffer:
+        """x (n, cols): the rows of the batch's tokens."""
+        x = self.rows("x", table.cols)
+        for row0, part in table.split(self.device.max_binding):
+            self._op(
+                "embed",
+                {"QUANT": part.layout.fragment, "COLS": table.cols},
+                {"row0": row0, "rows": part.rows},
+                {"state": self.state, "tokens": self.tokens, "w": part, "x": x},
+                -(-quants.groups(table.cols) // 32),
+                PerToken(),
+            )
+        return x
+
+    def rms_norm(self, name: str, x: Buffer, norm: Weight, eps: float) -> Buffer:
+        """x / rms(x) * norm, row by row."""
+        y = self.rows(name, norm.cols)
+        self._op(
+            "rms_norm",
+            {"COLS": norm.cols, "WG": 64},
+            {"eps": eps},
+            {"state": self.state, "x": x, "norm": norm, "y": y},
+            PerToken(),
+        )
+        return y
+
+    def qkv(
+        self, x: Buffer, norm: Weight, stack: list[Weight], bias: Weight | None, cache: tuple[Buffer, Buffer],
+        heads: tuple[int, int, int], rope: Rope, eps: float,
+    ) -> Buffer:  # fmt: skip
+        """Norm, stacked q, k and v rows, rotation, append to the cache; gives the queries (n, stride).
+
+        `heads` is (n_head, n_head_kv, head_dim). The stride is that of the stacked rows where they are not fused.
+        """
+        n_head, n_head_kv, head_dim = heads
+        params = {
+            "HEAD_DIM": head_dim, "ROPE_DIM": rope.dim, "NEOX": int(rope.neox), "KV_F16": int(cache[0].dtype == "f16")
+        }  # fmt: skip
+        consts = {"q_rows": n_head * head_dim, "kv_rows": n_head_kv * head_dim, "rope_scale": rope.scale}
+        stores = {"rope_freqs": rope.freqs, "k_cache": cache[0], "v_cache": cache[1]}
+        if self._fuses(stack):
+            y = self.rows("q", n_head * head_dim)
+            self._matvec(x, stack[0], bias, y, "qkv", norm, eps, params, consts, stores)
+            return y
+        y = self._stacked("qkv", self.rms_norm("normed", x, norm, eps), stack, bias)
+        self._op(
+            "rope_append",
+            params,
+            consts | {"y_stride": y.shape[1]},
+            {"state": self.state, "y": y} | stores,
+            -(-sum(w.rows for w in stack) // 256),
+            PerToken(),
+        )
+        return y
+
+    def attention(self, q: Buffer, cache: tuple[Buffer, Buffer], heads: tuple[int, int, int], scale: float) -> Buffer:
+        """Causal attention over the cache: (n, n_head * head_dim)."""
+        n_head, n_head_kv, head_dim = heads
+        group = n_head // n_head_kv
+        y = self.rows("attn", n_head * head_dim)
+        split = 0 if self.batch > 1 else max(1, min(32, self.plan.n_ctx // 64))
+        params, tokens = self._attention_tile(head_dim, group)
+        params |= {"G": group, "SPLIT": split, "KV_F16": int(cache[0].dtype == "f16")}
+        out = y if not split else self.buffer("decode.parts", (n_head, split, head_dim + 4))
+        self._op(
+            "attention",
+            params,
+            {"scale": scale, "q_stride": q.shape[1], "n_head_kv": n_head_kv},
+            {"state": self.state, "q": q, "k_cache": cache[0], "v_cache": cache[1], "parts" if split else "y": out},
+            n_head_kv,
+            split or PerToken(tokens),
+        )
+        if split:
+            self._op(
+                "attention_combine",
+                {"HEAD_DIM": head_dim, "TS": params["TS"], "SPLIT": split},
+                {"n_head": n_head},
+                {"state": self.state, "parts": out, "y": y},
+                n_head,
+            )
+        return y
+
+    def linear(self, x: Buffer, weight: Weight, bias: Weight | None, add_to: Buffer) -> None:
+        """add_to += x W^T + bias."""
+        self._product(x, weight, bias, add_to, "add")
+
+    def gated(self, x: Buffer, norm: Weight, stack: list[Weight], bias: Weight | None, eps: float) -> Buffer:
+        """silu(gate) * up of the normalised x; `stack` is the gate's rows on the up's."""
+        n_ff = sum(w.rows for w in stack) // 2
+        y = self.rows("hidden", n_ff)
+        if self._fuses(stack):
+            self._matvec(x, stack[0], bias, y, "gated", norm, eps)
+            return y
+        both = self._stacked("gate_up", self.rms_norm("normed", x, norm, eps), stack, bias)
+        self._op(
+            "silu_mul",
+            {"COLS": n_ff},
+            {"x_stride": both.shape[1], "y_stride": y.shape[1]},
+            {"state": self.state, "x": both, "y": y},
+            -(-n_ff // 64),
+            PerToken(),
+        )
+        return y
+
+    def head(self, x: Buffer, norm: Weight, weight: Weight, eps: float, every: bool = False) -> Buffer:
+        """Logits of the batch's last token (vocab,), or of every token (n, vocab padded)."""
+        if every:
+            logits = self.rows("logits", weight.rows)
+            self._product(self.rms_norm("normed", x, norm, eps), weight, None, logits, "store")
+            return logits
+        logits = self.buffer("logits", (weight.rows,))
+        for first, part in weight.split(self.device.max_binding):
+            self._matvec(x, part, None, logits, "store", norm, eps, row0=first)
+        return logits
+
+    def sample(self, logits: Buffer) -> None:
+        """Choose a token from the logits, append it to `tokens`, advance the state."""
+        vocab = self.plan.n_vocab
+        shares = -(-vocab // SHARE)
+        best = self.buffer("best", (shares, 2), "u32")
+        self._op(
+            "sample_best",
+            {"VOCAB": vocab, "SHARE": SHARE, "WG": SAMPLER_THREADS},
+            {},
+            {"logits": logits, "best": best},
+            shares,
+        )
+        sampling = self.buffer("sampling", (8,), "u32", "state")
+        self._op(
+            "sample",
+            {"VOCAB": vocab, "SHARES": shares, "WG": SAMPLER_THREADS},
+            {},
+            {"sampling": sampling, "logits": logits, "best": best, "tokens": self.tokens, "state": self.state},
+            1,
+        )
+
+    # -- matrices -----------------------------------------------------------------------------------------------------
+
+    def _fuses(self, stack: list[Weight]) -> bool:
+        """One token, and all the rows in one binding."""
+        return self.batch == 1 and len(stack) == 1 and len(stack[0].split(self.device.max_binding)) == 1
+
+    def _stacked(self, name: str, x: Buffer, stack: list[Weight], bias: Weight | None) -> Buffer:
+        y = self.rows(name, sum(w.rows for w in stack))
+        row0 = 0
+        for weight in stack:
+            self._product(x, weight, bias, y, "store", row0)
+            row0 += weight.rows
+        return y
+
+    def _product(self, x: Buffer, weight: Weight, bias: Weight | None, y: Buffer, epilogue: str, row0: int = 0) -> None:
+        """y[:, row0:] = or += x W^T + bias[row0:], in as many parts as the binding limit asks for."""
+        for first, part in weight.split(self.device.max_binding):
+            if self.batch == 1:
+                self._matvec(x, part, bias, y, epilogue, row0=row0 + first)
+            else:
+                self._matmul(x, part, bias, y, epilogue, row0 + first)
+
+    def _matvec(
+        self, x: Buffer, weight: Weight, bias: Weight | None, y: Buffer, epilogue: str, norm: Weight | None = None,
+        eps: float = 0.0, params: dict | None = None, consts: dict | None = None, bindings: dict | None = None, row0: int = 0,
+    ) -> None:  # fmt: skip
+        tile = self._matvec_tile(weight.cols)
+        count = -(-weight.rows // (tile["TR"] * tile["R"]))
+        self._op(
+            "matvec",
+            {"QUANT": weight.layout.fragment, "COLS": weight.cols, "NORM": int(norm is not None),
+             "BIAS": int(bias is not None), "EPILOGUE": epilogue} | tile | (params or {}),
+            {"rows": weight.rows, "row0": row0} | ({"eps": eps} if norm else {}) | (consts or {}),
+            {"state": self.state, "x": x, "w": weight, "y": y} | ({"norm": norm} if norm else {})
+            | ({"bias": bias} if bias else {}) | (bindings or {}),
+            *((count,) if count <= 65535 else (65535, -(-count // 65535))),
+        )  # fmt: skip
+
+    def _matmul(self, x: Buffer, weight: Weight, bias: Weight | None, y: Buffer, epilogue: str, row0: int) -> None:
+        tile = self._matmul_tile(weight.rows)
+        self._op(
+            "matmul",
+            {"QUANT": weight.layout.fragment, "COLS": weight.cols, "BIAS": int(bias is not None), "EPILOGUE": epilogue} | tile,
+            {"rows": weight.rows, "row0": row0, "y_stride": y.shape[1]},
+            {"state": self.state, "x": x, "w": weight, "y": y} | ({"bias": bias} if bias else {}),
+            -(-weight.rows // tile["TN"]),
+            PerToken(tile["TM"]),
+        )
+
+    # -- tiles: what a device runs well -------------------------------------------------------------------------------
+
+    def _matvec_tile(self, cols: int) -> dict[str, int]:
+        groups = quants.groups(cols)
+        along = 4
+        while along < 32 and along * 2 <= groups:
+            along *= 2
+        return {"TK": along, "TR": 64 // along, "R": 4}
+
+    def _matmul_tile(self, rows: int) -> dict[str, int]:
+        return {"TM": 32, "TN": 64, "MM": 4, "MN": 4}
+
+    def _attention_tile(self, head_dim: int, group: int) -> tuple[dict[str, int], int]:
+        """Kernel params, and the tokens of a tile: as large as the workgroup memory holds."""
+        size = 2 if self.device.f16 else 4
+        tokens = max(1, 16 // group) if self.batch > 1 else 1
+        rows = group * tokens
+        threads = 64 if head_dim <= 128 else 128
+        for positions in (32, 16, 8, 4):
+            used = (rows + positions) * (head_dim + 4) * size + rows * (positions + 3) * 4
+            if used <= self.device.max_workgroup_storage:
+                break
+        return {"HEAD_DIM": head_dim, "TQ": tokens, "TS": positions, "WG": max(threads, head_dim // 4)}, tokens
+
+

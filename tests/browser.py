@@ -1,0 +1,138 @@
+"""Real browsers for the tests: Chromium on each software GPU, and pages that run the engine in them."""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, Page, Playwright
+
+from tools.browser import ensure_browser
+from tools.paths import cache_dir
+
+ADAPTERS = ("swiftshader", "lavapipe")
+FLAGS = (
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+)
+LAVAPIPE = Path(__file__).parent / "lavapipe"
+
+
+def launch(playwright: Playwright, adapter: str | None, **options: Any) -> Browser:
+    """A headless Chromium whose WebGPU runs on `adapter`: "swiftshader" (no shader-f16, subgroups of 4), "lavapipe"
+    (shader-f16, subgroups of 8, 128 MiB bindings), or None: without WebGPU.
+    """
+    flags, env = [*FLAGS], dict(os.environ)
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        flags.append("--no-sandbox")
+    if adapter is None:
+        flags.append("--disable-features=WebGPU")
+    else:
+        flags.append("--enable-unsafe-webgpu")
+    if adapter == "lavapipe":
+        icd = str(lavapipe_icd())
+        env |= {"VK_ICD_FILENAMES": icd, "VK_DRIVER_FILES": icd}
+        flags += ["--ignore-gpu-blocklist", "--use-angle=vulkan", "--enable-features=Vulkan"]
+    return playwright.chromium.launch(executable_path=ensure_browser(), args=flags, env=env, **options)
+
+
+def lavapipe_icd() -> Path:
+    """The driver description of lavapipe for Chromium, built once into the user's cache."""
+    work = cache_dir("lavapipe-1")
+    icd = work / "lavapipe" / "icd.json"
+    if not icd.exists():
+        _need("cc", "gcc libc6-dev")
+        done = _build_lavapipe(work)
+        if done.returncode and _apt("mesa-vulkan-drivers"):
+            done = _build_lavapipe(work)
+        if done.returncode:
+            raise RuntimeError(
+                "The software GPU with shader-f16 cannot be made; as root run: "
+                f"apt-get install -y mesa-vulkan-drivers gcc libc6-dev\n{done.stdout}{done.stderr}"
+            )
+    return icd
+
+
+def _build_lavapipe(work: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["sh", LAVAPIPE / "build.sh", work], capture_output=True, text=True, check=False)
+
+
+def _need(command: str, packages: str) -> None:
+    if not shutil.which(command):
+        _apt(*packages.split())
+
+
+def _apt(*packages: str) -> bool:
+    """Install system packages where that is possible."""
+    if not shutil.which("apt-get") or os.geteuid() != 0:
+        return False
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    subprocess.run(["apt-get", "-qq", "update"], env=env, capture_output=True, check=False)
+    install = ["apt-get", "-qq", "install", "-y", "--no-install-recommends", *packages]
+    return subprocess.run(install, env=env, capture_output=True, check=False).returncode == 0
+
+
+def watch(page: Page) -> list[str]:
+    """The page's console errors and uncaught exceptions, as they come."""
+    errors: list[str] = []
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    return errors
+
+
+def open_engine_page(browser: Browser, url: str) -> Page:
+    """A page with Pyodide, the Python archive, numpy, regex and `wispReplay`, ready for run_python."""
+    page = browser.new_context().new_page()
+    errors = watch(page)
+    page.set_default_timeout(60_000)
+    page.goto(f"{url}tests/engine.html")
+    try:
+        wait_until(page, "globalThis.ready")
+    except Exception as error:
+        raise RuntimeError(f"The engine page does not start: {errors}") from error
+    return page
+
+
+def wait_until(page: Page, condition: str, timeout_s: float = 60) -> None:
+    """Wait until a JavaScript expression is true. Playwright's wait_for_function needs eval, which the page forbids."""
+    code = f"""async (end) => {{
+        while (!({condition})) {{
+            if (Date.now() > end) return false;
+            await new Promise((resolve) => setTimeout(resolve, 25));
+        }}
+        return true;
+    }}"""
+    if not page.evaluate(code, (time.time() + timeout_s) * 1000):
+        raise TimeoutError(f"not true within {timeout_s:.0f} s: {condition}")
+
+
+def run_python(page: Page, code: str, args: dict[str, Any] | None = None) -> Any:
+    """Run Python in an engine page. `args` (JSON) become its variables; `await` works at the top level.
+
+    Returns the value of the last expression, which must be JSON; a Python exception raises AssertionError here.
+    """
+    result = page.evaluate("([code, args]) => runPython(code, args)", [code, args or {}])
+    if "error" in result:
+        raise AssertionError(f"Python in the page raised:\n{result['error']}")
+    return json.loads(result["ok"])
+
+
+def wait_for_adapter(page: Page) -> dict[str, Any]:
+    """What WebGPU's adapter says of itself; it may be absent in a young browser's first answers."""
+    return page.evaluate(  # type: ignore[no-any-return]
+        """async () => {
+            for (let i = 0; i < 20; i++) {
+                const adapter = await navigator.gpu?.requestAdapter();
+                if (adapter) return {vendor: adapter.info.vendor, architecture: adapter.info.architecture,
+                                     description: adapter.info.description, features: [...adapter.features]};
+                await new Promise((resolve) => setTimeout(resolve, 250));
+            }
+            throw new Error("no WebGPU adapter");
+        }"""
+    )

@@ -1,0 +1,100 @@
+"""Fixtures that tests share. Browsers and engine pages live as long as the run: starting one costs seconds."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
+
+from tests import browser as browsers
+from tools import dist as dist_maker
+from tools.paths import ROOT
+from tools.serve import Server
+
+BROWSER_FIXTURES = {"playwright_run", "chromium"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what drives a browser, and run it last: once Playwright has started, no other event loop may run."""
+    for item in items:
+        if BROWSER_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.browser)
+    items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
+
+
+@pytest.fixture(scope="session")
+def dist() -> Path:
+    """dist/, made from the checkout as it is now."""
+    return dist_maker.build(quiet=True)
+
+
+@pytest.fixture(scope="session")
+def server(dist: Path) -> Iterator[Server]:
+    """The server of `build.py serve`; besides dist/ it has tests/pages under /tests/ and the checkout under /repo/."""
+    running = Server(dist, 0, mounts={"tests/": ROOT / "tests" / "pages", "repo/": ROOT}).start()
+    yield running
+    running.shutdown()
+    running.server_close()
+
+
+@pytest.fixture(scope="session")
+def playwright_run() -> Iterator[Playwright]:
+    """Playwright, started once."""
+    with sync_playwright() as playwright:
+        yield playwright
+
+
+@pytest.fixture(scope="session")
+def chromium(playwright_run: Playwright) -> Iterator[Callable[[str | None], Browser]]:
+    """chromium(adapter) -> the run's browser on "swiftshader", "lavapipe", or None: without WebGPU."""
+    started: dict[str | None, Browser] = {}
+
+    def get(adapter: str | None = "swiftshader") -> Browser:
+        if adapter not in started or not started[adapter].is_connected():
+            started[adapter] = browsers.launch(playwright_run, adapter)
+        return started[adapter]
+
+    yield get
+    for browser in started.values():
+        browser.close()
+
+
+@pytest.fixture
+def context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
+    """A fresh profile on SwiftShader: empty caches, empty IndexedDB."""
+    made = chromium("swiftshader").new_context()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext) -> Page:
+    """A page of a fresh profile; the test goes where it wants."""
+    return context.new_page()
+
+
+@pytest.fixture(scope="session")
+def engine_pages(chromium: Callable[[str | None], Browser], server: Server) -> Callable[[str | None], Page]:
+    """engine_pages(adapter) -> the run's engine page on that adapter (tests/browser.py: run_python)."""
+    opened: dict[str | None, Page] = {}
+
+    def get(adapter: str | None = "swiftshader") -> Page:
+        if adapter not in opened or opened[adapter].is_closed():
+            opened[adapter] = browsers.open_engine_page(chromium(adapter), server.url)
+            if adapter:
+                browsers.wait_for_adapter(opened[adapter])
+        return opened[adapter]
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def engine_page(engine_pages: Callable[[str | None], Page]) -> Page:
+    """The engine page on SwiftShader."""
+    return engine_pages("swiftshader")
+
+
+@pytest.fixture(scope="session", params=browsers.ADAPTERS)
+def gpu_page(request: pytest.FixtureRequest, engine_pages: Callable[[str | None], Page]) -> Page:
+    """The engine page, on each software GPU in turn."""
+    return engine_pages(request.param)

@@ -1,0 +1,38 @@
+// A page with nothing but the engine: Pyodide, the Python archive and replay.js, driven by tests/browser.py.
+const sdk = await (await fetch("/wisp.js")).text();
+const assets = JSON.parse(sdk.slice(sdk.indexOf("{"), sdk.indexOf("};") + 1));
+const { loadPyodide } = await import(`/${assets.pyodide}pyodide.mjs`);
+const pyodide = await loadPyodide({
+  indexURL: `/${assets.pyodide}`,
+  packages: assets.wheels.map((url) => new URL(`/${url}`, location.href).href),
+});
+pyodide.unpackArchive(await (await fetch(`/${assets.zip}`)).arrayBuffer(), "zip", { extractDir: "/wisp" });
+pyodide.pyimport("sys").path.insert(0, "/wisp");
+const { Replay } = await import("/repo/py_engine/replay.js").catch(() => ({ Replay: undefined }));
+globalThis.wispReplay = Replay;
+globalThis.wispLoadPackage = async () => undefined;
+globalThis.wispAssets = Object.fromEntries(
+  Object.entries(assets).map(([key, value]) => [
+    key,
+    Array.isArray(value) ? value.map((url) => `/${url}`) : `/${value}`,
+  ]),
+);
+globalThis.pyodide = pyodide;
+
+/**
+ * Runs Python; `args` are its variables. Gives the JSON of the last expression, or the traceback.
+ * @param {string} code @param {Record<string, any>} args
+ */
+globalThis.runPython = async (code, args) => {
+  const globals = pyodide.toPy(args);
+  try {
+    const value = await pyodide.runPythonAsync(code, { globals, filename: "<test>" });
+    globals.set("_value", value);
+    return { ok: pyodide.runPython("import json; json.dumps(_value)", { globals }) };
+  } catch (error) {
+    return { error: String(error?.message ?? error) };
+  } finally {
+    globals.destroy();
+  }
+};
+globalThis.ready = true;

@@ -1,0 +1,58 @@
+"""A Chromium for tests, `chat` and `bench`: the one on this machine, else one that gets installed."""
+
+import os
+import shutil
+import subprocess
+
+from tools.environment import ensure_venv
+from tools.failure import Failure, say
+from tools.paths import cache_dir
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
+
+
+def find_browser() -> str | None:
+    """The path of an installed Chromium or Chrome; $WISP_BROWSER names another one."""
+    named = os.environ.get("WISP_BROWSER")
+    if named:
+        return named
+    found = next((path for name in NAMES if (path := shutil.which(name))), None)
+    return found or (MAC if os.path.exists(MAC) else None) or _playwrights_own()
+
+
+def ensure_browser() -> str:
+    """The path of a browser, installed if there was none."""
+    found = find_browser()
+    if found:
+        return found
+    if shutil.which("apt-get") and hasattr(os, "geteuid") and os.geteuid() == 0:
+        say("Installing Chromium (apt-get install chromium) ...")
+        env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for arguments in (["update"], ["install", "-y", "--no-install-recommends", "chromium"]):
+            subprocess.run(["apt-get", "-qq", *arguments], env=env, capture_output=True, check=False)
+        found = find_browser()
+    if not found:
+        say("Installing Chromium (playwright install chromium) ...")
+        python = ensure_venv(dev=True)
+        subprocess.run(
+            [str(python), "-m", "playwright", "install", "chromium"], env=_playwright_env(), capture_output=True, check=False
+        )
+        found = find_browser()
+    if not found:
+        raise Failure(
+            "No browser to run in and none could be installed; install Chromium or Google Chrome "
+            "(on Debian: apt-get install chromium), or name one in WISP_BROWSER"
+        )
+    return found
+
+
+def _playwright_env() -> dict[str, str]:
+    return {**os.environ, "PLAYWRIGHT_BROWSERS_PATH": str(cache_dir("playwright"))}
+
+
+def _playwrights_own() -> str | None:
+    patterns = ("chromium-*/chrome-linux*/chrome", "chromium-*/chrome-mac*/*.app/Contents/MacOS/*",
+                "chromium-*/chrome-win*/chrome.exe")  # fmt: skip
+    found = sorted(str(path) for pattern in patterns for path in cache_dir("playwright").glob(pattern))
+    return found[-1] if found else None

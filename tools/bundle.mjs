@@ -1,0 +1,47 @@
+// Bundles the page's JavaScript and CSS with esbuild in one process.
+// stdin: {root, entries: [{name, file, format}]}; stdout: {outputs: {name: text}}.
+// /wisp.js keeps its stable address, so that other pages can import it: the page's bundle refers to it
+// instead of carrying a second copy.
+import { readFileSync } from "node:fs";
+import { build } from "esbuild";
+
+/** @type {{root: string, entries: {name: string, file: string, format: "esm" | "iife"}[]}} */
+const { root, entries } = JSON.parse(readFileSync(0, "utf8"));
+
+/** @type {import("esbuild").Plugin} */
+const stableSdk = {
+  name: "stable-sdk",
+  setup(setup) {
+    setup.onResolve({ filter: /(^|\/)wisp\.js$/ }, (args) =>
+      args.kind === "entry-point" ? undefined : { path: "../wisp.js", external: true },
+    );
+  },
+};
+
+const built = await Promise.all(
+  entries.map((entry) =>
+    build({
+      entryPoints: [entry.file],
+      absWorkingDir: root,
+      bundle: true,
+      minify: true,
+      write: false,
+      format: entry.format,
+      target: ["chrome119", "firefox120", "safari17"],
+      charset: "utf8",
+      legalComments: "eof",
+      logLevel: "silent",
+      plugins: [stableSdk],
+    }).catch((error) => {
+      console.error(`error: ${error.message}`);
+      process.exit(1);
+    }),
+  ),
+);
+
+/** @type {Record<string, string>} */
+const outputs = {};
+entries.forEach((entry, i) => {
+  outputs[entry.name] = built[i].outputFiles[0].text;
+});
+process.stdout.write(JSON.stringify({ outputs }));

@@ -1,0 +1,166 @@
+"""Makes dist/: everything the page needs, as files that any static host can serve.
+
+index.html, wisp.js, sw.js and manifest.webmanifest keep their names; all else lies under assets/ with a piece of its
+SHA-256 in its name, so it can be cached for ever and a new build never mixes with an old one.
+"""
+
+import hashlib
+import json
+import re
+import shutil
+import time
+from pathlib import Path
+
+from tools import catalog, pyodide, python_zip
+from tools.environment import ensure_venv
+from tools.failure import Failure, run, say
+from tools.npm import ensure_node_modules, node
+from tools.paths import DIST, ROOT, STATIC
+
+
+def short_hash(data: bytes) -> str:
+    """What goes into a file's name."""
+    return hashlib.sha256(data).hexdigest()[:12]
+
+
+class Site:
+    """The files of dist/ while it is being made: published path -> content, and where each source went."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.moved: dict[str, str] = {}  # path in the checkout -> path in dist/
+
+    def add(self, path: str, data: bytes) -> str:
+        """Publish under a stable name."""
+        self.files[path] = data
+        return path
+
+    def add_hashed(self, folder: str, name: str, data: bytes, source: str = "") -> str:
+        """Publish under a name with the content's hash; returns that path."""
+        stem, dot, suffix = name.rpartition(".")
+        path = f"{folder}/{stem}-{short_hash(data)}{dot}{suffix}"
+        if source:
+            self.moved[source] = path
+        return self.add(path, data)
+
+    def rewritten(self, text: str) -> str:
+        """`text` with every quoted path of a source file replaced by the path it was published under."""
+        for source, path in self.moved.items():
+            for name in (source, source.removeprefix("static/")):
+                text = re.sub(rf"""(["'])(?:\./|\.\./|/)?{re.escape(name)}\1""", rf"\1{path}\1", text)
+        return text
+
+
+def build(*, quiet: bool = False) -> Path:
+    """Set up what is missing, write dist/ and return its path."""
+    ensure_venv(dev=False)
+    ensure_node_modules()
+    wheels = pyodide.wheels()
+    started = time.perf_counter()
+    site = Site()
+    bundles = _bundles()
+
+    members = python_zip.sources()
+    assets: dict[str, object] = {
+        "pyodide": _add_pyodide(site),
+        "zip": site.add_hashed("assets", "py.zip", python_zip.pack(members)),
+        # Pyodide reads a wheel's name and version from its file name: the hash goes into the folder's name.
+        "wheels": [
+            site.add(f"assets/wheels-{short_hash(data)}/{path.name}", data)
+            for path, data in ((wheel, wheel.read_bytes()) for wheel in wheels)
+        ],
+        "worker": site.add_hashed("assets", "worker.js", bundles["worker"].encode()),
+    }
+    _add_static(site)
+    offline = [path for path in site.files]  # what the service worker keeps; models have a cache of their own
+    models = _add_models(site)
+    assets["catalog"] = models
+    offline.append(models)
+
+    for name in ("page", "style"):
+        if name in bundles:
+            suffix = "css" if name == "style" else "js"
+            source = "static/style.css" if name == "style" else "app/page.js"
+            offline.append(site.add_hashed("assets", f"{name}.{suffix}", bundles[name].encode(), source))
+    sdk = f"const __WISP_ASSETS__ = {json.dumps(assets)};\n" + bundles["wisp"]
+    offline.append(site.add("wisp.js", sdk.encode()))
+    for name in ("index.html", "manifest.webmanifest"):
+        if (STATIC / name).exists():
+            text = site.rewritten((STATIC / name).read_text(encoding="utf-8"))
+            offline.append(site.add(name, text.encode()))
+    if "sw" in bundles:
+        digest = hashlib.sha256()
+        for path in sorted(offline):
+            digest.update(path.encode() + hashlib.sha256(site.files[path]).digest())
+        precache = {"version": digest.hexdigest()[:12], "files": sorted(offline)}
+        site.add("sw.js", (f"const __WISP_PRECACHE__ = {json.dumps(precache)};\n" + bundles["sw"]).encode())
+
+    _write(site)
+    if not quiet:
+        size = sum(len(data) for data in site.files.values())
+        say(f"dist/ is made: {len(site.files)} files, {size / 1e6:.1f} MB, {time.perf_counter() - started:.1f} s")
+    return DIST
+
+
+def _bundles() -> dict[str, str]:
+    """Bundle name -> text, for the entry points that exist."""
+    candidates = [
+        ("page", "app/page.js", "esm"),
+        ("wisp", "app/wisp.js", "esm"),
+        ("worker", "app/worker.js", "esm"),
+        ("sw", "app/sw.js", "iife"),
+        ("sw", "static/sw.js", "iife"),
+        ("style", "static/style.css", "esm"),
+    ]
+    entries = [
+        {"name": name, "file": file, "format": form} for name, file, form in candidates if (ROOT / file).exists()
+    ]
+    for needed in ("wisp", "worker"):
+        if not any(entry["name"] == needed for entry in entries):
+            raise Failure(f"app/{needed}.js is missing from this checkout; get it back with: git checkout app/{needed}.js")
+    request = json.dumps({"root": str(ROOT), "entries": entries})
+    answer = run([node(), ROOT / "tools" / "bundle.mjs"], "Cannot bundle the page's JavaScript", cwd=ROOT, stdin=request)
+    outputs: dict[str, str] = json.loads(answer)["outputs"]
+    return outputs
+
+
+def _add_pyodide(site: Site) -> str:
+    """Publish Pyodide's core, whose files look for each other by name; returns the folder, with its slash."""
+    core = {name: (pyodide.core_dir() / name).read_bytes() for name in pyodide.CORE_FILES}
+    folder = f"assets/pyodide-{short_hash(b''.join(core.values()))}/"
+    for name, data in core.items():
+        site.add(folder + name, data)
+    return folder
+
+
+def _add_static(site: Site) -> None:
+    """Publish what lies in folders of static/, the models aside: icons and the like."""
+    for path in sorted(STATIC.glob("*/**/*")):
+        inside = path.relative_to(STATIC)
+        if path.is_file() and inside.parts[0] != "models":
+            folder = f"assets/{inside.parent.as_posix()}"
+            site.add_hashed(folder, path.name, path.read_bytes(), f"static/{inside.as_posix()}")
+
+
+def _add_models(site: Site) -> str:
+    """Publish the models of the catalog, and the catalog; returns the catalog's path."""
+    names = {}
+    for entry in catalog.entries():
+        path = catalog.MODELS / entry["file"]
+        if path.exists():
+            names[entry["file"]] = Path(site.add_hashed("assets/models", path.name, path.read_bytes())).name
+    return site.add_hashed("assets/models", "catalog.json", catalog.finished(names))
+
+
+def _write(site: Site) -> None:
+    """Write what changed and remove what is no longer part of it, so that a served dist/ is never half empty."""
+    for path, data in site.files.items():
+        target = DIST / path
+        if not (target.exists() and target.stat().st_size == len(data) and target.read_bytes() == data):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+    for old in sorted(DIST.rglob("*"), reverse=True):
+        if old.is_file() and old.relative_to(DIST).as_posix() not in site.files:
+            old.unlink()
+        elif old.is_dir() and not any(old.iterdir()):
+            shutil.rmtree(old)

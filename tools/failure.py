@@ -1,0 +1,52 @@
+"""Failures that the person at the keyboard can mend, and the commands that may fail that way."""
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+
+class Failure(Exception):
+    """Its text is one clear line that says what went wrong and what to do; `build.py` prints it and exits with 1."""
+
+
+def say(text: str) -> None:
+    """Tell what is being done. Goes to stderr: stdout belongs to answers and to the address that `serve` prints."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def run(
+    command: Sequence[str | Path],
+    otherwise: str,
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: str | None = None,
+    timeout: float | None = None,
+) -> str:
+    """Run a command and return its stdout; when it fails, raise Failure("what `otherwise` says (its last line)")."""
+    try:
+        done = subprocess.run(
+            [str(part) for part in command],
+            cwd=cwd,
+            env=env,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise Failure(f"{otherwise} ({command[0]} is not installed)") from None
+    except subprocess.TimeoutExpired:
+        raise Failure(f"{otherwise} (no answer after {timeout:.0f} s)") from None
+    if done.returncode:
+        raise Failure(f"{otherwise} ({_reason(done.stderr) or _reason(done.stdout) or f'exit {done.returncode}'})")
+    return done.stdout
+
+
+def _reason(output: str) -> str:
+    """The line of a failed command's output that says most: its first error line, else its last line."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line for line in lines if "error" in line.lower()]
+    return (errors or lines[-1:] or [""])[0][:300]

@@ -1,0 +1,40 @@
+"""The JavaScript packages, installed exactly as package-lock.json says."""
+
+import hashlib
+import re
+import shutil
+from pathlib import Path
+
+from tools.failure import Failure, run, say
+from tools.paths import NODE_MODULES, ROOT
+
+OLDEST_NODE = 18
+
+
+def node() -> str:
+    """The node command; raises Failure when Node is missing or too old."""
+    found = shutil.which("node")
+    if not found:
+        raise Failure(f"Node is not installed; install Node {OLDEST_NODE} or later from https://nodejs.org and try again")
+    version = run([found, "--version"], "Node does not start; install it again from https://nodejs.org").strip()
+    major = re.match(r"v(\d+)", version)
+    if not major or int(major[1]) < OLDEST_NODE:
+        raise Failure(f"Node {version} is too old; install Node {OLDEST_NODE} or later from https://nodejs.org")
+    return found
+
+
+def ensure_node_modules() -> Path:
+    """Install the packages with `npm ci` where the lock file changed since the last time; returns node_modules."""
+    lock = ROOT / "package-lock.json"
+    wanted = hashlib.sha256(lock.read_bytes()).hexdigest()
+    stamp = NODE_MODULES / ".wisp-stamp"
+    if stamp.exists() and stamp.read_text() == wanted:
+        return NODE_MODULES
+    node()
+    npm = shutil.which("npm")
+    if not npm:
+        raise Failure("npm is not installed; it comes with Node from https://nodejs.org (on Debian: apt-get install npm)")
+    say("Installing the npm packages ...")
+    run([npm, "ci"], "Cannot install the npm packages; check the network and try again", cwd=ROOT)
+    stamp.write_text(wanted)
+    return NODE_MODULES

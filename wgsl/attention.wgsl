@@ -1,0 +1,188 @@
+// Causal attention of a tile of queries over the cache, one pass with a running softmax (Dao et al. 2022).
+//
+// A workgroup serves one key/value head: its rows are TQ tokens x the G query heads of that group, so that keys and
+// values are loaded once for all of them, TS positions at a time. SPLIT 0: grid (kv heads, token tiles), y is the
+// attention. SPLIT > 0, for one token: grid (kv heads, SPLIT), each part takes a share of the positions and leaves
+// its unnormalised sum, maximum and denominator for attention_combine.wgsl.
+#param HEAD_DIM
+#param G
+#param TQ
+#param TS
+#param WG
+#param SPLIT
+#param KV_F16
+#param F16
+
+struct Params {
+  scale: f32,
+  q_stride: u32, // floats between tokens of q
+  n_head_kv: u32,
+}
+#include "state.wgsl"
+@bind var<uniform> p: Params;
+@bind var<storage, read> state: State;
+@bind var<storage, read> q: array<vec4f>;
+#if KV_F16
+@bind var<storage, read> k_cache: array<vec2u>; // (n_ctx, n_head_kv, HEAD_DIM)
+@bind var<storage, read> v_cache: array<vec2u>;
+#else
+@bind var<storage, read> k_cache: array<vec4f>;
+@bind var<storage, read> v_cache: array<vec4f>;
+#endif
+#if SPLIT
+@bind var<storage, read_write> parts: array<vec4f>; // (heads, SPLIT, VECS + 1): the sum, then (maximum, denominator)
+#else
+@bind var<storage, read_write> y: array<vec4f>; // (n, heads, HEAD_DIM)
+#endif
+#include "attention_share.wgsl"
+
+#if F16
+alias h4 = vec4<f16>;
+#else
+alias h4 = vec4f;
+#endif
+
+const VECS = HEAD_DIM / 4u;
+const PAD = VECS + 1u; // spreads the banks
+const ROWS = G * TQ;
+const LANES = WG / VECS; // rows that are summed side by side
+const ROWS_EACH = (ROWS + LANES - 1u) / LANES;
+const SCORE_LANES = WG / TS;
+const SCORES_EACH = (ROWS + SCORE_LANES - 1u) / SCORE_LANES;
+
+var<workgroup> qs: array<h4, ROWS * PAD>;
+var<workgroup> kv: array<h4, TS * PAD>;
+var<workgroup> scores: array<f32, ROWS * TS>;
+var<workgroup> row_max: array<f32, ROWS>;
+var<workgroup> row_sum: array<f32, ROWS>;
+var<workgroup> row_shrink: array<f32, ROWS>;
+
+fn cached(values: bool, at: u32) -> vec4f {
+#if KV_F16
+  var words: vec2u;
+  if (values) {
+    words = v_cache[at];
+  } else {
+    words = k_cache[at];
+  }
+  return vec4f(unpack2x16float(words.x), unpack2x16float(words.y));
+#else
+  if (values) {
+    return v_cache[at];
+  }
+  return k_cache[at];
+#endif
+}
+
+fn load_tile(values: bool, s0: u32, end: u32, head: u32, t: u32) {
+  for (var i = t; i < TS * VECS; i += WG) {
+    let s = s0 + i / VECS;
+    var v = vec4f(0);
+    if (s < end) {
+      v = cached(values, (s * p.n_head_kv + head) * VECS + i % VECS);
+    }
+    kv[i / VECS * PAD + i % VECS] = h4(v);
+  }
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
+  let head = wid.x;
+  var m0 = 0u;
+  var first = 0u;
+  var end = 0u;
+#if SPLIT
+  let share = attention_share(state.pos + 1u);
+  first = wid.y * share;
+  end = min(first + share, state.pos + 1u);
+#else
+  m0 = wid.y * TQ;
+  end = state.pos + min(m0 + TQ, state.n);
+#endif
+  if (m0 >= state.n || first >= end) { // uniform: state does not change within a dispatch
+    return;
+  }
+  for (var i = t; i < ROWS * VECS; i += WG) {
+    let row = i / VECS;
+    let m = min(m0 + row / G, state.n - 1u);
+    qs[row * PAD + i % VECS] = h4(q[m * (p.q_stride / 4u) + (head * G + row % G) * VECS + i % VECS] * p.scale);
+  }
+  if (t < ROWS) {
+    row_max[t] = -1e30;
+    row_sum[t] = 0.0;
+  }
+  let lane = t / VECS;
+  let c = t % VECS;
+  let s = t % TS;
+  var sums: array<vec4f, ROWS_EACH>;
+  for (var s0 = first; s0 < end; s0 += TS) {
+    load_tile(false, s0, end, head, t);
+    workgroupBarrier();
+    if (t < SCORE_LANES * TS) {
+      var dots: array<f32, SCORES_EACH>;
+      for (var d = 0u; d < VECS; d++) {
+        let k = kv[s * PAD + d];
+        for (var r = 0u; r < SCORES_EACH; r++) {
+          dots[r] += f32(dot(k, qs[min(t / TS + r * SCORE_LANES, ROWS - 1u) * PAD + d]));
+        }
+      }
+      for (var r = 0u; r < SCORES_EACH; r++) {
+        let row = t / TS + r * SCORE_LANES;
+        if (row < ROWS) {
+          let visible = s0 + s < end && s0 + s <= state.pos + m0 + row / G;
+          scores[row * TS + s] = select(-1e30, dots[r], visible);
+        }
+      }
+    }
+    workgroupBarrier();
+    load_tile(true, s0, end, head, t);
+    if (t < ROWS) {
+      var top = row_max[t];
+      for (var i = 0u; i < TS; i++) {
+        top = max(top, scores[t * TS + i]);
+      }
+      let shrink = exp(row_max[t] - top);
+      var sum = row_sum[t] * shrink;
+      for (var i = 0u; i < TS; i++) {
+        let score = scores[t * TS + i];
+        let e = select(0.0, exp(score - top), score > -1e29); // a row may see nothing of this tile
+        scores[t * TS + i] = e;
+        sum += e;
+      }
+      row_max[t] = top;
+      row_sum[t] = sum;
+      row_shrink[t] = shrink;
+    }
+    workgroupBarrier();
+    if (lane < LANES) {
+      for (var r = 0u; r < ROWS_EACH; r++) {
+        sums[r] *= row_shrink[min(r * LANES + lane, ROWS - 1u)];
+      }
+      for (var i = 0u; i < TS; i++) {
+        let v = vec4f(kv[i * PAD + c]);
+        for (var r = 0u; r < ROWS_EACH; r++) {
+          sums[r] = fma(vec4f(scores[min(r * LANES + lane, ROWS - 1u) * TS + i]), v, sums[r]);
+        }
+      }
+    }
+    workgroupBarrier();
+  }
+  if (lane < LANES) {
+    for (var r = 0u; r < ROWS_EACH; r++) {
+      let row = r * LANES + lane;
+      let m = m0 + row / G;
+      if (row < ROWS && m < state.n) {
+        let q_head = head * G + row % G;
+#if SPLIT
+        let at = (q_head * SPLIT + wid.y) * (VECS + 1u);
+        parts[at + c] = sums[r];
+        if (c == 0u) {
+          parts[at + VECS] = vec4f(row_max[row], row_sum[row], 0.0, 0.0);
+        }
+#else
+        y[(m * p.n_head_kv * G + q_head) * VECS + c] = sums[r] / row_sum[row];
+#endif
+      }
+    }
+  }
+}

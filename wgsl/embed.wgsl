@@ -1,0 +1,29 @@
+// x[m] = the embedding row of the batch's token m. Tokens lie at their position in `tokens`.
+#param QUANT
+#param COLS
+
+struct Params {
+  row0: u32, // this part of the table holds rows row0 .. row0 + rows
+  rows: u32,
+}
+#include "state.wgsl"
+@bind var<uniform> p: Params;
+@bind var<storage, read> state: State;
+@bind var<storage, read> tokens: array<u32>;
+const W_GROUPS = (COLS + 31u) / 32u;
+#include "quants/${QUANT}.wgsl"
+@bind var<storage, read_write> x: array<vec4f>; // (n, COLS padded)
+
+@compute @workgroup_size(32)
+fn main(@builtin(global_invocation_id) id: vec3u) {
+  let m = id.y;
+  let g = id.x;
+  let row = tokens[state.pos + m] - p.row0;
+  if (m >= state.n || g >= W_GROUPS || row >= p.rows) {
+    return;
+  }
+  let w = w_group(row, g);
+  for (var i = 0u; i < 8u; i++) {
+    x[(m * W_GROUPS + g) * 8u + i] = w[i];
+  }
+}

@@ -1,0 +1,105 @@
+// Y = X W^T for a batch of tokens, in tiles of TM tokens x TN rows. X is (n, COLS), W (rows, COLS) is dequantised into
+// workgroup memory one group of 32 columns at a time; each thread sums MM x MN of the tile in f32.
+// EPILOGUE "store" y = ..., "add" y += ...
+#param QUANT
+#param COLS
+#param TM
+#param TN
+#param MM
+#param MN
+#param BIAS
+#param EPILOGUE
+#param F16
+
+struct Params {
+  rows: u32,
+  row0: u32, // y's column of the first row
+  y_stride: u32,
+}
+#include "state.wgsl"
+@bind var<uniform> p: Params;
+@bind var<storage, read> state: State;
+@bind var<storage, read> x: array<vec4f>; // (n, COLS padded)
+const W_GROUPS = (COLS + 31u) / 32u;
+#include "quants/${QUANT}.wgsl"
+#if BIAS
+@bind var<storage, read> bias: array<f32>;
+#endif
+@bind var<storage, read_write> y: array<f32>; // (n, y_stride)
+
+#if F16
+alias h4 = vec4<f16>;
+#else
+alias h4 = vec4f;
+#endif
+
+const WM = TM / MM; // threads along the tokens
+const WN = TN / MN;
+const WG = WM * WN;
+const PAD = 9u; // vectors a row takes in workgroup memory: 8 and one that spreads the banks
+var<workgroup> xs: array<h4, TM * PAD>;
+var<workgroup> ws: array<h4, TN * PAD>;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
+  let m0 = wid.y * TM;
+  let n0 = wid.x * TN;
+  if (m0 >= state.n) { // uniform: state does not change within a dispatch
+    return;
+  }
+  let tm = t / WN;
+  let tn = t % WN;
+  var acc: array<array<f32, MN>, MM>;
+  for (var g = 0u; g < W_GROUPS; g++) {
+    for (var i = t; i < TM * 8u; i += WG) {
+      let m = i / 8u;
+      let c = i % 8u;
+      var v = vec4f(0);
+      if (m0 + m < state.n) {
+        v = x[((m0 + m) * W_GROUPS + g) * 8u + c];
+        if (COLS % 32u != 0u) { // what lies behind the row is not ours
+          v = select(vec4f(0), v, 32u * g + 4u * c + vec4u(0, 1, 2, 3) < vec4u(COLS));
+        }
+      }
+      xs[m * PAD + c] = h4(v);
+    }
+    for (var n = t; n < TN; n += WG) {
+      let w = w_group(min(n0 + n, p.rows - 1u), g);
+      for (var c = 0u; c < 8u; c++) {
+        ws[n * PAD + c] = h4(w[c]);
+      }
+    }
+    workgroupBarrier();
+    for (var c = 0u; c < 8u; c++) {
+      var b: array<h4, MN>;
+      for (var j = 0u; j < MN; j++) {
+        b[j] = ws[(j * WN + tn) * PAD + c];
+      }
+      for (var i = 0u; i < MM; i++) {
+        let a = xs[(i * WM + tm) * PAD + c];
+        for (var j = 0u; j < MN; j++) {
+          acc[i][j] += f32(dot(a, b[j]));
+        }
+      }
+    }
+    workgroupBarrier();
+  }
+  for (var i = 0u; i < MM; i++) {
+    let m = m0 + i * WM + tm;
+    for (var j = 0u; j < MN; j++) {
+      let row = n0 + j * WN + tn;
+      if (m < state.n && row < p.rows) {
+        let at = m * p.y_stride + p.row0 + row;
+        var v = acc[i][j];
+#if BIAS
+        v += bias[p.row0 + row];
+#endif
+#if EPILOGUE == "add"
+        y[at] += v;
+#else
+        y[at] = v;
+#endif
+      }
+    }
+  }
+}

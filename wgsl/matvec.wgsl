@@ -1,0 +1,160 @@
+// y = W x for one vector: the dispatch that decoding spends its time in. W is (rows, COLS), dequantised on the way.
+//
+// A workgroup is TR x TK threads: TK threads share a row, each taking every TK-th group of 32 columns, and each thread
+// works on R rows at once, so that x is loaded once for all of them. What else one dispatch does:
+//   NORM      x is normalised first (RMS): y = W (x * norm) / rms(x). The sum of squares rides along.
+//   EPILOGUE  "store" y = ..., "add" y += ..., "gated" y[i] = silu(row i) * row (i + rows / 2),
+//             "qkv" queries and keys are rotated (RoPE), keys and values appended to the cache at state.pos
+#param QUANT
+#param COLS
+#param TK
+#param TR
+#param R
+#param NORM
+#param BIAS
+#param EPILOGUE
+#param SG
+#if EPILOGUE == "qkv"
+#param HEAD_DIM
+#param ROPE_DIM // leading dimensions of a head that are rotated
+#param NEOX // 1: dimension i pairs with i + ROPE_DIM / 2, 0: with its neighbour
+#param KV_F16
+#endif
+
+struct Params {
+  rows: u32,
+  row0: u32, // y's index of the first row
+#if NORM
+  eps: f32,
+#endif
+#if EPILOGUE == "qkv"
+  q_rows: u32,
+  kv_rows: u32, // of K, and of V
+  rope_scale: f32, // of the rotated length (YaRN), else 1
+#endif
+}
+#include "state.wgsl"
+@bind var<uniform> p: Params;
+@bind var<storage, read> state: State;
+@bind var<storage, read> x: array<vec4f>; // (n, COLS padded); the last row is the one
+const W_GROUPS = (COLS + 31u) / 32u;
+#include "quants/${QUANT}.wgsl"
+#if NORM
+@bind var<storage, read> norm: array<vec4f>;
+#endif
+#if BIAS
+@bind var<storage, read> bias: array<f32>;
+#endif
+@bind var<storage, read_write> y: array<f32>;
+#if EPILOGUE == "qkv"
+#include "rope.wgsl"
+#endif
+
+const WG = TK * TR;
+const RT = TR * R; // rows of a workgroup
+const SLOTS = R + NORM; // sums of a thread: its rows, then the sum of squares
+var<workgroup> red: array<f32, SLOTS * WG>;
+
+// The matrix row of a workgroup's slot: rows that an epilogue needs together lie in one workgroup.
+fn row_of(base: u32, slot: u32) -> u32 {
+#if EPILOGUE == "gated"
+  return base / 2u + slot / 2u + (slot & 1u) * (p.rows / 2u);
+#else
+#if EPILOGUE == "qkv"
+  return rope_row(base + slot);
+#else
+  return base + slot;
+#endif
+#endif
+}
+
+fn result(slot: u32, scale: f32, row: u32) -> f32 {
+  let at = (slot / R * SLOTS + slot % R) * TK;
+#if BIAS
+  return red[at] * scale + bias[p.row0 + row];
+#else
+  return red[at] * scale;
+#endif
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, @builtin(local_invocation_index) t: u32) {
+  let tk = t % TK;
+  let tr = t / TK;
+  let base = (wid.y * wgs.x + wid.x) * RT;
+  let x0 = (state.n - 1u) * W_GROUPS * 8u;
+  var acc: array<f32, SLOTS>;
+  for (var g = tk; g < W_GROUPS; g += TK) {
+    var xs: array<vec4f, 8>;
+    for (var i = 0u; i < 8u; i++) {
+      xs[i] = x[x0 + g * 8u + i];
+      if (COLS % 32u != 0u) { // what lies behind the row is not ours
+        xs[i] = select(vec4f(0), xs[i], 32u * g + 4u * i + vec4u(0, 1, 2, 3) < vec4u(COLS));
+      }
+#if NORM
+      acc[R] += dot(xs[i], xs[i]);
+      xs[i] *= norm[g * 8u + i];
+#endif
+    }
+    for (var r = 0u; r < R; r++) {
+      let w = w_group(min(row_of(base, tr * R + r), p.rows - 1u), g);
+      var sum = w[0] * xs[0];
+      for (var i = 1u; i < 8u; i++) {
+        sum = fma(w[i], xs[i], sum);
+      }
+      acc[r] += sum.x + sum.y + sum.z + sum.w;
+    }
+  }
+  // Sum over the TK threads of a row, all slots together.
+  var width = 1u;
+#if SG
+  for (; width < min(SG, TK); width *= 2u) {
+    for (var s = 0u; s < SLOTS; s++) {
+      acc[s] += subgroupShuffleXor(acc[s], width);
+    }
+  }
+#endif
+  for (var s = 0u; s < SLOTS; s++) {
+    red[(tr * SLOTS + s) * TK + tk] = acc[s];
+  }
+  for (; width < TK; width *= 2u) {
+    workgroupBarrier();
+    if (tk % (2u * width) == 0u) {
+      for (var s = 0u; s < SLOTS; s++) {
+        let at = (tr * SLOTS + s) * TK + tk;
+        red[at] += red[at + width];
+      }
+    }
+  }
+  workgroupBarrier();
+#if NORM
+  let scale = inverseSqrt(red[R * TK] / f32(COLS) + p.eps);
+#else
+  let scale = 1.0;
+#endif
+#if EPILOGUE == "gated"
+  let row = base / 2u + t;
+  if (2u * t < RT && 2u * row < p.rows) {
+    let gate = result(2u * t, scale, row);
+    y[p.row0 + row] = gate / (1.0 + exp(-gate)) * result(2u * t + 1u, scale, row + p.rows / 2u);
+  }
+#else
+#if EPILOGUE == "qkv"
+  if (4u * t < RT && base + 4u * t < p.rows) {
+    var v: vec4f;
+    for (var i = 0u; i < 4u; i++) {
+      v[i] = result(4u * t + i, scale, row_of(base, 4u * t + i));
+    }
+    rope_store((base + 4u * t) / 4u, v, state.pos, 0u);
+  }
+#else
+  if (t < RT && base + t < p.rows) {
+#if EPILOGUE == "add"
+    y[p.row0 + base + t] += result(t, scale, base + t);
+#else
+    y[p.row0 + base + t] = result(t, scale, base + t);
+#endif
+  }
+#endif
+#endif
+}

@@ -1,0 +1,15 @@
+// BF16: 32 upper halves of floats a group.
+@bind var<storage, read> w_qs: array<vec4u>;
+
+fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
+  let at = (row * W_GROUPS + g) * 4u;
+  var out: array<vec4f, 8>;
+  for (var i = 0u; i < 4u; i++) {
+    let q = w_qs[at + i];
+    let even = bitcast<vec4f>(q << vec4u(16));
+    let odd = bitcast<vec4f>(q & vec4u(0xffff0000));
+    out[2 * i] = vec4f(even.x, odd.x, even.y, odd.y);
+    out[2 * i + 1] = vec4f(even.z, odd.z, even.w, odd.w);
+  }
+  return out;
+}

@@ -1,0 +1,13 @@
+// F16: 32 halves a group. unpack2x16float needs no shader-f16.
+@bind var<storage, read> w_qs: array<vec4u>;
+
+fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
+  let at = (row * W_GROUPS + g) * 4u;
+  var out: array<vec4f, 8>;
+  for (var i = 0u; i < 4u; i++) {
+    let q = w_qs[at + i];
+    out[2 * i] = vec4f(unpack2x16float(q.x), unpack2x16float(q.y));
+    out[2 * i + 1] = vec4f(unpack2x16float(q.z), unpack2x16float(q.w));
+  }
+  return out;
+}

@@ -1,0 +1,17 @@
+// Q4_0: a group is 16 bytes and a scale; byte j holds element j in its low and element j + 16 in its high nibble, 8 too big.
+@bind var<storage, read> w_qs: array<vec4u>;
+#include "quants/scale.wgsl"
+
+fn q4_0_nibbles(word: u32, d: f32) -> vec4f {
+  return d * (vec4f(unpack4xU8(word & 0x0f0f0f0fu)) - 8.0);
+}
+
+fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
+  let at = row * W_GROUPS + g;
+  let d = w_scale(at);
+  let q = w_qs[at];
+  let h = q >> vec4u(4);
+  return array(
+    q4_0_nibbles(q.x, d), q4_0_nibbles(q.y, d), q4_0_nibbles(q.z, d), q4_0_nibbles(q.w, d),
+    q4_0_nibbles(h.x, d), q4_0_nibbles(h.y, d), q4_0_nibbles(h.z, d), q4_0_nibbles(h.w, d));
+}

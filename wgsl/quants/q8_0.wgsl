@@ -1,0 +1,13 @@
+// Q8_0: a group is 32 signed bytes and a scale.
+@bind var<storage, read> w_qs: array<vec4u>;
+#include "quants/scale.wgsl"
+
+fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
+  let at = row * W_GROUPS + g;
+  let d = w_scale(at);
+  let a = w_qs[2u * at];
+  let b = w_qs[2u * at + 1u];
+  return array(
+    d * vec4f(unpack4xI8(a.x)), d * vec4f(unpack4xI8(a.y)), d * vec4f(unpack4xI8(a.z)), d * vec4f(unpack4xI8(a.w)),
+    d * vec4f(unpack4xI8(b.x)), d * vec4f(unpack4xI8(b.y)), d * vec4f(unpack4xI8(b.z)), d * vec4f(unpack4xI8(b.w)));
+}

@@ -1,0 +1,76 @@
+// Rotary embedding (Su et al. 2021) of queries and keys, and the append of keys and values to the cache.
+// Works on quads: the four rows of a head that make two rotated pairs and, in the cache, two whole words.
+@bind var<storage, read> rope_freqs: array<u32>; // (ROPE_DIM / 2) turns a position, in 2^-32 turns: wraps exactly
+@bind var<storage, read_write> k_cache: array<u32>; // (n_ctx, kv_rows), f16 pairs or f32
+@bind var<storage, read_write> v_cache: array<u32>;
+
+const QUADS = HEAD_DIM / 4u;
+
+// The matrix row of slot i: within a head, NEOX quads take rows 2j, 2j + 1 and their partners half a head on.
+fn rope_row(i: u32) -> u32 {
+  if (NEOX == 0u) {
+    return i;
+  }
+  let quad = i / 4u % QUADS;
+  let head = i / HEAD_DIM * HEAD_DIM;
+  if (4u * quad >= ROPE_DIM) { // not rotated: neighbours
+    return i;
+  }
+  return head + 2u * quad + (i & 1u) + ((i & 2u) >> 1u) * (ROPE_DIM / 2u);
+}
+
+fn rope_turn(v: vec2f, pair: u32, pos: u32) -> vec2f {
+  let angle = f32(bitcast<i32>(pos * rope_freqs[pair])) * (6.283185307179586 / 4294967296.0);
+  let c = cos(angle) * p.rope_scale;
+  let s = sin(angle) * p.rope_scale;
+  return vec2f(v.x * c - v.y * s, v.x * s + v.y * c);
+}
+
+fn cache_store(key: bool, at: u32, v: vec2f) { // at: even element index
+#if KV_F16
+  let word = pack2x16float(v);
+  if (key) {
+    k_cache[at / 2u] = word;
+  } else {
+    v_cache[at / 2u] = word;
+  }
+#else
+  let words = bitcast<vec2u>(v);
+  if (key) {
+    k_cache[at] = words.x;
+    k_cache[at + 1u] = words.y;
+  } else {
+    v_cache[at] = words.x;
+    v_cache[at + 1u] = words.y;
+  }
+#endif
+}
+
+// Rotate quad `quad` of the stacked q, k and v rows and put it where it belongs: queries to y, the rest to the cache.
+fn rope_store(quad: u32, v: vec4f, pos: u32, y0: u32) {
+  let i = 4u * quad;
+  let is_query = i < p.q_rows;
+  let is_key = !is_query && i < p.q_rows + p.kv_rows;
+  let j = quad % QUADS;
+  var rows = vec2u(rope_row(i), rope_row(i + 2u)); // of v.xy and v.zw
+  var out = v;
+  if ((is_query || is_key) && 4u * j < ROPE_DIM) {
+    if (NEOX == 1u) {
+      let a = rope_turn(v.xz, 2u * j, pos);
+      let b = rope_turn(v.yw, 2u * j + 1u, pos);
+      out = vec4f(a.x, b.x, a.y, b.y);
+    } else {
+      out = vec4f(rope_turn(v.xy, 2u * j, pos), rope_turn(v.zw, 2u * j + 1u, pos));
+    }
+  }
+  if (is_query) {
+    y[y0 + rows.x] = out.x;
+    y[y0 + rows.x + 1u] = out.y;
+    y[y0 + rows.y] = out.z;
+    y[y0 + rows.y + 1u] = out.w;
+    return;
+  }
+  rows -= p.q_rows + select(p.kv_rows, 0u, is_key);
+  cache_store(is_key, pos * p.kv_rows + rows.x, out.xy);
+  cache_store(is_key, pos * p.kv_rows + rows.y, out.zw);
+}

@@ -1,0 +1,25 @@
+// The largest logit of each share of the vocabulary: best[i] = (logit bits, its index). The smaller index wins a tie.
+#param VOCAB
+#param SHARE // logits of a workgroup
+#param WG
+
+@bind var<storage, read> logits: array<f32>;
+@bind var<storage, read_write> best: array<vec2u>;
+#include "argmax.wgsl"
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
+  let end = min((wid.x + 1u) * SHARE, VOCAB);
+  var value = -3e38;
+  var index = 0xffffffffu;
+  for (var i = wid.x * SHARE + t; i < end; i += WG) {
+    if (logits[i] > value) {
+      value = logits[i];
+      index = i;
+    }
+  }
+  let top = workgroup_argmax(value, index, t);
+  if (t == 0u) {
+    best[wid.x] = vec2u(bitcast<u32>(top.value), top.index);
+  }
+}

@@ -1,0 +1,5 @@
+// Where the sequence stands. The host writes it before a prompt's batches; from then on sample.wgsl advances it.
+struct State {
+  pos: u32, // position of the batch's first token
+  n: u32, // tokens in the batch
+}
