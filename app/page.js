@@ -18,6 +18,7 @@ import { Thread } from "./ui/thread.js";
 
 const KEPT_MODEL = "wisp.model";
 const KEPT_CHAT = "wisp.chat";
+const READ_NOTICE = "wisp.notice"; // a notice about the machine that was dismissed is not shown again
 
 placeIcons();
 startTheme();
@@ -36,7 +37,9 @@ const engine = new Engine({
     announce(`${name} is ready.`);
     dismiss("backend");
     const lines = /** @type {string[]} */ (stats.notices ?? []);
-    if (lines.length) notify({ key: "backend", text: lines[0], more: lines.slice(1).join(" ") || undefined });
+    const said = lines.join(" ");
+    const onDismiss = () => localStorage.setItem(READ_NOTICE, said);
+    if (said && said !== localStorage.getItem(READ_NOTICE)) notify({ key: "backend", text: said, onDismiss });
     models.show(engine.loaded);
   },
   failed: loadFailed,
@@ -126,7 +129,7 @@ function showModel() {
   const { loaded, isLoading } = engine;
   lastChoice = loaded?.choice ?? lastChoice;
   byId("model-name").textContent = loaded?.name ?? (isLoading ? "Loading…" : "No model");
-  byId("model-dot").className = isLoading ? "dot loading" : loaded ? "dot ready" : "dot";
+  byId("model-dot").className = isLoading ? "dot busy" : loaded ? "dot ready" : "dot";
   const badge = byId("model-badge");
   badge.hidden = !loaded;
   badge.textContent = loaded?.stats.backend === "webgpu" ? "WebGPU" : "CPU";
