@@ -68,7 +68,13 @@ const sidebar = startSidebar({
     byId("new-chat").focus();
   },
 });
-const models = startModels({ choose: load, list: () => engine.models() });
+const models = startModels({
+  choose(choice) {
+    load(choice);
+    composer.focus();
+  },
+  list: () => engine.models(),
+});
 startSettings({ onContextLength: () => engine.loaded && load(engine.loaded.choice) });
 
 /** @param {Choice} choice */
@@ -101,8 +107,8 @@ function loadFailed(error, choice) {
   const fallback = { label: "Use Wisp Mini", run: () => void load(DEFAULT) };
   const still = engine.loaded ? `${engine.loaded.name} goes on answering.` : "";
   const actions = engine.loaded || choice === DEFAULT ? [again] : [again, fallback];
-  const advice = [more, still].filter(Boolean).join(" ") || undefined;
-  notify({ key: "load", text: `${choice.name}: ${message}`, more: advice, kind: "error", actions });
+  const advice = [message, more, still].filter(Boolean).join(" ");
+  notify({ key: "load", text: `${choice.name} was not loaded.`, more: advice, kind: "error", actions });
 }
 
 /** @param {unknown} error of a request */

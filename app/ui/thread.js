@@ -13,7 +13,8 @@ export class Thread {
   #list = byId("thread");
   #scroller = byId("scroller");
   #toEnd = byId("to-end");
-  #pinned = true;
+  #pinned = true; // the newest line is kept in sight until the person scrolls up
+  #lastTop = 0;
 
   /** @param {Actions} actions what the buttons under the last messages do */
   constructor(actions) {
@@ -55,7 +56,9 @@ export class Thread {
 
   #look() {
     const { scrollTop, scrollHeight, clientHeight } = this.#scroller;
-    this.#pinned = scrollHeight - scrollTop - clientHeight < 48;
+    if (scrollHeight - scrollTop - clientHeight < 48) this.#pinned = true;
+    else if (scrollTop < this.#lastTop) this.#pinned = false;
+    this.#lastTop = scrollTop;
     this.#toEnd.hidden = this.#pinned;
   }
 }
