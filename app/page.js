@@ -192,9 +192,11 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
+const firstLoad = load(firstChoice());
 await chat.restore(localStorage.getItem(KEPT_CHAT)).catch((error) => {
   notify({ key: "storage", text: "This browser keeps no chats here.", more: `${error}`, kind: "error" });
   showChat();
 });
+// The service worker fetches the whole page once more: that waits until the model is there, so as not to slow it down.
+await Promise.race([firstLoad, new Promise((resolve) => setTimeout(resolve, 20_000))]);
 startPwa();
-await load(firstChoice());
