@@ -18,6 +18,7 @@ import { Thread } from "./ui/thread.js";
 
 const KEPT_MODEL = "wisp.model";
 const KEPT_CHAT = "wisp.chat";
+const READ_NOTICE = "wisp.notice"; // a notice about the machine that was dismissed is not shown again
 
 placeIcons();
 startTheme();
@@ -36,7 +37,9 @@ const engine = new Engine({
     announce(`${name} is ready.`);
     dismiss("backend");
     const lines = /** @type {string[]} */ (stats.notices ?? []);
-    if (lines.length) notify({ key: "backend", text: lines[0], more: lines.slice(1).join(" ") || undefined });
+    const said = lines.join(" ");
+    const onDismiss = () => localStorage.setItem(READ_NOTICE, said);
+    if (said && said !== localStorage.getItem(READ_NOTICE)) notify({ key: "backend", text: said, onDismiss });
     models.show(engine.loaded);
   },
   failed: loadFailed,
@@ -65,7 +68,13 @@ const sidebar = startSidebar({
     byId("new-chat").focus();
   },
 });
-const models = startModels({ choose: load, list: () => engine.models() });
+const models = startModels({
+  choose(choice) {
+    load(choice);
+    composer.focus();
+  },
+  list: () => engine.models(),
+});
 startSettings({ onContextLength: () => engine.loaded && load(engine.loaded.choice) });
 
 /** @param {Choice} choice */
@@ -98,8 +107,8 @@ function loadFailed(error, choice) {
   const fallback = { label: "Use Wisp Mini", run: () => void load(DEFAULT) };
   const still = engine.loaded ? `${engine.loaded.name} goes on answering.` : "";
   const actions = engine.loaded || choice === DEFAULT ? [again] : [again, fallback];
-  const advice = [more, still].filter(Boolean).join(" ") || undefined;
-  notify({ key: "load", text: `${choice.name}: ${message}`, more: advice, kind: "error", actions });
+  const advice = [message, more, still].filter(Boolean).join(" ");
+  notify({ key: "load", text: `${choice.name} was not loaded.`, more: advice, kind: "error", actions });
 }
 
 /** @param {unknown} error of a request */
@@ -126,7 +135,7 @@ function showModel() {
   const { loaded, isLoading } = engine;
   lastChoice = loaded?.choice ?? lastChoice;
   byId("model-name").textContent = loaded?.name ?? (isLoading ? "Loading…" : "No model");
-  byId("model-dot").className = isLoading ? "dot loading" : loaded ? "dot ready" : "dot";
+  byId("model-dot").className = isLoading ? "dot busy" : loaded ? "dot ready" : "dot";
   const badge = byId("model-badge");
   badge.hidden = !loaded;
   badge.textContent = loaded?.stats.backend === "webgpu" ? "WebGPU" : "CPU";
@@ -183,9 +192,11 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
+const firstLoad = load(firstChoice());
 await chat.restore(localStorage.getItem(KEPT_CHAT)).catch((error) => {
   notify({ key: "storage", text: "This browser keeps no chats here.", more: `${error}`, kind: "error" });
   showChat();
 });
+// The service worker fetches the whole page once more: that waits until the model is there, so as not to slow it down.
+await Promise.race([firstLoad, new Promise((resolve) => setTimeout(resolve, 20_000))]);
 startPwa();
-await load(firstChoice());

@@ -4,7 +4,8 @@ const PATHS = /** @type {Record<string, string>} */ ({
   close: "M6 6l12 12M18 6L6 18",
   menu: "M4 7h16M4 12h16M4 17h10",
   compose: "M12 5H7a3 3 0 0 0-3 3v9a3 3 0 0 0 3 3h9a3 3 0 0 0 3-3v-5M10 14l1-3.5L18.5 3l2.5 2.5L13.5 13z",
-  sliders: "M4 8h8M18 8h2M4 16h2M12 16h8M15 5.5v5M9 13.5v5",
+  sliders:
+    "M4 8h8.5M17.5 8H20M4 16h2.5M11.5 16H20M12.5 8a2.5 2.5 0 1 0 5 0 2.5 2.5 0 1 0-5 0M6.5 16a2.5 2.5 0 1 0 5 0 2.5 2.5 0 1 0-5 0",
   send: "M12 19V5.5M6 11.5l6-6 6 6",
   stop: "M8 8h8v8H8z",
   copy: "M9 9h10v11H9zM15 9V4H5v11h4",

@@ -31,7 +31,7 @@ const ALLOWED = {
   RETURN_DOM_FRAGMENT: true,
 };
 
-/** @typedef {{ raw: string, element: HTMLElement, code: HTMLElement | null }} Block */
+/** @typedef {{ raw: string, element: HTMLElement, code?: HTMLElement, language?: HTMLElement }} Block */
 
 export class Markdown {
   /** @type {Block[]} */
@@ -53,8 +53,9 @@ export class Markdown {
   #place(token, index) {
     const old = this.#blocks[index];
     if (old?.raw === token.raw) return;
-    if (token.type === "code" && old?.code) {
-      old.code.textContent = token.text; // a code block grows in place and keeps its button
+    if (token.type === "code" && old?.code && old.language) {
+      old.language.textContent = languageOf(token); // a code block grows in place and keeps its button
+      old.code.textContent = token.text;
       old.raw = token.raw;
       return;
     }
@@ -75,22 +76,22 @@ function textBlock(token) {
   const props = scrolls
     ? { class: "block wide", tabIndex: 0, role: "group", "aria-label": "Table" }
     : { class: "block" };
-  return { raw: token.raw, element: h("div", props, fragment), code: null };
+  return { raw: token.raw, element: h("div", props, fragment) };
 }
 
 /** @param {import("marked").Token} token @returns {Block} */
 function codeBlock(token) {
-  const { lang, text, raw } = /** @type {import("marked").Tokens.Code} */ (token);
-  const code = h("code", {}, text);
-  const language = (lang ?? "").split(/\s/)[0];
-  const head = h(
-    "div",
-    { class: "code-head" },
-    h("span", {}, language || "text"),
-    copyButton("Copy the code", () => code.textContent ?? ""),
-  );
-  const element = h("div", { class: "block code" }, head, h("pre", { tabIndex: 0, "aria-label": "Code" }, code));
-  return { raw, element, code };
+  const code = h("code", {}, /** @type {import("marked").Tokens.Code} */ (token).text);
+  const language = h("span", {}, languageOf(token));
+  const copy = copyButton("Copy the code", () => code.textContent ?? "");
+  const pre = h("pre", { tabIndex: 0, role: "group", "aria-label": "Code" }, code);
+  const element = h("div", { class: "block code" }, h("div", { class: "code-head" }, language, copy), pre);
+  return { raw: token.raw, element, code, language };
+}
+
+/** @param {import("marked").Token} token */
+function languageOf(token) {
+  return /** @type {import("marked").Tokens.Code} */ (token).lang?.split(/\s/)[0] || "text";
 }
 
 /**

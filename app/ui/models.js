@@ -75,7 +75,7 @@ function choiceOfFiles(files) {
 
 /** @param {Record<string, any>} model @param {Loaded | null} loaded @param {(choice: Choice) => void} take */
 function modelItem(model, loaded, take) {
-  const current = loaded?.choice.keep === model.id;
+  const current = (loaded?.choice.keep ?? loaded?.stats.model) === model.id;
   const name = model.name ?? model.id;
   const about = [bytes(model.size), model.license].filter(Boolean).join(" · ");
   const button = h(

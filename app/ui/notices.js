@@ -36,7 +36,7 @@ export function notify({ key, text, more, kind = "info", actions = [], seconds, 
     { class: `notice ${kind}`, role: kind === "error" ? "alert" : "status", "data-key": key },
     icon(kind === "error" ? "warning" : "info"),
     h("div", { class: "notice-text" }, h("span", {}, text), more ? h("span", { class: "more" }, more) : null),
-    ...buttons,
+    buttons.length > 0 && h("div", { class: "notice-actions" }, ...buttons),
     iconButton("close", "Dismiss", close),
   );
   shown.set(key, element);

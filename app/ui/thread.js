@@ -13,7 +13,8 @@ export class Thread {
   #list = byId("thread");
   #scroller = byId("scroller");
   #toEnd = byId("to-end");
-  #pinned = true;
+  #pinned = true; // the newest line is kept in sight until the person scrolls up
+  #lastTop = 0;
 
   /** @param {Actions} actions what the buttons under the last messages do */
   constructor(actions) {
@@ -55,7 +56,9 @@ export class Thread {
 
   #look() {
     const { scrollTop, scrollHeight, clientHeight } = this.#scroller;
-    this.#pinned = scrollHeight - scrollTop - clientHeight < 48;
+    if (scrollHeight - scrollTop - clientHeight < 48) this.#pinned = true;
+    else if (scrollTop < this.#lastTop) this.#pinned = false;
+    this.#lastTop = scrollTop;
     this.#toEnd.hidden = this.#pinned;
   }
 }
@@ -148,7 +151,7 @@ export class AnswerView {
       message.content ? copyButton("Copy the answer", () => message.content) : null,
       iconButton("again", "Answer again", () => this.actions.regenerate(), "icon-button only-last"),
     );
-    this.#foot.replaceChildren(tools, statsLine(message));
+    this.#foot.replaceChildren(statsLine(message), tools);
     if (message.error) this.#foot.before(errorBox(message.error));
   }
 
@@ -169,15 +172,15 @@ function statsLine({ stats, finish }) {
   const parts = [];
   if (stats) {
     parts.push(
-      plural(stats.tokens, "token"),
       `${rate(stats.perSecond)} tokens/s`,
-      `first token after ${seconds(stats.firstMs)}`,
+      `first token in ${seconds(stats.firstMs)}`,
+      plural(stats.tokens, "token"),
     );
   }
   if (finish === "stopped") parts.push("stopped");
-  if (finish === "length") parts.push("cut at the longest answer or the context's end");
+  if (finish === "length") parts.push("cut off: no room for more");
   const title = stats?.prompt
     ? `${stats.prompt} prompt tokens, ${stats.cached ?? 0} of them reused from before`
     : undefined;
-  return h("p", { class: "stats", title }, parts.join(" · "));
+  return h("p", { class: "stats", title, hidden: !parts.length }, ...parts.map((part) => h("span", {}, part)));
 }
