@@ -11,6 +11,7 @@ import { WispError } from "./sdk/error.js";
 export { WispError };
 
 /**
+ * @typedef {import("./sdk/connection.js").Progress} Progress
  * @typedef {import("./sdk/connection.js").OnProgress} OnProgress
  * @typedef {import("./sdk/connection.js").OnLog} OnLog
  * @typedef {import("./sdk/connection.js").CallOptions} CallOptions `signal` aborts the call within one batch of tokens

@@ -30,7 +30,7 @@ async function boot(assets, report) {
   const loading = new Map();
   /** @param {string} name */
   const wispLoadPackage = (name) => {
-    if (!loading.has(name)) loading.set(name, pyodide.loadPackage(wheel(name)));
+    if (!loading.has(name)) loading.set(name, pyodide.loadPackage(wheel(name), { messageCallback() {} }));
     return loading.get(name);
   };
   Object.assign(globalThis, { wispAssets: assets, wispReplay: Replay, wispShards, wispLoadPackage });

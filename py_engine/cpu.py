@@ -26,17 +26,18 @@ class Call:
     params: dict[str, Any]
     consts: dict[str, Any]
     buffers: dict[str, Array]
+    state: Array
 
     def __getitem__(self, name: str) -> Array:
         return self.buffers[name]
 
     @property
     def pos(self) -> int:
-        return int(self.buffers["state"][0])
+        return int(self.state[0])
 
     @property
     def n(self) -> int:
-        return int(self.buffers["state"][1])
+        return int(self.state[1])
 
 
 def embed(c: Call) -> None:
@@ -245,7 +246,7 @@ class Cpu:
             k: self.weights[b.name] if isinstance(b, Weight) else self.buffers[b.name] for k, b in op.bindings.items()
         }
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            KERNELS[op.kernel](Call(op.params, op.consts, bound))
+            KERNELS[op.kernel](Call(op.params, op.consts, bound, self.buffers["state"]))
 
 
 def dequantize(weight: Weight, tensors: Callable[[str], tuple[Array, int]]) -> Array:

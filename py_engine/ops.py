@@ -73,7 +73,7 @@ class Ops:
             "rms_norm",
             {"COLS": norm.cols, "WG": 64},
             {"eps": eps},
-            {"state": self.state, "x": x, "norm": norm, "y": y},
+            {"x": x, "norm": norm, "y": y},
             PerToken(),
         )
         return y

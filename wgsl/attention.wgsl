@@ -119,7 +119,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     load_tile(false, s0, end, head, t);
     workgroupBarrier();
     if (t < SCORE_LANES * TS) {
-      var dots: array<f32, SCORES_EACH>;
+      var dots = array<f32, SCORES_EACH>(); // spelled out: SwiftShader keeps the last round's otherwise
       for (var d = 0u; d < VECS; d++) {
         let k = kv[s * PAD + d];
         for (var r = 0u; r < SCORES_EACH; r++) {

@@ -6,9 +6,7 @@
 struct Params {
   eps: f32,
 }
-#include "state.wgsl"
 @bind var<uniform> p: Params;
-@bind var<storage, read> state: State;
 @bind var<storage, read> x: array<vec4f>; // (n, COLS padded)
 @bind var<storage, read> norm: array<vec4f>; // (COLS padded), zeros at the end
 @bind var<storage, read_write> y: array<vec4f>;

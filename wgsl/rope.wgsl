@@ -19,11 +19,21 @@ fn rope_row(i: u32) -> u32 {
   return head + 2u * quad + (i & 1u) + ((i & 2u) >> 1u) * (ROPE_DIM / 2u);
 }
 
+// (cos, sin) of an angle in 2^-32 turns. The built-in ones may be off by 2^-11; here the quadrant is exact and the rest,
+// within an eighth of a turn, takes Taylor's polynomials to the last bit.
+fn cos_sin(turns: u32) -> vec2f {
+  let quadrant = (turns + (1u << 29u)) >> 30u;
+  let r = f32(bitcast<i32>(turns - (quadrant << 30u))) * (6.283185307179586 / 4294967296.0);
+  let r2 = r * r;
+  let c = 1.0 + r2 * (-0.5 + r2 * (1.0 / 24.0 + r2 * (-1.0 / 720.0 + r2 * (1.0 / 40320.0))));
+  let s = r * (1.0 + r2 * (-1.0 / 6.0 + r2 * (1.0 / 120.0 + r2 * (-1.0 / 5040.0 + r2 * (1.0 / 362880.0)))));
+  let even = select(vec2f(c, s), vec2f(-s, c), (quadrant & 1u) == 1u);
+  return select(even, -even, (quadrant & 2u) == 2u);
+}
+
 fn rope_turn(v: vec2f, pair: u32, pos: u32) -> vec2f {
-  let angle = f32(bitcast<i32>(pos * rope_freqs[pair])) * (6.283185307179586 / 4294967296.0);
-  let c = cos(angle) * p.rope_scale;
-  let s = sin(angle) * p.rope_scale;
-  return vec2f(v.x * c - v.y * s, v.x * s + v.y * c);
+  let cs = cos_sin(pos * rope_freqs[pair]) * p.rope_scale;
+  return vec2f(v.x * cs.x - v.y * cs.y, v.x * cs.y + v.y * cs.x);
 }
 
 fn cache_store(key: bool, at: u32, v: vec2f) { // at: even element index

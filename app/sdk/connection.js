@@ -124,8 +124,9 @@ export class Connection {
     if (message.kind === "log") return this.onLog.forEach((listener) => listener(message.level, message.text));
     const pending = this.#pending.get(message.id);
     if (message.kind === "progress") {
-      pending?.progress?.(message.progress);
-      return this.onProgress.forEach((listener) => listener(message.progress));
+      const listeners = new Set(this.onProgress);
+      if (pending?.progress) listeners.add(pending.progress);
+      return listeners.forEach((listener) => listener(message.progress));
     }
     if (message.kind === "chunk") return pending?.chunk?.(message.chunk);
     this.#pending.delete(message.id);

@@ -1,4 +1,4 @@
-"""The header reader on hand-made, truncated and damaged files: a valid header, a WispError or NeedMoreBytes, quickly."""
+"""The header reader on hand-made, truncated and damaged files: a header, a WispError or NeedMoreBytes, quickly."""
 
 import asyncio
 import random
@@ -58,6 +58,17 @@ def code_of(data: bytes, file_size: int | None = -1) -> str:
     return error.value.code
 
 
+def outcome(data: bytes, file_size: int | None) -> str:
+    """ "header", "more" or an error code; any other exception passes through."""
+    try:
+        header = parse(data, file_size)
+    except WispError as error:
+        return error.code
+    except NeedMoreBytes as error:
+        return "more" if error.needed > len(data) else f"asks for {error.needed}"
+    return "header" if isinstance(header, Header) else "nothing"
+
+
 def every_kind() -> bytes:
     keys = [
         ARCH,
@@ -88,16 +99,24 @@ def test_reads_every_kind_of_value(version: int) -> None:
     data[4] = version
     header = parse(bytes(data), len(data))
     m = header.metadata
-    assert header.version == version and header.architecture == "llama" and header.alignment == 32
+    assert header.version == version
+    assert header.architecture == "llama"
+    assert header.alignment == 32
     assert [m[f"a.{k}"] for k in ("u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "u64", "i64", "f64")] == [
         200, -3, 65000, -300, 4_000_000_000, -5, 0.5, True, 1 << 63, -(1 << 62), 1e300,
     ]  # fmt: skip
-    assert m["a.bool"] is True and m["a.strings"] == ["", "é", "日本"] and m["a.ints"] == [1, -2, 3]
-    assert m["a.bools"] == [True, False] and m["a.nested"] == [[1], [2, 3]]
-    assert header.arch("block_count") == 7 and header.arch("absent", 5) == 5 and header.get("absent") is None
+    assert m["a.bool"] is True
+    assert m["a.strings"] == ["", "é", "日本"]
+    assert m["a.ints"] == [1, -2, 3]
+    assert m["a.bools"] == [True, False]
+    assert m["a.nested"] == [[1], [2, 3]]
+    assert header.arch("block_count") == 7
+    assert header.arch("absent", 5) == 5
+    assert header.get("absent") is None
     with pytest.raises(WispError) as error:
         header.arch("absent")
-    assert error.value.code == "missing_metadata" and "llama.absent" in error.value.message
+    assert error.value.code == "missing_metadata"
+    assert "llama.absent" in error.value.message
     x, y, z = (header.tensors[name] for name in "xyz")
     assert (x.shape, x.type.name, x.offset, x.nbytes) == ((32, 2), "Q4_0", 32, 36)
     assert (y.nbytes, z.nbytes, header.data_offset % 32) == (12, 32, 0)
@@ -112,8 +131,10 @@ def test_agrees_with_the_gguf_package() -> None:
     assert list(header.tensors) == [t.name for t in reader.tensors]
     for t in reader.tensors:
         mine = header.tensors[t.name]
-        assert mine.shape == tuple(int(n) for n in t.shape) and mine.type == t.tensor_type
-        assert header.data_offset + mine.offset == t.data_offset and mine.nbytes == t.n_bytes
+        assert mine.shape == tuple(int(n) for n in t.shape)
+        assert mine.type == t.tensor_type
+        assert header.data_offset + mine.offset == t.data_offset
+        assert mine.nbytes == t.n_bytes
     for name, field in reader.fields.items():
         if not name.startswith("GGUF."):
             assert header.metadata[name] == field.contents()
@@ -124,10 +145,7 @@ def test_truncated_at_every_byte() -> None:
     for size in range(len(data)):
         code = code_of(data[:size], size)
         assert code == ("not_gguf" if size < 4 else "truncated_file"), size
-        with pytest.raises((NeedMoreBytes, WispError)) as error:  # the same bytes as a prefix of a whole file
-            parse(data[:size], len(data))
-            raise NeedMoreBytes(size + 1)  # the header was complete: fine
-        assert isinstance(error.value, NeedMoreBytes) and size < error.value.needed
+        assert outcome(data[:size], len(data)) in ("header", "more")  # the same bytes as a prefix of a whole file
 
 
 def test_truncated_wisp_mini() -> None:
@@ -153,7 +171,8 @@ def test_reads_in_growing_steps() -> None:
         calls.clear()
         header = asyncio.run(read_header(read, size))
         assert header.metadata["a.words"] == words == header.metadata["a.more"]
-        assert calls[0] == (0, 1 << 20) and 2 <= len(calls) <= 5
+        assert calls[0] == (0, 1 << 20)
+        assert 2 <= len(calls) <= 5
         assert all(offset == sum(n for _, n in calls[:i]) for i, (offset, _) in enumerate(calls))
 
 
@@ -235,10 +254,5 @@ def test_random_damage_never_surprises() -> None:
             at = rng.randrange(len(data) if i % 2 else 400)
             data[at] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256), data[at] ^ (1 << rng.randrange(8))])
         began = time.perf_counter()
-        try:
-            assert isinstance(parse(bytes(data), rng.choice([size, None])), Header)
-        except WispError as error:
-            assert error.code in CODES
-        except NeedMoreBytes as error:
-            assert error.needed > len(data)
+        assert outcome(bytes(data), rng.choice([size, None])) in ("header", "more", *CODES)
         assert time.perf_counter() - began < 1.0

@@ -1,0 +1,81 @@
+"""The models that come with the page, and what a load request's `model` stands for."""
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urljoin, urlsplit
+
+from py_engine.errors import NOT_FOUND, WispError
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A model to load: its id in answers, and where its parts are (URLs, or File objects of the browser)."""
+
+    id: str
+    parts: tuple[Any, ...]
+
+
+class Catalog:
+    """Entries of catalog.json: {id, name, description, license, url, size, sha256, default}."""
+
+    def __init__(self, entries: list[dict[str, Any]], base_url: str) -> None:
+        """`base_url`: the address of catalog.json, which its entries' URLs are relative to."""
+        self._entries = {e["id"]: {**e, "url": urljoin(base_url, e["url"])} for e in entries}
+
+    def choose(self, model: Any, name: str | None = None) -> Choice:
+        """The model meant by a catalog id, a URL, a File, a list of either, or nothing (the default model)."""
+        if model is None:
+            model = self._default()
+        if isinstance(model, list | tuple):
+            if not model:
+                raise WispError("model is an empty list.", "invalid_value", param="model")
+            return Choice(name or _name(model[0]), tuple(_address(part) for part in model))
+        if isinstance(model, str) and model in self._entries:
+            return Choice(model, (self._entries[model]["url"],))
+        if isinstance(model, str) and "/" not in model and not model.lower().endswith(".gguf"):
+            known = ", ".join(self._entries) or "none"
+            raise WispError(
+                f"There is no model {model!r}. Give the address of a .gguf file, or one of the catalog: {known}.",
+                "not_found",
+                NOT_FOUND,
+                "model",
+            )
+        return Choice(name or _name(model), (_address(model),))
+
+    def _default(self) -> str:
+        chosen = next((i for i, e in self._entries.items() if e.get("default")), next(iter(self._entries), None))
+        if chosen is None:
+            raise WispError("There is no default model; say which model to load.", "not_found", NOT_FOUND, "model")
+        return chosen
+
+    def listing(self, loaded: str | None) -> dict[str, Any]:
+        """OpenAI's list of models: the catalog, and the loaded model if it is from elsewhere."""
+        data = [_model(e["id"], loaded, **{k: v for k, v in e.items() if k != "id"}) for e in self._entries.values()]
+        if loaded is not None and loaded not in self._entries:
+            data.append(_model(loaded, loaded, name=loaded))
+        return {"object": "list", "data": data}
+
+
+def _model(model_id: str, loaded: str | None, **details: Any) -> dict[str, Any]:
+    head = {"id": model_id, "object": "model", "created": 0, "owned_by": "wisp", "loaded": model_id == loaded}
+    return {**head, **details}
+
+
+def _address(part: Any) -> Any:
+    """A URL or a File; anything else is refused."""
+    if isinstance(part, str):
+        if urlsplit(part).scheme in ("http", "https", "blob", "data", "file"):
+            return part
+        raise WispError(f"{part!r} is not an address: it must start with https:// .", "invalid_value", param="model")
+    if part is None or isinstance(part, bool | int | float | dict | list | tuple) or not hasattr(part, "size"):
+        raise WispError(
+            "model must be a catalog id, the address of a .gguf file, or a file.", "invalid_type", param="model"
+        )
+    return part
+
+
+def _name(part: Any) -> str:
+    """A name for answers: the file's, without its folder and ending."""
+    path = urlsplit(part).path if isinstance(part, str) else str(getattr(part, "name", "") or "model")
+    name = unquote(path).rsplit("/", 1)[-1]
+    return name[:-5] if name.lower().endswith(".gguf") else name or "model"

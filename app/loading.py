@@ -1,0 +1,141 @@
+"""Loading a model: source, header, tokenizer and template first, then the weights; and its progress."""
+
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from app.catalog import Choice
+from app.chat import Loaded
+from py_engine.chat_template import from_metadata
+from py_engine.errors import WispError
+from py_engine.gguf_header import Header, read_header
+from py_engine.tokenizer import load_tokenizer
+
+OnProgress = Callable[[str, int, int], None]  # stage, bytes loaded, bytes in all
+
+
+@dataclass(frozen=True)
+class Options:
+    """A checked load request."""
+
+    choice: Choice
+    context_length: int | None = None
+    backend: str = "auto"
+    kv_type: str = "f16"
+    vocab_only: bool = False
+
+
+def options(choice: Choice, fields: dict[str, Any]) -> Options:
+    """Checks the fields of a load request: contextLength, backend, kvType, vocabOnly."""
+    length = fields.get("contextLength")
+    if length is not None:
+        if isinstance(length, bool) or not isinstance(length, int | float) or length != int(length):
+            raise WispError("contextLength must be an integer.", "invalid_type", param="contextLength")
+        if length < 1:
+            raise WispError("contextLength must be at least 1.", "invalid_value", param="contextLength")
+    vocab_only = fields.get("vocabOnly")
+    if vocab_only is not None and not isinstance(vocab_only, bool):
+        raise WispError("vocabOnly must be true or false.", "invalid_type", param="vocabOnly")
+    return Options(
+        choice,
+        None if length is None else int(length),
+        _one_of(fields, "backend", ("auto", "webgpu", "cpu")),
+        _one_of(fields, "kvType", ("f16", "f32")),
+        bool(vocab_only),
+    )
+
+
+def _one_of(fields: dict[str, Any], name: str, values: tuple[str, ...]) -> str:
+    value = fields.get(name)
+    if value is None:
+        return values[0]
+    if not isinstance(value, str):
+        raise WispError(f"{name} must be a string.", "invalid_type", param=name)
+    if value not in values:
+        raise WispError(f"{name} is {value!r}; it must be one of {', '.join(values)}.", "invalid_value", param=name)
+    return value
+
+
+async def load(
+    what: Options,
+    open_source: Callable[[Any, OnProgress], Awaitable[Any]],
+    load_engine: Callable[..., Awaitable[Any]],
+    on_progress: OnProgress,
+) -> Loaded:
+    """Loads a model beside whatever is loaded already; on failure nothing of it stays."""
+    began = time.perf_counter()
+    sources: list[Any] = []
+    try:
+        for part in what.choice.parts:
+            sources.append(await open_source(part, on_progress))
+        headers = [await read_header(source.read, source.size) for source in sources]
+        header = headers[0]
+        timings = {"header_ms": _since(began)}
+        model = vocabulary(what.choice.id, header, timings)
+        model.source_stats = lambda: _sum([source.stats for source in sources])
+        if not what.vocab_only:
+            several = len(sources) > 1
+            model.engine = await load_engine(
+                sources if several else sources[0],
+                headers if several else header,
+                context_length=what.context_length,
+                backend=what.backend,
+                kv_type=what.kv_type,
+                on_progress=on_progress,
+            )
+        timings["load_ms"] = _since(began)
+    finally:
+        for source in sources:
+            source.close()
+    return model
+
+
+def vocabulary(name: str, header: Header, timings: dict[str, float]) -> Loaded:
+    """A model without weights: tokenizer and chat template."""
+    began = time.perf_counter()
+    _ = header.architecture  # missing_metadata, if it is
+    tokenizer = load_tokenizer(header.metadata)
+    template, notices = from_metadata(
+        header.metadata, tokenizer.text_of(tokenizer.bos_id), tokenizer.text_of(tokenizer.eos_id)
+    )
+    timings["tokenizer_ms"] = _since(began)
+    return Loaded(name, header, tokenizer, template, None, [*tokenizer.notices, *notices], timings)
+
+
+def _since(began: float) -> float:
+    return 1000 * (time.perf_counter() - began)
+
+
+def _sum(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    return {key: sum(part[key] for part in parts) for key in parts[0]} if parts else {}
+
+
+class Progress:
+    """Passes progress on about ten times a second, with the speed in bytes per second over the last seconds."""
+
+    INTERVAL = 0.1
+    WINDOW = 3.0
+
+    def __init__(self, report: Callable[[dict[str, Any]], None], now: Callable[[], float] = time.perf_counter) -> None:
+        self._report = report
+        self._now = now
+        self._stage = ""
+        self._sent = 0.0
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def __call__(self, stage: str, loaded: int, total: int) -> None:
+        now = self._now()
+        if stage != self._stage or (self._seen and loaded < self._seen[-1][1]):
+            self._stage, self._sent = stage, -self.INTERVAL
+            self._seen.clear()
+        self._seen.append((now, loaded))
+        while len(self._seen) > 2 and now - self._seen[0][0] > self.WINDOW:
+            self._seen.popleft()
+        if now - self._sent < self.INTERVAL and loaded < total:
+            return
+        self._sent = now
+        start, before = self._seen[0]
+        speed = (loaded - before) / (now - start) if now > start else 0.0
+        self._report({"stage": stage, "loaded": loaded, "total": total, "speed": speed})

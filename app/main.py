@@ -1,0 +1,96 @@
+"""Where the worker hands over: messages from the page become Python, answers are posted back (here and nowhere else).
+
+What to do about each kind of message is in handlers.py, which knows nothing of JavaScript.
+"""
+
+import json
+from typing import Any
+
+import js
+from pyodide.ffi import JsException, JsProxy, to_js
+
+from app.catalog import Catalog
+from app.handlers import Worker
+from app.loading import OnProgress
+from py_engine.errors import WispError
+
+_ARRAYS = ("logits", "embedding")  # of a result: float32 arrays, sent as they are
+
+
+async def handle(message: Any) -> None:
+    """Answers one message of the page, a JavaScript object {id, kind, ...}."""
+    try:
+        fields = {str(key): _value(getattr(message, str(key))) for key in js.Object.keys(message)}
+    except WispError as error:
+        _browser.post({"id": message.id, "kind": "error", **error.as_dict()})
+        return
+    await _worker.handle(fields)
+
+
+def _value(value: Any) -> Any:
+    """A field in Python's own types; File objects stay what they are."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if not isinstance(value, JsProxy):  # JavaScript's null
+        return None
+    if js.Array.isArray(value) and any(_is_file(part) for part in value):
+        return list(value)
+    if _is_file(value):
+        return value
+    if hasattr(value, "to_bytes"):  # a typed array
+        return value.to_py().tolist()
+    try:
+        return json.loads(js.JSON.stringify(value))
+    except (JsException, TypeError):  # BigInt, cycles
+        raise WispError("The request holds something that is not JSON.", "invalid_type") from None
+
+
+def _is_file(value: Any) -> bool:
+    return isinstance(value, JsProxy) and hasattr(value, "arrayBuffer") and hasattr(value, "size")
+
+
+class Browser:
+    """The Platform of handlers.py."""
+
+    def post(self, message: dict[str, Any]) -> None:
+        """By way of JSON: one crossing, None becomes null, and no proxies to free."""
+        result = message.get("result")
+        arrays = {}
+        if isinstance(result, dict):
+            arrays = {name: result.pop(name) for name in _ARRAYS if name in result}
+        out = js.JSON.parse(json.dumps(message))
+        for name, array in arrays.items():
+            setattr(out.result, name, array if isinstance(array, JsProxy) else to_js(array.ravel()))
+        js.postMessage(out)
+
+    async def catalog(self) -> Catalog:
+        """catalog.json of the page; empty where the page has none."""
+        address = str(getattr(js.wispAssets, "catalog", None) or "")
+        if not address:
+            return Catalog([], "")
+        try:
+            response = await js.fetch(address)
+            entries = json.loads(await response.text())
+        except (JsException, ValueError):
+            raise WispError(f"The list of models at {address} cannot be read.", "network_error") from None
+        return Catalog(entries, address)
+
+    async def open_source(self, part: Any, on_progress: OnProgress) -> Any:
+        from py_engine.shards import open_source
+
+        return await open_source(part, on_progress)
+
+    async def load_engine(self, *arguments: Any, **options: Any) -> Any:
+        from py_engine.engine import Engine
+
+        return await Engine.load(*arguments, **options)
+
+    def heap(self) -> int:
+        """Bytes of the WASM heap."""
+        import pyodide_js
+
+        return int(pyodide_js._module.HEAP8.length)
+
+
+_browser = Browser()
+_worker = Worker(_browser)

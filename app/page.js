@@ -1,0 +1,202 @@
+/** The page: puts its parts together. Everything about models goes through wisp.js. */
+import { explain } from "./ui/advice.js";
+import { Chat } from "./ui/chat.js";
+import { startComposer } from "./ui/composer.js";
+import { byId, h, placeIcons } from "./ui/dom.js";
+import { Engine } from "./ui/engine.js";
+import { EXAMPLES } from "./ui/examples.js";
+import { Loading } from "./ui/loading.js";
+import { nameOf, startModels } from "./ui/models.js";
+import { announce, dismiss, notify } from "./ui/notices.js";
+import { startPwa } from "./ui/pwa.js";
+import { readSettings, startSettings } from "./ui/settings.js";
+import { startSidebar } from "./ui/sidebar.js";
+import { startTheme } from "./ui/theme.js";
+import { Thread } from "./ui/thread.js";
+
+/** @typedef {import("./ui/engine.js").Choice} Choice */
+
+const KEPT_MODEL = "wisp.model";
+const KEPT_CHAT = "wisp.chat";
+const READ_NOTICE = "wisp.notice"; // a notice about the machine that was dismissed is not shown again
+
+placeIcons();
+startTheme();
+const loading = new Loading();
+
+const engine = new Engine({
+  loading(choice, booted) {
+    dismiss("load");
+    loading.start(choice.name, booted);
+    announce(`Loading ${choice.name}.`);
+    showModel();
+  },
+  progress: (progress) => loading.update(progress),
+  loaded({ name, choice, stats }) {
+    if (choice.keep) localStorage.setItem(KEPT_MODEL, JSON.stringify({ keep: choice.keep, name }));
+    announce(`${name} is ready.`);
+    dismiss("backend");
+    const lines = /** @type {string[]} */ (stats.notices ?? []);
+    const said = lines.join(" ");
+    const onDismiss = () => localStorage.setItem(READ_NOTICE, said);
+    if (said && said !== localStorage.getItem(READ_NOTICE)) notify({ key: "backend", text: said, onDismiss });
+    models.show(engine.loaded);
+  },
+  failed: loadFailed,
+  idle() {
+    loading.end();
+    showModel();
+  },
+});
+
+const thread = new Thread({
+  regenerate: () => chat.regenerate(),
+  edit: (text) => chat.edit(text),
+  settings: () => byId("settings-button").click(),
+});
+const chat = new Chat({ engine, thread, changed: showChat, failed: answerFailed });
+const composer = startComposer({ send: (text) => chat.send(text), stop: () => chat.stop() });
+const sidebar = startSidebar({
+  open(id) {
+    chat.open(id);
+    sidebar.close();
+    composer.focus();
+  },
+  rename: (id, title) => chat.rename(id, title),
+  remove(id) {
+    chat.remove(id);
+    byId("new-chat").focus();
+  },
+});
+const models = startModels({
+  choose(choice) {
+    load(choice);
+    composer.focus();
+  },
+  list: () => engine.models(),
+});
+startSettings({ onContextLength: () => engine.loaded && load(engine.loaded.choice) });
+
+/** @param {Choice} choice */
+function load(choice) {
+  const contextLength = readSettings().context_length ?? undefined;
+  return engine.load(choice, { contextLength });
+}
+
+/** The model of the last visit, else the default. @returns {Choice} */
+function firstChoice() {
+  try {
+    const { keep, name } = JSON.parse(localStorage.getItem(KEPT_MODEL) ?? "");
+    return { model: keep, name: name ?? nameOf(keep), keep };
+  } catch {
+    return DEFAULT;
+  }
+}
+
+/** @type {Choice} */
+const DEFAULT = { name: "Wisp Mini" };
+
+/** @param {unknown} error @param {Choice} choice */
+function loadFailed(error, choice) {
+  const { code, message, more } = explain(error);
+  const again = { label: "Try again", run: () => void load(choice) };
+  if (code === "aborted") {
+    if (!engine.loaded) notify({ key: "load", text: "No model is loaded.", actions: [{ ...again, label: "Load" }] });
+    return;
+  }
+  const fallback = { label: "Use Wisp Mini", run: () => void load(DEFAULT) };
+  const still = engine.loaded ? `${engine.loaded.name} goes on answering.` : "";
+  const actions = engine.loaded || choice === DEFAULT ? [again] : [again, fallback];
+  const advice = [message, more, still].filter(Boolean).join(" ");
+  notify({ key: "load", text: `${choice.name} was not loaded.`, more: advice, kind: "error", actions });
+}
+
+/** @param {unknown} error of a request */
+function answerFailed(error) {
+  const { code } = explain(error);
+  const choice = lastChoice;
+  if (code === "worker_crashed" && choice) {
+    const restart = { label: "Restart", run: () => void load(choice) };
+    notify({
+      key: "load",
+      text: "The engine stopped.",
+      more: "Your chats are kept.",
+      kind: "error",
+      actions: [restart],
+    });
+  }
+  showModel();
+}
+
+/** @type {Choice | null} what was answering when the engine was last seen alive */
+let lastChoice = null;
+
+function showModel() {
+  const { loaded, isLoading } = engine;
+  lastChoice = loaded?.choice ?? lastChoice;
+  byId("model-name").textContent = loaded?.name ?? (isLoading ? "Loading…" : "No model");
+  byId("model-dot").className = isLoading ? "dot busy" : loaded ? "dot ready" : "dot";
+  const badge = byId("model-badge");
+  badge.hidden = !loaded;
+  badge.textContent = loaded?.stats.backend === "webgpu" ? "WebGPU" : "CPU";
+  badge.className = loaded?.stats.backend === "webgpu" ? "badge" : "badge slow";
+}
+
+function showChat() {
+  const { conversation, all, busy } = chat;
+  const empty = conversation.messages.length === 0;
+  byId("welcome").hidden = !empty;
+  byId("thread").hidden = empty;
+  document.body.classList.toggle("empty", empty);
+  document.title = conversation.title ? `${conversation.title} – Wisp` : "Wisp";
+  if (empty) localStorage.removeItem(KEPT_CHAT);
+  else localStorage.setItem(KEPT_CHAT, conversation.id);
+  sidebar.show(all, conversation.id);
+  composer.setBusy(busy);
+}
+
+function newChat() {
+  chat.startNew();
+  sidebar.close();
+  composer.focus();
+}
+
+byId("new-chat").onclick = newChat;
+byId("top-new-chat").onclick = newChat;
+byId("loading-cancel").onclick = () => engine.cancel();
+byId("examples").append(
+  ...EXAMPLES.map(({ label, prompt }) =>
+    h(
+      "li",
+      {},
+      h(
+        "button",
+        { type: "button", on: { click: () => !chat.busy && chat.send(prompt) } },
+        h("strong", {}, label),
+        h("span", {}, prompt),
+      ),
+    ),
+  ),
+);
+for (const dialog of document.querySelectorAll("dialog")) {
+  for (const button of dialog.querySelectorAll("[data-close]")) button.addEventListener("click", () => dialog.close());
+  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+}
+document.addEventListener("keydown", (event) => {
+  if (document.querySelector("dialog[open]")) return;
+  const typing = event.target instanceof HTMLElement && event.target.matches("input, textarea, select");
+  if (event.key === "Escape" && chat.busy) chat.stop();
+  else if (event.key === "/" && !typing) composer.focus();
+  else if (event.key.toLowerCase() === "o" && event.shiftKey && (event.ctrlKey || event.metaKey)) newChat();
+  else return;
+  event.preventDefault();
+});
+
+const firstLoad = load(firstChoice());
+await chat.restore(localStorage.getItem(KEPT_CHAT)).catch((error) => {
+  notify({ key: "storage", text: "This browser keeps no chats here.", more: `${error}`, kind: "error" });
+  showChat();
+});
+// The service worker fetches the whole page once more: that waits until the model is there, so as not to slow it down.
+await Promise.race([firstLoad, new Promise((resolve) => setTimeout(resolve, 20_000))]);
+startPwa();

@@ -1,0 +1,54 @@
+/**
+ * The service worker: what makes the page open without a network.
+ *
+ * The build lists every file of the page in `__WISP_PRECACHE__`; a version of the page is kept whole, in a cache of
+ * its own, and answers from there with the headers it was served with (the page stays cross-origin isolated). A new
+ * version waits until the old one's last tab has closed, or until the page says "take over". Models are not kept
+ * here: the engine has them in IndexedDB.
+ */
+/// <reference lib="webworker" />
+
+const PREFIX = "wisp-";
+const CACHE = PREFIX + __WISP_PRECACHE__.version;
+const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
+
+/** @param {string} path relative to the service worker */
+const address = (path) => new URL(path, worker.registration.scope).href;
+const INDEX = () => address("index.html");
+const KEPT = new Set(__WISP_PRECACHE__.files.map(address));
+
+worker.addEventListener("install", (event) => event.waitUntil(install()));
+worker.addEventListener("activate", (event) => event.waitUntil(activate()));
+worker.addEventListener("message", (event) => event.data === "take over" && worker.skipWaiting());
+worker.addEventListener("fetch", (event) => {
+  const { request } = event;
+  if (request.method !== "GET" || request.headers.has("range")) return;
+  const url = request.url.split(/[?#]/)[0];
+  const wanted = url === worker.registration.scope ? INDEX() : url;
+  if (KEPT.has(wanted)) event.respondWith(answer(wanted, request));
+});
+
+/** Fetches the new version; files that an older version has already (their names say what is in them) are taken from it. */
+async function install() {
+  const cache = await caches.open(CACHE);
+  const one = async (/** @type {string} */ url) => {
+    const old = url.includes("/assets/") ? await caches.match(url) : undefined;
+    const response = old ?? (await fetch(url, { cache: url.includes("/assets/") ? "default" : "reload" }));
+    if (!response.ok) throw new Error(`${url}: HTTP status ${response.status}`);
+    await cache.put(url, response);
+  };
+  await Promise.all([...KEPT].map(one));
+}
+
+async function activate() {
+  for (const name of await caches.keys()) {
+    if (name.startsWith(PREFIX) && name !== CACHE) await caches.delete(name);
+  }
+  await worker.clients.claim();
+}
+
+/** @param {string} url @param {Request} request */
+async function answer(url, request) {
+  const cache = await caches.open(CACHE);
+  return (await cache.match(url)) ?? fetch(request);
+}

@@ -1,0 +1,232 @@
+/** The conversation: what is said, what is being answered, and keeping it. */
+import { explain } from "./advice.js";
+import { announce, dismiss, notify } from "./notices.js";
+import { readSettings, samplingFields } from "./settings.js";
+import { allConversations, deleteConversation, newConversation, saveConversation, titleOf } from "./store.js";
+
+/**
+ * @typedef {import("./store.js").Message} Message
+ * @typedef {import("./store.js").Conversation} Conversation
+ *
+ * @typedef {object} Parts
+ * @property {import("./engine.js").Engine} engine
+ * @property {import("./thread.js").Thread} thread
+ * @property {() => void} changed the list of chats, the shown chat or whether it is busy changed
+ * @property {(error: unknown) => void} failed a request failed
+ */
+
+export class Chat {
+  conversation = newConversation();
+  /** @type {Conversation[]} the newest first */
+  all = [];
+  /** @type {AbortController | null} of the answer being made */
+  #answering = null;
+
+  /** @param {Parts} parts */
+  constructor(parts) {
+    this.parts = parts;
+  }
+
+  get busy() {
+    return this.#answering !== null;
+  }
+
+  /** Reads the kept chats and shows the one that was open. @param {string | null} id */
+  async restore(id) {
+    this.all = await allConversations();
+    const found = this.all.find((conversation) => conversation.id === id);
+    if (found) this.open(found.id);
+    else this.parts.changed();
+  }
+
+  /** @param {string} id */
+  open(id) {
+    const found = this.all.find((conversation) => conversation.id === id);
+    if (!found) return;
+    this.stop();
+    this.conversation = found;
+    this.parts.thread.show(found.messages);
+    this.parts.changed();
+  }
+
+  startNew() {
+    this.stop();
+    this.conversation = newConversation();
+    this.parts.thread.show([]);
+    this.parts.changed();
+  }
+
+  /** @param {string} text */
+  send(text) {
+    const { messages } = this.conversation;
+    if (!messages.length) this.conversation.title = titleOf(text);
+    messages.push({ role: "user", content: text });
+    this.parts.thread.add(messages[messages.length - 1]);
+    this.#answer();
+  }
+
+  /** Answers the last question again. */
+  regenerate() {
+    const { messages } = this.conversation;
+    if (this.busy || messages.at(-1)?.role !== "assistant") return;
+    messages.pop();
+    this.parts.thread.show(messages);
+    this.#answer();
+  }
+
+  /** Asks the last question again in other words. @param {string} text */
+  edit(text) {
+    this.stop();
+    const { messages } = this.conversation;
+    const last = messages.findLastIndex(({ role }) => role === "user");
+    messages.splice(last);
+    this.parts.thread.show(messages);
+    this.send(text);
+  }
+
+  stop() {
+    this.#answering?.abort();
+    this.#answering = null;
+  }
+
+  /** @param {string} id @param {string} title */
+  rename(id, title) {
+    const found = this.all.find((conversation) => conversation.id === id);
+    if (found && found.title !== title) {
+      found.title = title;
+      this.#keep(found);
+    }
+    this.parts.changed();
+  }
+
+  /** Deletes a chat; for a while it can be brought back. @param {string} id */
+  remove(id) {
+    const found = this.all.find((conversation) => conversation.id === id);
+    if (!found) return;
+    this.all = this.all.filter((conversation) => conversation !== found);
+    this.#keeping = this.#keeping.then(() => deleteConversation(id)).catch(storageFailed);
+    if (this.conversation === found) this.startNew();
+    else this.parts.changed();
+    const undo = () => {
+      this.all = [...this.all, found].sort((a, b) => b.updated - a.updated);
+      this.#keep(found);
+      this.parts.changed();
+    };
+    notify({ key: "deleted", text: "Chat deleted.", actions: [{ label: "Undo", run: undo }], seconds: 8 });
+  }
+
+  /** Adds an answer to the conversation and lets it grow. */
+  async #answer() {
+    const { conversation } = this;
+    const { thread, engine } = this.parts;
+    const history = answered(conversation.messages);
+    /** @type {Message} */
+    const message = { role: "assistant", content: "" };
+    conversation.messages.push(message);
+    const view = /** @type {import("./thread.js").AnswerView} */ (thread.add(message));
+    thread.toEnd();
+    this.#touch(conversation);
+
+    const controller = new AbortController();
+    this.#answering = controller;
+    this.parts.changed();
+    try {
+      const stopped = new Promise((_, reject) => controller.signal.addEventListener("abort", () => reject(null)));
+      const wisp = await Promise.race([engine.ready(), stopped]);
+      message.model = engine.loaded?.name;
+      const asked = performance.now();
+      const stream = await wisp.chat.completions.create(request(history), { signal: controller.signal });
+      let saved = asked;
+      for await (const chunk of stream) {
+        read(chunk, message, asked);
+        view.grow(message.content);
+        if (performance.now() - saved < 1000) continue;
+        saved = performance.now();
+        this.#keep(conversation);
+      }
+      message.finish ??= "stop";
+    } catch (error) {
+      if (!controller.signal.aborted) {
+        engine.forgetAfter(error);
+        message.error = explain(error);
+        this.parts.failed(error);
+      }
+    }
+    if (controller.signal.aborted) message.finish = "stopped";
+    if (message.error) message.finish = "error";
+    view.finish(message);
+    this.#touch(conversation);
+    if (this.#answering === controller) this.#answering = null;
+    this.parts.changed();
+    if (this.conversation === conversation) announce(message.error ? "The answer failed." : `Answer: ${view.spoken}`);
+  }
+
+  /** @param {Conversation} conversation has something new: it goes to the top of the list */
+  #touch(conversation) {
+    if (conversation !== this.conversation && !this.all.includes(conversation)) return; // deleted meanwhile
+    conversation.updated = Date.now();
+    this.all = [conversation, ...this.all.filter((other) => other !== conversation)];
+    this.#keep(conversation);
+  }
+
+  /** @type {Promise<unknown>} what is still being written, in order */
+  #keeping = Promise.resolve();
+
+  /** @param {Conversation} conversation */
+  #keep(conversation) {
+    const copy = structuredClone(conversation);
+    this.#keeping = this.#keeping.then(() => saveConversation(copy)).then(() => dismiss("storage"), storageFailed);
+  }
+}
+
+/** @param {unknown} error */
+function storageFailed(error) {
+  notify({ key: "storage", text: "This browser did not keep the chat.", more: `${error}`, kind: "error" });
+}
+
+/**
+ * What the model gets to see: questions that were never answered are left out, so that the turns alternate.
+ * @param {Message[]} messages
+ */
+function answered(messages) {
+  return messages.filter(({ role, content }, index) => {
+    const next = messages[index + 1];
+    return content && !(role === "user" && next && !next.content);
+  });
+}
+
+/** @param {Message[]} history @returns {Record<string, any> & { stream: true }} */
+function request(history) {
+  const settings = readSettings();
+  const messages = history.map(({ role, content }) => ({ role, content }));
+  const system = settings.system.trim() ? [{ role: "system", content: settings.system.trim() }] : [];
+  return {
+    ...samplingFields(settings),
+    messages: [...system, ...messages],
+    stream: true,
+    stream_options: { include_usage: true },
+  };
+}
+
+/** Takes in one chat.completion.chunk. @param {any} chunk @param {Message} message @param {number} asked ms */
+function read(chunk, message, asked) {
+  const now = performance.now();
+  const choice = chunk.choices?.[0];
+  if (choice?.delta?.content) {
+    message.content += choice.delta.content;
+    message.stats ??= { tokens: 0, perSecond: 0, firstMs: now - asked };
+    message.stats.tokens += 1;
+    const took = now - asked - message.stats.firstMs;
+    message.stats.perSecond = took > 0 ? ((message.stats.tokens - 1) * 1000) / took : 0;
+  }
+  if (choice?.finish_reason) message.finish = choice.finish_reason === "length" ? "length" : "stop";
+  if (message.stats && chunk.usage) {
+    message.stats.tokens = chunk.usage.completion_tokens;
+    message.stats.prompt = chunk.usage.prompt_tokens;
+    message.stats.cached = chunk.usage.prompt_tokens_details?.cached_tokens;
+  }
+  if (message.stats && chunk.timings?.predicted_per_second) {
+    message.stats.perSecond = chunk.timings.predicted_per_second;
+    message.stats.firstMs = chunk.timings.ttft_ms ?? message.stats.firstMs;
+  }
+}

@@ -1,0 +1,50 @@
+/** The message field and its two buttons. */
+import { byId } from "./dom.js";
+
+/** @param {{ send: (text: string) => void, stop: () => void }} actions */
+export function startComposer({ send, stop }) {
+  const field = /** @type {HTMLTextAreaElement} */ (byId("prompt"));
+  const sendButton = /** @type {HTMLButtonElement} */ (byId("send"));
+  const stopButton = /** @type {HTMLButtonElement} */ (byId("stop"));
+  const form = /** @type {HTMLFormElement} */ (byId("composer"));
+  let busy = false;
+
+  const fit = () => {
+    field.style.height = "auto";
+    field.style.height = `${Math.min(field.scrollHeight, 200)}px`;
+    sendButton.disabled = !field.value.trim();
+  };
+  field.addEventListener("input", fit);
+  field.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    form.requestSubmit();
+  });
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const text = field.value.trim();
+    if (!text || busy) return;
+    field.value = "";
+    fit();
+    send(text);
+  });
+  stopButton.onclick = stop;
+
+  return {
+    /** @param {boolean} now an answer is being made */
+    setBusy(now) {
+      busy = now;
+      const moveFocus = document.activeElement === (now ? sendButton : stopButton);
+      sendButton.hidden = now;
+      stopButton.hidden = !now;
+      if (moveFocus) (now ? stopButton : field).focus();
+    },
+    focus: () => field.focus(),
+    /** @param {string} text */
+    fill(text) {
+      field.value = text;
+      fit();
+      field.focus();
+    },
+  };
+}

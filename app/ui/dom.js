@@ -1,0 +1,58 @@
+import { icon } from "./icons.js";
+
+/**
+ * An element of the page that index.html promises.
+ * @template {HTMLElement} [T=HTMLElement]
+ * @param {string} id @returns {T}
+ */
+export function byId(id) {
+  const element = document.getElementById(id);
+  if (!element) throw new Error(`index.html has no #${id}`);
+  return /** @type {T} */ (element);
+}
+
+/**
+ * Makes an element. `class`, `icon`, `on` ({event: handler}), `aria-*`/`data-*`/`role` are understood; every other key is a property.
+ * Strings become text nodes, never HTML.
+ * @template {keyof HTMLElementTagNameMap} K
+ * @param {K} tag
+ * @param {Record<string, any>} [props]
+ * @param {...(Node | string | null | undefined | false)} children
+ * @returns {HTMLElementTagNameMap[K]}
+ */
+export function h(tag, props = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [key, value] of Object.entries(props)) {
+    if (value === undefined || value === null) continue;
+    if (key === "class") element.className = value;
+    else if (key === "icon") element.prepend(icon(value));
+    else if (key === "on")
+      for (const [event, handler] of Object.entries(value)) element.addEventListener(event, handler);
+    else if (/^(aria-|data-|role$)/.test(key)) element.setAttribute(key, String(value));
+    else Object.assign(element, { [key]: value });
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+/**
+ * A button that shows only an icon; `label` is its name and its tooltip.
+ * @param {string} name of the icon @param {string} label @param {() => void} action @param {string} [className]
+ */
+export function iconButton(name, label, action, className = "icon-button") {
+  return h("button", {
+    type: "button",
+    class: className,
+    icon: name,
+    title: label,
+    "aria-label": label,
+    on: { click: action },
+  });
+}
+
+/** Puts the icons into what index.html marked with `data-icon`. */
+export function placeIcons(root = document) {
+  for (const element of root.querySelectorAll("[data-icon]")) {
+    element.prepend(icon(/** @type {HTMLElement} */ (element).dataset.icon ?? ""));
+  }
+}

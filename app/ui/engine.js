@@ -1,0 +1,105 @@
+/**
+ * The engine as the page sees it: booted once (again after a crash), at most one load at a time, and always clear
+ * which model answers. A failed load leaves the one before in place.
+ */
+import { Wisp } from "../wisp.js";
+
+/**
+ * @typedef {object} Choice a model to load
+ * @property {import("../wisp.js").Model} [model] none: the catalog's default
+ * @property {string} name shown
+ * @property {string} [keep] what to write down so that the next visit loads it again: catalog id or address
+ *
+ * @typedef {object} Loaded
+ * @property {string} name
+ * @property {Choice} choice
+ * @property {Record<string, any>} stats
+ *
+ * @typedef {object} Events
+ * @property {(choice: Choice, booted: boolean) => void} loading
+ * @property {import("../wisp.js").OnProgress} progress
+ * @property {(loaded: Loaded) => void} loaded
+ * @property {(error: unknown, choice: Choice) => void} failed
+ * @property {() => void} idle nothing is loading any more
+ */
+
+export class Engine {
+  /** @type {Loaded | null} the model that answers */
+  loaded = null;
+  /** @type {Wisp | null} */
+  #wisp = null;
+  /** @type {AbortController | null} of the load under way */
+  #loading = null;
+  /** @type {Promise<void>} over when the load under way is */
+  #settled = Promise.resolve();
+
+  /** @param {Events} events */
+  constructor(events) {
+    this.events = events;
+  }
+
+  get isLoading() {
+    return this.#loading !== null;
+  }
+
+  /** @param {Choice} choice @param {{ contextLength?: number }} options @returns {Promise<boolean>} whether it answers now */
+  load(choice, options = {}) {
+    this.#loading?.abort();
+    const controller = new AbortController();
+    this.#loading = controller;
+    const loading = this.#load(choice, options, controller);
+    this.#settled = loading.then(() => {});
+    return loading;
+  }
+
+  cancel() {
+    this.#loading?.abort();
+  }
+
+  /** The engine with a model that answers, after the load under way. @returns {Promise<Wisp>} */
+  async ready() {
+    await this.#settled;
+    if (!this.#wisp || !this.loaded)
+      throw Object.assign(new Error("No model is loaded."), { code: "model_not_loaded" });
+    return this.#wisp;
+  }
+
+  /** The models of the catalog. @returns {Promise<Record<string, any>[]>} */
+  async models() {
+    return this.#wisp ? (await this.#wisp.models.list()).data : [];
+  }
+
+  /** @param {unknown} error of a request: after a crash there is neither engine nor model */
+  forgetAfter(error) {
+    if (/** @type {any} */ (error)?.code !== "worker_crashed") return;
+    this.#wisp = null;
+    this.loaded = null;
+  }
+
+  /** @param {Choice} choice @param {{ contextLength?: number }} options @param {AbortController} controller */
+  async #load(choice, options, controller) {
+    const { signal } = controller;
+    const mine = () => this.#loading === controller;
+    this.events.loading(choice, this.#wisp !== null);
+    try {
+      this.#wisp ??= await Wisp.create({
+        onProgress: this.events.progress,
+        onLog: (level, text) => level === "error" && console.error(text),
+      });
+      await this.#wisp.load({ model: choice.model, ...options }, { signal });
+      const stats = await this.#wisp.stats();
+      this.loaded = { name: choice.name, choice, stats };
+      if (mine()) this.events.loaded(this.loaded);
+      return true;
+    } catch (error) {
+      this.forgetAfter(error);
+      if (mine()) this.events.failed(error, choice);
+      return false;
+    } finally {
+      if (mine()) {
+        this.#loading = null;
+        this.events.idle();
+      }
+    }
+  }
+}

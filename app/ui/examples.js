@@ -1,0 +1,12 @@
+/** Things to try, of the kinds that Wisp Mini does well. */
+export const EXAMPLES = [
+  { label: "Ask", prompt: "What is the capital of Japan?" },
+  { label: "Write", prompt: "Write a short story about a dragon named Ember who finds a silver key." },
+  { label: "Compare", prompt: "Make a table of France and Japan with the capital and the currency." },
+  { label: "Code", prompt: "Write a Python function that reverses a string." },
+  { label: "Translate", prompt: 'How do you say "hello" in Japanese, Korean and Russian?' },
+  {
+    label: "Extract",
+    prompt: "Extract name, age and city as JSON: Maria is 31 years old, lives in Porto and works as a nurse.",
+  },
+];

@@ -1,0 +1,35 @@
+/** The icons: strokes on a 24-unit square, drawn for Wisp. */
+const PATHS = /** @type {Record<string, string>} */ ({
+  plus: "M12 5v14M5 12h14",
+  close: "M6 6l12 12M18 6L6 18",
+  menu: "M4 7h16M4 12h16M4 17h10",
+  compose: "M12 5H7a3 3 0 0 0-3 3v9a3 3 0 0 0 3 3h9a3 3 0 0 0 3-3v-5M10 14l1-3.5L18.5 3l2.5 2.5L13.5 13z",
+  sliders:
+    "M4 8h8.5M17.5 8H20M4 16h2.5M11.5 16H20M12.5 8a2.5 2.5 0 1 0 5 0 2.5 2.5 0 1 0-5 0M6.5 16a2.5 2.5 0 1 0 5 0 2.5 2.5 0 1 0-5 0",
+  send: "M12 19V5.5M6 11.5l6-6 6 6",
+  stop: "M8 8h8v8H8z",
+  copy: "M9 9h10v11H9zM15 9V4H5v11h4",
+  check: "M5 12.5l4.5 4.5L19 7.5",
+  again: "M19 12a7 7 0 1 1-2.2-5.1M19 4v4h-4",
+  edit: "M5 19l1-4L16.5 4.5l3 3L9 18z",
+  trash: "M5 7h14M10 7V4.5h4V7M7 7l1 12.5h8L17 7",
+  sun: "M12 8.5a3.5 3.5 0 1 0 0 7 3.5 3.5 0 0 0 0-7M12 3v2M12 19v2M3 12h2M19 12h2M5.6 5.6L7 7M17 17l1.4 1.4M18.4 5.6L17 7M7 17l-1.4 1.4",
+  moon: "M19.5 14.5A8 8 0 0 1 9.5 4.5a8 8 0 1 0 10 10z",
+  auto: "M12 4a8 8 0 1 0 0 16V4M12 4a8 8 0 0 1 0 16",
+  file: "M13.5 3.5H7v17h10V7zM13.5 3.5V7H17",
+  down: "M12 5.5v13M6.5 13l5.5 5.5 5.5-5.5",
+  info: "M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16M12 11v5M12 8v.2",
+  warning: "M12 4.5L3.5 19h17zM12 10v4.5M12 16.6v.2",
+});
+
+/** @param {string} name @returns {SVGSVGElement} */
+export function icon(name) {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+  svg.setAttribute("viewBox", "0 0 24 24");
+  svg.setAttribute("aria-hidden", "true");
+  svg.setAttribute("class", "icon");
+  path.setAttribute("d", PATHS[name] ?? "");
+  svg.append(path);
+  return svg;
+}

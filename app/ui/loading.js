@@ -1,0 +1,107 @@
+/** The progress of a load: stage, bytes, speed and one bar over all stages. */
+import { byId, h } from "./dom.js";
+import { bytes } from "./format.js";
+
+/**
+ * The steps a person sees, the engine's stages behind each, and each one's share of the bar.
+ * @type {{ label: string, doing: string, stages: string[], share: number }[]}
+ */
+const STEPS = [
+  { label: "Start", doing: "Starting Python", stages: ["pyodide", "packages", "python"], share: 3 },
+  { label: "Fetch", doing: "Downloading", stages: ["download", "cache"], share: 5 },
+  { label: "Check", doing: "Checking", stages: ["hash"], share: 1 },
+  { label: "Upload", doing: "Uploading to the GPU", stages: ["upload"], share: 1 },
+  { label: "Compile", doing: "Compiling kernels", stages: ["compile"], share: 1 },
+];
+
+export class Loading {
+  #panel = byId("loading");
+  #bar = /** @type {HTMLProgressElement} */ (byId("loading-bar"));
+  #name = "";
+  #from = 0;
+  /** @type {(import("../sdk/connection.js").Progress | null)[]} the last word of each step */
+  #seen = [];
+  #shown = 0;
+
+  /** @param {string} name of what is loading @param {boolean} booted the first step is behind us */
+  start(name, booted) {
+    this.#name = name;
+    this.#from = booted ? 1 : 0;
+    this.#seen = STEPS.map(() => null);
+    this.#shown = 0;
+    byId("loading-steps").replaceChildren(...STEPS.slice(this.#from).map(({ label }) => h("li", {}, label)));
+    this.#draw(this.#from);
+    this.#panel.hidden = false;
+  }
+
+  /** @param {import("../sdk/connection.js").Progress} progress */
+  update(progress) {
+    const step = STEPS.findIndex(({ stages }) => stages.includes(progress.stage));
+    if (step < 0 || this.#panel.hidden) return;
+    this.#seen[step] = progress;
+    for (let before = 0; before < step; before++) {
+      if (!STEPS[before].stages.some((stage) => stage === "hash" || stage === "download"))
+        this.#seen[before] ??= full(before);
+    }
+    this.#draw();
+  }
+
+  end() {
+    this.#panel.hidden = true;
+  }
+
+  #draw(step = this.#current()) {
+    const progress = this.#seen[step];
+    const { doing } = STEPS[step];
+    const cached = progress?.stage === "cache";
+    const what = step === 1 ? this.#name : "";
+    byId("loading-stage").textContent = `${cached ? "Reading" : doing} ${what}`.trim();
+    byId("loading-detail").textContent =
+      progress && step > 0 ? detail(progress, step) : step === 0 ? "once per visit" : "";
+    const items = byId("loading-steps").children;
+    for (let index = this.#from; index < STEPS.length; index++) {
+      const state = this.#done(index) || index < step ? "done" : index === step ? "active" : "";
+      items[index - this.#from].className = state;
+    }
+    const steps = STEPS.map((entry, index) => ({ share: entry.share, part: this.#part(index) })).slice(this.#from);
+    const total = steps.reduce((sum, { share }) => sum + share, 0);
+    const now = steps.reduce((sum, { share, part }) => sum + share * part, 0) / total;
+    this.#shown = Math.max(this.#shown, now); // never backwards, whatever order the stages come in
+    this.#bar.value = this.#shown;
+  }
+
+  /** The first step that has begun and not ended; between two steps, the later one. */
+  #current() {
+    let last = this.#from;
+    for (let index = this.#from; index < STEPS.length; index++) {
+      if (!this.#seen[index]) continue;
+      last = index;
+      if (!this.#done(index)) return index;
+    }
+    return last;
+  }
+
+  /** @param {number} index */
+  #part(index) {
+    const progress = this.#seen[index];
+    if (!progress) return this.#seen.slice(index + 1).some(Boolean) ? 1 : 0;
+    return progress.total > 0 ? Math.min(1, progress.loaded / progress.total) : 0;
+  }
+
+  /** @param {number} index */
+  #done(index) {
+    return this.#seen[index] !== null && this.#part(index) >= 1;
+  }
+}
+
+/** @param {number} index @returns {import("../sdk/connection.js").Progress} a step that passed without a word */
+function full(index) {
+  return { stage: STEPS[index].stages[0], loaded: 1, total: 1 };
+}
+
+/** @param {import("../sdk/connection.js").Progress} progress @param {number} step */
+function detail({ loaded, total, speed }, step) {
+  if (STEPS[step].stages[0] === "compile") return total ? `${loaded} of ${total}` : "";
+  const amount = total ? `${bytes(loaded)} of ${bytes(total)}` : bytes(loaded);
+  return speed ? `${amount}, ${bytes(Math.round(speed))}/s` : amount;
+}

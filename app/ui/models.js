@@ -1,0 +1,135 @@
+/** Choosing a model: the catalog, a file of this computer (picked or dropped), an address. */
+import { byId, h } from "./dom.js";
+import { bytes, plural } from "./format.js";
+import { notify } from "./notices.js";
+
+/**
+ * @typedef {import("./engine.js").Choice} Choice
+ * @typedef {import("./engine.js").Loaded} Loaded
+ */
+
+/** @param {{ choose: (choice: Choice) => void, list: () => Promise<Record<string, any>[]> }} actions */
+export function startModels({ choose, list }) {
+  const dialog = /** @type {HTMLDialogElement} */ (byId("model-dialog"));
+  const input = /** @type {HTMLInputElement} */ (byId("file-input"));
+  /** @type {Loaded | null} */
+  let loaded = null;
+
+  const take = (/** @type {Choice} */ choice) => {
+    dialog.close();
+    choose(choice);
+  };
+  const takeFiles = (/** @type {File[]} */ files) => {
+    const choice = choiceOfFiles(files);
+    if (choice) take(choice);
+  };
+  byId("model-button").onclick = async () => {
+    dialog.showModal();
+    byId("model-facts").replaceChildren(...facts(loaded));
+    const models = await list().catch(() => []);
+    byId("model-list").replaceChildren(
+      ...models.filter(({ size }) => size).map((model) => modelItem(model, loaded, take)),
+    );
+  };
+  byId("open-file").onclick = () => input.click();
+  input.addEventListener("change", () => {
+    takeFiles([...(input.files ?? [])]);
+    input.value = "";
+  });
+  byId("url-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const field = /** @type {HTMLInputElement} */ (byId("url-input"));
+    const address = field.value.trim();
+    field.setAttribute("aria-invalid", String(!isAddress(address)));
+    if (!isAddress(address)) return field.focus();
+    const url = new URL(address, document.baseURI).href;
+    take({ model: url, name: nameOf(url), keep: url });
+  });
+  startDrop(takeFiles);
+
+  return {
+    /** @param {Loaded | null} now the model that answers */
+    show(now) {
+      loaded = now;
+    },
+  };
+}
+
+/** @param {string} text */
+function isAddress(text) {
+  return /^(https?:\/\/|\.{0,2}\/)\S+$/i.test(text);
+}
+
+/** A file's name without its path and ending. @param {string} url */
+export function nameOf(url) {
+  const last = url.split(/[?#]/)[0].split("/").at(-1) || url;
+  return decodeURIComponent(last).replace(/\.gguf$/i, "");
+}
+
+/** @param {File[]} files @returns {Choice | null} */
+function choiceOfFiles(files) {
+  if (!files.length) return null;
+  const parts = files.toSorted((a, b) => a.name.localeCompare(b.name));
+  return { model: parts.length > 1 ? parts : parts[0], name: nameOf(parts[0].name) };
+}
+
+/** @param {Record<string, any>} model @param {Loaded | null} loaded @param {(choice: Choice) => void} take */
+function modelItem(model, loaded, take) {
+  const current = (loaded?.choice.keep ?? loaded?.stats.model) === model.id;
+  const name = model.name ?? model.id;
+  const about = [bytes(model.size), model.license].filter(Boolean).join(" · ");
+  const button = h(
+    "button",
+    {
+      type: "button",
+      class: current ? "model current" : "model",
+      "aria-current": current ? "true" : null,
+      on: { click: () => take({ model: model.id, name, keep: model.id }) },
+    },
+    h("strong", {}, name),
+    model.description ? h("span", {}, model.description) : null,
+    h("small", {}, current ? `${about} · in use` : about),
+  );
+  return h("li", {}, button);
+}
+
+/** What is known of the model that answers. @param {Loaded | null} loaded */
+function facts(loaded) {
+  if (!loaded) return [];
+  const { stats } = loaded;
+  const memory = Object.values(stats.memory ?? {}).filter((value) => typeof value === "number");
+  const adapter = [stats.adapter?.description || stats.adapter?.vendor, stats.adapter?.architecture]
+    .filter(Boolean)
+    .join(", ");
+  /** @type {[string, string | undefined | false][]} */
+  const rows = [
+    ["Answering", loaded.name],
+    ["Runs on", stats.backend === "webgpu" ? `WebGPU${adapter ? ` (${adapter})` : ""}` : "the CPU"],
+    ["Context", stats.context_length && plural(stats.context_length, "token")],
+    ["Memory", memory.length > 0 && bytes(memory.reduce((sum, value) => sum + value, 0))],
+  ];
+  return rows.flatMap(([term, value]) => (value ? [h("dt", {}, term), h("dd", {}, value)] : []));
+}
+
+/** @param {(files: File[]) => void} takeFiles */
+function startDrop(takeFiles) {
+  const veil = byId("drop");
+  let depth = 0;
+  const hasFiles = (/** @type {DragEvent} */ event) => event.dataTransfer?.types.includes("Files") ?? false;
+  document.addEventListener("dragenter", (event) => {
+    if (hasFiles(event) && depth++ === 0) veil.hidden = false;
+  });
+  document.addEventListener("dragleave", (event) => {
+    if (hasFiles(event) && --depth <= 0) veil.hidden = true;
+  });
+  document.addEventListener("dragover", (event) => hasFiles(event) && event.preventDefault());
+  document.addEventListener("drop", (event) => {
+    if (!hasFiles(event)) return;
+    event.preventDefault();
+    depth = 0;
+    veil.hidden = true;
+    const files = [...(event.dataTransfer?.files ?? [])];
+    if (files.length) return takeFiles(files);
+    notify({ key: "drop", text: "That was not a file.", more: "Drop a .gguf file from this computer.", kind: "error" });
+  });
+}

@@ -1,0 +1,58 @@
+/** Notices above the composer, short messages that go away by themselves, and the voice for screen readers. */
+import { byId, h, iconButton } from "./dom.js";
+import { icon } from "./icons.js";
+
+/**
+ * @typedef {object} Notice
+ * @property {string} key one notice per key; a new one replaces the old
+ * @property {string} text
+ * @property {string} [more] a second sentence: what to do
+ * @property {"info" | "error"} [kind]
+ * @property {{ label: string, run: () => void }[]} [actions]
+ * @property {number} [seconds] goes away by itself
+ * @property {() => void} [onDismiss]
+ */
+
+/** @type {Map<string, HTMLElement>} */
+const shown = new Map();
+
+/** @param {Notice} notice */
+export function notify({ key, text, more, kind = "info", actions = [], seconds, onDismiss }) {
+  dismiss(key);
+  const buttons = actions.map(({ label, run }) => {
+    const click = () => {
+      dismiss(key);
+      run();
+    };
+    return h("button", { type: "button", class: "text-button", on: { click } }, label);
+  });
+  const close = () => {
+    dismiss(key);
+    onDismiss?.();
+    byId("prompt").focus();
+  };
+  const element = h(
+    "div",
+    { class: `notice ${kind}`, role: kind === "error" ? "alert" : "status", "data-key": key },
+    icon(kind === "error" ? "warning" : "info"),
+    h("div", { class: "notice-text" }, h("span", {}, text), more ? h("span", { class: "more" }, more) : null),
+    buttons.length > 0 && h("div", { class: "notice-actions" }, ...buttons),
+    iconButton("close", "Dismiss", close),
+  );
+  shown.set(key, element);
+  byId("notices").append(element);
+  if (seconds) setTimeout(() => shown.get(key) === element && dismiss(key), seconds * 1000);
+}
+
+/** @param {string} key */
+export function dismiss(key) {
+  shown.get(key)?.remove();
+  shown.delete(key);
+}
+
+/** Says a text to screen readers, without showing it. @param {string} text */
+export function announce(text) {
+  const live = byId("live");
+  live.textContent = "";
+  setTimeout(() => (live.textContent = text), 50);
+}

@@ -1,0 +1,30 @@
+/** The service worker: registered quietly; when a newer Wisp has been fetched, a notice offers it. */
+import { notify } from "./notices.js";
+
+export async function startPwa() {
+  if (!("serviceWorker" in navigator)) return;
+  const { serviceWorker } = navigator;
+  const hadOne = serviceWorker.controller !== null;
+  /** @type {ServiceWorkerRegistration} */
+  let registration;
+  try {
+    registration = await serviceWorker.register("./sw.js", { updateViaCache: "none" });
+  } catch {
+    return; // a browser that allows none: the page works, only not offline
+  }
+  let reloading = false;
+  const offer = (/** @type {ServiceWorker} */ waiting) => {
+    const run = () => {
+      reloading = true;
+      waiting.postMessage("take over");
+    };
+    notify({ key: "update", text: "A newer Wisp is ready.", actions: [{ label: "Reload", run }] });
+  };
+  serviceWorker.addEventListener("controllerchange", () => reloading && location.reload());
+  const watch = (/** @type {ServiceWorker | null} */ worker) => {
+    worker?.addEventListener("statechange", () => worker.state === "installed" && hadOne && offer(worker));
+  };
+  if (registration.waiting && hadOne) offer(registration.waiting);
+  watch(registration.installing);
+  registration.addEventListener("updatefound", () => watch(registration.installing));
+}

@@ -1,0 +1,59 @@
+/** The conversations, kept in IndexedDB. */
+import { openDB } from "idb";
+
+/**
+ * @typedef {object} Stats of one answer
+ * @property {number} tokens made
+ * @property {number} perSecond tokens
+ * @property {number} firstMs until the first token
+ * @property {number} [cached] prompt tokens that were not computed again
+ * @property {number} [prompt] prompt tokens
+ *
+ * @typedef {object} Message
+ * @property {"user" | "assistant"} role
+ * @property {string} content
+ * @property {"stop" | "length" | "stopped" | "error"} [finish] why an answer ended
+ * @property {{ message: string, code: string }} [error]
+ * @property {Stats} [stats]
+ * @property {string} [model] that answered
+ *
+ * @typedef {object} Conversation
+ * @property {string} id
+ * @property {string} title
+ * @property {number} created ms since 1970
+ * @property {number} updated
+ * @property {Message[]} messages
+ */
+
+const opened = openDB("wisp-page", 1, {
+  upgrade(db) {
+    db.createObjectStore("conversations", { keyPath: "id" }).createIndex("updated", "updated");
+  },
+});
+
+/** @returns {Conversation} */
+export function newConversation() {
+  const now = Date.now();
+  return { id: crypto.randomUUID(), title: "", created: now, updated: now, messages: [] };
+}
+
+/** @returns {Promise<Conversation[]>} the newest first */
+export async function allConversations() {
+  return (await (await opened).getAllFromIndex("conversations", "updated")).reverse();
+}
+
+/** @param {Conversation} conversation */
+export async function saveConversation(conversation) {
+  await (await opened).put("conversations", conversation);
+}
+
+/** @param {string} id */
+export async function deleteConversation(id) {
+  await (await opened).delete("conversations", id);
+}
+
+/** A title from the first question. @param {string} text */
+export function titleOf(text) {
+  const line = text.trim().replace(/\s+/g, " ");
+  return line.length > 60 ? `${line.slice(0, 57).trimEnd()}…` : line;
+}

@@ -1,0 +1,186 @@
+/** The messages on the screen. */
+import { copyButton } from "./copy.js";
+import { byId, h, iconButton } from "./dom.js";
+import { plural, rate, seconds } from "./format.js";
+import { Markdown } from "./markdown.js";
+
+/**
+ * @typedef {import("./store.js").Message} Message
+ * @typedef {{ regenerate: () => void, edit: (text: string) => void, settings: () => void }} Actions
+ */
+
+export class Thread {
+  #list = byId("thread");
+  #scroller = byId("scroller");
+  #toEnd = byId("to-end");
+  #pinned = true; // the newest line is kept in sight until the person scrolls up
+  #lastTop = 0;
+
+  /** @param {Actions} actions what the buttons under the last messages do */
+  constructor(actions) {
+    this.actions = actions;
+    this.#scroller.addEventListener("scroll", () => this.#look(), { passive: true });
+    new ResizeObserver(() => this.#follow()).observe(this.#list);
+    new ResizeObserver(() => this.#follow()).observe(this.#scroller);
+    this.#toEnd.onclick = () => this.toEnd();
+  }
+
+  /** @param {Message[]} messages */
+  show(messages) {
+    this.#list.replaceChildren();
+    for (const message of messages) this.add(message);
+    this.toEnd();
+  }
+
+  /** @param {Message} message @returns {AnswerView | null} a view to grow, for an answer */
+  add(message) {
+    if (message.role === "user") {
+      this.#list.append(userItem(message, this.actions));
+      return null;
+    }
+    const view = new AnswerView(message, this.actions);
+    this.#list.append(view.element);
+    return view;
+  }
+
+  toEnd() {
+    this.#pinned = true;
+    this.#follow();
+    this.#look();
+  }
+
+  #follow() {
+    if (this.#pinned) this.#scroller.scrollTop = this.#scroller.scrollHeight;
+    else this.#look();
+  }
+
+  #look() {
+    const { scrollTop, scrollHeight, clientHeight } = this.#scroller;
+    if (scrollHeight - scrollTop - clientHeight < 48) this.#pinned = true;
+    else if (scrollTop < this.#lastTop) this.#pinned = false;
+    this.#lastTop = scrollTop;
+    this.#toEnd.hidden = this.#pinned;
+  }
+}
+
+/** @param {Message} message @param {Actions} actions */
+function userItem(message, actions) {
+  const bubble = h("div", { class: "bubble" }, message.content);
+  const tools = h(
+    "div",
+    { class: "tools" },
+    copyButton("Copy your message", () => message.content),
+    iconButton("edit", "Edit and send again", () => editInPlace(item, message, actions), "icon-button only-last"),
+  );
+  const item = h("li", { class: "message user" }, h("h2", { class: "hidden" }, "You"), bubble, tools);
+  return item;
+}
+
+/** @param {HTMLElement} item @param {Message} message @param {Actions} actions */
+function editInPlace(item, message, actions) {
+  const before = [...item.children];
+  const field = h("textarea", {
+    value: message.content,
+    rows: Math.min(8, message.content.split("\n").length + 1),
+    "aria-label": "Edit your message",
+  });
+  const cancel = () => {
+    item.replaceChildren(...before);
+    byId("prompt").focus();
+  };
+  const send = () => field.value.trim() && actions.edit(field.value.trim());
+  field.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") {
+      event.stopPropagation();
+      cancel();
+    }
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    send();
+  });
+  const row = h(
+    "div",
+    { class: "row" },
+    h("button", { type: "button", class: "button", on: { click: cancel } }, "Cancel"),
+    h("button", { type: "button", class: "button primary", on: { click: send } }, "Send"),
+  );
+  item.replaceChildren(before[0], h("div", { class: "editor" }, field, row));
+  field.focus();
+}
+
+export class AnswerView {
+  #body = h("div", { class: "body" });
+  #foot = h("div", { class: "foot" });
+  #markdown = new Markdown(this.#body);
+  #frame = 0;
+  #text = "";
+
+  /** @param {Message} message @param {Actions} actions */
+  constructor(message, actions) {
+    this.actions = actions;
+    this.element = h(
+      "li",
+      { class: "message assistant" },
+      h("h2", { class: "hidden" }, "Answer"),
+      this.#body,
+      this.#foot,
+    );
+    if (message.finish) this.finish(message);
+    else this.element.classList.add("growing", "waiting");
+  }
+
+  /** Shows the text so far, at most once per frame. @param {string} text */
+  grow(text) {
+    this.#text = text;
+    this.#frame ||= requestAnimationFrame(() => {
+      this.#frame = 0;
+      if (this.#text) this.element.classList.remove("waiting");
+      this.#markdown.render(this.#text, true);
+    });
+  }
+
+  /** @param {Message} message with how it ended */
+  finish(message) {
+    cancelAnimationFrame(this.#frame);
+    this.#frame = 0;
+    this.element.classList.remove("growing", "waiting");
+    this.#markdown.render(message.content);
+    const tools = h(
+      "div",
+      { class: "tools" },
+      message.content ? copyButton("Copy the answer", () => message.content) : null,
+      iconButton("again", "Answer again", () => this.actions.regenerate(), "icon-button only-last"),
+    );
+    this.#foot.replaceChildren(statsLine(message), tools);
+    if (message.error) this.#foot.before(errorBox(message.error));
+  }
+
+  /** What a screen reader hears of the finished answer. */
+  get spoken() {
+    return this.#body.innerText;
+  }
+}
+
+/** @param {{ message: string, more?: string, code: string }} error */
+function errorBox({ message, more, code }) {
+  const text = h("div", {}, h("strong", {}, message), more ? h("span", { class: "more" }, more) : null);
+  return h("div", { class: "answer-error", role: "group", "aria-label": "Error", "data-code": code }, text);
+}
+
+/** @param {Message} message */
+function statsLine({ stats, finish }) {
+  const parts = [];
+  if (stats) {
+    parts.push(
+      `${rate(stats.perSecond)} tokens/s`,
+      `first token in ${seconds(stats.firstMs)}`,
+      plural(stats.tokens, "token"),
+    );
+  }
+  if (finish === "stopped") parts.push("stopped");
+  if (finish === "length") parts.push("cut off: no room for more");
+  const title = stats?.prompt
+    ? `${stats.prompt} prompt tokens, ${stats.cached ?? 0} of them reused from before`
+    : undefined;
+  return h("p", { class: "stats", title, hidden: !parts.length }, ...parts.map((part) => h("span", {}, part)));
+}

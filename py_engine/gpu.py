@@ -1,0 +1,342 @@
+"""WebGPU: the device, memory from arenas, pipelines, and a plan's lists recorded for replay.js. With it the only user of
+`navigator.gpu`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import js
+from pyodide.ffi import create_once_callable, to_js
+
+from py_engine import kernels, quants
+from py_engine.errors import SERVER_ERROR, WispError
+from py_engine.kernels import Device
+from py_engine.plan import Buffer, Op, PerToken, Plan, Weight
+
+LIMITS = (
+    "maxBufferSize", "maxStorageBufferBindingSize", "maxStorageBuffersPerShaderStage", "maxComputeWorkgroupStorageSize",
+    "maxComputeInvocationsPerWorkgroup", "maxComputeWorkgroupSizeX",
+)  # fmt: skip
+ARENA = 1 << 30  # bytes of one weight buffer, at most
+STAGING = 64 << 20
+STORAGE, UNIFORM, COPY_SRC, COPY_DST = 0x80, 0x40, 0x4, 0x8
+
+
+def obj(**fields: Any) -> Any:
+    """A JavaScript object."""
+    return to_js(fields, dict_converter=js.Object.fromEntries)
+
+
+async def request_adapter() -> Any | None:
+    """The adapter, or None without WebGPU. A young browser's first answers can be null: asked for up to 2 s."""
+    gpu = getattr(js.navigator, "gpu", None)
+    if not gpu:
+        return None
+    for _ in range(8):
+        adapter = await gpu.requestAdapter(obj(powerPreference="high-performance"))
+        if adapter:
+            return adapter
+        await asyncio.sleep(0.25)
+    return None
+
+
+def describe(adapter: Any) -> dict[str, Any]:
+    """What the adapter says of itself, as plain JSON."""
+    info = adapter.info
+    return {
+        "vendor": info.vendor,
+        "architecture": info.architecture,
+        "description": info.description,
+        "features": sorted(str(f) for f in adapter.features.values()),
+        "limits": {n: getattr(adapter.limits, n) for n in LIMITS},
+    }
+
+
+def device_of(adapter: Any) -> Device:
+    """The kernel variants that an adapter can run."""
+    info, limits, features = adapter.info, adapter.limits, adapter.features
+    words = f"{info.vendor} {info.architecture} {info.description} {info.device}".lower()
+    return Device(
+        f16=features.has("shader-f16"),
+        subgroup=int(info.subgroupMinSize) if features.has("subgroups") else 0,
+        max_binding=int(limits.maxStorageBufferBindingSize),
+        max_buffer=int(limits.maxBufferSize),
+        max_workgroup_storage=int(limits.maxComputeWorkgroupStorageSize),
+        max_invocations=int(limits.maxComputeInvocationsPerWorkgroup),
+        software=bool(getattr(info, "isFallbackAdapter", False))
+        or any(w in words for w in ("swiftshader", "llvmpipe", "lavapipe", "software")),
+    )
+
+
+class Gpu:
+    """A device with one plan's memory and command lists."""
+
+    def __init__(self, device: Any, profile: Device, plan: Plan) -> None:
+        self.device, self.profile, self.plan = device, profile, plan
+        self.lost: str | None = None
+        self.buffers: list[Any] = []  # every GPUBuffer, to be destroyed
+        self.places: dict[str, tuple[Any, int, int]] = {}  # buffer or weight plane -> (GPUBuffer, offset, bytes)
+        self.pipelines: dict[str, Any] = {}
+        self.replay: Any = None
+        self.staging: Any = None
+
+    @classmethod
+    async def open(cls, adapter: Any, profile: Device, plan: Plan) -> Gpu:
+        """Request a device with all that the adapter offers, and allocate the plan; WispError out_of_memory."""
+        features = [f for f in ("shader-f16", "subgroups") if adapter.features.has(f)]
+        limits = obj(**{n: getattr(adapter.limits, n) for n in LIMITS})
+        device = await adapter.requestDevice(obj(requiredFeatures=features, requiredLimits=limits))
+        self = cls(device, profile, plan)
+        device.lost.then(create_once_callable(self._on_lost))
+        try:
+            await self._guarded(self._allocate)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _on_lost(self, info: Any) -> None:
+        self.lost = f"{info.reason}: {info.message}"
+
+    async def _guarded(self, work: Any) -> None:
+        """Run `work` and turn what the device has against it into a WispError."""
+        scopes = ("out-of-memory", "validation", "internal")
+        for scope in scopes:
+            self.device.pushErrorScope(scope)
+        work()
+        errors = [await self.device.popErrorScope() for _ in scopes]
+        if errors[2]:
+            need = sum(self.plan.memory().values()) / 2**20
+            raise WispError(
+                f"The GPU has no room for this model: {need:.0f} MiB were asked for. Choose a smaller model or a shorter "
+                "context, or close what else uses the GPU.",
+                "out_of_memory",
+            )
+        for error in errors[:2]:
+            if error:
+                raise WispError(f"The GPU refused a command: {error.message}", "internal_error", SERVER_ERROR)
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+
+    def _buffer(self, size: int, usage: int, label: str) -> Any:
+        if size > self.profile.max_buffer:
+            raise WispError(
+                f"{label} needs {size >> 20} MiB in one piece and the device gives at most {self.profile.max_buffer >> 20}. "
+                "Choose a shorter context or a smaller model.",
+                "model_too_large",
+            )
+        buffer = self.device.createBuffer(obj(size=size, usage=usage | COPY_DST | COPY_SRC, label=label))
+        self.buffers.append(buffer)
+        return buffer
+
+    def _allocate(self) -> None:
+        self._allocate_weights()
+        slots, sizes = self.plan.slots()
+        shared = [self._buffer(size, STORAGE, f"activations {i}") for i, size in enumerate(sizes)]
+        for b in self.plan.buffers.values():
+            if b.pool == "activations":
+                if b.name in slots:
+                    self.places[b.name] = shared[slots[b.name]], 0, b.nbytes
+            else:
+                self.places[b.name] = self._buffer(b.nbytes, STORAGE, b.name), 0, b.nbytes
+        for name, data in self.plan.constants.items():
+            self.write(name, data)
+
+    def _allocate_weights(self) -> None:
+        """Planes into a few large buffers, each plane on an aligned offset."""
+        limit = min(self.profile.max_buffer, ARENA)
+        arenas: list[list[tuple[str, int, int]]] = []
+        used = limit
+        for weight in self.plan.weights.values():
+            for _, part in weight.split(self.profile.max_binding):
+                for plane in part.layout.planes:
+                    size = part.plane_bytes(plane)
+                    if used + size > limit:
+                        arenas.append([])
+                        used = 0
+                    arenas[-1].append((f"{part.name}.{plane}", used, size))
+                    used += -(-size // quants.ALIGN) * quants.ALIGN
+        for i, planes in enumerate(arenas):
+            _, offset, size = planes[-1]
+            buffer = self._buffer(offset + size, STORAGE, f"weights {i}")
+            for name, offset, size in planes:
+                self.places[name] = buffer, offset, size
+
+    def write(self, name: str, data: bytes) -> None:
+        """Put bytes at the start of a buffer of the plan."""
+        buffer, offset, _ = self.places[name]
+        self.device.queue.writeBuffer(buffer, offset, to_js(memoryview(data)))
+
+    # -- weights ------------------------------------------------------------------------------------------------------
+
+    async def upload_start(self) -> None:
+        """Make ready for upload(): the staging buffer and the repack pipelines."""
+        self.staging = self.device.createBuffer(obj(size=STAGING + 256, usage=STORAGE | COPY_DST | COPY_SRC, label="staging"))
+        for weight in self.plan.weights.values():
+            if shader := repack_shader(weight, self.profile):
+                await self._pipeline(shader)
+
+    def upload(self, data: Any, pieces: list[tuple[Weight, int, int, int, int]]) -> None:
+        """Take weights out of one record, a JavaScript ArrayBuffer.
+
+        `pieces`: (weight part, byte in the record, first row or byte in the part, rows, row bytes). Types that lie in
+        memory as they do in the file are written straight; the others go through the staging buffer and a repack
+        kernel. Nothing passes through Python's heap.
+        """
+        staged, groups = False, []
+        for weight, src, row0, rows, row_bytes in pieces:
+            shader = repack_shader(weight, self.profile)
+            if shader is None:
+                buffer, offset, _ = self.places[f"{weight.name}.w_qs"]
+                size = -(-rows * row_bytes // 4) * 4
+                at = row0 if weight.rows == 1 else row0 * row_bytes
+                self.device.queue.writeBuffer(buffer, offset + at, data, src, size)
+                continue
+            if not staged:
+                size = int(data.byteLength)
+                if size % 4:  # the end of a file that is not padded
+                    whole = js.Uint8Array.new(-(-size // 4) * 4)
+                    whole.set(js.Uint8Array.new(data))
+                    data = whole.buffer
+                self.device.queue.writeBuffer(self.staging, 0, data)
+                staged = True
+            blocks = quants.groups(weight.cols)
+            padded = "COLS" in shader.label
+            n = rows if padded else rows * blocks
+            threads = rows * weight.plane_bytes("w_qs") // 4 // weight.rows if padded else n
+            x = min(65535, -(-threads // 64))
+            consts = {"src": src, "dst": row0 if padded else row0 * blocks, "n": n, "stride": 64 * x}
+            params = self.device.createBuffer(obj(size=16, usage=UNIFORM | COPY_DST))
+            self.device.queue.writeBuffer(params, 0, to_js(memoryview(shader.pack(consts))))
+            bound = {"p": (params, 0, 16), "raw": (self.staging, 0, STAGING + 256)}
+            bound |= {plane: self.places[f"{weight.name}.{plane}"] for plane in weight.layout.planes}
+            groups.append((shader, self._group(shader, bound), x, -(-threads // 64 // x) or 1, params))
+        if not groups:
+            return
+        encoder = self.device.createCommandEncoder()
+        compute = encoder.beginComputePass()
+        for shader, group, x, y, _ in groups:
+            compute.setPipeline(self.pipelines[shader.label])
+            compute.setBindGroup(0, group)
+            compute.dispatchWorkgroups(x, y)
+        compute.end()
+        self.device.queue.submit(to_js([encoder.finish()]))
+        for *_, params in groups:
+            params.destroy()
+
+    async def upload_end(self) -> None:
+        """Wait until the weights are in place and let the staging buffer go."""
+        await self.device.queue.onSubmittedWorkDone()
+        self.staging.destroy()
+        self.staging = None
+
+    # -- recording ----------------------------------------------------------------------------------------------------
+
+    async def _pipeline(self, shader: kernels.Shader) -> Any:
+        if shader.label not in self.pipelines:
+            module = self.device.createShaderModule(obj(code=shader.code, label=shader.label))
+            access = {"uniform": "uniform", "storage, read": "read-only-storage", "storage, read_write": "storage"}
+            entries = [
+                {"binding": i, "visibility": 4, "buffer": {"type": access[a]}} for i, a in enumerate(shader.bindings.values())
+            ]
+            layout = self.device.createBindGroupLayout(obj(entries=entries))
+            descriptor = obj(
+                label=shader.label,
+                layout=self.device.createPipelineLayout(obj(bindGroupLayouts=[layout])),
+                compute={"module": module, "entryPoint": "main"},
+            )
+            self.pipelines[shader.label] = self.device.createComputePipelineAsync(descriptor)
+            try:
+                self.pipelines[shader.label] = await self.pipelines[shader.label]
+            except Exception as error:
+                raise WispError(f"The kernel {shader.label} does not compile here: {error}", "internal_error", SERVER_ERROR)
+        return self.pipelines[shader.label]
+
+    def _group(self, shader: kernels.Shader, bound: dict[str, tuple[Any, int, int]]) -> Any:
+        entries = [
+            {"binding": i, "resource": {"buffer": bound[n][0], "offset": bound[n][1], "size": bound[n][2]}}
+            for i, n in enumerate(shader.bindings)
+        ]
+        layout = self.pipelines[shader.label].getBindGroupLayout(0)
+        return self.device.createBindGroup(obj(layout=layout, entries=entries))
+
+    async def compile(self, on_progress: Any = None) -> None:
+        """Compile every pipeline of the plan, all at once, and record its lists."""
+        shaders = {
+            id(op): kernels.expand(op.kernel, op.params, self.profile) for ops in self.plan.lists.values() for op in ops
+        }
+        wanted = list({s.label: s for s in shaders.values()}.values())
+        done = 0
+
+        async def one(shader: kernels.Shader) -> None:
+            nonlocal done
+            await self._pipeline(shader)
+            done += 1
+            if on_progress:
+                on_progress(done, len(wanted))
+
+        await asyncio.gather(*(one(s) for s in wanted))
+        await self._guarded(lambda: self._record(shaders))
+
+    def _record(self, shaders: dict[int, kernels.Shader]) -> None:
+        ops = [op for ops in self.plan.lists.values() for op in ops]
+        params = self._params({id(op): shaders[id(op)].pack(op.consts) for op in ops if "p" in shaders[id(op)].bindings})
+        self.replay = js.wispReplay.new(self.device, self.places["tokens"][0], self.places["state"][0])
+        for name, list_ops in self.plan.lists.items():
+            for op in list_ops:
+                shader = shaders[id(op)]
+                bound = self._bound(op) | ({"p": params[id(op)]} if id(op) in params else {})
+                tile, axis = 0, 0
+                for i, g in enumerate(op.grid):
+                    if isinstance(g, PerToken):
+                        tile, axis = g.tile, i
+                x, y, z = (0 if isinstance(g, PerToken) else g for g in op.grid)
+                self.replay.add(name, self.pipelines[shader.label], self._group(shader, bound), x, y, z, tile, axis)
+
+    def _params(self, packed: dict[int, bytes]) -> dict[int, tuple[Any, int, int]]:
+        """All Params structs in one uniform buffer; equal ones once."""
+        offsets: dict[bytes, int] = {}
+        for data in packed.values():
+            offsets.setdefault(data, len(offsets) * quants.ALIGN)
+        whole = bytearray(max(1, len(offsets)) * quants.ALIGN)
+        for data, at in offsets.items():
+            whole[at : at + len(data)] = data
+        buffer = self._buffer(len(whole), UNIFORM, "params")
+        self.device.queue.writeBuffer(buffer, 0, to_js(memoryview(whole)))
+        return {key: (buffer, offsets[data], len(data)) for key, data in packed.items()}
+
+    def _bound(self, op: Op) -> dict[str, tuple[Any, int, int]]:
+        bound = {}
+        for name, b in op.bindings.items():
+            if isinstance(b, Buffer):
+                bound[name] = self.places[b.name]
+            elif name == "w":
+                bound |= {plane: self.places[f"{b.name}.{plane}"] for plane in b.layout.planes}
+            else:
+                bound[name] = self.places[f"{b.name}.w_qs"]
+        return bound
+
+    async def read(self, name: str, size: int) -> Any:
+        """The first bytes of a buffer, as a JavaScript ArrayBuffer."""
+        buffer, offset, _ = self.places[name]
+        return await self.replay.download(buffer, offset, size)
+
+    def close(self) -> None:
+        """Give everything back."""
+        for buffer in self.buffers:
+            buffer.destroy()
+        self.buffers, self.places, self.pipelines = [], {}, {}
+        self.device.destroy()
+
+
+def repack_shader(weight: Weight, profile: Device) -> kernels.Shader | None:
+    """The kernel that brings a weight's raw bytes into its planes, None where they are the same."""
+    layout = weight.layout
+    if layout.d_bytes:
+        sizes = {"BLOCK_BYTES": layout.d_bytes + layout.qs_bytes, "QS_WORDS": layout.qs_bytes // 4}
+        return kernels.expand("repack", sizes, profile)
+    if weight.rows > 1 and weight.cols % quants.GROUP:
+        return kernels.expand("repack_pad", {"ELEM": layout.qs_bytes // quants.GROUP, "COLS": weight.cols}, profile)
+    return None

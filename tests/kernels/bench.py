@@ -1,0 +1,145 @@
+"""A workbench for one op: random inputs, poisoned outputs, the same op on the GPU and with numpy."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gguf.constants import GGMLQuantizationType as Q
+from gguf.quants import quantize
+from playwright.sync_api import Page
+
+from py_engine import cpu, kernels, quants
+from py_engine.kernels import Device
+from py_engine.ops import Ops
+from py_engine.plan import Buffer, Op, PerToken, Plan, Weight
+
+RUNNER = Path(__file__).parent / "runner.js"
+
+
+class Bench:
+    """One device variant on one page. `numpy` buffers by name; weights as raw GGUF bytes."""
+
+    def __init__(self, page: Page, device: Device) -> None:
+        self.page, self.device = page, device
+
+    def begin(self, batch: int, n: int, pos: int = 0, n_ctx: int = 64, vocab: int = 64, seed: int = 0) -> Ops:
+        """A new plan with one list; n tokens at position pos."""
+        self.random = np.random.default_rng(seed)
+        self.plan = Plan(batch, n_ctx, vocab)
+        self.data: dict[str, np.ndarray] = {}
+        self.raw: dict[str, np.ndarray] = {}
+        ops = Ops(self.plan, "test", batch, self.device)
+        self.data["state"] = np.array([pos, n, 0, 0], np.uint32)
+        self.data["tokens"] = self.random.integers(0, vocab, n_ctx + 1).astype(np.uint32)
+        return ops
+
+    def weight(self, name: str, type: Q, rows: int, cols: int, scale: float = 1.0) -> Weight:
+        """A random matrix in the GGUF type."""
+        values = self.random.standard_normal((rows, cols)).astype(np.float32) * scale
+        self.raw[name] = np.ascontiguousarray(quantize(values, type)).view(np.uint8).reshape(-1)
+        weight = Weight(name, type, rows, cols, ((name, 0, rows),))
+        self.plan.weights[name] = weight
+        return weight
+
+    def vector(self, name: str, cols: int) -> Weight:
+        """A random F32 vector."""
+        return self.weight(name, Q.F32, 1, cols)
+
+    def fill(self, buffer: Buffer, cols: int | None = None) -> np.ndarray:
+        """Random numbers in a buffer, zeros behind `cols`."""
+        values = self.random.standard_normal(buffer.shape).astype(cpu.NUMPY[buffer.dtype])
+        if cols is not None:
+            values[..., cols:] = 0
+        self.data[buffer.name] = values
+        return values
+
+    def run(self, ops: Ops) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """(GPU, numpy): the buffers after every op. What was not filled starts as NaN on both sides."""
+
+        def raw(name: str) -> tuple[np.ndarray, int]:
+            return self.raw[name], self.plan.weights[name].cols
+
+        for b in self.plan.buffers.values():
+            if b.name not in self.data:
+                kind = cpu.NUMPY[b.dtype]
+                self.data[b.name] = np.full(b.shape, 0xFFFFFFFF if kind is np.uint32 else np.nan, kind)
+        host = cpu.Cpu(self.plan, {w.name: cpu.dequantize(w, raw) for w in self.plan.weights.values()})
+        host.buffers = {k: v.copy() for k, v in self.data.items()}
+        gpu = {k: v.copy() for k, v in self.data.items()}
+        for op in ops.ops:
+            self._dispatch(op, gpu)
+            host.run_op(op)
+        return gpu, host.buffers
+
+    def _dispatch(self, op: Op, data: dict[str, np.ndarray]) -> None:
+        shader = kernels.expand(op.kernel, op.params, self.device)
+        contents: dict[str, tuple[np.ndarray, Buffer | None]] = {}
+        for name, bound in op.bindings.items():
+            if isinstance(bound, Buffer):
+                contents[name] = data[bound.name], bound
+            elif name == "w":
+                contents |= {k: (v, None) for k, v in planes(bound, self.raw[bound.name]).items()}
+            else:
+                contents[name] = planes(bound, self.raw[bound.name])["w_qs"], None
+        if set(shader.bindings) - {"p"} != set(contents):
+            raise KeyError(f"{shader.label} binds {sorted(shader.bindings)}, the op gives {sorted(contents)}")
+        grid = [-(-int(data["state"][1]) // g.tile) if isinstance(g, PerToken) else g for g in op.grid]
+        out = dispatch(self.page, shader, {k: v for k, (v, _) in contents.items()}, op.consts, grid)
+        for name, got in out.items():
+            values, buffer = contents[name]
+            assert buffer is not None, f"{shader.label} writes to weight {name}"
+            data[buffer.name] = got.view(values.dtype)[: values.size].reshape(values.shape)
+
+
+def dispatch(
+    page: Page, shader: kernels.Shader, contents: dict[str, np.ndarray], consts: dict[str, Any], grid: list[int]
+) -> dict[str, np.ndarray]:
+    """Run a shader; the bytes of its writable buffers afterwards."""
+    buffers = [
+        {
+            "name": name,
+            "access": access,
+            "data": "" if access == "uniform" else base64.b64encode(contents[name].tobytes()).decode(),
+        }
+        for name, access in shader.bindings.items()
+    ]
+    params = base64.b64encode(shader.pack(consts)).decode() if "p" in shader.bindings else ""
+    job = {"code": shader.code, "params": params, "buffers": buffers, "grid": grid}
+    out = page.evaluate("(job) => kernels.run(job)", job)
+    return {k: np.frombuffer(base64.b64decode(v), np.uint8).copy() for k, v in out.items()}
+
+
+def planes(weight: Weight, raw: np.ndarray) -> dict[str, np.ndarray]:
+    """What the repack kernels make of a matrix's raw bytes: plane -> uint8, padded to the plane's size."""
+    layout = weight.layout
+    blocks = raw.reshape(weight.rows, -1)
+    if layout.d_bytes:
+        blocks = raw.reshape(-1, layout.d_bytes + layout.qs_bytes)
+        parts = {"w_d": blocks[:, : layout.d_bytes], "w_qs": blocks[:, layout.d_bytes :]}
+    else:
+        size = quants.groups(weight.cols) * layout.qs_bytes
+        parts = {"w_qs": np.pad(blocks, ((0, 0), (0, size - blocks.shape[1])))}
+    return {k: np.pad(v.reshape(-1), (0, weight.plane_bytes(k) - v.size)) for k, v in parts.items()}
+
+
+def variants(capabilities: dict[str, Any]) -> dict[str, Device]:
+    """Every device variant that an adapter can run: with and without shader-f16 and subgroups."""
+    subgroup = capabilities["subgroupMinSize"] if "subgroups" in capabilities["features"] else 0
+    limits = capabilities["limits"]
+    base = Device(
+        max_binding=limits["maxStorageBufferBindingSize"], max_workgroup_storage=limits["maxComputeWorkgroupStorageSize"]
+    )
+    found = {"f32": base, "f32 subgroups": replace(base, subgroup=subgroup)}
+    if "shader-f16" in capabilities["features"]:
+        found |= {"f16": replace(base, f16=True), "f16 subgroups": replace(base, f16=True, subgroup=subgroup)}
+    return found
+
+
+def nmse(got: np.ndarray, want: np.ndarray) -> float:
+    """Normalised mean squared error; NaN anywhere is NaN."""
+    want64 = want.astype(np.float64)
+    return float(((got - want64) ** 2).mean() / max(1e-30, (want64**2).mean()))

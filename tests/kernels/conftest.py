@@ -1,0 +1,43 @@
+"""One page per software GPU, kept open, and a bench for each kernel variant that the GPU can run."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.kernels.bench import RUNNER, Bench, variants
+from tools.serve import Server
+
+VARIANTS = {
+    "swiftshader": ("f32", "f32 subgroups"),
+    "lavapipe": ("f32", "f32 subgroups", "f16", "f16 subgroups"),
+}
+
+
+@pytest.fixture(scope="session")
+def kernel_pages(
+    chromium: Callable[[str | None], Browser], server: Server
+) -> Iterator[Callable[[str], tuple[Page, dict[str, Any]]]]:
+    """kernel_pages(adapter) -> (page with runner.js and an open device, what the device can do)."""
+    opened: dict[str, tuple[Page, dict[str, Any]]] = {}
+
+    def get(adapter: str) -> tuple[Page, dict[str, Any]]:
+        if adapter not in opened:
+            page = chromium(adapter).new_page()
+            page.goto(f"{server.url}tests/blank.html")
+            page.evaluate(f"import('/repo/{RUNNER.relative_to(RUNNER.parents[2])}')")
+            opened[adapter] = page, page.evaluate("kernels.open()")
+        return opened[adapter]
+
+    yield get
+    for page, _ in opened.values():
+        page.close()
+
+
+@pytest.fixture(params=[f"{a}: {v}" for a, names in VARIANTS.items() for v in names])
+def bench(request: pytest.FixtureRequest, kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
+    """A bench for each adapter and variant. A variant that the adapter should have and lacks is a KeyError."""
+    adapter, variant = request.param.split(": ")
+    page, capabilities = kernel_pages(adapter)
+    return Bench(page, variants(capabilities)[variant])

@@ -1,0 +1,222 @@
+"""Each kernel, in every variant, over awkward shapes: GPU against numpy. Outputs start as NaN, so that a value that a
+kernel forgets, or reads before it is written, shows.
+"""
+
+import numpy as np
+import pytest
+from gguf.constants import GGMLQuantizationType as Q
+
+from py_engine import kernels, quants
+from py_engine.ops import pad
+from py_engine.plan import Weight
+from py_engine.rope import Rope, frequencies, table
+from tests.kernels.bench import Bench, dispatch, nmse, planes
+
+PLAIN = [Q.F32, Q.F16, Q.BF16]
+QUANTISED = [Q.Q8_0, Q.Q4_0]
+EPS = 1e-5
+
+
+def tolerance(bench: Bench) -> float:
+    return 1e-5 if bench.device.f16 else 1e-10
+
+
+def cols_of(type: Q, cols: int) -> int:
+    """Quantised rows are whole blocks."""
+    return pad(cols) if type in QUANTISED else cols
+
+
+def check(bench: Bench, got: np.ndarray, want: np.ndarray, limit: float | None = None) -> None:
+    assert np.isfinite(want).all()
+    assert nmse(got, want) <= (limit or tolerance(bench))
+
+
+@pytest.mark.parametrize("type", PLAIN + QUANTISED)
+@pytest.mark.parametrize(("rows", "cols"), [(1, 1), (3, 31), (33, 33), (5, 257), (7, 1024)])
+def test_embed(bench: Bench, type: Q, rows: int, cols: int) -> None:
+    cols = cols_of(type, cols)
+    ops = bench.begin(batch=3, n=3, pos=5, vocab=rows)
+    x = ops.embed(bench.weight("table", type, rows, cols))
+    gpu, host = bench.run(ops)
+    check(bench, gpu[x.name][:, :cols], host[x.name][:, :cols], 1e-14)
+
+
+@pytest.mark.parametrize(("n", "cols"), [(1, 1), (3, 31), (2, 33), (5, 255), (31, 257), (1, 2048)])
+def test_rms_norm(bench: Bench, n: int, cols: int) -> None:
+    ops = bench.begin(batch=n + 1, n=n)
+    x = ops.rows("x", cols)
+    bench.fill(x)
+    y = ops.rms_norm("y", x, bench.vector("norm", cols), EPS)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:n, :cols], host[y.name][:n, :cols], 1e-10)
+    assert np.isnan(gpu[y.name][n:]).all()
+
+
+@pytest.mark.parametrize("type", PLAIN + QUANTISED)
+@pytest.mark.parametrize(("rows", "cols"), [(1, 1), (3, 31), (31, 33), (257, 96), (33, 255), (100, 1056)])
+@pytest.mark.parametrize("bias", [False, True])
+def test_matvec(bench: Bench, type: Q, rows: int, cols: int, bias: bool) -> None:
+    cols = cols_of(type, cols)
+    ops = bench.begin(batch=1, n=1)
+    x, y = ops.rows("x", cols), ops.rows("y", rows)
+    bench.fill(x)
+    bench.fill(y)
+    ops.linear(x, bench.weight("w", type, rows, cols), bench.vector("bias", rows) if bias else None, y)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:, :rows], host[y.name][:, :rows])
+
+
+@pytest.mark.parametrize(("rows", "cols", "n"), [(257, 33, 1), (31, 255, 3), (1025, 64, 2)])
+def test_head(bench: Bench, rows: int, cols: int, n: int) -> None:
+    """Norm and logits of the batch's last row."""
+    ops = bench.begin(batch=1, n=n)
+    x = ops.buffer("other.x", (4, pad(cols)))
+    bench.fill(x)
+    logits = ops.head(x, bench.vector("norm", cols), bench.weight("w", Q.F16, rows, cols), EPS)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[logits.name], host[logits.name])
+
+
+@pytest.mark.parametrize("type", PLAIN + QUANTISED)
+@pytest.mark.parametrize(("n_ff", "cols"), [(1, 1), (31, 33), (129, 288)])
+@pytest.mark.parametrize("batch", [1, 5])
+def test_gated(bench: Bench, type: Q, n_ff: int, cols: int, batch: int) -> None:
+    """The fused gate of one token, and the norm, matmul, silu of several."""
+    cols = cols_of(type, cols)
+    ops = bench.begin(batch=batch, n=min(batch, 3))
+    x = ops.rows("x", cols)
+    bench.fill(x)
+    y = ops.gated(x, bench.vector("norm", cols), [bench.weight("w", type, 2 * n_ff, cols)], bench.vector("b", 2 * n_ff), EPS)
+    gpu, host = bench.run(ops)
+    n = min(batch, 3)
+    check(bench, gpu[y.name][:n, :n_ff], host[y.name][:n, :n_ff])
+
+
+@pytest.mark.parametrize("type", PLAIN + QUANTISED)
+@pytest.mark.parametrize(("rows", "cols", "n"), [(1, 1, 1), (31, 33, 3), (65, 96, 31), (70, 257, 33)])
+def test_matmul(bench: Bench, type: Q, rows: int, cols: int, n: int) -> None:
+    cols = cols_of(type, cols)
+    ops = bench.begin(batch=n + 1, n=n)
+    x, y = ops.rows("x", cols), ops.rows("y", rows)
+    bench.fill(x)
+    bench.fill(y)
+    ops.linear(x, bench.weight("w", type, rows, cols), bench.vector("bias", rows), y)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:n, :rows], host[y.name][:n, :rows])
+
+
+def test_split_by_rows(bench: Bench) -> None:
+    """A matrix over the binding limit runs in parts, each with its share of the bias and the right rows of y."""
+    small = Bench(bench.page, bench.device.__class__(**{**bench.device.__dict__, "max_binding": 2048}))
+    for batch in (1, 3):
+        ops = small.begin(batch=batch, n=batch, vocab=40)
+        table_ = small.weight("w", Q.F32, 40, 64)
+        parts = table_.split(2048)
+        assert len(parts) > 4
+        for _, part in parts:  # the parts' bytes, as the loader would put them
+            tensor, first, rows = part.sources[0]
+            small.raw[part.name] = small.raw["w"].reshape(40, -1)[first : first + rows].reshape(-1)
+            small.plan.weights[part.name] = Weight(part.name, part.type, rows, 64, ((part.name, 0, rows),))
+        x = ops.embed(table_)
+        y = ops.rows("y", 40)
+        small.fill(y)
+        ops.linear(x, table_, small.vector("bias", 40), y)
+        gpu, host = small.run(ops)
+        check(small, gpu[y.name][:, :40], host[y.name][:, :40])
+
+
+@pytest.mark.parametrize(("heads", "rope_dim"), [((1, 1, 4), 4), ((3, 1, 32), 16), ((4, 2, 64), 64)])
+@pytest.mark.parametrize("neox", [False, True])
+@pytest.mark.parametrize("kv_type", ["f16", "f32"])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_qkv(bench: Bench, heads: tuple[int, int, int], rope_dim: int, neox: bool, kv_type: str, batch: int) -> None:
+    n_head, n_kv, dim = heads
+    cols = 96
+    ops = bench.begin(batch=batch, n=min(batch, 2), pos=7)
+    x = ops.rows("x", cols)
+    bench.fill(x)
+    cache = (ops.buffer("k", (64, n_kv * dim), kv_type, "kv"), ops.buffer("v", (64, n_kv * dim), kv_type, "kv"))
+    for b in cache:
+        bench.fill(b)
+    rope = Rope(rope_dim, neox, ops.buffer("freqs", (rope_dim // 2,), "u32", "state"), 1.25)
+    freqs = np.frombuffer(table(frequencies(rope_dim, 10000.0)), np.uint32)
+    bench.data["freqs"] = freqs.copy()
+    rows = (n_head + 2 * n_kv) * dim
+    q = ops.qkv(x, bench.vector("norm", cols), [bench.weight("w", Q.Q8_0, rows, cols)], bench.vector("b", rows), cache, heads, rope, EPS)
+    gpu, host = bench.run(ops)
+    n = min(batch, 2)
+    check(bench, gpu[q.name][:n, : n_head * dim], host[q.name][:n, : n_head * dim])
+    for name in ("k", "v"):  # f16 rounds at other places when the sum differs in its last bit
+        check(bench, gpu[name].astype(np.float32), host[name].astype(np.float32), max(tolerance(bench), 1e-8))
+
+
+@pytest.mark.parametrize(
+    ("heads", "n", "pos"),
+    [((1, 1, 4), 1, 0), ((3, 3, 32), 3, 30), ((8, 2, 64), 17, 31), ((4, 1, 80), 5, 1), ((14, 2, 64), 3, 40), ((2, 1, 256), 2, 33)],
+)
+@pytest.mark.parametrize("kv_type", ["f16", "f32"])
+def test_attention(bench: Bench, heads: tuple[int, int, int], n: int, pos: int, kv_type: str) -> None:
+    """Prefill's tiles, and the shares and their combination of decoding; positions behind the end are poison."""
+    n_head, n_kv, dim = heads
+    for batch in {1, n}:
+        ops = bench.begin(batch=batch, n=batch, pos=pos, n_ctx=192)
+        q = ops.rows("q", n_head * dim)
+        bench.fill(q)
+        cache = (ops.buffer("k", (192, n_kv * dim), kv_type, "kv"), ops.buffer("v", (192, n_kv * dim), kv_type, "kv"))
+        for b in cache:
+            bench.fill(b)[pos + batch :] = np.nan
+        y = ops.attention(q, cache, heads, dim**-0.5)
+        gpu, host = bench.run(ops)
+        check(bench, gpu[y.name][:batch, : n_head * dim], host[y.name][:batch, : n_head * dim])
+
+
+@pytest.mark.parametrize("vocab", [1, 31, 257, 4096])
+@pytest.mark.parametrize(
+    ("temperature", "top_k", "top_p", "min_p"),
+    [(0, 0, 1, 0), (1, 0, 1, 0), (0.7, 5, 1, 0), (1.5, 0, 0.8, 0), (1, 0, 1, 0.1), (0.9, 40, 0.95, 0.05), (1, 1, 1, 0)],
+)
+def test_sample(bench: Bench, vocab: int, temperature: float, top_k: int, top_p: float, min_p: float) -> None:
+    """The same token as numpy's, whose filters are made by sorting in float64, and the state behind it."""
+    ops = bench.begin(batch=1, n=3, pos=11, vocab=vocab)
+    logits = ops.buffer("logits", (vocab,))
+    bench.fill(logits)[:] *= 3
+    ops.sample(logits)
+    settings = np.zeros(8, np.uint32)
+    settings[[0, 2, 3]] = np.array([temperature, top_p, min_p], np.float32).view(np.uint32)
+    settings[[1, 4]] = top_k, 1234567
+    bench.data["sampling"] = settings
+    gpu, host = bench.run(ops)
+    assert gpu["tokens"][14] == host["tokens"][14] < vocab
+    assert (gpu["state"] == host["state"]).all()
+
+
+@pytest.mark.parametrize("type", QUANTISED)
+@pytest.mark.parametrize("blocks", [1, 3, 257])
+def test_repack(bench: Bench, type: Q, blocks: int) -> None:
+    """Blocks that start on odd words of the staging buffer and at odd places of the planes."""
+    layout = quants.LAYOUTS[type]
+    size = layout.qs_bytes + layout.d_bytes
+    random = np.random.default_rng(blocks)
+    src, dst = 6, 5
+    raw = random.integers(0, 256, src + blocks * size + 32, dtype=np.uint8)
+    shader = kernels.expand("repack", {"BLOCK_BYTES": size, "QS_WORDS": layout.qs_bytes // 4}, bench.device)
+    weight = Weight("w", type, 1, 32 * (dst + blocks), ())
+    empty = {k: np.zeros(weight.plane_bytes(k), np.uint8) for k in layout.planes}
+    out = dispatch(bench.page, shader, {"raw": raw} | empty, {"src": src, "dst": dst, "n": blocks, "stride": 64}, [1, -(-blocks // 64)])
+    padded = np.concatenate([np.zeros(dst * size, np.uint8), raw[src : src + blocks * size]])
+    for name, want in planes(weight, padded).items():
+        assert (out[name] == want).all(), name
+
+
+@pytest.mark.parametrize("type", PLAIN)
+@pytest.mark.parametrize(("rows", "cols"), [(1, 1), (3, 31), (5, 33), (2, 255)])
+def test_repack_pad(bench: Bench, type: Q, rows: int, cols: int) -> None:
+    elem = 4 if type == Q.F32 else 2
+    random = np.random.default_rng(cols)
+    raw = random.integers(0, 256, 4 + rows * cols * elem + 32, dtype=np.uint8)
+    shader = kernels.expand("repack_pad", {"ELEM": elem, "COLS": cols}, bench.device)
+    weight = Weight("w", type, rows, cols, ())
+    empty = np.zeros(weight.plane_bytes("w_qs"), np.uint8)
+    threads = weight.plane_bytes("w_qs") // 4
+    out = dispatch(bench.page, shader, {"raw": raw, "w_qs": empty}, {"src": 4, "dst": 0, "n": rows, "stride": 64}, [1, -(-threads // 64)])
+    assert (out["w_qs"] == planes(weight, raw[4 : 4 + rows * cols * elem])["w_qs"]).all()

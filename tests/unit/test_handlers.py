@@ -1,0 +1,468 @@
+"""The worker's handlers with a real vocabulary and template, and an engine that says what it is told to."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from app.catalog import Catalog
+from app.handlers import Worker
+from app.loading import Progress
+from py_engine.errors import CODES, WispError
+from tests.unit.test_gguf_header import BAD, MINI, parse
+
+HI = [{"role": "user", "content": "Hi"}]
+HELLO = "Hello! How can I help?"
+
+
+class Engine:
+    """Yields the ids of `says` in batches of `size`, and the end token."""
+
+    context_length = 200
+    backend = "cpu"
+    notices = ["from the engine"]  # noqa: RUF012
+
+    def __init__(self, says: str = HELLO, size: int = 2, pause: float = 0.0) -> None:
+        self.says, self.size, self.pause = says, size, pause
+        self.prompts: list[list[int]] = []
+        self.running = self.closed = self.unloaded = 0
+        self.last: Any = None
+        self.breaks: Exception | None = None
+        self.tokenizer: Any = None
+
+    async def generate(
+        self, prompt_ids: list[int], sampling: Any, max_tokens: int, stop_ids: frozenset[int]
+    ) -> AsyncGenerator[list[int], None]:
+        assert not self.running, "two requests at once"
+        assert not self.unloaded
+        self.running += 1
+        self.prompts.append(prompt_ids)
+        try:
+            if self.breaks:
+                raise self.breaks
+            ids = [*self.tokenizer.encode(self.says), 2][:max_tokens]
+            for i in range(0, len(ids), self.size):
+                await asyncio.sleep(self.pause)
+                yield ids[i : i + self.size]
+        finally:
+            self.running -= 1
+            self.closed += 1
+            self.last = SimpleNamespace(cached_tokens=3, prefill_ms=8.0, decode_ms=20.0)
+
+    def stats(self) -> dict[str, Any]:
+        return {"memory": {"weights": 5}, "timings": {"compile_ms": 1}}
+
+    async def unload(self) -> None:
+        assert not self.running
+        self.unloaded += 1
+
+
+class Source:
+    def __init__(self, data: bytes) -> None:
+        self.data, self.size, self.closed = data, len(data), 0
+        self.stats = {"requests": 1}
+
+    async def read(self, offset: int, length: int) -> bytes:
+        return self.data[offset : offset + length]
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@dataclass
+class File:
+    name: str
+    size: int = 1
+
+
+class Platform:
+    """A browser without a browser: messages go to a list, sources come from `files`, engines from `make`."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self.files: dict[str, bytes | WispError] = {"https://wisp/models/mini.gguf": MINI.read_bytes()}
+        self.engines: list[Engine] = []
+        self.sources: list[Source] = []
+        self.make: Callable[..., Awaitable[Engine]] = self._engine
+
+    def post(self, message: dict[str, Any]) -> None:
+        self.messages.append(message)
+
+    async def catalog(self) -> Catalog:
+        entries = [{"id": "mini", "name": "Mini", "url": "models/mini.gguf", "default": True}]
+        return Catalog(entries, "https://wisp/catalog.json")
+
+    async def open_source(self, part: Any, on_progress: Any) -> Source:
+        data = self.files[part if isinstance(part, str) else part.name]
+        if isinstance(data, WispError):
+            raise data
+        on_progress("download", 1, 2)
+        self.sources.append(Source(data))
+        return self.sources[-1]
+
+    async def load_engine(self, *arguments: Any, **options: Any) -> Engine:
+        return await self.make(*arguments, **options)
+
+    async def _engine(self, source: Any, header: Any, **options: Any) -> Engine:
+        from py_engine.tokenizer import load_tokenizer
+
+        engine = Engine()
+        engine.tokenizer = load_tokenizer(header.metadata)
+        self.engines.append(engine)
+        return engine
+
+    def heap(self) -> int:
+        return 123
+
+
+class Page:
+    """Sends messages and finds the answers."""
+
+    def __init__(self) -> None:
+        self.platform = Platform()
+        self.worker = Worker(self.platform)
+        self.count = 0
+
+    def send(self, kind: str, **fields: Any) -> tuple[int, asyncio.Task[None]]:
+        self.count += 1
+        message = {"id": self.count, "kind": kind, **fields}
+        return self.count, asyncio.create_task(self.worker.handle(message))
+
+    def answers(self, number: int) -> list[dict[str, Any]]:
+        return [m for m in self.platform.messages if m.get("id") == number and m["kind"] != "progress"]
+
+    async def call(self, kind: str, **fields: Any) -> Any:
+        number, task = self.send(kind, **fields)
+        await task
+        (answer,) = self.answers(number)
+        return answer["result"] if answer["kind"] == "result" else answer
+
+    async def code(self, kind: str, **fields: Any) -> str:
+        answer = await self.call(kind, **fields)
+        assert answer["kind"] == "error", answer
+        assert answer["error"]["code"] in CODES
+        return str(answer["error"]["code"])
+
+    async def stream(self, kind: str, **request: Any) -> list[dict[str, Any]]:
+        number, task = self.send(kind, request={**request, "stream": True})
+        await task
+        *chunks, last = self.answers(number)
+        assert last == {"id": number, "kind": "done"}
+        assert {c["kind"] for c in chunks} == {"chunk"}
+        return [c["chunk"] for c in chunks]
+
+    @property
+    def engine(self) -> Engine:
+        return self.platform.engines[-1]
+
+
+@pytest.fixture
+async def page() -> Page:
+    page = Page()
+    assert (await page.call("load"))["model"] == "mini"
+    return page
+
+
+async def test_before_any_model() -> None:
+    page = Page()
+    for kind, fields in (
+        ("chat.completions", {"request": {"messages": HI}}),
+        ("completions", {"request": {"prompt": "x"}}),
+        ("embeddings", {"request": {"input": "x"}}),
+        ("tokenize", {"text": "x"}),
+        ("detokenize", {"ids": [1]}),
+        ("applyTemplate", {"messages": HI}),
+        ("evaluate", {"ids": [1]}),
+    ):
+        assert await page.code(kind, **fields) == "model_not_loaded", kind
+    assert (await page.call("stats"))["model"] is None
+    assert await page.call("unload") is None
+    assert [m["id"] for m in (await page.call("models"))["data"]] == ["mini"]
+
+
+async def test_chat_whole(page: Page) -> None:
+    answer = await page.call("chat.completions", request={"messages": HI})
+    assert answer["choices"][0]["message"] == {"role": "assistant", "content": HELLO, "refusal": None}
+    assert answer["choices"][0]["finish_reason"] == "stop"
+    tokenizer = page.engine.tokenizer
+    assert answer["usage"]["completion_tokens"] == len(tokenizer.encode(HELLO)) + 1
+    assert answer["usage"]["prompt_tokens_details"] == {"cached_tokens": 3}
+    assert answer["timings"]["prompt_ms"] == 8.0
+    prompt = tokenizer.decode(page.engine.prompts[0])
+    assert prompt.endswith("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n")
+    assert answer["usage"]["prompt_tokens"] == len(page.engine.prompts[0])
+
+
+async def test_chat_streamed(page: Page) -> None:
+    chunks = await page.stream("chat.completions", messages=HI, stream_options={"include_usage": True})
+    assert chunks[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    assert "".join(c["choices"][0]["delta"].get("content", "") for c in chunks[1:-1]) == HELLO
+    assert len(chunks) > 5
+    assert chunks[-2]["choices"][0]["finish_reason"] == "stop"
+    assert chunks[-1]["usage"]["completion_tokens"] > 3
+    assert chunks[-1]["choices"] == []
+
+
+async def test_max_tokens_and_stop(page: Page) -> None:
+    answer = await page.call("chat.completions", request={"messages": HI, "max_tokens": 2})
+    assert answer["choices"][0]["finish_reason"] == "length"
+    assert answer["usage"]["completion_tokens"] == 2
+    chunks = await page.stream("chat.completions", messages=HI, stop=[" can I", "never"])
+    assert "".join(c["choices"][0]["delta"].get("content", "") for c in chunks) == "Hello! How"
+    assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
+    assert page.engine.closed == 2
+
+
+async def test_completions(page: Page) -> None:
+    answer = await page.call("completions", request={"prompt": "Once", "max_tokens": 3})
+    assert answer["object"] == "text_completion"
+    assert page.engine.prompts[-1] == page.engine.tokenizer.encode("Once")
+    chunks = await page.stream("completions", prompt=[5, 6], max_tokens=100)
+    assert "".join(c["choices"][0]["text"] for c in chunks) == HELLO
+    assert page.engine.prompts[-1] == [5, 6]
+    assert await page.code("completions", request={"prompt": [5, 5000]}) == "invalid_value"
+    assert (await page.call("completions", request={"prompt": ""}))["object"] == "text_completion"
+
+
+async def test_context_length(page: Page) -> None:
+    long = [{"role": "user", "content": "word " * 300}]
+    error = await page.call("chat.completions", request={"messages": long})
+    assert error["error"]["code"] == "context_length_exceeded"
+    assert "200" in error["error"]["message"]
+    page.engine.says = "word " * 500
+    answer = await page.call("chat.completions", request={"messages": HI})
+    assert answer["usage"]["total_tokens"] == page.engine.context_length
+    assert answer["choices"][0]["finish_reason"] == "length"
+
+
+async def test_template_refusal_is_an_error_of_the_request(page: Page) -> None:
+    options = {"template": "{{ raise_exception('only once') }}"}
+    error = await page.call("applyTemplate", messages=HI, options=options)
+    assert error["error"]["code"] == "bad_chat_template"
+    assert "only once" in error["error"]["message"]
+
+
+async def test_tokenize_detokenize_and_template(page: Page) -> None:
+    tokenizer = page.engine.tokenizer
+    text = "<|im_start|>Hi"
+    assert await page.call("tokenize", text=text) == tokenizer.encode(text)
+    ids = await page.call("tokenize", text=text, addSpecial=True, parseSpecial=True)
+    assert ids[0] == 1
+    assert await page.call("detokenize", ids=ids) == text
+    prompt = await page.call("applyTemplate", messages=HI, options={"addGenerationPrompt": False})
+    assert prompt.endswith("Hi<|im_end|>\n")
+    custom = {"template": "{{ messages[0].content }}{{ x }}{{ eos_token }}", "x": 5}
+    assert await page.call("applyTemplate", messages=HI, options=custom) == "Hi5<|im_end|>"
+    for kind, fields, code in (
+        ("tokenize", {"text": 5}, "invalid_type"),
+        ("tokenize", {}, "invalid_type"),
+        ("detokenize", {"ids": "x"}, "invalid_type"),
+        ("detokenize", {"ids": [1.5]}, "invalid_type"),
+        ("detokenize", {"ids": [-1]}, "invalid_value"),
+        ("applyTemplate", {"messages": "x"}, "invalid_type"),
+        ("applyTemplate", {"messages": HI, "options": {"template": 5}}, "invalid_type"),
+        ("evaluate", {"ids": []}, "invalid_value"),
+        ("evaluate", {"ids": [10**6]}, "invalid_value"),
+        ("evaluate", {"ids": [1] * 201}, "context_length_exceeded"),
+        ("embeddings", {}, "unsupported_parameter"),
+        ("validate", {}, "unsupported_parameter"),
+        ("nonsense", {}, "invalid_value"),
+    ):
+        assert await page.code(kind, **fields) == code, kind
+
+
+async def test_requests_wait_for_their_turn(page: Page) -> None:
+    page.engine.pause = 0.001
+    tasks = [page.send("completions", request={"prompt": f"{i}", "max_tokens": 9}) for i in range(5)]
+    await asyncio.gather(*(t for _, t in tasks))
+    assert [page.engine.tokenizer.decode(p) for p in page.engine.prompts] == ["0", "1", "2", "3", "4"]
+    finished = [m["id"] for m in page.platform.messages if m["kind"] == "result" and m["id"] > 1]
+    assert finished == [n for n, _ in tasks]
+
+
+async def test_abort_while_running_ends_within_a_batch(page: Page) -> None:
+    page.engine.pause = 0.005
+    page.engine.says = "word " * 150
+    number, task = page.send("chat.completions", request={"messages": HI, "stream": True})
+    while len(page.answers(number)) < 4:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    before = len(page.answers(number))
+    await page.call("abort", target=number)
+    await task
+    answers = page.answers(number)
+    assert answers[-1]["error"]["code"] == "aborted"
+    assert len(answers) <= before + 2
+    assert (page.engine.running, page.engine.closed) == (0, 1)
+    page.engine.says = HELLO
+    assert (await page.call("chat.completions", request={"messages": HI}))["choices"]
+
+
+async def test_abort_while_waiting(page: Page) -> None:
+    page.engine.pause = 0.005
+    first, running = page.send("completions", request={"prompt": "a", "max_tokens": 9})
+    second, waiting = page.send("completions", request={"prompt": "b"})
+    third, later = page.send("completions", request={"prompt": "c"})
+    await asyncio.sleep(0.002)
+    await page.call("abort", target=second)
+    await waiting
+    assert page.answers(second)[0]["error"]["code"] == "aborted"
+    assert not running.done()
+    await asyncio.gather(running, later)
+    assert page.answers(first)[0]["kind"] == page.answers(third)[0]["kind"] == "result"
+    assert [page.engine.tokenizer.decode(p) for p in page.engine.prompts] == ["a", "c"]
+    assert await page.call("abort", target=99) is None
+
+
+async def test_a_defect_is_an_internal_error_and_the_engine_goes_on(page: Page) -> None:
+    page.engine.breaks = ZeroDivisionError("oops")
+    error = await page.call("chat.completions", request={"messages": HI})
+    assert (error["error"]["code"], error["error"]["type"]) == ("internal_error", "server_error")
+    assert "oops" in error["error"]["message"]
+    assert any(m["kind"] == "log" and "ZeroDivisionError" in m["text"] for m in page.platform.messages)
+    page.engine.breaks = None
+    assert (await page.call("chat.completions", request={"messages": HI}))["choices"]
+
+
+async def still_answers(page: Page, engine: Engine) -> None:
+    assert not engine.unloaded
+    answer = await page.call("chat.completions", request={"messages": HI})
+    assert (answer["model"], answer["choices"][0]["message"]["content"]) == ("mini", HELLO)
+
+
+@pytest.mark.parametrize(("data", "code"), [c[1:] for c in BAD], ids=[c[0] for c in BAD])
+async def test_bad_files_leave_the_loaded_model(page: Page, data: bytes, code: str) -> None:
+    page.platform.files["https://x/bad.gguf"] = data
+    assert await page.code("load", model="https://x/bad.gguf") == code
+    assert all(s.closed for s in page.platform.sources)
+    await still_answers(page, page.engine)
+
+
+async def test_failed_loads_leave_the_loaded_model(page: Page) -> None:
+    engine = page.engine
+    page.platform.files["https://x/404.gguf"] = WispError("The server answered 404.", "http_error")
+    page.platform.files["bad.gguf"] = b"not a model at all"
+    for fields, code in (
+        ({"model": "unheard-of"}, "not_found"),
+        ({"model": 5}, "invalid_type"),
+        ({"model": []}, "invalid_value"),
+        ({"model": {"a": 1}}, "invalid_type"),
+        ({"model": "models/x.gguf"}, "invalid_value"),
+        ({"model": "https://x/404.gguf"}, "http_error"),
+        ({"model": File("bad.gguf")}, "not_gguf"),
+        ({"name": 5}, "invalid_type"),
+        ({"backend": "tpu"}, "invalid_value"),
+        ({"backend": 1}, "invalid_type"),
+        ({"kvType": "q1"}, "invalid_value"),
+        ({"contextLength": "x"}, "invalid_type"),
+        ({"contextLength": 0}, "invalid_value"),
+        ({"vocabOnly": 1}, "invalid_type"),
+    ):
+        assert await page.code("load", **fields) == code, fields
+    for code in ("unsupported_architecture", "model_too_large", "missing_tensor"):
+
+        async def refuse(*_: Any, code: str = code, **__: Any) -> Engine:
+            raise WispError("No.", code)
+
+        page.platform.make = refuse
+        assert await page.code("load") == code
+    await still_answers(page, engine)
+
+
+async def test_a_new_model_replaces_the_old_after_its_answer(page: Page) -> None:
+    old = page.engine
+    old.pause = 0.002
+    number, running = page.send("completions", request={"prompt": "a", "max_tokens": 50})
+    await asyncio.sleep(0.001)
+    page.platform.files["other.gguf"] = MINI.read_bytes()
+    stats = await page.call("load", model=File("other.gguf"), contextLength=100, backend="cpu")
+    assert running.done()
+    assert page.answers(number)[0]["result"]["model"] == "mini"
+    assert (stats["model"], old.unloaded, page.engine is old) == ("other", 1, False)
+    answer = await page.call("completions", request={"prompt": "a"})
+    assert answer["model"] == "other"
+    listed = {m["id"]: m["loaded"] for m in (await page.call("models"))["data"]}
+    assert listed == {"mini": False, "other": True}
+
+
+async def test_without_room_for_two_the_old_one_goes_first_and_comes_back(page: Page) -> None:
+    platform = page.platform
+    platform.files["other.gguf"] = MINI.read_bytes()
+    engines = platform.engines
+
+    async def small(source: Any, header: Any, **options: Any) -> Engine:
+        if sum(not e.unloaded for e in engines):
+            raise WispError("No room.", "out_of_memory")
+        return await platform._engine(source, header, **options)
+
+    platform.make = small
+    assert (await page.call("load", model=File("other.gguf")))["model"] == "other"
+    assert [e.unloaded for e in engines] == [1, 0]
+
+    async def too_small(source: Any, header: Any, **options: Any) -> Engine:
+        if options["context_length"] == 77:
+            raise WispError("No room.", "out_of_memory")
+        return await small(source, header, **options)
+
+    platform.make = too_small
+    assert await page.code("load", contextLength=77) == "out_of_memory"
+    assert (await page.call("stats"))["model"] == "other"
+    assert (await page.call("completions", request={"prompt": "a"}))["model"] == "other"
+
+
+async def test_abort_of_a_load(page: Page) -> None:
+    engine = page.engine
+
+    async def slow(*_: Any, **__: Any) -> Engine:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    page.platform.make = slow
+    number, task = page.send("load")
+    await asyncio.sleep(0.05)
+    await page.call("abort", target=number)
+    await task
+    assert page.answers(number)[0]["error"]["code"] == "aborted"
+    assert all(s.closed for s in page.platform.sources)
+    await still_answers(page, engine)
+
+
+async def test_vocab_only(page: Page) -> None:
+    stats = await page.call("load", model="mini", vocabOnly=True)
+    assert (stats["model"], stats["backend"], len(page.platform.engines)) == ("mini", None, 1)
+    assert await page.call("tokenize", text="Hi")
+    assert await page.code("chat.completions", request={"messages": HI}) == "model_not_loaded"
+    assert await page.code("evaluate", ids=[1]) == "model_not_loaded"
+
+
+async def test_stats_and_unload(page: Page) -> None:
+    stats = await page.call("stats")
+    assert stats["model"] == "mini"
+    assert stats["memory"] == {"weights": 5, "wasm_heap": 123}
+    assert stats["cache"] == {"requests": 1}
+    assert stats["notices"] == ["from the engine"]
+    assert {"compile_ms", "header_ms", "tokenizer_ms", "load_ms"} <= stats["timings"].keys()
+    await page.call("unload")
+    assert page.engine.unloaded == 1
+    assert await page.code("tokenize", text="x") == "model_not_loaded"
+
+
+def test_progress_is_throttled_and_has_a_speed() -> None:
+    out: list[dict[str, Any]] = []
+    clock = [0.0]
+    progress = Progress(out.append, lambda: clock[0])
+    for i in range(101):
+        clock[0] = i * 0.01
+        progress("download", i * 1000, 100_000)
+    assert 9 <= len(out) <= 13
+    assert out[-1] == {"stage": "download", "loaded": 100_000, "total": 100_000, "speed": pytest.approx(100_000)}
+    progress("hash", 1, 10)
+    assert out[-1]["stage"] == "hash"
+    assert out[-1]["speed"] == 0.0
+
+
+def test_the_vocabulary_of_the_fixtures_is_the_models() -> None:
+    data = MINI.read_bytes()
+    assert parse(data, len(data)).metadata["tokenizer.ggml.eos_token_id"] == 2
