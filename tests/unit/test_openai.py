@@ -23,9 +23,10 @@ def test_everything_supported() -> None:
         {
             "model": "any", "messages": HI, "stream": True, "stream_options": {"include_usage": True},
             "max_tokens": 5.0, "stop": ["a", "b"], "temperature": 0, "top_p": 0.5, "top_k": 40, "min_p": 0.1,
-            "seed": 7, "n": 1, "presence_penalty": 0, "frequency_penalty": 0.0, "logit_bias": {}, "logprobs": False, "tools": [],
-            "response_format": {"type": "text"}, "user": "me", "metadata": {"a": "b"}, "store": False,
-            "chat_template_kwargs": {"enable_thinking": False}, "parallel_tool_calls": True, "tool_choice": "auto",
+            "seed": 7, "n": 1, "presence_penalty": 0, "frequency_penalty": 0.0, "logit_bias": {}, "logprobs": False,
+            "tools": [], "response_format": {"type": "text"}, "user": "me", "metadata": {"a": "b"},
+            "store": False, "chat_template_kwargs": {"enable_thinking": False}, "parallel_tool_calls": True,
+            "tool_choice": "auto",
         }
     )  # fmt: skip
     assert request.sampling == Sampling(temperature=0, top_p=0.5, top_k=40, min_p=0.1, seed=7)
