@@ -5,8 +5,8 @@ refused too unless it has its neutral value; it is never dropped silently.
 """
 
 import math
+import os
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -361,7 +361,7 @@ class Answer:
     def __init__(self, model: str, chat: bool, now: Callable[[], float] = time.time) -> None:
         self._chat = chat
         self._head = {
-            "id": ("chatcmpl-" if chat else "cmpl-") + uuid.uuid4().hex,
+            "id": ("chatcmpl-" if chat else "cmpl-") + os.urandom(12).hex(),
             "object": "chat.completion" if chat else "text_completion",
             "created": int(now()),
             "model": model,

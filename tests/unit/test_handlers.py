@@ -92,8 +92,8 @@ class Platform:
         self.messages.append(message)
 
     async def catalog(self) -> Catalog:
-        entries = [{"id": "mini", "name": "Mini", "url": "models/mini.gguf", "default": True}]
-        return Catalog(entries, "https://wisp/catalog.json")
+        entries = [{"id": "mini", "name": "Mini", "url": "https://wisp/models/mini.gguf", "default": True}]
+        return Catalog(entries)
 
     async def open_source(self, part: Any, on_progress: Any) -> Source:
         data = self.files[part if isinstance(part, str) else part.name]
@@ -447,6 +447,21 @@ async def test_stats_and_unload(page: Page) -> None:
     await page.call("unload")
     assert page.engine.unloaded == 1
     assert await page.code("tokenize", text="x") == "model_not_loaded"
+
+
+def test_names_of_models() -> None:
+    catalog = Catalog([])
+    for model, name in (
+        ("https://host/a/My%20Model-Q4_0.gguf?download=true", "My Model-Q4_0"),
+        ("https://host/x.GGUF#part", "x"),
+        (File("qwen.gguf"), "qwen"),
+        (["https://host/m-00001-of-00002.gguf", "https://host/m-00002-of-00002.gguf"], "m-00001-of-00002"),
+    ):
+        assert catalog.choose(model).id == name
+        assert catalog.choose(model, "mine").id == "mine"
+    with pytest.raises(WispError) as error:
+        catalog.choose(None)
+    assert error.value.code == "not_found"
 
 
 def test_progress_is_throttled_and_has_a_speed() -> None:
