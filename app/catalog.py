@@ -6,7 +6,6 @@ from typing import Any
 
 from py_engine.errors import NOT_FOUND, WispError
 
-
 _ADDRESS = re.compile(r"(https?|blob|data|file):", re.IGNORECASE)
 
 
