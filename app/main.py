@@ -83,7 +83,7 @@ class Browser:
     async def load_engine(self, *arguments: Any, **options: Any) -> Any:
         from py_engine.engine import Engine
 
-        return await Engine.load(*arguments, **options)
+        return await Engine.load(*arguments, load_package=js.wispLoadPackage, **options)
 
     def heap(self) -> int:
         """Bytes of the WASM heap."""

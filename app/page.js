@@ -148,7 +148,7 @@ function showChat() {
   byId("welcome").hidden = !empty;
   byId("thread").hidden = empty;
   document.body.classList.toggle("empty", empty);
-  document.title = conversation.title ? `${conversation.title} – Wisp` : "Wisp";
+  document.title = conversation.title ? `${conversation.title} · Wisp` : "Wisp";
   if (empty) localStorage.removeItem(KEPT_CHAT);
   else localStorage.setItem(KEPT_CHAT, conversation.id);
   sidebar.show(all, conversation.id);

@@ -2,10 +2,12 @@
  * The worker: starts Pyodide, unpacks the Python packages and hands every message to `app/main.py`.
  * It knows nothing of models or chats. What it offers Python, on `globalThis`:
  *   wispReplay       the command-list replayer (py_engine/replay.js)
+ *   wispShards       what moves a model's bytes (py_engine/shards.js)
  *   wispAssets       the URLs it was booted with: {pyodide, zip, wheels, catalog}
  *   wispLoadPackage  (name) => Promise, loads a compiled wheel (numpy) on first need
  */
 import { Replay } from "../py_engine/replay.js";
+import * as wispShards from "../py_engine/shards.js";
 
 /** @typedef {{ pyodide: string, zip: string, wheels: string[], catalog?: string }} Assets */
 
@@ -31,7 +33,7 @@ async function boot(assets, report) {
     if (!loading.has(name)) loading.set(name, pyodide.loadPackage(wheel(name), { messageCallback() {} }));
     return loading.get(name);
   };
-  Object.assign(globalThis, { wispAssets: assets, wispReplay: Replay, wispLoadPackage });
+  Object.assign(globalThis, { wispAssets: assets, wispReplay: Replay, wispShards, wispLoadPackage });
   pyodide.unpackArchive(zip, "zip", { extractDir: "/wisp" });
   pyodide.pyimport("sys").path.insert(0, "/wisp");
   report("python", 2, 3);

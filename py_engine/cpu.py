@@ -233,7 +233,18 @@ class Cpu:
         self.weights = weights
         self.buffers = {b.name: np.zeros(b.shape, NUMPY[b.dtype]) for b in plan.buffers.values()}
         for name, data in plan.constants.items():
-            self.buffers[name][:] = np.frombuffer(data, np.uint32)
+            self.write(name, data)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Put words at the start of a u32 buffer."""
+        self.buffers[name][: len(data) // 4] = np.frombuffer(data, np.uint32)
+
+    def feed(self, position: int, ids: list[int], lists: list[str]) -> None:
+        """Put tokens at their positions and run lists over them."""
+        self.buffers["tokens"][position : position + len(ids)] = ids
+        self.buffers["state"][:2] = position, len(ids)
+        for name in lists:
+            self.run(name)
 
     def run(self, name: str) -> None:
         """One list of the plan on the batch that the state describes."""
@@ -249,14 +260,9 @@ class Cpu:
             KERNELS[op.kernel](Call(op.params, op.consts, bound, self.buffers["state"]))
 
 
-def dequantize(weight: Weight, tensors: Callable[[str], tuple[Array, int]]) -> Array:
-    """A weight as float32 (rows, cols). `tensors(name)` gives the raw bytes (uint8) of a tensor and its row length."""
+def dequantize(weight: Weight, raw: Array) -> Array:
+    """The bytes of a weight's rows (uint8), as GGUF has them, as float32 (rows, cols)."""
     from gguf.quants import dequantize as gguf_dequantize
 
-    out = []
-    for tensor, first, rows in weight.sources:
-        raw, cols = tensors(tensor)
-        table = gguf_dequantize(raw.reshape(-1, row_bytes(weight.type, cols)), weight.type)
-        out.append(table[first : first + rows])
-    whole = np.concatenate(out, axis=1 if weight.rows == 1 else 0)
-    return np.ascontiguousarray(whole.reshape(weight.rows, weight.cols), np.float32)
+    table = gguf_dequantize(raw.reshape(weight.rows, row_bytes(weight.type, weight.cols)), weight.type)
+    return np.ascontiguousarray(table, np.float32)

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import asyncio
+import struct
+from collections.abc import Sequence
 from typing import Any
 
 import js
@@ -13,6 +15,7 @@ from pyodide.ffi import create_once_callable, to_js
 from py_engine import kernels, quants
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.kernels import Device
+from py_engine.placement import Placement
 from py_engine.plan import Buffer, Op, PerToken, Plan, Weight
 
 LIMITS = (
@@ -178,21 +181,21 @@ class Gpu:
             if shader := repack_shader(weight, self.profile):
                 await self._pipeline(shader)
 
-    def upload(self, data: Any, pieces: list[tuple[Weight, int, int, int, int]]) -> None:
+    def upload(self, data: Any, placements: Sequence[Placement]) -> None:
         """Take weights out of one record, a JavaScript ArrayBuffer.
 
-        `pieces`: (weight part, byte in the record, first row or byte in the part, rows, row bytes). Types that lie in
-        memory as they do in the file are written straight; the others go through the staging buffer and a repack
-        kernel. Nothing passes through Python's heap.
+        Types that lie in memory as they do in the file are written straight; the others go through the staging buffer
+        and a repack kernel. Nothing passes through Python's heap.
         """
         staged, groups = False, []
-        for weight, src, row0, rows, row_bytes in pieces:
+        for place in placements:
+            weight, rows = place.weight, place.rows
             shader = repack_shader(weight, self.profile)
             if shader is None:
                 buffer, offset, _ = self.places[f"{weight.name}.w_qs"]
-                size = -(-rows * row_bytes // 4) * 4
-                at = row0 if weight.rows == 1 else row0 * row_bytes
-                self.device.queue.writeBuffer(buffer, offset + at, data, src, size)
+                size = -(-rows * place.row_bytes // 4) * 4
+                at = place.row0 * (1 if weight.rows == 1 else place.row_bytes)
+                self.device.queue.writeBuffer(buffer, offset + at, data, place.src, size)
                 continue
             if not staged:
                 size = int(data.byteLength)
@@ -207,7 +210,7 @@ class Gpu:
             n = rows if padded else rows * blocks
             threads = rows * weight.plane_bytes("w_qs") // 4 // weight.rows if padded else n
             x = min(65535, -(-threads // 64))
-            consts = {"src": src, "dst": row0 if padded else row0 * blocks, "n": n, "stride": 64 * x}
+            consts = {"src": place.src, "dst": place.row0 * (1 if padded else blocks), "n": n, "stride": 64 * x}
             params = self.device.createBuffer(obj(size=16, usage=UNIFORM | COPY_DST))
             self.device.queue.writeBuffer(params, 0, to_js(memoryview(shader.pack(consts))))
             bound = {"p": (params, 0, 16), "raw": (self.staging, 0, STAGING + 256)}
@@ -318,10 +321,20 @@ class Gpu:
                 bound[name] = self.places[f"{b.name}.w_qs"]
         return bound
 
-    async def read(self, name: str, size: int) -> Any:
-        """The first bytes of a buffer, as a JavaScript ArrayBuffer."""
+    def feed(self, position: int, ids: list[int], lists: list[str]) -> Any:
+        """Put tokens at their positions and run lists over them; a promise of the end of it."""
+        self.replay.feed(position, to_js(memoryview(struct.pack(f"<{len(ids)}I", *ids)).cast("I")), to_js(lists))
+        return self.device.queue.onSubmittedWorkDone()
+
+    async def rows(self, name: str, n: int, cols: int) -> Any:
+        """The first `n` rows of a float buffer without their padding, a Float32Array (n * cols,)."""
         buffer, offset, _ = self.places[name]
-        return await self.replay.download(buffer, offset, size)
+        width = self.plan.buffers[name].shape[1]
+        padded = js.Float32Array.new(await self.replay.download(buffer, offset, 4 * n * width))
+        out = js.Float32Array.new(n * cols)
+        for i in range(n):
+            out.set(padded.subarray(i * width, i * width + cols), i * cols)
+        return out
 
     def close(self) -> None:
         """Give everything back."""
@@ -340,3 +353,13 @@ def repack_shader(weight: Weight, profile: Device) -> kernels.Shader | None:
     if weight.rows > 1 and weight.cols % quants.GROUP:
         return kernels.expand("repack_pad", {"ELEM": layout.qs_bytes // quants.GROUP, "COLS": weight.cols}, profile)
     return None
+
+
+def concatenate(parts: list[Any]) -> Any:
+    """Float32Arrays end to end."""
+    out = js.Float32Array.new(sum(int(p.length) for p in parts))
+    at = 0
+    for part in parts:
+        out.set(part, at)
+        at += int(part.length)
+    return out

@@ -29,6 +29,8 @@ export class Replay {
     this.steps = 1; // tokens in a submit
     this.ahead = 2; // submits on the GPU before the oldest is awaited
     this.since = 0;
+    this.batches = 0; // handed out since start()
+    this.warm = false; // whether the last batch's time is that of its steps: the pipeline of submits was full
     this.counts = { submits: 0, dispatches: 0 };
   }
 
@@ -80,7 +82,7 @@ export class Replay {
    * @param {number} position @param {number} count tokens at most, with that one @param {number} steps @param {number} ahead
    */
   start(position, count, steps, ahead) {
-    Object.assign(this, { position, left: count, steps, ahead, since: performance.now() });
+    Object.assign(this, { position, left: count, steps, ahead, since: performance.now(), warm: false, batches: 0 });
     this.read(1); // the first comes out of the prompt's last batch
   }
 
@@ -122,11 +124,11 @@ export class Replay {
     map();
   }
 
-  /** The next tokens, after handing the GPU enough to go on with. @returns {Promise<Batch | null>} null at the end */
+  /** The next tokens, after handing the GPU enough to go on with. @returns {Promise<Batch | undefined>} undefined at the end */
   async next() {
     while (this.left > 0 && this.flying.length <= this.ahead) this.step();
     const batch = this.flying.shift();
-    if (!batch) return null;
+    if (!batch) return undefined;
     await batch.mapped;
     const ids = new Uint32Array(batch.staging.getMappedRange(0, 4 * batch.count)).slice();
     batch.staging.unmap();
@@ -134,6 +136,8 @@ export class Replay {
     const now = performance.now();
     const ms = now - this.since;
     this.since = now;
+    this.batches += 1;
+    this.warm = this.batches > this.ahead + 2;
     return { ids, ms };
   }
 

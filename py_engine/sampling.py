@@ -1,5 +1,7 @@
 """How the next token is chosen."""
 
+import random
+import struct
 from dataclasses import dataclass
 
 
@@ -15,3 +17,8 @@ class Sampling:
     top_p: float = 1.0
     min_p: float = 0.0
     seed: int | None = None
+
+    def pack(self) -> bytes:
+        """The Sampling struct of sample.wgsl."""
+        seed = random.getrandbits(32) if self.seed is None else self.seed & 0xFFFFFFFF
+        return struct.pack("<fIffI", self.temperature, self.top_k, self.top_p, self.min_p, seed)

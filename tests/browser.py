@@ -10,17 +10,11 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, Playwright
 
-from tools.browser import ensure_browser
+from tools.browser import REAL_GPU, ensure_browser
+from tools.browser import flags as browser_flags
 from tools.paths import cache_dir
 
 ADAPTERS = ("swiftshader", "lavapipe")
-FLAGS = (
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-)
 LAVAPIPE = Path(__file__).parent / "lavapipe"
 
 
@@ -28,17 +22,13 @@ def launch(playwright: Playwright, adapter: str | None, **options: Any) -> Brows
     """A headless Chromium whose WebGPU runs on `adapter`: "swiftshader" (no shader-f16, subgroups of 4), "lavapipe"
     (shader-f16, subgroups of 8, 128 MiB bindings), or None: without WebGPU.
     """
-    flags, env = [*FLAGS], dict(os.environ)
-    if hasattr(os, "geteuid") and os.geteuid() == 0:
-        flags.append("--no-sandbox")
+    flags, env = [flag for flag in browser_flags() if flag not in REAL_GPU], dict(os.environ)
     if adapter is None:
-        flags.append("--disable-features=WebGPU")
-    else:
-        flags.append("--enable-unsafe-webgpu")
+        flags = [flag for flag in flags if flag != "--enable-unsafe-webgpu"] + ["--disable-features=WebGPU"]
     if adapter == "lavapipe":
         icd = str(lavapipe_icd())
         env |= {"VK_ICD_FILENAMES": icd, "VK_DRIVER_FILES": icd}
-        flags += ["--ignore-gpu-blocklist", "--use-angle=vulkan", "--enable-features=Vulkan"]
+        flags += REAL_GPU
     return playwright.chromium.launch(executable_path=ensure_browser(), args=flags, env=env, **options)
 
 

@@ -3,12 +3,23 @@
 import os
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 from tools.environment import ensure_venv
 from tools.failure import Failure, say
 from tools.paths import cache_dir
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = (
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--enable-unsafe-webgpu",
+)
+REAL_GPU = ("--enable-features=Vulkan", "--use-angle=vulkan", "--ignore-gpu-blocklist")  # Linux hides it otherwise
 MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 
 
@@ -19,6 +30,16 @@ def find_browser() -> str | None:
         return named
     found = next((path for name in NAMES if (path := shutil.which(name))), None)
     return found or (MAC if os.path.exists(MAC) else None) or _playwrights_own()
+
+
+def flags() -> list[str]:
+    """The command line of a headless browser with WebGPU: on the real GPU where there is one, else in software."""
+    found = [*FLAGS]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        found.append("--no-sandbox")
+    if sys.platform == "linux" and (Path("/dev/dri/renderD128").exists() or Path("/dev/nvidia0").exists()):
+        found += REAL_GPU
+    return found
 
 
 def ensure_browser() -> str:

@@ -34,6 +34,9 @@ export class Chat {
   /** Reads the kept chats and shows the one that was open. @param {string | null} id */
   async restore(id) {
     this.all = await allConversations();
+    for (const { messages } of this.all) {
+      for (const message of messages) if (message.role === "assistant") message.finish ??= "stopped"; // the tab was closed
+    }
     const found = this.all.find((conversation) => conversation.id === id);
     if (found) this.open(found.id);
     else this.parts.changed();

@@ -60,14 +60,11 @@ class Bench:
     def run(self, ops: Ops) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """(GPU, numpy): the buffers after every op. What was not filled starts as NaN on both sides."""
 
-        def raw(name: str) -> tuple[np.ndarray, int]:
-            return self.raw[name], self.plan.weights[name].cols
-
         for b in self.plan.buffers.values():
             if b.name not in self.data:
                 kind = cpu.NUMPY[b.dtype]
                 self.data[b.name] = np.full(b.shape, 0xFFFFFFFF if kind is np.uint32 else np.nan, kind)
-        host = cpu.Cpu(self.plan, {w.name: cpu.dequantize(w, raw) for w in self.plan.weights.values()})
+        host = cpu.Cpu(self.plan, {w.name: cpu.dequantize(w, self.raw[w.name]) for w in self.plan.weights.values()})
         host.buffers = {k: v.copy() for k, v in self.data.items()}
         gpu = {k: v.copy() for k, v in self.data.items()}
         for op in ops.ops:

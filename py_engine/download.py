@@ -1,0 +1,238 @@
+"""Fetches a model file from a server: in parallel ranges, tried again where that may help, straight into JS buffers.
+
+A server without ranges (it answers 200 instead of 206) is read once from front to back.
+"""
+
+import asyncio
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlsplit
+
+import js
+from pyodide.ffi import JsException, create_proxy
+
+from py_engine.errors import NOT_FOUND, SERVER_ERROR, WispError
+
+FIRST_BYTES = 1 << 20  # the first request: enough for the header of most models
+PART = 8 << 20  # bytes of one range request
+PARALLEL = 4  # range requests at a time
+BACKOFF_S = (0.3, 1.0, 3.0)  # waits before the second, third and fourth try
+TRY_AGAIN = {408, 425, 429, 500, 502, 503, 504}
+
+
+class FileChanged(Exception):
+    """The server's file is no longer the one whose first part was fetched before."""
+
+
+class Remote:
+    """One file on a server. `size` (bytes) and `etag` are known after probe(), or given from an earlier visit."""
+
+    def __init__(self, url: str, on_bytes: Callable[[int], None], size: int | None = None, etag: str = "") -> None:
+        self.url = url
+        self.size = size
+        self.etag = etag
+        self.requests = 0
+        self.downloaded = 0
+        self.ranged = True
+        self._on_bytes = on_bytes
+        self._slots = asyncio.Semaphore(PARALLEL)
+        self._abort = js.AbortController.new()
+        self._stream: Any = None  # without ranges: the one body, read up to _position
+        self._position = 0
+        self._turn = asyncio.Lock()
+
+    async def probe(self) -> Any:
+        """Ask for the file's first bytes and learn its size; returns an ArrayBuffer with up to FIRST_BYTES."""
+        body = await self._ask(0, FIRST_BYTES)
+        if body.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:  # an empty file
+            self.size = 0
+            return js.wispShards.allocate(0)
+        size = body.size
+        if size != size:  # NaN: the server hides it from other sites
+            self.requests += 1
+            size = await js.wispShards.sizeByHead(self.url, self._abort.signal)
+            if size != size and body.length < FIRST_BYTES:
+                size = body.length
+        if size != size:
+            body.cancel()
+            raise WispError(
+                f"The server at {self._host} does not say how long the file is. Download the file and open it "
+                "from this computer.",
+                "network_error",
+            )
+        self.size, self.etag = int(size), str(body.etag)
+        self.ranged = body.status == HTTPStatus.PARTIAL_CONTENT
+        end = min(FIRST_BYTES, self.size)
+        buffer = js.wispShards.allocate(end)
+        if not self.ranged:
+            self._stream, self._position = body, 0
+            await self._from_stream(buffer, 0, 0, end)
+        else:
+            reached = await self._fill(body, buffer, 0, end)
+            body.cancel()
+            if reached < end:
+                await self._range(buffer, reached, reached, end)
+        return buffer
+
+    async def fetch(self, buffer: Any, at: int, start: int, end: int) -> None:
+        """Put the file's bytes [start, end) into an ArrayBuffer from `at` on."""
+        if start >= end:
+            return
+        if not self.ranged:
+            async with self._turn:
+                await self._from_stream(buffer, at, start, end)
+            return
+        parts = [(a, min(a + PART, end)) for a in range(start, end, PART)]
+        tasks = [asyncio.ensure_future(self._range(buffer, at + a - start, a, b)) for a, b in parts]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    def close(self) -> None:
+        """End every request that is under way."""
+        self._abort.abort()
+
+    async def _range(self, buffer: Any, at: int, start: int, end: int) -> None:
+        """One range; what arrived before a lost connection is kept, and the rest asked for again."""
+        async with self._slots:
+            tries = 0
+            while start < end:
+                body = await self._ask(start, end)
+                if body.status == HTTPStatus.OK:  # this answer ignores the range
+                    await body.skip(start)
+                reached = await self._fill(body, buffer, at, at + end - start)
+                body.cancel()
+                tries = await self._wait(0 if reached > at else tries, short=reached - at < end - start)
+                start, at = start + reached - at, reached
+
+    async def _from_stream(self, buffer: Any, at: int, start: int, end: int) -> None:
+        """The same from the one body of a server without ranges; going back means starting over."""
+        tries = 0
+        while start < end:
+            if self._stream is None or self._position > start:
+                self._drop_stream()
+                self._stream = await self._ask(0, self.size or 0)
+            if self._position < start:
+                self._position += await self._stream.skip(start - self._position)
+            reached = at
+            if self._position == start:
+                reached = await self._fill(self._stream, buffer, at, at + end - start)
+            self._position += reached - at
+            short = reached - at < end - start
+            start, at = start + reached - at, reached
+            if short:
+                self._drop_stream()
+            tries = await self._wait(tries, short=short)
+
+    def _drop_stream(self) -> None:
+        if self._stream is not None:
+            self._stream.cancel()
+        self._stream, self._position = None, 0
+
+    async def _fill(self, body: Any, buffer: Any, at: int, end: int) -> int:
+        report = create_proxy(self._count)
+        try:
+            reached = await body.fill(buffer, at, end, report)
+            return int(reached)
+        except BaseException:
+            body.cancel()
+            raise
+        finally:
+            report.destroy()
+
+    def _count(self, n_bytes: int) -> None:
+        self.downloaded += n_bytes
+        self._on_bytes(n_bytes)
+
+    async def _wait(self, tries: int, *, short: bool) -> int:
+        """After an answer that ended early: wait before the next try, or give up. Returns the tries so far."""
+        if not short:
+            return 0
+        if tries >= len(BACKOFF_S):
+            raise WispError(
+                f"The connection to {self._host} was lost while the model was downloading. Check the network and load "
+                "the model again: what has arrived is kept and the download goes on from there.",
+                "network_error",
+                SERVER_ERROR,
+            )
+        await asyncio.sleep(BACKOFF_S[tries])
+        return tries + 1
+
+    async def _ask(self, start: int, end: int) -> Any:
+        """An answer with a body, tried again where that may help. Raises http_error or network_error."""
+        for tries in range(len(BACKOFF_S) + 1):
+            last = tries == len(BACKOFF_S)
+            self.requests += 1
+            try:
+                body = await js.wispShards.request(self.url, start, end, self._abort.signal)
+            except JsException as error:
+                if error.name == "AbortError":
+                    raise asyncio.CancelledError from None
+                if last or not self._may_recover():
+                    raise self._unreachable() from None
+            else:
+                if body.status in (HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT):
+                    self._check_unchanged(body)
+                    return body
+                body.cancel()
+                if body.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                    if self.size is not None:
+                        raise FileChanged
+                    return body
+                if last or body.status not in TRY_AGAIN:
+                    raise self._refused(body)
+            await asyncio.sleep(BACKOFF_S[tries])
+        raise AssertionError("the last try returns or raises")
+
+    def _check_unchanged(self, body: Any) -> None:
+        size, etag = body.size, str(body.etag)
+        if self.size is not None and size == size and int(size) != self.size:
+            body.cancel()
+            raise FileChanged
+        if self.etag and etag and etag != self.etag:
+            body.cancel()
+            raise FileChanged
+
+    def _may_recover(self) -> bool:
+        """Whether to try again after no answer: not when the browser knows that it is offline, nor when the server
+        has never answered (then it is its address or its CORS headers, which stay).
+        """
+        return bool(js.navigator.onLine) and self.size is not None
+
+    @property
+    def _host(self) -> str:
+        return urlsplit(self.url).netloc
+
+    def _refused(self, body: Any) -> WispError:
+        status = f"{body.status} {body.statusText}".strip()
+        missing = body.status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
+        advice = {
+            HTTPStatus.NOT_FOUND: "Check the address.",
+            HTTPStatus.UNAUTHORIZED: "The model needs a sign-in; download it yourself and open the file here.",
+            HTTPStatus.FORBIDDEN: "The model needs a sign-in; download it yourself and open the file here.",
+        }.get(body.status, "Try again later.")
+        return WispError(
+            f"The server answered {status} for {self.url}. {advice}",
+            "http_error",
+            NOT_FOUND if missing else SERVER_ERROR,
+        )
+
+    def _unreachable(self) -> WispError:
+        host, here = self._host, str(js.location.host)
+        if not js.navigator.onLine:
+            why = f"This browser is offline and the model from {host} is not wholly in its cache. Connect, and try again."
+        elif host == here:
+            why = f"The server {host} does not answer. Check that it runs, and try again."
+        elif urlsplit(self.url).scheme == "http" and urlsplit(self.url).hostname not in ("127.0.0.1", "localhost"):
+            why = f"The page may read models over https only, and {self.url} is http. Use its https address."
+        elif self.size is not None:
+            why = f"The connection to {host} was lost. Check the network and load again: what has arrived is kept."
+        else:
+            why = (
+                f"The server {host} does not answer, or it does not allow other sites to read the file (CORS). Check the "
+                "address, or download the file and open it from this computer."
+            )
+        return WispError(why, "network_error", SERVER_ERROR)

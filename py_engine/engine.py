@@ -1,0 +1,288 @@
+"""The engine: token ids in, token ids out. Read this first.
+
+    load      header -> plan (planner.py) -> a runner for it (WebGPU, else numpy) -> every record's weights
+    generate  reuse what the KV cache holds -> feed the rest of the prompt in batches -> ids as they come
+    evaluate  logits of every position
+
+Knows nothing of text (app/chat.py) or of the GPU (runners.py, gpu.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from gguf.constants import GGMLQuantizationType as Q
+
+from py_engine import planner
+from py_engine.errors import WispError
+from py_engine.gguf_header import Header
+from py_engine.kernels import Device
+from py_engine.kv_cache import KvCache
+from py_engine.placement import Placements
+from py_engine.plan import Plan
+from py_engine.records import plan_records
+from py_engine.runners import CpuRunner, GpuRunner, Runner, step_ms
+from py_engine.sampling import Sampling
+
+DEFAULT_CONTEXT = 8192  # tokens, or the model's own limit where that is less
+BATCH, SOFTWARE_BATCH = 512, 64  # most tokens of a prefill step, on a GPU and where a CPU stands in for one
+CPU_LIMIT = 1 << 30  # bytes of float32 weights that fit beside everything else in 32-bit WebAssembly
+
+OnProgress = Callable[[str, int, int], None]  # (stage, done, total)
+
+
+@dataclass
+class GenerationStats:
+    """One request in numbers; `prefill_ms` ends with the first token."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    prefill_ms: float = 0.0
+    decode_ms: float = 0.0
+    submits: int = 0
+    dispatches: int = 0
+
+
+class Engine:
+    """One loaded model."""
+
+    def __init__(self, plan: Plan, runner: Runner, backend: str, context_length: int) -> None:
+        self.plan, self.runner, self.backend, self.context_length = plan, runner, backend, context_length
+        self.notices: list[str] = []
+        self.adapter: dict[str, Any] | None = None
+        self.timings: dict[str, float] = {}
+        self.last = GenerationStats()
+        self._cache = KvCache()
+
+    # -- loading ------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    async def load(
+        cls,
+        source: Any,
+        header: Header,
+        *,
+        context_length: int | None = None,
+        backend: str = "auto",
+        kv_type: str = "f16",
+        on_progress: OnProgress | None = None,
+        load_package: Callable[[str], Awaitable[Any]] | None = None,
+    ) -> Engine:
+        """Load the model of a shards.Source.
+
+        `backend`: "webgpu", "cpu", or "auto": WebGPU where there is any, but numpy where the adapter is a software
+        one and numpy measures faster. `load_package` makes a compiled package such as numpy importable. Raises
+        WispError; nothing stays allocated then.
+        """
+        if isinstance(source, list):
+            raise WispError("Models in several files do not load yet; merge the parts.", "unsupported_architecture")
+        report = on_progress or (lambda stage, done, total: None)
+        n_ctx = _context(header, context_length)
+        factors = await _rope_factors(source, header)
+        adapter, device = await _adapter(backend)
+        software = device is None or device.software
+        batch = SOFTWARE_BATCH if software else BATCH
+        plan = planner.make_plan(header, device or Device(software=True), n_ctx, batch, kv_type, factors)
+        cpu_fits = 4 * sum(w.rows * w.cols for w in plan.weights.values()) <= CPU_LIMIT
+        if device is None and not cpu_fits:
+            raise WispError(
+                "This model is too large to run on the CPU in a browser, and WebGPU is not available here. "
+                "Choose a smaller model, or a browser and machine with WebGPU.",
+                "model_too_large",
+            )
+        timings: dict[str, float] = {}
+        runners: dict[str, Runner] = {}
+        compiling: asyncio.Future[None] | None = None
+        try:
+            if device is not None:
+                from py_engine.gpu import Gpu
+
+                gpu = await Gpu.open(adapter, device, plan)
+                runners["webgpu"] = GpuRunner(gpu)
+                await gpu.upload_start()
+                begun = time.perf_counter()
+                compiling = asyncio.ensure_future(gpu.compile(lambda done, total: report("compile", done, total)))
+                compiling.add_done_callback(lambda _: timings.__setitem__("compile_ms", _since(begun)))
+            if device is None or (backend == "auto" and software and cpu_fits):
+                if load_package:
+                    await load_package("numpy")
+                runners["cpu"] = CpuRunner(plan)
+            begun = time.perf_counter()
+            limits = {"webgpu": device.max_binding if device else 0, "cpu": 1 << 62}
+            homes = {name: Placements(header, plan, limits[name]) for name in runners}
+            done = 0
+            async for record, data in source.records(plan_records(header, source.size)):
+                for name, runner in runners.items():
+                    runner.load(data, homes[name].of(record))
+                del data
+                done += record.length
+                report("upload", done, source.size)
+            for runner in runners.values():
+                await runner.ready()
+            timings["upload_ms"] = _since(begun)
+            if compiling:
+                await compiling
+            name, notices = await _choose(runners, backend)
+        except BaseException:
+            if compiling:
+                compiling.cancel()
+            for runner in runners.values():
+                runner.close()
+            raise
+        for other in [n for n in runners if n != name]:
+            runners[other].close()
+        self = cls(plan, runners[name], name, n_ctx)
+        self.notices, self.timings = notices, timings
+        if adapter is not None:
+            from py_engine.gpu import describe
+
+            self.adapter = describe(adapter)
+        return self
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    async def generate(
+        self, prompt_ids: list[int], sampling: Sampling, max_tokens: int, stop_ids: frozenset[int]
+    ) -> AsyncIterator[list[int]]:
+        """Yields the ids as they come, a few at a time; ends after an id of `stop_ids` (yielded last) or `max_tokens`.
+
+        Closing the generator ends the request at once. ids must be below the vocabulary's size and fit the context.
+        """
+        self._check_ids(prompt_ids)
+        begun = time.perf_counter()
+        before = self.runner.counts()
+        self.last = stats = GenerationStats(prompt_tokens=len(prompt_ids))
+        at = stats.cached_tokens = self._cache.reuse(prompt_ids)
+        self.runner.configure(sampling.pack())
+        count = min(max_tokens, self.context_length - len(prompt_ids) + 1)
+        produced: list[int] = []
+        try:
+            while at < len(prompt_ids):
+                batch = prompt_ids[at : at + self.plan.batch]
+                last = at + len(batch) == len(prompt_ids)
+                await self.runner.feed(at, batch, ["prefill", "last"] if last else ["prefill"])
+                self._cache.append(batch)
+                at += len(batch)
+            self.runner.start(len(prompt_ids), count)
+            while ids := await self.runner.next():
+                now = _since(begun)
+                if not produced:
+                    stats.prefill_ms = now
+                stop = next((i for i, token in enumerate(ids) if token in stop_ids), None)
+                ids = ids if stop is None else ids[: stop + 1]
+                produced += ids
+                stats.completion_tokens, stats.decode_ms = len(produced), now - stats.prefill_ms
+                after = self.runner.counts()
+                stats.submits = after["submits"] - before["submits"]
+                stats.dispatches = after["dispatches"] - before["dispatches"]
+                yield ids
+                if stop is not None:
+                    break
+        finally:
+            self._cache.append(produced[:-1])  # the last token's keys and values are not computed
+            await self.runner.stop()
+
+    async def evaluate(self, ids: list[int]) -> tuple[Any, tuple[int, int]]:
+        """Logits of every position, float32 (n, vocab): a numpy array on the CPU, a flat Float32Array on the GPU."""
+        self._check_ids(ids)
+        self._cache.reuse([])
+        parts = []
+        size = min(planner.EVERY, self.plan.batch)
+        for at in range(0, len(ids), size):
+            batch = ids[at : at + size]
+            await self.runner.feed(at, batch, ["prefill", "every"])
+            parts.append(await self.runner.logits(len(batch)))
+        self._cache.append(ids)
+        shape = (len(ids), self.plan.n_vocab)
+        if self.backend == "cpu":
+            import numpy as np
+
+            return np.concatenate(parts), shape
+        from py_engine.gpu import concatenate
+
+        return concatenate(parts), shape
+
+    def _check_ids(self, ids: Sequence[int]) -> None:
+        if not ids:
+            raise WispError("There are no tokens to work on.", "invalid_value")
+        if bad := next((i for i in ids if not 0 <= i < self.plan.n_vocab), None):
+            raise WispError(f"Token id {bad} is outside the vocabulary of {self.plan.n_vocab}.", "invalid_value")
+        if len(ids) > self.context_length:
+            raise WispError(
+                f"{len(ids)} tokens do not fit the context of {self.context_length}.", "context_length_exceeded"
+            )
+
+    # -- the rest -----------------------------------------------------------------------------------------------------
+
+    def stats(self) -> dict[str, Any]:
+        """Plain JSON: adapter, memory per pool, timings, the last request, dispatches and submits per token."""
+        steps = max(1, self.last.completion_tokens)
+        return {
+            "adapter": self.adapter,
+            "notices": self.notices,
+            "memory": self.plan.memory(),
+            "timings": self.timings,
+            "last": asdict(self.last),
+            "dispatches_per_token": len(self.plan.lists["decode"]) if self.backend == "webgpu" else 0,
+            "submits_per_token": self.last.submits / steps,
+        }
+
+    async def unload(self) -> None:
+        """Give the memory back; the engine is of no use afterwards."""
+        self.runner.close()
+
+
+def _since(begun: float) -> float:
+    return 1000 * (time.perf_counter() - begun)
+
+
+def _context(header: Header, asked: int | None) -> int:
+    limit = planner.family(header).Config.from_gguf(header).context_length
+    if asked is not None and asked > limit:
+        raise WispError(
+            f"A context of {asked} tokens was asked for; this model was made for {limit}. Choose {limit} or less.",
+            "context_too_long",
+            param="contextLength",
+        )
+    return asked or min(limit, DEFAULT_CONTEXT)
+
+
+async def _rope_factors(source: Any, header: Header) -> list[float] | None:
+    info = header.tensors.get("rope_freqs.weight")
+    if info is None or info.type != Q.F32:
+        return None
+    raw = await source.read(header.data_offset + info.offset, info.nbytes)
+    return list(struct.unpack(f"<{len(raw) // 4}f", raw))
+
+
+async def _adapter(backend: str) -> tuple[Any, Device | None]:
+    """(adapter, what it can do), or None twice where numpy is to run."""
+    if backend == "cpu":
+        return None, None
+    from py_engine.gpu import device_of, request_adapter
+
+    adapter = await request_adapter()
+    if adapter is None and backend == "webgpu":
+        raise WispError(
+            "This browser offers no WebGPU. Use a recent Chrome, Edge, Safari or Firefox, turn hardware acceleration on, "
+            'or load with backend "cpu".',
+            "no_webgpu",
+        )
+    return adapter, device_of(adapter) if adapter is not None else None
+
+
+async def _choose(runners: dict[str, Runner], backend: str) -> tuple[str, list[str]]:
+    """(the backend to use, what the user should know about it)."""
+    if len(runners) == 1:
+        name = next(iter(runners))
+        return name, ["No WebGPU here: running on the CPU, which is slower."] if name == "cpu" and backend == "auto" else []
+    times = {name: await step_ms(runner) for name, runner in runners.items()}
+    name = min(times, key=lambda n: times[n])
+    said = ", ".join(f"{ms:.0f} ms a token on {n}" for n, ms in sorted(times.items()))
+    return name, [f"No GPU here, only software in its place: running on {name}, the faster here ({said})."]

@@ -1,0 +1,337 @@
+"""Where a model's bytes come from: a URL behind a cache of hashed records in IndexedDB, or a file on this computer.
+
+Records are JS ArrayBuffers from the network or the database to the GPU; only the header's bytes enter Python.
+A record in the cache is checked against the SHA-256 kept with it each time it is read; one that is damaged or lost is
+fetched again. A model that is wholly in the cache is loaded without a single request.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import js
+from pyodide.ffi import JsException
+
+from py_engine.download import FileChanged, Remote
+from py_engine.errors import SERVER_ERROR, WispError
+from py_engine.records import Record
+
+OnProgress = Callable[[str, int, int], None]  # (stage, loaded bytes, total bytes)
+AHEAD = 2  # records under way while one is being used, so that three are alive at most
+
+
+class Source:
+    """One .gguf file: `name`, `size` in bytes, `url` (None for a file on disk)."""
+
+    name: str
+    size: int
+    url: str | None = None
+
+    def __init__(self, on_progress: OnProgress) -> None:
+        self._on_progress = on_progress
+        self._counts = dict.fromkeys(("records", "from_cache", "cached_bytes", "healed"), 0)
+
+    @property
+    def stats(self) -> dict[str, int]:
+        """records, from_cache, cached_bytes, healed, downloaded_bytes, requests: so far."""
+        return {**self._counts, "downloaded_bytes": 0, "requests": 0}
+
+    async def read(self, offset: int, length: int) -> bytes:
+        """A small piece of the file, such as its header; shorter only at the file's end."""
+        raise NotImplementedError
+
+    def records(self, plan: list[Record]) -> AsyncIterator[tuple[Record, Any]]:
+        """(record, ArrayBuffer) for every record of the plan, in its order."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End what is under way."""
+
+
+class FileSource(Source):
+    """A File or Blob; read where it lies, never copied into the database."""
+
+    def __init__(self, file: Any, on_progress: OnProgress) -> None:
+        super().__init__(on_progress)
+        self._file = file
+        self.name = str(getattr(file, "name", "model.gguf"))
+        self.size = int(file.size)
+
+    async def read(self, offset: int, length: int) -> bytes:
+        return (await self._slice(offset, min(offset + length, self.size))).to_bytes()  # type: ignore[no-any-return]
+
+    async def records(self, plan: list[Record]) -> AsyncIterator[tuple[Record, Any]]:
+        self._counts["records"] = len(plan)
+        for record in plan:
+            yield record, await self._slice(record.offset, record.end)
+            self._on_progress("cache", record.end, self.size)
+
+    async def _slice(self, start: int, end: int) -> Any:
+        try:
+            return await js.wispShards.slice(self._file, start, end)
+        except JsException:
+            raise WispError(
+                f"{self.name} cannot be read any more: it was moved, changed or its disk was removed. Open it again.",
+                "network_error",
+            ) from None
+
+
+class UrlSource(Source):
+    """A file on a server, kept in IndexedDB. Made by `open_source`."""
+
+    def __init__(self, url: str, on_progress: OnProgress, hashes: dict[int, str]) -> None:
+        super().__init__(on_progress)
+        self.url = url
+        self.name = unquote(urlsplit(url).path).rsplit("/", 1)[-1] or url
+        self._hashes = hashes  # offset -> SHA-256, where it is known beforehand
+        self._kept: set[tuple[int, int]] = set()  # (offset, length) of the records in the database
+        self._damaged: set[int] = set()  # offsets of records that were in the database and not right
+        self._prefix: Any = None  # an ArrayBuffer with the file's first bytes
+        self._remote = Remote(url, self._on_bytes)
+        self._loaded = 0
+        self._spoilt = False  # what the database holds must go
+        self._stores = True  # whether there is a database at all
+
+    async def open(self) -> None:
+        """Learn the size: from the cache, else from the server."""
+        try:
+            model = await js.wispShards.getModel(self.url)
+            if model is not None:
+                self._kept = {(int(a), int(n)) for a, n in (await js.wispShards.listRecords(self.url)).to_py()}
+        except JsException:  # no IndexedDB here: work without a cache
+            self._stores, model = False, None
+        if model is not None:
+            self._remote.size, self._remote.etag = int(model.size), str(model.etag)
+            self._remote.ranged = bool(model.ranged)
+        else:
+            self._prefix = await self._remote.probe()
+            await self._remember()
+        assert self._remote.size is not None
+        self.size = self._remote.size
+
+    @property
+    def stats(self) -> dict[str, int]:
+        return {**self._counts, "downloaded_bytes": self._remote.downloaded, "requests": self._remote.requests}
+
+    async def _remember(self) -> None:
+        if self._stores:
+            try:
+                await js.wispShards.putModel(self.url, self._remote.size, self._remote.etag, self._remote.ranged)
+            except JsException as error:
+                raise self._no_room(error) from None
+
+    # -- the header
+
+    async def read(self, offset: int, length: int) -> bytes:
+        end = min(offset + length, self.size)
+        if self._prefix is None:
+            # The record that holds the header is used whole, so that its hash can be checked.
+            for length_kept in [n for start, n in self._kept if start == 0][:1]:
+                self._prefix = await self._from_cache(Record(0, 0, length_kept))
+                if self._prefix is None:
+                    self._kept.discard((0, length_kept))
+                    self._damaged.add(0)
+        have = self._prefix.byteLength if self._prefix is not None else 0
+        if end > have and (rest := await self._parts(max(offset, have), end)) is not None:
+            return (self._prefix.slice(offset, have).to_bytes() if offset < have else b"") + rest
+        if end > have:
+            longer = js.wispShards.allocate(end)
+            if have:
+                js.wispShards.copy(self._prefix, 0, longer, 0, have)
+            await self._fetch(longer, have, have, end)
+            self._prefix = longer
+        return self._prefix.slice(offset, end).to_bytes()  # type: ignore[no-any-return]
+
+    async def _parts(self, start: int, end: int) -> bytes | None:
+        """Bytes [start, end) out of the database, unchecked: what the header's reader reads beyond the header.
+
+        None unless all of them are there.
+        """
+        found = b""
+        while start < end:
+            offset, length = next(((a, n) for a, n in self._kept if a <= start < a + n), (0, 0))
+            stop = min(end, offset + length)
+            part = await js.wispShards.getPart(self.url, offset, length, start - offset, stop - offset) if length else None
+            if part is None or part.byteLength != stop - start:
+                return None
+            found += part.to_bytes()
+            start = stop
+        return found
+
+    # -- the records
+
+    async def records(self, plan: list[Record]) -> AsyncIterator[tuple[Record, Any]]:
+        self._counts["records"] = len(plan)
+        self._loaded = 0
+        wanted = {(record.offset, record.length) for record in plan}
+        await self._check_room(sum(length for _, length in wanted - self._kept))
+        for offset, length in self._kept - wanted:  # cut otherwise by another version
+            await js.wispShards.deleteRecord(self.url, offset, length)
+        self._kept &= wanted
+        ahead = AHEAD if self._remote.ranged else 0
+        window: deque[tuple[Record, asyncio.Task[Any]]] = deque()
+        waiting = iter(plan)
+        finished = False
+        try:
+            while True:
+                while len(window) <= ahead and (record := next(waiting, None)):
+                    window.append((record, asyncio.ensure_future(self._obtain(record))))
+                if not window:
+                    break
+                record, task = window.popleft()
+                yield record, await task
+                del task  # and with it the buffer
+            finished = True
+        finally:
+            self._prefix = None
+            if not finished:
+                self.close()
+                for _, task in window:
+                    task.cancel()
+                await asyncio.gather(*(task for _, task in window), return_exceptions=True)
+            if self._spoilt:
+                await forget(str(self.url))  # once more: other records were on their way into the database
+
+    async def _obtain(self, record: Record) -> Any:
+        """A record's ArrayBuffer, from the cache or the server; right by its hash, and kept."""
+        if (record.offset, record.length) in self._kept:
+            buffer = await self._from_cache(record)
+            if buffer is not None:
+                self._counts["from_cache"] += 1
+                self._counts["cached_bytes"] += record.length
+                self._loaded += record.length
+                self._on_progress("cache", self._loaded, self.size)
+                return buffer
+            self._damaged.add(record.offset)
+        buffer = await self._download(record)
+        self._on_progress("hash", self._loaded, self.size)
+        digest = await js.wispShards.sha256(buffer)
+        if digest != self._hashes.get(record.offset, digest):  # once more: the way here may have damaged it
+            self._prefix = None
+            buffer = await self._download(record)
+            digest = await js.wispShards.sha256(buffer)
+            if digest != self._hashes[record.offset]:
+                raise await self._changed()
+        await self._keep(record, buffer, digest)
+        if record.offset in self._damaged:
+            self._counts["healed"] += 1
+        return buffer
+
+    async def _from_cache(self, record: Record) -> Any:
+        """A record's ArrayBuffer from the database; None when it is missing or not what its hash says."""
+        try:
+            entry = await js.wispShards.getRecord(self.url, record.offset, record.length)
+        except JsException:
+            entry = None
+        if entry is not None and entry.buffer.byteLength == record.length:
+            wanted = self._hashes.get(record.offset, str(entry.sha256))
+            if await js.wispShards.sha256(entry.buffer) == wanted:
+                return entry.buffer
+        if entry is not None:
+            self._hashes.setdefault(record.offset, str(entry.sha256))
+        return None
+
+    async def _download(self, record: Record) -> Any:
+        """A record from the server; what the header's reader fetched already is not fetched again."""
+        buffer = js.wispShards.allocate(record.length)
+        have = min(self._prefix.byteLength if self._prefix is not None else 0, record.end) - record.offset
+        if have > 0:
+            js.wispShards.copy(self._prefix, record.offset, buffer, 0, have)
+            self._on_bytes(have)
+        have = max(have, 0)
+        await self._fetch(buffer, have, record.offset + have, record.end)
+        return buffer
+
+    async def _fetch(self, buffer: Any, at: int, start: int, end: int) -> None:
+        try:
+            await self._remote.fetch(buffer, at, start, end)
+        except FileChanged:
+            raise await self._changed() from None
+
+    async def _keep(self, record: Record, buffer: Any, digest: str) -> None:
+        if not self._stores:
+            return
+        try:
+            await js.wispShards.putRecord(self.url, record.offset, buffer, digest)
+        except JsException as error:
+            self._spoilt = True
+            raise self._no_room(error) from None
+        self._kept.add((record.offset, record.length))
+
+    async def _check_room(self, needed: int) -> None:
+        """Refuse a download that the database cannot hold before it starts."""
+        if self._stores and needed and needed > (free := await js.wispShards.freeStorage()):
+            if not self._kept:
+                await forget(str(self.url))
+            raise self._quota_exceeded(f"it needs {needed / 1e6:.0f} MB more and {max(free, 0) / 1e6:.0f} MB are left")
+
+    def _no_room(self, error: JsException) -> WispError:
+        if error.name == "QuotaExceededError":
+            return self._quota_exceeded("its storage for this site is full")
+        return WispError(f"The browser could not store the model: {error}", "internal_error", SERVER_ERROR)
+
+    def _quota_exceeded(self, why: str) -> WispError:
+        return WispError(
+            f"The browser cannot keep {self.name}: {why}. Free disk space or remove other models from the cache, or "
+            "download the file yourself and open it from this computer, which stores nothing.",
+            "quota_exceeded",
+        )
+
+    async def _changed(self) -> WispError:
+        self._spoilt = True
+        await forget(str(self.url))
+        return WispError(
+            f"{self.name} changed on the server {urlsplit(str(self.url)).netloc} since its first part was fetched, or it "
+            "arrives damaged. Load it again: it will be fetched from the start.",
+            "network_error",
+            SERVER_ERROR,
+        )
+
+    def _on_bytes(self, n_bytes: int) -> None:
+        self._loaded += n_bytes
+        size = self._remote.size or 0
+        self._on_progress("download", min(self._loaded, size), size)
+
+    def close(self) -> None:
+        self._remote.close()
+
+
+async def open_source(model: Any, on_progress: OnProgress, hashes: dict[int, str] | None = None) -> Source:
+    """The source of a model given as a URL (absolute) or as a JS File or Blob.
+
+    `hashes`: offset -> SHA-256 of records known beforehand. Raises WispError http_error, network_error, quota_exceeded.
+    """
+    if not isinstance(model, str):
+        return FileSource(model, on_progress)
+    source = UrlSource(model, on_progress, dict(hashes or {}))
+    try:
+        await source.open()
+    except BaseException:
+        source.close()
+        raise
+    return source
+
+
+async def open_sources(models: Any, on_progress: OnProgress) -> list[Source]:
+    """One source per part of a split model, in order. `models`: one model or a list of them, as for open_source."""
+    parts = list(models) if isinstance(models, list | tuple) or js.Array.isArray(models) else [models]
+    return [await open_source(part, on_progress) for part in parts]
+
+
+async def forget(url: str) -> None:
+    """Remove a model and all its records from the cache."""
+    try:
+        await js.wispShards.deleteModel(url)
+    except JsException:
+        pass  # no database: nothing is kept
+
+
+async def cached_models() -> list[dict[str, Any]]:
+    """[{url, size, etag}] of the models that the cache holds, wholly or in part."""
+    try:
+        found: list[dict[str, Any]] = (await js.wispShards.listModels()).to_py()
+    except JsException:
+        return []
+    return found

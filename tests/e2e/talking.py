@@ -1,0 +1,55 @@
+"""What the tests of the page do to it: open it, ask, read the answer."""
+
+import json
+from typing import Any
+
+from playwright.sync_api import BrowserContext, Locator, Page, expect
+
+READY_MS = 90_000  # boot, load and first compile on a software GPU of a busy machine
+ANSWER_MS = 90_000
+SETTINGS = {"temperature": 0, "max_tokens": 160}
+
+
+def open_page(context: BrowserContext, url: str, *, settings: dict[str, Any] | None = None) -> Page:
+    """The page in a new tab, its model ready; greedy unless `settings` says otherwise."""
+    page = context.new_page()
+    text = json.dumps(json.dumps(SETTINGS | (settings or {})))
+    page.add_init_script(f'localStorage["wisp.settings"] ??= {text}')
+    page.goto(url)
+    wait_ready(page)
+    return page
+
+
+def wait_ready(page: Page) -> None:
+    """Until a model answers and nothing is loading."""
+    expect(page.locator("#model-dot")).to_have_class("dot ready", timeout=READY_MS)
+
+
+def send(page: Page, text: str) -> None:
+    """Type a message and press Enter."""
+    page.fill("#prompt", text)
+    page.press("#prompt", "Enter")
+
+
+def last_answer(page: Page) -> Locator:
+    """The newest answer."""
+    return page.locator("#thread > .assistant").last
+
+
+def wait_answer(page: Page) -> str:
+    """Until the newest answer is complete; its text."""
+    expect(page.locator("#send")).to_be_visible(timeout=ANSWER_MS)
+    expect(page.locator("#thread > .growing")).to_have_count(0)
+    return last_answer(page).locator(".body").inner_text()
+
+
+def ask(page: Page, text: str) -> str:
+    """Send a message and wait for the whole answer."""
+    send(page, text)
+    return wait_answer(page)
+
+
+def new_chat(page: Page) -> None:
+    """Press Ctrl+Shift+O."""
+    page.keyboard.press("Control+Shift+KeyO")
+    expect(page.locator("#welcome")).to_be_visible()

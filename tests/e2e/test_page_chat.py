@@ -1,0 +1,205 @@
+"""The page as a person uses it: the real page, the real engine, Wisp Mini."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser import watch
+from tests.e2e.talking import ask, last_answer, new_chat, open_page, send, wait_answer
+from tools.serve import Server
+
+STORY = "Write a short story about a dragon named Ember who finds a silver key."
+
+
+@pytest.fixture(scope="module")
+def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[tuple[Page, list[str]]]:
+    """One page for all tests of this module, and its console errors."""
+    context = chromium("swiftshader").new_context(permissions=["clipboard-read", "clipboard-write"])
+    page = open_page(context, server.url)
+    yield page, watch(page)
+    context.close()
+
+
+@pytest.fixture
+def talk(opened: tuple[Page, list[str]]) -> Iterator[Page]:
+    """The page with an empty chat; a test fails if the page logged an error."""
+    page, errors = opened
+    errors.clear()
+    new_chat(page)
+    yield page
+    assert not errors
+
+
+def test_a_question_is_answered_with_its_speed(talk: Page) -> None:
+    assert "Rome" in ask(talk, "What is the capital of Italy?")
+    stats = last_answer(talk).locator(".stats")
+    expect(stats).to_contain_text("tokens/s")
+    expect(stats).to_contain_text("first token in")
+    expect(talk.locator("#live")).to_contain_text("Rome")  # screen readers hear the finished answer
+
+
+def test_an_answer_streams(talk: Page) -> None:
+    talk.evaluate(
+        """() => {
+            const lengths = globalThis.lengths = [];
+            new MutationObserver(() => lengths.push(document.querySelector("#thread").textContent.length))
+                .observe(document.querySelector("#thread"), {childList: true, subtree: true, characterData: true});
+        }"""
+    )
+    ask(talk, STORY)
+    assert len(set(talk.evaluate("lengths"))) >= 4
+
+
+def test_follow_ups_see_what_was_said(talk: Page) -> None:
+    ask(talk, "Hi, my name is Nadia.")
+    assert "Nadia" in ask(talk, "What is my name?")
+
+
+def test_an_example_is_sent_with_one_click(talk: Page) -> None:
+    talk.get_by_role("button", name="What is the capital of Japan?").click()
+    assert "Tokyo" in wait_answer(talk)
+
+
+def test_escape_stops_an_answer_and_the_next_works(talk: Page) -> None:
+    send(talk, STORY)
+    expect(last_answer(talk).locator(".block").first).to_be_visible(timeout=60_000)
+    talk.keyboard.press("Escape")
+    expect(last_answer(talk).locator(".stats")).to_contain_text("stopped", timeout=2_000)
+    expect(talk.locator("#send")).to_be_visible()
+    assert len(last_answer(talk).locator(".body").inner_text()) > 0
+    assert "Rome" in ask(talk, "What is the capital of Italy?")
+
+
+def test_the_stop_button_stops_and_gives_the_focus_back(talk: Page) -> None:
+    send(talk, STORY)
+    talk.get_by_role("button", name="Stop").click()
+    expect(last_answer(talk).locator(".stats")).to_contain_text("stopped", timeout=2_000)
+    expect(talk.locator("#prompt")).to_be_focused()
+
+
+def test_regenerate_answers_again_in_place(talk: Page) -> None:
+    first = ask(talk, "What is the capital of Poland?")
+    last_answer(talk).get_by_role("button", name="Answer again").click()
+    assert wait_answer(talk) == first  # greedy
+    assert talk.locator("#thread > li").count() == 2
+
+
+def test_the_last_question_can_be_edited(talk: Page) -> None:
+    assert "Warsaw" in ask(talk, "What is the capital of Poland?")
+    question = talk.locator("#thread > .user").last
+    question.hover()
+    question.get_by_role("button", name="Edit and send again").click()
+    field = talk.get_by_role("textbox", name="Edit your message")
+    expect(field).to_be_focused()
+    field.press("Escape")
+    assert "Poland" in question.inner_text()
+    question.hover()
+    question.get_by_role("button", name="Edit and send again").click()
+    field.fill("What is the capital of Spain?")
+    field.press("Enter")
+    assert "Madrid" in wait_answer(talk)
+    assert talk.locator("#thread > li").count() == 2
+
+
+def test_copy_gives_the_markdown(talk: Page) -> None:
+    ask(talk, "Write a Python function that reverses a string.")
+    last_answer(talk).get_by_role("button", name="Copy the answer").click()
+    expect(talk.locator("#live")).to_have_text("Copied.")
+    copied = talk.evaluate("navigator.clipboard.readText()")
+    assert "```python" in copied
+    last_answer(talk).get_by_role("button", name="Copy the code").first.click()
+    talk.wait_for_timeout(200)
+    code = talk.evaluate("navigator.clipboard.readText()")
+    assert code.startswith("def ")
+    assert "```" not in code
+
+
+def test_markdown_is_rendered(talk: Page) -> None:
+    ask(talk, "Make a table of France and Japan with the capital and the currency.")
+    table = last_answer(talk).locator("table")
+    expect(table.locator("tr")).to_have_count(3)
+    expect(table).to_contain_text("Tokyo")
+    ask(talk, "List three fruits.")
+    assert last_answer(talk).locator("li").count() == 3
+
+
+def test_shift_enter_makes_a_new_line(talk: Page) -> None:
+    talk.fill("#prompt", "one")
+    talk.press("#prompt", "Shift+Enter")
+    talk.keyboard.type("two")
+    assert talk.input_value("#prompt") == "one\ntwo"
+    expect(talk.locator("#thread > li")).to_have_count(0)
+    talk.fill("#prompt", "")
+
+
+def test_an_empty_message_is_not_sent(talk: Page) -> None:
+    send(talk, "   \n ")
+    expect(talk.locator("#send")).to_be_disabled()
+    expect(talk.locator("#thread > li")).to_have_count(0)
+    talk.fill("#prompt", "")
+
+
+def test_dialogs_work_by_keyboard(talk: Page) -> None:
+    for name in ("Settings", "Wisp Mini"):
+        button = talk.get_by_role("banner").get_by_role("button", name=name)
+        button.focus()
+        talk.keyboard.press("Enter")
+        expect(talk.locator("dialog[open]")).to_be_visible()
+        talk.keyboard.press("Escape")
+        expect(talk.locator("dialog[open]")).to_have_count(0)
+        expect(button).to_be_focused()
+    talk.keyboard.press("/")
+    expect(talk.locator("#prompt")).to_be_focused()
+
+
+def test_the_system_prompt_and_the_limit_are_obeyed(talk: Page) -> None:
+    settings = talk.locator("#settings-dialog")
+    talk.get_by_role("button", name="Settings").click()
+    settings.get_by_label("System prompt").fill("Always answer in upper case.")
+    settings.get_by_role("button", name="Done").click()
+    answer = ask(talk, "What is the opposite of fast?")
+    assert answer == answer.upper()
+    talk.get_by_role("button", name="Settings").click()
+    settings.get_by_label("System prompt").fill("")
+    settings.get_by_label("Longest answer").fill("3")
+    settings.get_by_role("button", name="Done").click()
+    ask(talk, STORY)
+    expect(last_answer(talk).locator(".stats")).to_contain_text("3 tokens")
+    expect(last_answer(talk).locator(".stats")).to_contain_text("cut off")
+    talk.get_by_role("button", name="Settings").click()
+    settings.get_by_label("Longest answer").fill("160")
+    settings.get_by_role("button", name="Done").click()
+
+
+def test_chats_are_listed_renamed_deleted_and_brought_back(talk: Page) -> None:
+    chats = talk.locator("#chat-list .chat-open")
+    before = chats.count()
+    ask(talk, "What is 47 + 38?")
+    new_chat(talk)
+    expect(chats).to_have_count(before + 1)
+    chats.first.click()
+    expect(talk.locator("#thread")).to_contain_text("85")
+    chat = talk.locator("#chat-list .chat").first
+    chat.hover()
+    chat.get_by_role("button", name="Rename").click()
+    talk.keyboard.type("Sums")
+    talk.keyboard.press("Enter")
+    expect(chats.first).to_have_text("Sums")
+    expect(talk).to_have_title("Sums · Wisp")
+    chat.hover()
+    chat.get_by_role("button", name="Delete").click()
+    expect(chats).to_have_count(before)
+    expect(talk.locator("#welcome")).to_be_visible()
+    talk.get_by_role("button", name="Undo").click()
+    expect(chats.first).to_have_text("Sums")
+
+
+def test_leaving_a_chat_stops_its_answer_and_keeps_what_there_was(talk: Page) -> None:
+    send(talk, STORY)
+    expect(last_answer(talk).locator(".block").first).to_be_visible(timeout=60_000)
+    new_chat(talk)
+    assert "Rome" in ask(talk, "What is the capital of Italy?")
+    talk.locator("#chat-list .chat-open").nth(1).click()
+    expect(last_answer(talk).locator(".stats")).to_contain_text("stopped")
+    assert last_answer(talk).locator(".body").inner_text()

@@ -1,0 +1,161 @@
+"""What outlives the tab: chats, settings, the page itself without a network, and the change to a newer version."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from tests.browser import watch
+from tests.e2e.talking import ask, last_answer, open_page, send, wait_ready
+from tools.serve import Server
+
+STORE = """async (conversation) => {
+    const db = await new Promise((resolve) => {
+        const opening = indexedDB.open("wisp-page");
+        opening.onsuccess = () => resolve(opening.result);
+    });
+    await new Promise((resolve) => {
+        const writing = db.transaction("conversations", "readwrite");
+        writing.objectStore("conversations").put(conversation);
+        writing.oncomplete = resolve;
+    });
+    db.close();
+    localStorage["wisp.chat"] = conversation.id;
+}"""
+
+
+def wait_installed(page: Page) -> None:
+    """Until the service worker has the whole page and controls this tab."""
+    page.evaluate(
+        """async () => {
+            await navigator.serviceWorker.ready;
+            while (!navigator.serviceWorker.controller) await new Promise((resolve) => setTimeout(resolve, 50));
+        }"""
+    )
+
+
+def test_chats_and_settings_survive_a_reload(context: BrowserContext, server: Server) -> None:
+    page = open_page(context, server.url)
+    ask(page, "Hi, my name is Nadia.")
+    page.get_by_role("button", name="Settings").click()
+    page.get_by_label("Seed").fill("7")
+    page.get_by_label("Top-k").fill("")
+    page.keyboard.press("Escape")
+    page.reload()
+    expect(page.locator("#thread")).to_contain_text("Nadia")  # before any model is ready
+    wait_ready(page)
+    page.get_by_role("button", name="Settings").click()
+    expect(page.get_by_label("Seed")).to_have_value("7")
+    expect(page.get_by_label("Top-k")).to_have_value("")
+    page.keyboard.press("Escape")
+    assert "Nadia" in ask(page, "What is my name?")
+    page.reload()
+    expect(page.locator("#thread > li")).to_have_count(4)
+
+
+def test_an_answer_cut_by_a_reload_is_kept(context: BrowserContext, server: Server) -> None:
+    page = open_page(context, server.url)
+    send(page, "Write a short story about a dragon named Ember who finds a silver key.")
+    expect(last_answer(page).locator(".block").first).to_be_visible(timeout=60_000)
+    page.reload()
+    expect(page.locator("#thread > .user")).to_have_count(1)
+    wait_ready(page)
+    expect(page.locator("#thread > .growing")).to_have_count(0)
+    page.get_by_role("button", name="Answer again").click()
+    expect(last_answer(page).locator(".block").first).to_be_visible(timeout=60_000)
+
+
+HOSTILE = """<img src=x onerror="globalThis.pwned = 1"><script>globalThis.pwned = 2</script>
+<svg onload="globalThis.pwned = 3"></svg><iframe srcdoc="<script>parent.pwned = 4</script>"></iframe>
+
+[a link](javascript:globalThis.pwned=5) [data](data:text/html,<script>1</script>) ![picture](https://example.org/x.png)
+
+<a href="javascript:globalThis.pwned=6" style="position:fixed;inset:0">over everything</a>
+
+`<b>code</b>` and **bold**
+
+```html"><img src=x onerror="globalThis.pwned=7">
+<script>globalThis.pwned = 8</script>
+```
+"""
+
+
+def test_what_a_model_writes_cannot_run(context: BrowserContext, server: Server) -> None:
+    page = open_page(context, server.url)
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    messages = [{"role": "user", "content": "<b>hi</b>"}, {"role": "assistant", "content": HOSTILE, "finish": "stop"}]
+    title = "<img src=x onerror='globalThis.pwned=9'>"
+    page.evaluate(STORE, {"id": "hostile", "title": title, "created": 1, "updated": 1, "messages": messages})
+    page.reload()
+    answer = last_answer(page)
+    expect(answer.locator("strong")).to_have_text("bold")
+    expect(answer).to_contain_text('<img src=x onerror="globalThis.pwned = 1">')  # shown as text
+    expect(page.locator("#thread > .user .bubble")).to_have_text("<b>hi</b>")
+    assert page.locator("#thread :is(script, img, iframe, svg:not(.icon), style, form, object)").count() == 0
+    assert page.locator("#chat-list img").count() == 0
+    hrefs = answer.locator("a").evaluate_all("links => links.map((link) => link.getAttribute('href'))")
+    assert [href for href in hrefs if href] == ["https://example.org/x.png"]
+    assert answer.locator("[style], [onerror], [onload]").count() == 0
+    for link in answer.locator("a").all():
+        link.click(trial=True)
+    assert page.evaluate("globalThis.pwned") is None
+    assert not [url for url in requests if "example.org" in url]
+
+
+def test_everything_works_offline_after_the_first_visit(context: BrowserContext, server: Server) -> None:
+    page = open_page(context, server.url)
+    wait_installed(page)
+    requests: list[str] = []
+    context.on("request", lambda request: requests.append(request.url))
+    errors = watch(page)
+    context.set_offline(True)
+    page.reload()
+    wait_ready(page)
+    assert page.evaluate("crossOriginIsolated")
+    assert "Rome" in ask(page, "What is the capital of Italy?")
+    stats = page.evaluate("async () => (await (await import('/wisp.js')).Wisp.create()).stats()")
+    assert stats["cache"]["requests"] == 0
+    assert stats["cache"]["downloaded_bytes"] == 0
+    assert not [url for url in requests if url.endswith(".gguf")]
+    assert not [error for error in errors if "sw.js" not in error]  # the check for a newer version may fail
+    context.set_offline(False)
+
+
+def test_a_newer_version_is_offered_and_taken(context: BrowserContext, dist: Path, tmp_path: Path) -> None:
+    shutil.copytree(dist, tmp_path / "site")
+    server = Server(tmp_path / "site", 0).start()
+    page = open_page(context, server.url)
+    wait_installed(page)
+    assert len(page.evaluate("caches.keys()")) == 1
+    worker, index = (tmp_path / "site" / name for name in ("sw.js", "index.html"))
+    first, rest = worker.read_text().split("\n", 1)
+    precache = json.loads(first.partition("=")[2].strip().rstrip(";"))
+    worker.write_text(f"const __WISP_PRECACHE__ = {json.dumps(precache | {'version': 'newer'})};\n{rest}")
+    index.write_text(index.read_text().replace("What shall we try?", "Something new"))
+    page.reload()
+    expect(page.locator("h1")).to_have_text("What shall we try?")  # the old one, whole
+    page.get_by_role("button", name="Reload").click(timeout=60_000)
+    expect(page.locator("h1")).to_have_text("Something new", timeout=20_000)
+    assert page.evaluate("caches.keys()") == ["wisp-newer"]
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("adapter", [None])
+def test_without_webgpu_the_page_says_so_and_answers(
+    chromium: Callable[[str | None], Browser], server: Server, adapter: str | None
+) -> None:
+    context = chromium(adapter).new_context()
+    page = open_page(context, server.url)
+    expect(page.locator("#model-badge")).to_have_text("CPU")
+    expect(page.locator("#notices")).to_contain_text("WebGPU")
+    assert "Rome" in ask(page, "What is the capital of Italy?")
+    page.get_by_role("button", name="Dismiss").click()
+    page.reload()
+    wait_ready(page)
+    expect(page.locator("#notices .notice")).to_have_count(0)  # said once
+    context.close()

@@ -1,0 +1,134 @@
+"""Opening models in the page: files of this computer, addresses, and what happens when one is bad."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from tests.e2e.talking import ask, new_chat, open_page, wait_ready
+from tools.paths import ROOT
+from tools.serve import Server
+
+Q8 = ROOT / "static" / "models" / "wisp-mini-q8_0.gguf"
+
+
+@pytest.fixture(scope="module")
+def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
+    """One page for all tests of this module."""
+    context = chromium("swiftshader").new_context()
+    yield open_page(context, server.url)
+    context.close()
+
+
+@pytest.fixture
+def talk(opened: Page) -> Page:
+    """The page with an empty chat."""
+    new_chat(opened)
+    return opened
+
+
+def error_notice(page: Page) -> str:
+    """The text of the notice about the failed load, once it is there."""
+    notice = page.locator("#notices .error")
+    expect(notice).to_be_visible(timeout=30_000)
+    return notice.inner_text()
+
+
+def test_the_picker_shows_the_catalog_and_switches(talk: Page) -> None:
+    talk.click("#model-button")
+    models = talk.locator("#model-list button")
+    expect(models).to_have_count(2)
+    expect(models.nth(0)).to_contain_text("in use")
+    models.nth(1).click()
+    expect(talk.locator("#loading")).to_be_visible()
+    wait_ready(talk)
+    expect(talk.locator("#model-name")).not_to_have_text("Wisp Mini")
+    talk.click("#model-button")
+    expect(models.nth(1)).to_contain_text("in use")
+    models.nth(0).click()
+    wait_ready(talk)
+
+
+def test_a_file_of_this_computer_answers(talk: Page) -> None:
+    talk.click("#model-button")
+    with talk.expect_file_chooser() as chooser:
+        talk.get_by_role("button", name="Open a .gguf file").click()
+    chooser.value.set_files(Q8)
+    expect(talk.locator("#model-name")).to_have_text("wisp-mini-q8_0", timeout=90_000)
+    wait_ready(talk)
+    assert "Madrid" in ask(talk, "What is the capital of Spain?")
+
+
+def test_a_bad_file_is_refused_and_the_old_model_answers(talk: Page) -> None:
+    name = talk.inner_text("#model-name")
+    talk.set_input_files("#file-input", {"name": "notes.gguf", "mimeType": "", "buffer": b"Dear diary, today ..." * 99})
+    text = error_notice(talk)
+    assert "notes was not loaded" in text
+    assert "GGUF" in text
+    assert f"{name} goes on answering" in text
+    expect(talk.locator("#model-name")).to_have_text(name)
+    assert "Rome" in ask(talk, "What is the capital of Italy?")
+    talk.locator("#notices .error").get_by_role("button", name="Dismiss").click()
+    expect(talk.locator("#notices .error")).to_have_count(0)
+
+
+def test_a_truncated_file_is_refused(talk: Page, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(Q8.read_bytes()[:5_000_000])
+    talk.set_input_files("#file-input", cut)
+    assert "cut was not loaded" in error_notice(talk)
+    assert "Rome" in ask(talk, "What is the capital of Italy?")
+
+
+def test_a_file_can_be_dropped_on_the_page(talk: Page) -> None:
+    transfer = talk.evaluate_handle(
+        """() => {
+            const transfer = new DataTransfer();
+            transfer.items.add(new File(["not a model"], "dropped.gguf"));
+            return transfer;
+        }"""
+    )
+    talk.dispatch_event("body", "dragenter", {"dataTransfer": transfer})
+    expect(talk.locator("#drop")).to_be_visible()
+    talk.dispatch_event("body", "drop", {"dataTransfer": transfer})
+    expect(talk.locator("#drop")).to_be_hidden()
+    assert "dropped was not loaded" in error_notice(talk)
+
+
+def test_an_address_is_loaded_or_refused(talk: Page, server: Server) -> None:
+    def load(address: str) -> None:
+        talk.click("#model-button")
+        talk.fill("#url-input", address)
+        talk.press("#url-input", "Enter")
+
+    load(f"{server.url}assets/no-such-model.gguf")
+    assert "404" in error_notice(talk)
+    load("not an address")
+    expect(talk.locator("#url-input")).to_have_attribute("aria-invalid", "true")
+    talk.keyboard.press("Escape")
+    load("/repo/static/models/wisp-mini-q8_0.gguf")
+    expect(talk.locator("#notices .error")).to_have_count(0)
+    expect(talk.locator("#model-name")).to_have_text("wisp-mini-q8_0", timeout=90_000)
+    wait_ready(talk)
+    talk.reload()  # the choice is kept
+    wait_ready(talk)
+    expect(talk.locator("#model-name")).to_have_text("wisp-mini-q8_0")
+
+
+def test_an_engine_that_does_not_start_can_be_started_again(context: BrowserContext, server: Server) -> None:
+    page = context.new_page()
+    page.route("**/assets/worker-*.js", lambda route: route.abort())
+    page.goto(server.url)
+    assert "worker stopped" in error_notice(page)
+    page.unroute("**/assets/worker-*.js")
+    page.get_by_role("button", name="Try again").click()
+    wait_ready(page)
+    assert "Rome" in ask(page, "What is the capital of Italy?")
+
+
+def test_a_message_sent_while_the_model_loads_is_answered(context: BrowserContext, server: Server) -> None:
+    page = context.new_page()
+    page.goto(server.url)
+    expect(page.locator("#loading")).to_be_visible()
+    assert "Rome" in ask(page, "What is the capital of Italy?")

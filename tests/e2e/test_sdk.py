@@ -1,0 +1,173 @@
+"""wisp.js as another program on the page uses it."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.e2e.talking import open_page
+from tools.serve import Server
+
+STORY = "Write a short story about a dragon named Ember who finds a silver key."
+
+
+@pytest.fixture(scope="module")
+def sdk(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
+    """The page, with `globalThis.engine` from wisp.js and `failure(promise)`, which gives the error of a rejection."""
+    context = chromium("swiftshader").new_context()
+    page = open_page(context, server.url)
+    page.evaluate(
+        """async () => {
+            globalThis.Wisp = (await import("/wisp.js")).Wisp;
+            globalThis.WispError = (await import("/wisp.js")).WispError;
+            globalThis.engine = await Wisp.create();
+            globalThis.ask = (content, more = {}) =>
+                ({ messages: [{ role: "user", content }], temperature: 0, ...more });
+            globalThis.failure = async (promise) => {
+                try { await promise; return null; }
+                catch (error) {
+                    const { name, code } = error;
+                    return { ...error.error, own: error instanceof WispError, name, top: code };
+                }
+            };
+        }"""
+    )
+    yield page
+    context.close()
+
+
+def run(page: Page, code: str) -> Any:
+    """The value of an async function body."""
+    return page.evaluate(f"async () => {{ {code} }}")
+
+
+def test_the_page_and_its_guests_share_one_engine(sdk: Page) -> None:
+    assert run(sdk, "return await Wisp.create() === await Wisp.create();")
+    assert run(sdk, "return (await engine.stats()).model;")  # the model that the page loaded
+
+
+def test_a_whole_answer_has_the_shape_of_openai(sdk: Page) -> None:
+    answer = run(sdk, 'return engine.chat.completions.create(ask("What is the capital of Italy?"));')
+    assert answer["object"] == "chat.completion"
+    assert "Rome" in answer["choices"][0]["message"]["content"]
+    assert answer["choices"][0]["finish_reason"] == "stop"
+    assert answer["usage"]["total_tokens"] == answer["usage"]["prompt_tokens"] + answer["usage"]["completion_tokens"]
+
+
+def test_chunks_add_up_to_the_whole_answer(sdk: Page) -> None:
+    chunks = run(
+        sdk,
+        """const chunks = [];
+        for await (const chunk of await engine.chat.completions.create(ask("What is the capital of Italy?",
+            { stream: true, stream_options: { include_usage: true } }))) chunks.push(chunk);
+        return chunks;""",
+    )
+    assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
+    text = "".join(c["choices"][0]["delta"].get("content") or "" for c in chunks if c["choices"])
+    whole = run(sdk, 'return engine.chat.completions.create(ask("What is the capital of Italy?"));')
+    assert text == whole["choices"][0]["message"]["content"]
+    assert chunks[-1]["usage"]["completion_tokens"] > 0
+
+
+def test_leaving_the_loop_stops_the_engine(sdk: Page) -> None:
+    took = run(
+        sdk,
+        f"""const start = performance.now();
+        for await (const chunk of await engine.chat.completions.create(ask({STORY!r}, {{ stream: true }})))
+            if (chunk.choices[0]?.delta?.content) break;
+        const left = performance.now() - start;
+        const answer = await engine.chat.completions.create(ask("What is the capital of Italy?", {{ max_tokens: 8 }}));
+        return [left, answer.choices[0].message.content, (await engine.stats()).last.completion_tokens];""",
+    )
+    assert "Rome" in took[1]
+    assert took[2] <= 8
+
+
+def test_a_signal_aborts(sdk: Page) -> None:
+    error = run(
+        sdk,
+        f"""const controller = new AbortController();
+        setTimeout(() => controller.abort(), 30);
+        return failure(engine.chat.completions.create(ask({STORY!r}), {{ signal: controller.signal }}));""",
+    )
+    assert error["code"] == error["top"] == "aborted"
+    ended = run(
+        sdk,
+        f"""const controller = new AbortController();
+        const {{ signal }} = controller;
+        const stream = await engine.chat.completions.create(ask({STORY!r}, {{ stream: true, signal }}));
+        let count = 0, after = 0;
+        for await (const chunk of stream) {{
+            if (controller.signal.aborted) after++;
+            if (chunk.choices[0]?.delta?.content && ++count === 2) controller.abort();
+        }}
+        return [count, after];""",
+    )
+    assert ended == [2, 0]  # the loop ends by itself, as the openai client's does
+    aborted = run(sdk, 'return failure(engine.chat.completions.create(ask("Hi"), { signal: AbortSignal.abort() }));')
+    assert aborted["code"] == "aborted"
+    answer = run(sdk, 'return engine.chat.completions.create(ask("What is the capital of Italy?"));')
+    assert "Rome" in answer["choices"][0]["message"]["content"]
+
+
+@pytest.mark.parametrize("stream", ["true", "false"])
+def test_a_refused_request_rejects_with_its_code(sdk: Page, stream: str) -> None:
+    error = run(sdk, f"return failure(engine.chat.completions.create({{ messages: [], stream: {stream} }}));")
+    assert error["code"] == "empty_messages"
+    assert error["type"] == "invalid_request_error"
+    assert error["own"]
+    assert error["name"] == "WispError"
+    assert error["message"]
+
+
+def test_what_cannot_be_sent_is_refused(sdk: Page) -> None:
+    error = run(sdk, "return failure(engine.chat.completions.create({ messages: [() => 1] }));")
+    assert error["code"] == "invalid_type"
+
+
+def test_text_and_tokens(sdk: Page) -> None:
+    text = "Héllo 🚀 wörld"
+    ids = run(sdk, f"return engine.tokenize({text!r});")
+    assert len(ids) > 3
+    assert run(sdk, f"return engine.detokenize({ids});") == text
+    prompt = run(sdk, 'return engine.applyTemplate([{ role: "user", content: "Hi" }], { addGenerationPrompt: true });')
+    assert prompt.endswith("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n")
+
+
+def test_logits_come_as_floats(sdk: Page) -> None:
+    kind, length, shape = run(
+        sdk,
+        """const { logits, shape } = await engine.evaluate([1, 363, 201]);
+        return [logits.constructor.name, logits.length, shape];""",
+    )
+    assert (kind, length) == ("Float32Array", shape[0] * shape[1])
+    assert shape == [3, 4096]
+
+
+def test_models_are_listed(sdk: Page) -> None:
+    models = run(sdk, "return engine.models.list();")
+    assert models["object"] == "list"
+    assert "wisp-mini-q4_0" in [model["id"] for model in models["data"]]
+
+
+def test_termination_rejects_what_is_open_and_a_new_engine_boots(
+    chromium: Callable[[str | None], Browser], server: Server
+) -> None:
+    context = chromium("swiftshader").new_context()
+    page = context.new_page()
+    page.goto(f"{server.url}tests/blank.html")
+    outcome = page.evaluate(
+        """async () => {
+            const { Wisp } = await import("/wisp.js");
+            const stages = new Set();
+            const first = await Wisp.create({ onProgress: ({ stage }) => stages.add(stage) });
+            const open = first.load({}).then(() => "loaded", (error) => error.code);
+            first.terminate();
+            const after = await first.stats().catch((error) => error.code);
+            const second = await Wisp.create();
+            return [await open, after, second !== first, [...stages], (await second.models.list()).data.length > 0];
+        }"""
+    )
+    assert outcome == ["aborted", "aborted", True, ["pyodide", "packages", "python"], True]
+    context.close()

@@ -1,0 +1,334 @@
+"""The download and cache layer in a real browser: real IndexedDB, real HTTP, a server that has bad days."""
+
+import hashlib
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.browser import open_engine_page, run_python
+from tests.misbehaving import File, MisbehavingServer
+from tools.serve import Server
+
+LOAD = """
+import asyncio, hashlib
+from py_engine import shards
+from py_engine.errors import WispError
+from py_engine.gguf_header import read_header
+from py_engine.records import plan_records
+
+async def load(url, stop_after=None, hashes=None):
+    out = {"stages": [], "records": 0}
+    source = None
+    def progress(stage, loaded, total):
+        out["stages"].append([stage, loaded, total])
+    try:
+        source = await shards.open_source(url, progress, hashes)
+        header = await read_header(source.read, source.size)
+        plan = plan_records(header, source.size, 1 << 18)
+        digest, position = hashlib.sha256(), 0
+        async for record, buffer in source.records(plan):
+            assert record.offset == position and buffer.byteLength == record.length
+            position = record.end
+            digest.update(buffer.to_bytes())
+            out["records"] += 1
+            if out["records"] == stop_after:
+                break
+        out["sha256"] = digest.hexdigest() if position == source.size else None
+    except WispError as error:
+        out["error"] = error.as_dict()["error"]
+    if source is not None:
+        out["stats"] = source.stats
+    return out
+"""
+names = (f"model-{i}.gguf" for i in itertools.count())
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A GGUF of 3 MB: tensors smaller and larger than the 256 KiB that the tests cut records at."""
+    path: Path = tmp_path_factory.mktemp("gguf") / "model.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_array("tokenizer.ggml.tokens", [f"token {i}" for i in range(1000)])
+    rng = np.random.default_rng(1)
+    for i, shape in enumerate([(700, 512), (10,), (300, 1000), (64, 64), (1,), (50, 256)]):
+        writer.add_tensor(f"blk.{i}.weight", rng.standard_normal(shape, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def bad_server() -> Iterator[MisbehavingServer]:
+    server = MisbehavingServer()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+class Case:
+    """One file on the misbehaving server, under a name of its own, and the page that loads it."""
+
+    def __init__(self, page: Page, server: MisbehavingServer, file: File) -> None:
+        self.page, self.file = page, file
+        name = next(names)
+        server.files[name] = file
+        self.url = server.url(name)
+
+    def load(self, **args: Any) -> dict[str, Any]:
+        """Load the model as the engine does; returns what load() of LOAD does."""
+        given = {"url": self.url, "stop_after": None, "hashes": None, **args}
+        return run_python(self.page, LOAD + "\nawait load(url, stop_after, hashes)", given)  # type: ignore[no-any-return]
+
+    def kept(self) -> list[list[int]]:
+        """[offset, length] of the records in the database."""
+        return self.page.evaluate("(url) => wispShards.listRecords(url)", self.url)  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def case(engine_page: Page, bad_server: MisbehavingServer, model: bytes) -> Callable[..., Case]:
+    def make(**how: Any) -> Case:
+        return Case(engine_page, bad_server, File(**{"data": model, **how}))
+
+    return make
+
+
+def sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def test_first_visit_downloads_each_byte_once_and_the_second_asks_for_nothing(case: Callable[..., Case]) -> None:
+    c = case()
+    first = c.load()
+    size = len(c.file.data)
+    assert first["sha256"] == sha(c.file.data)
+    assert first["stats"]["downloaded_bytes"] == size == c.file.sent
+    assert first["stats"]["records"] == first["records"] == len(c.kept()) > 5
+    assert first["stats"]["requests"] == len(c.file.requests)
+    assert [stage for stage in first["stages"] if stage[0] == "download"][-1] == ["download", size, size]
+    c.file.requests.clear()
+    second = c.load()
+    assert second["sha256"] == sha(c.file.data)
+    assert c.file.requests == []
+    assert second["stats"] == {
+        "records": first["records"], "from_cache": first["records"], "cached_bytes": size,
+        "healed": 0, "downloaded_bytes": 0, "requests": 0,
+    }  # fmt: skip
+    assert second["stages"][-1] == ["cache", size, size]
+
+
+def test_server_that_hides_its_headers(case: Callable[..., Case]) -> None:
+    c = case(expose=False)
+    assert c.load()["sha256"] == sha(c.file.data)
+    assert "HEAD" in c.file.requests
+
+
+def test_server_without_ranges(case: Callable[..., Case]) -> None:
+    c = case(ranges=False)
+    assert c.load()["sha256"] == sha(c.file.data)
+    assert len(c.file.requests) == 1
+    c.file.requests.clear()
+    assert c.load()["sha256"] == sha(c.file.data)
+    assert c.file.requests == []
+
+
+def test_server_without_ranges_that_loses_the_connection(case: Callable[..., Case]) -> None:
+    c = case(ranges=False, cut_at=2_000_000, cuts=1)
+    assert c.load()["sha256"] == sha(c.file.data)
+    assert len(c.file.requests) == 2
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_interrupted_download_resumes_from_its_records(case: Callable[..., Case], ranges: bool) -> None:
+    c = case(ranges=ranges)
+    assert c.load(stop_after=6)["sha256"] is None
+    kept = sum(length for _, length in c.kept())
+    assert kept > 1 << 20
+    c.file.sent = 0
+    again = c.load()
+    assert again["sha256"] == sha(c.file.data)
+    assert again["stats"]["cached_bytes"] == kept
+    if ranges:
+        assert c.file.sent == len(c.file.data) - kept == again["stats"]["downloaded_bytes"]
+
+
+def test_lost_connection_is_tried_again(case: Callable[..., Case]) -> None:
+    c = case(cut_at=1_500_000, cuts=2)
+    got = c.load()
+    assert got["sha256"] == sha(c.file.data)
+    assert got["stats"]["downloaded_bytes"] == len(c.file.data)  # what had arrived was not asked for again
+
+
+def test_connection_that_stays_lost_is_an_error_and_keeps_what_arrived(case: Callable[..., Case]) -> None:
+    c = case(cut_at=2_500_000)
+    got = c.load()
+    assert got["error"]["code"] == "network_error"
+    assert "lost" in got["error"]["message"]
+    kept = sum(length for _, length in c.kept())
+    assert kept > 1_000_000
+    c.file.cut_at, c.file.sent = None, 0
+    assert c.load()["sha256"] == sha(c.file.data)
+    assert c.file.sent == len(c.file.data) - kept
+
+
+def test_busy_server_is_asked_again(case: Callable[..., Case]) -> None:
+    c = case(statuses=[503, 429])
+    assert c.load()["sha256"] == sha(c.file.data)
+
+
+@pytest.mark.parametrize("status", [404, 403, 500])
+def test_http_error(case: Callable[..., Case], status: int) -> None:
+    c = case(status=status)
+    error = c.load()["error"]
+    assert error["code"] == "http_error"
+    assert str(status) in error["message"]
+    assert len(c.file.requests) == (4 if status == 500 else 1)
+    assert c.page.evaluate("(url) => wispShards.getModel(url).then((m) => m === undefined)", c.url)
+
+
+def test_no_cors(case: Callable[..., Case]) -> None:
+    error = case(cors=False).load()["error"]
+    assert error["code"] == "network_error"
+    assert "CORS" in error["message"]
+
+
+def test_nothing_listens(case: Callable[..., Case]) -> None:
+    c = case()
+    c.url = "http://127.0.0.1:9/model.gguf"
+    assert c.load()["error"]["code"] == "network_error"
+
+
+def test_offline(case: Callable[..., Case]) -> None:
+    c = case()
+    c.page.context.set_offline(True)
+    try:
+        error = c.load()["error"]
+    finally:
+        c.page.context.set_offline(False)
+    assert error["code"] == "network_error"
+    assert "offline" in error["message"]
+
+
+DAMAGE = """async ([url, offset, length, how]) => {
+    const db = await new Promise((resolve) => {
+        const asked = indexedDB.open("wisp-models");
+        asked.onsuccess = () => resolve(asked.result);
+    });
+    const store = db.transaction("records", "readwrite").objectStore("records");
+    const done = (asked) => new Promise((resolve) => { asked.onsuccess = () => resolve(asked.result); });
+    const entry = await done(store.get([url, offset, length]));
+    const bytes = new Uint8Array(length);
+    const damaged = { flipped: { ...entry, data: new Blob([bytes]) }, short: { ...entry, data: new Blob(["x"]) },
+                      strange: { data: "?" } }[how];
+    const again = db.transaction("records", "readwrite").objectStore("records");
+    await done(damaged ? again.put(damaged, [url, offset, length]) : again.delete([url, offset, length]));
+    db.close();
+}"""
+
+
+@pytest.mark.parametrize("how", ["flipped", "short", "strange", "gone"])
+@pytest.mark.parametrize("index", [0, 3])
+def test_damaged_record_is_fetched_again(case: Callable[..., Case], how: str, index: int) -> None:
+    c = case()
+    c.load()
+    c.file.sent = 0
+    offset, length = c.kept()[index]
+    c.page.evaluate(DAMAGE, [c.url, offset, length, how])
+    got = c.load()
+    assert got["sha256"] == sha(c.file.data)
+    assert got["stats"]["healed"] == (0 if how == "gone" else 1)
+    assert 0 < c.file.sent < len(c.file.data)
+    c.file.requests.clear()
+    assert c.load()["stats"]["healed"] == 0
+    assert c.file.requests == []
+
+
+def test_file_that_changed_on_the_server_is_not_mixed_with_the_old_one(case: Callable[..., Case]) -> None:
+    c = case()
+    c.load(stop_after=2)
+    c.file.data, c.file.etag = c.file.data[:-4] + b"new!", '"2"'
+    assert c.load()["error"]["code"] == "network_error"
+    assert c.kept() == []
+    assert c.load()["sha256"] == sha(c.file.data)
+
+
+def test_record_that_is_not_what_the_catalog_says(case: Callable[..., Case]) -> None:
+    c = case()
+    offset = 0
+    assert c.load(hashes={str(offset): "00"})["sha256"] == sha(c.file.data)  # no such offset: JSON keys are strings
+    c = case()
+    code = LOAD + "\nawait load(url, None, {0: '00'})"
+    error = run_python(c.page, code, {"url": c.url})["error"]
+    assert error["code"] == "network_error"
+    assert c.kept() == []
+
+
+def test_empty_file(case: Callable[..., Case]) -> None:
+    assert case(data=b"").load()["error"]["code"] in ("not_gguf", "truncated_file")
+
+
+def test_abort_ends_the_requests(case: Callable[..., Case]) -> None:
+    c = case(piece=1 << 14, delay=0.05)
+    code = LOAD + """
+task = asyncio.ensure_future(load(url))
+await asyncio.sleep(1)
+task.cancel()
+try:
+    await task
+    ended = "finished"
+except asyncio.CancelledError:
+    ended = "cancelled"
+ended
+"""
+    assert run_python(c.page, code, {"url": c.url}) == "cancelled"
+    c.page.wait_for_timeout(500)
+    sent = c.file.sent
+    c.page.wait_for_timeout(500)
+    assert c.file.sent - sent <= 4 * c.file.piece
+    c.file.delay = 0
+    assert c.load()["sha256"] == sha(c.file.data)
+
+
+def test_file_from_disk_is_read_in_place(case: Callable[..., Case]) -> None:
+    c = case()
+    code = LOAD + """
+import js
+file = js.File.new([await (await js.fetch(url)).arrayBuffer()], "mine.gguf")
+out = await load(file)
+out["sources"] = [source.name for source in await shards.open_sources([file, file], print)]
+out
+"""
+    got = run_python(c.page, code, {"url": c.url})
+    assert got["sha256"] == sha(c.file.data)
+    assert got["sources"] == ["mine.gguf", "mine.gguf"]
+    assert got["stats"]["requests"] == 0
+
+
+def test_full_storage_rejects_and_leaves_nothing(
+    chromium: Callable[[str | None], Browser], server: Server, bad_server: MisbehavingServer, model: bytes
+) -> None:
+    page = open_engine_page(chromium("swiftshader"), server.url)
+    c = Case(page, bad_server, File(model))
+    cdp = page.context.new_cdp_session(page)
+    cdp.send("Storage.overrideQuotaForOrigin", {"origin": server.url.rstrip("/"), "quotaSize": 1_500_000})
+    error = c.load()["error"]
+    assert error["code"] == "quota_exceeded"
+    assert "computer" in error["message"]
+    page.wait_for_timeout(300)
+    assert c.kept() == []
+    # A browser that tells how little there is: refused before the download.
+    c.file.requests.clear()
+    page.evaluate("() => { navigator.storage.estimate = async () => ({ quota: 1.5e6, usage: 2e5 }); }")
+    assert c.load()["error"]["code"] == "quota_exceeded"
+    assert len(c.file.requests) == 1
+    page.evaluate("() => { delete navigator.storage.estimate; }")
+    cdp.send("Storage.overrideQuotaForOrigin", {"origin": server.url.rstrip("/")})
+    assert c.load()["sha256"] == sha(model)
+    page.context.close()

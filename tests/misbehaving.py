@@ -1,0 +1,113 @@
+"""A server for model files that does what servers do on bad days. Another port, so another origin for the page."""
+
+import http.server
+import socket
+import threading
+import time
+from dataclasses import dataclass, field
+
+from tools.serve import parse_range
+
+
+@dataclass
+class File:
+    """One file and how it is served."""
+
+    data: bytes
+    cors: bool = True
+    ranges: bool = True
+    expose: bool = True  # whether Content-Range and ETag may be read by other sites
+    etag: str = '"1"'
+    status: int = 0  # answer with this status instead
+    statuses: list[int] = field(default_factory=list)  # the next answers' statuses, before the file is served
+    cut_at: int | None = None  # lose the connection where the file's byte `cut_at` would come
+    cuts: int = 1 << 30  # how often that happens
+    piece: int = 1 << 16  # bytes written at once
+    delay: float = 0.0  # seconds between pieces
+    requests: list[str] = field(default_factory=list)  # "GET bytes=0-9", ... as they came
+    sent: int = 0  # bytes of bodies
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: "MisbehavingServer"
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        file = self.server.files.get(self.path.lstrip("/"))
+        if file is None:
+            self._head(404, 0, {"Access-Control-Allow-Origin": "*"})
+            return
+        wanted = self.headers.get("Range")
+        file.requests.append(f"{self.command} {wanted or ''}".strip())
+        headers = {"ETag": file.etag, "Content-Type": "application/octet-stream"}
+        if file.cors:
+            headers["Access-Control-Allow-Origin"] = "*"
+            if file.expose:
+                headers["Access-Control-Expose-Headers"] = "Content-Range, ETag"
+        status = file.statuses.pop(0) if file.statuses else file.status
+        if status:
+            self._head(status, 0, headers)
+            return
+        size = len(file.data)
+        span = parse_range(wanted, size) if file.ranges else (0, size)
+        if span is None:
+            self._head(416, 0, {**headers, "Content-Range": f"bytes */{size}"})
+            return
+        start, end = span
+        partial = bool(wanted) and file.ranges
+        if partial:
+            headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
+        self._head(206 if partial else 200, end - start, headers)
+        if self.command == "GET":
+            self._body(file, start, end)
+
+    def _head(self, status: int, length: int, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(length))
+        self.end_headers()
+
+    def _body(self, file: File, start: int, end: int) -> None:
+        while start < end:
+            stop = min(start + file.piece, end)
+            lost = file.cuts > 0 and file.cut_at is not None and start <= file.cut_at < stop
+            if lost:
+                stop = file.cut_at or 0
+            self.wfile.write(file.data[start:stop])
+            file.sent += stop - start
+            if lost:
+                file.cuts -= 1
+                self.wfile.flush()
+                self.connection.shutdown(socket.SHUT_RDWR)
+                self.close_connection = True
+                return
+            start = stop
+            if file.delay:
+                time.sleep(file.delay)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class MisbehavingServer(http.server.ThreadingHTTPServer):
+    """Serves `files`: name -> File."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.files: dict[str, File] = {}
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def url(self, name: str) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/{name}"
+
+    def handle_error(self, *_: object) -> None:
+        pass

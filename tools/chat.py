@@ -1,0 +1,138 @@
+"""Asks the page's model from the terminal: the page in headless Chromium, its SDK, the answer streamed to stdout.
+
+Run by `build.py chat`, in the environment, which has Playwright.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import BrowserContext, Page, Playwright, sync_playwright
+from playwright.sync_api import Error as PlaywrightError
+
+from tools.browser import ensure_browser, flags
+from tools.failure import Failure
+from tools.paths import DIST, cache_dir
+from tools.serve import Server
+
+PORT = 8017  # always the same where it is free: the browser keeps downloaded models by origin
+BAR = 30  # characters
+
+ASK = """async ({model, file, prompt, maxTokens, temperature}) => {
+  const { Wisp } = await import("/wisp.js");
+  try {
+    const engine = await Wisp.create({ onProgress: (progress) => wispProgress(progress) });
+    const chosen = file ? document.querySelector("#chat-file").files[0] : model ?? undefined;
+    await engine.load({ model: chosen });
+    await wispProgress(null);
+    const stream = await engine.chat.completions.create({
+      messages: [{ role: "user", content: prompt }], stream: true, max_tokens: maxTokens, temperature,
+    });
+    for await (const chunk of stream) await wispText(chunk.choices[0]?.delta?.content ?? "");
+    return null;
+  } catch (error) {
+    return error.message;
+  }
+}"""
+
+
+def main(arguments: list[str]) -> int:
+    """Answer one prompt; returns the exit status."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("prompt")
+    parser.add_argument("--model")
+    parser.add_argument("--max-tokens", type=int)
+    parser.add_argument("--temperature", type=float)
+    options = parser.parse_args(arguments)
+    try:
+        with sync_playwright() as playwright:
+            _ask(playwright, options)
+    except Failure as failure:
+        print(f"build.py: {failure}", file=sys.stderr)
+        return 1
+    except PlaywrightError as error:
+        print(f"build.py: the browser failed: {error.message.splitlines()[0]}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _ask(playwright: Playwright, options: argparse.Namespace) -> None:
+    file = Path(options.model) if options.model and Path(options.model).is_file() else None
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            server, profile = Server(DIST, PORT).start(), str(cache_dir("chat-profile"))
+        except OSError:
+            server, profile = Server(DIST, 0).start(), folder
+        context = _browser(playwright, profile, folder)
+        try:
+            page = _page(context, server.url, file)
+            given = {
+                "model": None if file else options.model,
+                "file": bool(file),
+                "prompt": options.prompt,
+                "maxTokens": options.max_tokens,
+                "temperature": options.temperature,
+            }
+            problem = page.evaluate(ASK, given)
+        finally:
+            context.close()
+            server.shutdown()
+    print()
+    if problem:
+        raise Failure(problem)
+
+
+def _browser(playwright: Playwright, profile: str, spare: str) -> BrowserContext:
+    how: dict[str, Any] = {"executable_path": ensure_browser(), "args": flags(), "headless": True}
+    try:
+        return playwright.chromium.launch_persistent_context(profile, **how)
+    except PlaywrightError:  # another run holds the profile
+        return playwright.chromium.launch_persistent_context(spare, **how)
+
+
+def _page(context: BrowserContext, url: str, file: Path | None) -> Page:
+    """The page, without its own script, which would first load the model that it showed last."""
+    page = context.new_page()
+    page.set_default_timeout(0)
+    context.route("**/assets/page-*.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
+    progress = Progress()
+    page.expose_function("wispProgress", progress)
+    page.expose_function("wispText", lambda text: print(text, end="", flush=True))
+    page.goto(url)
+    if file:
+        page.evaluate(
+            """() => document.body.append(
+                Object.assign(document.createElement("input"), { type: "file", id: "chat-file" }))"""
+        )
+        page.set_input_files("#chat-file", str(file))
+    return page
+
+
+class Progress:
+    """A progress bar on stderr, on one line that is wiped at the end; a plain line a stage where it is no terminal."""
+
+    def __init__(self) -> None:
+        self._stage = ""
+
+    def __call__(self, progress: dict[str, Any] | None) -> None:
+        if progress is None:
+            if sys.stderr.isatty():
+                print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            return
+        stage, loaded, total = progress["stage"], progress["loaded"], progress["total"]
+        if not sys.stderr.isatty():
+            if stage != self._stage:
+                print(f"{stage} ...", file=sys.stderr, flush=True)
+            self._stage = stage
+            return
+        done = BAR * loaded // total if total else 0
+        size = f"{loaded / 1e6:7.1f} of {total / 1e6:.1f} MB" if total > 1000 else f"{loaded} of {total}"
+        speed = f", {progress['speed'] / 1e6:.0f} MB/s" if progress.get("speed") else ""
+        bar = f"[{'#' * done}{'.' * (BAR - done)}]"
+        print(f"\r\x1b[K{stage:>9} {bar} {size}{speed}", end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
