@@ -180,7 +180,8 @@ def test_answers_have_the_shapes_of_openai() -> None:
     assert [c.choices[0].finish_reason for c in parsed[:3]] == [None, None, "length"]
     assert parsed[3].choices == []
     assert chunks[2]["timings"]["prompt_n"] == 6  # type: ignore[index]
-    assert chunks[2]["timings"]["predicted_per_second"] == 100.0  # type: ignore[index]
+    assert chunks[2]["timings"]["predicted_per_second"] == 80.0  # type: ignore[index]
+    assert Usage(10, 3, prompt_ms=100.0, first_tokens=3).timings()["predicted_per_second"] == 30.0
     answer = Answer("wisp", chat=False)
     assert answer.opening() is None
     for c in (answer.whole("x", "stop", usage), answer.closing("stop", usage), answer.usage(usage)):
