@@ -52,6 +52,9 @@ def _is_file(value: Any) -> bool:
 class Browser:
     """The Platform of handlers.py."""
 
+    def __init__(self) -> None:
+        self.boot_ms = float(js.performance.now())
+
     def post(self, message: dict[str, Any]) -> None:
         """By way of JSON: one crossing, None becomes null, and no proxies to free."""
         result = message.get("result")

@@ -81,6 +81,8 @@ class File:
 class Platform:
     """A browser without a browser: messages go to a list, sources come from `files`, engines from `make`."""
 
+    boot_ms = 5.0
+
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
         self.files: dict[str, bytes | WispError] = {"https://wisp/models/mini.gguf": MINI.read_bytes()}
@@ -443,7 +445,7 @@ async def test_stats_and_unload(page: Page) -> None:
     assert stats["memory"] == {"weights": 5, "wasm_heap": 123}
     assert stats["cache"] == {"requests": 1}
     assert stats["notices"] == ["from the engine"]
-    assert {"compile_ms", "header_ms", "tokenizer_ms", "load_ms"} <= stats["timings"].keys()
+    assert {"boot_ms", "compile_ms", "header_ms", "tokenizer_ms", "load_ms"} <= stats["timings"].keys()
     await page.call("unload")
     assert page.engine.unloaded == 1
     assert await page.code("tokenize", text="x") == "model_not_loaded"
