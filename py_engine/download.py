@@ -6,6 +6,7 @@ A server without ranges (it answers 200 instead of 206) is read once from front 
 import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
+from math import isnan
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -49,12 +50,12 @@ class Remote:
             self.size = 0
             return js.wispShards.allocate(0)
         size = body.size
-        if size != size:  # NaN: the server hides it from other sites
+        if isnan(size):  # the server hides it from other sites
             self.requests += 1
             size = await js.wispShards.sizeByHead(self.url, self._abort.signal)
-            if size != size and body.length < FIRST_BYTES:
+            if isnan(size) and body.length < FIRST_BYTES:
                 size = body.length
-        if size != size:
+        if isnan(size):
             body.cancel()
             raise WispError(
                 f"The server at {self._host} does not say how long the file is. Download the file and open it "
@@ -189,7 +190,7 @@ class Remote:
 
     def _check_unchanged(self, body: Any) -> None:
         size, etag = body.size, str(body.etag)
-        if self.size is not None and size == size and int(size) != self.size:
+        if self.size is not None and not isnan(size) and int(size) != self.size:
             body.cancel()
             raise FileChanged
         if self.etag and etag and etag != self.etag:
@@ -223,7 +224,9 @@ class Remote:
     def _unreachable(self) -> WispError:
         host, here = self._host, str(js.location.host)
         if not js.navigator.onLine:
-            why = f"This browser is offline and the model from {host} is not wholly in its cache. Connect, and try again."
+            why = (
+                f"This browser is offline and the model from {host} is not wholly in its cache. Connect, and try again."
+            )
         elif host == here:
             why = f"The server {host} does not answer. Check that it runs, and try again."
         elif urlsplit(self.url).scheme == "http" and urlsplit(self.url).hostname not in ("127.0.0.1", "localhost"):
@@ -232,7 +235,7 @@ class Remote:
             why = f"The connection to {host} was lost. Check the network and load again: what has arrived is kept."
         else:
             why = (
-                f"The server {host} does not answer, or it does not allow other sites to read the file (CORS). Check the "
-                "address, or download the file and open it from this computer."
+                f"The server {host} does not answer, or it does not allow other sites to read the file (CORS). Check "
+                "the address, or download the file and open it from this computer."
             )
         return WispError(why, "network_error", SERVER_ERROR)

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from gguf.constants import GGML_QUANT_SIZES
 
@@ -49,7 +50,7 @@ def plan_records(header: Header, file_size: int, max_bytes: int = MAX_RECORD) ->
     for end in _cuts(header, head, file_size, max_bytes):
         if end > cuts[-1]:
             cuts.append(end)
-    return [Record(i, a, b - a) for i, (a, b) in enumerate(zip(cuts, cuts[1:], strict=False))]
+    return [Record(i, a, b - a) for i, (a, b) in enumerate(pairwise(cuts))]
 
 
 def _cuts(header: Header, start: int, file_size: int, max_bytes: int) -> Iterator[int]:

@@ -8,6 +8,7 @@ fetched again. A model that is wholly in the cache is loaded without a single re
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -60,7 +61,8 @@ class FileSource(Source):
         self.size = int(file.size)
 
     async def read(self, offset: int, length: int) -> bytes:
-        return (await self._slice(offset, min(offset + length, self.size))).to_bytes()  # type: ignore[no-any-return]
+        found: bytes = (await self._slice(offset, min(offset + length, self.size))).to_bytes()
+        return found
 
     async def records(self, plan: list[Record]) -> AsyncIterator[tuple[Record, Any]]:
         self._counts["records"] = len(plan)
@@ -126,23 +128,28 @@ class UrlSource(Source):
 
     async def read(self, offset: int, length: int) -> bytes:
         end = min(offset + length, self.size)
-        if self._prefix is None:
-            # The record that holds the header is used whole, so that its hash can be checked.
-            for length_kept in [n for start, n in self._kept if start == 0][:1]:
-                self._prefix = await self._from_cache(Record(0, 0, length_kept))
-                if self._prefix is None:
-                    self._kept.discard((0, length_kept))
-                    self._damaged.add(0)
-        have = self._prefix.byteLength if self._prefix is not None else 0
+        prefix: Any = self._prefix if self._prefix is not None else await self._kept_header()
+        have = prefix.byteLength if prefix is not None else 0
         if end > have and (rest := await self._parts(max(offset, have), end)) is not None:
-            return (self._prefix.slice(offset, have).to_bytes() if offset < have else b"") + rest
+            return (prefix.slice(offset, have).to_bytes() if offset < have else b"") + rest
         if end > have:
             longer = js.wispShards.allocate(end)
             if have:
-                js.wispShards.copy(self._prefix, 0, longer, 0, have)
+                js.wispShards.copy(prefix, 0, longer, 0, have)
             await self._fetch(longer, have, have, end)
-            self._prefix = longer
-        return self._prefix.slice(offset, end).to_bytes()  # type: ignore[no-any-return]
+            prefix = self._prefix = longer
+        found: bytes = prefix.slice(offset, end).to_bytes()
+        return found
+
+    async def _kept_header(self) -> Any:
+        """The record that holds the header, if the database has it; read whole, so that its hash can be checked."""
+        for length in [n for start, n in self._kept if start == 0]:
+            self._prefix = await self._from_cache(Record(0, 0, length))
+            if self._prefix is not None:
+                break
+            self._kept.discard((0, length))
+            self._damaged.add(0)
+        return self._prefix
 
     async def _parts(self, start: int, end: int) -> bytes | None:
         """Bytes [start, end) out of the database, unchecked: what the header's reader reads beyond the header.
@@ -153,7 +160,9 @@ class UrlSource(Source):
         while start < end:
             offset, length = next(((a, n) for a, n in self._kept if a <= start < a + n), (0, 0))
             stop = min(end, offset + length)
-            part = await js.wispShards.getPart(self.url, offset, length, start - offset, stop - offset) if length else None
+            part = (
+                await js.wispShards.getPart(self.url, offset, length, start - offset, stop - offset) if length else None
+            )
             if part is None or part.byteLength != stop - start:
                 return None
             found += part.to_bytes()
@@ -283,8 +292,8 @@ class UrlSource(Source):
         self._spoilt = True
         await forget(str(self.url))
         return WispError(
-            f"{self.name} changed on the server {urlsplit(str(self.url)).netloc} since its first part was fetched, or it "
-            "arrives damaged. Load it again: it will be fetched from the start.",
+            f"{self.name} changed on the server {urlsplit(str(self.url)).netloc} since its first part was fetched, or "
+            "it arrives damaged. Load it again: it will be fetched from the start.",
             "network_error",
             SERVER_ERROR,
         )
@@ -322,10 +331,8 @@ async def open_sources(models: Any, on_progress: OnProgress) -> list[Source]:
 
 async def forget(url: str) -> None:
     """Remove a model and all its records from the cache."""
-    try:
+    with suppress(JsException):  # no database: nothing is kept
         await js.wispShards.deleteModel(url)
-    except JsException:
-        pass  # no database: nothing is kept
 
 
 async def cached_models() -> list[dict[str, Any]]:

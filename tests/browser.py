@@ -22,7 +22,8 @@ def launch(playwright: Playwright, adapter: str | None, **options: Any) -> Brows
     """A headless Chromium whose WebGPU runs on `adapter`: "swiftshader" (no shader-f16, subgroups of 4), "lavapipe"
     (shader-f16, subgroups of 8, 128 MiB bindings), or None: without WebGPU.
     """
-    flags, env = [flag for flag in browser_flags() if flag not in REAL_GPU], dict(os.environ)
+    flags = [flag for flag in browser_flags() if flag not in REAL_GPU]
+    env: dict[str, str | float | bool] = {**os.environ}
     if adapter is None:
         flags = [flag for flag in flags if flag != "--enable-unsafe-webgpu"] + ["--disable-features=WebGPU"]
     if adapter == "lavapipe":
@@ -115,7 +116,7 @@ def run_python(page: Page, code: str, args: dict[str, Any] | None = None) -> Any
 
 def wait_for_adapter(page: Page) -> dict[str, Any]:
     """What WebGPU's adapter says of itself; it may be absent in a young browser's first answers."""
-    return page.evaluate(  # type: ignore[no-any-return]
+    return page.evaluate(
         """async () => {
             for (let i = 0; i < 20; i++) {
                 const adapter = await navigator.gpu?.requestAdapter();

@@ -57,7 +57,10 @@ def ensure_browser() -> str:
         say("Installing Chromium (playwright install chromium) ...")
         python = ensure_venv(dev=True)
         subprocess.run(
-            [str(python), "-m", "playwright", "install", "chromium"], env=_playwright_env(), capture_output=True, check=False
+            [str(python), "-m", "playwright", "install", "chromium"],
+            env=_playwright_env(),
+            capture_output=True,
+            check=False,
         )
         found = find_browser()
     if not found:

@@ -29,7 +29,5 @@ def finished(names: dict[str, str]) -> bytes:
             raise Failure(f"static/models/catalog.json names {entry['file']}, which static/models does not hold")
         data = path.read_bytes()
         rest = {key: value for key, value in entry.items() if key != "file"}
-        out.append(
-            {**rest, "url": names[entry["file"]], "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-        )
+        out.append({**rest, "url": names[entry["file"]], "size": len(data), "sha256": hashlib.sha256(data).hexdigest()})
     return json.dumps(out, indent=1).encode()

@@ -42,7 +42,9 @@ def _parser() -> argparse.ArgumentParser:
     bench.set_defaults(run=_bench)
     chat = commands.add_parser("chat", help="ask the page's model from the terminal")
     chat.add_argument("prompt")
-    chat.add_argument("--model", help="a catalog id, the address of a .gguf, or a .gguf file (default: the embedded one)")
+    chat.add_argument(
+        "--model", help="a catalog id, the address of a .gguf, or a .gguf file (default: the embedded one)"
+    )
     chat.add_argument("--max-tokens", type=int, default=256)
     chat.add_argument("--temperature", type=float, default=0.0)
     chat.set_defaults(run=_chat)

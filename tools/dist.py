@@ -72,7 +72,7 @@ def build(*, quiet: bool = False) -> Path:
         "worker": site.add_hashed("assets", "worker.js", bundles["worker"].encode()),
     }
     _add_static(site)
-    offline = [path for path in site.files]  # what the service worker keeps; models have a cache of their own
+    offline = list(site.files)  # what the service worker keeps; models have a cache of their own
     models = _add_models(site)
     assets["catalog"] = models
     offline.append(models)
@@ -117,9 +117,13 @@ def _bundles() -> dict[str, str]:
     ]
     for needed in ("wisp", "worker"):
         if not any(entry["name"] == needed for entry in entries):
-            raise Failure(f"app/{needed}.js is missing from this checkout; get it back with: git checkout app/{needed}.js")
+            raise Failure(
+                f"app/{needed}.js is missing from this checkout; get it back with: git checkout app/{needed}.js"
+            )
     request = json.dumps({"root": str(ROOT), "entries": entries})
-    answer = run([node(), ROOT / "tools" / "bundle.mjs"], "Cannot bundle the page's JavaScript", cwd=ROOT, stdin=request)
+    answer = run(
+        [node(), ROOT / "tools" / "bundle.mjs"], "Cannot bundle the page's JavaScript", cwd=ROOT, stdin=request
+    )
     outputs: dict[str, str] = json.loads(answer)["outputs"]
     return outputs
 

@@ -15,7 +15,9 @@ def node() -> str:
     """The node command; raises Failure when Node is missing or too old."""
     found = shutil.which("node")
     if not found:
-        raise Failure(f"Node is not installed; install Node {OLDEST_NODE} or later from https://nodejs.org and try again")
+        raise Failure(
+            f"Node is not installed; install Node {OLDEST_NODE} or later from https://nodejs.org and try again"
+        )
     version = run([found, "--version"], "Node does not start; install it again from https://nodejs.org").strip()
     major = re.match(r"v(\d+)", version)
     if not major or int(major[1]) < OLDEST_NODE:
@@ -33,7 +35,9 @@ def ensure_node_modules() -> Path:
     node()
     npm = shutil.which("npm")
     if not npm:
-        raise Failure("npm is not installed; it comes with Node from https://nodejs.org (on Debian: apt-get install npm)")
+        raise Failure(
+            "npm is not installed; it comes with Node from https://nodejs.org (on Debian: apt-get install npm)"
+        )
     say("Installing the npm packages ...")
     run([npm, "ci"], "Cannot install the npm packages; check the network and try again", cwd=ROOT)
     stamp.write_text(wanted)

@@ -47,9 +47,7 @@ def wheels() -> list[Path]:
     """The wheels that pyproject.toml asks for, fetched where the cache lacks them, in that order."""
     lock = json.loads((core_dir() / "pyodide-lock.json").read_text(encoding="utf-8"))
     names: list[str] = pyproject()["tool"]["wisp"]["pyodide-packages"]
-    wanted = [
-        Wheel(name, lock["packages"][name]["file_name"], lock["packages"][name]["sha256"]) for name in names
-    ]
+    wanted = [Wheel(name, lock["packages"][name]["file_name"], lock["packages"][name]["sha256"]) for name in names]
     cache = cache_dir("pyodide-wheels")
     missing = [wheel for wheel in wanted if not _is_right(cache / wheel.file_name, wheel)]
     if missing:
@@ -76,7 +74,9 @@ def _keep(data: bytes, wheel: Wheel, cache: Path) -> bool:
 
 def _from_cdn(wheel: Wheel, cache: Path) -> bool:
     try:
-        with urllib.request.urlopen(CDN.format(version=version(), name=wheel.file_name), timeout=CDN_TIMEOUT_S) as answer:
+        with urllib.request.urlopen(
+            CDN.format(version=version(), name=wheel.file_name), timeout=CDN_TIMEOUT_S
+        ) as answer:
             return _keep(answer.read(), wheel, cache)
     except OSError:
         return False

@@ -9,8 +9,8 @@ import threading
 import webbrowser
 from email.utils import formatdate
 from http import HTTPStatus
+from io import BufferedIOBase
 from pathlib import Path
-from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from tools.failure import Failure
@@ -137,7 +137,7 @@ def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
     return (start, end) if start < end else None
 
 
-def _copy(source: BinaryIO, target: BinaryIO, length: int) -> None:
+def _copy(source: BufferedIOBase, target: BufferedIOBase, length: int) -> None:
     while length:
         piece = source.read(min(length, 1 << 20))
         if not piece:

@@ -85,11 +85,11 @@ class Case:
     def load(self, **args: Any) -> dict[str, Any]:
         """Load the model as the engine does; returns what load() of LOAD does."""
         given = {"url": self.url, "stop_after": None, "hashes": None, **args}
-        return run_python(self.page, LOAD + "\nawait load(url, stop_after, hashes)", given)  # type: ignore[no-any-return]
+        return run_python(self.page, LOAD + "\nawait load(url, stop_after, hashes)", given)
 
     def kept(self) -> list[list[int]]:
         """[offset, length] of the records in the database."""
-        return self.page.evaluate("(url) => wispShards.listRecords(url)", self.url)  # type: ignore[no-any-return]
+        return self.page.evaluate("(url) => wispShards.listRecords(url)", self.url)
 
 
 @pytest.fixture
@@ -276,7 +276,9 @@ def test_empty_file(case: Callable[..., Case]) -> None:
 
 def test_abort_ends_the_requests(case: Callable[..., Case]) -> None:
     c = case(piece=1 << 14, delay=0.05)
-    code = LOAD + """
+    code = (
+        LOAD
+        + """
 task = asyncio.ensure_future(load(url))
 await asyncio.sleep(1)
 task.cancel()
@@ -287,6 +289,7 @@ except asyncio.CancelledError:
     ended = "cancelled"
 ended
 """
+    )
     assert run_python(c.page, code, {"url": c.url}) == "cancelled"
     c.page.wait_for_timeout(500)
     sent = c.file.sent
@@ -298,13 +301,16 @@ ended
 
 def test_file_from_disk_is_read_in_place(case: Callable[..., Case]) -> None:
     c = case()
-    code = LOAD + """
+    code = (
+        LOAD
+        + """
 import js
 file = js.File.new([await (await js.fetch(url)).arrayBuffer()], "mine.gguf")
 out = await load(file)
 out["sources"] = [source.name for source in await shards.open_sources([file, file], print)]
 out
 """
+    )
     got = run_python(c.page, code, {"url": c.url})
     assert got["sha256"] == sha(c.file.data)
     assert got["sources"] == ["mine.gguf", "mine.gguf"]

@@ -1,5 +1,7 @@
 """Cutting files into records: every byte once, in order, never through a quantisation block."""
 
+from itertools import pairwise
+
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,7 +41,7 @@ def test_records_cover_every_byte_once_and_cut_no_block(made: tuple[Header, int]
     assert [record.index for record in plan] == list(range(len(plan)))
     assert plan[0].offset == 0
     assert plan[-1].end == size
-    assert all(a.end == b.offset for a, b in zip(plan, plan[1:], strict=False))
+    assert all(a.end == b.offset for a, b in pairwise(plan))
     assert all(0 < record.length <= max_bytes for record in plan)
     cuts = {record.offset for record in plan}
     assert header.data_offset in cuts | {size}
