@@ -28,6 +28,7 @@ class Layout:
     fragment: str
     qs_bytes: int
     d_bytes: int = 0
+    dot8: bool = False  # the fragment has w_dot, for activations in bytes
 
     @property
     def planes(self) -> dict[str, int]:
@@ -39,8 +40,8 @@ LAYOUTS = {
     Q.F32: Layout("f32", 4 * GROUP),
     Q.F16: Layout("f16", 2 * GROUP),
     Q.BF16: Layout("bf16", 2 * GROUP),
-    Q.Q8_0: Layout("q8_0", GROUP, 2),
-    Q.Q4_0: Layout("q4_0", GROUP // 2, 2),
+    Q.Q8_0: Layout("q8_0", GROUP, 2, True),
+    Q.Q4_0: Layout("q4_0", GROUP // 2, 2, True),
 }
 
 
