@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from tools import catalog, pyodide, python_zip
+from tools.bytecode import with_bytecode
 from tools.environment import ensure_venv
 from tools.failure import Failure, run, say
 from tools.npm import ensure_node_modules, node
@@ -60,10 +61,9 @@ def build(*, quiet: bool = False) -> Path:
     site = Site()
     bundles = _bundles()
 
-    members = python_zip.sources()
     assets: dict[str, object] = {
         "pyodide": _add_pyodide(site),
-        "zip": site.add_hashed("assets", "py.zip", python_zip.pack(members)),
+        "zip": site.add_hashed("assets", "py.zip", python_zip.pack(with_bytecode(python_zip.sources()))),
         # Pyodide reads a wheel's name and version from its file name: the hash goes into the folder's name.
         "wheels": [
             site.add(f"assets/wheels-{short_hash(data)}/{path.name}", data)
