@@ -1,10 +1,12 @@
 """The models that come with the page, and what a load request's `model` stands for."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote, urljoin, urlsplit
 
 from py_engine.errors import NOT_FOUND, WispError
+
+_ADDRESS = re.compile(r"(https?|blob|data|file):", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -18,9 +20,9 @@ class Choice:
 class Catalog:
     """Entries of catalog.json: {id, name, description, license, url, size, sha256, default}."""
 
-    def __init__(self, entries: list[dict[str, Any]], base_url: str) -> None:
-        """`base_url`: the address of catalog.json, which its entries' URLs are relative to."""
-        self._entries = {e["id"]: {**e, "url": urljoin(base_url, e["url"])} for e in entries}
+    def __init__(self, entries: list[dict[str, Any]]) -> None:
+        """The URLs of the entries are absolute here."""
+        self._entries = {e["id"]: e for e in entries}
 
     def choose(self, model: Any, name: str | None = None) -> Choice:
         """The model meant by a catalog id, a URL, a File, a list of either, or nothing (the default model)."""
@@ -64,7 +66,7 @@ def _model(model_id: str, loaded: str | None, **details: Any) -> dict[str, Any]:
 def _address(part: Any) -> Any:
     """A URL or a File; anything else is refused."""
     if isinstance(part, str):
-        if urlsplit(part).scheme in ("http", "https", "blob", "data", "file"):
+        if _ADDRESS.match(part):
             return part
         raise WispError(f"{part!r} is not an address: it must start with https:// .", "invalid_value", param="model")
     if part is None or isinstance(part, bool | int | float | dict | list | tuple) or not hasattr(part, "size"):
@@ -76,6 +78,10 @@ def _address(part: Any) -> Any:
 
 def _name(part: Any) -> str:
     """A name for answers: the file's, without its folder and ending."""
-    path = urlsplit(part).path if isinstance(part, str) else str(getattr(part, "name", "") or "model")
-    name = unquote(path).rsplit("/", 1)[-1]
+    path = re.split("[?#]", part)[0] if isinstance(part, str) else str(getattr(part, "name", "") or "model")
+    name = path.rsplit("/", 1)[-1]
+    if "%" in name:
+        from urllib.parse import unquote  # slow to import, rarely needed
+
+        name = unquote(name)
     return name[:-5] if name.lower().endswith(".gguf") else name or "model"

@@ -131,7 +131,7 @@ async def _generate(
             if job.aborted:
                 return
             if batch:
-                clock.batch()
+                clock.batch(len(batch))
                 send(stream.push(batch))
             if stream.ended:
                 return
@@ -146,13 +146,13 @@ class Clock:
     def __init__(self, asked: float) -> None:
         self.asked = asked
         self.started = self.first = self.last = time.perf_counter()
-        self._any = False
+        self.first_tokens = 0
 
-    def batch(self) -> None:
-        """Notes the arrival of tokens."""
+    def batch(self, tokens: int) -> None:
+        """Notes the arrival of a batch."""
         self.last = time.perf_counter()
-        if not self._any:
-            self._any, self.first = True, self.last
+        if not self.first_tokens:
+            self.first_tokens, self.first = tokens, self.last
 
 
 def _usage(prompt_tokens: int, completion_tokens: int, last: Any, clock: Clock) -> Usage:
@@ -164,4 +164,5 @@ def _usage(prompt_tokens: int, completion_tokens: int, last: Any, clock: Clock) 
         prompt_ms=getattr(last, "prefill_ms", 0.0) or 1000 * (clock.first - clock.started),
         predicted_ms=getattr(last, "decode_ms", 0.0) or 1000 * (clock.last - clock.first),
         ttft_ms=1000 * (clock.first - clock.asked),
+        first_tokens=clock.first_tokens,
     )

@@ -35,6 +35,8 @@ class Platform(Protocol):
     async def load_engine(self, *arguments: Any, **options: Any) -> Any:
         """py_engine.engine.Engine.load."""
 
+    boot_ms: float  # from the worker's start to this code's
+
     def heap(self) -> int:
         """Bytes of the WASM heap."""
 
@@ -49,7 +51,6 @@ class Worker:
         self._options: loading.Options | None = None  # what the model was loaded with
         self._jobs: dict[Any, Job] = {}
         self._engine_turns, self._load_turns = Turns(), Turns()
-        self._born = time.perf_counter()
         self._handlers: dict[str, Callable[[Fields, Job], Awaitable[Any]]] = {
             "load": self._load,
             "unload": self._unload,
@@ -263,9 +264,10 @@ class Worker:
             stats |= {"backend": engine.backend, "context_length": engine.context_length} | engine.stats()
         stats["model"] = model.id if model else None
         stats["memory"] = {**(stats.get("memory") or {}), "wasm_heap": self._platform.heap()}
+        stats["timings"] = {"boot_ms": self._platform.boot_ms, **(stats.get("timings") or {})}
         if model is not None:
             stats["notices"] = [*model.notices, *(getattr(engine, "notices", None) or [])]
-            stats["timings"] = {**(stats.get("timings") or {}), **model.timings}
+            stats["timings"] |= model.timings
             stats["cache"] = model.source_stats()
         return stats
 

@@ -52,6 +52,9 @@ def _is_file(value: Any) -> bool:
 class Browser:
     """The Platform of handlers.py."""
 
+    def __init__(self) -> None:
+        self.boot_ms = float(js.performance.now())
+
     def post(self, message: dict[str, Any]) -> None:
         """By way of JSON: one crossing, None becomes null, and no proxies to free."""
         result = message.get("result")
@@ -67,13 +70,13 @@ class Browser:
         """catalog.json of the page; empty where the page has none."""
         address = str(getattr(js.wispAssets, "catalog", None) or "")
         if not address:
-            return Catalog([], "")
+            return Catalog([])
         try:
             response = await js.fetch(address)
             entries = json.loads(await response.text())
         except (JsException, ValueError):
             raise WispError(f"The list of models at {address} cannot be read.", "network_error") from None
-        return Catalog(entries, address)
+        return Catalog([{**entry, "url": js.URL.new(entry["url"], address).href} for entry in entries])
 
     async def open_source(self, part: Any, on_progress: OnProgress) -> Any:
         from py_engine.shards import open_source

@@ -5,8 +5,8 @@ refused too unless it has its neutral value; it is never dropped silently.
 """
 
 import math
+import os
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -329,8 +329,9 @@ class Usage:
     completion_tokens: int
     cached_tokens: int = 0
     prompt_ms: float = 0.0
-    predicted_ms: float = 0.0
+    predicted_ms: float = 0.0  # from the first batch of tokens on
     ttft_ms: float = 0.0
+    first_tokens: int = 1  # tokens of the first batch, which predicted_ms does not cover
 
     def as_dict(self) -> dict[str, Any]:
         """OpenAI's usage object."""
@@ -344,13 +345,15 @@ class Usage:
     def timings(self) -> dict[str, Any]:
         """llama.cpp's server's timings object; prompt_n counts what was computed, not what was cached."""
         prompt_n = self.prompt_tokens - self.cached_tokens
+        later = self.completion_tokens - self.first_tokens
+        counted, took = (later, self.predicted_ms) if later > 0 else (self.completion_tokens, self.prompt_ms)
         return {
             "prompt_n": prompt_n,
             "prompt_ms": self.prompt_ms,
             "predicted_n": self.completion_tokens,
             "predicted_ms": self.predicted_ms,
             "prompt_per_second": 1000 * prompt_n / self.prompt_ms if self.prompt_ms else 0.0,
-            "predicted_per_second": 1000 * self.completion_tokens / self.predicted_ms if self.predicted_ms else 0.0,
+            "predicted_per_second": 1000 * counted / took if took else 0.0,
             "ttft_ms": self.ttft_ms,
         }
 
@@ -361,7 +364,7 @@ class Answer:
     def __init__(self, model: str, chat: bool, now: Callable[[], float] = time.time) -> None:
         self._chat = chat
         self._head = {
-            "id": ("chatcmpl-" if chat else "cmpl-") + uuid.uuid4().hex,
+            "id": ("chatcmpl-" if chat else "cmpl-") + os.urandom(12).hex(),
             "object": "chat.completion" if chat else "text_completion",
             "created": int(now()),
             "model": model,

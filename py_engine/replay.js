@@ -124,11 +124,11 @@ export class Replay {
     map();
   }
 
-  /** The next tokens, after handing the GPU enough to go on with. @returns {Promise<Batch | null>} null at the end */
+  /** The next tokens, after handing the GPU enough to go on with. @returns {Promise<Batch | undefined>} undefined at the end */
   async next() {
     while (this.left > 0 && this.flying.length <= this.ahead) this.step();
     const batch = this.flying.shift();
-    if (!batch) return null;
+    if (!batch) return undefined;
     await batch.mapped;
     const ids = new Uint32Array(batch.staging.getMappedRange(0, 4 * batch.count)).slice();
     batch.staging.unmap();

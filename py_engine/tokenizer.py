@@ -233,10 +233,23 @@ def load_tokenizer(metadata: dict[str, Any]) -> Tokenizer:
             "always_wrap": True,
         }
         return Tokenizer(vocab, WPM(vocab, metadata), metadata, flags)
+    if kind == "t5":
+        from py_engine.tokenizers.ugm import UGM
+
+        vocab = Vocab(metadata, {"eos": 1, "unknown": 2, "padding": 0})
+        prefix = bool(metadata.get("tokenizer.ggml.add_space_prefix", False))
+        flags = {"add_bos": False, "add_eos": True, "add_space_prefix": prefix, "clean_spaces": False}
+        return Tokenizer(vocab, UGM(vocab, metadata), metadata, flags)
+    if kind == "rwkv":
+        from py_engine.tokenizers.rwkv import RWKV
+
+        vocab = Vocab(metadata, {})
+        flags = {"add_bos": False, "add_eos": False, "add_space_prefix": False, "clean_spaces": False}
+        return Tokenizer(vocab, RWKV(vocab), metadata, flags)
     if kind is None:
         raise WispError("The GGUF file has no tokenizer (tokenizer.ggml.model).", "missing_metadata")
     raise WispError(
-        f"The model's tokenizer is of the kind {kind!r}; Wisp has gpt2 (BPE), llama (SentencePiece), bert (WordPiece).",
+        f"The model's tokenizer is of the kind {kind!r}; Wisp has gpt2, llama, bert, t5 and rwkv.",
         "unsupported_tokenizer",
     )
 

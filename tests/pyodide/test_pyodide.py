@@ -154,6 +154,7 @@ async def test_messages_cross_from_and_to_javascript(selenium_node: Any) -> None
     post = create_proxy(lambda message: posted.append(json.loads(js.JSON.stringify(message))))
     js.globalThis.postMessage = post
     js.globalThis.JSON = run_js("JSON")
+    js.globalThis.performance = run_js("({ now: () => 5 })")
 
     from app import main
     from app.loading import vocabulary

@@ -81,6 +81,8 @@ class File:
 class Platform:
     """A browser without a browser: messages go to a list, sources come from `files`, engines from `make`."""
 
+    boot_ms = 5.0
+
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
         self.files: dict[str, bytes | WispError] = {"https://wisp/models/mini.gguf": MINI.read_bytes()}
@@ -92,8 +94,8 @@ class Platform:
         self.messages.append(message)
 
     async def catalog(self) -> Catalog:
-        entries = [{"id": "mini", "name": "Mini", "url": "models/mini.gguf", "default": True}]
-        return Catalog(entries, "https://wisp/catalog.json")
+        entries = [{"id": "mini", "name": "Mini", "url": "https://wisp/models/mini.gguf", "default": True}]
+        return Catalog(entries)
 
     async def open_source(self, part: Any, on_progress: Any) -> Source:
         data = self.files[part if isinstance(part, str) else part.name]
@@ -443,10 +445,25 @@ async def test_stats_and_unload(page: Page) -> None:
     assert stats["memory"] == {"weights": 5, "wasm_heap": 123}
     assert stats["cache"] == {"requests": 1}
     assert stats["notices"] == ["from the engine"]
-    assert {"compile_ms", "header_ms", "tokenizer_ms", "load_ms"} <= stats["timings"].keys()
+    assert {"boot_ms", "compile_ms", "header_ms", "tokenizer_ms", "load_ms"} <= stats["timings"].keys()
     await page.call("unload")
     assert page.engine.unloaded == 1
     assert await page.code("tokenize", text="x") == "model_not_loaded"
+
+
+def test_names_of_models() -> None:
+    catalog = Catalog([])
+    for model, name in (
+        ("https://host/a/My%20Model-Q4_0.gguf?download=true", "My Model-Q4_0"),
+        ("https://host/x.GGUF#part", "x"),
+        (File("qwen.gguf"), "qwen"),
+        (["https://host/m-00001-of-00002.gguf", "https://host/m-00002-of-00002.gguf"], "m-00001-of-00002"),
+    ):
+        assert catalog.choose(model).id == name
+        assert catalog.choose(model, "mine").id == "mine"
+    with pytest.raises(WispError) as error:
+        catalog.choose(None)
+    assert error.value.code == "not_found"
 
 
 def test_progress_is_throttled_and_has_a_speed() -> None:

@@ -23,9 +23,10 @@ def test_everything_supported() -> None:
         {
             "model": "any", "messages": HI, "stream": True, "stream_options": {"include_usage": True},
             "max_tokens": 5.0, "stop": ["a", "b"], "temperature": 0, "top_p": 0.5, "top_k": 40, "min_p": 0.1,
-            "seed": 7, "n": 1, "presence_penalty": 0, "frequency_penalty": 0.0, "logit_bias": {}, "logprobs": False, "tools": [],
-            "response_format": {"type": "text"}, "user": "me", "metadata": {"a": "b"}, "store": False,
-            "chat_template_kwargs": {"enable_thinking": False}, "parallel_tool_calls": True, "tool_choice": "auto",
+            "seed": 7, "n": 1, "presence_penalty": 0, "frequency_penalty": 0.0, "logit_bias": {}, "logprobs": False,
+            "tools": [], "response_format": {"type": "text"}, "user": "me", "metadata": {"a": "b"},
+            "store": False, "chat_template_kwargs": {"enable_thinking": False}, "parallel_tool_calls": True,
+            "tool_choice": "auto",
         }
     )  # fmt: skip
     assert request.sampling == Sampling(temperature=0, top_p=0.5, top_k=40, min_p=0.1, seed=7)
@@ -179,7 +180,8 @@ def test_answers_have_the_shapes_of_openai() -> None:
     assert [c.choices[0].finish_reason for c in parsed[:3]] == [None, None, "length"]
     assert parsed[3].choices == []
     assert chunks[2]["timings"]["prompt_n"] == 6  # type: ignore[index]
-    assert chunks[2]["timings"]["predicted_per_second"] == 100.0  # type: ignore[index]
+    assert chunks[2]["timings"]["predicted_per_second"] == 80.0  # type: ignore[index]
+    assert Usage(10, 3, prompt_ms=100.0, first_tokens=3).timings()["predicted_per_second"] == 30.0
     answer = Answer("wisp", chat=False)
     assert answer.opening() is None
     for c in (answer.whole("x", "stop", usage), answer.closing("stop", usage), answer.usage(usage)):

@@ -1,0 +1,1 @@
+"""The engine in real browsers against llama.cpp's answers."""

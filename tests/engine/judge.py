@@ -1,0 +1,38 @@
+"""How far logits may be from the exact reference, and how far they are."""
+
+from typing import Any
+
+import numpy as np
+
+# Largest difference and mean KL divergence (nats) for logits of standard deviation 3: what float32, or some float16 in
+# between, costs. A real mistake (a wrong pairing, a forgotten factor) costs 1 to 14.
+TOLERANCE = {"f32": (2e-3, 1e-6), "f16": (1.5e-1, 1e-3)}
+
+
+def distance(want: np.ndarray, got: np.ndarray) -> tuple[float, float]:
+    """(largest absolute difference, mean KL(want || got))."""
+    a, b = log_softmax(want), log_softmax(got)
+    return float(np.abs(want - got).max()), float((np.exp(a) * (a - b)).sum(-1).mean())
+
+
+def log_softmax(x: np.ndarray) -> np.ndarray:
+    """Rows of log probabilities, in float64."""
+    x = x.astype(np.float64)
+    x = x - x.max(-1, keepdims=True)
+    return np.asarray(x - np.log(np.exp(x).sum(-1, keepdims=True)))
+
+
+def assert_close(want: np.ndarray, got: np.ndarray, precision: str) -> None:
+    """Every position within the tolerance."""
+    assert got.shape == want.shape and np.isfinite(got).all()
+    difference, kl = distance(want, got)
+    most, most_kl = TOLERANCE[precision]
+    assert difference <= most and kl <= most_kl, f"max {difference:.3g} (of {most}), KL {kl:.3g} (of {most_kl})"
+
+
+def same_ids(want: Any, got: Any, margins: Any, noise: float) -> None:
+    """Greedy ids: the first that differs must be one where the reference itself, `noise` off, was undecided."""
+    for k, (a, b) in enumerate(zip(want, got, strict=True)):
+        if a != b:
+            assert margins[k] <= 2 * noise, f"id {k} is {b}, not {a}, by {margins[k]:.3g}"
+            return

@@ -1,0 +1,83 @@
+"""Logits and greedy tokens of llama models, in the browser: on both software GPUs and on the CPU."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page
+
+from tests.engine.driver import floats, run
+from tests.engine.judge import assert_close, same_ids
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+MODELS = sorted(p.stem for p in (GOLDEN / "llama").glob("*.gguf"))
+WAYS = {  # name -> (adapter, backend, KV cache, precision)
+    "swiftshader": ("swiftshader", "webgpu", "f32", "f32"),
+    "lavapipe": ("lavapipe", "webgpu", "f16", "f16"),
+    "cpu": ("swiftshader", "cpu", "f32", "f32"),
+}
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("way", WAYS)
+def test_logits_and_greedy_ids(engine_pages: Callable[[str | None], Page], model: str, way: str) -> None:
+    adapter, backend, kv_type, precision = WAYS[way]
+    golden = np.load(GOLDEN / "llama" / f"{model}.npz")
+    about = json.loads((GOLDEN / "llama" / f"{model}.json").read_text())
+    args = {"prompt": golden["prompt"].tolist(), "count": len(golden["greedy"])}
+    long = golden["long_prompt"].tolist() if "long_prompt" in golden else []
+    out = run(
+        engine_pages(adapter),
+        f"/repo/tests/golden/llama/{model}.gguf",
+        """
+logits, shape = await engine.evaluate(prompt)
+out = {"backend": engine.backend, "shape": shape, "logits": raw(logits)}
+out["ids"] = await collect(engine, prompt, Sampling(temperature=0), count)
+if long:
+    logits, shape = await engine.evaluate(long)
+    out |= {"long_shape": shape, "long": raw(logits)}
+return out
+""",
+        args | {"long": long},
+        backend=backend,
+        kv_type=kv_type,
+        context_length=about["settings"]["n_ctx"],
+    )
+    assert out["backend"] == backend
+    assert_close(golden["logits_ref"], floats(out["logits"], out["shape"]), precision)
+    noise = about["llama_cpp_vs_reference"]["max_abs"] + (2e-3 if precision == "f32" else 0.15)
+    same_ids(golden["greedy"], out["ids"], about["greedy_margin"], noise)
+    if long:
+        want = golden["long_logits_ref"] if "long_logits_ref" in golden else golden["long_logits"]
+        assert_close(want, floats(out["long"], out["long_shape"])[-len(want) :], precision)
+
+
+@pytest.mark.parametrize("quant", ["q4_0", "q8_0"])
+def test_chats_as_llama_cpp_has_them(engine_pages: Callable[[str | None], Page], quant: str) -> None:
+    """The embedded model's greedy answers: 95 in 100 the same, the others undecided where they part."""
+    chats = json.loads((GOLDEN / "golden_chat.json").read_text())["chats"]
+    wanted = [{"prompt": c["prompt_tokens"], "tokens": c["answers"][quant]["tokens"]} for c in chats]
+    out = run(
+        engine_pages("lavapipe"),
+        f"/repo/static/models/wisp-mini-{quant}.gguf",
+        """
+apart = []
+for number, chat in enumerate(chats):
+    want = chat["tokens"]
+    got = await collect(engine, chat["prompt"], Sampling(temperature=0), len(want))
+    k = next((k for k, (a, b) in enumerate(zip(want, got)) if a != b), None)
+    if k is not None:
+        logits, shape = await engine.evaluate(chat["prompt"] + want[:k])
+        row = logits.to_py().tolist()[-shape[1]:]
+        apart.append({"chat": number, "at": k, "gap": row[got[k]] - row[want[k]]})
+return apart
+""",
+        {"chats": wanted},
+        backend="webgpu",
+    )
+    for one in out:
+        print(f"{quant}, chat {chats[one['chat']]['id']}: token {one['at']} differs by a logit gap of {one['gap']:.4f}")
+    assert len(out) <= 0.05 * len(chats)
+    assert all(0 <= one["gap"] < 0.05 for one in out)

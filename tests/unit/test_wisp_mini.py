@@ -1,0 +1,25 @@
+"""The embedded model's template and tokenizer: the prompts and answers that llama.cpp was given and gave."""
+
+import json
+from pathlib import Path
+
+from app.loading import vocabulary
+from py_engine.gguf_header import parse
+from tests.unit.test_gguf_header import MINI
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "wisp-mini-chat.json"
+
+
+def test_prompts_and_answers() -> None:
+    data = MINI.read_bytes()
+    model = vocabulary("wisp-mini", parse(data, len(data)), {})
+    assert not model.notices
+    chats = json.loads(GOLDEN.read_text())["chats"]
+    assert len(chats) > 40
+    for chat in chats:
+        prompt = model.template.render(model.template.prepare(chat["messages"]), tools=chat["tools"])
+        assert prompt == chat["prompt"]
+        assert model.tokenizer.encode_prompt(prompt) == chat["prompt_tokens"]
+        for answer in chat["answers"].values():
+            stream = model.tokenizer.stream(strip_space=True)
+            assert "".join(map(stream.push, answer["tokens"])) + stream.finish() == answer["text"]
