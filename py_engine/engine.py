@@ -150,7 +150,7 @@ class Engine:
     async def generate(
         self, prompt_ids: list[int], sampling: Sampling, max_tokens: int, stop_ids: frozenset[int]
     ) -> AsyncIterator[list[int]]:
-        """Yields the ids as they come, a few at a time; ends after an id of `stop_ids` (yielded last) or `max_tokens`.
+        """Yields the ids as they come, a few at a time (none after each batch of the prompt); ends after an id of `stop_ids` (yielded last) or `max_tokens`.
 
         Closing the generator ends the request at once. ids must be below the vocabulary's size and fit the context.
         """
@@ -169,6 +169,7 @@ class Engine:
                 await self.runner.feed(at, batch, ["prefill", "last"] if last else ["prefill"])
                 self._cache.append(batch)
                 at += len(batch)
+                yield []  # a place to stop a long prompt
             self.runner.start(len(prompt_ids), count)
             while ids := await self.runner.next():
                 now = _since(begun)

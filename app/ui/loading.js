@@ -8,10 +8,10 @@ import { bytes } from "./format.js";
  */
 const STEPS = [
   { label: "Start", doing: "Starting Python", stages: ["pyodide", "packages", "python"], share: 3 },
-  { label: "Fetch", doing: "Downloading", stages: ["download", "cache"], share: 5 },
+  { label: "Fetch", doing: "Downloading", stages: ["download", "cache"], share: 4 },
   { label: "Check", doing: "Checking", stages: ["hash"], share: 1 },
-  { label: "Upload", doing: "Uploading to the GPU", stages: ["upload"], share: 1 },
-  { label: "Compile", doing: "Compiling kernels", stages: ["compile"], share: 1 },
+  { label: "Upload", doing: "Uploading the weights", stages: ["upload"], share: 1 },
+  { label: "Compile", doing: "Compiling kernels", stages: ["compile"], share: 3 },
 ];
 
 export class Loading {
@@ -39,6 +39,7 @@ export class Loading {
     const step = STEPS.findIndex(({ stages }) => stages.includes(progress.stage));
     if (step < 0 || this.#panel.hidden) return;
     this.#seen[step] = progress;
+    if (step > 0) this.#seen[0] = full(0); // what loads has been started
     for (let before = 0; before < step; before++) {
       if (!STEPS[before].stages.some((stage) => stage === "hash" || stage === "download"))
         this.#seen[before] ??= full(before);

@@ -11,7 +11,7 @@ from tools.serve import Server
 
 VARIANTS = {
     "swiftshader": ("f32", "f32 subgroups"),
-    "lavapipe": ("f32", "f32 subgroups", "f16", "f16 subgroups"),
+    "lavapipe": ("f16", "f16 subgroups"),
 }
 
 

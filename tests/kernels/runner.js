@@ -8,6 +8,7 @@ const text = (data) => {
 };
 
 let device;
+const pipelines = new Map(); // code -> [layout, pipeline]: compiling is what takes the time
 
 /** The adapter's features and limits; keeps the device. */
 async function open() {
@@ -24,13 +25,7 @@ async function open() {
   return { features: requiredFeatures, limits: requiredLimits, subgroupMinSize, description, vendor };
 }
 
-/**
- * @param {{code: string, params: string, buffers: {name: string, access: string, data: string}[], grid: number[]}} job
- * @returns {Promise<Record<string, string>>} the contents of the writable buffers afterwards
- */
-async function run({ code, params, buffers, grid }) {
-  device.pushErrorScope("validation");
-  const module = device.createShaderModule({ code });
+async function compile(code, buffers) {
   const types = { uniform: "uniform", "storage, read": "read-only-storage", "storage, read_write": "storage" };
   const layout = device.createBindGroupLayout({
     entries: buffers.map((b, binding) => ({
@@ -41,8 +36,19 @@ async function run({ code, params, buffers, grid }) {
   });
   const pipeline = await device.createComputePipelineAsync({
     layout: device.createPipelineLayout({ bindGroupLayouts: [layout] }),
-    compute: { module, entryPoint: "main" },
+    compute: { module: device.createShaderModule({ code }), entryPoint: "main" },
   });
+  return [layout, pipeline];
+}
+
+/**
+ * @param {{code: string, params: string, buffers: {name: string, access: string, data: string}[], grid: number[]}} job
+ * @returns {Promise<Record<string, string>>} the contents of the writable buffers afterwards
+ */
+async function run({ code, params, buffers, grid }) {
+  device.pushErrorScope("validation");
+  if (!pipelines.has(code)) pipelines.set(code, await compile(code, buffers));
+  const [layout, pipeline] = pipelines.get(code);
   const make = (data, usage) => {
     const size = Math.max(16, Math.ceil(data.length / 16) * 16);
     const buffer = device.createBuffer({ size, usage: usage | GPUBufferUsage.COPY_DST | GPUBufferUsage.COPY_SRC });

@@ -32,7 +32,7 @@ def check(bench: Bench, got: np.ndarray, want: np.ndarray, limit: float | None =
 
 
 @pytest.mark.parametrize("type", PLAIN + QUANTISED)
-@pytest.mark.parametrize(("rows", "cols"), [(1, 1), (3, 31), (33, 33), (5, 257), (7, 1024)])
+@pytest.mark.parametrize(("rows", "cols"), [(1, 1), (33, 33), (7, 1056)])
 def test_embed(bench: Bench, type: Q, rows: int, cols: int) -> None:
     cols = cols_of(type, cols)
     ops = bench.begin(batch=3, n=3, pos=5, vocab=rows)
@@ -41,7 +41,7 @@ def test_embed(bench: Bench, type: Q, rows: int, cols: int) -> None:
     check(bench, gpu[x.name][:, :cols], host[x.name][:, :cols], 1e-14)
 
 
-@pytest.mark.parametrize(("n", "cols"), [(1, 1), (3, 31), (2, 33), (5, 255), (31, 257), (1, 2048)])
+@pytest.mark.parametrize(("n", "cols"), [(1, 1), (3, 31), (5, 255), (31, 257), (1, 2048)])
 def test_rms_norm(bench: Bench, n: int, cols: int) -> None:
     ops = bench.begin(batch=n + 1, n=n)
     x = ops.rows("x", cols)
@@ -53,8 +53,9 @@ def test_rms_norm(bench: Bench, n: int, cols: int) -> None:
 
 
 @pytest.mark.parametrize("type", PLAIN + QUANTISED)
-@pytest.mark.parametrize(("rows", "cols"), [(1, 1), (3, 31), (31, 33), (257, 96), (33, 255), (100, 1056)])
-@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "cols", "bias"), [(1, 1, False), (31, 33, True), (257, 255, False), (100, 1056, False)]
+)
 def test_matvec(bench: Bench, type: Q, rows: int, cols: int, bias: bool) -> None:
     cols = cols_of(type, cols)
     ops = bench.begin(batch=1, n=1)
@@ -78,8 +79,7 @@ def test_head(bench: Bench, rows: int, cols: int, n: int) -> None:
 
 
 @pytest.mark.parametrize("type", PLAIN + QUANTISED)
-@pytest.mark.parametrize(("n_ff", "cols"), [(1, 1), (31, 33), (129, 288)])
-@pytest.mark.parametrize("batch", [1, 5])
+@pytest.mark.parametrize(("n_ff", "cols", "batch"), [(1, 1, 1), (31, 33, 5), (129, 288, 1)])
 def test_gated(bench: Bench, type: Q, n_ff: int, cols: int, batch: int) -> None:
     """The fused gate of one token, and the norm, matmul, silu of several."""
     cols = cols_of(type, cols)
@@ -93,7 +93,7 @@ def test_gated(bench: Bench, type: Q, n_ff: int, cols: int, batch: int) -> None:
 
 
 @pytest.mark.parametrize("type", PLAIN + QUANTISED)
-@pytest.mark.parametrize(("rows", "cols", "n"), [(1, 1, 1), (31, 33, 3), (65, 96, 31), (70, 257, 33)])
+@pytest.mark.parametrize(("rows", "cols", "n"), [(1, 1, 1), (65, 33, 31), (70, 257, 33)])
 def test_matmul(bench: Bench, type: Q, rows: int, cols: int, n: int) -> None:
     cols = cols_of(type, cols)
     ops = bench.begin(batch=n + 1, n=n)
@@ -125,9 +125,10 @@ def test_split_by_rows(bench: Bench) -> None:
         check(small, gpu[y.name][:, :40], host[y.name][:, :40])
 
 
-@pytest.mark.parametrize(("heads", "rope_dim"), [((1, 1, 4), 4), ((3, 1, 32), 16), ((4, 2, 64), 64)])
+@pytest.mark.parametrize(
+    ("heads", "rope_dim", "kv_type"), [((1, 1, 4), 4, "f32"), ((3, 1, 32), 16, "f16"), ((4, 2, 64), 64, "f16")]
+)
 @pytest.mark.parametrize("neox", [False, True])
-@pytest.mark.parametrize("kv_type", ["f16", "f32"])
 @pytest.mark.parametrize("batch", [1, 3])
 def test_qkv(bench: Bench, heads: tuple[int, int, int], rope_dim: int, neox: bool, kv_type: str, batch: int) -> None:
     n_head, n_kv, dim = heads
@@ -151,10 +152,16 @@ def test_qkv(bench: Bench, heads: tuple[int, int, int], rope_dim: int, neox: boo
 
 
 @pytest.mark.parametrize(
-    ("heads", "n", "pos"),
-    [((1, 1, 4), 1, 0), ((3, 3, 32), 3, 30), ((8, 2, 64), 17, 31), ((4, 1, 80), 5, 1), ((14, 2, 64), 3, 40), ((2, 1, 256), 2, 33)],
+    ("heads", "n", "pos", "kv_type"),
+    [
+        ((1, 1, 4), 1, 0, "f32"),
+        ((3, 3, 32), 3, 30, "f16"),
+        ((8, 2, 64), 17, 31, "f32"),
+        ((4, 1, 80), 5, 1, "f16"),
+        ((14, 2, 64), 3, 40, "f16"),
+        ((2, 1, 256), 2, 33, "f32"),
+    ],
 )
-@pytest.mark.parametrize("kv_type", ["f16", "f32"])
 def test_attention(bench: Bench, heads: tuple[int, int, int], n: int, pos: int, kv_type: str) -> None:
     """Prefill's tiles, and the shares and their combination of decoding; positions behind the end are poison."""
     n_head, n_kv, dim = heads
