@@ -56,9 +56,10 @@ export class Loading {
     const { doing } = STEPS[step];
     const cached = progress?.stage === "cache";
     const what = step === 1 ? this.#name : "";
-    byId("loading-stage").textContent = `${cached ? "Reading" : doing} ${what}`.trim();
+    const last = step === STEPS.length - 1 && this.#done(step);
+    byId("loading-stage").textContent = last ? "Warming up" : `${cached ? "Reading" : doing} ${what}`.trim();
     byId("loading-detail").textContent =
-      progress && step > 0 ? detail(progress, step) : step === 0 ? "once per visit" : "";
+      step === 0 ? "once per visit" : progress && !last ? detail(progress, step) : "";
     const items = byId("loading-steps").children;
     for (let index = this.#from; index < STEPS.length; index++) {
       const state = this.#done(index) || index < step ? "done" : index === step ? "active" : "";
