@@ -63,6 +63,7 @@ class Worker:
             "applyTemplate": self._apply_template,
             "evaluate": self._evaluate,
             "validate": self._validate,
+            "profile": self._profile,
             "stats": self._stats,
             "abort": self._abort,
         }
@@ -255,6 +256,15 @@ class Worker:
                 )
             logits, shape = await engine.evaluate(ids)
         return {"logits": logits, "shape": list(shape)}
+
+    async def _profile(self, fields: Fields, job: Job) -> list[dict[str, Any]]:
+        position, n = (fields.get(name) for name in ("position", "n"))
+        for name, value in (("position", position), ("n", n)):
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise WispError(f"{name} must be an integer.", "invalid_type", param=name)
+        async with self._engine_turns.turn(job):
+            profile: list[dict[str, Any]] = await self._current().engine_or_error().profile(position, n)
+        return profile
 
     async def _stats(self, fields: Fields, job: Job) -> dict[str, Any]:
         model = self._model

@@ -97,6 +97,14 @@ export class Wisp {
   }
 
   /**
+   * GPU time of every dispatch of a step: one token, or a prefill batch of `n`, at `position`.
+   * @param {number} position @param {number} [n] @returns {Promise<{ kernel: string, ns: number }[]>}
+   */
+  profile(position, n = 1) {
+    return this.#connection.call("profile", { position, n });
+  }
+
+  /**
    * Would constrained decoding allow this text?
    * @param {Json} format {response_format} | {grammar} | {regex} @param {string} text
    * @returns {Promise<{ accepted: boolean, complete: boolean }>}

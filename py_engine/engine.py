@@ -219,6 +219,17 @@ class Engine:
                 f"{len(ids)} tokens do not fit the context of {self.context_length}.", "context_length_exceeded"
             )
 
+    async def profile(self, position: int, n: int = 1) -> list[dict[str, Any]]:
+        """GPU time of every dispatch of a step: [{kernel, ns}] for n tokens at `position` (n > 1: prefill)."""
+        if not isinstance(self.runner, GpuRunner):
+            raise WispError("Only WebGPU's kernels can be timed; this model runs on the CPU.", "unsupported_parameter")
+        if not 0 <= position < self.context_length - 64 or not 1 <= n <= self.plan.batch:
+            raise WispError(
+                f"position must be below {self.context_length - 64} and n at most {self.plan.batch}.", "invalid_value"
+            )
+        self._cache.reuse([])
+        return await self.runner.profile(position, n, "decode" if n == 1 else "prefill")
+
     # -- the rest -----------------------------------------------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:

@@ -76,8 +76,8 @@ def device_of(adapter: Any) -> Device:
 class Gpu:
     """A device with one plan's memory and command lists."""
 
-    def __init__(self, device: Any, profile: Device, plan: Plan) -> None:
-        self.device, self.profile, self.plan = device, profile, plan
+    def __init__(self, device: Any, variant: Device, plan: Plan) -> None:
+        self.device, self.variant, self.plan = device, variant, plan
         self.lost: str | None = None
         self.buffers: list[Any] = []  # every GPUBuffer, to be destroyed
         self.places: dict[str, tuple[Any, int, int]] = {}  # buffer or weight plane -> (GPUBuffer, offset, bytes)
@@ -86,12 +86,12 @@ class Gpu:
         self.staging: Any = None
 
     @classmethod
-    async def open(cls, adapter: Any, profile: Device, plan: Plan) -> Gpu:
+    async def open(cls, adapter: Any, variant: Device, plan: Plan) -> Gpu:
         """Request a device with all that the adapter offers, and allocate the plan; WispError out_of_memory."""
-        features = [f for f in ("shader-f16", "subgroups") if adapter.features.has(f)]
+        features = [f for f in ("shader-f16", "subgroups", "timestamp-query") if adapter.features.has(f)]
         limits = obj(**{n: getattr(adapter.limits, n) for n in LIMITS})
         device = await adapter.requestDevice(obj(requiredFeatures=features, requiredLimits=limits))
-        self = cls(device, profile, plan)
+        self = cls(device, variant, plan)
         device.lost.then(create_once_callable(self._on_lost))
         try:
             await self._guarded(self._allocate)
@@ -124,9 +124,9 @@ class Gpu:
     # -- memory -------------------------------------------------------------------------------------------------------
 
     def _buffer(self, size: int, usage: int, label: str) -> Any:
-        if size > self.profile.max_buffer:
+        if size > self.variant.max_buffer:
             raise WispError(
-                f"{label} needs {size >> 20} MiB in one piece and the device gives at most {self.profile.max_buffer >> 20}. "
+                f"{label} needs {size >> 20} MiB in one piece and the device gives at most {self.variant.max_buffer >> 20}. "
                 "Choose a shorter context or a smaller model.",
                 "model_too_large",
             )
@@ -149,11 +149,11 @@ class Gpu:
 
     def _allocate_weights(self) -> None:
         """Planes into a few large buffers, each plane on an aligned offset."""
-        limit = min(self.profile.max_buffer, ARENA)
+        limit = min(self.variant.max_buffer, ARENA)
         arenas: list[list[tuple[str, int, int]]] = []
         used = limit
         for weight in self.plan.weights.values():
-            for _, part in weight.split(self.profile.max_binding):
+            for _, part in weight.split(self.variant.max_binding):
                 for plane in part.layout.planes:
                     size = part.plane_bytes(plane)
                     if used + size > limit:
@@ -178,7 +178,7 @@ class Gpu:
         """Make ready for upload(): the staging buffer and the repack pipelines."""
         self.staging = self.device.createBuffer(obj(size=STAGING + 256, usage=STORAGE | COPY_DST | COPY_SRC, label="staging"))
         for weight in self.plan.weights.values():
-            if shader := repack_shader(weight, self.profile):
+            if shader := repack_shader(weight, self.variant):
                 await self._pipeline(shader)
 
     def upload(self, data: Any, placements: Sequence[Placement]) -> None:
@@ -190,7 +190,7 @@ class Gpu:
         staged, groups = False, []
         for place in placements:
             weight, rows = place.weight, place.rows
-            shader = repack_shader(weight, self.profile)
+            shader = repack_shader(weight, self.variant)
             if shader is None:
                 buffer, offset, _ = self.places[f"{weight.name}.w_qs"]
                 size = -(-rows * place.row_bytes // 4) * 4
@@ -268,7 +268,7 @@ class Gpu:
     async def compile(self, on_progress: Any = None) -> None:
         """Compile every pipeline of the plan, all at once, and record its lists."""
         shaders = {
-            id(op): kernels.expand(op.kernel, op.params, self.profile) for ops in self.plan.lists.values() for op in ops
+            id(op): kernels.expand(op.kernel, op.params, self.variant) for ops in self.plan.lists.values() for op in ops
         }
         wanted = list({s.label: s for s in shaders.values()}.values())
         done = 0
@@ -336,6 +336,11 @@ class Gpu:
             out.set(padded.subarray(i * width, i * width + cols), i * cols)
         return out
 
+    async def profile(self, name: str, n: int, repeats: int) -> list[dict[str, Any]]:
+        """[{kernel, ns}] of a list's dispatches on a batch of n tokens, each run `repeats` times."""
+        times = await self.replay.profile(name, n, repeats)
+        return [{"kernel": label_of(op), "ns": ns} for op, ns in zip(self.plan.lists[name], times.to_py(), strict=True)]
+
     def close(self) -> None:
         """Give everything back."""
         for buffer in self.buffers:
@@ -344,14 +349,20 @@ class Gpu:
         self.device.destroy()
 
 
-def repack_shader(weight: Weight, profile: Device) -> kernels.Shader | None:
+def label_of(op: Op) -> str:
+    """A short name for tables: kernel, type, columns and epilogue."""
+    shown = [str(op.params[k]) for k in ("QUANT", "COLS", "EPILOGUE") if k in op.params]
+    return " ".join([op.kernel, *shown, *([f"x {op.consts['rows']}"] if "rows" in op.consts else [])])
+
+
+def repack_shader(weight: Weight, variant: Device) -> kernels.Shader | None:
     """The kernel that brings a weight's raw bytes into its planes, None where they are the same."""
     layout = weight.layout
     if layout.d_bytes:
         sizes = {"BLOCK_BYTES": layout.d_bytes + layout.qs_bytes, "QS_WORDS": layout.qs_bytes // 4}
-        return kernels.expand("repack", sizes, profile)
+        return kernels.expand("repack", sizes, variant)
     if weight.rows > 1 and weight.cols % quants.GROUP:
-        return kernels.expand("repack_pad", {"ELEM": layout.qs_bytes // quants.GROUP, "COLS": weight.cols}, profile)
+        return kernels.expand("repack_pad", {"ELEM": layout.qs_bytes // quants.GROUP, "COLS": weight.cols}, variant)
     return None
 
 

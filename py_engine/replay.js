@@ -46,12 +46,7 @@ export class Replay {
   /** @param {GPUComputePassEncoder} pass @param {string} list @param {number} n tokens in the batch */
   encode(pass, list, n) {
     const commands = this.lists.get(list) ?? [];
-    for (const { pipeline, group, x, y, z, tile, axis } of commands) {
-      pass.setPipeline(pipeline);
-      pass.setBindGroup(0, group);
-      const count = tile && Math.ceil(n / tile);
-      pass.dispatchWorkgroups(axis === 0 && tile ? count : x, axis === 1 && tile ? count : y, axis === 2 && tile ? count : z);
-    }
+    for (const command of commands) dispatch(pass, command, n);
     this.counts.dispatches += commands.length;
   }
 
@@ -156,4 +151,37 @@ export class Replay {
     staging.destroy();
     return data;
   }
+
+  /**
+   * GPU time of each command of a list, in nanoseconds: `repeats` dispatches of it in a pass of its own.
+   * @param {string} list @param {number} n @param {number} repeats @returns {Promise<number[]>}
+   */
+  async profile(list, n, repeats) {
+    const commands = this.lists.get(list) ?? [];
+    const queries = this.device.createQuerySet({ type: "timestamp", count: 2 });
+    const times = this.device.createBuffer({ size: 16, usage: GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC });
+    const out = [];
+    for (const command of commands) {
+      this.submit((encoder) => {
+        const timestampWrites = { querySet: queries, beginningOfPassWriteIndex: 0, endOfPassWriteIndex: 1 };
+        const pass = encoder.beginComputePass({ timestampWrites });
+        for (let i = 0; i < repeats; i++) dispatch(pass, command, n);
+        pass.end();
+        encoder.resolveQuerySet(queries, 0, 2, times, 0);
+      });
+      const [start, end] = new BigUint64Array(await this.download(times, 0, 16));
+      out.push(Number(end - start) / repeats);
+    }
+    queries.destroy();
+    times.destroy();
+    return out;
+  }
+}
+
+/** @param {GPUComputePassEncoder} pass @param {Command} command @param {number} n tokens in the batch */
+function dispatch(pass, { pipeline, group, x, y, z, tile, axis }, n) {
+  pass.setPipeline(pipeline);
+  pass.setBindGroup(0, group);
+  const count = tile && Math.ceil(n / tile);
+  pass.dispatchWorkgroups(tile && axis === 0 ? count : x, tile && axis === 1 ? count : y, tile && axis === 2 ? count : z);
 }

@@ -123,6 +123,13 @@ class GpuRunner:
         counts = self.gpu.replay.counts
         return {"submits": int(counts.submits), "dispatches": int(counts.dispatches)}
 
+    async def profile(self, position: int, n: int, name: str) -> list[dict[str, Any]]:
+        """GPU time of each dispatch of a list, on a batch of n tokens at `position`."""
+        if not self.gpu.device.features.has("timestamp-query"):
+            raise WispError("This adapter cannot time its kernels: it lacks timestamp-query.", "unsupported_parameter")
+        await self.gpu.feed(position, [0] * n, [])
+        return await self.gpu.profile(name, n, 1 if self.gpu.variant.software else 20)
+
     def close(self) -> None:
         self.gpu.close()
 
