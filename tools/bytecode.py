@@ -7,6 +7,7 @@ result is kept in the user's cache under the hash of its source.
 import base64
 import hashlib
 import json
+from pathlib import Path
 
 from tools import pyodide
 from tools.failure import run, say
@@ -25,7 +26,7 @@ def with_bytecode(members: dict[str, bytes]) -> dict[str, bytes]:
     missing = {name: base64.b64encode(members[name]).decode() for name, path in kept.items() if not path.exists()}
     if missing:
         say(f"Compiling {len(missing)} Python files for Pyodide {pyodide.version()} ...")
-        command = [node(), ROOT / "tools" / "compile_python.mjs", pyodide.core_dir()]
+        command: list[str | Path] = [node(), ROOT / "tools" / "compile_python.mjs", pyodide.core_dir()]
         answer = run(command, "Cannot compile the page's Python", stdin=json.dumps(missing))
         for name, code in json.loads(answer).items():
             part = kept[name].with_suffix(".part")

@@ -75,6 +75,9 @@ def test_catalog_says_what_the_models_are(dist: Path, assets: dict[str, Any]) ->
     for entry in catalog:
         data = ((dist / assets["catalog"]).parent / entry["url"]).read_bytes()
         assert (entry["size"], entry["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+        ends = [*(int(offset) for offset in entry["records"]), len(data)]
+        for (start, digest), end in zip(entry["records"].items(), ends[1:], strict=True):
+            assert digest == hashlib.sha256(data[int(start) : end]).hexdigest()
         assert data == (STATIC / "models" / f"{entry['id']}.gguf").read_bytes()
 
 
