@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from gguf import GGUFWriter
-from gguf.constants import GGML_QUANT_SIZES, GGMLFileType, TokenType
+from gguf.constants import GGML_QUANT_SIZES, TokenType
 from gguf.constants import GGMLQuantizationType as Q
 
 
@@ -52,7 +52,6 @@ def write(shape: Shape, type: Q, path: str, name: str) -> None:
     writer.add_rope_dimension_count(shape.head_dim)
     writer.add_rope_freq_base(shape.rope_base)
     writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_file_type(GGMLFileType.ALL_F32)
     _tokenizer(writer, shape.vocab)
     random = np.random.default_rng(1)
     q, kv = shape.n_head * shape.head_dim, shape.n_head_kv * shape.head_dim
