@@ -129,7 +129,7 @@ class Ops:
         parts = self.buffer("decode.parts", (n_head, split, head_dim + 4))
         self._op(
             "attention_decode",
-            kind | {"TS": positions, "SPLIT": split},
+            kind | {"TS": positions, "SPLIT": split, "PARTS": 4 if self.device.subgroup >= 4 and not self.device.software else 1},
             {"scale": scale, "n_head_kv": n_head_kv},
             bound | {"parts": parts},
             n_head_kv,
@@ -137,7 +137,7 @@ class Ops:
         )
         self._op(
             "attention_combine",
-            {"HEAD_DIM": head_dim, "TS": positions, "SPLIT": split, "LANES": max(1, min(8, 256 // head_dim))},
+            {"HEAD_DIM": head_dim, "TS": positions, "SPLIT": split, "LANES": max(1, min(16, 1024 // head_dim))},
             {"n_head": n_head},
             {"state": self.state, "parts": parts, "y": y},
             n_head,
@@ -238,7 +238,7 @@ class Ops:
         )  # fmt: skip
 
     def _matmul(self, x: Buffer, weight: Weight, bias: Weight | None, y: Buffer, epilogue: str, row0: int) -> None:
-        tile = self._matmul_tile(weight.rows)
+        tile = self._matmul_tile()
         self._op(
             "matmul",
             {"QUANT": weight.layout.fragment, "COLS": weight.cols, "BIAS": int(bias is not None), "EPILOGUE": epilogue}
@@ -264,7 +264,11 @@ class Ops:
         threads = 256 if dot8 else 64
         return {"TK": along, "TR": threads // along, "R": 4}
 
-    def _matmul_tile(self, rows: int) -> dict[str, int]:
+    def _matmul_tile(self) -> dict[str, int]:
+        """Larger tiles load less for each product; they need their room in the workgroup's memory, and a GPU."""
+        size = 2 if self.device.f16 else 4
+        if self.batch >= 64 and not self.device.software and (64 + 64) * 36 * size <= self.device.max_workgroup_storage:
+            return {"TM": 64, "TN": 64, "MM": 8, "MN": 4}
         return {"TM": 32, "TN": 64, "MM": 4, "MN": 4}
 
     def _decode_tile(self) -> tuple[int, int]:

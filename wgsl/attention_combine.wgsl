@@ -17,6 +17,7 @@ struct Params {
 const VECS = HEAD_DIM / 4u;
 var<workgroup> sums: array<vec4f, LANES * VECS>;
 var<workgroup> totals: array<f32, LANES * VECS>;
+var<workgroup> heads: array<vec2f, SPLIT>; // (maximum, denominator) of each share
 
 @compute @workgroup_size(VECS, LANES)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_id) id: vec3u) {
@@ -27,18 +28,24 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_id) id: vec
   let share = attention_share(length);
   let used = (length + share - 1u) / share;
   let base = wid.x * SPLIT;
-  var top = -1e30; // every thread finds it for itself: the loads are the same ones
+  for (var i = id.y * VECS + id.x; i < used; i += VECS * LANES) {
+    heads[i] = parts[(base + i) * (VECS + 1u) + VECS].xy;
+  }
+  workgroupBarrier();
+  var top = -1e30;
   for (var i = 0u; i < used; i++) {
-    top = max(top, parts[(base + i) * (VECS + 1u) + VECS].x);
+    top = max(top, heads[i].x);
   }
   var total = 0.0;
   var sum = vec4f(0);
-  for (var i = id.y; i < used; i += LANES) {
-    let at = (base + i) * (VECS + 1u);
-    let part = parts[at + VECS];
-    let weight = exp(part.x - top);
-    sum += parts[at + id.x] * weight;
-    total += part.y * weight;
+  for (var i = id.y; i < used; i += 2u * LANES) { // two loads on their way at a time
+    let j = min(i + LANES, used - 1u);
+    let a = parts[(base + i) * (VECS + 1u) + id.x];
+    let b = parts[(base + j) * (VECS + 1u) + id.x];
+    let wa = exp(heads[i].x - top);
+    let wb = select(0.0, exp(heads[j].x - top), i + LANES < used);
+    sum += a * wa + b * wb;
+    total += heads[i].y * wa + heads[j].y * wb;
   }
   sums[id.y * VECS + id.x] = sum;
   totals[id.y * VECS + id.x] = total;

@@ -4,7 +4,8 @@
 // denominator for attention_combine.wgsl.
 #param HEAD_DIM
 #param G
-#param TS // positions of a tile, a power of two and the number of threads
+#param TS // positions of a tile, a power of two
+#param PARTS // threads that share a position's dot products, neighbours in a subgroup
 #param SPLIT
 #param KV_F16
 #param SG
@@ -22,7 +23,7 @@ struct Params {
 #include "attention_share.wgsl"
 
 const VECS = HEAD_DIM / 4u;
-const WG = TS;
+const WG = TS * PARTS;
 const LANES = max(1u, WG / VECS); // positions that are summed side by side
 const COLS_EACH = (VECS + WG - 1u) / WG; // vectors of a thread where a head is wider than the workgroup
 
@@ -54,19 +55,23 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   }
   for (var s0 = first; s0 < end; s0 += TS) {
     var score = array<f32, G>(); // spelled out: SwiftShader keeps the last round's otherwise
-    let s = s0 + t;
+    let s = s0 + t / PARTS;
     if (s < end) {
       let at = (s * p.n_head_kv + head) * VECS;
-      for (var d = 0u; d < VECS; d++) {
+      for (var d = t % PARTS; d < VECS; d += PARTS) {
         let k = cached_key(at + d);
         for (var g = 0u; g < G; g++) {
           score[g] += dot(k, qs[g * VECS + d]);
         }
       }
-    } else {
-      for (var g = 0u; g < G; g++) {
-        score[g] = -1e30;
+    }
+    for (var g = 0u; g < G; g++) {
+#if PARTS > 1
+      for (var width = 1u; width < PARTS; width *= 2u) {
+        score[g] += subgroupShuffleXor(score[g], width);
       }
+#endif
+      score[g] = select(-1e30, score[g], s < end);
     }
     let now = rows_max(score, t);
     var e: array<f32, G>;
@@ -79,18 +84,29 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
         sums[g][c] *= shrink;
       }
       e[g] = select(0.0, exp(score[g] - new_top), s < end);
-      weights[g * TS + t] = e[g];
-      total[g] += e[g]; // of this thread's positions, summed over the threads at the end
+      if (t % PARTS == 0u) {
+        weights[g * TS + t / PARTS] = e[g];
+        total[g] += e[g]; // of this thread's positions, summed over the threads at the end
+      }
     }
     workgroupBarrier();
     let count = min(TS, end - s0);
     if (lane < LANES) {
-      for (var i = lane; i < count; i += LANES) {
-        let at = ((s0 + i) * p.n_head_kv + head) * VECS;
+      let at = (s0 * p.n_head_kv + head) * VECS;
+      let step = p.n_head_kv * VECS;
+      for (var i = lane; i < count; i += 4u * LANES) { // four loads on their way at a time
         for (var c = 0u; c < COLS_EACH; c++) {
-          let v = cached_value(at + min(t % VECS + c * WG, VECS - 1u));
-          for (var g = 0u; g < G; g++) {
-            sums[g][c] = fma(vec4f(weights[g * TS + i]), v, sums[g][c]);
+          let column = at + min(t % VECS + c * WG, VECS - 1u);
+          var v: array<vec4f, 4>;
+          for (var j = 0u; j < 4u; j++) {
+            v[j] = cached_value(column + min(i + j * LANES, count - 1u) * step);
+          }
+          for (var j = 0u; j < 4u; j++) {
+            let here = i + j * LANES;
+            for (var g = 0u; g < G; g++) {
+              let weight = select(0.0, weights[g * TS + min(here, count - 1u)], here < count);
+              sums[g][c] = fma(vec4f(weight), v[j], sums[g][c]);
+            }
           }
         }
       }
