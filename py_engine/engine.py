@@ -18,7 +18,7 @@ from typing import Any
 
 from gguf.constants import GGMLQuantizationType as Q
 
-from py_engine import planner
+from py_engine import planner, quants
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header
 from py_engine.kernels import Device
@@ -106,6 +106,8 @@ class Engine:
             if device is not None:
                 from py_engine.gpu import Gpu
 
+                if load_package and any(quants.needs_numpy(w.type) for w in plan.weights.values()):
+                    await load_package("numpy")
                 gpu = await Gpu.open(adapter, device, plan)
                 runners["webgpu"] = GpuRunner(gpu)
                 await gpu.upload_start()

@@ -12,11 +12,11 @@ from typing import Any
 import js
 from pyodide.ffi import create_once_callable, to_js
 
-from py_engine import kernels, quants
+from py_engine import kernels, quants, repack
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.kernels import Device
 from py_engine.placement import Placement
-from py_engine.plan import Buffer, Op, PerToken, Plan, Weight
+from py_engine.plan import Buffer, Op, PerToken, Plan
 
 LIMITS = (
     "maxBufferSize", "maxStorageBufferBindingSize", "maxStorageBuffersPerShaderStage", "maxComputeWorkgroupStorageSize",
@@ -178,13 +178,16 @@ class Gpu:
     # -- weights ------------------------------------------------------------------------------------------------------
 
     async def upload_start(self) -> None:
-        """Make ready for upload(): the staging buffer and the repack pipelines."""
-        self.staging = self.device.createBuffer(
-            obj(size=STAGING + 256, usage=STORAGE | COPY_DST | COPY_SRC, label="staging")
-        )
+        """Make ready for upload(): the staging buffer, the repack pipelines, the grids that planes begin with."""
+        usage = STORAGE | COPY_DST | COPY_SRC
+        self.staging = self.device.createBuffer(obj(size=STAGING + 256, usage=usage, label="staging"))
         for weight in self.plan.weights.values():
-            if shader := repack_shader(weight, self.variant):
+            if shader := repack.shader_for(weight, self.variant):
                 await self._pipeline(shader)
+            for _, part in weight.split(self.variant.max_binding):
+                for name, plane in part.layout.planes.items():
+                    if plane.table:
+                        self.write(f"{part.name}.{name}", quants.grid(part.type))
 
     def upload(self, data: Any, placements: Sequence[Placement]) -> None:
         """Take weights out of one record, a JavaScript ArrayBuffer.
@@ -192,46 +195,39 @@ class Gpu:
         Types that lie in memory as they do in the file are written straight; the others go through the staging buffer
         and a repack kernel. Nothing passes through Python's heap.
         """
-        staged, groups = False, []
+        jobs = []
         for place in placements:
-            weight, rows = place.weight, place.rows
-            shader = repack_shader(weight, self.variant)
-            if shader is None:
-                buffer, offset, _ = self.places[f"{weight.name}.w_qs"]
-                size = -(-rows * place.row_bytes // 4) * 4
-                at = place.row0 * (1 if weight.rows == 1 else place.row_bytes)
+            repacks = repack.repacks(place, self.variant)
+            jobs += [(place.weight, r) for r in repacks]
+            if not repacks:
+                buffer, offset, _ = self.places[f"{place.weight.name}.w_qs"]
+                size = -(-place.rows * place.row_bytes // 4) * 4
+                at = place.row0 * (1 if place.weight.rows == 1 else place.row_bytes)
                 self.device.queue.writeBuffer(buffer, offset + at, data, place.src, size)
-                continue
-            if not staged:
-                size = int(data.byteLength)
-                if size % 4:  # the end of a file that is not padded
-                    whole = js.Uint8Array.new(-(-size // 4) * 4)
-                    whole.set(js.Uint8Array.new(data))
-                    data = whole.buffer
-                self.device.queue.writeBuffer(self.staging, 0, data)
-                staged = True
-            blocks = quants.groups(weight.cols)
-            padded = "COLS" in shader.label
-            n = rows if padded else rows * blocks
-            threads = rows * weight.plane_bytes("w_qs") // 4 // weight.rows if padded else n
-            x = min(65535, -(-threads // 64))
-            consts = {"src": place.src, "dst": place.row0 * (1 if padded else blocks), "n": n, "stride": 64 * x}
-            params = self.device.createBuffer(obj(size=16, usage=UNIFORM | COPY_DST))
-            self.device.queue.writeBuffer(params, 0, to_js(memoryview(shader.pack(consts))))
-            bound = {"p": (params, 0, 16), "raw": (self.staging, 0, STAGING + 256)}
-            bound |= {plane: self.places[f"{weight.name}.{plane}"] for plane in weight.layout.planes}
-            groups.append((shader, self._group(shader, bound), x, -(-threads // 64 // x) or 1, params))
-        if not groups:
+        if not jobs:
             return
+        size = int(data.byteLength)
+        if size % 4:  # the end of a file that is not padded
+            whole = js.Uint8Array.new(-(-size // 4) * 4)
+            whole.set(js.Uint8Array.new(data))
+            data = whole.buffer
+        self.device.queue.writeBuffer(self.staging, 0, data)
+        used = []
         encoder = self.device.createCommandEncoder()
         compute = encoder.beginComputePass()
-        for shader, group, x, y, _ in groups:
-            compute.setPipeline(self.pipelines[shader.label])
-            compute.setBindGroup(0, group)
-            compute.dispatchWorkgroups(x, y)
+        for weight, job in jobs:
+            packed = job.shader.pack(job.consts)
+            params = self.device.createBuffer(obj(size=len(packed), usage=UNIFORM | COPY_DST))
+            self.device.queue.writeBuffer(params, 0, to_js(memoryview(packed)))
+            used.append(params)
+            bound = {"p": (params, 0, len(packed)), "raw": (self.staging, 0, STAGING + 256)}
+            bound[job.binding] = self.places[f"{weight.name}.{job.plane}"]
+            compute.setPipeline(self.pipelines[job.shader.label])
+            compute.setBindGroup(0, self._group(job.shader, bound))
+            compute.dispatchWorkgroups(*job.grid)
         compute.end()
         self.device.queue.submit(to_js([encoder.finish()]))
-        for *_, params in groups:
+        for params in used:
             params.destroy()
 
     async def upload_end(self) -> None:
@@ -363,17 +359,6 @@ def label_of(op: Op) -> str:
     """A short name for tables: kernel, type, columns and epilogue."""
     shown = [str(op.params[k]) for k in ("QUANT", "COLS", "EPILOGUE") if k in op.params]
     return " ".join([op.kernel, *shown, *([f"x {op.consts['rows']}"] if "rows" in op.consts else [])])
-
-
-def repack_shader(weight: Weight, variant: Device) -> kernels.Shader | None:
-    """The kernel that brings a weight's raw bytes into its planes, None where they are the same."""
-    layout = weight.layout
-    if layout.d_bytes:
-        sizes = {"BLOCK_BYTES": layout.d_bytes + layout.qs_bytes, "QS_WORDS": layout.qs_bytes // 4}
-        return kernels.expand("repack", sizes, variant)
-    if weight.rows > 1 and weight.cols % quants.GROUP:
-        return kernels.expand("repack_pad", {"ELEM": layout.qs_bytes // quants.GROUP, "COLS": weight.cols}, variant)
-    return None
 
 
 def concatenate(parts: list[Any]) -> Any:

@@ -48,9 +48,13 @@ class Weight:
         """How the type lies in memory."""
         return quants.layout(self.type, self.name)
 
+    def plane_row_bytes(self, plane: str) -> int:
+        """Bytes of one row in a plane."""
+        return -(-self.cols // self.layout.block) * self.layout.planes[plane].stride
+
     def plane_bytes(self, plane: str) -> int:
         """Bytes of one plane of the whole matrix."""
-        return -(-self.rows * quants.groups(self.cols) * self.layout.planes[plane] // 16) * 16
+        return -(-(self.layout.planes[plane].table + self.rows * self.plane_row_bytes(plane)) // 16) * 16
 
     @property
     def nbytes(self) -> int:
@@ -59,8 +63,8 @@ class Weight:
 
     def split(self, limit: int) -> list[tuple[int, Weight]]:
         """(first row, part) pieces, each of whose planes fits into one binding of `limit` bytes."""
-        worst = quants.groups(self.cols) * max(self.layout.planes.values())
-        rows = max(1, (limit - 16) // worst)
+        planes = self.layout.planes
+        rows = max(1, min((limit - 16 - planes[p].table) // self.plane_row_bytes(p) for p in planes))
         if rows >= self.rows:
             return [(0, self)]
         return [(r, self._part(r, min(rows, self.rows - r))) for r in range(0, self.rows, rows)]

@@ -1,38 +1,71 @@
-// Sort raw GGUF blocks (BLOCK_BYTES each: an f16 scale, then the numbers) into the planes of quants.py.
-// One thread a block. `d` is atomic because two scales share a word; it starts as zeros.
-#param BLOCK_BYTES
-#param QS_WORDS // 4-byte words of numbers in a block
-
+// Sort raw GGUF blocks into one plane of quants.py: a record of `record` bytes a block, put together from up to three
+// ranges of the raw block. One kernel for every type. One thread a 4-byte word of the plane, which holds a part of a
+// record or several small records; where the records do not fill the first or last word, others have the rest of it,
+// so the plane is atomic and starts as zeros.
 struct Params {
   src: u32, // first byte in the staging buffer
-  dst: u32, // first block in the planes
-  n: u32, // blocks
+  dst: u32, // first byte in the plane, where record 0 begins
+  n: u32, // bytes of all records
   stride: u32, // threads in a row of workgroups
+  block: u32, // bytes of a raw block
+  record: u32, // 1, 2, or a multiple of 4
+  from0: u32, // first byte of a range in the raw block
+  size0: u32, // all but the last that is not empty: multiples of 4, or of the record
+  from1: u32,
+  size1: u32,
+  from2: u32,
+  size2: u32,
 }
 @bind var<uniform> p: Params;
 @bind var<storage, read> raw: array<u32>;
-@bind var<storage, read_write> w_qs: array<u32>;
-@bind var<storage, read_write> w_d: array<atomic<u32>>;
+@bind var<storage, read_write> plane: array<atomic<u32>>;
 
-fn word_at(byte: u32) -> u32 { // blocks start on even bytes
+fn word_at(byte: u32) -> u32 {
   let i = byte / 4u;
-  if ((byte & 2u) == 0u) {
+  let shift = 8u * (byte & 3u);
+  if (shift == 0u) {
     return raw[i];
   }
-  return (raw[i] >> 16u) | (raw[i + 1u] << 16u);
+  return (raw[i] >> shift) | (raw[i + 1u] << (32u - shift));
+}
+
+// Up to four bytes of the record at `at` bytes into it; zeros behind its end.
+fn record_word(block: u32, at: u32) -> u32 {
+  var range = vec2u(p.from0, p.size0);
+  var rest = at;
+  if (rest >= range.y) {
+    rest -= range.y;
+    range = vec2u(p.from1, p.size1);
+    if (rest >= range.y) {
+      rest -= range.y;
+      range = vec2u(p.from2, p.size2);
+    }
+  }
+  if (rest >= range.y) {
+    return 0u;
+  }
+  let word = word_at(p.src + block * p.block + range.x + rest);
+  let left = range.y - rest;
+  return select(word & ((1u << (8u * (left & 3u))) - 1u), word, left >= 4u);
 }
 
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3u) {
-  let b = id.y * p.stride + id.x;
-  if (b >= p.n) {
+  let at = p.dst / 4u + id.y * p.stride + id.x;
+  if (4u * at >= p.dst + p.n) {
     return;
   }
-  let at = p.src + b * BLOCK_BYTES;
-  let d = (raw[at / 4u] >> ((at & 2u) * 8u)) & 0xffffu;
-  let to = p.dst + b;
-  atomicOr(&w_d[to / 2u], d << ((to & 1u) * 16u));
-  for (var i = 0u; i < QS_WORDS; i++) {
-    w_qs[to * QS_WORDS + i] = word_at(at + 2u + 4u * i);
+  let step = min(p.record, 4u);
+  var word = 0u;
+  for (var i = 0u; i < 4u; i += step) {
+    let byte = 4u * at + i;
+    if (byte >= p.dst && byte < p.dst + p.n) {
+      word |= record_word((byte - p.dst) / p.record, (byte - p.dst) % p.record) << (8u * i);
+    }
+  }
+  if (4u * at >= p.dst && 4u * at + 4u <= p.dst + p.n) {
+    atomicStore(&plane[at], word);
+  } else {
+    atomicOr(&plane[at], word);
   }
 }

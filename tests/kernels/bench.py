@@ -113,14 +113,19 @@ def dispatch(
 def planes(weight: Weight, raw: np.ndarray) -> dict[str, np.ndarray]:
     """What the repack kernels make of a matrix's raw bytes: plane -> uint8, padded to the plane's size."""
     layout = weight.layout
-    blocks = raw.reshape(weight.rows, -1)
-    if layout.d_bytes:
-        blocks = raw.reshape(-1, layout.d_bytes + layout.qs_bytes)
-        parts = {"w_d": blocks[:, : layout.d_bytes], "w_qs": blocks[:, layout.d_bytes :]}
-    else:
-        size = quants.groups(weight.cols) * layout.qs_bytes
-        parts = {"w_qs": np.pad(blocks, ((0, 0), (0, size - blocks.shape[1])))}
-    return {k: np.pad(v.reshape(-1), (0, weight.plane_bytes(k) - v.size)) for k, v in parts.items()}
+    out = {}
+    for name, plane in layout.planes.items():
+        if layout.plain:
+            rows = raw.reshape(weight.rows, -1)
+            records = np.pad(rows, ((0, 0), (0, weight.plane_row_bytes(name) - rows.shape[1])))
+        else:
+            blocks = raw.reshape(-1, layout.block_bytes)
+            records = np.concatenate([blocks[:, at : at + size] for at, size in plane.ranges], axis=1)
+            records = np.pad(records, ((0, 0), (0, plane.stride - records.shape[1])))
+        table = np.frombuffer(quants.grid(weight.type) if plane.table else b"", np.uint8)
+        out[name] = np.concatenate([table, records.reshape(-1)])
+        out[name] = np.pad(out[name], (0, weight.plane_bytes(name) - out[name].size))
+    return out
 
 
 def variants(capabilities: dict[str, Any]) -> dict[str, Device]:

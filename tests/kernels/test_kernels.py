@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
-from py_engine import kernels, quants
+from py_engine import kernels
 from py_engine.ops import pad
 from py_engine.plan import Weight
 from py_engine.rope import Rope, frequencies, table
@@ -232,30 +232,6 @@ def test_sample(bench: Bench, vocab: int, temperature: float, top_k: int, top_p:
     gpu, host = bench.run(ops)
     assert gpu["tokens"][14] == host["tokens"][14] < vocab
     assert (gpu["state"] == host["state"]).all()
-
-
-@pytest.mark.parametrize("type", QUANTISED)
-@pytest.mark.parametrize("blocks", [1, 3, 257])
-def test_repack(bench: Bench, type: Q, blocks: int) -> None:
-    """Blocks that start on odd words of the staging buffer and at odd places of the planes."""
-    layout = quants.LAYOUTS[type]
-    size = layout.qs_bytes + layout.d_bytes
-    random = np.random.default_rng(blocks)
-    src, dst = 6, 5
-    raw = random.integers(0, 256, src + blocks * size + 32, dtype=np.uint8)
-    shader = kernels.expand("repack", {"BLOCK_BYTES": size, "QS_WORDS": layout.qs_bytes // 4}, bench.device)
-    weight = Weight("w", type, 1, 32 * (dst + blocks), ())
-    empty = {k: np.zeros(weight.plane_bytes(k), np.uint8) for k in layout.planes}
-    out = dispatch(
-        bench.page,
-        shader,
-        {"raw": raw} | empty,
-        {"src": src, "dst": dst, "n": blocks, "stride": 64},
-        [1, -(-blocks // 64)],
-    )
-    padded = np.concatenate([np.zeros(dst * size, np.uint8), raw[src : src + blocks * size]])
-    for name, want in planes(weight, padded).items():
-        assert (out[name] == want).all(), name
 
 
 @pytest.mark.parametrize("type", PLAIN)

@@ -1,0 +1,101 @@
+"""Every quantised type: raw blocks through repack, the embedding gather, mat-vec and mat-mul, against gguf.quants.
+
+The blocks are random bits (dequant.npz), so that every code, sub-scale and sign of a format is met. Pipelines compile
+slowly on software GPUs, so each type runs in one variant of each.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gguf.constants import GGMLQuantizationType as Q
+from playwright.sync_api import Page
+
+from py_engine import quants
+from py_engine.placement import Placement
+from py_engine.plan import Weight
+from py_engine.repack import repacks
+from tests.kernels.bench import Bench, dispatch, nmse, planes, variants
+
+BLOCKS = np.load(Path(__file__).parents[1] / "golden" / "dequant.npz")
+TYPES = [t for t in quants.LAYOUTS if not quants.LAYOUTS[t].plain]
+ADAPTERS = {"swiftshader": "f32 subgroups", "lavapipe": "f16 subgroups"}
+
+
+@pytest.fixture(params=ADAPTERS)
+def one_bench(request: pytest.FixtureRequest, kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
+    """A bench for one variant of each adapter."""
+    page, capabilities = kernel_pages(request.param)
+    return Bench(page, variants(capabilities)[ADAPTERS[request.param]])
+
+
+def matrix(bench: Bench, type: Q, name: str, rows: int, cols: int, tame: bool = False) -> Weight:
+    """A matrix of the file's blocks, over and over. `tame`: those of common size, which do not drown the others."""
+    blocks, values = BLOCKS[f"{type.name}.raw"], np.abs(BLOCKS[f"{type.name}.f32"]).max(axis=1)
+    if tame:
+        blocks = blocks[(values > np.median(values) / 100) & (values <= np.median(values) * 2)]
+    count = rows * cols // quants.LAYOUTS[type].block
+    bench.raw[name] = blocks[np.arange(count) % len(blocks)].reshape(-1)
+    weight = Weight(name, type, rows, cols, ((name, 0, rows),))
+    bench.plan.weights[name] = weight
+    return weight
+
+
+def cols_of(type: Q, blocks: int) -> int:
+    return blocks * max(quants.LAYOUTS[type].block, 96)
+
+
+@pytest.mark.parametrize("type", TYPES, ids=lambda t: t.name)
+def test_embed(one_bench: Bench, type: Q) -> None:
+    """Every block of the file, bit by bit."""
+    bench = one_bench
+    block = quants.LAYOUTS[type].block
+    values = BLOCKS[f"{type.name}.f32"]
+    rows, cols = (8, 96) if block == 32 else (12, 512)
+    ops = bench.begin(batch=rows, n=rows, vocab=rows)
+    bench.data["tokens"][:rows] = np.arange(rows)
+    x = ops.embed(matrix(bench, type, "table", rows, cols))
+    gpu, _ = bench.run(ops)
+    got = gpu[x.name].reshape(-1, block)
+    for number, (ours, want) in enumerate(zip(got, values, strict=True)):
+        if np.abs(want).max() > 1e-30:  # GPUs may take less for zero
+            assert nmse(ours, want) < 1e-12, f"block {number}"
+
+
+@pytest.mark.parametrize("type", TYPES, ids=lambda t: t.name)
+def test_products(one_bench: Bench, type: Q) -> None:
+    """One token and several: mat-vec and mat-mul."""
+    for batch in (1, 5):
+        bench = one_bench
+        ops = bench.begin(batch=batch, n=batch)
+        rows, cols = 37, cols_of(type, 3)
+        x, y = ops.rows("x", cols), ops.rows("y", rows)
+        bench.fill(x)
+        bench.fill(y)
+        ops.linear(x, matrix(bench, type, "w", rows, cols, tame=True), None, y)
+        gpu, host = bench.run(ops)
+        limit = 1e-5 if bench.device.f16 else 1e-7
+        assert nmse(gpu[y.name][:, :rows], host[y.name][:, :rows]) < limit
+
+
+@pytest.mark.parametrize("type", TYPES, ids=lambda t: t.name)
+def test_repack(one_bench: Bench, type: Q) -> None:
+    """Two pieces of a matrix, from odd bytes of the staging buffer, to rows that begin in the middle of a word."""
+    bench = one_bench
+    rows, cols = 7, quants.LAYOUTS[type].block
+    size = quants.LAYOUTS[type].block_bytes
+    want = np.random.default_rng(0).integers(0, 256, rows * size, dtype=np.uint8)
+    weight = Weight("w", type, rows, cols, (("w", 0, rows),))
+    got = {k: np.zeros(weight.plane_bytes(k), np.uint8) for k in weight.layout.planes}
+    for k, plane in weight.layout.planes.items():
+        got[k][: plane.table] = np.frombuffer(quants.grid(type) if plane.table else b"", np.uint8)
+    for row0, n, src in ((0, 3, 6), (3, 4, 9)):
+        raw = np.full(64 + 4 * rows * size, 0xEE, np.uint8)
+        raw[src : src + n * size] = want[row0 * size : (row0 + n) * size]
+        for job in repacks(Placement(weight, src, row0, n, size), bench.device):
+            contents = {"raw": raw, job.binding: got[job.plane]}
+            got[job.plane] = dispatch(bench.page, job.shader, contents, job.consts, list(job.grid))[job.binding]
+    for name, expected in planes(weight, want).items():
+        assert (got[name] == expected).all(), name

@@ -1,0 +1,10 @@
+// IQ4_NL: 16 bytes of nibbles that name numbers spaced unevenly, and a scale.
+@bind var<storage, read> w_qs: array<vec4u>;
+#include "quants/scale.wgsl"
+#include "quants/codebook.wgsl"
+#include "quants/iq4_book.wgsl"
+
+fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
+  let at = row * W_GROUPS + g;
+  return book_group(w_qs[at], w_scale(at), IQ4_BOOK);
+}

@@ -1,0 +1,13 @@
+// IQ4_XS: groups as in IQ4_NL, eight to a block, each with a scale of six bits, 32 too big: the lower four in a nibble
+// of the second word, the upper two behind d.
+@bind var<storage, read> w_qs: array<vec4u>; // one a group
+@bind var<storage, read> w_d: array<vec2u>; // d and upper bits, lower bits
+#include "quants/codebook.wgsl"
+#include "quants/iq4_book.wgsl"
+
+fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
+  let sub = g % 8u;
+  let r = w_d[row * (W_GROUPS / 8u) + g / 8u];
+  let scale = ((r.y >> (4u * sub)) & 15u) | (((r.x >> (16u + 2u * sub)) & 3u) << 4u);
+  return book_group(w_qs[row * W_GROUPS + g], unpack2x16float(r.x).x * (f32(scale) - 32.0), IQ4_BOOK);
+}

@@ -1,0 +1,13 @@
+// The super-block of Q4_K and Q5_K: d and dmin, then eight scales and eight minima of six bits in twelve bytes. Of the
+// first four groups, each has a byte of its own; of the last four, the lower nibbles share the third word and the two
+// upper bits are the top of the first four's bytes.
+@bind var<storage, read> w_d: array<vec4u>;
+
+// (scale, minimum) of group `sub` of a block: a number q stands for q * scale - minimum.
+fn k_scales(block: u32, sub: u32) -> vec2f {
+  let s = w_d[block];
+  let bytes = s.yzw >> vec3u(8u * (sub & 3u));
+  let first = bytes.xy & vec2u(63);
+  let last = (vec2u(bytes.z, bytes.z >> 4u) & vec2u(15)) | ((bytes.xy >> vec2u(2)) & vec2u(0x30));
+  return unpack2x16float(s.x) * vec2f(select(first, last, sub >= 4u));
+}

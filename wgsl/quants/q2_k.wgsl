@@ -1,0 +1,16 @@
+// Q2_K: each half of a block is four groups in 32 bytes, two bits of each byte to a group. Sixteen numbers share a byte
+// with a scale in its low nibble and a minimum in its high one.
+@bind var<storage, read> w_qs: array<vec4u>; // 4 a block
+@bind var<storage, read> w_d: array<u32>; // 5 a block: scales and minima, d and dmin
+#include "quants/affine.wgsl"
+
+fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
+  let block = row * (W_GROUPS / 8u) + g / 8u;
+  let sub = g % 8u;
+  let at = block * 4u + sub / 4u * 2u;
+  let pair = vec4u(2u * (sub & 3u));
+  let d = unpack2x16float(w_d[block * 5u + 4u]);
+  let bytes = w_d[block * 5u + sub / 2u] >> (16u * (sub & 1u));
+  let s = vec4f((vec4u(bytes) >> vec4u(0, 4, 8, 12)) & vec4u(15));
+  return affine((w_qs[at] >> pair) & vec4u(0x03030303), (w_qs[at + 1u] >> pair) & vec4u(0x03030303), d * s.xy, d * s.zw);
+}

@@ -1,0 +1,31 @@
+// TQ1_0: -1, 0 or 1, five to a byte. A byte is a fraction of 256 in base 3: times 3^k, its overflow dropped, its first
+// digit is number k. Byte j of the first 32 holds number j of groups 0 to 4; of the next 16, the halves of groups 5, 6
+// and the first of 7; the last four bytes hold what is left, four digits each.
+@bind var<storage, read> w_qs: array<vec4u>; // 3 a block
+@bind var<storage, read> w_d: array<vec2u>; // the last 16 numbers, d
+
+fn tq1_0_digits(word: u32, power: u32) -> vec4f {
+  return vec4f((((unpack4xU8(word) * power) & vec4u(0xff)) * 3u) >> vec4u(8)) - 1.0;
+}
+
+fn tq1_0_power(k: u32) -> u32 { // 3^k for k < 5
+  return select(select(select(select(81u, 27u, k == 3u), 9u, k == 2u), 3u, k == 1u), 1u, k == 0u);
+}
+
+fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
+  let block = row * (W_GROUPS / 8u) + g / 8u;
+  let sub = g % 8u;
+  let r = w_d[block];
+  let d = unpack2x16float(r.y).x;
+  let wide = sub < 5u;
+  let k = select(2u * (sub - 5u), sub, wide); // digit of the first 16 numbers
+  let last = sub == 7u; // its second half: one word, digits 0 to 3
+  let a = w_qs[block * 3u + select(2u, 0u, wide)];
+  let b = select(w_qs[block * 3u + select(2u, 1u, wide)], vec4u(r.x), last);
+  let p = tq1_0_power(k);
+  let step = vec4u(select(tq1_0_power(k + 1u), p, wide));
+  let q = select(step, vec4u(1, 3, 9, 27), last);
+  return array(
+    d * tq1_0_digits(a.x, p), d * tq1_0_digits(a.y, p), d * tq1_0_digits(a.z, p), d * tq1_0_digits(a.w, p),
+    d * tq1_0_digits(b.x, q.x), d * tq1_0_digits(b.y, q.y), d * tq1_0_digits(b.z, q.z), d * tq1_0_digits(b.w, q.w));
+}
