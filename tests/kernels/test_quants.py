@@ -82,9 +82,7 @@ def test_products(one_bench: Bench, type: Q) -> None:
 
 
 @pytest.mark.parametrize("type", [t for t in TYPES if quants.LAYOUTS[t].dot8], ids=lambda t: t.name)
-def test_product_with_activations_in_bytes(
-    kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]], type: Q
-) -> None:
+def test_product_with_activations_in_bytes(kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]], type: Q) -> None:
     """Integers on both sides; numpy rounds the activations the same way, but for a few on the border of two steps."""
     page, capabilities = kernel_pages("lavapipe")
     bench = Bench(page, replace(variants(capabilities)["f16 subgroups"], dot8=True))
