@@ -347,10 +347,8 @@ class Gpu:
         """A floor under the milliseconds of a decode step, for the price of compiling one kernel: its largest product,
         as if the other weights were read at that speed and nothing else took time.
         """
-        op = max(
-            (op for op in self.plan.lists["decode"] if "w" in op.bindings),
-            key=lambda op: (op.kernel == "matvec", op.bindings["w"].nbytes),
-        )
+        products = [op for op in self.plan.lists["decode"] if op.kernel == "matvec"]
+        op = max(products, key=lambda op: op.bindings["w"].nbytes)
         shader = kernels.expand(op.kernel, op.params, self.variant)
         await self._pipeline(shader)
         params = self._params({0: shader.pack(op.consts)})[0]
@@ -368,7 +366,7 @@ class Gpu:
             self.device.queue.submit(to_js([encoder.finish()]))
             await self.device.queue.onSubmittedWorkDone()
             times.append(js.performance.now() - begun)
-        read = sum(o.bindings["w"].nbytes for o in self.plan.lists["decode"] if o.kernel == "matvec")
+        read = sum(product.bindings["w"].nbytes for product in products)
         return min(times) * read / op.bindings["w"].nbytes
 
     async def profile(self, name: str, n: int, repeats: int) -> list[dict[str, Any]]:

@@ -125,8 +125,9 @@ class Loader:
             await self._compile(gpu)
             gpu_ms, about = await step_ms(gpu), ""
         name = "cpu" if cpu_ms <= gpu_ms else "webgpu"
+        chosen = "the CPU" if name == "cpu" else "WebGPU"
         self.notices.append(
-            f"There is no GPU here, only software in its place, so this runs on {'the CPU' if name == 'cpu' else 'WebGPU'}: "
+            f"There is no GPU here, only software in its place, so this runs on {chosen}: "
             f"{cpu_ms:.0f} ms a token on the CPU, {about}{gpu_ms:.0f} ms on WebGPU."
         )
         return name

@@ -222,7 +222,8 @@ class Ops:
 
     def _matvec(
         self, x: Buffer, weight: Weight, bias: Weight | None, y: Buffer, epilogue: str, norm: Weight | None = None,
-        eps: float = 0.0, params: dict | None = None, consts: dict | None = None, bindings: dict | None = None, row0: int = 0,
+        eps: float = 0.0, params: dict | None = None, consts: dict | None = None, bindings: dict | None = None,
+        row0: int = 0,
     ) -> None:  # fmt: skip
         dot8 = self._dot8(weight)
         tile = self._matvec_tile(weight.cols, dot8)

@@ -137,7 +137,7 @@ def test_split_by_rows(bench: Bench) -> None:
         parts = table_.split(2048)
         assert len(parts) > 4
         for _, part in parts:  # the parts' bytes, as the loader would put them
-            tensor, first, rows = part.sources[0]
+            _, first, rows = part.sources[0]
             small.raw[part.name] = small.raw["w"].reshape(40, -1)[first : first + rows].reshape(-1)
             small.plan.weights[part.name] = Weight(part.name, part.type, rows, 64, ((part.name, 0, rows),))
         x = ops.embed(table_)
