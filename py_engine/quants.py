@@ -54,7 +54,7 @@ class Layout:
         return list(self.planes) == ["w_qs"] and self.planes["w_qs"].ranges == ((0, self.block_bytes),)
 
 
-DOT8 = {Q.Q8_0, Q.Q4_0}
+DOT8 = {Q.Q8_0, Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1, Q.Q2_K, Q.Q3_K, Q.Q4_K, Q.Q5_K, Q.Q6_K, Q.TQ2_0}
 
 
 def _plain(fragment: str, size: int) -> Layout:

@@ -5,6 +5,7 @@ slowly on software GPUs, so each type runs in one variant of each.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,24 @@ def test_products(one_bench: Bench, type: Q) -> None:
         gpu, host = bench.run(ops)
         limit = 1e-5 if bench.device.f16 else 1e-7
         assert nmse(gpu[y.name][:, :rows], host[y.name][:, :rows]) < limit
+
+
+@pytest.mark.parametrize("type", [t for t in TYPES if quants.LAYOUTS[t].dot8], ids=lambda t: t.name)
+def test_product_with_activations_in_bytes(
+    kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]], type: Q
+) -> None:
+    """Integers on both sides; numpy rounds the activations the same way, but for a few on the border of two steps."""
+    page, capabilities = kernel_pages("lavapipe")
+    bench = Bench(page, replace(variants(capabilities)["f16 subgroups"], dot8=True))
+    ops = bench.begin(batch=1, n=1)
+    rows, cols = 37, cols_of(type, 3)
+    x, y = ops.rows("x", cols), ops.rows("y", rows)
+    bench.fill(x)
+    bench.fill(y)
+    ops.linear(x, matrix(bench, type, "w", rows, cols, tame=True), None, y)
+    assert ops.ops[-1].params["DOT8"] == 1
+    gpu, host = bench.run(ops)
+    assert nmse(gpu[y.name][:, :rows], host[y.name][:, :rows]) < 1e-6
 
 
 @pytest.mark.parametrize("type", TYPES, ids=lambda t: t.name)
