@@ -54,6 +54,7 @@ class Browser:
 
     def __init__(self) -> None:
         self.boot_ms = float(js.performance.now())
+        self._hashes: dict[str, dict[int, str]] = {}  # URL of a catalog's model -> offset -> SHA-256 of each record
 
     def post(self, message: dict[str, Any]) -> None:
         """By way of JSON: one crossing, None becomes null, and no proxies to free."""
@@ -76,12 +77,16 @@ class Browser:
             entries = json.loads(await response.text())
         except (JsException, ValueError):
             raise WispError(f"The list of models at {address} cannot be read.", "network_error") from None
-        return Catalog([{**entry, "url": js.URL.new(entry["url"], address).href} for entry in entries])
+        for entry in entries:
+            entry["url"] = str(js.URL.new(entry["url"], address).href)
+            hashes = entry.pop("records", {})  # offset -> SHA-256; JSON's keys are strings
+            self._hashes[entry["url"]] = {int(offset): digest for offset, digest in hashes.items()}
+        return Catalog(entries)
 
     async def open_source(self, part: Any, on_progress: OnProgress) -> Any:
         from py_engine.shards import open_source
 
-        return await open_source(part, on_progress)
+        return await open_source(part, on_progress, self._hashes.get(part) if isinstance(part, str) else None)
 
     async def load_engine(self, *arguments: Any, **options: Any) -> Any:
         from py_engine.engine import Engine

@@ -33,13 +33,17 @@ const engine = new Engine({
   },
   progress: (progress) => loading.update(progress),
   loaded({ name, choice, stats }) {
-    if (choice.keep) localStorage.setItem(KEPT_MODEL, JSON.stringify({ keep: choice.keep, name }));
+    if (choice.keep) {
+      localStorage.setItem(KEPT_MODEL, JSON.stringify({ keep: choice.keep, name }));
+      navigator.storage?.persist?.().catch(() => {}); // what was chosen is worth keeping when the disk gets full
+    }
     announce(`${name} is ready.`);
     dismiss("backend");
     const lines = /** @type {string[]} */ (stats.notices ?? []);
     const said = lines.join(" ");
-    const onDismiss = () => localStorage.setItem(READ_NOTICE, said);
-    if (said && said !== localStorage.getItem(READ_NOTICE)) notify({ key: "backend", text: said, onDismiss });
+    const gist = said.replace(/\d+/g, ""); // measured times differ from load to load
+    const onDismiss = () => localStorage.setItem(READ_NOTICE, gist);
+    if (gist && gist !== localStorage.getItem(READ_NOTICE)) notify({ key: "backend", text: said, onDismiss });
     models.show(engine.loaded);
   },
   failed: loadFailed,

@@ -56,8 +56,9 @@ export async function bench(engine, options, onRow = () => {}) {
     onRow({ what: `decode at ${n}`, value: row.per_second, unit: "tok/s" });
   }
   for (const at of first.backend === "webgpu" ? (options.profileAt ?? contexts) : []) {
-    if (at + 64 < limit) result.kernels[at] = summary(await engine.profile(at).catch(() => []));
+    if (at + 64 < limit) result.kernels[`decode at ${at}`] = summary(await engine.profile(at).catch(() => []));
   }
+  if (first.backend === "webgpu") result.kernels["prefill 512"] = summary(await engine.profile(0, 512).catch(() => []));
   return result;
 }
 

@@ -1,6 +1,6 @@
 """Write a GGUF with the shape of a real model and random weights: speed does not depend on their values.
 
-    python -m bench.make_model smollm2-135m out.gguf --type Q4_0
+python -m bench.make_model smollm2-135m out.gguf --type Q4_0
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ def write(shape: Shape, type: Q, path: str, name: str) -> None:
 def _matrix(random: np.random.Generator, type: Q, rows: int, cols: int) -> np.ndarray:
     """Raw bytes (rows, bytes of a row); plain types get small numbers, blocks small scales."""
     if type in (Q.F32, Q.F16):
-        return (random.standard_normal((rows, cols), np.float32) * 0.02).astype(np.float32 if type == Q.F32 else np.float16)
+        return (random.standard_normal((rows, cols), np.float32) * 0.02).astype(
+            np.float32 if type == Q.F32 else np.float16
+        )
     block, size = GGML_QUANT_SIZES[type]
     raw = random.integers(0, 256, (rows * cols // block, size), np.uint8)
     at = {Q.Q4_0: [0], Q.Q8_0: [0], Q.Q4_K: [0, 2], Q.Q5_K: [0, 2], Q.Q6_K: [size - 2]}[type]

@@ -6,7 +6,7 @@ batch, and its buffers as numpy arrays that it writes in place. Weights are floa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,11 +73,24 @@ def matmul(c: Call) -> None:
     to[:] = to + y if c.params["EPILOGUE"] == "add" else y
 
 
+def in_bytes(x: Array) -> Array:
+    """x (cols,) as quantize_x.wgsl rounds it: 255 steps for each group of 32."""
+    groups = x.reshape(-1, 32)
+    most = np.abs(groups).max(axis=1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        steps = np.where(most > 0, np.round(groups * (np.float32(127) / most)), 0)
+    return (steps * (most / np.float32(127))).reshape(-1)
+
+
 def matvec(c: Call) -> None:
     x = c["x"][c.n - 1, : c.params["COLS"]]
+    scale = np.float32(1)
     if c.params["NORM"]:
-        x = normed(x, c["norm"][0], c.consts["eps"])
-    y = _biased(c, c["w"] @ x)
+        scale = 1 / np.sqrt((x * x).mean(dtype=np.float32) + np.float32(c.consts["eps"]))
+        x = x * c["norm"][0]
+    if c.params["DOT8"]:
+        x = in_bytes(x)
+    y = _biased(c, c["w"] @ x * scale)
     out, row0, rows = c["y"].reshape(-1), c.consts["row0"], c.consts["rows"]
     match c.params["EPILOGUE"]:
         case "store":
@@ -99,7 +112,9 @@ def rotate(c: Call, x: Array, pos: Array) -> Array:
     cos, sin = ((f(angle) * np.float32(c.consts["rope_scale"]))[:, None, :] for f in (np.cos, np.sin))
     heads = x.reshape(len(x), -1, head)
     out = heads.copy()
-    first, second = (slice(0, dim // 2), slice(dim // 2, dim)) if c.params["NEOX"] else (slice(0, dim, 2), slice(1, dim, 2))
+    first, second = (
+        (slice(0, dim // 2), slice(dim // 2, dim)) if c.params["NEOX"] else (slice(0, dim, 2), slice(1, dim, 2))
+    )
     out[..., first] = heads[..., first] * cos - heads[..., second] * sin
     out[..., second] = heads[..., first] * sin + heads[..., second] * cos
     return out.reshape(x.shape)
@@ -120,28 +135,38 @@ def rope_append(c: Call) -> None:
 
 
 def attention(c: Call) -> None:
+    group, kv_heads, head_dim = c.params["G"], c.consts["n_head_kv"], c.params["HEAD_DIM"]
+    y = c["y"][: c.n, : kv_heads * group * head_dim].reshape(c.n, kv_heads, group, head_dim)
+    for head, scores, v in _scores(c):
+        e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        y[:, head] = (e @ v / e.sum(axis=-1, keepdims=True)).transpose(1, 0, 2)
+
+
+def attention_decode(c: Call) -> None:
+    group, head_dim, share = c.params["G"], c.params["HEAD_DIM"], attention_share(c)
+    for head, scores, v in _scores(c):
+        for part, first in enumerate(range(0, c.pos + 1, share)):
+            s = scores[:, 0, first : first + share]
+            top = s.max(axis=-1, keepdims=True)
+            e = np.exp(s - top)
+            to = c["parts"][head * group : (head + 1) * group, part]
+            to[:, :head_dim] = e @ v[first : first + share]
+            to[:, head_dim], to[:, head_dim + 1] = top[:, 0], e.sum(axis=-1)
+
+
+def _scores(c: Call) -> Iterator[tuple[int, Array, Array]]:
+    """(kv head, scaled and masked scores (group, n, positions), values (positions, head_dim)) for each kv head."""
     head_dim, group, kv_heads = c.params["HEAD_DIM"], c.params["G"], c.consts["n_head_kv"]
     pos, n = c.pos, c.n
     q = c["q"][:n, : kv_heads * group * head_dim].reshape(n, kv_heads, group, head_dim) * np.float32(c.consts["scale"])
-    k, v = (c[name][: pos + n].reshape(pos + n, kv_heads, head_dim).astype(np.float32) for name in ("k_cache", "v_cache"))
+    k, v = (
+        c[name][: pos + n].reshape(pos + n, kv_heads, head_dim).astype(np.float32) for name in ("k_cache", "v_cache")
+    )
     hidden = np.arange(pos + n)[None, :] > np.arange(pos, pos + n)[:, None]
-    split = c.params["SPLIT"]
-    share = attention_share(c) if split else pos + n
     for head in range(kv_heads):
         scores = np.einsum("ngd,sd->gns", q[:, head], k[:, head])
         scores[:, hidden] = -np.inf
-        for part, first in enumerate(range(0, pos + n, share)):
-            s = scores[..., first : first + share]
-            top = s.max(axis=-1, keepdims=True)
-            e = np.exp(s - top)
-            out, total = e @ v[first : first + share, head], e.sum(axis=-1, keepdims=True)
-            if split:
-                to = c["parts"][head * group : (head + 1) * group, part]
-                to[:, :head_dim] = out[:, 0]
-                to[:, head_dim], to[:, head_dim + 1] = top[:, 0, 0], total[:, 0, 0]
-            else:
-                y = c["y"][:n, : kv_heads * group * head_dim].reshape(n, kv_heads, group, head_dim)
-                y[:, head] = (out / total).transpose(1, 0, 2)
+        yield head, scores, v[:, head]
 
 
 def attention_share(c: Call) -> int:
@@ -219,7 +244,7 @@ def sample(c: Call) -> None:
 KERNELS: dict[str, Callable[[Call], None]] = {
     f.__name__: f
     for f in (
-        embed, rms_norm, matmul, matvec, rope_append, attention, attention_combine, silu_mul, sample_best, sample,
+        embed, rms_norm, matmul, matvec, rope_append, attention, attention_decode, attention_combine, silu_mul, sample_best, sample,
     )
 }  # fmt: skip
 

@@ -13,7 +13,7 @@ import asyncio
 import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from gguf.constants import GGMLQuantizationType as Q
@@ -73,12 +73,13 @@ class Engine:
         kv_type: str = "f16",
         on_progress: OnProgress | None = None,
         load_package: Callable[[str], Awaitable[Any]] | None = None,
+        variant: dict[str, Any] | None = None,
     ) -> Engine:
         """Load the model of a shards.Source.
 
         `backend`: "webgpu", "cpu", or "auto": WebGPU where there is any, but numpy where the adapter is a software
-        one and numpy measures faster. `load_package` makes a compiled package such as numpy importable. Raises
-        WispError; nothing stays allocated then.
+        one and numpy measures faster. `load_package` makes a compiled package such as numpy importable. `variant`
+        overrides fields of kernels.Device, to force a kernel variant. Raises WispError; nothing stays allocated then.
         """
         if isinstance(source, list):
             raise WispError("Models in several files do not load yet; merge the parts.", "unsupported_architecture")
@@ -86,6 +87,8 @@ class Engine:
         n_ctx = _context(header, context_length)
         factors = await _rope_factors(source, header)
         adapter, device = await _adapter(backend)
+        if device is not None and variant:
+            device = replace(device, **variant)
         software = device is None or device.software
         batch = SOFTWARE_BATCH if software else BATCH
         plan = planner.make_plan(header, device or Device(software=True), n_ctx, batch, kv_type, factors)
@@ -295,7 +298,9 @@ async def _choose(runners: dict[str, Runner], backend: str) -> tuple[str, list[s
     """(the backend to use, what the user should know about it)."""
     if len(runners) == 1:
         name = next(iter(runners))
-        return name, ["No WebGPU here: running on the CPU, which is slower."] if name == "cpu" and backend == "auto" else []
+        return name, [
+            "No WebGPU here: running on the CPU, which is slower."
+        ] if name == "cpu" and backend == "auto" else []
     times = {name: await step_ms(runner) for name, runner in runners.items()}
     name = min(times, key=lambda n: times[n])
     said = ", ".join(f"{ms:.0f} ms a token on {n}" for n, ms in sorted(times.items()))

@@ -61,6 +61,9 @@ def device_of(adapter: Any) -> Device:
     """The kernel variants that an adapter can run."""
     info, limits, features = adapter.info, adapter.limits, adapter.features
     words = f"{info.vendor} {info.architecture} {info.description} {info.device}".lower()
+    software = bool(getattr(info, "isFallbackAdapter", False)) or any(
+        w in words for w in ("swiftshader", "llvmpipe", "lavapipe", "software")
+    )
     return Device(
         f16=features.has("shader-f16"),
         subgroup=int(info.subgroupMinSize) if features.has("subgroups") else 0,
@@ -68,8 +71,8 @@ def device_of(adapter: Any) -> Device:
         max_buffer=int(limits.maxBufferSize),
         max_workgroup_storage=int(limits.maxComputeWorkgroupStorageSize),
         max_invocations=int(limits.maxComputeInvocationsPerWorkgroup),
-        software=bool(getattr(info, "isFallbackAdapter", False))
-        or any(w in words for w in ("swiftshader", "llvmpipe", "lavapipe", "software")),
+        dot8=not software and js.navigator.gpu.wgslLanguageFeatures.has("packed_4x8_integer_dot_product"),
+        software=software,
     )
 
 
@@ -240,7 +243,8 @@ class Gpu:
             module = self.device.createShaderModule(obj(code=shader.code, label=shader.label))
             access = {"uniform": "uniform", "storage, read": "read-only-storage", "storage, read_write": "storage"}
             entries = [
-                {"binding": i, "visibility": 4, "buffer": {"type": access[a]}} for i, a in enumerate(shader.bindings.values())
+                {"binding": i, "visibility": 4, "buffer": {"type": access[a]}}
+                for i, a in enumerate(shader.bindings.values())
             ]
             layout = self.device.createBindGroupLayout(obj(entries=entries))
             descriptor = obj(
@@ -252,7 +256,9 @@ class Gpu:
             try:
                 self.pipelines[shader.label] = await self.pipelines[shader.label]
             except Exception as error:
-                raise WispError(f"The kernel {shader.label} does not compile here: {error}", "internal_error", SERVER_ERROR)
+                raise WispError(
+                    f"The kernel {shader.label} does not compile here: {error}", "internal_error", SERVER_ERROR
+                )
         return self.pipelines[shader.label]
 
     def _group(self, shader: kernels.Shader, bound: dict[str, tuple[Any, int, int]]) -> Any:
@@ -283,7 +289,9 @@ class Gpu:
 
     def _record(self, shaders: dict[int, kernels.Shader]) -> None:
         ops = [op for ops in self.plan.lists.values() for op in ops]
-        params = self._params({id(op): shaders[id(op)].pack(op.consts) for op in ops if "p" in shaders[id(op)].bindings})
+        params = self._params(
+            {id(op): shaders[id(op)].pack(op.consts) for op in ops if "p" in shaders[id(op)].bindings}
+        )
         self.replay = js.wispReplay.new(self.device, self.places["tokens"][0], self.places["state"][0])
         for name, list_ops in self.plan.lists.items():
             for op in list_ops:

@@ -112,26 +112,36 @@ class Ops:
         n_head, n_head_kv, head_dim = heads
         group = n_head // n_head_kv
         y = self.rows("attn", n_head * head_dim)
-        split = 0 if self.batch > 1 else max(1, min(32, self.plan.n_ctx // 64))
-        params, tokens = self._attention_tile(head_dim, group)
-        params |= {"G": group, "SPLIT": split, "KV_F16": int(cache[0].dtype == "f16")}
-        out = y if not split else self.buffer("decode.parts", (n_head, split, head_dim + 4))
-        self._op(
-            "attention",
-            params,
-            {"scale": scale, "q_stride": q.shape[1], "n_head_kv": n_head_kv},
-            {"state": self.state, "q": q, "k_cache": cache[0], "v_cache": cache[1], "parts" if split else "y": out},
-            n_head_kv,
-            split or PerToken(tokens),
-        )
-        if split:
+        kind = {"HEAD_DIM": head_dim, "G": group, "KV_F16": int(cache[0].dtype == "f16")}
+        bound = {"state": self.state, "q": q, "k_cache": cache[0], "v_cache": cache[1]}
+        if self.batch > 1:
+            tile, tokens = self._attention_tile(head_dim, group)
             self._op(
-                "attention_combine",
-                {"HEAD_DIM": head_dim, "TS": params["TS"], "SPLIT": split},
-                {"n_head": n_head},
-                {"state": self.state, "parts": out, "y": y},
-                n_head,
+                "attention",
+                kind | tile,
+                {"scale": scale, "q_stride": q.shape[1], "n_head_kv": n_head_kv},
+                bound | {"y": y},
+                n_head_kv,
+                PerToken(tokens),
             )
+            return y
+        positions, split = self._decode_tile()
+        parts = self.buffer("decode.parts", (n_head, split, head_dim + 4))
+        self._op(
+            "attention_decode",
+            kind | {"TS": positions, "SPLIT": split, "PARTS": 4 if self.device.subgroup >= 4 and not self.device.software else 1},
+            {"scale": scale, "n_head_kv": n_head_kv},
+            bound | {"parts": parts},
+            n_head_kv,
+            split,
+        )
+        self._op(
+            "attention_combine",
+            {"HEAD_DIM": head_dim, "TS": positions, "SPLIT": split, "LANES": max(1, min(16, 1024 // head_dim))},
+            {"n_head": n_head},
+            {"state": self.state, "parts": parts, "y": y},
+            n_head,
+        )
         return y
 
     def linear(self, x: Buffer, weight: Weight, bias: Weight | None, add_to: Buffer) -> None:
@@ -214,11 +224,12 @@ class Ops:
         self, x: Buffer, weight: Weight, bias: Weight | None, y: Buffer, epilogue: str, norm: Weight | None = None,
         eps: float = 0.0, params: dict | None = None, consts: dict | None = None, bindings: dict | None = None, row0: int = 0,
     ) -> None:  # fmt: skip
-        tile = self._matvec_tile(weight.cols)
+        dot8 = self._dot8(weight)
+        tile = self._matvec_tile(weight.cols, dot8)
         count = -(-weight.rows // (tile["TR"] * tile["R"]))
         self._op(
             "matvec",
-            {"QUANT": weight.layout.fragment, "COLS": weight.cols, "NORM": int(norm is not None),
+            {"QUANT": weight.layout.fragment, "COLS": weight.cols, "DOT8": int(dot8), "NORM": int(norm is not None),
              "BIAS": int(bias is not None), "EPILOGUE": epilogue} | tile | (params or {}),
             {"rows": weight.rows, "row0": row0} | ({"eps": eps} if norm else {}) | (consts or {}),
             {"state": self.state, "x": x, "w": weight, "y": y} | ({"norm": norm} if norm else {})
@@ -227,10 +238,11 @@ class Ops:
         )  # fmt: skip
 
     def _matmul(self, x: Buffer, weight: Weight, bias: Weight | None, y: Buffer, epilogue: str, row0: int) -> None:
-        tile = self._matmul_tile(weight.rows)
+        tile = self._matmul_tile()
         self._op(
             "matmul",
-            {"QUANT": weight.layout.fragment, "COLS": weight.cols, "BIAS": int(bias is not None), "EPILOGUE": epilogue} | tile,
+            {"QUANT": weight.layout.fragment, "COLS": weight.cols, "BIAS": int(bias is not None), "EPILOGUE": epilogue}
+            | tile,
             {"rows": weight.rows, "row0": row0, "y_stride": y.shape[1]},
             {"state": self.state, "x": x, "w": weight, "y": y} | ({"bias": bias} if bias else {}),
             -(-weight.rows // tile["TN"]),
@@ -239,26 +251,40 @@ class Ops:
 
     # -- tiles: what a device runs well -------------------------------------------------------------------------------
 
-    def _matvec_tile(self, cols: int) -> dict[str, int]:
+    def _dot8(self, weight: Weight) -> bool:
+        """Whether the matrix meets its vector as bytes: integer weights, and x fits the workgroup's memory."""
+        x = quants.groups(weight.cols) * (quants.GROUP + 8)
+        return self.device.dot8 and weight.layout.dot8 and x + 4096 <= self.device.max_workgroup_storage
+
+    def _matvec_tile(self, cols: int, dot8: bool) -> dict[str, int]:
         groups = quants.groups(cols)
         along = 4
         while along < 32 and along * 2 <= groups:
             along *= 2
-        return {"TK": along, "TR": 64 // along, "R": 4}
+        threads = 256 if dot8 else 64
+        return {"TK": along, "TR": threads // along, "R": 4}
 
-    def _matmul_tile(self, rows: int) -> dict[str, int]:
+    def _matmul_tile(self) -> dict[str, int]:
+        """Larger tiles load less for each product; they need their room in the workgroup's memory, and a GPU."""
+        size = 2 if self.device.f16 else 4
+        if self.batch >= 64 and not self.device.software and (64 + 64) * 36 * size <= self.device.max_workgroup_storage:
+            return {"TM": 64, "TN": 64, "MM": 8, "MN": 4}
         return {"TM": 32, "TN": 64, "MM": 4, "MN": 4}
+
+    def _decode_tile(self) -> tuple[int, int]:
+        """(positions of a tile, shares): short contexts in one share, long ones over enough workgroups to fill a GPU."""
+        positions = 32 if self.device.software else 64
+        most = 8 if self.device.software else 64
+        return positions, max(1, min(most, -(-self.plan.n_ctx // positions)))
 
     def _attention_tile(self, head_dim: int, group: int) -> tuple[dict[str, int], int]:
         """Kernel params, and the tokens of a tile: as large as the workgroup memory holds."""
         size = 2 if self.device.f16 else 4
-        tokens = max(1, 16 // group) if self.batch > 1 else 1
+        tokens = max(1, 16 // group)
         rows = group * tokens
         threads = 64 if head_dim <= 128 else 128
         for positions in (32, 16, 8, 4):
             used = (rows + positions) * (head_dim + 4) * size + rows * (positions + 3) * 4
             if used <= self.device.max_workgroup_storage:
                 break
-        return {"HEAD_DIM": head_dim, "TQ": tokens, "TS": positions, "WG": max(threads, head_dim // 4)}, tokens
-
-
+        return {"TQ": tokens, "TS": positions, "WG": max(threads, head_dim // 4)}, tokens

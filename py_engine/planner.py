@@ -1,9 +1,9 @@
 """From a header to a plan: the architecture, its weights, the cache, and one list of dispatches per way of running.
 
-    prefill   up to `batch` tokens through the layers
-    last      after it: logits of the batch's last token, and a sampled token
-    every     after it: logits of every token, at most EVERY of them (Engine.evaluate)
-    decode    one token through the layers, its logits, the next token
+prefill   up to `batch` tokens through the layers
+last      after it: logits of the batch's last token, and a sampled token
+every     after it: logits of every token, at most EVERY of them (Engine.evaluate)
+decode    one token through the layers, its logits, the next token
 """
 
 from __future__ import annotations

@@ -46,6 +46,7 @@ class Layout:
     block: int
     block_bytes: int
     planes: Mapping[str, Plane]
+    dot8: bool = True  # the fragment has w_dot, for activations in bytes
 
     @property
     def plain(self) -> bool:
@@ -54,7 +55,7 @@ class Layout:
 
 
 def _plain(fragment: str, size: int) -> Layout:
-    return Layout(fragment, GROUP, GROUP * size, {"w_qs": Plane(GROUP * size, ((0, GROUP * size),))})
+    return Layout(fragment, GROUP, GROUP * size, {"w_qs": Plane(GROUP * size, ((0, GROUP * size),))}, False)
 
 
 def _packed(type: Q, qs: list[tuple[int, int]], d: list[tuple[int, int]], stride: int = 0, grid: int = 0) -> Layout:

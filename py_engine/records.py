@@ -9,7 +9,7 @@ from gguf.constants import GGML_QUANT_SIZES
 
 from py_engine.gguf_header import Header, TensorInfo
 
-MAX_RECORD = 64 << 20  # bytes; a database record twice that size fails in some browsers
+MAX_RECORD = 16 << 20  # bytes; three are alive while a model loads, and twice as much again waits for the collector
 
 
 @dataclass(frozen=True)

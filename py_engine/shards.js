@@ -96,6 +96,9 @@ export async function sizeByHead(url, signal) {
 /** @param {number} length */
 export const allocate = (length) => new ArrayBuffer(length);
 
+/** Frees a buffer's memory now. @param {ArrayBuffer} buffer */
+export const release = (buffer) => void buffer.transfer?.(0);
+
 /**
  * Copies `length` bytes between buffers.
  * @param {ArrayBuffer} from @param {number} start @param {ArrayBuffer} to @param {number} at @param {number} length

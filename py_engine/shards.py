@@ -44,7 +44,11 @@ class Source:
         raise NotImplementedError
 
     def records(self, plan: list[Record]) -> AsyncIterator[tuple[Record, Any]]:
-        """(record, ArrayBuffer) for every record of the plan, in its order."""
+        """(record, ArrayBuffer) for every record of the plan, in its order.
+
+        An ArrayBuffer is emptied when the next one is asked for: waiting for the garbage collector would let
+        hundreds of megabytes pile up.
+        """
         raise NotImplementedError
 
     def close(self) -> None:
@@ -67,7 +71,9 @@ class FileSource(Source):
     async def records(self, plan: list[Record]) -> AsyncIterator[tuple[Record, Any]]:
         self._counts["records"] = len(plan)
         for record in plan:
-            yield record, await self._slice(record.offset, record.end)
+            buffer = await self._slice(record.offset, record.end)
+            yield record, buffer
+            js.wispShards.release(buffer)
             self._on_progress("cache", record.end, self.size)
 
     async def _slice(self, start: int, end: int) -> Any:
@@ -190,8 +196,10 @@ class UrlSource(Source):
                 if not window:
                     break
                 record, task = window.popleft()
-                yield record, await task
-                del task  # and with it the buffer
+                buffer = await task
+                yield record, buffer
+                js.wispShards.release(buffer)
+                del buffer, task
             finished = True
         finally:
             self._prefix = None

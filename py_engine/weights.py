@@ -71,7 +71,9 @@ class Weights:
         for tensor, length in tensors_lengths:
             info = self._tensor(tensor, length)
             if info.type != Q.F32:
-                raise WispError(f"Tensor {tensor} is {info.type.name}; vectors must be F32.", "unsupported_quantization")
+                raise WispError(
+                    f"Tensor {tensor} is {info.type.name}; vectors must be F32.", "unsupported_quantization"
+                )
         names = [t for t, _ in tensors_lengths]
         cols = sum(n for _, n in tensors_lengths)
         return self._add(Weight("+".join(names), Q.F32, 1, cols, tuple((t, 0, 1) for t in names)))

@@ -6,7 +6,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from tools.serve import parse_range
+from tools.serve import UnsatisfiableRange, parse_range
 
 
 @dataclass
@@ -55,15 +55,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._head(status, 0, headers)
             return
         size = len(file.data)
-        span = parse_range(wanted, size) if file.ranges else (0, size)
-        if span is None:
+        try:
+            span = parse_range(wanted, size) if file.ranges else None
+        except UnsatisfiableRange:
             self._head(416, 0, {**headers, "Content-Range": f"bytes */{size}"})
             return
-        start, end = span
-        partial = bool(wanted) and file.ranges
-        if partial:
+        start, end = span or (0, size)
+        if span:
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
-        self._head(206 if partial else 200, end - start, headers)
+        self._head(206 if span else 200, end - start, headers)
         if self.command == "GET":
             self._body(file, start, end)
 

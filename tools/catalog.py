@@ -2,13 +2,28 @@
 
 import hashlib
 import json
+import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
-from tools.failure import Failure
-from tools.paths import STATIC
+from tools.failure import Failure, run
+from tools.paths import STATIC, venv_python
 
 MODELS = STATIC / "models"
+
+# Run with the page's own archive on the path, so that the records are the ones that the page will ask for.
+RECORDS = """
+import hashlib, json, sys
+from py_engine.gguf_header import parse
+from py_engine.records import plan_records
+out = {}
+for path in sys.argv[1:]:
+    data = open(path, "rb").read()
+    plan = plan_records(parse(data, len(data)), len(data))
+    out[path] = {record.offset: hashlib.sha256(data[record.offset : record.end]).hexdigest() for record in plan}
+print(json.dumps(out))
+"""
 
 
 def entries() -> list[dict[str, Any]]:
@@ -17,17 +32,33 @@ def entries() -> list[dict[str, Any]]:
     return found
 
 
-def finished(names: dict[str, str]) -> bytes:
+def finished(names: dict[str, str], archive: bytes) -> bytes:
     """catalog.json as the page gets it. `names`: file in static/models -> its published name beside the catalog.
 
-    `url` is relative to the catalog's own address.
+    `url` is relative to the catalog's own address; `records` has the SHA-256 of each record by its offset.
+    `archive`: the zip with the page's Python.
     """
     out = []
-    for entry in entries():
-        path: Path = MODELS / entry["file"]
+    paths = [MODELS / entry["file"] for entry in entries()]
+    for path in paths:
         if not path.exists():
-            raise Failure(f"static/models/catalog.json names {entry['file']}, which static/models does not hold")
+            raise Failure(f"static/models/catalog.json names {path.name}, which static/models does not hold")
+    records = _records(paths, archive)
+    for entry, path in zip(entries(), paths, strict=True):
         data = path.read_bytes()
         rest = {key: value for key, value in entry.items() if key != "file"}
-        out.append({**rest, "url": names[entry["file"]], "size": len(data), "sha256": hashlib.sha256(data).hexdigest()})
+        digest = hashlib.sha256(data).hexdigest()
+        facts = {"url": names[entry["file"]], "size": len(data), "sha256": digest, "records": records[str(path)]}
+        out.append({**rest, **facts})
     return json.dumps(out, indent=1).encode()
+
+
+def _records(paths: list[Path], archive: bytes) -> dict[str, dict[str, str]]:
+    """Path -> offset -> SHA-256 of each record."""
+    with tempfile.TemporaryDirectory() as folder:
+        packed = Path(folder) / "py.zip"
+        packed.write_bytes(archive)
+        env = {**os.environ, "PYTHONPATH": str(packed)}
+        answer = run([venv_python(), "-c", RECORDS, *paths], "Cannot read the models in static/models", env=env)
+    found: dict[str, dict[str, str]] = json.loads(answer)
+    return found

@@ -111,10 +111,10 @@ def _page(context: BrowserContext, url: str, file: Path | None) -> Page:
 
 
 class Progress:
-    """A progress bar on stderr, on one line that is wiped at the end; a plain line a stage where it is no terminal."""
+    """A progress bar on stderr, on one line that is wiped at the end; each stage named once where it is none."""
 
     def __init__(self) -> None:
-        self._stage = ""
+        self._told: set[str] = set()
 
     def __call__(self, progress: dict[str, Any] | None) -> None:
         if progress is None:
@@ -123,9 +123,9 @@ class Progress:
             return
         stage, loaded, total = progress["stage"], progress["loaded"], progress["total"]
         if not sys.stderr.isatty():
-            if stage != self._stage:
+            if stage not in self._told:
                 print(f"{stage} ...", file=sys.stderr, flush=True)
-            self._stage = stage
+            self._told.add(stage)
             return
         done = BAR * loaded // total if total else 0
         size = f"{loaded / 1e6:7.1f} of {total / 1e6:.1f} MB" if total > 1000 else f"{loaded} of {total}"

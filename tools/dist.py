@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from tools import catalog, pyodide, python_zip
+from tools.bytecode import with_bytecode
 from tools.environment import ensure_venv
 from tools.failure import Failure, run, say
 from tools.npm import ensure_node_modules, node
@@ -60,10 +61,10 @@ def build(*, quiet: bool = False) -> Path:
     site = Site()
     bundles = _bundles()
 
-    members = python_zip.sources()
+    archive = python_zip.pack(with_bytecode(python_zip.sources()))
     assets: dict[str, object] = {
         "pyodide": _add_pyodide(site),
-        "zip": site.add_hashed("assets", "py.zip", python_zip.pack(members)),
+        "zip": site.add_hashed("assets", "py.zip", archive),
         # Pyodide reads a wheel's name and version from its file name: the hash goes into the folder's name.
         "wheels": [
             site.add(f"assets/wheels-{short_hash(data)}/{path.name}", data)
@@ -73,7 +74,7 @@ def build(*, quiet: bool = False) -> Path:
     }
     _add_static(site)
     offline = list(site.files)  # what the service worker keeps; models have a cache of their own
-    models = _add_models(site)
+    models = _add_models(site, archive)
     assets["catalog"] = models
     offline.append(models)
 
@@ -146,14 +147,14 @@ def _add_static(site: Site) -> None:
             site.add_hashed(folder, path.name, path.read_bytes(), f"static/{inside.as_posix()}")
 
 
-def _add_models(site: Site) -> str:
+def _add_models(site: Site, archive: bytes) -> str:
     """Publish the models of the catalog, and the catalog; returns the catalog's path."""
     names = {}
     for entry in catalog.entries():
         path = catalog.MODELS / entry["file"]
         if path.exists():
             names[entry["file"]] = Path(site.add_hashed("assets/models", path.name, path.read_bytes())).name
-    return site.add_hashed("assets/models", "catalog.json", catalog.finished(names))
+    return site.add_hashed("assets/models", "catalog.json", catalog.finished(names, archive))
 
 
 def _write(site: Site) -> None:

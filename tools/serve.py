@@ -72,14 +72,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.end_headers()
             return
         wanted = self.headers.get("Range") if self.headers.get("If-Range", etag) == etag else None
-        span = parse_range(wanted, status.st_size)
-        if span is None:
+        try:
+            span = parse_range(wanted, status.st_size)
+        except UnsatisfiableRange:
             self._fail(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, {"Content-Range": f"bytes */{status.st_size}"})
             return
-        start, end = span
-        self.send_response(HTTPStatus.PARTIAL_CONTENT if wanted else HTTPStatus.OK)
+        start, end = span or (0, status.st_size)
+        self.send_response(HTTPStatus.PARTIAL_CONTENT if span else HTTPStatus.OK)
         self._common(path, etag)
-        if wanted:
+        if span:
             self.send_header("Content-Range", f"bytes {start}-{end - 1}/{status.st_size}")
         self.send_header("Content-Type", MIME.get(path.suffix) or mimetypes.guess_type(path.name)[0] or BYTES)
         self.send_header("Content-Length", str(end - start))
@@ -126,15 +127,22 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Stay quiet: the terminal belongs to the address line."""
 
 
+class UnsatisfiableRange(Exception):
+    """A range that begins behind the file's end."""
+
+
 def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
-    """(start, end) of a Range header, end exclusive; the whole file without one or with several; None if unusable."""
+    """(start, end) of a Range header, end exclusive; None without one, or with one that is not understood."""
     match = re.fullmatch(r"bytes=(\d*)-(\d*)", header.strip()) if header else None
     if not match or not (match[1] or match[2]):
-        return (0, size)
-    if not match[1]:  # the last so many bytes
-        return (max(0, size - int(match[2])), size) if int(match[2]) else None
-    start, end = int(match[1]), min(int(match[2]) + 1 if match[2] else size, size)
-    return (start, end) if start < end else None
+        return None
+    if match[1]:
+        start, end = int(match[1]), min(int(match[2]) + 1 if match[2] else size, size)
+    else:  # the last so many bytes
+        start, end = max(0, size - int(match[2])), size
+    if start >= end:
+        raise UnsatisfiableRange
+    return start, end
 
 
 def _copy(source: BufferedIOBase, target: BufferedIOBase, length: int) -> None:

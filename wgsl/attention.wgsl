@@ -1,15 +1,13 @@
 // Causal attention of a tile of queries over the cache, one pass with a running softmax (Dao et al. 2022).
 //
 // A workgroup serves one key/value head: its rows are TQ tokens x the G query heads of that group, so that keys and
-// values are loaded once for all of them, TS positions at a time. SPLIT 0: grid (kv heads, token tiles), y is the
-// attention. SPLIT > 0, for one token: grid (kv heads, SPLIT), each part takes a share of the positions and leaves
-// its unnormalised sum, maximum and denominator for attention_combine.wgsl.
+// values are loaded once for all of them, TS positions at a time. Grid (kv heads, token tiles). For one token at a time
+// there is attention_decode.wgsl.
 #param HEAD_DIM
 #param G
 #param TQ
 #param TS
 #param WG
-#param SPLIT
 #param KV_F16
 #param F16
 
@@ -22,19 +20,8 @@ struct Params {
 @bind var<uniform> p: Params;
 @bind var<storage, read> state: State;
 @bind var<storage, read> q: array<vec4f>;
-#if KV_F16
-@bind var<storage, read> k_cache: array<vec2u>; // (n_ctx, n_head_kv, HEAD_DIM)
-@bind var<storage, read> v_cache: array<vec2u>;
-#else
-@bind var<storage, read> k_cache: array<vec4f>;
-@bind var<storage, read> v_cache: array<vec4f>;
-#endif
-#if SPLIT
-@bind var<storage, read_write> parts: array<vec4f>; // (heads, SPLIT, VECS + 1): the sum, then (maximum, denominator)
-#else
+#include "kv_cache.wgsl"
 @bind var<storage, read_write> y: array<vec4f>; // (n, heads, HEAD_DIM)
-#endif
-#include "attention_share.wgsl"
 
 #if F16
 alias h4 = vec4<f16>;
@@ -57,29 +44,17 @@ var<workgroup> row_max: array<f32, ROWS>;
 var<workgroup> row_sum: array<f32, ROWS>;
 var<workgroup> row_shrink: array<f32, ROWS>;
 
-fn cached(values: bool, at: u32) -> vec4f {
-#if KV_F16
-  var words: vec2u;
-  if (values) {
-    words = v_cache[at];
-  } else {
-    words = k_cache[at];
-  }
-  return vec4f(unpack2x16float(words.x), unpack2x16float(words.y));
-#else
-  if (values) {
-    return v_cache[at];
-  }
-  return k_cache[at];
-#endif
-}
-
 fn load_tile(values: bool, s0: u32, end: u32, head: u32, t: u32) {
   for (var i = t; i < TS * VECS; i += WG) {
     let s = s0 + i / VECS;
     var v = vec4f(0);
     if (s < end) {
-      v = cached(values, (s * p.n_head_kv + head) * VECS + i % VECS);
+      let at = (s * p.n_head_kv + head) * VECS + i % VECS;
+      if (values) {
+        v = cached_value(at);
+      } else {
+        v = cached_key(at);
+      }
     }
     kv[i / VECS * PAD + i % VECS] = h4(v);
   }
@@ -88,18 +63,9 @@ fn load_tile(values: bool, s0: u32, end: u32, head: u32, t: u32) {
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
   let head = wid.x;
-  var m0 = 0u;
-  var first = 0u;
-  var end = 0u;
-#if SPLIT
-  let share = attention_share(state.pos + 1u);
-  first = wid.y * share;
-  end = min(first + share, state.pos + 1u);
-#else
-  m0 = wid.y * TQ;
-  end = state.pos + min(m0 + TQ, state.n);
-#endif
-  if (m0 >= state.n || first >= end) { // uniform: state does not change within a dispatch
+  let m0 = wid.y * TQ;
+  let end = state.pos + min(m0 + TQ, state.n);
+  if (m0 >= state.n) { // uniform: state does not change within a dispatch
     return;
   }
   for (var i = t; i < ROWS * VECS; i += WG) {
@@ -115,7 +81,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let c = t % VECS;
   let s = t % TS;
   var sums: array<vec4f, ROWS_EACH>;
-  for (var s0 = first; s0 < end; s0 += TS) {
+  for (var s0 = 0u; s0 < end; s0 += TS) {
     load_tile(false, s0, end, head, t);
     workgroupBarrier();
     if (t < SCORE_LANES * TS) {
@@ -173,15 +139,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       let m = m0 + row / G;
       if (row < ROWS && m < state.n) {
         let q_head = head * G + row % G;
-#if SPLIT
-        let at = (q_head * SPLIT + wid.y) * (VECS + 1u);
-        parts[at + c] = sums[r];
-        if (c == 0u) {
-          parts[at + VECS] = vec4f(row_max[row], row_sum[row], 0.0, 0.0);
-        }
-#else
         y[(m * p.n_head_kv * G + q_head) * VECS + c] = sums[r] / row_sum[row];
-#endif
       }
     }
   }

@@ -1,7 +1,8 @@
-// Join the shares of attention.wgsl: a workgroup a query head, a thread four dimensions.
+// Join the shares of attention_decode.wgsl: a workgroup a query head, LANES shares side by side, a thread four dimensions.
 #param HEAD_DIM
 #param TS
 #param SPLIT
+#param LANES
 
 struct Params {
   n_head: u32,
@@ -14,27 +15,46 @@ struct Params {
 #include "attention_share.wgsl"
 
 const VECS = HEAD_DIM / 4u;
+var<workgroup> sums: array<vec4f, LANES * VECS>;
+var<workgroup> totals: array<f32, LANES * VECS>;
+var<workgroup> heads: array<vec2f, SPLIT>; // (maximum, denominator) of each share
 
-@compute @workgroup_size(VECS)
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
+@compute @workgroup_size(VECS, LANES)
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_id) id: vec3u) {
   if (wid.x >= p.n_head) {
     return;
   }
   let length = state.pos + 1u;
   let share = attention_share(length);
   let used = (length + share - 1u) / share;
+  let base = wid.x * SPLIT;
+  for (var i = id.y * VECS + id.x; i < used; i += VECS * LANES) {
+    heads[i] = parts[(base + i) * (VECS + 1u) + VECS].xy;
+  }
+  workgroupBarrier();
   var top = -1e30;
+  for (var i = 0u; i < used; i++) {
+    top = max(top, heads[i].x);
+  }
   var total = 0.0;
   var sum = vec4f(0);
-  for (var i = 0u; i < used; i++) {
-    let at = (wid.x * SPLIT + i) * (VECS + 1u);
-    let part = parts[at + VECS];
-    let now = max(top, part.x);
-    let old = exp(top - now);
-    let fresh = exp(part.x - now);
-    sum = sum * old + parts[at + t] * fresh;
-    total = total * old + part.y * fresh;
-    top = now;
+  for (var i = id.y; i < used; i += 2u * LANES) { // two loads on their way at a time
+    let j = min(i + LANES, used - 1u);
+    let a = parts[(base + i) * (VECS + 1u) + id.x];
+    let b = parts[(base + j) * (VECS + 1u) + id.x];
+    let wa = exp(heads[i].x - top);
+    let wb = select(0.0, exp(heads[j].x - top), i + LANES < used);
+    sum += a * wa + b * wb;
+    total += heads[i].y * wa + heads[j].y * wb;
   }
-  y[wid.x * VECS + t] = sum / total;
+  sums[id.y * VECS + id.x] = sum;
+  totals[id.y * VECS + id.x] = total;
+  workgroupBarrier();
+  if (id.y == 0u) {
+    for (var l = 1u; l < LANES; l++) {
+      sum += sums[l * VECS + id.x];
+      total += totals[l * VECS + id.x];
+    }
+    y[wid.x * VECS + id.x] = sum / total;
+  }
 }

@@ -70,6 +70,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       }
     }
     workgroupBarrier();
+    var part = array<array<h4, MN>, MM>(); // of this group; in f16 it stays short enough to be exact to a thousandth
     for (var c = 0u; c < 8u; c++) {
       var b: array<h4, MN>;
       for (var j = 0u; j < MN; j++) {
@@ -78,8 +79,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       for (var i = 0u; i < MM; i++) {
         let a = xs[(i * WM + tm) * PAD + c];
         for (var j = 0u; j < MN; j++) {
-          acc[i][j] += f32(dot(a, b[j]));
+          part[i][j] = fma(a, b[j], part[i][j]);
         }
+      }
+    }
+    for (var i = 0u; i < MM; i++) {
+      for (var j = 0u; j < MN; j++) {
+        let sum = vec4f(part[i][j]);
+        acc[i][j] += sum.x + sum.y + sum.z + sum.w;
       }
     }
     workgroupBarrier();

@@ -2,6 +2,7 @@
 //
 // A workgroup is TR x TK threads: TK threads share a row, each taking every TK-th group of 32 columns, and each thread
 // works on R rows at once, so that x is loaded once for all of them. What else one dispatch does:
+//   DOT8      x is first rounded to bytes (quantize_x.wgsl), and integers meet integers
 //   NORM      x is normalised first (RMS): y = W (x * norm) / rms(x). The sum of squares rides along.
 //   EPILOGUE  "store" y = ..., "add" y += ..., "gated" y[i] = silu(row i) * row (i + rows / 2),
 //             "qkv" queries and keys are rotated (RoPE), keys and values appended to the cache at state.pos
@@ -10,6 +11,7 @@
 #param TK
 #param TR
 #param R
+#param DOT8
 #param NORM
 #param BIAS
 #param EPILOGUE
@@ -51,8 +53,18 @@ const W_GROUPS = (COLS + 31u) / 32u;
 #endif
 
 const WG = TK * TR;
+#if DOT8
+#include "quantize_x.wgsl"
+#endif
+#if DOT8 and NORM
+#include "reduce.wgsl"
+#endif
 const RT = TR * R; // rows of a workgroup
-const SLOTS = R + NORM; // sums of a thread: its rows, then the sum of squares
+#if DOT8
+const SLOTS = R; // sums of a thread: its rows
+#else
+const SLOTS = R + NORM; // and the sum of squares
+#endif
 var<workgroup> red: array<f32, SLOTS * WG>;
 
 // The matrix row of a workgroup's slot: rows that an epilogue needs together lie in one workgroup.
@@ -84,6 +96,22 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
   let base = (wid.y * wgs.x + wid.x) * RT;
   let x0 = (state.n - 1u) * W_GROUPS * 8u;
   var acc: array<f32, SLOTS>;
+#if DOT8
+  var squares = quantize_x(x0, t);
+#if NORM
+  squares = workgroup_sum(squares, t);
+#else
+  workgroupBarrier();
+#endif
+  for (var g = tk; g < W_GROUPS; g += TK) {
+    let xa = xq[2u * g];
+    let xb = xq[2u * g + 1u];
+    let xs = xq_scale[g];
+    for (var r = 0u; r < R; r++) {
+      acc[r] += w_dot(min(row_of(base, tr * R + r), p.rows - 1u), g, xa, xb, xs.x, xs.y);
+    }
+  }
+#else
   for (var g = tk; g < W_GROUPS; g += TK) {
     var xs: array<vec4f, 8>;
     for (var i = 0u; i < 8u; i++) {
@@ -105,6 +133,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
       acc[r] += sum.x + sum.y + sum.z + sum.w;
     }
   }
+#endif
   // Sum over the TK threads of a row, all slots together.
   var width = 1u;
 #if SG
@@ -128,7 +157,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
   }
   workgroupBarrier();
 #if NORM
+#if DOT8
+  let scale = inverseSqrt(squares / f32(COLS) + p.eps);
+#else
   let scale = inverseSqrt(red[R * TK] / f32(COLS) + p.eps);
+#endif
 #else
   let scale = 1.0;
 #endif

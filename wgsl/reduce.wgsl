@@ -11,12 +11,16 @@ fn workgroup_sum(mine: f32, t: u32) -> f32 {
   }
 #endif
   reduce_memory[t] = v;
-  for (; width < WG; width *= 2u) {
+  workgroupBarrier();
+  for (; WG / width > 16u; width *= 2u) {
+    v += reduce_memory[t ^ width];
     workgroupBarrier();
-    let other = reduce_memory[t ^ width];
-    workgroupBarrier();
-    v += other;
     reduce_memory[t] = v;
+    workgroupBarrier();
+  }
+  v = 0.0;
+  for (var i = 0u; i < WG; i += width) { // few are left: each thread adds them all up
+    v += reduce_memory[i];
   }
   workgroupBarrier();
   return v;

@@ -1,19 +1,10 @@
-/** What to do about an error, by its code; the message itself comes from the engine. */
+/** Where in this page an error can be mended, by its code; what happened and why is in the engine's own message. */
 
 /** @type {Record<string, string>} */
 const ADVICE = {
-  not_gguf: "Choose a file that ends in .gguf.",
-  truncated_file: "The download probably stopped early: fetch the file again.",
-  network_error: "Check the connection; the server must also allow other sites to read the file (CORS).",
-  http_error: "Check the address.",
-  quota_exceeded: "Free some space, or allow this site to store more.",
-  out_of_memory: "Close other tabs, lower the context length in Settings, or take a smaller model.",
-  model_too_large: "Take a smaller model or a smaller quantisation.",
-  context_too_long: "Lower the context length in Settings.",
+  out_of_memory: "Settings has the context length: a shorter one needs less.",
+  context_too_long: "The context length is in Settings.",
   context_length_exceeded: "Start a new chat, or raise the context length in Settings.",
-  no_webgpu: "Wisp can run on the CPU instead.",
-  device_lost: "Load the model again.",
-  worker_crashed: "Your chats are kept.",
 };
 
 /**

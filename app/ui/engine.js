@@ -2,7 +2,7 @@
  * The engine as the page sees it: booted once (again after a crash), at most one load at a time, and always clear
  * which model answers. A failed load leaves the one before in place.
  */
-import { Wisp } from "../wisp.js";
+import { Wisp, WispError } from "../wisp.js";
 
 /**
  * @typedef {object} Choice a model to load
@@ -76,16 +76,19 @@ export class Engine {
     this.loaded = null;
   }
 
+  #boot() {
+    /** @type {import("../wisp.js").OnLog} */
+    const onLog = (level, text) => level === "error" && console.error(text);
+    return Wisp.create({ onProgress: this.events.progress, onLog });
+  }
+
   /** @param {Choice} choice @param {{ contextLength?: number }} options @param {AbortController} controller */
   async #load(choice, options, controller) {
     const { signal } = controller;
     const mine = () => this.#loading === controller;
     this.events.loading(choice, this.#wisp !== null);
     try {
-      this.#wisp ??= await Wisp.create({
-        onProgress: this.events.progress,
-        onLog: (level, text) => level === "error" && console.error(text),
-      });
+      this.#wisp ??= await Promise.race([this.#boot(), rejectedBy(signal)]);
       await this.#wisp.load({ model: choice.model, ...options }, { signal });
       const stats = await this.#wisp.stats();
       this.loaded = { name: choice.name, choice, stats };
@@ -102,4 +105,10 @@ export class Engine {
       }
     }
   }
+}
+
+/** @param {AbortSignal} signal @returns {Promise<never>} */
+function rejectedBy(signal) {
+  const error = new WispError({ message: "Cancelled.", type: "invalid_request_error", code: "aborted" });
+  return new Promise((_, reject) => signal.addEventListener("abort", () => reject(error), { once: true }));
 }

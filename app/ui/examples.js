@@ -1,7 +1,7 @@
 /** Things to try, of the kinds that Wisp Mini does well. */
 export const EXAMPLES = [
-  { label: "Ask", prompt: "What is the capital of Japan?" },
-  { label: "Write", prompt: "Write a short story about a dragon named Ember who finds a silver key." },
+  { label: "Ask", prompt: "What is WebGPU?" },
+  { label: "Write", prompt: "Write a short story about a fox who finds a silver key." },
   { label: "Compare", prompt: "Make a table of France and Japan with the capital and the currency." },
   { label: "Code", prompt: "Write a Python function that reverses a string." },
   { label: "Translate", prompt: 'How do you say "hello" in Japanese, Korean and Russian?' },

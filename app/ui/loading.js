@@ -8,11 +8,13 @@ import { bytes } from "./format.js";
  */
 const STEPS = [
   { label: "Start", doing: "Starting Python", stages: ["pyodide", "packages", "python"], share: 3 },
-  { label: "Fetch", doing: "Downloading", stages: ["download", "cache"], share: 5 },
+  { label: "Fetch", doing: "Downloading", stages: ["download", "cache"], share: 4 },
   { label: "Check", doing: "Checking", stages: ["hash"], share: 1 },
-  { label: "Upload", doing: "Uploading to the GPU", stages: ["upload"], share: 1 },
-  { label: "Compile", doing: "Compiling kernels", stages: ["compile"], share: 1 },
+  { label: "Upload", doing: "Uploading the weights", stages: ["upload"], share: 1 },
+  { label: "Compile", doing: "Compiling kernels", stages: ["compile"], share: 3 },
 ];
+
+const UPLOAD = 3;
 
 export class Loading {
   #panel = byId("loading");
@@ -38,11 +40,10 @@ export class Loading {
   update(progress) {
     const step = STEPS.findIndex(({ stages }) => stages.includes(progress.stage));
     if (step < 0 || this.#panel.hidden) return;
-    this.#seen[step] = progress;
-    for (let before = 0; before < step; before++) {
-      if (!STEPS[before].stages.some((stage) => stage === "hash" || stage === "download"))
-        this.#seen[before] ??= full(before);
-    }
+    const before = this.#seen[step];
+    const less = before && before.total === progress.total && before.loaded > progress.loaded;
+    if (!less) this.#seen[step] = progress;
+    if (step > 0) this.#seen[0] = { stage: "python", loaded: 1, total: 1 }; // what loads has been started
     this.#draw();
   }
 
@@ -55,9 +56,10 @@ export class Loading {
     const { doing } = STEPS[step];
     const cached = progress?.stage === "cache";
     const what = step === 1 ? this.#name : "";
-    byId("loading-stage").textContent = `${cached ? "Reading" : doing} ${what}`.trim();
+    const last = step === STEPS.length - 1 && this.#done(step);
+    byId("loading-stage").textContent = last ? "Warming up" : `${cached ? "Reading" : doing} ${what}`.trim();
     byId("loading-detail").textContent =
-      progress && step > 0 ? detail(progress, step) : step === 0 ? "once per visit" : "";
+      step === 0 ? "once per visit" : progress && !last ? detail(progress, step) : "";
     const items = byId("loading-steps").children;
     for (let index = this.#from; index < STEPS.length; index++) {
       const state = this.#done(index) || index < step ? "done" : index === step ? "active" : "";
@@ -81,22 +83,18 @@ export class Loading {
     return last;
   }
 
-  /** @param {number} index */
+  /** @param {number} index @returns {number} 0 to 1 */
   #part(index) {
     const progress = this.#seen[index];
-    if (!progress) return this.#seen.slice(index + 1).some(Boolean) ? 1 : 0;
+    // Fetching and checking may pass without a word (a file of this computer); they are over when the upload is.
+    if (!progress) return index < UPLOAD && this.#done(UPLOAD) ? 1 : 0;
     return progress.total > 0 ? Math.min(1, progress.loaded / progress.total) : 0;
   }
 
-  /** @param {number} index */
+  /** @param {number} index @returns {boolean} */
   #done(index) {
     return this.#seen[index] !== null && this.#part(index) >= 1;
   }
-}
-
-/** @param {number} index @returns {import("../sdk/connection.js").Progress} a step that passed without a word */
-function full(index) {
-  return { stage: STEPS[index].stages[0], loaded: 1, total: 1 };
 }
 
 /** @param {import("../sdk/connection.js").Progress} progress @param {number} step */

@@ -11,7 +11,9 @@ _NONE: Any = object()
 
 
 def _bad(header: Header, key: str, value: object, what: str) -> WispError:
-    return WispError(f"{header.architecture}.{key} is {value!r} in the file's metadata; it must be {what}.", "corrupt_header")
+    return WispError(
+        f"{header.architecture}.{key} is {value!r} in the file's metadata; it must be {what}.", "corrupt_header"
+    )
 
 
 def count(header: Header, key: str, default: Any = _NONE) -> int:

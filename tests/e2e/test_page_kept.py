@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,22 @@ STORE = """async (conversation) => {
     db.close();
     localStorage["wisp.chat"] = conversation.id;
 }"""
+
+
+@pytest.fixture
+def context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
+    """A fresh profile without WebGPU: these tests load often, and the CPU is ready soonest."""
+    made = chromium(None).new_context()
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=["swiftshader", None])
+def any_context(chromium: Callable[[str | None], Browser], request: pytest.FixtureRequest) -> Iterator[BrowserContext]:
+    """A fresh profile, with and without WebGPU."""
+    made = chromium(request.param).new_context()
+    yield made
+    made.close()
 
 
 def wait_installed(page: Page) -> None:
@@ -106,7 +122,8 @@ def test_what_a_model_writes_cannot_run(context: BrowserContext, server: Server)
     assert not [url for url in requests if "example.org" in url]
 
 
-def test_everything_works_offline_after_the_first_visit(context: BrowserContext, server: Server) -> None:
+def test_everything_works_offline_after_the_first_visit(any_context: BrowserContext, server: Server) -> None:
+    context = any_context
     page = open_page(context, server.url)
     wait_installed(page)
     requests: list[str] = []
@@ -145,11 +162,7 @@ def test_a_newer_version_is_offered_and_taken(context: BrowserContext, dist: Pat
     server.server_close()
 
 
-@pytest.mark.parametrize("adapter", [None])
-def test_without_webgpu_the_page_says_so_and_answers(
-    chromium: Callable[[str | None], Browser], server: Server, adapter: str | None
-) -> None:
-    context = chromium(adapter).new_context()
+def test_without_webgpu_the_page_says_so_and_answers(context: BrowserContext, server: Server) -> None:
     page = open_page(context, server.url)
     expect(page.locator("#model-badge")).to_have_text("CPU")
     expect(page.locator("#notices")).to_contain_text("WebGPU")
@@ -158,4 +171,3 @@ def test_without_webgpu_the_page_says_so_and_answers(
     page.reload()
     wait_ready(page)
     expect(page.locator("#notices .notice")).to_have_count(0)  # said once
-    context.close()

@@ -20,7 +20,7 @@ FAULTS = (Path(__file__).parent / "faults.js").read_text(encoding="utf-8")
 @pytest.fixture(scope="module")
 def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
     """One page for all tests of this module; with reduced motion, so that pictures are of settled things."""
-    context = chromium("swiftshader").new_context(reduced_motion="reduce")
+    context = chromium(None).new_context(reduced_motion="reduce")
     page = open_page(context, server.url)
     ask(page, "Make a table of France and Japan with the capital and the currency.")
     ask(page, "Write a Python function that reverses a string.")

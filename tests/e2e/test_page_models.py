@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.e2e.talking import ask, new_chat, open_page, wait_ready
+from tests.e2e.talking import ask, last_answer, new_chat, open_page, send, wait_answer, wait_ready
 from tools.paths import ROOT
 from tools.serve import Server
 
@@ -132,3 +132,46 @@ def test_a_message_sent_while_the_model_loads_is_answered(context: BrowserContex
     page.goto(server.url)
     expect(page.locator("#loading")).to_be_visible()
     assert "Rome" in ask(page, "What is the capital of Italy?")
+
+
+@pytest.fixture
+def cpu_context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
+    """A fresh profile without WebGPU."""
+    made = chromium(None).new_context()
+    yield made
+    made.close()
+
+
+def test_a_load_can_be_cancelled_and_taken_up_again(cpu_context: BrowserContext, server: Server) -> None:
+    page = cpu_context.new_page()
+    page.goto(server.url)
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("#loading")).to_be_hidden(timeout=2_000)
+    expect(page.locator("#notices")).to_contain_text("No model is loaded")
+    send(page, "What is the capital of Italy?")
+    expect(page.locator(".answer-error")).to_contain_text("No model is loaded")
+    page.locator("#notices").get_by_role("button", name="Load").click()
+    wait_ready(page)
+    page.get_by_role("button", name="Answer again").click()
+    assert "Rome" in wait_answer(page)
+
+
+def test_the_context_length_is_obeyed_and_what_exceeds_it_is_explained(
+    cpu_context: BrowserContext, server: Server
+) -> None:
+    page = open_page(cpu_context, server.url, settings={"context_length": 256})
+    page.click("#model-button")
+    expect(page.locator("#model-facts")).to_contain_text("256 tokens")
+    page.keyboard.press("Escape")
+    send(page, "Remember this number: " + "4 8 15 16 23 42 " * 60)
+    error = last_answer(page).locator(".answer-error")
+    expect(error).to_have_attribute("data-code", "context_length_exceeded")
+    expect(error).to_contain_text("Settings")
+    page.get_by_role("button", name="Settings").click()
+    page.get_by_label("Context length").fill("1024")
+    page.get_by_role("button", name="Done").click()
+    expect(page.locator("#loading")).to_be_visible()
+    wait_ready(page)
+    page.get_by_role("button", name="Answer again").click()
+    wait_answer(page)
+    expect(last_answer(page).locator(".answer-error")).to_have_count(0)

@@ -133,7 +133,8 @@ def variants(capabilities: dict[str, Any]) -> dict[str, Device]:
     subgroup = capabilities["subgroupMinSize"] if "subgroups" in capabilities["features"] else 0
     limits = capabilities["limits"]
     base = Device(
-        max_binding=limits["maxStorageBufferBindingSize"], max_workgroup_storage=limits["maxComputeWorkgroupStorageSize"]
+        max_binding=limits["maxStorageBufferBindingSize"],
+        max_workgroup_storage=limits["maxComputeWorkgroupStorageSize"],
     )
     found = {"f32": base, "f32 subgroups": replace(base, subgroup=subgroup)}
     if "shader-f16" in capabilities["features"]:

@@ -34,9 +34,13 @@ async function compile(code, buffers) {
       buffer: { type: types[b.access] },
     })),
   });
+  const module = device.createShaderModule({ code });
+  const { messages } = await module.getCompilationInfo();
+  const errors = messages.filter((m) => m.type === "error").map((m) => `${m.lineNum}: ${m.message}`);
+  if (errors.length) throw new Error(errors.join("\n"));
   const pipeline = await device.createComputePipelineAsync({
     layout: device.createPipelineLayout({ bindGroupLayouts: [layout] }),
-    compute: { module: device.createShaderModule({ code }), entryPoint: "main" },
+    compute: { module, entryPoint: "main" },
   });
   return [layout, pipeline];
 }

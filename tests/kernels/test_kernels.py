@@ -2,6 +2,8 @@
 kernel forgets, or reads before it is written, shows.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from gguf.constants import GGMLQuantizationType as Q
@@ -67,6 +69,25 @@ def test_matvec(bench: Bench, type: Q, rows: int, cols: int, bias: bool) -> None
     check(bench, gpu[y.name][:, :rows], host[y.name][:, :rows])
 
 
+@pytest.mark.parametrize("type", QUANTISED)
+@pytest.mark.parametrize(("rows", "cols"), [(3, 32), (257, 288), (31, 2080)])
+def test_matvec_with_activations_in_bytes(bench: Bench, type: Q, rows: int, cols: int) -> None:
+    """Activations rounded like llama.cpp's. A few that lie on the border between two steps may go either way."""
+    bytes_ = Bench(bench.page, replace(bench.device, dot8=True))
+    for norm in (False, True):
+        ops = bytes_.begin(batch=1, n=1)
+        x, y = ops.rows("x", cols), ops.rows("hidden", rows)
+        bytes_.fill(x)
+        if norm:
+            y = ops.gated(x, bytes_.vector("norm", cols), [bytes_.weight("w", type, 2 * rows, cols)], None, EPS)
+        else:
+            bytes_.fill(y)
+            ops.linear(x, bytes_.weight("w", type, rows, cols), bytes_.vector("bias", rows), y)
+        assert ops.ops[-1].params["DOT8"] == 1
+        gpu, host = bytes_.run(ops)
+        check(bytes_, gpu[y.name][:, :rows], host[y.name][:, :rows], 1e-6)
+
+
 @pytest.mark.parametrize(("rows", "cols", "n"), [(257, 33, 1), (31, 255, 3), (1025, 64, 2)])
 def test_head(bench: Bench, rows: int, cols: int, n: int) -> None:
     """Norm and logits of the batch's last row."""
@@ -86,7 +107,9 @@ def test_gated(bench: Bench, type: Q, n_ff: int, cols: int, batch: int) -> None:
     ops = bench.begin(batch=batch, n=min(batch, 3))
     x = ops.rows("x", cols)
     bench.fill(x)
-    y = ops.gated(x, bench.vector("norm", cols), [bench.weight("w", type, 2 * n_ff, cols)], bench.vector("b", 2 * n_ff), EPS)
+    y = ops.gated(
+        x, bench.vector("norm", cols), [bench.weight("w", type, 2 * n_ff, cols)], bench.vector("b", 2 * n_ff), EPS
+    )
     gpu, host = bench.run(ops)
     n = min(batch, 3)
     check(bench, gpu[y.name][:n, :n_ff], host[y.name][:n, :n_ff])
@@ -143,7 +166,16 @@ def test_qkv(bench: Bench, heads: tuple[int, int, int], rope_dim: int, neox: boo
     freqs = np.frombuffer(table(frequencies(rope_dim, 10000.0)), np.uint32)
     bench.data["freqs"] = freqs.copy()
     rows = (n_head + 2 * n_kv) * dim
-    q = ops.qkv(x, bench.vector("norm", cols), [bench.weight("w", Q.Q8_0, rows, cols)], bench.vector("b", rows), cache, heads, rope, EPS)
+    q = ops.qkv(
+        x,
+        bench.vector("norm", cols),
+        [bench.weight("w", Q.Q8_0, rows, cols)],
+        bench.vector("b", rows),
+        cache,
+        heads,
+        rope,
+        EPS,
+    )
     gpu, host = bench.run(ops)
     n = min(batch, 2)
     check(bench, gpu[q.name][:n, : n_head * dim], host[q.name][:n, : n_head * dim])
@@ -207,5 +239,11 @@ def test_repack_pad(bench: Bench, type: Q, rows: int, cols: int) -> None:
     weight = Weight("w", type, rows, cols, ())
     empty = np.zeros(weight.plane_bytes("w_qs"), np.uint8)
     threads = weight.plane_bytes("w_qs") // 4
-    out = dispatch(bench.page, shader, {"raw": raw, "w_qs": empty}, {"src": 4, "dst": 0, "n": rows, "stride": 64}, [1, -(-threads // 64)])
+    out = dispatch(
+        bench.page,
+        shader,
+        {"raw": raw, "w_qs": empty},
+        {"src": 4, "dst": 0, "n": rows, "stride": 64},
+        [1, -(-threads // 64)],
+    )
     assert (out["w_qs"] == planes(weight, raw[4 : 4 + rows * cols * elem])["w_qs"]).all()

@@ -1,0 +1,108 @@
+"""The server of `build.py serve`, over real sockets."""
+
+import http.client
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tools.failure import Failure
+from tools.serve import Server, UnsatisfiableRange, open_port, parse_range
+
+DATA = bytes(range(256)) * 40
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Server]:
+    (tmp_path / "root" / "assets").mkdir(parents=True)
+    (tmp_path / "root" / "index.html").write_text("<!doctype html>")
+    (tmp_path / "root" / "assets" / "a b.gguf").write_bytes(DATA)
+    (tmp_path / "root" / "assets" / "x.wasm").write_bytes(b"\0asm")
+    (tmp_path / "secret.txt").write_text("secret")
+    server = Server(tmp_path / "root", 0).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def ask(server: Server, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=10)
+    connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer.status, {name.lower(): value for name, value in answer.getheaders()}, body
+
+
+def test_page_is_isolated_and_checked_for_news_each_time(site: Server) -> None:
+    status, headers, body = ask(site, "/")
+    assert (status, body) == (200, b"<!doctype html>")
+    assert headers["cross-origin-opener-policy"] == "same-origin"
+    assert headers["cross-origin-embedder-policy"] == "require-corp"
+    assert headers["content-type"] == "text/html; charset=utf-8"
+    assert headers["cache-control"] == "no-cache"
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "'unsafe-inline'" not in policy
+    status, _, body = ask(site, "/", If_None_Match=headers["etag"])
+    assert (status, body) == (304, b"")
+
+
+def test_hashed_assets_are_kept_for_ever(site: Server) -> None:
+    _, headers, body = ask(site, "/assets/a%20b.gguf?x#y")
+    assert body == DATA
+    assert "immutable" in headers["cache-control"]
+    assert ask(site, "/assets/x.wasm")[1]["content-type"] == "application/wasm"
+
+
+@pytest.mark.parametrize(
+    ("asked", "start", "end"),
+    [("bytes=0-0", 0, 1), ("bytes=5-9", 5, 10), ("bytes=10000-", 10000, None), ("bytes=-3", -3, None),
+     ("bytes=100-99999999", 100, None)],
+)  # fmt: skip
+def test_ranges(site: Server, asked: str, start: int, end: int | None) -> None:
+    status, headers, body = ask(site, "/assets/a%20b.gguf", Range=asked)
+    assert (status, body) == (206, DATA[start:end])
+    first = start % len(DATA)
+    assert headers["content-range"] == f"bytes {first}-{first + len(body) - 1}/{len(DATA)}"
+
+
+def test_ranges_that_cannot_be_had(site: Server) -> None:
+    status, headers, _ = ask(site, "/assets/a%20b.gguf", Range=f"bytes={len(DATA)}-")
+    assert (status, headers["content-range"]) == (416, f"bytes */{len(DATA)}")
+    assert ask(site, "/assets/a%20b.gguf", Range="lines=1-2")[0] == 200
+    assert ask(site, "/assets/a%20b.gguf", Range="bytes=0-1", If_Range='"other"')[2] == DATA
+    with pytest.raises(UnsatisfiableRange):
+        parse_range("bytes=-0", 10)
+
+
+def test_nothing_outside_the_folder(site: Server) -> None:
+    for path in ("/../secret.txt", "/%2e%2e/secret.txt", "/assets/..%2f..%2fsecret.txt", "/nope", "/assets"):
+        status, headers, body = ask(site, path)
+        assert status == 404, path
+        assert b"secret" not in body.replace(b"Not", b"")
+        assert headers["cross-origin-embedder-policy"] == "require-corp"
+
+
+def test_one_connection_serves_many_requests(site: Server) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", site.server_address[1], timeout=10)
+    connection.connect()
+    socket = connection.sock
+    for method, path in [("GET", "/"), ("HEAD", "/assets/a%20b.gguf"), ("GET", "/nope"), ("GET", "/assets/x.wasm")]:
+        connection.request(method, path)
+        answer = connection.getresponse()
+        length = int(answer.headers["Content-Length"])
+        assert len(answer.read()) == (0 if method == "HEAD" else length)
+        assert connection.sock is socket
+    connection.close()
+
+
+def test_port_that_is_taken(site: Server, tmp_path: Path) -> None:
+    port = site.server_address[1]
+    with pytest.raises(Failure, match=f"Port {port} is taken.*--port"):
+        open_port(tmp_path, port)
+    with pytest.raises(Failure, match="no port"):
+        open_port(tmp_path, 1 << 20)
+    free = open_port(tmp_path, None)
+    assert free.url.startswith("http://127.0.0.1:")
+    free.server_close()
