@@ -130,7 +130,7 @@ class Gpu:
     def _buffer(self, size: int, usage: int, label: str) -> Any:
         if size > self.variant.max_buffer:
             raise WispError(
-                f"{label} needs {size >> 20} MiB in one piece; the device gives at most {self.variant.max_buffer >> 20}. "
+                f"{label} needs {size >> 20} MiB in one piece, of a device that gives {self.variant.max_buffer >> 20}. "
                 "Choose a shorter context or a smaller model.",
                 "model_too_large",
             )

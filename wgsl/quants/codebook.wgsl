@@ -1,16 +1,21 @@
-// Numbers named by nibbles: `book` holds 16 signed bytes.
-fn book4(nibbles: u32, book: vec4u) -> vec4f {
+// Numbers named by nibbles: `book` holds 16 signed bytes. Byte j of a group names number j by its low and number j + 16
+// by its high nibble.
+#include "quants/group.wgsl"
+
+fn book4(nibbles: u32, book: vec4u) -> u32 { // four numbers, a byte each
   let code = unpack4xU8(nibbles & 0x0f0f0f0fu);
-  let low = select(vec4u(book.x), vec4u(book.y), (code & vec4u(4)) != vec4u(0));
-  let high = select(vec4u(book.z), vec4u(book.w), (code & vec4u(4)) != vec4u(0));
+  let odd = (code & vec4u(4)) != vec4u(0);
+  let low = select(vec4u(book.x), vec4u(book.y), odd);
+  let high = select(vec4u(book.z), vec4u(book.w), odd);
   let word = select(low, high, (code & vec4u(8)) != vec4u(0));
-  return vec4f(bitcast<vec4i>(word << (vec4u(24) - 8u * (code & vec4u(3)))) >> vec4u(24));
+  let bytes = ((word >> (8u * (code & vec4u(3)))) & vec4u(0xff)) << vec4u(0, 8, 16, 24);
+  return bytes.x | bytes.y | bytes.z | bytes.w;
 }
 
-// A group of 16 bytes: byte j names number j by its low and number j + 16 by its high nibble.
-fn book_group(q: vec4u, d: f32, book: vec4u) -> array<vec4f, 8> {
+fn book_group(q: vec4u, d: f32, book: vec4u) -> Group {
   let h = q >> vec4u(4);
-  return array(
-    d * book4(q.x, book), d * book4(q.y, book), d * book4(q.z, book), d * book4(q.w, book),
-    d * book4(h.x, book), d * book4(h.y, book), d * book4(h.z, book), d * book4(h.w, book));
+  let s = vec2f(d, 0.0);
+  return Group(
+    vec4u(book4(q.x, book), book4(q.y, book), book4(q.z, book), book4(q.w, book)),
+    vec4u(book4(h.x, book), book4(h.y, book), book4(h.z, book), book4(h.w, book)), s, s);
 }

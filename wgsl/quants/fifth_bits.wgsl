@@ -1,10 +1,7 @@
-// Four bits of `bits` from `first` on, each as bit 4 of a byte.
-fn fifth_bits4(bits: u32, first: u32) -> u32 {
-  let b = bits >> first;
-  return ((b & 1u) << 4u) | ((b & 2u) << 11u) | ((b & 4u) << 18u) | ((b & 8u) << 25u);
-}
+// The fifth bits of 16 numbers, from bit `first` of a word on, each as bit 4 of a byte.
+#include "quants/spread.wgsl"
 
-// Bits of the 16 numbers from `first` on.
-fn fifth_bits(bits: u32, first: u32) -> vec4u {
-  return vec4u(fifth_bits4(bits, first), fifth_bits4(bits, first + 4u), fifth_bits4(bits, first + 8u), fifth_bits4(bits, first + 12u));
+fn fifth_bits(word: u32, first: u32) -> vec4u {
+  let w = word >> first;
+  return vec4u(spread_bits(w), spread_bits(w >> 4u), spread_bits(w >> 8u), spread_bits(w >> 12u)) << vec4u(4);
 }

@@ -1,6 +1,8 @@
 // What the types with a grid share. w_d begins with GRID patterns of 16 bits: eight numbers of two bits, or four of
 // four. The records of w_d follow; where there is no other note, they are the d of each block.
 @bind var<storage, read> w_d: array<u32>;
+#include "quants/group.wgsl"
+#include "quants/spread.wgsl"
 
 fn grid_half(at: u32) -> u32 { // half-word `at` of w_d
   return (w_d[at / 2u] >> (16u * (at & 1u))) & 0xffffu;
@@ -10,17 +12,24 @@ fn grid_float(at: u32) -> f32 {
   return unpack2x16float(grid_half(at)).x;
 }
 
-// The two-bit numbers of a byte.
-fn grid_pairs(bits: u32) -> vec4u {
-  return (vec4u(bits) >> vec4u(0, 2, 4, 6)) & vec4u(3);
-}
-
-// v, negated where the bits of `signs` say so.
-fn grid_signed(v: vec4f, signs: u32) -> vec4f {
-  return select(v, -v, (vec4u(signs) & vec4u(1, 2, 4, 8)) != vec4u(0));
+// Bytes (none is 0), negated where the low four bits of `signs` say so.
+fn grid_signed(bytes: u32, signs: u32) -> u32 {
+  let ones = spread_bits(signs);
+  return (bytes ^ (ones * 255u)) + ones;
 }
 
 // Eight signs of which seven are stored: the number of set bits is even.
 fn grid_signs(seven: u32) -> u32 {
   return (seven & 127u) | ((countOneBits(seven & 127u) & 1u) << 7u);
+}
+
+// The numbers of the IQ2 types: codes 0, 1, 2 stand for 8, 25, 43.
+fn grid_iq2(byte: u32) -> u32 {
+  let c = spread_pairs(byte);
+  return c * 17u + ((c >> 1u) & 0x01010101u) + 0x08080808u;
+}
+
+// Words of a group in order, one scale for each half.
+fn grid_group(q: array<u32, 8>, s: f32, t: f32, offset: f32) -> Group {
+  return Group(vec4u(q[0], q[1], q[2], q[3]), vec4u(q[4], q[5], q[6], q[7]), s * vec2f(1.0, offset), t * vec2f(1.0, offset));
 }

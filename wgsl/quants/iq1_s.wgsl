@@ -1,22 +1,23 @@
 // IQ1_S: a group is four bytes of index of eight numbers in the grid and a half-word: three more bits for each index,
 // three bits of scale, and the sign of the shift.
+// A code 0, 1 or 2 stands for -1, 0, 1, all eight of a pattern shifted up or down by an eighth: in eighths of the scale,
+// 8 * code and 2 or 0, less 9.
 @bind var<storage, read> w_qs: array<u32>; // 12 a block: indices, half-words
 const GRID = 2048u;
 #include "quants/grid.wgsl"
-#include "quants/iq1.wgsl"
 
-fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
+fn w_load(row: u32, g: u32) -> Group {
   let block = row * (W_GROUPS / 8u) + g / 8u;
   let sub = g % 8u;
   let index = w_qs[block * 12u + sub];
   let upper = w_qs[block * 12u + 8u + sub / 2u] >> (16u * (sub & 1u));
-  let d = grid_float(GRID + block) * f32(2u * ((upper >> 12u) & 7u) + 1u);
-  let shift = select(0.125, -0.125, (upper & 0x8000u) != 0u);
-  var out: array<vec4f, 8>;
+  let d = grid_float(GRID + block) * f32(2u * ((upper >> 12u) & 7u) + 1u) / 8.0;
+  let shift = select(0x02020202u, 0u, (upper & 0x8000u) != 0u);
+  var q: array<u32, 8>;
   for (var i = 0u; i < 4u; i++) {
     let eight = grid_half(((index >> (8u * i)) & 0xffu) | (((upper >> (3u * i)) & 7u) << 8u));
-    out[2u * i] = iq1_numbers(eight, d, shift);
-    out[2u * i + 1u] = iq1_numbers(eight >> 8u, d, shift);
+    q[2u * i] = spread_pairs(eight) * 8u + shift;
+    q[2u * i + 1u] = spread_pairs(eight >> 8u) * 8u + shift;
   }
-  return out;
+  return grid_group(q, d, d, 9.0);
 }

@@ -3,9 +3,8 @@
 @bind var<storage, read> w_qs: array<u32>; // 16 a block: indices, signs
 const GRID = 1024u; // 10 half-words a block behind it: upper bits, scales, d
 #include "quants/grid.wgsl"
-#include "quants/iq2.wgsl"
 
-fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
+fn w_load(row: u32, g: u32) -> Group {
   let block = row * (W_GROUPS / 8u) + g / 8u;
   let sub = g % 8u;
   let index = w_qs[block * 16u + sub];
@@ -14,13 +13,12 @@ fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
   let upper = grid_half(at + sub / 2u) >> (8u * (sub & 1u));
   let scales = grid_half(at + 4u + sub / 2u) >> (8u * (sub & 1u));
   let d = grid_float(at + 8u) * 0.25;
-  var out: array<vec4f, 8>;
+  var q: array<u32, 8>;
   for (var i = 0u; i < 4u; i++) {
     let eight = grid_half(((index >> (8u * i)) & 0xffu) | (((upper >> (2u * i)) & 3u) << 8u));
     let signs = negative >> (8u * i);
-    let s = d * (0.5 + f32((scales >> (i / 2u * 4u)) & 15u));
-    out[2u * i] = grid_signed(s * iq2_numbers(eight), signs);
-    out[2u * i + 1u] = grid_signed(s * iq2_numbers(eight >> 8u), signs >> 4u);
+    q[2u * i] = grid_signed(grid_iq2(eight), signs);
+    q[2u * i + 1u] = grid_signed(grid_iq2(eight >> 8u), signs >> 4u);
   }
-  return out;
+  return grid_group(q, d * (0.5 + f32(scales & 15u)), d * (0.5 + f32((scales >> 4u) & 15u)), 0.0);
 }

@@ -3,22 +3,20 @@
 @bind var<storage, read> w_qs: array<vec2u>; // 8 a block, one a group
 const GRID = 512u; // 6 half-words a block behind it: scales, d
 #include "quants/grid.wgsl"
-#include "quants/iq2.wgsl"
 
-fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
-  let q = w_qs[row * W_GROUPS + g];
+fn w_load(row: u32, g: u32) -> Group {
+  let words = w_qs[row * W_GROUPS + g];
   let at = GRID + (row * (W_GROUPS / 8u) + g / 8u) * 6u;
   let sub = g % 8u;
   let scales = grid_half(at + sub / 2u) >> (8u * (sub & 1u));
   let d = grid_float(at + 4u) * 0.25;
-  var out: array<vec4f, 8>;
+  var q: array<u32, 8>;
   for (var i = 0u; i < 4u; i++) {
-    let half = (select(q.x, q.y, i >= 2u) >> (16u * (i & 1u))) & 0xffffu;
+    let half = (select(words.x, words.y, i >= 2u) >> (16u * (i & 1u))) & 0xffffu;
     let eight = grid_half(half & 511u);
     let signs = grid_signs(half >> 9u);
-    let s = d * (0.5 + f32((scales >> (i / 2u * 4u)) & 15u));
-    out[2u * i] = grid_signed(s * iq2_numbers(eight), signs);
-    out[2u * i + 1u] = grid_signed(s * iq2_numbers(eight >> 8u), signs >> 4u);
+    q[2u * i] = grid_signed(grid_iq2(eight), signs);
+    q[2u * i + 1u] = grid_signed(grid_iq2(eight >> 8u), signs >> 4u);
   }
-  return out;
+  return grid_group(q, d * (0.5 + f32(scales & 15u)), d * (0.5 + f32((scales >> 4u) & 15u)), 0.0);
 }

@@ -4,18 +4,17 @@
 const GRID = 512u;
 #include "quants/grid.wgsl"
 
-fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
+fn w_load(row: u32, g: u32) -> Group {
   let block = row * (W_GROUPS / 8u) + g / 8u;
   let at = block * 27u;
   let sub = g % 8u;
   let ninth = w_qs[at + 16u + sub / 4u] >> (8u * (sub & 3u));
   let signs = w_qs[at + 18u + sub];
   let d = grid_float(GRID + block) * f32(1u + 2u * ((w_qs[at + 26u] >> (4u * sub)) & 15u));
-  var out: array<vec4f, 8>;
+  var q: array<u32, 8>;
   for (var i = 0u; i < 8u; i++) {
     let index = ((w_qs[at + 2u * sub + i / 4u] >> (8u * (i & 3u))) & 0xffu) | (((ninth >> i) & 1u) << 8u);
-    let c = (vec4u(grid_half(index)) >> vec4u(0, 4, 8, 12)) & vec4u(7);
-    out[i] = grid_signed(d * vec4f(1u + 2u * c), signs >> (4u * i));
+    q[i] = grid_signed(2u * spread_nibbles(grid_half(index)) + 0x01010101u, signs >> (4u * i));
   }
-  return out;
+  return grid_group(q, d, d, 0.0);
 }

@@ -4,7 +4,7 @@
 #include "quants/codebook.wgsl"
 #include "quants/iq4_book.wgsl"
 
-fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
+fn w_load(row: u32, g: u32) -> Group {
   let at = row * W_GROUPS + g;
   return book_group(w_qs[at], w_scale(at), IQ4_BOOK);
 }

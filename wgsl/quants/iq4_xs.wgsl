@@ -5,7 +5,7 @@
 #include "quants/codebook.wgsl"
 #include "quants/iq4_book.wgsl"
 
-fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
+fn w_load(row: u32, g: u32) -> Group {
   let sub = g % 8u;
   let r = w_d[row * (W_GROUPS / 8u) + g / 8u];
   let scale = ((r.y >> (4u * sub)) & 15u) | (((r.x >> (16u + 2u * sub)) & 3u) << 4u);

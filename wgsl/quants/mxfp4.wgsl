@@ -4,7 +4,7 @@
 @bind var<storage, read> w_d: array<u32>; // four exponents a word
 #include "quants/codebook.wgsl"
 
-fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
+fn w_load(row: u32, g: u32) -> Group {
   let at = row * W_GROUPS + g;
   let e = (w_d[at / 4u] >> (8u * (at & 3u))) & 0xffu;
   let bits = select((e - 1u) << 23u, 0x00200000u << e, e < 2u);

@@ -2,10 +2,9 @@
 // with a scale in its low nibble and a minimum in its high one.
 @bind var<storage, read> w_qs: array<vec4u>; // 4 a block
 @bind var<storage, read> w_d: array<u32>; // 5 a block: scales and minima, d and dmin
-const W_HALVES = true;
-#include "quants/affine.wgsl"
+#include "quants/group.wgsl"
 
-fn w_integers(row: u32, g: u32) -> Integers {
+fn w_load(row: u32, g: u32) -> Group {
   let block = row * (W_GROUPS / 8u) + g / 8u;
   let sub = g % 8u;
   let at = block * 4u + sub / 4u * 2u;
@@ -13,5 +12,5 @@ fn w_integers(row: u32, g: u32) -> Integers {
   let d = unpack2x16float(w_d[block * 5u + 4u]);
   let bytes = w_d[block * 5u + sub / 2u] >> (16u * (sub & 1u));
   let s = vec4f((vec4u(bytes) >> vec4u(0, 4, 8, 12)) & vec4u(15));
-  return Integers((w_qs[at] >> pair) & vec4u(0x03030303), (w_qs[at + 1u] >> pair) & vec4u(0x03030303), d * s.xy, d * s.zw);
+  return Group((w_qs[at] >> pair) & vec4u(0x03030303), (w_qs[at + 1u] >> pair) & vec4u(0x03030303), d * s.xy, d * s.zw);
 }

@@ -4,10 +4,9 @@
 // 8 to 15 in the high ones), the upper two in the four bytes behind (scale i in byte i % 4).
 @bind var<storage, read> w_qs: array<vec4u>; // 6 a block: third bits, lower bits
 @bind var<storage, read> w_d: array<vec4u>; // scales, d
-const W_HALVES = true;
-#include "quants/affine.wgsl"
+#include "quants/group.wgsl"
 
-fn w_integers(row: u32, g: u32) -> Integers {
+fn w_load(row: u32, g: u32) -> Group {
   let block = row * (W_GROUPS / 8u) + g / 8u;
   let sub = g % 8u;
   let top = block * 6u;
@@ -22,5 +21,5 @@ fn w_integers(row: u32, g: u32) -> Integers {
   let upper = r.z >> (bytes + 2u * (sub / 2u));
   let s = d * (f32((lower & 15u) | ((upper & 3u) << 4u)) - 32.0);
   let t = d * (f32(((lower >> 8u) & 15u) | (((upper >> 8u) & 3u) << 4u)) - 32.0);
-  return Integers(a, b, vec2f(s, 4.0 * s), vec2f(t, 4.0 * t));
+  return Group(a, b, vec2f(s, 4.0 * s), vec2f(t, 4.0 * t));
 }

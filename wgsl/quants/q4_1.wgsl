@@ -1,12 +1,11 @@
 // Q4_1: a group is 16 bytes; byte j holds number j in its low and number j + 16 in its high nibble. Scale and minimum.
 @bind var<storage, read> w_qs: array<vec4u>;
 @bind var<storage, read> w_d: array<u32>; // d, m
-const W_HALVES = false;
-#include "quants/affine.wgsl"
+#include "quants/group.wgsl"
 
-fn w_integers(row: u32, g: u32) -> Integers {
+fn w_load(row: u32, g: u32) -> Group {
   let at = row * W_GROUPS + g;
   let q = w_qs[at];
   let s = unpack2x16float(w_d[at]) * vec2f(1.0, -1.0);
-  return Integers(q & vec4u(0x0f0f0f0f), (q >> vec4u(4)) & vec4u(0x0f0f0f0f), s, s);
+  return Group(q & vec4u(0x0f0f0f0f), (q >> vec4u(4)) & vec4u(0x0f0f0f0f), s, s);
 }

@@ -3,10 +3,9 @@
 // numbers share a signed scale.
 @bind var<storage, read> w_qs: array<vec4u>; // 12 a block: lower bits, upper bits
 @bind var<storage, read> w_d: array<u32>; // 5 a block: scales, d
-const W_HALVES = true;
-#include "quants/affine.wgsl"
+#include "quants/group.wgsl"
 
-fn w_integers(row: u32, g: u32) -> Integers {
+fn w_load(row: u32, g: u32) -> Group {
   let block = row * (W_GROUPS / 8u) + g / 8u;
   let sub = g % 8u;
   let low = block * 12u + sub / 4u * 4u + (sub & 1u) * 2u;
@@ -19,5 +18,5 @@ fn w_integers(row: u32, g: u32) -> Integers {
   let scales = unpack4xI8(w_d[block * 5u + sub / 2u] >> (16u * (sub & 1u)));
   let s = d * f32(scales.x);
   let t = d * f32(scales.y);
-  return Integers(a, b, vec2f(s, 32.0 * s), vec2f(t, 32.0 * t));
+  return Group(a, b, vec2f(s, 32.0 * s), vec2f(t, 32.0 * t));
 }

@@ -3,16 +3,17 @@
 // and the first of 7; the last four bytes hold what is left, four digits each.
 @bind var<storage, read> w_qs: array<vec4u>; // 3 a block
 @bind var<storage, read> w_d: array<vec2u>; // the last 16 numbers, d
+#include "quants/group.wgsl"
 
-fn tq1_0_digits(word: u32, power: u32) -> vec4f {
-  return vec4f((((unpack4xU8(word) * power) & vec4u(0xff)) * 3u) >> vec4u(8)) - 1.0;
+fn tq1_0_digits(word: u32, power: u32) -> u32 { // 1 too big
+  return pack4xU8((((unpack4xU8(word) * power) & vec4u(0xff)) * 3u) >> vec4u(8));
 }
 
 fn tq1_0_power(k: u32) -> u32 { // 3^k for k < 5
   return select(select(select(select(81u, 27u, k == 3u), 9u, k == 2u), 3u, k == 1u), 1u, k == 0u);
 }
 
-fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
+fn w_load(row: u32, g: u32) -> Group {
   let block = row * (W_GROUPS / 8u) + g / 8u;
   let sub = g % 8u;
   let r = w_d[block];
@@ -25,7 +26,8 @@ fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
   let p = tq1_0_power(k);
   let step = vec4u(select(tq1_0_power(k + 1u), p, wide));
   let q = select(step, vec4u(1, 3, 9, 27), last);
-  return array(
-    d * tq1_0_digits(a.x, p), d * tq1_0_digits(a.y, p), d * tq1_0_digits(a.z, p), d * tq1_0_digits(a.w, p),
-    d * tq1_0_digits(b.x, q.x), d * tq1_0_digits(b.y, q.y), d * tq1_0_digits(b.z, q.z), d * tq1_0_digits(b.w, q.w));
+  return Group(
+    vec4u(tq1_0_digits(a.x, p), tq1_0_digits(a.y, p), tq1_0_digits(a.z, p), tq1_0_digits(a.w, p)),
+    vec4u(tq1_0_digits(b.x, q.x), tq1_0_digits(b.y, q.y), tq1_0_digits(b.z, q.z), tq1_0_digits(b.w, q.w)),
+    vec2f(d), vec2f(d));
 }
