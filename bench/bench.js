@@ -58,7 +58,9 @@ export async function bench(engine, options, onRow = () => {}) {
   for (const at of first.backend === "webgpu" ? (options.profileAt ?? contexts) : []) {
     if (at + 64 < limit) result.kernels[`decode at ${at}`] = summary(await engine.profile(at).catch(() => []));
   }
-  if (first.backend === "webgpu") result.kernels["prefill 512"] = summary(await engine.profile(0, 512).catch(() => []));
+  if (first.backend === "webgpu") {
+    for (const n of [32, 512]) result.kernels[`prefill ${n}`] = summary(await engine.profile(0, n).catch(() => []));
+  }
   return result;
 }
 
