@@ -50,11 +50,10 @@ self.onmessage = async ({ data }) => {
     await main;
     self.postMessage({ id, kind: "result", result: null });
   } catch (/** @type {any} */ error) {
-    const message = String(error?.message ?? error)
+    const lines = String(error?.message ?? error)
       .trim()
-      .split("\n")
-      .at(-1);
-    const body = { message, type: "server_error", param: null, code: "internal_error" };
+      .split("\n");
+    const body = { message: lines.at(-1), type: "server_error", param: null, code: "internal_error" };
     self.postMessage({ id, kind: "error", error: body });
     if (error?.pyodide_fatal_error) reportError(error); // the interpreter is dead: the page boots a new worker
   }

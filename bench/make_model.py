@@ -73,8 +73,8 @@ def write(shape: Shape, type: Q, path: str, name: str) -> None:
         ]
     for vector in vectors:
         writer.add_tensor(vector + ".weight", np.ones(shape.n_embd, np.float32))
-    for name, rows, cols in matrices:
-        writer.add_tensor(name + ".weight", _matrix(random, type, rows, cols), raw_dtype=type)
+    for matrix, rows, cols in matrices:
+        writer.add_tensor(matrix + ".weight", _matrix(random, type, rows, cols), raw_dtype=type)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -244,7 +244,8 @@ def sample(c: Call) -> None:
 KERNELS: dict[str, Callable[[Call], None]] = {
     f.__name__: f
     for f in (
-        embed, rms_norm, matmul, matvec, rope_append, attention, attention_decode, attention_combine, silu_mul, sample_best, sample,
+        embed, rms_norm, matmul, matvec, rope_append, attention, attention_decode, attention_combine, silu_mul,
+        sample_best, sample,
     )
 }  # fmt: skip
 

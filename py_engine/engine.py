@@ -9,31 +9,26 @@ Knows nothing of text (app/chat.py) or of the GPU (runners.py, gpu.py).
 
 from __future__ import annotations
 
-import asyncio
 import struct
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from gguf.constants import GGMLQuantizationType as Q
 
-from py_engine import planner, quants
+from py_engine import planner
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header
 from py_engine.kernels import Device
 from py_engine.kv_cache import KvCache
-from py_engine.placement import Placements
+from py_engine.loader import Loader, LoadPackage, OnProgress
 from py_engine.plan import Plan
-from py_engine.records import plan_records
-from py_engine.runners import CpuRunner, GpuRunner, Runner, step_ms
+from py_engine.runners import GpuRunner, Runner
 from py_engine.sampling import Sampling
 
 DEFAULT_CONTEXT = 8192  # tokens, or the model's own limit where that is less
 BATCH, SOFTWARE_BATCH = 512, 64  # most tokens of a prefill step, on a GPU and where a CPU stands in for one
-CPU_LIMIT = 1 << 30  # bytes of float32 weights that fit beside everything else in 32-bit WebAssembly
-
-OnProgress = Callable[[str, int, int], None]  # (stage, done, total)
 
 
 @dataclass
@@ -72,7 +67,7 @@ class Engine:
         backend: str = "auto",
         kv_type: str = "f16",
         on_progress: OnProgress | None = None,
-        load_package: Callable[[str], Awaitable[Any]] | None = None,
+        load_package: LoadPackage | None = None,
         variant: dict[str, Any] | None = None,
     ) -> Engine:
         """Load the model of a shards.Source.
@@ -92,58 +87,10 @@ class Engine:
         software = device is None or device.software
         batch = SOFTWARE_BATCH if software else BATCH
         plan = planner.make_plan(header, device or Device(software=True), n_ctx, batch, kv_type, factors)
-        cpu_fits = 4 * sum(w.rows * w.cols for w in plan.weights.values()) <= CPU_LIMIT
-        if device is None and not cpu_fits:
-            raise WispError(
-                "This model is too large to run on the CPU in a browser, and WebGPU is not available here. "
-                "Choose a smaller model, or a browser and machine with WebGPU.",
-                "model_too_large",
-            )
-        timings: dict[str, float] = {}
-        runners: dict[str, Runner] = {}
-        compiling: asyncio.Future[None] | None = None
-        try:
-            if device is not None:
-                from py_engine.gpu import Gpu
-
-                if load_package and any(quants.needs_numpy(w.type) for w in plan.weights.values()):
-                    await load_package("numpy")
-                gpu = await Gpu.open(adapter, device, plan)
-                runners["webgpu"] = GpuRunner(gpu)
-                await gpu.upload_start()
-                begun = time.perf_counter()
-                compiling = asyncio.ensure_future(gpu.compile(lambda done, total: report("compile", done, total)))
-                compiling.add_done_callback(lambda _: timings.__setitem__("compile_ms", _since(begun)))
-            if device is None or (backend == "auto" and software and cpu_fits):
-                if load_package:
-                    await load_package("numpy")
-                runners["cpu"] = CpuRunner(plan)
-            begun = time.perf_counter()
-            limits = {"webgpu": device.max_binding if device else 0, "cpu": 1 << 62}
-            homes = {name: Placements(header, plan, limits[name]) for name in runners}
-            done = 0
-            async for record, data in source.records(plan_records(header, source.size)):
-                for name, runner in runners.items():
-                    runner.load(data, homes[name].of(record))
-                del data
-                done += record.length
-                report("upload", done, source.size)
-            for runner in runners.values():
-                await runner.ready()
-            timings["upload_ms"] = _since(begun)
-            if compiling:
-                await compiling
-            name, notices = await _choose(runners, backend)
-        except BaseException:
-            if compiling:
-                compiling.cancel()
-            for runner in runners.values():
-                runner.close()
-            raise
-        for other in [n for n in runners if n != name]:
-            runners[other].close()
-        self = cls(plan, runners[name], name, n_ctx)
-        self.notices, self.timings = notices, timings
+        loader = Loader(source, header, plan, adapter, device, backend, report, load_package)
+        name, runner = await loader.run()
+        self = cls(plan, runner, name, n_ctx)
+        self.notices, self.timings = loader.notices, loader.timings
         if adapter is not None:
             from py_engine.gpu import describe
 
@@ -155,7 +102,8 @@ class Engine:
     async def generate(
         self, prompt_ids: list[int], sampling: Sampling, max_tokens: int, stop_ids: frozenset[int]
     ) -> AsyncIterator[list[int]]:
-        """Yields the ids as they come, a few at a time (none after each batch of the prompt); ends after an id of `stop_ids` (yielded last) or `max_tokens`.
+        """Yields the ids as they come, a few at a time (none after each batch of the prompt); ends after an id of
+        `stop_ids` (yielded last) or `max_tokens`.
 
         Closing the generator ends the request at once. ids must be below the vocabulary's size and fit the context.
         """
@@ -287,21 +235,8 @@ async def _adapter(backend: str) -> tuple[Any, Device | None]:
     adapter = await request_adapter()
     if adapter is None and backend == "webgpu":
         raise WispError(
-            "This browser offers no WebGPU. Use a recent Chrome, Edge, Safari or Firefox, turn hardware acceleration on, "
-            'or load with backend "cpu".',
+            "This browser offers no WebGPU. Use a recent Chrome, Edge, Safari or Firefox, turn hardware acceleration "
+            'on, or load with backend "cpu".',
             "no_webgpu",
         )
     return adapter, device_of(adapter) if adapter is not None else None
-
-
-async def _choose(runners: dict[str, Runner], backend: str) -> tuple[str, list[str]]:
-    """(the backend to use, what the user should know about it)."""
-    if len(runners) == 1:
-        name = next(iter(runners))
-        return name, [
-            "No WebGPU here: running on the CPU, which is slower."
-        ] if name == "cpu" and backend == "auto" else []
-    times = {name: await step_ms(runner) for name, runner in runners.items()}
-    name = min(times, key=lambda n: times[n])
-    said = ", ".join(f"{ms:.0f} ms a token on {n}" for n, ms in sorted(times.items()))
-    return name, [f"No GPU here, only software in its place: running on {name}, the faster here ({said})."]

@@ -1,5 +1,6 @@
-"""WebGPU: the device, memory from arenas, pipelines, and a plan's lists recorded for replay.js. With it the only user of
-`navigator.gpu`.
+"""WebGPU: the device, memory from arenas, pipelines, and a plan's lists recorded for replay.js.
+
+The two of them are the only users of `navigator.gpu`.
 """
 
 from __future__ import annotations
@@ -116,8 +117,8 @@ class Gpu:
         if errors[2]:
             need = sum(self.plan.memory().values()) / 2**20
             raise WispError(
-                f"The GPU has no room for this model: {need:.0f} MiB were asked for. Choose a smaller model or a shorter "
-                "context, or close what else uses the GPU.",
+                f"The GPU has no room for this model: {need:.0f} MiB were asked for. Choose a smaller model or a "
+                "shorter context, or close what else uses the GPU.",
                 "out_of_memory",
             )
         for error in errors[:2]:
@@ -129,7 +130,7 @@ class Gpu:
     def _buffer(self, size: int, usage: int, label: str) -> Any:
         if size > self.variant.max_buffer:
             raise WispError(
-                f"{label} needs {size >> 20} MiB in one piece and the device gives at most {self.variant.max_buffer >> 20}. "
+                f"{label} needs {size >> 20} MiB in one piece, of a device that gives {self.variant.max_buffer >> 20}. "
                 "Choose a shorter context or a smaller model.",
                 "model_too_large",
             )
@@ -258,7 +259,7 @@ class Gpu:
             except Exception as error:
                 raise WispError(
                     f"The kernel {shader.label} does not compile here: {error}", "internal_error", SERVER_ERROR
-                )
+                ) from None
         return self.pipelines[shader.label]
 
     def _group(self, shader: kernels.Shader, bound: dict[str, tuple[Any, int, int]]) -> Any:
@@ -341,6 +342,32 @@ class Gpu:
         for i in range(n):
             out.set(padded.subarray(i * width, i * width + cols), i * cols)
         return out
+
+    async def least_step_ms(self) -> float:
+        """A floor under the milliseconds of a decode step, for the price of compiling one kernel: its largest product,
+        as if the other weights were read at that speed and nothing else took time.
+        """
+        products = [op for op in self.plan.lists["decode"] if op.kernel == "matvec"]
+        op = max(products, key=lambda op: op.bindings["w"].nbytes)
+        shader = kernels.expand(op.kernel, op.params, self.variant)
+        await self._pipeline(shader)
+        params = self._params({0: shader.pack(op.consts)})[0]
+        group = self._group(shader, self._bound(op) | {"p": params})
+        self.device.queue.writeBuffer(self.places["state"][0], 0, to_js(memoryview(struct.pack("<2I", 0, 1))))
+        times = []
+        for _ in range(3):
+            encoder = self.device.createCommandEncoder()
+            compute = encoder.beginComputePass()
+            compute.setPipeline(self.pipelines[shader.label])
+            compute.setBindGroup(0, group)
+            compute.dispatchWorkgroups(*op.grid)
+            compute.end()
+            begun = js.performance.now()
+            self.device.queue.submit(to_js([encoder.finish()]))
+            await self.device.queue.onSubmittedWorkDone()
+            times.append(js.performance.now() - begun)
+        read = sum(product.bindings["w"].nbytes for product in products)
+        return min(times) * read / op.bindings["w"].nbytes
 
     async def profile(self, name: str, n: int, repeats: int) -> list[dict[str, Any]]:
         """[{kernel, ns}] of a list's dispatches on a batch of n tokens, each run `repeats` times."""

@@ -125,11 +125,11 @@ class Ops:
                 PerToken(tokens),
             )
             return y
-        positions, split = self._decode_tile()
+        positions, parts_each, split = self._decode_tile(head_dim, group)
         parts = self.buffer("decode.parts", (n_head, split, head_dim + 4))
         self._op(
             "attention_decode",
-            kind | {"TS": positions, "SPLIT": split, "PARTS": 4 if self.device.subgroup >= 4 and not self.device.software else 1},
+            kind | {"TS": positions, "SPLIT": split, "PARTS": parts_each},
             {"scale": scale, "n_head_kv": n_head_kv},
             bound | {"parts": parts},
             n_head_kv,
@@ -222,7 +222,8 @@ class Ops:
 
     def _matvec(
         self, x: Buffer, weight: Weight, bias: Weight | None, y: Buffer, epilogue: str, norm: Weight | None = None,
-        eps: float = 0.0, params: dict | None = None, consts: dict | None = None, bindings: dict | None = None, row0: int = 0,
+        eps: float = 0.0, params: dict | None = None, consts: dict | None = None, bindings: dict | None = None,
+        row0: int = 0,
     ) -> None:  # fmt: skip
         dot8 = self._dot8(weight)
         tile = self._matvec_tile(weight.cols, dot8)
@@ -271,11 +272,16 @@ class Ops:
             return {"TM": 64, "TN": 64, "MM": 8, "MN": 4}
         return {"TM": 32, "TN": 64, "MM": 4, "MN": 4}
 
-    def _decode_tile(self) -> tuple[int, int]:
-        """(positions of a tile, shares): short contexts in one share, long ones over enough workgroups to fill a GPU."""
-        positions = 32 if self.device.software else 64
-        most = 8 if self.device.software else 64
-        return positions, max(1, min(most, -(-self.plan.n_ctx // positions)))
+    def _decode_tile(self, head_dim: int, group: int) -> tuple[int, int, int]:
+        """(positions of a tile, threads of a position, shares): a short context in one share, a long one over enough
+        workgroups to fill a GPU.
+        """
+        if self.device.software:
+            return 32, 1, max(1, min(8, -(-self.plan.n_ctx // 32)))
+        threads = 4 if self.device.subgroup >= 4 else 1
+        while threads > 1 and group * (64 * threads * 16 + head_dim * 4 + 512) > self.device.max_workgroup_storage:
+            threads //= 2
+        return 64, threads, max(1, min(64, -(-self.plan.n_ctx // 64)))
 
     def _attention_tile(self, head_dim: int, group: int) -> tuple[dict[str, int], int]:
         """Kernel params, and the tokens of a tile: as large as the workgroup memory holds."""

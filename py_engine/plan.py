@@ -20,7 +20,10 @@ DTYPE_BYTES = {"f32": 4, "u32": 4, "f16": 2}
 
 @dataclass(frozen=True)
 class Buffer:
-    """A region of GPU memory. `pool`: "activations" (share memory by lifetime), "kv", or "state" (written by the host)."""
+    """A region of GPU memory.
+
+    `pool`: "activations" (they share memory by lifetime), "kv", or "state" (written by the host).
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -35,7 +38,10 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Weight:
-    """A matrix (rows, cols) in GPU memory, stacked from GGUF tensors of one type; `sources` is (tensor, first row there, rows)."""
+    """A matrix (rows, cols) in GPU memory, stacked from GGUF tensors of one type.
+
+    `sources`: (tensor, first row there, rows).
+    """
 
     name: str
     type: Q
@@ -137,11 +143,10 @@ class Plan:
         taken: list[list[Span]] = []
         sizes: list[int] = []
         for b in sorted((self.buffers[n] for n in lives), key=lambda b: -b.nbytes):
-            for slot, spans in enumerate(taken):
-                if not any(_clash(a, s) for a in spans for s in lives[b.name]):
-                    break
-            else:
-                slot = len(taken)
+            life = lives[b.name]
+            free = (i for i, spans in enumerate(taken) if not any(_clash(a, s) for a in spans for s in life))
+            slot = next(free, len(taken))
+            if slot == len(taken):
                 taken.append([])
                 sizes.append(0)
             assigned[b.name] = slot

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.placement import Placement
 from py_engine.plan import Plan
-from py_engine.sampling import Sampling
 
 if TYPE_CHECKING:
     from py_engine.gpu import Gpu
@@ -123,6 +122,10 @@ class GpuRunner:
         counts = self.gpu.replay.counts
         return {"submits": int(counts.submits), "dispatches": int(counts.dispatches)}
 
+    async def compile(self, on_progress: Callable[[int, int], None]) -> None:
+        """Compile the kernels; nothing runs before."""
+        await self.gpu.compile(on_progress)
+
     async def profile(self, position: int, n: int, name: str) -> list[dict[str, Any]]:
         """GPU time of each dispatch of a list, on a batch of n tokens at `position`."""
         if not self.gpu.device.features.has("timestamp-query"):
@@ -202,14 +205,14 @@ class CpuRunner:
         self._raw = {}
 
 
-async def step_ms(runner: Runner, steps: int = 2) -> float:
-    """Milliseconds of one decode step, the fastest of a few, after one that pays for first-time costs."""
+async def step_ms(runner: Runner, steps: int = 3) -> float:
+    """Milliseconds of one decode step, the mean of a few, after one that pays for first-time costs."""
     await runner.feed(0, [0], ["prefill", "last"])
     runner.start(1, steps + 2)
-    times = []
-    for _ in range(steps + 2):
-        begun = time.perf_counter()
+    for _ in range(2):
         await runner.next()
-        times.append(1000 * (time.perf_counter() - begun))
+    begun = time.perf_counter()
+    for _ in range(steps):
+        await runner.next()
     await runner.stop()
-    return min(times[2:])
+    return 1000 * (time.perf_counter() - begun) / steps

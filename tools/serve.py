@@ -178,7 +178,7 @@ class Server(http.server.ThreadingHTTPServer):
 
     def start(self) -> "Server":
         """Serve in the background."""
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
         return self
 
     def handle_error(self, *_: object) -> None:

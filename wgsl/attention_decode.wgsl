@@ -29,7 +29,7 @@ const COLS_EACH = (VECS + WG - 1u) / WG; // vectors of a thread where a head is 
 
 var<workgroup> qs: array<vec4f, G * VECS>;
 var<workgroup> weights: array<f32, G * TS>;
-var<workgroup> partial: array<vec4f, LANES * VECS>;
+var<workgroup> partial: array<vec4f, G * LANES * VECS>;
 #include "reduce_rows.wgsl"
 
 @compute @workgroup_size(WG)
@@ -113,26 +113,26 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     }
     workgroupBarrier();
   }
-  let totals = rows_sum(total, t);
   for (var g = 0u; g < G; g++) {
-    let to = ((head * G + g) * SPLIT + wid.y) * (VECS + 1u);
     for (var c = 0u; c < COLS_EACH; c++) {
       let column = t % VECS + c * WG;
       if (lane < LANES && column < VECS) {
-        partial[lane * VECS + column] = sums[g][c];
+        partial[(g * LANES + lane) * VECS + column] = sums[g][c];
       }
     }
-    workgroupBarrier();
-    for (var column = t; column < VECS; column += WG) {
-      var sum = vec4f(0);
-      for (var l = 0u; l < LANES; l++) {
-        sum += partial[l * VECS + column];
-      }
-      parts[to + column] = sum;
+  }
+  let totals = rows_sum(total, t); // its barriers serve the partial sums, too
+  for (var i = t; i < G * VECS; i += WG) {
+    let g = i / VECS;
+    var sum = vec4f(0);
+    for (var l = 0u; l < LANES; l++) {
+      sum += partial[(g * LANES + l) * VECS + i % VECS];
     }
-    if (t == 0u) {
-      parts[to + VECS] = vec4f(top[g], totals[g], 0.0, 0.0);
+    parts[((head * G + g) * SPLIT + wid.y) * (VECS + 1u) + i % VECS] = sum;
+  }
+  if (t == 0u) {
+    for (var g = 0u; g < G; g++) {
+      parts[((head * G + g) * SPLIT + wid.y) * (VECS + 1u) + VECS] = vec4f(top[g], totals[g], 0.0, 0.0);
     }
-    workgroupBarrier();
   }
 }

@@ -33,7 +33,7 @@ def number(header: Header, key: str, default: Any = _NONE) -> float:
 
 
 def rope_linear(header: Header) -> float:
-    """The factor that positions are divided by: 1 without scaling. WispError for a kind of scaling that is not linear."""
+    """The factor that positions are divided by, 1 without scaling. WispError for scaling that is not linear."""
     kind = header.arch("rope.scaling.type", "linear" if header.arch("rope.scale_linear", None) else "none")
     if kind == "none":
         return 1.0

@@ -55,8 +55,8 @@ class Config:
         )
         if n_head % config.head_count_kv or head_dim % 4 or config.rope_dim % 4 or config.rope_dim > head_dim:
             raise WispError(
-                f"{n_head} heads over {config.head_count_kv} key/value heads of {head_dim} dimensions, {config.rope_dim} of "
-                "them rotated, make no attention that Wisp can run.",
+                f"{n_head} heads over {config.head_count_kv} key/value heads of {head_dim} dimensions, "
+                f"{config.rope_dim} of them rotated, make no attention that Wisp can run.",
                 "corrupt_header",
             )
         return config

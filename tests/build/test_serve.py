@@ -1,12 +1,18 @@
 """The server of `build.py serve`, over real sockets."""
 
 import http.client
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tools.failure import Failure
+from tools.paths import ROOT
 from tools.serve import Server, UnsatisfiableRange, open_port, parse_range
 
 DATA = bytes(range(256)) * 40
@@ -106,3 +112,18 @@ def test_port_that_is_taken(site: Server, tmp_path: Path) -> None:
     free = open_port(tmp_path, None)
     assert free.url.startswith("http://127.0.0.1:")
     free.server_close()
+
+
+def test_the_command_says_where_it_serves_once_it_does(dist: Path) -> None:
+    command = [sys.executable, "build.py", "serve", "--no-open"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as running:
+        assert running.stdout
+        line = running.stdout.readline()
+        try:
+            match = re.fullmatch(r"Serving (http://127\.0\.0\.1:\d+/)\n", line)
+            assert match, line
+            with urllib.request.urlopen(f"{match[1]}wisp.js", timeout=10) as answer:
+                assert answer.read() == (dist / "wisp.js").read_bytes()
+        finally:
+            running.send_signal(signal.SIGINT)
+        assert running.wait(10) in (0, 130)

@@ -24,10 +24,13 @@ def log_softmax(x: np.ndarray) -> np.ndarray:
 
 def assert_close(want: np.ndarray, got: np.ndarray, precision: str) -> None:
     """Every position within the tolerance."""
-    assert got.shape == want.shape and np.isfinite(got).all()
+    assert got.shape == want.shape
+    assert np.isfinite(got).all()
     difference, kl = distance(want, got)
     most, most_kl = TOLERANCE[precision]
-    assert difference <= most and kl <= most_kl, f"max {difference:.3g} (of {most}), KL {kl:.3g} (of {most_kl})"
+    said = f"max {difference:.3g} (of {most}), KL {kl:.3g} (of {most_kl})"
+    assert difference <= most, said
+    assert kl <= most_kl, said
 
 
 def same_ids(want: Any, got: Any, margins: Any, noise: float) -> None:

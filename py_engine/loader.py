@@ -1,0 +1,133 @@
+"""Loading: from a plan to a runner with the weights in place; where both executors could run, the faster of the two."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from py_engine import quants
+from py_engine.errors import WispError
+from py_engine.gguf_header import Header
+from py_engine.kernels import Device
+from py_engine.placement import Placements
+from py_engine.plan import Plan
+from py_engine.records import plan_records
+from py_engine.runners import CpuRunner, GpuRunner, Runner, step_ms
+
+CPU_LIMIT = 1 << 30  # bytes of float32 weights that fit beside everything else in 32-bit WebAssembly
+
+OnProgress = Callable[[str, int, int], None]  # (stage, done, total)
+LoadPackage = Callable[[str], Awaitable[Any]]
+
+
+@dataclass
+class Loader:
+    """What one load works with. `adapter` and `device` are None where numpy is to run."""
+
+    source: Any  # shards.Source
+    header: Header
+    plan: Plan
+    adapter: Any
+    device: Device | None
+    backend: str
+    report: OnProgress
+    load_package: LoadPackage | None
+    timings: dict[str, float] = field(default_factory=dict)
+    notices: list[str] = field(default_factory=list)
+
+    async def run(self) -> tuple[str, Runner]:
+        """("webgpu" or "cpu", its runner). Raises WispError; nothing stays allocated then."""
+        fits_cpu = 4 * sum(w.rows * w.cols for w in self.plan.weights.values()) <= CPU_LIMIT
+        if self.device is None and not fits_cpu:
+            raise WispError(
+                "This model is too large to run on the CPU in a browser, and WebGPU is not available here. "
+                "Choose a smaller model, or a browser and machine with WebGPU.",
+                "model_too_large",
+            )
+        undecided = self.device is not None and self.device.software and self.backend == "auto" and fits_cpu
+        runners: dict[str, Runner] = {}
+        compiling: asyncio.Future[None] | None = None
+        try:
+            if self.device is not None:
+                gpu = await self._open_gpu(self.device)
+                runners["webgpu"] = gpu
+                if not undecided:
+                    compiling = asyncio.ensure_future(self._compile(gpu))
+            if self.device is None or undecided:
+                await self._package("numpy")
+                runners["cpu"] = CpuRunner(self.plan)
+            await self._weights(runners)
+            if compiling:
+                await compiling
+            name = await self._choose(runners) if undecided else next(iter(runners))
+        except BaseException:
+            if compiling:
+                compiling.cancel()
+            for runner in runners.values():
+                runner.close()
+            raise
+        for other in [n for n in runners if n != name]:
+            runners[other].close()
+        if name == "cpu" and self.backend == "auto" and not undecided:
+            self.notices.append("No WebGPU here: running on the CPU, which is slower.")
+        return name, runners[name]
+
+    async def _package(self, name: str) -> None:
+        if self.load_package:
+            await self.load_package(name)
+
+    async def _open_gpu(self, device: Device) -> GpuRunner:
+        from py_engine.gpu import Gpu
+
+        if any(quants.needs_numpy(w.type) for w in self.plan.weights.values()):
+            await self._package("numpy")
+        gpu = await Gpu.open(self.adapter, device, self.plan)
+        try:
+            await gpu.upload_start()
+        except BaseException:
+            gpu.close()
+            raise
+        return GpuRunner(gpu)
+
+    async def _compile(self, gpu: GpuRunner) -> None:
+        begun = time.perf_counter()
+        await gpu.compile(lambda done, total: self.report("compile", done, total))
+        self.timings["compile_ms"] = 1000 * (time.perf_counter() - begun)
+
+    async def _weights(self, runners: dict[str, Runner]) -> None:
+        begun = time.perf_counter()
+        limits = {"webgpu": self.device.max_binding if self.device else 0, "cpu": 1 << 62}
+        homes = {name: Placements(self.header, self.plan, limits[name]) for name in runners}
+        done = 0
+        async for record, data in self.source.records(plan_records(self.header, self.source.size)):
+            for name, runner in runners.items():
+                runner.load(data, homes[name].of(record))
+            del data
+            done += record.length
+            self.report("upload", done, self.source.size)
+        for runner in runners.values():
+            await runner.ready()
+        self.timings["upload_ms"] = 1000 * (time.perf_counter() - begun)
+
+    async def _choose(self, runners: dict[str, Runner]) -> str:
+        """Where a CPU stands in for the GPU: numpy, unless WebGPU is measured to be faster.
+
+        Compiling every kernel takes seconds there, so one is timed first, which may settle it.
+        """
+        gpu = runners["webgpu"]
+        assert isinstance(gpu, GpuRunner)
+        cpu_ms = await step_ms(runners["cpu"])
+        gpu_ms, about = await gpu.gpu.least_step_ms(), "at least "
+        if gpu_ms < cpu_ms:
+            await self._compile(gpu)
+            gpu_ms, about = await step_ms(gpu), ""
+        name = "cpu" if cpu_ms <= gpu_ms else "webgpu"
+        chosen = "the CPU" if name == "cpu" else "WebGPU"
+        self.notices.append(
+            f"There is no GPU here, only software in its place, so this runs on {chosen}: "
+            f"{cpu_ms:.0f} ms a token on the CPU, {about}{gpu_ms:.0f} ms on WebGPU."
+        )
+        return name
