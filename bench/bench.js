@@ -49,9 +49,15 @@ export async function bench(engine, options, onRow = () => {}) {
     let last = first;
     for (let i = 0; i < runs; i++) {
       last = await run(n, tokens);
-      if (last.last.completion_tokens > 1) speeds.push((1000 * (last.last.completion_tokens - 1)) / last.last.decode_ms);
+      if (last.last.completion_tokens > 1)
+        speeds.push((1000 * (last.last.completion_tokens - 1)) / last.last.decode_ms);
     }
-    const row = { context: n, per_second: median(speeds), dispatches: last.dispatches_per_token, submits: last.submits_per_token };
+    const row = {
+      context: n,
+      per_second: median(speeds),
+      dispatches: last.dispatches_per_token,
+      submits: last.submits_per_token,
+    };
     result.decode.push(row);
     onRow({ what: `decode at ${n}`, value: row.per_second, unit: "tok/s" });
   }
@@ -69,5 +75,10 @@ export function summary(times) {
   /** @type {Map<string, number[]>} */
   const byKernel = new Map();
   for (const { kernel, ns } of times) byKernel.set(kernel, [...(byKernel.get(kernel) ?? []), ns / 1000]);
-  return [...byKernel].map(([kernel, us]) => ({ kernel, count: us.length, us: median(us), total_us: us.reduce((a, b) => a + b, 0) }));
+  return [...byKernel].map(([kernel, us]) => ({
+    kernel,
+    count: us.length,
+    us: median(us),
+    total_us: us.reduce((a, b) => a + b, 0),
+  }));
 }
