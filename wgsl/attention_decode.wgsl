@@ -8,6 +8,8 @@
 #param PARTS // threads that share a position's dot products, neighbours in a subgroup
 #param SPLIT
 #param KV_F16
+#param WINDOW // positions that the token sees, itself included; 0: all
+#param SOFT_CAP // 0: none
 #param SG
 
 struct Params {
@@ -21,6 +23,9 @@ struct Params {
 #include "kv_cache.wgsl"
 @bind var<storage, read_write> parts: array<vec4f>; // (n_head, SPLIT, VECS + 1): the sum, then (maximum, denominator)
 #include "attention_share.wgsl"
+#if SOFT_CAP
+#include "capped.wgsl"
+#endif
 
 const VECS = HEAD_DIM / 4u;
 const WG = TS * PARTS;
@@ -35,8 +40,9 @@ var<workgroup> partial: array<vec4f, G * LANES * VECS>;
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
   let head = wid.x;
   let length = state.pos + 1u;
-  let share = attention_share(length);
-  let first = wid.y * share;
+  let seen = attention_seen(length);
+  let share = attention_share(seen);
+  let first = length - seen + wid.y * share;
   let end = min(first + share, length);
   if (first >= end) { // uniform: state does not change within a dispatch
     return;
@@ -73,6 +79,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     for (var width = 1u; width < PARTS; width *= 2u) {
       score${g} += subgroupShuffleXor(score${g}, width);
     }
+#endif
+#if SOFT_CAP
+    score${g} = capped(score${g}, SOFT_CAP);
 #endif
     score${g} = select(-1e30, score${g}, s < end);
     rows_put_max(${g}u, score${g}, t);
