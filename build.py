@@ -4,7 +4,7 @@
 python3 build.py serve [--port N] [--no-open]     build the page and serve it on this machine
 python3 build.py build                            make dist/, a folder that any static host can serve
 python3 build.py test [pytest arguments]          run every test
-python3 build.py bench [--json FILE]              measure
+python3 build.py bench [--peer] [--json FILE]     measure; --help lists what else it takes
 python3 build.py chat "PROMPT"                    ask the page's model from the terminal
 """
 

@@ -4,81 +4,136 @@
  */
 
 /**
- * @typedef {{ model: any, prompts?: number[], contexts?: number[], tokens?: number, runs?: number, backend?: string,
- *   contextLength?: number, profileAt?: number[] }} Options
+ * @typedef {object} Options
+ * @property {any} model as for `load()`
+ * @property {number[]} [prompts] lengths to prefill
+ * @property {number[]} [contexts] lengths to decode at
+ * @property {number} [tokens] to decode in each run
+ * @property {number} [runs]
+ * @property {number} [secondsPerRow] no further run of a row begins after so long; one always runs
+ * @property {string} [backend]
+ * @property {number} [contextLength]
+ * @property {number[]} [profileAt] positions whose decode step is timed by kernel; default: contexts
+ * @property {number[]} [profilePrompts] batches whose prefill is timed by kernel
+ * @property {AbortSignal} [signal] ends it with the error "aborted"
+ *
+ * @typedef {{ what: string, value: number, unit: string }} Row
+ * @typedef {{ kernel: string, count: number, us: number, total_us: number }} KernelTime
+ * @typedef {Record<string, any>} Result
  */
 
 /** @param {number[]} values */
-export const median = (values) => values.sort((a, b) => a - b)[values.length >> 1];
+export const median = (values) => values.toSorted((a, b) => a - b)[values.length >> 1];
 
 /** @param {number} n @param {number} vocab */
 const randomIds = (n, vocab) => Array.from({ length: n }, () => Math.floor(Math.random() * vocab));
 
+const VOCAB = 256; // ids that every vocabulary has
+const MARGIN = 64; // positions that the engine's profile keeps free
+
 /**
- * @param {any} engine a Wisp @param {Options} options @param {(row: Record<string, any>) => void} onRow
- * @returns {Promise<Record<string, any>>} everything measured
+ * @param {any} engine a Wisp @param {Options} options
+ * @param {(row: Row, soFar: Result) => void} onRow told of each figure as it comes
+ * @returns {Promise<Result>} everything measured
  */
 export async function bench(engine, options, onRow = () => {}) {
-  const { model, prompts = [32, 512, 2048], contexts = [16, 1024, 8192], tokens = 128, runs = 5 } = options;
+  const { model, prompts = [32, 512, 2048], contexts = [16, 1024, 8192], tokens = 128, runs = 5, signal } = options;
+  const { profileAt = contexts, profilePrompts = [32, 512], secondsPerRow = Infinity } = options;
+  const { backend, contextLength } = options;
   const started = performance.now();
-  await engine.load({ model, backend: options.backend, contextLength: options.contextLength });
+  await engine.load({ model, backend, contextLength }, { signal });
   const load_ms = performance.now() - started;
   const first = await engine.stats();
   const limit = first.context_length;
-  const vocab = 256; // ids that every vocabulary has
-  /** @type {Record<string, any>} */
-  const result = { model: String(model?.name ?? model), backend: first.backend, load_ms, timings: first.timings };
-  Object.assign(result, { memory: first.memory, notices: first.notices, prefill: [], decode: [], kernels: {} });
-  onRow({ what: "load", value: load_ms, unit: "ms" });
+  /** @type {Result} */
+  const result = {
+    model: first.model ?? String(model?.name ?? model),
+    date: new Date().toISOString(),
+    user_agent: navigator.userAgent,
+    threads: navigator.hardwareConcurrency,
+    options: { prompts, contexts, tokens, runs, backend: backend ?? "auto" },
+    ...{ backend: first.backend, adapter: first.adapter, context_length: limit, load_ms },
+    ...{ timings: first.timings, memory: first.memory, notices: first.notices },
+    ...{ prefill: [], decode: [], kernels: {}, skipped: [] },
+  };
+  const skip = (/** @type {string} */ what, /** @type {string} */ why) => result.skipped.push({ what, why });
+  const tell = (/** @type {string} */ what, /** @type {number} */ value, /** @type {string} */ unit) =>
+    onRow({ what, value, unit }, result);
+  tell("load", load_ms, "ms");
 
-  /** @param {number} n @param {number} max_tokens */
-  const run = async (n, max_tokens) => {
-    await engine.completions.create({ prompt: randomIds(n, vocab), max_tokens, temperature: 0 });
+  const run = async (/** @type {number} */ n, /** @type {number} */ max_tokens) => {
+    await engine.completions.create({ prompt: randomIds(n, VOCAB), max_tokens, temperature: 0 }, { signal });
     return engine.stats();
   };
-  await run(Math.min(prompts[0], limit - 8), 8); // compiles what compiles late
-  for (const n of prompts.filter((n) => n < limit)) {
-    const times = [];
-    for (let i = 0; i < runs; i++) times.push((await run(n, 1)).last.prefill_ms);
-    const row = { prompt: n, ms: median(times), per_second: (1000 * n) / median(times) };
-    result.prefill.push(row);
-    onRow({ what: `prefill ${n}`, value: row.per_second, unit: "tok/s" });
-  }
-  for (const n of contexts.filter((n) => n + tokens <= limit)) {
-    const speeds = [];
-    let last = first;
-    for (let i = 0; i < runs; i++) {
-      last = await run(n, tokens);
-      if (last.last.completion_tokens > 1)
-        speeds.push((1000 * (last.last.completion_tokens - 1)) / last.last.decode_ms);
+  /** Tokens per second of up to `runs` runs. @param {() => Promise<number | null>} measure */
+  const repeat = async (measure) => {
+    const values = [];
+    const begun = performance.now();
+    for (let i = 0; i < runs && (i === 0 || performance.now() - begun < 1000 * secondsPerRow); i++) {
+      let value = await measure();
+      for (let again = 0; value === null && again < 3; again++) value = await measure();
+      if (value !== null) values.push(value);
     }
-    const row = {
-      context: n,
-      per_second: median(speeds),
-      dispatches: last.dispatches_per_token,
-      submits: last.submits_per_token,
-    };
-    result.decode.push(row);
-    onRow({ what: `decode at ${n}`, value: row.per_second, unit: "tok/s" });
+    return values;
+  };
+
+  await run(Math.min(prompts[0] ?? 8, limit - 8), 8); // compiles what compiles late
+  for (const n of prompts) {
+    if (n >= limit) {
+      skip(`prefill ${n}`, `the context holds ${limit}`);
+      continue;
+    }
+    const speeds = await repeat(async () => (1000 * n) / (await run(n, 1)).last.prefill_ms);
+    const per_second = median(speeds);
+    result.prefill.push({ prompt: n, ms: (1000 * n) / per_second, per_second, ...spread(speeds) });
+    tell(`prefill ${n}`, per_second, "tok/s");
   }
-  for (const at of first.backend === "webgpu" ? (options.profileAt ?? contexts) : []) {
-    if (at + 64 < limit) result.kernels[`decode at ${at}`] = summary(await engine.profile(at).catch(() => []));
+  for (const n of contexts) {
+    if (n + tokens > limit) {
+      skip(`decode at ${n}`, `the context holds ${limit}`);
+      continue;
+    }
+    let last = first;
+    const speeds = await repeat(async () => {
+      last = await run(n, tokens);
+      const steps = last.last.completion_tokens - 1; // the first token belongs to the prefill
+      return steps > 0 && last.last.decode_ms > 0 ? (1000 * steps) / last.last.decode_ms : null;
+    });
+    if (!speeds.length) {
+      skip(`decode at ${n}`, "the model ended every answer at once");
+      continue;
+    }
+    const per_second = median(speeds);
+    const { dispatches_per_token: dispatches, submits_per_token: submits } = last;
+    result.decode.push({ context: n, per_second, ms: 1000 / per_second, dispatches, submits, ...spread(speeds) });
+    tell(`decode at ${n}`, per_second, "tok/s");
   }
-  if (first.backend === "webgpu") {
-    for (const n of [32, 512]) result.kernels[`prefill ${n}`] = summary(await engine.profile(0, n).catch(() => []));
-  }
+  result.memory = (await engine.stats()).memory;
+  if (first.backend !== "webgpu") return result;
+
+  const profile = async (/** @type {string} */ name, /** @type {number} */ at, /** @type {number} */ n) => {
+    signal?.throwIfAborted();
+    const times = await engine.profile(at, n).catch((/** @type {Error} */ error) => (skip(name, error.message), []));
+    result.kernels[name] = summary(times);
+    if (times.length) tell(`GPU time, ${name}`, sum(times.map((/** @type {any} */ { ns }) => ns / 1000)), "us");
+  };
+  for (const at of profileAt) if (at + MARGIN < limit) await profile(`decode at ${at}`, at, 1);
+  for (const n of profilePrompts) if (n < limit) await profile(`prefill ${n}`, 0, n);
   return result;
 }
 
-/** Dispatches of the same kernel together: count, microseconds each. @param {{ kernel: string, ns: number }[]} times */
+/** @param {number[]} values */
+const sum = (values) => values.reduce((a, b) => a + b, 0);
+
+/** @param {number[]} speeds */
+const spread = (speeds) => ({ slowest: Math.min(...speeds), fastest: Math.max(...speeds), runs: speeds.length });
+
+/** Dispatches of the same kernel together, the costliest first. @param {{ kernel: string, ns: number }[]} times @returns {KernelTime[]} */
 export function summary(times) {
   /** @type {Map<string, number[]>} */
   const byKernel = new Map();
   for (const { kernel, ns } of times) byKernel.set(kernel, [...(byKernel.get(kernel) ?? []), ns / 1000]);
-  return [...byKernel].map(([kernel, us]) => ({
-    kernel,
-    count: us.length,
-    us: median(us),
-    total_us: us.reduce((a, b) => a + b, 0),
-  }));
+  return [...byKernel]
+    .map(([kernel, us]) => ({ kernel, count: us.length, us: median(us), total_us: sum(us) }))
+    .sort((a, b) => b.total_us - a.total_us);
 }

@@ -373,7 +373,7 @@ class Ops:
         """Larger tiles load less for each product; they need their room in the workgroup's memory, and a GPU."""
         size = 2 if self.device.f16 else 4
         if self.batch >= 64 and not self.device.software and (64 + 64) * 36 * size <= self.device.max_workgroup_storage:
-            return {"TM": 64, "TN": 64, "MM": 8, "MN": 4}
+            return {"TM": 64, "TN": 64, "MM": 4, "MN": 4}
         return {"TM": 32, "TN": 64, "MM": 4, "MN": 4}
 
     def _decode_tile(self, head_dim: int, group: int) -> tuple[int, int, int]:

@@ -12,8 +12,10 @@ from tools.paths import ROOT
 def main(arguments: list[str]) -> int:
     """Run one command; returns the exit status."""
     try:
-        if arguments[:1] == ["test"]:  # everything after it belongs to pytest
+        if arguments[:1] == ["test"]:  # what comes after these two belongs to pytest and to bench
             return _test(arguments[1:])
+        if arguments[:1] == ["bench"]:
+            return _bench(arguments[1:])
         options = _parser().parse_args(arguments)
         status: int = options.run(options)
         return status
@@ -37,9 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.set_defaults(run=_serve)
     commands.add_parser("build", help="make dist/").set_defaults(run=_build)
     commands.add_parser("test", help="run every test; takes pytest's arguments")
-    bench = commands.add_parser("bench", help="measure in a headless browser")
-    bench.add_argument("--json", metavar="FILE", help="write the figures to FILE, too")
-    bench.set_defaults(run=_bench)
+    commands.add_parser("bench", help="measure in a headless browser; bench --help says how")
     chat = commands.add_parser("chat", help="ask the page's model from the terminal")
     chat.add_argument("prompt")
     chat.add_argument(
@@ -69,8 +69,8 @@ def _test(arguments: list[str]) -> int:
     return _in_environment(["-m", "pytest", *arguments])
 
 
-def _bench(options: argparse.Namespace) -> int:
-    return _in_environment(["-m", "bench", *(["--json", options.json] if options.json else [])])
+def _bench(arguments: list[str]) -> int:
+    return _in_environment(["-m", "bench", *arguments])
 
 
 def _chat(options: argparse.Namespace) -> int:

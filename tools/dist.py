@@ -1,7 +1,7 @@
 """Makes dist/: everything the page needs, as files that any static host can serve.
 
-index.html, wisp.js, sw.js and manifest.webmanifest keep their names; all else lies under assets/ with a piece of its
-SHA-256 in its name, so it can be cached for ever and a new build never mixes with an old one.
+index.html, bench.html, wisp.js, sw.js and manifest.webmanifest keep their names; all else lies under assets/ with a
+piece of its SHA-256 in its name, so it can be cached for ever and a new build never mixes with an old one.
 """
 
 import hashlib
@@ -17,6 +17,14 @@ from tools.environment import ensure_venv
 from tools.failure import Failure, run, say
 from tools.npm import ensure_node_modules, node
 from tools.paths import DIST, ROOT, STATIC
+
+# What pages refer to by its path in the checkout: the bundle's name -> its entry point.
+PAGES = {
+    "page": "app/page.js",
+    "style": "static/style.css",
+    "bench": "bench/page.js",
+    "bench-style": "bench/bench.css",
+}
 
 
 def short_hash(data: bytes) -> str:
@@ -78,14 +86,13 @@ def build(*, quiet: bool = False) -> Path:
     assets["catalog"] = models
     offline.append(models)
 
-    for name in ("page", "style"):
+    for name, source in PAGES.items():
         if name in bundles:
-            suffix = "css" if name == "style" else "js"
-            source = "static/style.css" if name == "style" else "app/page.js"
+            suffix = source.rpartition(".")[2]
             offline.append(site.add_hashed("assets", f"{name}.{suffix}", bundles[name].encode(), source))
     sdk = f"const __WISP_ASSETS__ = {json.dumps(assets)};\n" + bundles["wisp"]
     offline.append(site.add("wisp.js", sdk.encode()))
-    for name in ("index.html", "manifest.webmanifest"):
+    for name in ("index.html", "bench.html", "manifest.webmanifest"):
         if (STATIC / name).exists():
             text = site.rewritten((STATIC / name).read_text(encoding="utf-8"))
             offline.append(site.add(name, text.encode()))
@@ -106,12 +113,11 @@ def build(*, quiet: bool = False) -> Path:
 def _bundles() -> dict[str, str]:
     """Bundle name -> text, for the entry points that exist."""
     candidates = [
-        ("page", "app/page.js", "esm"),
+        *((name, source, "esm") for name, source in PAGES.items()),
         ("wisp", "app/wisp.js", "esm"),
         ("worker", "app/worker.js", "esm"),
         ("sw", "app/sw.js", "iife"),
         ("sw", "static/sw.js", "iife"),
-        ("style", "static/style.css", "esm"),
     ]
     entries = [
         {"name": name, "file": file, "format": form} for name, file, form in candidates if (ROOT / file).exists()

@@ -54,7 +54,7 @@ def test_wheels_are_the_ones_that_pyodide_names(dist: Path, assets: dict[str, An
 
 
 def test_page_refers_to_built_files_only(dist: Path) -> None:
-    for name in ("index.html", "manifest.webmanifest"):
+    for name in ("index.html", "bench.html", "manifest.webmanifest"):
         text = (dist / name).read_text(encoding="utf-8")
         referred = re.findall(r'(?:src|href)"?[=:]\s*"([^"#][^"]*)"', text)
         assert referred

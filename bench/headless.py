@@ -1,0 +1,143 @@
+"""Runs the bench's pages in a headless browser: ours from dist/, the peer's from a server of its own."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from playwright.sync_api import Browser, Page, Playwright
+
+from tools.browser import ensure_browser, flags
+from tools.catalog import MODELS, entries
+from tools.failure import Failure
+from tools.paths import DIST, NODE_MODULES, ROOT
+from tools.serve import Server
+
+PEER = NODE_MODULES / "@wllama" / "wllama" / "esm"
+PEER_BACKENDS = ("wasm", "wasm threads", "webgpu")
+PEER_CSP = "default-src 'self' blob: data: 'unsafe-inline' 'unsafe-eval'; connect-src *"  # its worker is a blob
+READY_MS = 120_000
+
+RUN = """async () => {
+  try {
+    return { result: await wispBench((row) => wispRow(row)) };
+  } catch (error) {
+    return { error: error.message };
+  }
+}"""
+RUN_PEER = """async (options) => {
+  try {
+    return { result: await measurePeer(options, (what, value) => wispRow({ what, value, unit: "" })) };
+  } catch (error) {
+    return { error: String(error?.message ?? error) };
+  }
+}"""
+
+
+@contextmanager
+def launched(playwright: Playwright, adapter: str | None) -> Iterator[Browser]:
+    """A browser on a software GPU of the tests', or on whatever it finds."""
+    if adapter:
+        from tests import browser as tests_browser
+
+        browser = tests_browser.launch(playwright, adapter)
+    else:
+        browser = playwright.chromium.launch(executable_path=ensure_browser(), args=flags())
+    try:
+        yield browser
+    finally:
+        browser.close()
+
+
+@contextmanager
+def _page(browser: Browser, server: Server, path: str) -> Iterator[Page]:
+    page = browser.new_context().new_page()
+    page.set_default_timeout(READY_MS)
+    page.expose_function("wispRow", _tell)
+    server.start()
+    try:
+        page.goto(server.url + path)
+        yield page
+    finally:
+        page.context.close()
+        server.shutdown()
+        server.server_close()
+
+
+def _tell(row: dict[str, Any]) -> None:
+    """Progress, on stderr: the tables on stdout come when all is measured."""
+    print(f"  {row['what']}: {row['value']:.4g} {row['unit']}".rstrip(), file=sys.stderr, flush=True)
+
+
+def _file(model: str | None) -> Path | None:
+    path = Path(model) if model else None
+    if path and path.is_file():
+        return path
+    if model and model.endswith(".gguf") and "://" not in model:
+        raise Failure(f"There is no file {model}")
+    return None
+
+
+def measure(browser: Browser, options: argparse.Namespace) -> dict[str, Any]:
+    """What bench.html measures."""
+    file = _file(options.model)
+    asked = {
+        "model": "@file" if file else options.model or "",
+        "backend": options.backend,
+        "runs": options.runs,
+        "prompts": ",".join(map(str, options.prompts)),
+        "contexts": ",".join(map(str, options.contexts)),
+        "tokens": options.tokens,
+        "contextLength": options.context_length or "",
+    }
+    with _page(browser, Server(DIST, 0), f"bench.html?{urlencode(asked)}") as page:
+        if file:
+            page.set_input_files("input[name=file]", str(file))
+        print("Wisp", file=sys.stderr, flush=True)
+        answer = page.evaluate(RUN)
+    if "error" in answer:
+        raise Failure(answer["error"])
+    result: dict[str, Any] = answer["result"]
+    return result
+
+
+def measure_peers(browser: Browser, options: argparse.Namespace, n_ctx: int) -> list[dict[str, Any]]:
+    """What wllama does on the same file; a backend that does not start says why."""
+    file, address = _peer_model(options.model)
+    found: list[dict[str, Any]] = []
+    for backend in PEER_BACKENDS:
+        mounts = {"wllama/": PEER, "models/": MODELS}
+        server = Server(ROOT / "bench", 0, headers={"Content-Security-Policy": PEER_CSP}, mounts=mounts)
+        with _page(browser, server, "peer.html") as page:
+            if file:
+                page.set_input_files("#file", str(file))
+            asked = {
+                "backend": backend,
+                "file": address,
+                "prompts": options.prompts,
+                "contexts": options.contexts,
+                "tokens": options.tokens,
+                "runs": options.runs,
+                "n_ctx": n_ctx,
+            }
+            print(f"wllama, {backend}", file=sys.stderr, flush=True)
+            answer = page.evaluate(RUN_PEER, asked)
+        found.append(answer["result"] if "result" in answer else {"backend": backend, "error": answer["error"]})
+    return found
+
+
+def _peer_model(model: str | None) -> tuple[Path | None, str | None]:
+    """(file, address) of the model that Wisp measured; one of them is None."""
+    file = _file(model)
+    if file or (model and "://" in model):
+        return file, None if file else model
+    known = {entry["id"]: entry for entry in entries()}
+    default = next((entry for entry in known.values() if entry.get("default")), None)
+    chosen = known.get(model) if model else default
+    if chosen is None or not (MODELS / chosen["file"]).exists():
+        raise Failure(f"The peer cannot read {json.dumps(model)}; give a file or an address with --model")
+    return None, f"models/{quote(chosen['file'])}"

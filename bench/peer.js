@@ -1,0 +1,75 @@
+/** The same measurements of wllama, llama.cpp in WebAssembly, on the same file; by its own timings, as ours are. */
+import { median } from "./bench.js";
+
+/** @typedef {{ backend: string, file: string | null, prompts: number[], contexts: number[], tokens: number, runs: number, n_ctx: number }} Options */
+
+const QUIET = { debug() {}, log() {}, warn() {}, error() {} };
+const LETTERS = "abcdefghijklmnopqrstuvwxyz";
+
+/** Lower-case words at random. @param {number} length */
+function randomText(length) {
+  let text = "";
+  while (text.length < length) text += Math.random() < 0.2 ? " " : LETTERS[Math.floor(Math.random() * 26)];
+  return text;
+}
+
+/**
+ * @param {Options} options backend: "webgpu", "wasm" (one thread), "wasm threads"; `file`: an address, or null for the files chosen in the page
+ * @param {(what: string, value: number) => void} onRow
+ */
+async function measure({ backend, file, prompts, contexts, tokens, runs, n_ctx }, onRow) {
+  const address = new URL("wllama/index.js", location.href).href; // of the bench's own server
+  const { Wllama } = /** @type {typeof import("@wllama/wllama")} */ (await import(address));
+  const wllama = new Wllama({ default: new URL("wllama/wasm/wllama.wasm", location.href).href }, { logger: QUIET });
+  const started = performance.now();
+  await wllama.loadModel(await blobs(file), {
+    n_ctx,
+    n_gpu_layers: backend === "webgpu" ? 99999 : 0,
+    n_threads: backend === "wasm" ? 1 : undefined,
+  });
+  const load_ms = performance.now() - started;
+  onRow("load", load_ms);
+  /** @type {Record<string, any>} */
+  const result = { backend, load_ms, threads: wllama.getNumThreads(), prefill: [], decode: [] };
+  let perToken = 2; // characters, until the first answer says better
+
+  const run = async (/** @type {number} */ n, /** @type {number} */ max_tokens) => {
+    const prompt = randomText(Math.round(n * perToken));
+    const request = { prompt, max_tokens, temperature: 0, cache_prompt: false, ignore_eos: true };
+    const { timings } = await wllama.createCompletion(request);
+    if (!timings) throw new Error("wllama gave no timings");
+    perToken = prompt.length / timings.prompt_n;
+    return timings;
+  };
+  await run(Math.min(64, n_ctx / 4), 8);
+  await run(Math.min(64, n_ctx / 4), 2);
+  for (const n of prompts.filter((n) => n + 16 < n_ctx)) {
+    const speeds = [];
+    for (let i = 0; i < runs; i++) {
+      const { prompt_n, prompt_ms } = await run(n, 1);
+      speeds.push((1000 * prompt_n) / prompt_ms);
+    }
+    result.prefill.push({ prompt: n, per_second: median(speeds), runs: speeds.length });
+    onRow(`prefill ${n}`, median(speeds));
+  }
+  for (const n of contexts.filter((n) => 1.1 * n + tokens < n_ctx)) {
+    const speeds = [];
+    for (let i = 0; i < runs; i++) {
+      const { predicted_n, predicted_ms } = await run(n, tokens);
+      if (predicted_n > 1) speeds.push((1000 * (predicted_n - 1)) / predicted_ms); // as ours: without the first token
+    }
+    if (!speeds.length) continue;
+    result.decode.push({ context: n, per_second: median(speeds), runs: speeds.length });
+    onRow(`decode at ${n}`, median(speeds));
+  }
+  await wllama.exit();
+  return result;
+}
+
+/** @param {string | null} file @returns {Promise<Blob[]>} */
+async function blobs(file) {
+  if (file) return [await (await fetch(file)).blob()];
+  return [.../** @type {FileList} */ (/** @type {HTMLInputElement} */ (document.querySelector("#file")).files)];
+}
+
+Object.assign(globalThis, { measurePeer: measure });

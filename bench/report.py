@@ -1,0 +1,94 @@
+"""The bench's figures as text."""
+
+from typing import Any
+
+TOP_KERNELS = 8  # of each list: what costs most
+
+
+def text(result: dict[str, Any]) -> str:
+    """All tables."""
+    parts = [_facts(result), _speeds(result), *_kernels(result), *_peers(result)]
+    parts += [f"Not measured: {row['what']}: {row['why']}" for row in result["skipped"]]
+    return "\n\n".join(parts)
+
+
+def table(rows: list[list[str]]) -> str:
+    """Columns, the first to the left and the others to the right; the first row is the head."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if i else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _facts(result: dict[str, Any]) -> str:
+    adapter = result["adapter"] or {}
+    gpu = " ".join(adapter.get(key) or "" for key in ("description", "vendor", "architecture")).strip()
+    memory = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in result["memory"].items() if size)
+    lines = [
+        f"{result['model']} on {'WebGPU: ' + gpu if result['backend'] == 'webgpu' else 'the CPU'}",
+        f"loaded in {result['load_ms']:.0f} ms, after {result['timings']['boot_ms']:.0f} ms of starting Python",
+        f"memory: {memory}",
+        *result["notices"],
+    ]
+    if result.get("load_average") is not None:
+        lines.append(f"load of the machine at the start: {result['load_average']:.1f}")
+    return "\n".join(lines)
+
+
+def _speeds(result: dict[str, Any]) -> str:
+    rows = [["", "tok/s", "slowest", "fastest", "runs", "dispatches", "submits a token"]]
+    for row in result["prefill"]:
+        rows.append([f"prefill {row['prompt']}", *_speed(row), "", ""])
+    for row in result["decode"]:
+        gpu = [f"{row['dispatches']}", f"{row['submits']:.2f}"] if result["backend"] == "webgpu" else ["", ""]
+        rows.append([f"decode at {row['context']}", *_speed(row), *gpu])
+    return table(rows)
+
+
+def _speed(row: dict[str, Any]) -> list[str]:
+    return [*(f"{row[key]:.1f}" for key in ("per_second", "slowest", "fastest")), str(row["runs"])]
+
+
+def _kernels(result: dict[str, Any]) -> list[str]:
+    parts = []
+    for name, times in result["kernels"].items():
+        total = sum(time["total_us"] for time in times)
+        rows = [["kernel", "times", "us each", "us", "share"]]
+        for time in times[:TOP_KERNELS]:
+            share = f"{100 * time['total_us'] / total:.0f}%" if total else ""
+            rows.append([time["kernel"], str(time["count"]), f"{time['us']:.1f}", f"{time['total_us']:.1f}", share])
+        if times:
+            parts.append(f"GPU time, {name}: {total:.0f} us\n{table(rows)}")
+    return parts
+
+
+def _peers(result: dict[str, Any]) -> list[str]:
+    """Theirs, and ours / theirs."""
+    peers = result.get("peers") or []
+    running = [peer for peer in peers if "error" not in peer]
+    parts = []
+    if running:
+        rows = [["wllama on the same file", *(_name(peer) for peer in running), *["ours / it"] * len(running)]]
+        for kind, key, label in (("prefill", "prompt", "prefill"), ("decode", "context", "decode at")):
+            for ours in result[kind]:
+                theirs = [_find(peer[kind], key, ours[key]) for peer in running]
+                ratios = [f"{ours['per_second'] / speed:.2f}" if speed else "" for speed in theirs]
+                speeds = [f"{speed:.1f}" if speed else "" for speed in theirs]
+                rows.append([f"{label} {ours[key]}", *speeds, *ratios])
+        parts.append(table(rows))
+    parts += [f"wllama, {peer['backend']}: did not run: {peer['error']}" for peer in peers if "error" in peer]
+    return parts
+
+
+def _name(peer: dict[str, Any]) -> str:
+    return f"wasm x{peer['threads']}" if peer["backend"] != "webgpu" else "webgpu"
+
+
+def _find(rows: list[dict[str, Any]], key: str, value: int) -> float | None:
+    return next((row["per_second"] for row in rows if row[key] == value), None)
