@@ -118,7 +118,10 @@ export async function bench(engine, options, onRow = () => {}) {
     if (times.length) tell(`GPU time, ${name}`, sum(times.map((/** @type {any} */ { ns }) => ns / 1000)), "us");
   };
   for (const at of profileAt) if (at + MARGIN < limit) await profile(`decode at ${at}`, at, 1);
-  for (const n of profilePrompts) if (n < limit) await profile(`prefill ${n}`, 0, n);
+  // A longer prompt is read in pieces of at most first.batch tokens.
+  for (const n of new Set(profilePrompts.map((n) => Math.min(n, first.batch ?? n)))) {
+    if (n < limit) await profile(`prefill ${n}`, 0, n);
+  }
   return result;
 }
 

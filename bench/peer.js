@@ -4,6 +4,7 @@ import { median } from "./bench.js";
 /** @typedef {{ backend: string, file: string | null, prompts: number[], contexts: number[], tokens: number, runs: number, n_ctx: number }} Options */
 
 const QUIET = { debug() {}, log() {}, warn() {}, error() {} };
+const LOAD_MS = 180_000;
 const LETTERS = "abcdefghijklmnopqrstuvwxyz";
 
 /** Lower-case words at random. @param {number} length */
@@ -22,11 +23,12 @@ async function measure({ backend, file, prompts, contexts, tokens, runs, n_ctx }
   const { Wllama } = /** @type {typeof import("@wllama/wllama")} */ (await import(address));
   const wllama = new Wllama({ default: new URL("wllama/wasm/wllama.wasm", location.href).href }, { logger: QUIET });
   const started = performance.now();
-  await wllama.loadModel(await blobs(file), {
+  const loading = wllama.loadModel(await blobs(file), {
     n_ctx,
     n_gpu_layers: backend === "webgpu" ? 99999 : 0,
-    n_threads: backend === "wasm" ? 1 : undefined,
+    n_threads: backend === "wasm" ? 1 : navigator.hardwareConcurrency,
   });
+  await Promise.race([loading, late()]);
   const load_ms = performance.now() - started;
   onRow("load", load_ms);
   /** @type {Record<string, any>} */
@@ -65,6 +67,10 @@ async function measure({ backend, file, prompts, contexts, tokens, runs, n_ctx }
   await wllama.exit();
   return result;
 }
+
+/** A GPU that it cannot use may leave it waiting for ever. @returns {Promise<never>} */
+const late = () =>
+  new Promise((_, reject) => setTimeout(() => reject(new Error(`not loaded within ${LOAD_MS / 1000} s`)), LOAD_MS));
 
 /** @param {string | null} file @returns {Promise<Blob[]>} */
 async function blobs(file) {
