@@ -91,7 +91,7 @@ def _matrix(random: np.random.Generator, type: Q, rows: int, cols: int) -> np.nd
     raw = random.integers(0, 256, (rows * cols // block, size), np.uint8)
     at = {Q.Q4_0: [0], Q.Q8_0: [0], Q.Q4_K: [0, 2], Q.Q5_K: [0, 2], Q.Q6_K: [size - 2]}[type]
     for offset in at:
-        raw[:, offset : offset + 2] = np.array([0.002], np.float16).view(np.uint8)
+        raw[:, offset : offset + 2] = np.array([0.002 if block == 32 else 0.00004], np.float16).view(np.uint8)
     return raw.reshape(rows, -1)
 
 

@@ -41,9 +41,12 @@ class Call:
 
 
 def embed(c: Call) -> None:
-    rows = c["tokens"][c.pos : c.pos + c.n].astype(np.int64) - c.consts["row0"]
+    at = np.arange(c.pos, c.pos + c.n) if c.params["POSITIONS"] else c["tokens"][c.pos : c.pos + c.n].astype(np.int64)
+    rows = at - c.consts["row0"]
     here = (rows >= 0) & (rows < c.consts["rows"])
-    c["x"][: c.n][here, : c.params["COLS"]] = c["w"][rows[here]]
+    x, cols = c["x"][: c.n], c.params["COLS"]
+    w = c["w"][rows[here]] * np.float32(c.consts["scale"])
+    x[here, :cols] = x[here, :cols] + w if c.params["POSITIONS"] else w
 
 
 def normed(x: Array, norm: Array, eps: float) -> Array:
@@ -52,13 +55,47 @@ def normed(x: Array, norm: Array, eps: float) -> Array:
     return x * scale.astype(np.float32) * norm
 
 
-def rms_norm(c: Call) -> None:
+def norm(c: Call) -> None:
     cols = c.params["COLS"]
-    c["y"][: c.n, :cols] = normed(c["x"][: c.n, :cols], c["norm"][0], c.consts["eps"])
+    x, y = c["x"][: c.n, :cols], c["y"][: c.n, :cols]
+    if c.params["MEAN"]:
+        x = x - x.mean(axis=-1, keepdims=True, dtype=np.float32)
+    out = normed(x, c["norm"][0], c.consts["eps"])
+    if c.params["BIAS"]:
+        out = out + c["bias"][0]
+    y[:] = y + out if c.params["ADD"] else out
+
+
+def add_scaled(c: Call) -> None:
+    c["y"][: c.n] += np.float32(c.consts["scale"]) * c["x"][: c.n]
+
+
+def capped(x: Array, cap: float) -> Array:
+    return np.float32(cap) * np.tanh(x / np.float32(cap)) if cap else x
+
+
+def soft_cap(c: Call) -> None:
+    y = c["y"][: c.n] if c["y"].ndim > 1 else c["y"]
+    y[:] = capped(y * np.float32(c.consts["scale"]), c.params["CAP"])
 
 
 def silu(x: Array) -> Array:
     return x / (1 + np.exp(-x))
+
+
+def gelu(x: Array) -> Array:
+    """In its tanh form."""
+    return np.float32(0.5) * x * (1 + np.tanh(np.float32((2 / np.pi) ** 0.5) * x * (1 + np.float32(0.044715) * x * x)))
+
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"silu": silu, "gelu": gelu}
+
+
+def activate(c: Call) -> None:
+    cols, act = c.params["COLS"], ACTIVATIONS[c.params["ACTIVATION"]]
+    x = c["x"][: c.n]
+    y = act(x[:, :cols])
+    c["y"][: c.n, :cols] = y * x[:, cols : 2 * cols] if c.params["GATED"] else y
 
 
 def _biased(c: Call, y: Array) -> Array:
@@ -98,7 +135,8 @@ def matvec(c: Call) -> None:
         case "add":
             out[row0 : row0 + rows] += y
         case "gated":
-            out[row0 : row0 + rows // 2] = silu(y[: rows // 2]) * y[rows // 2 :]
+            act = ACTIVATIONS[c.params["ACTIVATION"]]
+            out[row0 : row0 + rows // 2] = act(y[: rows // 2]) * y[rows // 2 :]
         case "qkv":
             out[: c.consts["q_rows"]] = rope_store(c, y[None])[0]
 
@@ -134,6 +172,19 @@ def rope_append(c: Call) -> None:
     y[:, : c.consts["q_rows"]] = rope_store(c, y)
 
 
+def norm_rope_append(c: Call) -> None:
+    q, kv, dim = c.consts["q_rows"], c.consts["kv_rows"], c.params["HEAD_DIM"]
+    x, weights = c["x"][: c.n, : q + 2 * kv].copy(), c["norm"][0]
+    for first, rows in ((0, q), (q, kv)):
+        if c.params["WIDE"]:
+            width, weight = rows, weights[first : first + rows]
+        else:
+            width, weight = dim, weights[:dim] if first == 0 else weights[dim:]
+        part = x[:, first : first + rows].reshape(c.n, -1, width)
+        x[:, first : first + rows] = normed(part, weight, c.consts["eps"]).reshape(c.n, rows)
+    c["y"][: c.n, :q] = rope_store(c, x)
+
+
 def attention(c: Call) -> None:
     group, kv_heads, head_dim = c.params["G"], c.consts["n_head_kv"], c.params["HEAD_DIM"]
     y = c["y"][: c.n, : kv_heads * group * head_dim].reshape(c.n, kv_heads, group, head_dim)
@@ -145,7 +196,7 @@ def attention(c: Call) -> None:
 def attention_decode(c: Call) -> None:
     group, head_dim, share = c.params["G"], c.params["HEAD_DIM"], attention_share(c)
     for head, scores, v in _scores(c):
-        for part, first in enumerate(range(0, c.pos + 1, share)):
+        for part, first in enumerate(range(c.pos + 1 - attention_seen(c), c.pos + 1, share)):
             s = scores[:, 0, first : first + share]
             top = s.max(axis=-1, keepdims=True)
             e = np.exp(s - top)
@@ -162,32 +213,33 @@ def _scores(c: Call) -> Iterator[tuple[int, Array, Array]]:
     k, v = (
         c[name][: pos + n].reshape(pos + n, kv_heads, head_dim).astype(np.float32) for name in ("k_cache", "v_cache")
     )
-    hidden = np.arange(pos + n)[None, :] > np.arange(pos, pos + n)[:, None]
+    distance = np.arange(pos, pos + n)[:, None] - np.arange(pos + n)[None, :]
+    hidden = (distance < 0) | (distance >= (c.params["WINDOW"] or pos + n + 1))
     for head in range(kv_heads):
         scores = np.einsum("ngd,sd->gns", q[:, head], k[:, head])
+        scores = capped(scores, c.params["SOFT_CAP"])
         scores[:, hidden] = -np.inf
         yield head, scores, v[:, head]
 
 
+def attention_seen(c: Call) -> int:
+    """Positions that the token sees: the last ones."""
+    return min(c.pos + 1, c.params["WINDOW"] or c.pos + 1)
+
+
 def attention_share(c: Call) -> int:
     """Positions that each of the SPLIT parts takes: whole tiles of TS."""
-    tiles = -(-(c.pos + 1) // c.params["TS"])
+    tiles = -(-attention_seen(c) // c.params["TS"])
     return -(-tiles // c.params["SPLIT"]) * c.params["TS"]
 
 
 def attention_combine(c: Call) -> None:
     head_dim, share = c.params["HEAD_DIM"], attention_share(c)
-    parts = c["parts"][: c.consts["n_head"], : -(-(c.pos + 1) // share)]
+    parts = c["parts"][: c.consts["n_head"], : -(-attention_seen(c) // share)]
     weight = np.exp(parts[..., head_dim] - parts[..., head_dim].max(axis=1, keepdims=True))
     total = (weight * parts[..., head_dim + 1]).sum(axis=1, keepdims=True)
     y = (weight[..., None] * parts[..., :head_dim]).sum(axis=1) / total
     c["y"].reshape(-1)[: y.size] = y.reshape(-1)
-
-
-def silu_mul(c: Call) -> None:
-    cols = c.params["COLS"]
-    x = c["x"][: c.n]
-    c["y"][: c.n, :cols] = silu(x[:, :cols]) * x[:, cols : 2 * cols]
 
 
 def sample_best(c: Call) -> None:
@@ -244,8 +296,8 @@ def sample(c: Call) -> None:
 KERNELS: dict[str, Callable[[Call], None]] = {
     f.__name__: f
     for f in (
-        embed, rms_norm, matmul, matvec, rope_append, attention, attention_decode, attention_combine, silu_mul,
-        sample_best, sample,
+        embed, norm, add_scaled, soft_cap, activate, matmul, matvec, rope_append, norm_rope_append, attention,
+        attention_decode, attention_combine, sample_best, sample,
     )
 }  # fmt: skip
 

@@ -23,6 +23,7 @@ from py_engine.gguf_header import Header
 from py_engine.kernels import Device
 from py_engine.kv_cache import KvCache
 from py_engine.loader import Loader, LoadPackage, OnProgress
+from py_engine.models.common import rope_factors
 from py_engine.plan import Plan
 from py_engine.runners import GpuRunner, Runner
 from py_engine.sampling import Sampling
@@ -80,7 +81,7 @@ class Engine:
             raise WispError("Models in several files do not load yet; merge the parts.", "unsupported_architecture")
         report = on_progress or (lambda stage, done, total: None)
         n_ctx = _context(header, context_length)
-        factors = await _rope_factors(source, header)
+        factors = await _rope_factors(source, header, n_ctx)
         adapter, device = await _adapter(backend)
         if device is not None and variant:
             device = replace(device, **variant)
@@ -219,9 +220,9 @@ def _context(header: Header, asked: int | None) -> int:
     return asked or min(limit, DEFAULT_CONTEXT)
 
 
-async def _rope_factors(source: Any, header: Header) -> list[float] | None:
-    info = header.tensors.get("rope_freqs.weight")
-    if info is None or info.type != Q.F32:
+async def _rope_factors(source: Any, header: Header, n_ctx: int) -> list[float] | None:
+    tensor = rope_factors(header, n_ctx)
+    if tensor is None or (info := header.tensors[tensor]).type != Q.F32:
         return None
     raw = await source.read(header.data_offset + info.offset, info.nbytes)
     return list(struct.unpack(f"<{len(raw) // 4}f", raw))

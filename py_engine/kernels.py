@@ -5,6 +5,8 @@ Directives, each on a line of its own:
     #param NAME            must be given; becomes `const NAME` (u32 or f32), or text where it is a string
     #include "file.wgsl"   relative to wgsl/; ${NAME} is replaced first
     #if EXPR / #else / #endif   EXPR is a Python expression over the params
+    #for i in EXPR / #endfor    the lines between, EXPR times, with ${i} for 0, 1, ...: what must stay in registers
+                                cannot wait for a compiler to unroll a loop
     @bind var<...> name: type;  the next free binding of group 0
 
 Text after `//` on a #param line says what it is. F16 (0 or 1) and SG (smallest subgroup size, 0 for none) come from
@@ -83,8 +85,15 @@ def expand(kernel: str, params: Mapping[str, int | float | str], device: Device)
 
 
 def _expand(name: str, values: dict[str, int | float | str], used: set[str], out: list[str]) -> None:
+    _lines(name, _source(name).splitlines(), values, used, out)
+
+
+def _lines(name: str, lines: list[str], values: dict[str, int | float | str], used: set[str], out: list[str]) -> None:
     live = [True]
-    for line in _source(name).splitlines():
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        at += 1
         word, _, rest = line.strip().partition(" ")
         if word == "#if":
             live.append(live[-1] and bool(eval(rest, {"__builtins__": {}}, values)))
@@ -92,6 +101,14 @@ def _expand(name: str, values: dict[str, int | float | str], used: set[str], out
             live[-1] = live[-2] and not live[-1]
         elif word == "#endif":
             live.pop()
+        elif word == "#for":
+            end = _end_of_for(lines, at)
+            if live[-1]:
+                variable, _, count = rest.partition(" in ")
+                for i in range(int(eval(count, {"__builtins__": {}}, values))):
+                    body = [text.replace(f"${{{variable}}}", str(i)) for text in lines[at:end]]
+                    _lines(name, body, values, used, out)
+            at = end + 1
         elif not live[-1]:
             continue
         elif word == "#param":
@@ -107,3 +124,12 @@ def _expand(name: str, values: dict[str, int | float | str], used: set[str], out
             _expand(path, values, used, out)
         else:
             out.append(line)
+
+
+def _end_of_for(lines: list[str], at: int) -> int:
+    depth = 1
+    while depth:
+        word = lines[at].strip().partition(" ")[0]
+        depth += (word == "#for") - (word == "#endfor")
+        at += 1
+    return at - 1

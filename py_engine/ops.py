@@ -52,14 +52,14 @@ class Ops:
 
     # -- ops ----------------------------------------------------------------------------------------------------------
 
-    def embed(self, table: Weight) -> Buffer:
-        """x (n, cols): the rows of the batch's tokens."""
+    def embed(self, table: Weight, scale: float = 1.0, positions: bool = False) -> Buffer:
+        """x (n, cols): the rows of the batch's tokens; or, added to x, those of their positions."""
         x = self.rows("x", table.cols)
         for row0, part in table.split(self.device.max_binding):
             self._op(
                 "embed",
-                {"QUANT": part.layout.fragment, "COLS": table.cols},
-                {"row0": row0, "rows": part.rows},
+                {"QUANT": part.layout.fragment, "COLS": table.cols, "POSITIONS": int(positions)},
+                {"row0": row0, "rows": part.rows, "scale": scale},
                 {"state": self.state, "tokens": self.tokens, "w": part, "x": x},
                 -(-quants.groups(table.cols) // 32),
                 PerToken(),
@@ -68,23 +68,49 @@ class Ops:
 
     def rms_norm(self, name: str, x: Buffer, norm: Weight, eps: float) -> Buffer:
         """x / rms(x) * norm, row by row."""
-        y = self.rows(name, norm.cols)
+        return self._norm(x, norm, None, self.rows(name, norm.cols), eps, mean=False, add=False)
+
+    def layer_norm(self, name: str, x: Buffer, norm: Weight, bias: Weight | None, eps: float) -> Buffer:
+        """(x - mean(x)) / deviation(x) * norm + bias, for every row of x."""
+        y = self.buffer(f"{self.name}.{name}", x.shape)
+        return self._norm(x, norm, bias, y, eps, mean=True, add=False)
+
+    def add_norm(self, x: Buffer, norm: Weight, add_to: Buffer, eps: float) -> None:
+        """add_to += x / rms(x) * norm."""
+        self._norm(x, norm, None, add_to, eps, mean=False, add=True)
+
+    def _norm(
+        self, x: Buffer, norm: Weight, bias: Weight | None, y: Buffer, eps: float, *, mean: bool, add: bool
+    ) -> Buffer:
         self._op(
-            "rms_norm",
-            {"COLS": norm.cols, "WG": 64},
+            "norm",
+            {"COLS": norm.cols, "WG": 64, "MEAN": int(mean), "BIAS": int(bias is not None), "ADD": int(add)},
             {"eps": eps},
-            {"x": x, "norm": norm, "y": y},
+            {"x": x, "norm": norm, "y": y} | ({"bias": bias} if bias else {}),
             PerToken(),
         )
         return y
 
+    def add_scaled(self, x: Buffer, scale: float, add_to: Buffer) -> None:
+        """add_to += scale * x."""
+        self._op(
+            "add_scaled",
+            {"VECS": x.shape[1] // 4},
+            {"scale": scale},
+            {"state": self.state, "x": x, "y": add_to},
+            -(-x.shape[1] // 256),
+            PerToken(),
+        )
+
     def qkv(
-        self, x: Buffer, norm: Weight, stack: list[Weight], bias: Weight | None, cache: tuple[Buffer, Buffer],
-        heads: tuple[int, int, int], rope: Rope, eps: float,
+        self, x: Buffer, norm: Weight | None, stack: list[Weight], bias: Weight | None, cache: tuple[Buffer, Buffer],
+        heads: tuple[int, int, int], rope: Rope, eps: float, qk_norm: Weight | None = None,
     ) -> Buffer:  # fmt: skip
-        """Norm, stacked q, k and v rows, rotation, append to the cache; gives the queries (n, stride).
+        """Norm (RMS), stacked q, k and v rows, rotation, append to the cache; gives the queries (n, stride).
 
         `heads` is (n_head, n_head_kv, head_dim). The stride is that of the stacked rows where they are not fused.
+        `qk_norm`: another RMS norm before the rotation, of each head (weights: a query head's, a key head's) or of all
+        queries and all keys at once (weights: theirs, end to end).
         """
         n_head, n_head_kv, head_dim = heads
         params = {
@@ -92,27 +118,50 @@ class Ops:
         }  # fmt: skip
         consts = {"q_rows": n_head * head_dim, "kv_rows": n_head_kv * head_dim, "rope_scale": rope.scale}
         stores = {"rope_freqs": rope.freqs, "k_cache": cache[0], "v_cache": cache[1]}
-        if self._fuses(stack):
+        if self._fuses(stack) and qk_norm is None:
             y = self.rows("q", n_head * head_dim)
             self._matvec(x, stack[0], bias, y, "qkv", norm, eps, params, consts, stores)
             return y
-        y = self._stacked("qkv", self.rms_norm("normed", x, norm, eps), stack, bias)
+        rows = self._normed_stack("qkv", x, norm, stack, bias, eps)
+        if qk_norm is not None:
+            y = self.rows("q", n_head * head_dim)
+            threads = 16
+            while 4 * threads < head_dim:
+                threads *= 2
+            self._op(
+                "norm_rope_append",
+                params | {"WG": threads, "WIDE": int(qk_norm.cols > 2 * head_dim)},
+                consts | {"x_stride": rows.shape[1], "y_stride": y.shape[1], "eps": eps},
+                {"state": self.state, "x": rows, "norm": qk_norm, "y": y} | stores,
+                n_head + 2 * n_head_kv,
+                PerToken(),
+            )
+            return y
         self._op(
             "rope_append",
             params,
-            consts | {"y_stride": y.shape[1]},
-            {"state": self.state, "y": y} | stores,
+            consts | {"y_stride": rows.shape[1]},
+            {"state": self.state, "y": rows} | stores,
             -(-sum(w.rows for w in stack) // 256),
             PerToken(),
         )
-        return y
+        return rows
 
-    def attention(self, q: Buffer, cache: tuple[Buffer, Buffer], heads: tuple[int, int, int], scale: float) -> Buffer:
-        """Causal attention over the cache: (n, n_head * head_dim)."""
+    def attention(
+        self, q: Buffer, cache: tuple[Buffer, Buffer], heads: tuple[int, int, int], scale: float, window: int = 0,
+        soft_cap: float = 0.0,
+    ) -> Buffer:  # fmt: skip
+        """Causal attention over the cache: (n, n_head * head_dim).
+
+        `window`: a token sees itself and the window - 1 before it; `soft_cap`: scores are cap * tanh(score / cap).
+        """
         n_head, n_head_kv, head_dim = heads
         group = n_head // n_head_kv
         y = self.rows("attn", n_head * head_dim)
-        kind = {"HEAD_DIM": head_dim, "G": group, "KV_F16": int(cache[0].dtype == "f16")}
+        kind: dict[str, int | float | str] = {
+            "HEAD_DIM": head_dim, "G": group, "KV_F16": int(cache[0].dtype == "f16"), "WINDOW": window,
+            "SOFT_CAP": float(soft_cap),
+        }  # fmt: skip
         bound = {"state": self.state, "q": q, "k_cache": cache[0], "v_cache": cache[1]}
         if self.batch > 1:
             tile, tokens = self._attention_tile(head_dim, group)
@@ -137,7 +186,13 @@ class Ops:
         )
         self._op(
             "attention_combine",
-            {"HEAD_DIM": head_dim, "TS": positions, "SPLIT": split, "LANES": max(1, min(16, 1024 // head_dim))},
+            {
+                "HEAD_DIM": head_dim,
+                "TS": positions,
+                "SPLIT": split,
+                "LANES": max(1, min(16, 1024 // head_dim)),
+                "WINDOW": window,
+            },
             {"n_head": n_head},
             {"state": self.state, "parts": parts, "y": y},
             n_head,
@@ -148,34 +203,70 @@ class Ops:
         """add_to += x W^T + bias."""
         self._product(x, weight, bias, add_to, "add")
 
-    def gated(self, x: Buffer, norm: Weight, stack: list[Weight], bias: Weight | None, eps: float) -> Buffer:
-        """silu(gate) * up of the normalised x; `stack` is the gate's rows on the up's."""
-        n_ff = sum(w.rows for w in stack) // 2
-        y = self.rows("hidden", n_ff)
+    def project(self, name: str, x: Buffer, weight: Weight, bias: Weight | None) -> Buffer:
+        """x W^T + bias."""
+        y = self.rows(name, weight.rows)
+        self._product(x, weight, bias, y, "store")
+        return y
+
+    def gated(
+        self, x: Buffer, norm: Weight | None, stack: list[Weight], bias: Weight | None, eps: float,
+        activation: str = "silu",
+    ) -> Buffer:  # fmt: skip
+        """activation(gate) * up of the normalised (RMS) x; `stack` is the gate's rows on the up's."""
+        y = self.rows("hidden", sum(w.rows for w in stack) // 2)
         if self._fuses(stack):
-            self._matvec(x, stack[0], bias, y, "gated", norm, eps)
+            self._matvec(x, stack[0], bias, y, "gated", norm, eps, {"ACTIVATION": activation})
             return y
-        both = self._stacked("gate_up", self.rms_norm("normed", x, norm, eps), stack, bias)
+        both = self._normed_stack("gate_up", x, norm, stack, bias, eps)
+        return self._activate(both, y, sum(w.rows for w in stack) // 2, activation, gated=True)
+
+    def activated(
+        self, x: Buffer, norm: Weight | None, weight: Weight, bias: Weight | None, eps: float, activation: str
+    ) -> Buffer:
+        """activation(up) of the normalised (RMS) x."""
+        y = self.rows("hidden", weight.rows)
+        return self._activate(
+            self._normed_stack("up", x, norm, [weight], bias, eps), y, weight.rows, activation, gated=False
+        )
+
+    def _activate(self, x: Buffer, y: Buffer, cols: int, activation: str, *, gated: bool) -> Buffer:
         self._op(
-            "silu_mul",
-            {"COLS": n_ff},
-            {"x_stride": both.shape[1], "y_stride": y.shape[1]},
-            {"state": self.state, "x": both, "y": y},
-            -(-n_ff // 64),
+            "activate",
+            {"COLS": cols, "ACTIVATION": activation, "GATED": int(gated)},
+            {"x_stride": x.shape[1], "y_stride": y.shape[1]},
+            {"state": self.state, "x": x, "y": y},
+            -(-cols // 64),
             PerToken(),
         )
         return y
 
-    def head(self, x: Buffer, norm: Weight, weight: Weight, eps: float, every: bool = False) -> Buffer:
+    def head(
+        self, x: Buffer, norm: Weight | None, weight: Weight, eps: float, every: bool = False,
+        bias: Weight | None = None,
+    ) -> Buffer:  # fmt: skip
         """Logits of the batch's last token (vocab,), or of every token (n, vocab padded)."""
         if every:
             logits = self.rows("logits", weight.rows)
-            self._product(self.rms_norm("normed", x, norm, eps), weight, None, logits, "store")
+            normed = self.rms_norm("normed", x, norm, eps) if norm else x
+            self._product(normed, weight, bias, logits, "store")
             return logits
         logits = self.buffer("logits", (weight.rows,))
         for first, part in weight.split(self.device.max_binding):
-            self._matvec(x, part, None, logits, "store", norm, eps, row0=first)
+            self._matvec(x, part, bias, logits, "store", norm, eps, row0=first)
         return logits
+
+    def soft_cap(self, logits: Buffer, scale: float, cap: float) -> None:
+        """logits *= scale; then, with a cap, cap * tanh(logits / cap)."""
+        cols = logits.shape[-1]
+        self._op(
+            "soft_cap",
+            {"COLS": cols, "CAP": float(cap)},
+            {"scale": scale},
+            {"y": logits},
+            -(-cols // 256),
+            PerToken() if len(logits.shape) > 1 else 1,
+        )
 
     def sample(self, logits: Buffer) -> None:
         """Choose a token from the logits, append it to `tokens`, advance the state."""
@@ -203,6 +294,16 @@ class Ops:
     def _fuses(self, stack: list[Weight]) -> bool:
         """One token, and all the rows in one binding."""
         return self.batch == 1 and len(stack) == 1 and len(stack[0].split(self.device.max_binding)) == 1
+
+    def _normed_stack(
+        self, name: str, x: Buffer, norm: Weight | None, stack: list[Weight], bias: Weight | None, eps: float
+    ) -> Buffer:
+        """The stacked rows of the normalised x: (n, rows padded)."""
+        if norm and self._fuses(stack):
+            y = self.rows(name, stack[0].rows)
+            self._matvec(x, stack[0], bias, y, "store", norm, eps)
+            return y
+        return self._stacked(name, self.rms_norm("normed", x, norm, eps) if norm else x, stack, bias)
 
     def _stacked(self, name: str, x: Buffer, stack: list[Weight], bias: Weight | None) -> Buffer:
         y = self.rows(name, sum(w.rows for w in stack))
@@ -269,7 +370,7 @@ class Ops:
         """Larger tiles load less for each product; they need their room in the workgroup's memory, and a GPU."""
         size = 2 if self.device.f16 else 4
         if self.batch >= 64 and not self.device.software and (64 + 64) * 36 * size <= self.device.max_workgroup_storage:
-            return {"TM": 64, "TN": 64, "MM": 8, "MN": 4}
+            return {"TM": 64, "TN": 64, "MM": 4, "MN": 4}
         return {"TM": 32, "TN": 64, "MM": 4, "MN": 4}
 
     def _decode_tile(self, head_dim: int, group: int) -> tuple[int, int, int]:

@@ -14,13 +14,30 @@ from types import ModuleType
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header
 from py_engine.kernels import Device
-from py_engine.models import llama
+from py_engine.models import cohere2, gemma, gpt2, granite, llama, olmo2, phi3, qwen, smollm3, stablelm
 from py_engine.ops import Ops
 from py_engine.plan import Plan
-from py_engine.rope import Rope, frequencies, table
+from py_engine.rope import Rope, RopeSpec, table
 from py_engine.weights import Weights
 
-FAMILIES: dict[str, ModuleType] = {"llama": llama}
+FAMILIES: dict[str, ModuleType] = {
+    "cohere2": cohere2,
+    "gemma": gemma,
+    "gemma2": gemma,
+    "gemma3": gemma,
+    "gpt2": gpt2,
+    "gptneox": gpt2,
+    "granite": granite,
+    "llama": llama,
+    "olmo2": olmo2,
+    "phi2": gpt2,
+    "phi3": phi3,
+    "qwen2": qwen,
+    "qwen3": qwen,
+    "smollm3": smollm3,
+    "stablelm": stablelm,
+    "starcoder2": gpt2,
+}
 EVERY = 16
 
 
@@ -37,7 +54,7 @@ def family(header: Header) -> ModuleType:
 def make_plan(
     header: Header, device: Device, n_ctx: int, batch: int, kv_type: str, rope_factors: Sequence[float] | None
 ) -> Plan:
-    """Plan the model for a device. `rope_factors`: the values of rope_freqs.weight where the file has it."""
+    """Plan the model for a device. `rope_factors`: the divisors of RoPE's frequencies where the file has them."""
     model = family(header)
     cfg = model.Config.from_gguf(header)
     plan = Plan(min(batch, n_ctx), n_ctx, cfg.vocab)
@@ -49,16 +66,24 @@ def make_plan(
         (prefill.buffer(f"k.{i}", shape, kv_type, "kv"), prefill.buffer(f"v.{i}", shape, kv_type, "kv"))
         for i in range(cfg.block_count)
     ]
-    freqs = frequencies(cfg.rope_dim, cfg.rope_freq_base, rope_factors, cfg.rope_linear)
-    rope = Rope(cfg.rope_dim, model.NEOX, prefill.buffer("rope_freqs", (cfg.rope_dim // 2,), "u32", "state"))
-    plan.constants["rope_freqs"] = table(freqs)
+    tables = {
+        spec: _rope(plan, prefill, spec, model.NEOX, f"rope_freqs.{n}", rope_factors)
+        for n, spec in enumerate(dict.fromkeys(cfg.ropes))
+    }
+    ropes = [tables[spec] for spec in cfg.ropes]
 
-    x = model.build(cfg, weights, prefill, rope, caches)
-    norm, matrix = model.output(cfg, weights)
+    x = model.build(cfg, weights, prefill, ropes, caches)
     last = Ops(plan, "last", 1, device)
-    last.sample(last.head(x, norm, matrix, cfg.eps))
-    Ops(plan, "every", min(EVERY, plan.batch), device).head(x, norm, matrix, cfg.eps, every=True)
+    last.sample(model.output(cfg, weights, last, x))
+    model.output(cfg, weights, Ops(plan, "every", min(EVERY, plan.batch), device), x, every=True)
 
-    x = model.build(cfg, weights, decode, rope, caches)
-    decode.sample(decode.head(x, norm, matrix, cfg.eps))
+    x = model.build(cfg, weights, decode, ropes, caches)
+    decode.sample(model.output(cfg, weights, decode, x))
     return plan
+
+
+def _rope(plan: Plan, ops: Ops, spec: RopeSpec, neox: bool, name: str, factors: Sequence[float] | None) -> Rope:
+    """The table of a rotation, on the device."""
+    buffer = ops.buffer(name, (max(4, spec.dim // 2),), "u32", "state")
+    plan.constants[name] = table(spec.frequencies(factors)) if spec.dim else bytes(16)
+    return Rope(spec.dim, neox, buffer, spec.magnitude)

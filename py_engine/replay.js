@@ -84,7 +84,8 @@ export class Replay {
   /** Copies the next `count` tokens of the GPU's buffer out, in a submit of their own or behind a pass. @param {number} count @param {GPUCommandEncoder} [encoder] */
   read(count, encoder) {
     const size = 256;
-    const staging = this.free.pop() ?? this.device.createBuffer({ size, usage: GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ });
+    const staging =
+      this.free.pop() ?? this.device.createBuffer({ size, usage: GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ });
     /** @param {GPUCommandEncoder} into */
     const copy = (into) => into.copyBufferToBuffer(this.tokens, 4 * this.position, staging, 0, 4 * count);
     if (encoder) copy(encoder);
@@ -183,5 +184,9 @@ function dispatch(pass, { pipeline, group, x, y, z, tile, axis }, n) {
   pass.setPipeline(pipeline);
   pass.setBindGroup(0, group);
   const count = tile && Math.ceil(n / tile);
-  pass.dispatchWorkgroups(tile && axis === 0 ? count : x, tile && axis === 1 ? count : y, tile && axis === 2 ? count : z);
+  pass.dispatchWorkgroups(
+    tile && axis === 0 ? count : x,
+    tile && axis === 1 ? count : y,
+    tile && axis === 2 ? count : z,
+  );
 }

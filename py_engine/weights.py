@@ -19,6 +19,15 @@ class Weights:
     def __contains__(self, tensor: str) -> bool:
         return tensor in self.header.tensors
 
+    def rows(self, tensor: str) -> int:
+        """Rows of a matrix of the file, 0 where it has none."""
+        info = self.header.tensors.get(tensor)
+        return info.shape[1] if info and len(info.shape) > 1 else 0
+
+    def length(self, tensor: str) -> int:
+        """Length of a vector of the file."""
+        return self.header.tensors[tensor].shape[0]
+
     def _tensor(self, tensor: str, *shape: int) -> TensorInfo:
         info = self.header.tensors.get(tensor)
         if info is None:

@@ -18,7 +18,7 @@ ADAPTERS = ("swiftshader", "lavapipe")
 LAVAPIPE = Path(__file__).parent / "lavapipe"
 
 
-def launch(playwright: Playwright, adapter: str | None, **options: Any) -> Browser:
+def launch(playwright: Playwright, adapter: str | None, extra_flags: tuple[str, ...] = (), **options: Any) -> Browser:
     """A headless Chromium whose WebGPU runs on `adapter`: "swiftshader" (no shader-f16, subgroups of 4), "lavapipe"
     (shader-f16, subgroups of 8, 128 MiB bindings), or None: without WebGPU.
     """
@@ -30,6 +30,7 @@ def launch(playwright: Playwright, adapter: str | None, **options: Any) -> Brows
         icd = str(lavapipe_icd())
         env |= {"VK_ICD_FILENAMES": icd, "VK_DRIVER_FILES": icd}
         flags += REAL_GPU
+    flags += extra_flags
     return playwright.chromium.launch(executable_path=ensure_browser(), args=flags, env=env, **options)
 
 

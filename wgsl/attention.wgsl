@@ -9,6 +9,8 @@
 #param TS
 #param WG
 #param KV_F16
+#param WINDOW // positions that a token sees, itself included; 0: all
+#param SOFT_CAP // 0: none
 #param F16
 
 struct Params {
@@ -22,6 +24,9 @@ struct Params {
 @bind var<storage, read> q: array<vec4f>;
 #include "kv_cache.wgsl"
 @bind var<storage, read_write> y: array<vec4f>; // (n, heads, HEAD_DIM)
+#if SOFT_CAP
+#include "capped.wgsl"
+#endif
 
 #if F16
 alias h4 = vec4<f16>;
@@ -81,7 +86,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let c = t % VECS;
   let s = t % TS;
   var sums: array<vec4f, ROWS_EACH>;
-  for (var s0 = 0u; s0 < end; s0 += TS) {
+  var begin = 0u;
+#if WINDOW
+  if (state.pos + m0 >= WINDOW) { // whole tiles that no row sees are left out
+    begin = (state.pos + m0 + 1u - WINDOW) / TS * TS;
+  }
+#endif
+  for (var s0 = begin; s0 < end; s0 += TS) {
     load_tile(false, s0, end, head, t);
     workgroupBarrier();
     if (t < SCORE_LANES * TS) {
@@ -95,7 +106,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       for (var r = 0u; r < SCORES_EACH; r++) {
         let row = t / TS + r * SCORE_LANES;
         if (row < ROWS) {
-          let visible = s0 + s < end && s0 + s <= state.pos + m0 + row / G;
+          let own = state.pos + m0 + row / G;
+          var visible = s0 + s < end && s0 + s <= own;
+#if WINDOW
+          visible = visible && s0 + s + WINDOW > own;
+#endif
+#if SOFT_CAP
+          dots[r] = capped(dots[r], SOFT_CAP);
+#endif
           scores[row * TS + s] = select(-1e30, dots[r], visible);
         }
       }

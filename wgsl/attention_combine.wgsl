@@ -3,6 +3,7 @@
 #param TS
 #param SPLIT
 #param LANES
+#param WINDOW
 
 struct Params {
   n_head: u32,
@@ -24,7 +25,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_id) id: vec
   if (wid.x >= p.n_head) {
     return;
   }
-  let length = state.pos + 1u;
+  let length = attention_seen(state.pos + 1u);
   let share = attention_share(length);
   let used = (length + share - 1u) / share;
   let base = wid.x * SPLIT;

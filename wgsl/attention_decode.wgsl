@@ -8,6 +8,8 @@
 #param PARTS // threads that share a position's dot products, neighbours in a subgroup
 #param SPLIT
 #param KV_F16
+#param WINDOW // positions that the token sees, itself included; 0: all
+#param SOFT_CAP // 0: none
 #param SG
 
 struct Params {
@@ -21,11 +23,13 @@ struct Params {
 #include "kv_cache.wgsl"
 @bind var<storage, read_write> parts: array<vec4f>; // (n_head, SPLIT, VECS + 1): the sum, then (maximum, denominator)
 #include "attention_share.wgsl"
+#if SOFT_CAP
+#include "capped.wgsl"
+#endif
 
 const VECS = HEAD_DIM / 4u;
 const WG = TS * PARTS;
 const LANES = max(1u, WG / VECS); // positions that are summed side by side
-const COLS_EACH = (VECS + WG - 1u) / WG; // vectors of a thread where a head is wider than the workgroup
 
 var<workgroup> qs: array<vec4f, G * VECS>;
 var<workgroup> weights: array<f32, G * TS>;
@@ -36,8 +40,9 @@ var<workgroup> partial: array<vec4f, G * LANES * VECS>;
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
   let head = wid.x;
   let length = state.pos + 1u;
-  let share = attention_share(length);
-  let first = wid.y * share;
+  let seen = attention_seen(length);
+  let share = attention_share(seen);
+  let first = length - seen + wid.y * share;
   let end = min(first + share, length);
   if (first >= end) { // uniform: state does not change within a dispatch
     return;
@@ -47,81 +52,93 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   }
   workgroupBarrier();
   let lane = t / VECS;
-  var top: array<f32, G>;
-  var total: array<f32, G>;
-  var sums: array<array<vec4f, COLS_EACH>, G>;
-  for (var g = 0u; g < G; g++) {
-    top[g] = -1e30;
-  }
+  // One variable for each of the G rows: an array would be left in slow memory where a compiler does not unroll.
+#for g in G
+  var top${g} = -1e30;
+  var total${g} = 0.0; // of this thread's positions
+#for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
+  var sum${g}_${c} = vec4f(0);
+#endfor
+#endfor
   for (var s0 = first; s0 < end; s0 += TS) {
-    var score = array<f32, G>(); // spelled out: SwiftShader keeps the last round's otherwise
     let s = s0 + t / PARTS;
+#for g in G
+    var score${g} = 0.0;
+#endfor
     if (s < end) {
       let at = (s * p.n_head_kv + head) * VECS;
       for (var d = t % PARTS; d < VECS; d += PARTS) {
         let k = cached_key(at + d);
-        for (var g = 0u; g < G; g++) {
-          score[g] += dot(k, qs[g * VECS + d]);
-        }
+#for g in G
+        score${g} += dot(k, qs[${g}u * VECS + d]);
+#endfor
       }
     }
-    for (var g = 0u; g < G; g++) {
+#for g in G
 #if PARTS > 1
-      for (var width = 1u; width < PARTS; width *= 2u) {
-        score[g] += subgroupShuffleXor(score[g], width);
-      }
+    for (var width = 1u; width < PARTS; width *= 2u) {
+      score${g} += subgroupShuffleXor(score${g}, width);
+    }
 #endif
-      score[g] = select(-1e30, score[g], s < end);
-    }
-    let now = rows_max(score, t);
-    var e: array<f32, G>;
-    for (var g = 0u; g < G; g++) {
-      let new_top = max(top[g], now[g]);
-      let shrink = exp(top[g] - new_top);
-      top[g] = new_top;
-      total[g] *= shrink;
-      for (var c = 0u; c < COLS_EACH; c++) {
-        sums[g][c] *= shrink;
-      }
-      e[g] = select(0.0, exp(score[g] - new_top), s < end);
+#if SOFT_CAP
+    score${g} = capped(score${g}, SOFT_CAP);
+#endif
+    score${g} = select(-1e30, score${g}, s < end);
+    rows_put_max(${g}u, score${g}, t);
+#endfor
+    workgroupBarrier();
+#for g in G
+    {
+      let new_top = max(top${g}, rows_get_max(${g}u));
+      let shrink = exp(top${g} - new_top);
+      top${g} = new_top;
+      total${g} *= shrink;
+#for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
+      sum${g}_${c} *= shrink;
+#endfor
       if (t % PARTS == 0u) {
-        weights[g * TS + t / PARTS] = e[g];
-        total[g] += e[g]; // of this thread's positions, summed over the threads at the end
+        let e = select(0.0, exp(score${g} - new_top), s < end);
+        weights[${g}u * TS + t / PARTS] = e;
+        total${g} += e;
       }
     }
+#endfor
     workgroupBarrier();
     let count = min(TS, end - s0);
     if (lane < LANES) {
       let at = (s0 * p.n_head_kv + head) * VECS;
       let step = p.n_head_kv * VECS;
       for (var i = lane; i < count; i += 4u * LANES) { // four loads on their way at a time
-        for (var c = 0u; c < COLS_EACH; c++) {
-          let column = at + min(t % VECS + c * WG, VECS - 1u);
-          var v: array<vec4f, 4>;
-          for (var j = 0u; j < 4u; j++) {
-            v[j] = cached_value(column + min(i + j * LANES, count - 1u) * step);
-          }
-          for (var j = 0u; j < 4u; j++) {
-            let here = i + j * LANES;
-            for (var g = 0u; g < G; g++) {
-              let weight = select(0.0, weights[g * TS + min(here, count - 1u)], here < count);
-              sums[g][c] = fma(vec4f(weight), v[j], sums[g][c]);
-            }
-          }
+#for j in 4
+        let here${j} = min(i + ${j}u * LANES, count - 1u);
+        let there${j} = i + ${j}u * LANES < count;
+#endfor
+#for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
+        {
+          let column = at + min(t % VECS + ${c}u * WG, VECS - 1u);
+#for j in 4
+          let v${j} = cached_value(column + here${j} * step);
+#endfor
+#for g in G
+#for j in 4
+          sum${g}_${c} = fma(vec4f(select(0.0, weights[${g}u * TS + here${j}], there${j})), v${j}, sum${g}_${c});
+#endfor
+#endfor
         }
+#endfor
       }
     }
     workgroupBarrier();
   }
-  for (var g = 0u; g < G; g++) {
-    for (var c = 0u; c < COLS_EACH; c++) {
-      let column = t % VECS + c * WG;
-      if (lane < LANES && column < VECS) {
-        partial[(g * LANES + lane) * VECS + column] = sums[g][c];
-      }
-    }
+#for g in G
+#for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
+  if (lane < LANES && t % VECS + ${c}u * WG < VECS) {
+    partial[(${g}u * LANES + lane) * VECS + t % VECS + ${c}u * WG] = sum${g}_${c};
   }
-  let totals = rows_sum(total, t); // its barriers serve the partial sums, too
+#endfor
+  rows_put_sum(${g}u, total${g}, t);
+#endfor
+  workgroupBarrier();
   for (var i = t; i < G * VECS; i += WG) {
     let g = i / VECS;
     var sum = vec4f(0);
@@ -131,8 +148,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     parts[((head * G + g) * SPLIT + wid.y) * (VECS + 1u) + i % VECS] = sum;
   }
   if (t == 0u) {
-    for (var g = 0u; g < G; g++) {
-      parts[((head * G + g) * SPLIT + wid.y) * (VECS + 1u) + VECS] = vec4f(top[g], totals[g], 0.0, 0.0);
-    }
+#for g in G
+    parts[((head * G + ${g}u) * SPLIT + wid.y) * (VECS + 1u) + VECS] = vec4f(top${g}, rows_get_sum(${g}u), 0.0, 0.0);
+#endfor
   }
 }

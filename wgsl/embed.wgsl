@@ -1,10 +1,13 @@
 // x[m] = the embedding row of the batch's token m. Tokens lie at their position in `tokens`.
+// POSITIONS: the row of its position instead, added to x[m].
 #param QUANT
 #param COLS
+#param POSITIONS
 
 struct Params {
   row0: u32, // this part of the table holds rows row0 .. row0 + rows
   rows: u32,
+  scale: f32,
 }
 #include "state.wgsl"
 @bind var<uniform> p: Params;
@@ -18,12 +21,20 @@ const W_GROUPS = (COLS + 31u) / 32u;
 fn main(@builtin(global_invocation_id) id: vec3u) {
   let m = id.y;
   let g = id.x;
+#if POSITIONS
+  let row = state.pos + m - p.row0;
+#else
   let row = tokens[state.pos + m] - p.row0;
+#endif
   if (m >= state.n || g >= W_GROUPS || row >= p.rows) {
     return;
   }
   let w = w_group(row, g);
   for (var i = 0u; i < 8u; i++) {
-    x[(m * W_GROUPS + g) * 8u + i] = w[i];
+#if POSITIONS
+    x[(m * W_GROUPS + g) * 8u + i] += w[i] * p.scale;
+#else
+    x[(m * W_GROUPS + g) * 8u + i] = w[i] * p.scale;
+#endif
   }
 }

@@ -4,7 +4,7 @@
 // works on R rows at once, so that x is loaded once for all of them. What else one dispatch does:
 //   DOT8      x is first rounded to bytes (quantize_x.wgsl), and integers meet integers
 //   NORM      x is normalised first (RMS): y = W (x * norm) / rms(x). The sum of squares rides along.
-//   EPILOGUE  "store" y = ..., "add" y += ..., "gated" y[i] = silu(row i) * row (i + rows / 2),
+//   EPILOGUE  "store" y = ..., "add" y += ..., "gated" y[i] = activation(row i) * row (i + rows / 2),
 //             "qkv" queries and keys are rotated (RoPE), keys and values appended to the cache at state.pos
 #param QUANT
 #param COLS
@@ -16,6 +16,9 @@
 #param BIAS
 #param EPILOGUE
 #param SG
+#if EPILOGUE == "gated"
+#param ACTIVATION
+#endif
 #if EPILOGUE == "qkv"
 #param HEAD_DIM
 #param ROPE_DIM // leading dimensions of a head that are rotated
@@ -50,6 +53,9 @@ const W_GROUPS = (COLS + 31u) / 32u;
 @bind var<storage, read_write> y: array<f32>;
 #if EPILOGUE == "qkv"
 #include "rope.wgsl"
+#endif
+#if EPILOGUE == "gated"
+#include "activation.wgsl"
 #endif
 
 const WG = TK * TR;
@@ -169,7 +175,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
   let row = base / 2u + t;
   if (2u * t < RT && 2u * row < p.rows) {
     let gate = result(2u * t, scale, row);
-    y[p.row0 + row] = gate / (1.0 + exp(-gate)) * result(2u * t + 1u, scale, row + p.rows / 2u);
+    y[p.row0 + row] = activation(gate) * result(2u * t + 1u, scale, row + p.rows / 2u);
   }
 #else
 #if EPILOGUE == "qkv"

@@ -1,53 +1,50 @@
-// Maxima and sums over a workgroup of WG threads (a power of two), for G values of each thread at once.
+// Maxima and sums over a workgroup of WG threads (a power of two) for each of G rows: every thread puts its value in,
+// and behind a barrier every thread may get the result. Lanes first exchange within the smallest subgroup the device
+// may use, so that it holds for every size it does use.
 #if SG
-const ROW_LANES = min(SG, WG); // lanes that exchange among themselves, whatever subgroup size the device chooses
+const ROW_LANES = min(SG, WG);
 #else
 const ROW_LANES = 1u;
 #endif
 const ROW_PARTS = WG / ROW_LANES;
 var<workgroup> rows_memory: array<f32, G * ROW_PARTS>;
 
-fn rows_max(mine: array<f32, G>, t: u32) -> array<f32, G> {
+fn rows_put_max(g: u32, mine: f32, t: u32) {
   var v = mine;
-  for (var g = 0u; g < G; g++) {
 #if SG
-    for (var width = 1u; width < ROW_LANES; width *= 2u) {
-      v[g] = max(v[g], subgroupShuffleXor(v[g], width));
-    }
+  for (var width = 1u; width < ROW_LANES; width *= 2u) {
+    v = max(v, subgroupShuffleXor(v, width));
+  }
 #endif
-    if (t % ROW_LANES == 0u) {
-      rows_memory[g * ROW_PARTS + t / ROW_LANES] = v[g];
-    }
+  if (t % ROW_LANES == 0u) {
+    rows_memory[g * ROW_PARTS + t / ROW_LANES] = v;
   }
-  workgroupBarrier();
-  for (var g = 0u; g < G; g++) {
-    for (var i = 0u; i < ROW_PARTS; i++) {
-      v[g] = max(v[g], rows_memory[g * ROW_PARTS + i]);
-    }
+}
+
+fn rows_get_max(g: u32) -> f32 {
+  var v = rows_memory[g * ROW_PARTS];
+  for (var i = 1u; i < ROW_PARTS; i++) {
+    v = max(v, rows_memory[g * ROW_PARTS + i]);
   }
-  workgroupBarrier();
   return v;
 }
 
-fn rows_sum(mine: array<f32, G>, t: u32) -> array<f32, G> {
+fn rows_put_sum(g: u32, mine: f32, t: u32) {
   var v = mine;
-  for (var g = 0u; g < G; g++) {
 #if SG
-    for (var width = 1u; width < ROW_LANES; width *= 2u) {
-      v[g] += subgroupShuffleXor(v[g], width);
-    }
+  for (var width = 1u; width < ROW_LANES; width *= 2u) {
+    v += subgroupShuffleXor(v, width);
+  }
 #endif
-    if (t % ROW_LANES == 0u) {
-      rows_memory[g * ROW_PARTS + t / ROW_LANES] = v[g];
-    }
+  if (t % ROW_LANES == 0u) {
+    rows_memory[g * ROW_PARTS + t / ROW_LANES] = v;
   }
-  workgroupBarrier();
-  for (var g = 0u; g < G; g++) {
-    v[g] = 0.0;
-    for (var i = 0u; i < ROW_PARTS; i++) {
-      v[g] += rows_memory[g * ROW_PARTS + i];
-    }
+}
+
+fn rows_get_sum(g: u32) -> f32 {
+  var v = 0.0;
+  for (var i = 0u; i < ROW_PARTS; i++) {
+    v += rows_memory[g * ROW_PARTS + i];
   }
-  workgroupBarrier();
   return v;
 }

@@ -6,6 +6,7 @@ from typing import Any
 
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header
+from py_engine.rope import RopeSpec
 
 _NONE: Any = object()
 
@@ -32,11 +33,64 @@ def number(header: Header, key: str, default: Any = _NONE) -> float:
     return float(value)
 
 
-def rope_linear(header: Header) -> float:
-    """The factor that positions are divided by, 1 without scaling. WispError for scaling that is not linear."""
-    kind = header.arch("rope.scaling.type", "linear" if header.arch("rope.scale_linear", None) else "none")
-    if kind == "none":
-        return 1.0
-    if kind != "linear":
+def switch(header: Header, key: str, default: bool) -> bool:
+    """A truth value of the architecture's metadata."""
+    value = header.arch(key, default)
+    if not isinstance(value, bool):
+        raise _bad(header, key, value, "true or false")
+    return value
+
+
+def vocabulary(header: Header) -> int:
+    """Rows of the embedding table."""
+    info = header.tensors.get("token_embd.weight")
+    return info.shape[-1] if info else count(header, "vocab_size")
+
+
+def windows(header: Header, block_count: int, period: int) -> tuple[int, ...]:
+    """The sliding window of every layer, 0 for none. `period`: every so many layers the last one sees all, unless the
+    metadata tells for each layer whether it has a window.
+    """
+    window = header.arch("attention.sliding_window", 0)
+    if not isinstance(window, int) or not 0 <= window < 1 << 31:
+        raise _bad(header, "attention.sliding_window", window, "a whole number")
+    pattern = header.arch("attention.sliding_window_pattern", period)
+    if isinstance(pattern, list):
+        if len(pattern) < block_count:
+            raise _bad(header, "attention.sliding_window_pattern", pattern, f"as long as the {block_count} layers")
+        return tuple(window if has else 0 for has in pattern[:block_count])
+    if isinstance(pattern, bool) or not isinstance(pattern, int) or pattern < 0:
+        raise _bad(header, "attention.sliding_window_pattern", pattern, "a whole number, or a list of truth values")
+    return tuple(window if pattern == 0 or i % pattern < pattern - 1 else 0 for i in range(block_count))
+
+
+def rope_spec(header: Header, dim: int) -> RopeSpec:
+    """The rotation of most architectures; WispError for a kind of scaling that does not run."""
+    kind = header.arch("rope.scaling.type", "linear")
+    if kind == "longrope":  # its divisors are tensors, its magnitude the attention factor
+        kind = "none"
+    if kind not in ("none", "linear", "yarn"):
         raise WispError(f"RoPE scaling of type {kind!r} does not run yet.", "unsupported_architecture")
-    return number(header, "rope.scaling.factor", header.arch("rope.scale_linear", 1.0))
+    factor = number(header, "rope.scaling.factor", header.arch("rope.scale_linear", 1.0))
+    if kind == "linear" and factor == 1:
+        kind = "none"
+    return RopeSpec(
+        dim,
+        number(header, "rope.freq_base", 10000.0),
+        kind,
+        factor,
+        count(header, "rope.scaling.original_context_length") if kind == "yarn" else 0,
+        number(header, "rope.scaling.yarn_beta_fast", 32.0),
+        number(header, "rope.scaling.yarn_beta_slow", 1.0),
+        number(header, "rope.scaling.attn_factor", 1.0),
+    )
+
+
+def rope_factors(header: Header, n_ctx: int) -> str | None:
+    """The tensor of divisors of the rotation's frequencies: Llama 3's, or LongRoPE's for a context of n_ctx."""
+    if "rope_freqs.weight" in header.tensors:
+        return "rope_freqs.weight"
+    if "rope_factors_long.weight" in header.tensors:
+        long = n_ctx > count(header, "rope.scaling.original_context_length")
+        return f"rope_factors_{'long' if long else 'short'}.weight"
+    return None

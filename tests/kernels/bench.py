@@ -96,12 +96,13 @@ def dispatch(
     page: Page, shader: kernels.Shader, contents: dict[str, np.ndarray], consts: dict[str, Any], grid: list[int]
 ) -> dict[str, np.ndarray]:
     """Run a shader; the bytes of its writable buffers afterwards."""
+
+    def data(name: str) -> str:
+        raw = contents[name].tobytes()
+        return base64.b64encode(raw + bytes(-len(raw) % 4)).decode()  # WebGPU writes whole words
+
     buffers = [
-        {
-            "name": name,
-            "access": access,
-            "data": "" if access == "uniform" else base64.b64encode(contents[name].tobytes()).decode(),
-        }
+        {"name": name, "access": access, "data": "" if access == "uniform" else data(name)}
         for name, access in shader.bindings.items()
     ]
     params = base64.b64encode(shader.pack(consts)).decode() if "p" in shader.bindings else ""

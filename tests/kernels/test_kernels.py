@@ -54,6 +54,40 @@ def test_rms_norm(bench: Bench, n: int, cols: int) -> None:
     assert np.isnan(gpu[y.name][n:]).all()
 
 
+@pytest.mark.parametrize(("n", "cols"), [(3, 31), (2, 288)])
+def test_layer_norm(bench: Bench, n: int, cols: int) -> None:
+    """Of every row of x, however many the list's batch has; and an RMS norm that is added."""
+    ops = bench.begin(batch=1, n=n)
+    x = ops.buffer("other.x", (n, pad(cols)))
+    bench.fill(x)[:] += 2
+    y = ops.layer_norm("y", x, bench.vector("norm", cols), bench.vector("bias", cols), EPS)
+    total = ops.buffer("total", (n, pad(cols)))
+    bench.fill(total)
+    ops.add_norm(x, bench.vector("other", cols), total, EPS)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:, :cols], host[y.name][:, :cols], 1e-10)
+    check(bench, gpu[total.name][:, :cols], host[total.name][:, :cols], 1e-10)
+
+
+def test_scales(bench: Bench) -> None:
+    """Scaled embeddings, embeddings of positions added, a scaled sum, and caps of one row of logits and of several."""
+    ops = bench.begin(batch=3, n=2, pos=5, vocab=9)
+    x = ops.embed(bench.weight("table", Q.F16, 9, 33), 6.5)
+    ops.embed(bench.weight("positions", Q.F32, 9, 33), positions=True)
+    y = ops.rows("y", 33)
+    bench.fill(y)
+    ops.add_scaled(x, 0.25, y)
+    capped = [ops.buffer("logits", (300,)), ops.rows("logits", 300)]
+    for logits, cap in zip(capped, (3.0, 0.0), strict=True):
+        bench.fill(logits)[:] *= 100
+        ops.soft_cap(logits, 0.5, cap)
+    gpu, host = bench.run(ops)
+    for b in (x, y):
+        check(bench, gpu[b.name][:2, :33], host[b.name][:2, :33], 1e-10)
+    check(bench, gpu["logits"], host["logits"], 1e-10)
+    check(bench, gpu[capped[1].name], host[capped[1].name], 1e-10)
+
+
 @pytest.mark.parametrize("type", PLAIN + QUANTISED)
 @pytest.mark.parametrize(
     ("rows", "cols", "bias"), [(1, 1, False), (31, 33, True), (257, 255, False), (100, 1056, False)]
@@ -113,6 +147,24 @@ def test_gated(bench: Bench, type: Q, n_ff: int, cols: int, batch: int) -> None:
     gpu, host = bench.run(ops)
     n = min(batch, 3)
     check(bench, gpu[y.name][:n, :n_ff], host[y.name][:n, :n_ff])
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_gelu(bench: Bench, batch: int) -> None:
+    """Gated and plain, of normalised x and of x as it is."""
+    ops = bench.begin(batch=batch, n=batch)
+    x = ops.rows("x", 64)
+    bench.fill(x)
+    norm, both, bias = bench.vector("norm", 64), bench.weight("both", Q.F16, 64, 64), bench.vector("b", 64)
+    out = ops.rows("out", 64)
+    bench.fill(out)
+    down, up = bench.weight("down", Q.F16, 64, 32), bench.weight("up", Q.F16, 31, 64)
+    ops.linear(ops.gated(x, norm, [both], bias, EPS, "gelu"), down, None, out)
+    ops.linear(ops.gated(out, None, [both], bias, EPS, "gelu"), down, None, x)
+    y = ops.activated(x, norm, up, bench.vector("c", 31), EPS, "gelu")
+    gpu, host = bench.run(ops)
+    check(bench, gpu[out.name][:, :64], host[out.name][:, :64])
+    check(bench, gpu[y.name][:, :31], host[y.name][:, :31])
 
 
 @pytest.mark.parametrize("type", PLAIN + QUANTISED)
@@ -181,6 +233,49 @@ def test_qkv(bench: Bench, heads: tuple[int, int, int], rope_dim: int, neox: boo
     check(bench, gpu[q.name][:n, : n_head * dim], host[q.name][:n, : n_head * dim])
     for name in ("k", "v"):  # f16 rounds at other places when the sum differs in its last bit
         check(bench, gpu[name].astype(np.float32), host[name].astype(np.float32), max(tolerance(bench), 1e-8))
+
+
+@pytest.mark.parametrize(("heads", "wide"), [((3, 1, 32), False), ((4, 2, 96), True)])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_normalised_queries_and_keys(bench: Bench, heads: tuple[int, int, int], wide: bool, batch: int) -> None:
+    """Of each head, with half of it rotated, or of all at once and not rotated."""
+    n_head, n_kv, dim = heads
+    ops = bench.begin(batch=batch, n=batch, pos=7)
+    x = ops.rows("x", 64)
+    bench.fill(x)
+    cache = (ops.buffer("k", (64, n_kv * dim), "f32", "kv"), ops.buffer("v", (64, n_kv * dim), "f32", "kv"))
+    for b in cache:
+        bench.fill(b)
+    rope = Rope(0 if wide else dim // 2, not wide, ops.buffer("freqs", (dim // 4,), "u32", "state"))
+    bench.data["freqs"] = np.frombuffer(table(frequencies(dim // 2, 10000.0)), np.uint32).copy()
+    weights = bench.vector("norms", (n_head + n_kv) * dim if wide else 2 * dim)
+    rows = (n_head + 2 * n_kv) * dim
+    q = ops.qkv(
+        x, bench.vector("norm", 64), [bench.weight("w", Q.F16, rows, 64)], None, cache, heads, rope, EPS, weights
+    )
+    gpu, host = bench.run(ops)
+    check(bench, gpu[q.name][:, : n_head * dim], host[q.name][:, : n_head * dim])
+    for name in ("k", "v"):
+        check(bench, gpu[name], host[name])
+
+
+@pytest.mark.parametrize(("heads", "n", "pos"), [((4, 2, 32), 9, 60), ((2, 1, 64), 40, 0)])
+def test_attention_through_a_window(bench: Bench, heads: tuple[int, int, int], n: int, pos: int) -> None:
+    """With a soft cap; what lies before the window of every query is poison."""
+    n_head, n_kv, dim = heads
+    bench = Bench(bench.page, replace(bench.device, software=True))
+    for batch in (1, n):
+        ops = bench.begin(batch=batch, n=batch, pos=pos, n_ctx=192)
+        q = ops.rows("q", n_head * dim)
+        bench.fill(q)
+        cache = (ops.buffer("k", (192, n_kv * dim), "f32", "kv"), ops.buffer("v", (192, n_kv * dim), "f32", "kv"))
+        for b in cache:
+            values = bench.fill(b)
+            values[pos + batch :] = np.nan
+            values[: max(0, pos - 32)] = 1e4  # finite: a tile's other rows see what one row does not
+        y = ops.attention(q, cache, heads, 1.0, window=33, soft_cap=2.0)
+        gpu, host = bench.run(ops)
+        check(bench, gpu[y.name][:batch, : n_head * dim], host[y.name][:batch, : n_head * dim])
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_repack(one_bench: Bench, type: Q) -> None:
     for k, plane in weight.layout.planes.items():
         got[k][: plane.table] = np.frombuffer(quants.grid(type) if plane.table else b"", np.uint8)
     for row0, n, src in ((0, 3, 6), (3, 4, 9)):
-        raw = np.full(64 + 4 * rows * size, 0xEE, np.uint8)
+        raw = np.full(16 + rows * size, 0xEE, np.uint8)
         raw[src : src + n * size] = want[row0 * size : (row0 + n) * size]
         for job in repacks(Placement(weight, src, row0, n, size), bench.device):
             contents = {"raw": raw, job.binding: got[job.plane]}

@@ -1,5 +1,7 @@
-// y[m, i] = silu(x[m, i]) * x[m, i + COLS]: the gate of a batch whose gate and up rows are stacked.
+// y[m, i] = activation(x[m, i]) of a batch; GATED: * x[m, i + COLS], where gate and up rows are stacked.
 #param COLS
+#param ACTIVATION
+#param GATED
 
 struct Params {
   x_stride: u32,
@@ -10,6 +12,7 @@ struct Params {
 @bind var<storage, read> state: State;
 @bind var<storage, read> x: array<f32>;
 @bind var<storage, read_write> y: array<f32>;
+#include "activation.wgsl"
 
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3u) {
@@ -17,6 +20,10 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   if (m >= state.n || id.x >= COLS) {
     return;
   }
-  let gate = x[m * p.x_stride + id.x];
-  y[m * p.y_stride + id.x] = gate / (1.0 + exp(-gate)) * x[m * p.x_stride + COLS + id.x];
+  let at = m * p.x_stride + id.x;
+#if GATED
+  y[m * p.y_stride + id.x] = activation(x[at]) * x[at + COLS];
+#else
+  y[m * p.y_stride + id.x] = activation(x[at]);
+#endif
 }

@@ -1,0 +1,206 @@
+"""The layers that the families share: attention, then a feed-forward net, each added to the residual stream.
+
+What a file has tensors for, it gets: biases, q and k norms, norms behind a part, gates. What tensors do not tell is in
+Config, which the families fill in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from py_engine.errors import WispError
+from py_engine.gguf_header import Header
+from py_engine.models.common import count, number, rope_spec, vocabulary
+from py_engine.ops import Ops
+from py_engine.plan import Buffer, Weight
+from py_engine.rope import Rope, RopeSpec
+from py_engine.weights import Weights
+
+C = TypeVar("C", bound="Config")
+Cache = tuple[Buffer, Buffer]
+NOTHING = RopeSpec(0)  # the rotation of a layer without one
+
+
+@dataclass(frozen=True)
+class Config:
+    """The hyperparameters, named as GGUF names them, and what the architecture's name implies."""
+
+    block_count: int
+    context_length: int
+    embedding_length: int
+    feed_forward_length: int
+    head_count: int
+    head_count_kv: int
+    head_dim: int
+    eps: float
+    vocab: int
+    ropes: tuple[RopeSpec, ...]  # of every layer
+    windows: tuple[int, ...]  # the sliding window of every layer, 0: none
+    attention_scale: float
+    layer_norm: bool = False  # norms subtract the mean
+    parallel: bool = False  # attention and feed-forward net read the same stream
+    activation: str = "silu"
+    attention_soft_cap: float = 0.0
+    final_soft_cap: float = 0.0
+    embedding_scale: float = 1.0
+    residual_scale: float = 1.0
+    logit_scale: float = 1.0  # logits are multiplied with it
+
+    @classmethod
+    def from_gguf(cls: type[C], header: Header) -> C:
+        """Read and check the metadata; WispError missing_metadata, corrupt_header or unsupported_architecture."""
+        blocks = count(header, "block_count")
+        n_embd, n_head = count(header, "embedding_length"), count(header, "attention.head_count")
+        head_dim = count(header, "attention.key_length", max(1, n_embd // n_head))
+        rope = rope_spec(header, count(header, "rope.dimension_count", head_dim))
+        if header.arch("expert_count", 0):
+            raise WispError(
+                f"Mixture-of-experts models of the {header.architecture} architecture do not run yet.",
+                "unsupported_architecture",
+            )
+        layer_norm = header.arch("attention.layer_norm_rms_epsilon", None) is None
+        n_head_kv = count(header, "attention.head_count_kv", n_head)
+        if n_head % n_head_kv or head_dim % 4 or rope.dim % 4 or rope.dim > head_dim:
+            raise WispError(
+                f"{n_head} heads over {n_head_kv} key/value heads of {head_dim} dimensions, {rope.dim} of "
+                "them rotated, make no attention that Wisp can run.",
+                "corrupt_header",
+            )
+        if header.arch("attention.value_length", head_dim) != head_dim:
+            raise WispError("Values of another length than the keys do not run yet.", "unsupported_architecture")
+        return cls(
+            block_count=blocks,
+            context_length=count(header, "context_length"),
+            embedding_length=n_embd,
+            feed_forward_length=count(header, "feed_forward_length"),
+            head_count=n_head,
+            head_count_kv=n_head_kv,
+            head_dim=head_dim,
+            eps=number(header, f"attention.layer_norm_{'epsilon' if layer_norm else 'rms_epsilon'}"),
+            vocab=vocabulary(header),
+            ropes=(rope,) * blocks,
+            windows=(0,) * blocks,
+            attention_scale=head_dim**-0.5,
+            layer_norm=layer_norm,
+        )
+
+    @property
+    def heads(self) -> tuple[int, int, int]:
+        """(n_head, n_head_kv, head_dim)."""
+        return self.head_count, self.head_count_kv, self.head_dim
+
+
+def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cache]) -> Buffer:
+    """The layers, from the batch's tokens to the last hidden state (n, n_embd)."""
+    x = ops.embed(w.matrix("token_embd.weight", cfg.vocab, cfg.embedding_length), cfg.embedding_scale)
+    if "position_embd.weight" in w:
+        ops.embed(w.matrix("position_embd.weight", cfg.context_length, cfg.embedding_length), positions=True)
+    for i in range(cfg.block_count):
+        layer = Layer(cfg, w, ops, f"blk.{i}.", ropes[i], cfg.windows[i])
+        if cfg.parallel:
+            mixed, hidden = layer.attention(x, caches[i]), layer.feed_forward(x)
+            layer.add_attention(mixed, x)
+        else:
+            layer.add_attention(layer.attention(x, caches[i]), x)
+            hidden = layer.feed_forward(x)
+        layer.add_feed_forward(hidden, x)
+    return x
+
+
+def output(cfg: Config, w: Weights, ops: Ops, x: Buffer, every: bool = False) -> Buffer:
+    """The logits of the last token, or of every one; the embedding table serves where there is no output.weight."""
+    tensor = "output.weight" if "output.weight" in w else "token_embd.weight"
+    h, norm = normed(cfg, w, ops, x, "output_norm")
+    bias = w.vector_if_there(("output.bias", cfg.vocab))
+    logits = ops.head(h, norm, w.matrix(tensor, cfg.vocab, cfg.embedding_length), cfg.eps, every, bias)
+    if cfg.final_soft_cap or cfg.logit_scale != 1:
+        ops.soft_cap(logits, cfg.logit_scale, cfg.final_soft_cap)
+    return logits
+
+
+def normed(cfg: Config, w: Weights, ops: Ops, x: Buffer, name: str) -> tuple[Buffer, Weight | None]:
+    """(x, its RMS norm, which the next matrix takes along), or (x after its layer norm, None). Without a norm in the
+    file: (x, None).
+    """
+    n = cfg.embedding_length
+    if not cfg.layer_norm:
+        return x, w.vector_if_there((name + ".weight", n))
+    if name + ".weight" not in w:
+        return x, None
+    norm, bias = w.vector((name + ".weight", n)), w.vector_if_there((name + ".bias", n))
+    return ops.layer_norm("normed", x, norm, bias, cfg.eps), None
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer; `b` is what its tensors' names begin with."""
+
+    cfg: Config
+    w: Weights
+    ops: Ops
+    b: str
+    rope: Rope
+    window: int
+
+    def attention(self, x: Buffer, cache: Cache) -> Buffer:
+        """What the heads gather, (n, n_head * head_dim)."""
+        cfg, w, b = self.cfg, self.w, self.b
+        q_rows, kv_rows = cfg.head_count * cfg.head_dim, cfg.head_count_kv * cfg.head_dim
+        rows = [(b + "attn_q", q_rows), (b + "attn_k", kv_rows), (b + "attn_v", kv_rows)]
+        if b + "attn_qkv.weight" in w:
+            rows = [(b + "attn_qkv", q_rows + 2 * kv_rows)]
+        h, norm = normed(cfg, w, self.ops, x, b + "attn_norm")
+        stack = w.stack([(t + ".weight", n) for t, n in rows], cfg.embedding_length)
+        bias = w.vector_if_there(*((t + ".bias", n) for t, n in rows))
+        q = self.ops.qkv(h, norm, stack, bias, cache, cfg.heads, self.rope, cfg.eps, self._qk_norm())
+        return self.ops.attention(q, cache, cfg.heads, cfg.attention_scale, self.window, cfg.attention_soft_cap)
+
+    def _qk_norm(self) -> Weight | None:
+        """The norm of queries and keys: of each head, or, where the weights are that long, of all at once."""
+        n_head, n_head_kv, head_dim = self.cfg.heads
+        q, k = self.b + "attn_q_norm.weight", self.b + "attn_k_norm.weight"
+        if q not in self.w:
+            return None
+        wide = self.w.length(q) != head_dim
+        return self.w.vector((q, head_dim * (n_head if wide else 1)), (k, head_dim * (n_head_kv if wide else 1)))
+
+    def add_attention(self, attn: Buffer, x: Buffer) -> None:
+        """x += what the output matrix makes of it."""
+        self._add(attn, "attn_output", self.cfg.head_count * self.cfg.head_dim, "post_attention_norm", x)
+
+    def feed_forward(self, x: Buffer) -> Buffer:
+        """The net's hidden layer, (n, n_ff)."""
+        cfg, w, b, ops = self.cfg, self.w, self.b, self.ops
+        n_embd, n_ff = cfg.embedding_length, cfg.feed_forward_length
+        h, norm = normed(cfg, w, ops, x, b + "ffn_norm" if b + "ffn_norm.weight" in w else self._shared_norm())
+        rows = [(b + "ffn_up", n_ff)]
+        if b + "ffn_gate.weight" in w:
+            rows = [(b + "ffn_gate", n_ff), *rows]
+        elif w.rows(b + "ffn_up.weight") == 2 * n_ff:  # phi3: the gate's rows on the up's
+            rows = [(b + "ffn_up", 2 * n_ff)]
+        stack = w.stack([(t + ".weight", n) for t, n in rows], n_embd)
+        bias = w.vector_if_there(*((t + ".bias", n) for t, n in rows))
+        if sum(n for _, n in rows) == n_ff:
+            return ops.activated(h, norm, stack[0], bias, cfg.eps, cfg.activation)
+        return ops.gated(h, norm, stack, bias, cfg.eps, cfg.activation)
+
+    def _shared_norm(self) -> str:
+        """The norm of a net that has none of its own: attention's where both read the same stream."""
+        return self.b + "attn_norm" if self.cfg.parallel else ""
+
+    def add_feed_forward(self, hidden: Buffer, x: Buffer) -> None:
+        """x += what the down matrix makes of it."""
+        self._add(hidden, "ffn_down", self.cfg.feed_forward_length, "post_ffw_norm", x)
+
+    def _add(self, y: Buffer, name: str, cols: int, post_norm: str, x: Buffer) -> None:
+        cfg, w, ops, b = self.cfg, self.w, self.ops, self.b
+        weight = w.matrix(f"{b}{name}.weight", cfg.embedding_length, cols)
+        bias = w.vector_if_there((f"{b}{name}.bias", cfg.embedding_length))
+        if f"{b}{post_norm}.weight" in w:
+            norm = w.vector((f"{b}{post_norm}.weight", cfg.embedding_length))
+            ops.add_norm(ops.project("out", y, weight, bias), norm, x, cfg.eps)
+        elif cfg.residual_scale != 1:
+            ops.add_scaled(ops.project("out", y, weight, bias), cfg.residual_scale, x)
+        else:
+            ops.linear(y, weight, bias, x)

@@ -1,0 +1,49 @@
+"""Gemma 1, 2 and 3: scaled embeddings, GELU gates; from Gemma 2 norms behind each part, soft caps and sliding windows;
+in Gemma 3 q and k norms and another rotation for layers with a window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from py_engine.gguf_header import Header
+from py_engine.models import decoder
+from py_engine.models.common import number, windows
+from py_engine.rope import RopeSpec
+
+NEOX = True
+PERIODS = {"gemma": 0, "gemma2": 2, "gemma3": 6}
+BIG = {"gemma2": 46, "gemma3": 62}  # layers of the models that scale attention by n_embd / n_head: the 27B ones
+
+
+@dataclass(frozen=True)
+class Config(decoder.Config):
+    """The hyperparameters."""
+
+    @classmethod
+    def from_gguf(cls, header: Header) -> Config:
+        """Read and check the metadata."""
+        base, name = super().from_gguf(header), header.architecture
+        layers, ropes = windows(header, base.block_count, PERIODS[name]), base.ropes
+        if name == "gemma3":
+            local = RopeSpec(ropes[0].dim, number(header, "rope.freq_base_swa", 10000.0))
+            ropes = tuple(local if window else rope for window, rope in zip(layers, ropes, strict=True))
+        width = base.embedding_length / base.head_count if base.block_count == BIG.get(name) else base.head_dim
+        return replace(
+            base,
+            windows=layers,
+            ropes=ropes,
+            activation="gelu",
+            embedding_scale=base.embedding_length**0.5,
+            attention_scale=number(header, "attention.scale", width**-0.5),
+            attention_soft_cap=_cap(header, "attn_logit_softcapping"),
+            final_soft_cap=_cap(header, "final_logit_softcapping"),
+        )
+
+
+def _cap(header: Header, key: str) -> float:
+    return number(header, key) if header.arch(key, 0.0) else 0.0
+
+
+build = decoder.build
+output = decoder.output

@@ -1,0 +1,33 @@
+"""GPT-2's descendants: layer norms, biases and a GELU net without a gate. GPT-2 itself adds an embedding of positions
+instead of rotating; GPT-NeoX and Phi-2 may run attention and net side by side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from py_engine.gguf_header import Header
+from py_engine.models import decoder
+from py_engine.models.common import switch
+
+NEOX = True
+
+
+@dataclass(frozen=True)
+class Config(decoder.Config):
+    """The hyperparameters."""
+
+    @classmethod
+    def from_gguf(cls, header: Header) -> Config:
+        """Read and check the metadata."""
+        base, name = super().from_gguf(header), header.architecture
+        return replace(
+            base,
+            activation="gelu",
+            parallel=name == "phi2" or (name == "gptneox" and switch(header, "use_parallel_residual", True)),
+            ropes=(decoder.NOTHING,) * base.block_count if name == "gpt2" else base.ropes,
+        )
+
+
+build = decoder.build
+output = decoder.output

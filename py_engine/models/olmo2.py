@@ -1,0 +1,32 @@
+"""OLMo 2: norms behind each part instead of before it, and of all queries and keys; OLMo 3 adds sliding windows, whose
+layers rotate without YaRN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from py_engine.gguf_header import Header
+from py_engine.models import decoder
+from py_engine.models.common import windows
+from py_engine.rope import RopeSpec
+
+NEOX = True
+
+
+@dataclass(frozen=True)
+class Config(decoder.Config):
+    """The hyperparameters."""
+
+    @classmethod
+    def from_gguf(cls, header: Header) -> Config:
+        """Read and check the metadata."""
+        base = super().from_gguf(header)
+        layers = windows(header, base.block_count, 4)
+        local = RopeSpec(base.ropes[0].dim, base.ropes[0].base, attn_factor=base.ropes[0].attn_factor)
+        ropes = tuple(local if window else rope for window, rope in zip(layers, base.ropes, strict=True))
+        return replace(base, windows=layers, ropes=ropes)
+
+
+build = decoder.build
+output = decoder.output

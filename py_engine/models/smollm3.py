@@ -1,0 +1,25 @@
+"""SmolLM3: llama whose every fourth layer leaves positions alone (Yang et al. 2025, "Rope to Nope")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from py_engine.gguf_header import Header
+from py_engine.models import decoder
+
+NEOX = False
+
+
+@dataclass(frozen=True)
+class Config(decoder.Config):
+    """The hyperparameters."""
+
+    @classmethod
+    def from_gguf(cls, header: Header) -> Config:
+        """Read and check the metadata."""
+        base = super().from_gguf(header)
+        return replace(base, ropes=tuple(decoder.NOTHING if i % 4 == 3 else rope for i, rope in enumerate(base.ropes)))
+
+
+build = decoder.build
+output = decoder.output

@@ -1,0 +1,26 @@
+"""StableLM: layer norms, gated SiLU net, a part of each head rotated; without a norm of its own the net runs beside
+attention.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from py_engine.gguf_header import Header
+from py_engine.models import decoder
+
+NEOX = True
+
+
+@dataclass(frozen=True)
+class Config(decoder.Config):
+    """The hyperparameters."""
+
+    @classmethod
+    def from_gguf(cls, header: Header) -> Config:
+        """Read and check the metadata."""
+        return replace(super().from_gguf(header), parallel="blk.0.ffn_norm.weight" not in header.tensors)
+
+
+build = decoder.build
+output = decoder.output

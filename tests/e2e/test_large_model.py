@@ -1,0 +1,63 @@
+"""A model of 698 MB goes from the network to the GPU, not through the WASM heap, nor piling up in JavaScript's."""
+
+from pathlib import Path
+
+import pytest
+from gguf.constants import GGMLQuantizationType as Q
+from playwright.sync_api import Playwright
+
+from bench.make_model import SHAPES, write
+from tests import browser as browsers
+from tools.paths import ROOT
+from tools.serve import Server
+
+LIMIT = 256 << 20
+
+LOAD = """async (model) => {
+  const { Wisp } = await import("/wisp.js");
+  const bytes = async () => (await performance.measureUserAgentSpecificMemory()).bytes;
+  const engine = await Wisp.create();
+  await engine.load({ vocabOnly: true });
+  const heap = (await engine.stats()).memory.wasm_heap;
+  const before = await bytes();
+  let peak = before, loading = true;
+  const watching = (async () => { while (loading) peak = Math.max(peak, await bytes()); })();
+  await engine.load({ model, backend: "webgpu", contextLength: 256 });
+  loading = false;
+  await watching;
+  const stats = await engine.stats();
+  await engine.unload();
+  engine.terminate();
+  const { memory, cache } = stats;
+  return { wasm: memory.wasm_heap - heap, peak: peak - before, weights: memory.weights, cache };
+}"""
+
+
+@pytest.fixture(scope="module")
+def large_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A llama of a billion random weights."""
+    path = tmp_path_factory.mktemp("large") / "llama.gguf"
+    write(SHAPES["llama-3.2-1b"], Q.Q4_0, str(path), "random weights")
+    return path
+
+
+def test_heaps_stay_small(playwright_run: Playwright, dist: Path, large_model: Path) -> None:
+    mounts = {"tests/": ROOT / "tests" / "pages", "large/": large_model.parent}
+    server = Server(dist, 0, mounts=mounts).start()
+    flags = ("--enable-blink-features=ForceEagerMeasureMemory",)
+    browser = browsers.launch(playwright_run, "lavapipe", extra_flags=flags)
+    try:
+        page = browser.new_page()
+        page.set_default_timeout(300_000)
+        page.goto(f"{server.url}tests/blank.html")
+        got = page.evaluate(LOAD, f"{server.url}large/{large_model.name}")
+    finally:
+        browser.close()
+        server.shutdown()
+        server.server_close()
+    print(f"698 MB loaded: WASM heap grew by {got['wasm'] / 2**20:.1f} MiB, peak {got['peak'] / 2**20:.1f} MiB more")
+    assert large_model.stat().st_size > 600e6
+    assert got["weights"] > 600e6
+    assert got["cache"]["downloaded_bytes"] >= large_model.stat().st_size
+    assert got["wasm"] < LIMIT
+    assert got["peak"] < LIMIT

@@ -1,0 +1,83 @@
+"""Every architecture against llama.cpp's goldens, with numpy: the plan and its meaning, without a browser.
+
+The same files run on WebGPU in tests/engine.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from py_engine import cpu, planner
+from py_engine.gguf_header import parse
+from py_engine.kernels import Device
+from py_engine.models.common import rope_factors
+from py_engine.sampling import Sampling
+from tests.engine.judge import assert_close, same_ids
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+MODELS = sorted(
+    p
+    for p in GOLDEN.glob("*/*.gguf")
+    if p.parent.name not in {"llama", "vocab"} or p.stem.split(".")[-1] in {"F16", "F32", "Q4_K_M"}
+)
+
+
+def load(path: Path, n_ctx: int, batch: int = 16) -> cpu.Cpu:
+    """The numpy executor of a file's plan."""
+    data = path.read_bytes()
+    header = parse(data, len(data))
+
+    def raw(tensor: str, first: int, rows: int) -> bytes:
+        info = header.tensors[tensor]
+        size = info.nbytes // max(1, int(np.prod(info.shape[1:])))
+        begin = header.data_offset + info.offset + first * size
+        return data[begin : begin + rows * size]
+
+    tensor = rope_factors(header, n_ctx)
+    factors = np.frombuffer(raw(tensor, 0, 1), np.float32).tolist() if tensor else None
+    plan = planner.make_plan(header, Device(software=True), n_ctx, batch, "f32", factors)
+    weights = {
+        w.name: cpu.dequantize(w, np.frombuffer(b"".join(raw(*s) for s in w.sources), np.uint8))
+        for w in plan.weights.values()
+    }
+    return cpu.Cpu(plan, weights)
+
+
+def evaluate(model: cpu.Cpu, ids: list[int]) -> np.ndarray:
+    """Logits of every position, in batches."""
+    parts = []
+    for at in range(0, len(ids), model.plan.batch):
+        batch = ids[at : at + model.plan.batch]
+        model.feed(at, batch, ["prefill", "every"])
+        parts.append(model.buffers["every.logits"][: len(batch), : model.plan.n_vocab].copy())
+    return np.concatenate(parts)
+
+
+def greedy(model: cpu.Cpu, prompt: list[int], count: int) -> list[int]:
+    """The likeliest continuation: the prompt in batches, then the decode list."""
+    model.write("sampling", Sampling(temperature=0).pack())
+    batch = model.plan.batch
+    starts = range(0, len(prompt), batch)
+    for at in starts:
+        model.feed(at, prompt[at : at + batch], ["prefill", "last"] if at == starts[-1] else ["prefill"])
+    for _ in range(count - 1):
+        model.run("decode")
+    return [int(i) for i in model.buffers["tokens"][len(prompt) : len(prompt) + count]]
+
+
+@pytest.mark.parametrize("path", MODELS, ids=lambda p: p.stem)
+def test_logits_and_greedy_ids(path: Path) -> None:
+    golden, about = np.load(path.with_suffix(".npz")), json.loads(path.with_suffix(".json").read_text())
+    model = load(path, about["settings"]["n_ctx"])
+    prompt = golden["prompt"].tolist()
+    assert_close(golden["logits_ref"], evaluate(model, prompt), "f32")
+    noise = about["llama_cpp_vs_reference"]["max_abs"] + 2e-3
+    same_ids(golden["greedy"], greedy(model, prompt, len(golden["greedy"])), about["greedy_margin"], noise)
+    if "long_prompt" in golden:
+        long = golden["long_prompt"].tolist()
+        want = golden["long_logits_ref"]
+        assert_close(want, evaluate(model, long)[-len(want) :], "f32")
+        model.feed(len(long) - 1, long[-1:], ["decode"])
+        np.testing.assert_allclose(model.buffers["logits"], want[-1], atol=2e-3)

@@ -1,0 +1,9 @@
+// The activation of a feed-forward layer.
+fn activation(x: f32) -> f32 {
+#if ACTIVATION == "gelu"
+  // in its tanh form (Hendrycks and Gimpel 2016): x / 2 * (1 + tanh(u)) is x / (1 + exp(-2 u))
+  return x / (1.0 + exp(-1.5957691216057308 * x * (1.0 + 0.044715 * x * x)));
+#else
+  return x / (1.0 + exp(-x));
+#endif
+}

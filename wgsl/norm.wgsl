@@ -1,0 +1,56 @@
+// y[m] = x[m] / rms(x[m]) * weight (Zhang and Sennrich 2019), a workgroup a row.
+// MEAN: of x less its mean, the layer norm of Ba et al. 2016. ADD: y[m] += the same.
+#param COLS
+#param WG
+#param MEAN
+#param BIAS
+#param ADD
+#param SG
+
+struct Params {
+  eps: f32,
+}
+@bind var<uniform> p: Params;
+@bind var<storage, read> x: array<vec4f>; // (n, COLS padded)
+@bind var<storage, read> norm: array<vec4f>; // (COLS padded), zeros at the end
+#if BIAS
+@bind var<storage, read> bias: array<vec4f>;
+#endif
+@bind var<storage, read_write> y: array<vec4f>;
+#include "reduce.wgsl"
+
+const VECS = (COLS + 31u) / 32u * 8u;
+
+// x less the mean, zero behind the row: what lies there is not ours
+fn centred(at: u32, i: u32, mean: f32) -> vec4f {
+  let v = x[at + i] - mean;
+  return select(vec4f(0), v, 4u * i + vec4u(0, 1, 2, 3) < vec4u(COLS));
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
+  let at = wid.x * VECS;
+  var mean = 0.0;
+#if MEAN
+  for (var i = t; i < VECS; i += WG) {
+    mean += dot(centred(at, i, 0.0), vec4f(1));
+  }
+  mean = workgroup_sum(mean, t) / f32(COLS);
+#endif
+  var sum = 0.0;
+  for (var i = t; i < VECS; i += WG) {
+    let v = centred(at, i, mean);
+    sum += dot(v, v);
+  }
+  let scale = inverseSqrt(workgroup_sum(sum, t) / f32(COLS) + p.eps);
+  for (var i = t; i < VECS; i += WG) {
+    var v = centred(at, i, mean) * norm[i] * scale;
+#if BIAS
+    v += bias[i];
+#endif
+#if ADD
+    v += y[at + i];
+#endif
+    y[at + i] = v;
+  }
+}
