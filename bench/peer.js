@@ -21,6 +21,7 @@ function randomText(length) {
 async function measure({ backend, file, prompts, contexts, tokens, runs, n_ctx }, onRow) {
   const address = new URL("wllama/index.js", location.href).href; // of the bench's own server
   const { Wllama } = /** @type {typeof import("@wllama/wllama")} */ (await import(address));
+  if (backend === "webgpu") await needF16();
   const wllama = new Wllama({ default: new URL("wllama/wasm/wllama.wasm", location.href).href }, { logger: QUIET });
   const started = performance.now();
   const loading = wllama.loadModel(await blobs(file), {
@@ -66,6 +67,17 @@ async function measure({ backend, file, prompts, contexts, tokens, runs, n_ctx }
   }
   await wllama.exit();
   return result;
+}
+
+/** Without shader-f16 it falls back to the CPU and does not say so. */
+async function needF16() {
+  let adapter = await navigator.gpu?.requestAdapter();
+  for (let i = 0; !adapter && navigator.gpu && i < 20; i++) {
+    await new Promise((resolve) => setTimeout(resolve, 250)); // a young browser may not have found it yet
+    adapter = await navigator.gpu.requestAdapter();
+  }
+  if (!adapter) throw new Error("there is no WebGPU adapter");
+  if (!adapter.features.has("shader-f16")) throw new Error("this adapter lacks shader-f16, which its WebGPU needs");
 }
 
 /** A GPU that it cannot use may leave it waiting for ever. @returns {Promise<never>} */
