@@ -1,7 +1,7 @@
 /** What was measured, as tables and plots. */
 import { h } from "../app/ui/dom.js";
 import { bytes, rate, seconds } from "../app/ui/format.js";
-import { plot } from "./plot.js";
+import { bar, plot } from "./plot.js";
 
 /** @typedef {import("./bench.js").Result} Result */
 
@@ -40,7 +40,7 @@ function facts(result) {
 
 /** The features that change which kernels run. @param {string[]} names */
 function features(names) {
-  const telling = names.filter((name) => /f16|subgroup|timestamp/.test(name));
+  const telling = names.filter((name) => /^(shader-f16|subgroups|timestamp-query|.*subgroup-matrix)$/.test(name));
   return telling.length ? telling.join(", ") : "none that matter here";
 }
 
@@ -48,7 +48,7 @@ function features(names) {
 function table(title, heads, rows, ...more) {
   return h(
     "section",
-    { class: "figure" },
+    { class: more.length ? "figure with-plot" : "figure" },
     h("h3", {}, title),
     ...more,
     h(
@@ -132,7 +132,7 @@ const micro = (us) => (us < 1000 ? `${us.toFixed(us < 10 ? 1 : 0)} µs` : `${(us
 /** @param {number} part */
 function share(part) {
   const label = `${Math.round(100 * part)}%`;
-  return h("span", { class: "share" }, h("meter", { max: 1, value: part, "aria-label": label }), label);
+  return h("span", { class: "share" }, bar(part), h("span", {}, label));
 }
 
 /** @param {Result} result @returns {HTMLElement[]} */

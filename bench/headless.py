@@ -110,24 +110,31 @@ def measure_peers(browser: Browser, options: argparse.Namespace, n_ctx: int) -> 
     file, address = _peer_model(options.model)
     found: list[dict[str, Any]] = []
     for backend in PEER_BACKENDS:
-        mounts = {"wllama/": PEER, "models/": MODELS}
-        server = Server(ROOT / "bench", 0, headers={"Content-Security-Policy": PEER_CSP}, mounts=mounts)
-        with _page(browser, server, "peer.html") as page:
-            if file:
-                page.set_input_files("#file", str(file))
-            asked = {
-                "backend": backend,
-                "file": address,
-                "prompts": options.prompts,
-                "contexts": options.contexts,
-                "tokens": options.tokens,
-                "runs": options.runs,
-                "n_ctx": n_ctx,
-            }
-            print(f"wllama, {backend}", file=sys.stderr, flush=True)
-            answer = page.evaluate(RUN_PEER, asked)
+        asked = {
+            "backend": backend,
+            "file": address,
+            "prompts": options.prompts,
+            "contexts": options.contexts,
+            "tokens": options.tokens,
+            "runs": options.runs,
+            "n_ctx": n_ctx,
+        }
+        print(f"wllama, {backend}", file=sys.stderr, flush=True)
+        answer = _measure_peer(browser, file, asked)
+        if "error" in answer:  # with threads, it sometimes reads a torn answer of its worker
+            answer = _measure_peer(browser, file, asked)
         found.append(answer["result"] if "result" in answer else {"backend": backend, "error": answer["error"]})
     return found
+
+
+def _measure_peer(browser: Browser, file: Path | None, asked: dict[str, Any]) -> dict[str, Any]:
+    mounts = {"wllama/": PEER, "models/": MODELS}
+    server = Server(ROOT / "bench", 0, headers={"Content-Security-Policy": PEER_CSP}, mounts=mounts)
+    with _page(browser, server, "peer.html") as page:
+        if file:
+            page.set_input_files("#file", str(file))
+        answer: dict[str, Any] = page.evaluate(RUN_PEER, asked)
+        return answer
 
 
 def _peer_model(model: str | None) -> tuple[Path | None, str | None]:

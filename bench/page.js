@@ -69,7 +69,7 @@ async function run(onRow) {
     const wisp = await Wisp.create(); // again after a crash
     const result = await bench(wisp, { ...options, signal: running.signal }, (row, soFar) => {
       bar.value = ++count / rows;
-      say("busy", "Measuring");
+      say("busy", `Measured: ${row.what}`);
       show(soFar);
       onRow?.(row);
     });

@@ -4,6 +4,7 @@ import { median } from "./bench.js";
 /** @typedef {{ backend: string, file: string | null, prompts: number[], contexts: number[], tokens: number, runs: number, n_ctx: number }} Options */
 
 const QUIET = { debug() {}, log() {}, warn() {}, error() {} };
+const LOAD_MS = 180_000;
 const LETTERS = "abcdefghijklmnopqrstuvwxyz";
 
 /** Lower-case words at random. @param {number} length */
@@ -20,13 +21,15 @@ function randomText(length) {
 async function measure({ backend, file, prompts, contexts, tokens, runs, n_ctx }, onRow) {
   const address = new URL("wllama/index.js", location.href).href; // of the bench's own server
   const { Wllama } = /** @type {typeof import("@wllama/wllama")} */ (await import(address));
+  if (backend === "webgpu") await needF16();
   const wllama = new Wllama({ default: new URL("wllama/wasm/wllama.wasm", location.href).href }, { logger: QUIET });
   const started = performance.now();
-  await wllama.loadModel(await blobs(file), {
+  const loading = wllama.loadModel(await blobs(file), {
     n_ctx,
     n_gpu_layers: backend === "webgpu" ? 99999 : 0,
-    n_threads: backend === "wasm" ? 1 : undefined,
+    n_threads: backend === "wasm" ? 1 : navigator.hardwareConcurrency,
   });
+  await Promise.race([loading, late()]);
   const load_ms = performance.now() - started;
   onRow("load", load_ms);
   /** @type {Record<string, any>} */
@@ -65,6 +68,21 @@ async function measure({ backend, file, prompts, contexts, tokens, runs, n_ctx }
   await wllama.exit();
   return result;
 }
+
+/** Without shader-f16 it falls back to the CPU and does not say so. */
+async function needF16() {
+  let adapter = await navigator.gpu?.requestAdapter();
+  for (let i = 0; !adapter && navigator.gpu && i < 20; i++) {
+    await new Promise((resolve) => setTimeout(resolve, 250)); // a young browser may not have found it yet
+    adapter = await navigator.gpu.requestAdapter();
+  }
+  if (!adapter) throw new Error("there is no WebGPU adapter");
+  if (!adapter.features.has("shader-f16")) throw new Error("this adapter lacks shader-f16, which its WebGPU needs");
+}
+
+/** A GPU that it cannot use may leave it waiting for ever. @returns {Promise<never>} */
+const late = () =>
+  new Promise((_, reject) => setTimeout(() => reject(new Error(`not loaded within ${LOAD_MS / 1000} s`)), LOAD_MS));
 
 /** @param {string | null} file @returns {Promise<Blob[]>} */
 async function blobs(file) {

@@ -1,4 +1,4 @@
-/** A small plot: speed over length, each median a dot on a line, the slowest and the fastest run a bar through it. */
+/** Small plots. `plot`: speed over length, each median a dot on a line, the slowest and the fastest run a bar through it. */
 
 const WIDTH = 360;
 const HEIGHT = 150;
@@ -44,6 +44,12 @@ export function plot(label, points) {
     svg("path", { class: "plot-line", d: line }),
     ...marks,
   );
+}
+
+/** A bar for a share; the figure beside it says the same. @param {number} part 0 to 1 */
+export function bar(part) {
+  const rect = svg("rect", { width: 100 * part, height: 10 });
+  return svg("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" }, rect);
 }
 
 /** The next 1, 2, 4 or 8 times a power of ten: half of it is round, too. @param {number} value */

@@ -193,6 +193,7 @@ class Engine:
             "adapter": self.adapter,
             "notices": self.notices,
             "memory": self.plan.memory(),
+            "batch": self.plan.batch,
             "timings": self.timings,
             "last": asdict(self.last),
             "dispatches_per_token": len(self.plan.lists["decode"]) if self.backend == "webgpu" else 0,

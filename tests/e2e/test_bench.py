@@ -1,0 +1,121 @@
+"""bench.html shows figures, and `build.py bench` writes them down."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from bench import report
+from tests.browser import watch
+from tools.paths import ROOT
+from tools.serve import Server
+
+TINY = "?backend=cpu&runs=1&prompts=8&contexts=8,100000&tokens=8"
+MEASURED_MS = 90_000
+FAULTS = (Path(__file__).parent / "faults.js").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def bench_page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
+    """One page, its engine booted once."""
+    context = chromium(None).new_context(reduced_motion="reduce")
+    page = context.new_page()
+    page.goto(f"{server.url}bench.html{TINY}")
+    yield page
+    context.close()
+
+
+def test_page_shows_figures_and_gives_them_as_json(bench_page: Page) -> None:
+    page, errors = bench_page, watch(bench_page)
+    page.get_by_label("Runs of each").fill("0")
+    page.click("#start")
+    expect(page.get_by_label("Runs of each")).to_have_attribute("aria-invalid", "true")
+    page.get_by_label("Runs of each").fill("1")
+    page.click("#start")
+    expect(page.locator("#status")).to_have_text("Done.", timeout=MEASURED_MS)
+    expect(page.locator("#figures")).to_contain_text("the CPU")
+    expect(page.locator("#figures")).to_contain_text("decode at 100000: the context holds")
+    for title in ("Reading a prompt", "Writing"):
+        section = page.locator("section.figure", has=page.get_by_role("heading", name=title))
+        length, speed, *_ = section.locator("tbody td").all_inner_texts()
+        assert length == "8"
+        assert float(speed.replace(",", "")) > 0
+        expect(section.get_by_role("img")).to_be_visible()
+    with page.expect_download() as download:
+        page.click("#download")
+    saved = json.loads(Path(download.value.path()).read_text(encoding="utf-8"))
+    assert [row["prompt"] for row in saved["prefill"]] == [8]
+    assert not errors
+    looks: list[tuple[int, Any]] = [(320, "light"), (390, "dark"), (1280, "light"), (1280, "dark")]
+    for width, scheme in looks:
+        page.set_viewport_size({"width": width, "height": 800})
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        page.wait_for_timeout(100)
+        faults = page.evaluate(FAULTS)
+        assert not faults, f"{width} {scheme}: {json.dumps(faults, indent=1)}"
+
+
+def test_stop_ends_a_measurement(bench_page: Page) -> None:
+    page = bench_page
+    page.get_by_label("Tokens to write").fill("1000")
+    page.get_by_label("Runs of each").fill("99")
+    page.click("#start")
+    expect(page.locator("#figures")).to_contain_text("Reading a prompt", timeout=MEASURED_MS)
+    page.click("#stop")
+    expect(page.locator("#status")).to_have_text("Stopped.")
+    expect(page.locator("#start")).to_be_visible()
+
+
+@pytest.mark.browser
+def test_command_prints_tables_and_writes_json(dist: Path, tmp_path: Path) -> None:
+    target = tmp_path / "bench.json"
+    tiny = ["--backend", "cpu", "--runs", "1", "--prompts", "8", "--contexts", "8", "--tokens", "8"]
+    model = ["--model", "static/models/wisp-mini-q8_0.gguf"]
+    command = [sys.executable, "-m", "bench", *tiny, *model, "--json", str(target)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "decode at 8" in done.stdout
+    result = json.loads(target.read_text(encoding="utf-8"))
+    assert result["model"] == "wisp-mini-q8_0"
+    assert result["backend"] == "cpu"
+    assert set(result) >= {"load_ms", "memory", "timings", "adapter", "prefill", "decode", "kernels", "skipped"}
+    assert result["prefill"][0]["per_second"] > 0
+    assert result["decode"][0]["context"] == 8
+
+
+def test_command_tells_what_is_wrong_in_a_line() -> None:
+    command = [sys.executable, "-m", "bench", "--model", "no-such-file.gguf"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "build.py: There is no file no-such-file.gguf"
+
+
+def test_report_compares_with_the_peer() -> None:
+    speed = {"slowest": 90.0, "fastest": 110.0, "runs": 5}
+    result = {
+        "model": "m",
+        "backend": "webgpu",
+        "adapter": {"description": "A GPU", "vendor": "v", "architecture": ""},
+        "load_ms": 5.0,
+        "timings": {"boot_ms": 1.0},
+        "memory": {"weights": 1_000_000, "kv": 0},
+        "notices": [],
+        "prefill": [{"prompt": 32, "per_second": 100.0, **speed}],
+        "decode": [{"context": 16, "per_second": 100.0, "dispatches": 40, "submits": 0.25, **speed}],
+        "kernels": {"decode at 16": [{"kernel": "mul", "count": 4, "us": 2.0, "total_us": 8.0}]},
+        "skipped": [],
+        "peers": [
+            {"backend": "wasm", "threads": 1, "prefill": [{"prompt": 32, "per_second": 50.0}], "decode": []},
+            {"backend": "webgpu", "error": "no shader-f16"},
+        ],
+    }
+    text = report.text(result)
+    prefill = next(line for line in text.splitlines() if line.startswith("prefill 32") and "2.00" in line)
+    assert prefill.split() == ["prefill", "32", "50.0", "2.00"]
+    assert "wllama, webgpu: did not run: no shader-f16" in text
+    assert "A GPU" in text
