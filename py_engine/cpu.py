@@ -92,15 +92,23 @@ def gelu(x: Array) -> Array:
     return np.float32(0.5) * x * (1 + np.tanh(np.float32((2 / np.pi) ** 0.5) * x * (1 + np.float32(0.044715) * x * x)))
 
 
+def gated(act: str, gate: Array, up: Array) -> Array:
+    """The product of a gate, activated, and its up."""
+    if act == "swiglu_oai":
+        g = np.minimum(gate, np.float32(7))
+        return g / (1 + np.exp(np.float32(-1.702) * g)) * (np.clip(up, -7, 7) + 1)
+    return ACTIVATIONS[act](gate) * up
+
+
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"silu": silu, "gelu": gelu}
 
 
 def activate(c: Call) -> None:
-    cols, act = c.params["COLS"], ACTIVATIONS[c.params["ACTIVATION"]]
+    cols, act = c.params["COLS"], c.params["ACTIVATION"]
     rows = c.n * c.grid[2]
     x = c["x"][:rows]
-    y = act(x[:, :cols])
-    c["y"][:rows, :cols] = y * x[:, cols : 2 * cols] if c.params["GATED"] else y
+    y, up = x[:, :cols], x[:, cols : 2 * cols]
+    c["y"][:rows, :cols] = gated(act, y, up) if c.params["GATED"] else ACTIVATIONS[act](y)
 
 
 def _biased(c: Call, y: Array) -> Array:
@@ -140,8 +148,7 @@ def matvec(c: Call) -> None:
         case "add":
             out[row0 : row0 + rows] += y
         case "gated":
-            act = ACTIVATIONS[c.params["ACTIVATION"]]
-            out[row0 : row0 + rows // 2] = act(y[: rows // 2]) * y[rows // 2 :]
+            out[row0 : row0 + rows // 2] = gated(c.params["ACTIVATION"], y[: rows // 2], y[rows // 2 :])
         case "qkv":
             out[: c.consts["q_rows"]] = rope_store(c, y[None])[0]
 
@@ -194,8 +201,13 @@ def attention(c: Call) -> None:
     group, kv_heads, head_dim = c.params["G"], c.consts["n_head_kv"], c.params["HEAD_DIM"]
     y = c["y"][: c.n, : kv_heads * group * head_dim].reshape(c.n, kv_heads, group, head_dim)
     for head, scores, v in _scores(c):
-        e = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        y[:, head] = (e @ v / e.sum(axis=-1, keepdims=True)).transpose(1, 0, 2)
+        top, more = scores.max(axis=-1, keepdims=True), np.float32(0)
+        if c.params["SINKS"]:
+            sinks = c["sinks"][0, head * group : (head + 1) * group, None, None]
+            top = np.maximum(top, sinks)
+            more = np.exp(sinks - top)
+        e = np.exp(scores - top)
+        y[:, head] = (e @ v / (e.sum(axis=-1, keepdims=True) + more)).transpose(1, 0, 2)
 
 
 def attention_decode(c: Call) -> None:
@@ -241,8 +253,13 @@ def attention_share(c: Call) -> int:
 def attention_combine(c: Call) -> None:
     head_dim, share = c.params["HEAD_DIM"], attention_share(c)
     parts = c["parts"][: c.consts["n_head"], : -(-attention_seen(c) // share)]
-    weight = np.exp(parts[..., head_dim] - parts[..., head_dim].max(axis=1, keepdims=True))
-    total = (weight * parts[..., head_dim + 1]).sum(axis=1, keepdims=True)
+    top, more = parts[..., head_dim].max(axis=1, keepdims=True), np.float32(0)
+    if c.params["SINKS"]:
+        sinks = c["sinks"][0, : c.consts["n_head"], None]
+        top = np.maximum(top, sinks)
+        more = np.exp(sinks - top)
+    weight = np.exp(parts[..., head_dim] - top)
+    total = (weight * parts[..., head_dim + 1]).sum(axis=1, keepdims=True) + more
     y = (weight[..., None] * parts[..., :head_dim]).sum(axis=1) / total
     c["y"].reshape(-1)[: y.size] = y.reshape(-1)
 
@@ -267,11 +284,12 @@ def experts(c: Call) -> None:
             lo, hi = max(0, -at), min(rows, count - at)
             if lo >= hi:
                 continue
-            w, slot = c["w"][at + lo : at + hi], m * used + k
+            w, slot, expert = c["w"][at + lo : at + hi], m * used + k, int(c["chosen"][m, k])
+            bias = c["bias"][expert, lo:hi] if c.params["BIAS"] else np.float32(0)
             if c.params["COMBINE"]:
-                y[m, row0 + lo : row0 + hi] += c["shares"][m, k] * (w @ x[slot, :cols])
+                y[m, row0 + lo : row0 + hi] += c["shares"][m, k] * (w @ x[slot, :cols] + bias)
             else:
-                y[slot, row0 + lo : row0 + hi] = w @ x[m, :cols]
+                y[slot, row0 + lo : row0 + hi] = w @ x[m, :cols] + bias
 
 
 def sample_best(c: Call) -> None:

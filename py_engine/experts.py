@@ -8,6 +8,8 @@ from py_engine import quants
 from py_engine.ops import Ops, pad
 from py_engine.plan import Buffer, PerToken, Weight
 
+Matrices = tuple[Weight, Weight | None]  # of all experts, (experts * rows, cols); biases (experts, rows)
+
 
 @dataclass(frozen=True)
 class Route:
@@ -32,22 +34,25 @@ def route(ops: Ops, logits: Buffer, experts: int, used: int, normalised: bool, s
     return Route(used, chosen, shares)
 
 
-def hidden(ops: Ops, to: Route, x: Buffer, gate: Weight, up: Weight, n_ff: int, activation: str) -> Buffer:
+def hidden(ops: Ops, to: Route, x: Buffer, gate: Matrices, up: Matrices, n_ff: int, activation: str) -> Buffer:
     """activation(gate) * up of x by each chosen expert: (n * used, n_ff)."""
     both = ops.buffer(f"{ops.name}.expert_gate_up", (ops.batch * to.used, pad(2 * n_ff)))
     y = ops.buffer(f"{ops.name}.expert_hidden", (ops.batch * to.used, pad(n_ff)))
-    for row0, weight in ((0, gate), (n_ff, up)):
-        _product(ops, to, x, weight, both, n_ff, row0, combine=False)
+    for row0, matrices in ((0, gate), (n_ff, up)):
+        _product(ops, to, x, matrices, both, n_ff, row0, combine=False)
     ops.activate(both, y, n_ff, activation, gated=True, repeat=to.used)
     return y
 
 
-def combine(ops: Ops, to: Route, x: Buffer, down: Weight, rows: int, add_to: Buffer) -> None:
+def combine(ops: Ops, to: Route, x: Buffer, down: Matrices, rows: int, add_to: Buffer) -> None:
     """add_to += the experts' answers to x (n * used, n_ff), each by its share."""
     _product(ops, to, x, down, add_to, rows, 0, combine=True)
 
 
-def _product(ops: Ops, to: Route, x: Buffer, weight: Weight, y: Buffer, rows: int, row0: int, *, combine: bool) -> None:
+def _product(
+    ops: Ops, to: Route, x: Buffer, matrices: Matrices, y: Buffer, rows: int, row0: int, *, combine: bool
+) -> None:
+    weight, bias = matrices
     along = 4
     while along < 32 and along * 2 <= quants.groups(weight.cols):
         along *= 2
@@ -55,10 +60,10 @@ def _product(ops: Ops, to: Route, x: Buffer, weight: Weight, y: Buffer, rows: in
         ops.add(
             "experts",
             {"QUANT": part.layout.fragment, "COLS": weight.cols, "ROWS": rows, "USED": to.used,
-             "COMBINE": int(combine), "TK": along, "TR": 64 // along},
+             "COMBINE": int(combine), "BIAS": int(bias is not None), "TK": along, "TR": 64 // along},
             {"first": first, "count": part.rows, "row0": row0, "y_stride": y.shape[1]},
             {"state": ops.state, "x": x, "chosen": to.chosen, "w": part, "y": y}
-            | ({"shares": to.shares} if combine else {}),
+            | ({"shares": to.shares} if combine else {}) | ({"bias": bias} if bias else {}),
             -(-rows * along // 64),
             1 if combine else to.used,
             PerToken(),

@@ -150,12 +150,15 @@ class Ops:
 
     def attention(
         self, q: Buffer, cache: tuple[Buffer, Buffer], heads: tuple[int, int, int], scale: float, window: int = 0,
-        soft_cap: float = 0.0,
+        soft_cap: float = 0.0, sinks: Weight | None = None,
     ) -> Buffer:  # fmt: skip
         """Causal attention over the cache: (n, n_head * head_dim).
 
-        `window`: a token sees itself and the window - 1 before it; `soft_cap`: scores are cap * tanh(score / cap).
+        `window`: a token sees itself and the window - 1 before it; `soft_cap`: scores are cap * tanh(score / cap);
+        `sinks`: a score more for each head, which takes its share and has no value.
         """
+        sunk = {"SINKS": int(sinks is not None)}
+        sink_bound = {"sinks": sinks} if sinks else {}
         n_head, n_head_kv, head_dim = heads
         group = n_head // n_head_kv
         y = self.rows("attn", n_head * head_dim)
@@ -168,9 +171,9 @@ class Ops:
             tile, tokens = self._attention_tile(head_dim, group)
             self.add(
                 "attention",
-                kind | tile,
+                kind | tile | sunk,
                 {"scale": scale, "q_stride": q.shape[1], "n_head_kv": n_head_kv},
-                bound | {"y": y},
+                bound | {"y": y} | sink_bound,
                 n_head_kv,
                 PerToken(tokens),
             )
@@ -187,15 +190,11 @@ class Ops:
         )
         self.add(
             "attention_combine",
-            {
-                "HEAD_DIM": head_dim,
-                "TS": positions,
-                "SPLIT": split,
-                "LANES": max(1, min(16, 1024 // head_dim)),
-                "WINDOW": window,
-            },
+            {"HEAD_DIM": head_dim, "TS": positions, "SPLIT": split, "WINDOW": window}
+            | {"LANES": max(1, min(16, 1024 // head_dim))}
+            | sunk,
             {"n_head": n_head},
-            {"state": self.state, "parts": parts, "y": y},
+            {"state": self.state, "parts": parts, "y": y} | sink_bound,
             n_head,
         )
         return y

@@ -14,7 +14,7 @@ from types import ModuleType
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header
 from py_engine.kernels import Device
-from py_engine.models import cohere2, gemma, gpt2, granite, llama, olmo2, phi3, qwen, smollm3, stablelm
+from py_engine.models import cohere2, gemma, gpt2, gpt_oss, granite, llama, olmo2, phi3, qwen, smollm3, stablelm
 from py_engine.ops import Ops
 from py_engine.plan import Plan
 from py_engine.rope import Rope, RopeSpec, table
@@ -25,6 +25,7 @@ FAMILIES: dict[str, ModuleType] = {
     "gemma": gemma,
     "gemma2": gemma,
     "gemma3": gemma,
+    "gpt-oss": gpt_oss,
     "gpt2": gpt2,
     "gptneox": gpt2,
     "granite": granite,

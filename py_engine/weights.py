@@ -53,10 +53,12 @@ class Weights:
         info = self._tensor(tensor, rows, cols)
         return self._add(Weight(tensor, info.type, rows, cols, ((tensor, 0, rows),)))
 
-    def experts(self, tensor: str, n: int, rows: int, cols: int) -> Weight:
-        """A tensor (n, rows, cols) as one matrix (n * rows, cols)."""
+    def experts(self, name: str, n: int, rows: int, cols: int) -> tuple[Weight, Weight | None]:
+        """A tensor (n, rows, cols) as one matrix (n * rows, cols), and its biases (n, rows) where it has them."""
+        tensor, bias = name + ".weight", name + ".bias"
         info = self._tensor(tensor, n, rows, cols)
-        return self._add(Weight(tensor, info.type, n * rows, cols, ((tensor, 0, n * rows),)))
+        weight = self._add(Weight(tensor, info.type, n * rows, cols, ((tensor, 0, n * rows),)))
+        return weight, self.matrix(bias, n, rows) if bias in self else None
 
     def stack(self, parts: list[tuple[str, int]], cols: int) -> list[Weight]:
         """(tensor, rows) matrices stacked row on row: one weight for each run of tensors of the same type."""

@@ -22,7 +22,7 @@ fn main(@builtin(global_invocation_id) id: vec3u, @builtin(num_workgroups) wgs: 
   let m = id.y * wgs.z + id.z;
   let at = m * p.x_stride + id.x;
 #if GATED
-  y[m * p.y_stride + id.x] = activation(x[at]) * x[at + COLS];
+  y[m * p.y_stride + id.x] = gated(x[at], x[at + COLS]);
 #else
   y[m * p.y_stride + id.x] = activation(x[at]);
 #endif

@@ -1,4 +1,13 @@
 // The activation of a feed-forward layer.
+fn gated(gate: f32, up: f32) -> f32 {
+#if ACTIVATION == "swiglu_oai"
+  let g = min(gate, 7.0); // of gpt-oss
+  return g / (1.0 + exp(-1.702 * g)) * (clamp(up, -7.0, 7.0) + 1.0);
+#else
+  return activation(gate) * up;
+#endif
+}
+
 fn activation(x: f32) -> f32 {
 #if ACTIVATION == "gelu"
   // in its tanh form (Hendrycks and Gimpel 2016): x / 2 * (1 + tanh(u)) is x / (1 + exp(-2 u))

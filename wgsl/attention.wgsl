@@ -11,6 +11,7 @@
 #param KV_F16
 #param WINDOW // positions that a token sees, itself included; 0: all
 #param SOFT_CAP // 0: none
+#param SINKS // 1: each head has a score more, which takes its share and has no value
 #param F16
 
 struct Params {
@@ -23,6 +24,9 @@ struct Params {
 @bind var<storage, read> state: State;
 @bind var<storage, read> q: array<vec4f>;
 #include "kv_cache.wgsl"
+#if SINKS
+@bind var<storage, read> sinks: array<f32>; // (heads)
+#endif
 @bind var<storage, read_write> y: array<vec4f>; // (n, heads, HEAD_DIM)
 #if SOFT_CAP
 #include "capped.wgsl"
@@ -79,8 +83,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     qs[row * PAD + i % VECS] = h4(q[m * (p.q_stride / 4u) + (head * G + row % G) * VECS + i % VECS] * p.scale);
   }
   if (t < ROWS) {
+#if SINKS
+    row_max[t] = sinks[head * G + t % G];
+    row_sum[t] = 1.0;
+#else
     row_max[t] = -1e30;
     row_sum[t] = 0.0;
+#endif
   }
   let lane = t / VECS;
   let c = t % VECS;

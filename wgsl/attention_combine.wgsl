@@ -4,6 +4,7 @@
 #param SPLIT
 #param LANES
 #param WINDOW
+#param SINKS // 1: each head has a score more, which takes its share and has no value
 
 struct Params {
   n_head: u32,
@@ -12,6 +13,9 @@ struct Params {
 @bind var<uniform> p: Params;
 @bind var<storage, read> state: State;
 @bind var<storage, read> parts: array<vec4f>; // (n_head, SPLIT, VECS + 1)
+#if SINKS
+@bind var<storage, read> sinks: array<f32>; // (n_head)
+#endif
 @bind var<storage, read_write> y: array<vec4f>; // (n_head, HEAD_DIM)
 #include "attention_share.wgsl"
 
@@ -37,6 +41,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_id) id: vec
   for (var i = 0u; i < used; i++) {
     top = max(top, heads[i].x);
   }
+#if SINKS
+  top = max(top, sinks[wid.x]);
+#endif
   var total = 0.0;
   var sum = vec4f(0);
   for (var i = id.y; i < used; i += 2u * LANES) { // two loads on their way at a time
@@ -56,6 +63,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_id) id: vec
       sum += sums[l * VECS + id.x];
       total += totals[l * VECS + id.x];
     }
+#if SINKS
+    total += exp(sinks[wid.x] - top);
+#endif
     y[wid.x * VECS + id.x] = sum / total;
   }
 }

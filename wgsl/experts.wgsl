@@ -6,6 +6,7 @@
 #param ROWS // of one expert
 #param USED
 #param COMBINE
+#param BIAS
 #param TK
 #param TR
 
@@ -25,9 +26,20 @@ const W_GROUPS = (COLS + 31u) / 32u;
 #if COMBINE
 @bind var<storage, read> shares: array<f32>; // (n, USED)
 #endif
+#if BIAS
+@bind var<storage, read> bias: array<f32>; // (experts, ROWS padded)
+#endif
 @bind var<storage, read_write> y: array<f32>;
 
 var<workgroup> sums: array<f32, TR * TK>;
+
+fn bias_of(expert: u32, row: u32, tk: u32) -> f32 { // one of the row's threads adds it
+#if BIAS
+  return select(0.0, bias[expert * ((ROWS + 31u) / 32u * 32u) + row], tk == 0u);
+#else
+  return 0.0;
+#endif
+}
 
 fn product(row: u32, x0: u32, tk: u32) -> f32 { // this thread's part
   var acc = 0.0;
@@ -52,9 +64,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_id) id: vec
   var here = false; // whether the rows lie in this part
 #if COMBINE
   for (var k = 0u; k < USED; k++) {
-    let at = chosen[m * USED + k] * ROWS + row - p.first;
+    let expert = chosen[m * USED + k];
+    let at = expert * ROWS + row - p.first;
     if (row < ROWS && at < p.count) {
-      mine += shares[m * USED + k] * product(at, (m * USED + k) * W_GROUPS * 8u, id.x);
+      let y = product(at, (m * USED + k) * W_GROUPS * 8u, id.x) + bias_of(expert, row, id.x);
+      mine += shares[m * USED + k] * y;
       here = true;
     }
   }
@@ -62,7 +76,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_id) id: vec
   let slot = m * USED + wid.y;
   let at = chosen[slot] * ROWS + row - p.first;
   if (row < ROWS && at < p.count) {
-    mine = product(at, m * W_GROUPS * 8u, id.x);
+    mine = product(at, m * W_GROUPS * 8u, id.x) + bias_of(chosen[slot], row, id.x);
     here = true;
   }
 #endif

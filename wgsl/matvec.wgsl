@@ -175,7 +175,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
   let row = base / 2u + t;
   if (2u * t < RT && 2u * row < p.rows) {
     let gate = result(2u * t, scale, row);
-    y[p.row0 + row] = activation(gate) * result(2u * t + 1u, scale, row + p.rows / 2u);
+    y[p.row0 + row] = gated(gate, result(2u * t + 1u, scale, row + p.rows / 2u));
   }
 #else
 #if EPILOGUE == "qkv"

@@ -43,6 +43,8 @@ class Config:
     layer_norm: bool = False  # norms subtract the mean
     parallel: bool = False  # attention and feed-forward net read the same stream
     activation: str = "silu"
+    ffn_norm: str = "ffn_norm"  # the tensor of the norm before the feed-forward net
+    post_norms: tuple[str, str] = ("post_attention_norm", "post_ffw_norm")  # those behind a part
     attention_soft_cap: float = 0.0
     final_soft_cap: float = 0.0
     embedding_scale: float = 1.0
@@ -98,7 +100,7 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
         layer = Layer(cfg, w, ops, f"blk.{i}.", ropes[i], cfg.windows[i])
         if cfg.mixture and layer.b + "ffn_gate_inp.weight" in w:
             layer.add_attention(layer.attention(x, caches[i]), x)
-            add_experts(cfg, cfg.mixture, w, ops, layer.b, x, *normed(cfg, w, ops, x, layer.b + "ffn_norm"))
+            add_experts(cfg, cfg.mixture, w, ops, layer.b, x, *normed(cfg, w, ops, x, layer.b + cfg.ffn_norm))
             continue
         if cfg.parallel:
             mixed, hidden = layer.attention(x, caches[i]), layer.feed_forward(x)
@@ -156,7 +158,8 @@ class Layer:
         stack = w.stack([(t + ".weight", n) for t, n in rows], cfg.embedding_length)
         bias = w.vector_if_there(*((t + ".bias", n) for t, n in rows))
         q = self.ops.qkv(h, norm, stack, bias, cache, cfg.heads, self.rope, cfg.eps, self._qk_norm())
-        return self.ops.attention(q, cache, cfg.heads, cfg.attention_scale, self.window, cfg.attention_soft_cap)
+        sinks = w.vector_if_there((b + "attn_sinks.weight", cfg.head_count))
+        return self.ops.attention(q, cache, cfg.heads, cfg.attention_scale, self.window, cfg.attention_soft_cap, sinks)
 
     def _qk_norm(self) -> Weight | None:
         """The norm of queries and keys: of each head, or, where the weights are that long, of all at once."""
@@ -169,13 +172,13 @@ class Layer:
 
     def add_attention(self, attn: Buffer, x: Buffer) -> None:
         """x += what the output matrix makes of it."""
-        self._add(attn, "attn_output", self.cfg.head_count * self.cfg.head_dim, "post_attention_norm", x)
+        self._add(attn, "attn_output", self.cfg.head_count * self.cfg.head_dim, self.cfg.post_norms[0], x)
 
     def feed_forward(self, x: Buffer) -> Buffer:
         """The net's hidden layer, (n, n_ff)."""
         cfg, w, b, ops = self.cfg, self.w, self.b, self.ops
         n_embd, n_ff = cfg.embedding_length, cfg.feed_forward_length
-        h, norm = normed(cfg, w, ops, x, b + "ffn_norm" if b + "ffn_norm.weight" in w else self._shared_norm())
+        h, norm = normed(cfg, w, ops, x, b + cfg.ffn_norm if f"{b}{cfg.ffn_norm}.weight" in w else self._shared_norm())
         rows = [(b + "ffn_up", n_ff)]
         if b + "ffn_gate.weight" in w:
             rows = [(b + "ffn_gate", n_ff), *rows]
@@ -193,13 +196,13 @@ class Layer:
 
     def add_feed_forward(self, hidden: Buffer, x: Buffer) -> None:
         """x += what the down matrix makes of it."""
-        self._add(hidden, "ffn_down", self.cfg.feed_forward_length, "post_ffw_norm", x)
+        self._add(hidden, "ffn_down", self.cfg.feed_forward_length, self.cfg.post_norms[1], x)
 
     def _add(self, y: Buffer, name: str, cols: int, post_norm: str, x: Buffer) -> None:
         cfg, w, ops, b = self.cfg, self.w, self.ops, self.b
         weight = w.matrix(f"{b}{name}.weight", cfg.embedding_length, cols)
         bias = w.vector_if_there((f"{b}{name}.bias", cfg.embedding_length))
-        if f"{b}{post_norm}.weight" in w:
+        if post_norm and f"{b}{post_norm}.weight" in w:
             norm = w.vector((f"{b}{post_norm}.weight", cfg.embedding_length))
             ops.add_norm(ops.project("out", y, weight, bias), norm, x, cfg.eps)
         elif cfg.residual_scale != 1:

@@ -257,7 +257,8 @@ def test_experts(bench: Bench, batch: int, limit: int) -> None:
             _, first, count = part.sources[0]
             bench.raw[part.name] = bench.raw[name].reshape(rows, -1)[first : first + count].reshape(-1)
             bench.plan.weights[part.name] = Weight(part.name, part.type, count, width, ((part.name, 0, count),))
-    gate, up, down = matrices
+    biases = [bench.weight(f"{m.name}.bias", Q.F32, n, m.rows // n) if m.cols == n_ff else None for m in matrices]
+    gate, up, down = zip(matrices, biases, strict=True)
     to = experts.route(ops, logits, n, used, True, 0.5)
     experts.combine(ops, to, experts.hidden(ops, to, x, gate, up, n_ff, "silu"), down, cols, y)
     gpu, host = bench.run(ops)
@@ -292,7 +293,7 @@ def test_normalised_queries_and_keys(bench: Bench, heads: tuple[int, int, int], 
 
 @pytest.mark.parametrize(("heads", "n", "pos"), [((4, 2, 32), 9, 60), ((2, 1, 64), 40, 0)])
 def test_attention_through_a_window(bench: Bench, heads: tuple[int, int, int], n: int, pos: int) -> None:
-    """With a soft cap; what lies before the window of every query is poison."""
+    """With a soft cap and sinks; what lies before the window of every query is poison."""
     n_head, n_kv, dim = heads
     bench = Bench(bench.page, replace(bench.device, software=True))
     for batch in (1, n):
@@ -304,7 +305,7 @@ def test_attention_through_a_window(bench: Bench, heads: tuple[int, int, int], n
             values = bench.fill(b)
             values[pos + batch :] = np.nan
             values[: max(0, pos - 32)] = 1e4  # finite: a tile's other rows see what one row does not
-        y = ops.attention(q, cache, heads, 1.0, window=33, soft_cap=2.0)
+        y = ops.attention(q, cache, heads, 1.0, window=33, soft_cap=2.0, sinks=bench.vector("sinks", n_head))
         gpu, host = bench.run(ops)
         check(bench, gpu[y.name][:batch, : n_head * dim], host[y.name][:batch, : n_head * dim])
 

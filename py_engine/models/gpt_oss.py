@@ -1,0 +1,35 @@
+"""gpt-oss: a mixture of experts with biases and a clamped gate; a sink for each head; every other layer sees a window.
+
+Its tensor post_attention_norm is the norm before the feed-forward net.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from py_engine.gguf_header import Header
+from py_engine.models import decoder
+from py_engine.models.common import windows
+
+NEOX = True
+
+
+@dataclass(frozen=True)
+class Config(decoder.Config):
+    """The hyperparameters."""
+
+    @classmethod
+    def from_gguf(cls, header: Header) -> Config:
+        """Read and check the metadata."""
+        base = super().from_gguf(header)
+        return replace(
+            base,
+            windows=windows(header, base.block_count, 2),
+            activation="swiglu_oai",
+            ffn_norm="post_attention_norm",
+            post_norms=("", ""),
+        )
+
+
+build = decoder.build
+output = decoder.output
