@@ -27,6 +27,7 @@ class Call:
     consts: dict[str, Any]
     buffers: dict[str, Array]
     state: Array
+    grid: tuple[Any, Any, Any]
 
     def __getitem__(self, name: str) -> Array:
         return self.buffers[name]
@@ -67,7 +68,10 @@ def norm(c: Call) -> None:
 
 
 def add_scaled(c: Call) -> None:
-    c["y"][: c.n] += np.float32(c.consts["scale"]) * c["x"][: c.n]
+    x = c["x"][: c.n]
+    if c.params["GATED"]:
+        x = x / (1 + np.exp(-c["gate"][: c.n, :1]))
+    c["y"][: c.n] += np.float32(c.consts["scale"]) * x
 
 
 def capped(x: Array, cap: float) -> Array:
@@ -93,9 +97,10 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"silu": silu, "gelu": gelu}
 
 def activate(c: Call) -> None:
     cols, act = c.params["COLS"], ACTIVATIONS[c.params["ACTIVATION"]]
-    x = c["x"][: c.n]
+    rows = c.n * c.grid[2]
+    x = c["x"][:rows]
     y = act(x[:, :cols])
-    c["y"][: c.n, :cols] = y * x[:, cols : 2 * cols] if c.params["GATED"] else y
+    c["y"][:rows, :cols] = y * x[:, cols : 2 * cols] if c.params["GATED"] else y
 
 
 def _biased(c: Call, y: Array) -> Array:
@@ -242,6 +247,33 @@ def attention_combine(c: Call) -> None:
     c["y"].reshape(-1)[: y.size] = y.reshape(-1)
 
 
+def route(c: Call) -> None:
+    used = c.params["USED"]
+    logits = c["logits"][: c.n, : c.params["EXPERTS"]]
+    chosen = np.argsort(-logits, axis=1, kind="stable")[:, :used]
+    e = np.exp(logits - logits.max(axis=1, keepdims=True))
+    shares = np.take_along_axis(e / e.sum(axis=1, keepdims=True), chosen, 1)
+    if c.params["NORMALISED"]:
+        shares = shares / shares.sum(axis=1, keepdims=True)
+    c["chosen"][: c.n], c["shares"][: c.n] = chosen, shares * np.float32(c.consts["scale"])
+
+
+def experts(c: Call) -> None:
+    cols, rows, used, row0 = c.params["COLS"], c.params["ROWS"], c.params["USED"], c.consts["row0"]
+    x, y, first, count = c["x"], c["y"], c.consts["first"], c.consts["count"]
+    for m in range(c.n):
+        for k in range(used):
+            at = int(c["chosen"][m, k]) * rows - first  # of the expert's first row in this part
+            lo, hi = max(0, -at), min(rows, count - at)
+            if lo >= hi:
+                continue
+            w, slot = c["w"][at + lo : at + hi], m * used + k
+            if c.params["COMBINE"]:
+                y[m, row0 + lo : row0 + hi] += c["shares"][m, k] * (w @ x[slot, :cols])
+            else:
+                y[slot, row0 + lo : row0 + hi] = w @ x[m, :cols]
+
+
 def sample_best(c: Call) -> None:
     share, vocab = c.params["SHARE"], c.params["VOCAB"]
     logits = c["logits"][:vocab]
@@ -297,7 +329,7 @@ KERNELS: dict[str, Callable[[Call], None]] = {
     f.__name__: f
     for f in (
         embed, norm, add_scaled, soft_cap, activate, matmul, matvec, rope_append, norm_rope_append, attention,
-        attention_decode, attention_combine, sample_best, sample,
+        attention_decode, attention_combine, route, experts, sample_best, sample,
     )
 }  # fmt: skip
 
@@ -335,7 +367,7 @@ class Cpu:
             k: self.weights[b.name] if isinstance(b, Weight) else self.buffers[b.name] for k, b in op.bindings.items()
         }
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            KERNELS[op.kernel](Call(op.params, op.consts, bound, self.buffers["state"]))
+            KERNELS[op.kernel](Call(op.params, op.consts, bound, self.buffers["state"], op.grid))
 
 
 def dequantize(weight: Weight, raw: Array) -> Array:

@@ -46,7 +46,8 @@ class Ops:
         """An activation (batch, cols padded), private to this list."""
         return self.buffer(f"{self.name}.{name}", (self.batch, pad(cols)))
 
-    def _op(self, kernel: str, params: dict, consts: dict, bindings: dict, *grid: int | PerToken) -> None:
+    def add(self, kernel: str, params: dict, consts: dict, bindings: dict, *grid: int | PerToken) -> None:
+        """Append one dispatch."""
         x, y, z = (*grid, 1, 1)[:3]
         self.ops.append(Op(kernel, params, consts, bindings, (x, y, z)))
 
@@ -56,7 +57,7 @@ class Ops:
         """x (n, cols): the rows of the batch's tokens; or, added to x, those of their positions."""
         x = self.rows("x", table.cols)
         for row0, part in table.split(self.device.max_binding):
-            self._op(
+            self.add(
                 "embed",
                 {"QUANT": part.layout.fragment, "COLS": table.cols, "POSITIONS": int(positions)},
                 {"row0": row0, "rows": part.rows, "scale": scale},
@@ -82,7 +83,7 @@ class Ops:
     def _norm(
         self, x: Buffer, norm: Weight, bias: Weight | None, y: Buffer, eps: float, *, mean: bool, add: bool
     ) -> Buffer:
-        self._op(
+        self.add(
             "norm",
             {"COLS": norm.cols, "WG": 64, "MEAN": int(mean), "BIAS": int(bias is not None), "ADD": int(add)},
             {"eps": eps},
@@ -91,13 +92,13 @@ class Ops:
         )
         return y
 
-    def add_scaled(self, x: Buffer, scale: float, add_to: Buffer) -> None:
-        """add_to += scale * x."""
-        self._op(
+    def add_scaled(self, x: Buffer, scale: float, add_to: Buffer, gate: Buffer | None = None) -> None:
+        """add_to += scale * x; with a gate, a number for each token: * sigmoid(gate)."""
+        self.add(
             "add_scaled",
-            {"VECS": x.shape[1] // 4},
+            {"VECS": x.shape[1] // 4, "GATED": int(gate is not None)},
             {"scale": scale},
-            {"state": self.state, "x": x, "y": add_to},
+            {"state": self.state, "x": x, "y": add_to} | ({"gate": gate} if gate else {}),
             -(-x.shape[1] // 256),
             PerToken(),
         )
@@ -128,7 +129,7 @@ class Ops:
             threads = 16
             while 4 * threads < head_dim:
                 threads *= 2
-            self._op(
+            self.add(
                 "norm_rope_append",
                 params | {"WG": threads, "WIDE": int(qk_norm.cols > 2 * head_dim)},
                 consts | {"x_stride": rows.shape[1], "y_stride": y.shape[1], "eps": eps},
@@ -137,7 +138,7 @@ class Ops:
                 PerToken(),
             )
             return y
-        self._op(
+        self.add(
             "rope_append",
             params,
             consts | {"y_stride": rows.shape[1]},
@@ -165,7 +166,7 @@ class Ops:
         bound = {"state": self.state, "q": q, "k_cache": cache[0], "v_cache": cache[1]}
         if self.batch > 1:
             tile, tokens = self._attention_tile(head_dim, group)
-            self._op(
+            self.add(
                 "attention",
                 kind | tile,
                 {"scale": scale, "q_stride": q.shape[1], "n_head_kv": n_head_kv},
@@ -176,7 +177,7 @@ class Ops:
             return y
         positions, parts_each, split = self._decode_tile(head_dim, group)
         parts = self.buffer("decode.parts", (n_head, split, head_dim + 4))
-        self._op(
+        self.add(
             "attention_decode",
             kind | {"TS": positions, "SPLIT": split, "PARTS": parts_each},
             {"scale": scale, "n_head_kv": n_head_kv},
@@ -184,7 +185,7 @@ class Ops:
             n_head_kv,
             split,
         )
-        self._op(
+        self.add(
             "attention_combine",
             {
                 "HEAD_DIM": head_dim,
@@ -219,25 +220,27 @@ class Ops:
             self._matvec(x, stack[0], bias, y, "gated", norm, eps, {"ACTIVATION": activation})
             return y
         both = self._normed_stack("gate_up", x, norm, stack, bias, eps)
-        return self._activate(both, y, sum(w.rows for w in stack) // 2, activation, gated=True)
+        return self.activate(both, y, sum(w.rows for w in stack) // 2, activation, gated=True)
 
     def activated(
         self, x: Buffer, norm: Weight | None, weight: Weight, bias: Weight | None, eps: float, activation: str
     ) -> Buffer:
         """activation(up) of the normalised (RMS) x."""
         y = self.rows("hidden", weight.rows)
-        return self._activate(
+        return self.activate(
             self._normed_stack("up", x, norm, [weight], bias, eps), y, weight.rows, activation, gated=False
         )
 
-    def _activate(self, x: Buffer, y: Buffer, cols: int, activation: str, *, gated: bool) -> Buffer:
-        self._op(
+    def activate(self, x: Buffer, y: Buffer, cols: int, activation: str, *, gated: bool, repeat: int = 1) -> Buffer:
+        """y = activation(x) of `repeat` rows a token; gated: activation(gate) * up of stacked rows."""
+        self.add(
             "activate",
             {"COLS": cols, "ACTIVATION": activation, "GATED": int(gated)},
             {"x_stride": x.shape[1], "y_stride": y.shape[1]},
             {"state": self.state, "x": x, "y": y},
             -(-cols // 64),
             PerToken(),
+            repeat,
         )
         return y
 
@@ -259,7 +262,7 @@ class Ops:
     def soft_cap(self, logits: Buffer, scale: float, cap: float) -> None:
         """logits *= scale; then, with a cap, cap * tanh(logits / cap)."""
         cols = logits.shape[-1]
-        self._op(
+        self.add(
             "soft_cap",
             {"COLS": cols, "CAP": float(cap)},
             {"scale": scale},
@@ -273,7 +276,7 @@ class Ops:
         vocab = self.plan.n_vocab
         shares = -(-vocab // SHARE)
         best = self.buffer("best", (shares, 2), "u32")
-        self._op(
+        self.add(
             "sample_best",
             {"VOCAB": vocab, "SHARE": SHARE, "WG": SAMPLER_THREADS},
             {},
@@ -281,7 +284,7 @@ class Ops:
             shares,
         )
         sampling = self.buffer("sampling", (8,), "u32", "state")
-        self._op(
+        self.add(
             "sample",
             {"VOCAB": vocab, "SHARES": shares, "WG": SAMPLER_THREADS},
             {},
@@ -329,7 +332,7 @@ class Ops:
         dot8 = self._dot8(weight)
         tile = self._matvec_tile(weight.cols, dot8)
         count = -(-weight.rows // (tile["TR"] * tile["R"]))
-        self._op(
+        self.add(
             "matvec",
             {"QUANT": weight.layout.fragment, "COLS": weight.cols, "DOT8": int(dot8), "NORM": int(norm is not None),
              "BIAS": int(bias is not None), "EPILOGUE": epilogue} | tile | (params or {}),
@@ -341,7 +344,7 @@ class Ops:
 
     def _matmul(self, x: Buffer, weight: Weight, bias: Weight | None, y: Buffer, epilogue: str, row0: int) -> None:
         tile = self._matmul_tile()
-        self._op(
+        self.add(
             "matmul",
             {"QUANT": weight.layout.fragment, "COLS": weight.cols, "BIAS": int(bias is not None), "EPILOGUE": epilogue}
             | tile,

@@ -53,6 +53,11 @@ class Weights:
         info = self._tensor(tensor, rows, cols)
         return self._add(Weight(tensor, info.type, rows, cols, ((tensor, 0, rows),)))
 
+    def experts(self, tensor: str, n: int, rows: int, cols: int) -> Weight:
+        """A tensor (n, rows, cols) as one matrix (n * rows, cols)."""
+        info = self._tensor(tensor, n, rows, cols)
+        return self._add(Weight(tensor, info.type, n * rows, cols, ((tensor, 0, n * rows),)))
+
     def stack(self, parts: list[tuple[str, int]], cols: int) -> list[Weight]:
         """(tensor, rows) matrices stacked row on row: one weight for each run of tensors of the same type."""
         runs: list[list[TensorInfo]] = []

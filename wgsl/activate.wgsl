@@ -1,4 +1,4 @@
-// y[m, i] = activation(x[m, i]) of a batch; GATED: * x[m, i + COLS], where gate and up rows are stacked.
+// y[m, i] = activation(x[m, i]) of a batch, of as many rows a token as the grid is deep; GATED: * x[m, i + COLS], where gate and up rows are stacked.
 #param COLS
 #param ACTIVATION
 #param GATED
@@ -15,11 +15,11 @@ struct Params {
 #include "activation.wgsl"
 
 @compute @workgroup_size(64)
-fn main(@builtin(global_invocation_id) id: vec3u) {
-  let m = id.y;
-  if (m >= state.n || id.x >= COLS) {
+fn main(@builtin(global_invocation_id) id: vec3u, @builtin(num_workgroups) wgs: vec3u) {
+  if (id.y >= state.n || id.x >= COLS) {
     return;
   }
+  let m = id.y * wgs.z + id.z;
   let at = m * p.x_stride + id.x;
 #if GATED
   y[m * p.y_stride + id.x] = activation(x[at]) * x[at + COLS];

@@ -1,5 +1,6 @@
-// y += scale * x, row by row.
+// y += scale * x, row by row. GATED: * sigmoid(gate) of the row.
 #param VECS // vectors of a row
+#param GATED
 
 struct Params {
   scale: f32,
@@ -8,12 +9,19 @@ struct Params {
 @bind var<uniform> p: Params;
 @bind var<storage, read> state: State;
 @bind var<storage, read> x: array<vec4f>; // (n, VECS)
+#if GATED
+@bind var<storage, read> gate: array<f32>; // (n, 32), the first of each row
+#endif
 @bind var<storage, read_write> y: array<vec4f>;
 
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3u) {
   if (id.y < state.n && id.x < VECS) {
     let at = id.y * VECS + id.x;
+#if GATED
+    y[at] += p.scale / (1.0 + exp(-gate[id.y * 32u])) * x[at];
+#else
     y[at] += p.scale * x[at];
+#endif
   }
 }

@@ -12,6 +12,7 @@ from typing import TypeVar
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header
 from py_engine.models.common import count, number, rope_spec, vocabulary
+from py_engine.models.mixture import Mixture, add_experts
 from py_engine.ops import Ops
 from py_engine.plan import Buffer, Weight
 from py_engine.rope import Rope, RopeSpec
@@ -38,6 +39,7 @@ class Config:
     ropes: tuple[RopeSpec, ...]  # of every layer
     windows: tuple[int, ...]  # the sliding window of every layer, 0: none
     attention_scale: float
+    mixture: Mixture | None = None  # of experts
     layer_norm: bool = False  # norms subtract the mean
     parallel: bool = False  # attention and feed-forward net read the same stream
     activation: str = "silu"
@@ -54,11 +56,6 @@ class Config:
         n_embd, n_head = count(header, "embedding_length"), count(header, "attention.head_count")
         head_dim = count(header, "attention.key_length", max(1, n_embd // n_head))
         rope = rope_spec(header, count(header, "rope.dimension_count", head_dim))
-        if header.arch("expert_count", 0):
-            raise WispError(
-                f"Mixture-of-experts models of the {header.architecture} architecture do not run yet.",
-                "unsupported_architecture",
-            )
         layer_norm = header.arch("attention.layer_norm_rms_epsilon", None) is None
         n_head_kv = count(header, "attention.head_count_kv", n_head)
         if n_head % n_head_kv or head_dim % 4 or rope.dim % 4 or rope.dim > head_dim:
@@ -83,6 +80,7 @@ class Config:
             windows=(0,) * blocks,
             attention_scale=head_dim**-0.5,
             layer_norm=layer_norm,
+            mixture=Mixture.from_gguf(header),
         )
 
     @property
@@ -98,6 +96,10 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
         ops.embed(w.matrix("position_embd.weight", cfg.context_length, cfg.embedding_length), positions=True)
     for i in range(cfg.block_count):
         layer = Layer(cfg, w, ops, f"blk.{i}.", ropes[i], cfg.windows[i])
+        if cfg.mixture and layer.b + "ffn_gate_inp.weight" in w:
+            layer.add_attention(layer.attention(x, caches[i]), x)
+            add_experts(cfg, cfg.mixture, w, ops, layer.b, x, *normed(cfg, w, ops, x, layer.b + "ffn_norm"))
+            continue
         if cfg.parallel:
             mixed, hidden = layer.attention(x, caches[i]), layer.feed_forward(x)
             layer.add_attention(mixed, x)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
-from py_engine import kernels
+from py_engine import experts, kernels
 from py_engine.ops import pad
 from py_engine.plan import Weight
 from py_engine.rope import Rope, frequencies, table
@@ -77,6 +77,9 @@ def test_scales(bench: Bench) -> None:
     y = ops.rows("y", 33)
     bench.fill(y)
     ops.add_scaled(x, 0.25, y)
+    gate = ops.rows("gate", 1)
+    bench.fill(gate)
+    ops.add_scaled(x, 0.5, y, gate)
     capped = [ops.buffer("logits", (300,)), ops.rows("logits", 300)]
     for logits, cap in zip(capped, (3.0, 0.0), strict=True):
         bench.fill(logits)[:] *= 100
@@ -155,10 +158,10 @@ def test_gelu(bench: Bench, batch: int) -> None:
     ops = bench.begin(batch=batch, n=batch)
     x = ops.rows("x", 64)
     bench.fill(x)
-    norm, both, bias = bench.vector("norm", 64), bench.weight("both", Q.F16, 64, 64), bench.vector("b", 64)
+    norm, both, bias = bench.vector("norm", 64), bench.weight("both", Q.F16, 64, 64, 0.1), bench.vector("b", 64)
     out = ops.rows("out", 64)
     bench.fill(out)
-    down, up = bench.weight("down", Q.F16, 64, 32), bench.weight("up", Q.F16, 31, 64)
+    down, up = bench.weight("down", Q.F16, 64, 32, 0.1), bench.weight("up", Q.F16, 31, 64, 0.1)
     ops.linear(ops.gated(x, norm, [both], bias, EPS, "gelu"), down, None, out)
     ops.linear(ops.gated(out, None, [both], bias, EPS, "gelu"), down, None, x)
     y = ops.activated(x, norm, up, bench.vector("c", 31), EPS, "gelu")
@@ -233,6 +236,34 @@ def test_qkv(bench: Bench, heads: tuple[int, int, int], rope_dim: int, neox: boo
     check(bench, gpu[q.name][:n, : n_head * dim], host[q.name][:n, : n_head * dim])
     for name in ("k", "v"):  # f16 rounds at other places when the sum differs in its last bit
         check(bench, gpu[name].astype(np.float32), host[name].astype(np.float32), max(tolerance(bench), 1e-8))
+
+
+@pytest.mark.parametrize("limit", [1 << 27, 2048])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_experts(bench: Bench, batch: int, limit: int) -> None:
+    """Routing and the products of the chosen experts, whose matrices may lie in several bindings."""
+    bench = Bench(bench.page, replace(bench.device, max_binding=limit))
+    n, n_ff, cols, used = 5, 7, 33, 2
+    ops = bench.begin(batch=batch, n=batch)
+    x, y = ops.rows("x", cols), ops.rows("y", cols)
+    logits = ops.buffer("router", (batch, 32))
+    for b in (x, y, logits):
+        bench.fill(b)
+    matrices = []
+    for name, rows, width in (("gate", n * n_ff, cols), ("up", n * n_ff, cols), ("down", n * cols, n_ff)):
+        weight = bench.weight(name, Q.F16, rows, width, 0.3)
+        matrices.append(weight)
+        for _, part in weight.split(limit):
+            _, first, count = part.sources[0]
+            bench.raw[part.name] = bench.raw[name].reshape(rows, -1)[first : first + count].reshape(-1)
+            bench.plan.weights[part.name] = Weight(part.name, part.type, count, width, ((part.name, 0, count),))
+    gate, up, down = matrices
+    to = experts.route(ops, logits, n, used, True, 0.5)
+    experts.combine(ops, to, experts.hidden(ops, to, x, gate, up, n_ff, "silu"), down, cols, y)
+    gpu, host = bench.run(ops)
+    assert (gpu[to.chosen.name] == host[to.chosen.name]).all()
+    check(bench, gpu[to.shares.name], host[to.shares.name], 1e-10)
+    check(bench, gpu[y.name][:, :cols], host[y.name][:, :cols], 1e-10)
 
 
 @pytest.mark.parametrize(("heads", "wide"), [((3, 1, 32), False), ((4, 2, 96), True)])

@@ -1,0 +1,65 @@
+"""Ops of mixtures of experts: a router chooses a few matrices for each token. Shapes as in ops.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from py_engine import quants
+from py_engine.ops import Ops, pad
+from py_engine.plan import Buffer, PerToken, Weight
+
+
+@dataclass(frozen=True)
+class Route:
+    """What the router said: `chosen` (n, used) experts with their `shares` (n, used)."""
+
+    used: int
+    chosen: Buffer
+    shares: Buffer
+
+
+def route(ops: Ops, logits: Buffer, experts: int, used: int, normalised: bool, scale: float) -> Route:
+    """The `used` likeliest experts of each row of logits (n, experts)."""
+    chosen = ops.buffer(f"{ops.name}.chosen", (ops.batch, used), "u32")
+    shares = ops.buffer(f"{ops.name}.shares", (ops.batch, used))
+    ops.add(
+        "route",
+        {"EXPERTS": experts, "USED": used, "NORMALISED": int(normalised)},
+        {"scale": scale, "stride": logits.shape[1]},
+        {"state": ops.state, "logits": logits, "chosen": chosen, "shares": shares},
+        PerToken(32),
+    )
+    return Route(used, chosen, shares)
+
+
+def hidden(ops: Ops, to: Route, x: Buffer, gate: Weight, up: Weight, n_ff: int, activation: str) -> Buffer:
+    """activation(gate) * up of x by each chosen expert: (n * used, n_ff)."""
+    both = ops.buffer(f"{ops.name}.expert_gate_up", (ops.batch * to.used, pad(2 * n_ff)))
+    y = ops.buffer(f"{ops.name}.expert_hidden", (ops.batch * to.used, pad(n_ff)))
+    for row0, weight in ((0, gate), (n_ff, up)):
+        _product(ops, to, x, weight, both, n_ff, row0, combine=False)
+    ops.activate(both, y, n_ff, activation, gated=True, repeat=to.used)
+    return y
+
+
+def combine(ops: Ops, to: Route, x: Buffer, down: Weight, rows: int, add_to: Buffer) -> None:
+    """add_to += the experts' answers to x (n * used, n_ff), each by its share."""
+    _product(ops, to, x, down, add_to, rows, 0, combine=True)
+
+
+def _product(ops: Ops, to: Route, x: Buffer, weight: Weight, y: Buffer, rows: int, row0: int, *, combine: bool) -> None:
+    along = 4
+    while along < 32 and along * 2 <= quants.groups(weight.cols):
+        along *= 2
+    for first, part in weight.split(ops.device.max_binding):
+        ops.add(
+            "experts",
+            {"QUANT": part.layout.fragment, "COLS": weight.cols, "ROWS": rows, "USED": to.used,
+             "COMBINE": int(combine), "TK": along, "TR": 64 // along},
+            {"first": first, "count": part.rows, "row0": row0, "y_stride": y.shape[1]},
+            {"state": ops.state, "x": x, "chosen": to.chosen, "w": part, "y": y}
+            | ({"shares": to.shares} if combine else {}),
+            -(-rows * along // 64),
+            1 if combine else to.used,
+            PerToken(),
+        )  # fmt: skip

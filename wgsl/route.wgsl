@@ -1,0 +1,58 @@
+// Which experts a token goes to, and with what share each: the USED largest of its router logits, their softmax over all
+// experts. A thread a token.
+#param EXPERTS
+#param USED
+#param NORMALISED // 1: the shares of the chosen ones add up to one
+
+struct Params {
+  scale: f32, // of the shares
+  stride: u32, // floats between tokens of the logits
+}
+#include "state.wgsl"
+@bind var<uniform> p: Params;
+@bind var<storage, read> state: State;
+@bind var<storage, read> logits: array<f32>;
+@bind var<storage, read_write> chosen: array<u32>; // (n, USED)
+@bind var<storage, read_write> shares: array<f32>; // (n, USED)
+
+@compute @workgroup_size(32)
+fn main(@builtin(global_invocation_id) id: vec3u) {
+  let m = id.x;
+  if (m >= state.n) {
+    return;
+  }
+  let at = m * p.stride;
+  var top = -3e38;
+  for (var e = 0u; e < EXPERTS; e++) {
+    top = max(top, logits[at + e]);
+  }
+  var all = 0.0;
+  for (var e = 0u; e < EXPERTS; e++) {
+    all += exp(logits[at + e] - top);
+  }
+  var last = 3e38; // the one chosen before: the next is smaller, or equal and behind it
+  var last_e = 0u;
+  var total = 0.0;
+  for (var k = 0u; k < USED; k++) {
+    var best = -3e38;
+    var best_e = 0u;
+    for (var e = 0u; e < EXPERTS; e++) {
+      let v = logits[at + e];
+      if (v > best && (v < last || (v == last && e > last_e))) {
+        best = v;
+        best_e = e;
+      }
+    }
+    last = best;
+    last_e = best_e;
+    let share = exp(best - top) / all;
+    total += share;
+    chosen[m * USED + k] = best_e;
+    shares[m * USED + k] = share * p.scale;
+  }
+#if NORMALISED
+  for (var k = 0u; k < USED; k++) {
+    shares[m * USED + k] /= total;
+  }
+#endif
+}
