@@ -37,9 +37,18 @@ async function measure({ backend, file, prompts, contexts, tokens, runs, n_ctx }
   let perToken = 2; // characters, until the first answer says better
 
   const run = async (/** @type {number} */ n, /** @type {number} */ max_tokens) => {
-    const prompt = randomText(Math.round(n * perToken));
-    const request = { prompt, max_tokens, temperature: 0, cache_prompt: false, ignore_eos: true };
-    const { timings } = await wllama.createCompletion(request);
+    /** @param {number} left @returns {Promise<any>} */
+    const attempt = async (left) => {
+      const prompt = randomText(Math.round(n * perToken));
+      const request = { prompt, max_tokens, temperature: 0, cache_prompt: false, ignore_eos: true };
+      try {
+        return { prompt, timings: (await wllama.createCompletion(request)).timings };
+      } catch (error) {
+        if (left === 0) throw error; // now and then it cannot read its own worker's answer
+        return attempt(left - 1);
+      }
+    };
+    const { prompt, timings } = await attempt(3);
     if (!timings) throw new Error("wllama gave no timings");
     perToken = prompt.length / timings.prompt_n;
     return timings;
