@@ -23,7 +23,8 @@ WAYS = {  # name -> (adapter, backend, KV cache, precision)
 
 
 # SwiftShader is some 15 times slower than lavapipe, and numpy is the same in a browser: there, only llamas of these
-# types run. tests/kernels/test_quants.py has the kernels of every type on SwiftShader, tests/unit/test_goldens.py has numpy.
+# types run. tests/kernels/test_quants.py has the kernels of every type on SwiftShader; tests/unit/test_goldens.py has
+# numpy on every model.
 ELSEWHERE = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_K"}
 CASES = [
     (model, way)
