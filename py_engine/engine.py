@@ -24,6 +24,7 @@ from py_engine.kernels import Device
 from py_engine.kv_cache import KvCache
 from py_engine.loader import Loader, LoadPackage, OnProgress
 from py_engine.models.common import rope_factors
+from py_engine.parts import Parts
 from py_engine.plan import Plan
 from py_engine.runners import GpuRunner, Runner
 from py_engine.sampling import Sampling
@@ -62,7 +63,7 @@ class Engine:
     async def load(
         cls,
         source: Any,
-        header: Header,
+        header: Header | list[Header],
         *,
         context_length: int | None = None,
         backend: str = "auto",
@@ -71,24 +72,23 @@ class Engine:
         load_package: LoadPackage | None = None,
         variant: dict[str, Any] | None = None,
     ) -> Engine:
-        """Load the model of a shards.Source.
+        """Load the model of a shards.Source and its header, or of lists of them where it is in several files.
 
         `backend`: "webgpu", "cpu", or "auto": WebGPU where there is any, but numpy where the adapter is a software
         one and numpy measures faster. `load_package` makes a compiled package such as numpy importable. `variant`
         overrides fields of kernels.Device, to force a kernel variant. Raises WispError; nothing stays allocated then.
         """
-        if isinstance(source, list):
-            raise WispError("Models in several files do not load yet; merge the parts.", "unsupported_architecture")
+        parts = Parts.of(source, header)
         report = on_progress or (lambda stage, done, total: None)
-        n_ctx = _context(header, context_length)
-        factors = await _rope_factors(source, header, n_ctx)
+        n_ctx = _context(parts.header, context_length)
+        factors = await _rope_factors(parts, n_ctx)
         adapter, device = await _adapter(backend)
         if device is not None and variant:
             device = replace(device, **variant)
         software = device is None or device.software
         batch = SOFTWARE_BATCH if software else BATCH
-        plan = planner.make_plan(header, device or Device(software=True), n_ctx, batch, kv_type, factors)
-        loader = Loader(source, header, plan, adapter, device, backend, report, load_package)
+        plan = planner.make_plan(parts.header, device or Device(software=True), n_ctx, batch, kv_type, factors)
+        loader = Loader(parts, plan, adapter, device, backend, report, load_package)
         name, runner = await loader.run()
         self = cls(plan, runner, name, n_ctx)
         self.notices, self.timings = loader.notices, loader.timings
@@ -220,11 +220,11 @@ def _context(header: Header, asked: int | None) -> int:
     return asked or min(limit, DEFAULT_CONTEXT)
 
 
-async def _rope_factors(source: Any, header: Header, n_ctx: int) -> list[float] | None:
-    tensor = rope_factors(header, n_ctx)
-    if tensor is None or (info := header.tensors[tensor]).type != Q.F32:
+async def _rope_factors(parts: Parts, n_ctx: int) -> list[float] | None:
+    tensor = rope_factors(parts.header, n_ctx)
+    if tensor is None or parts.header.tensors[tensor].type != Q.F32:
         return None
-    raw = await source.read(header.data_offset + info.offset, info.nbytes)
+    raw = await parts.read(tensor)
     return list(struct.unpack(f"<{len(raw) // 4}f", raw))
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from py_engine import quants
 from py_engine.errors import WispError
-from py_engine.gguf_header import Header
 from py_engine.kernels import Device
+from py_engine.parts import Parts
 from py_engine.placement import Placements
 from py_engine.plan import Plan
-from py_engine.records import plan_records
+from py_engine.records import PieceIndex, plan_records
 from py_engine.runners import CpuRunner, GpuRunner, Runner, step_ms
 
 CPU_LIMIT = 1 << 30  # bytes of float32 weights that fit beside everything else in 32-bit WebAssembly
@@ -27,8 +27,7 @@ LoadPackage = Callable[[str], Awaitable[Any]]
 class Loader:
     """What one load works with. `adapter` and `device` are None where numpy is to run."""
 
-    source: Any  # shards.Source
-    header: Header
+    parts: Parts
     plan: Plan
     adapter: Any
     device: Device | None
@@ -100,14 +99,16 @@ class Loader:
     async def _weights(self, runners: dict[str, Runner]) -> None:
         begun = time.perf_counter()
         limits = {"webgpu": self.device.max_binding if self.device else 0, "cpu": 1 << 62}
-        homes = {name: Placements(self.header, self.plan, limits[name]) for name in runners}
+        homes = {name: Placements(self.parts.header, self.plan, limits[name]) for name in runners}
         done = 0
-        async for record, data in self.source.records(plan_records(self.header, self.source.size)):
-            for name, runner in runners.items():
-                runner.load(data, homes[name].of(record))
-            del data
-            done += record.length
-            self.report("upload", done, self.source.size)
+        for source, header in zip(self.parts.sources, self.parts.headers, strict=True):
+            index = PieceIndex(header)
+            async for record, data in source.records(plan_records(header, source.size)):
+                for name, runner in runners.items():
+                    runner.load(data, homes[name].of(index.pieces(record)))
+                del data
+                done += record.length
+                self.report("upload", done, self.parts.size)
         for runner in runners.values():
             await runner.ready()
         self.timings["upload_ms"] = 1000 * (time.perf_counter() - begun)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from py_engine.gguf_header import Header
 from py_engine.plan import Plan, Weight
 from py_engine.quants import row_bytes
-from py_engine.records import PieceIndex, Record
+from py_engine.records import Piece
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,6 @@ class Placements:
     """For the parts that weights are split into at a binding limit."""
 
     def __init__(self, header: Header, plan: Plan, max_binding: int) -> None:
-        self._index = PieceIndex(header)
         # tensor -> (part, first row there or byte of a vector, first row in the tensor, rows)
         self._homes: dict[str, list[tuple[Weight, int, int, int]]] = {}
         for weight in plan.weights.values():
@@ -38,10 +38,10 @@ class Placements:
                     self._homes.setdefault(tensor, []).append((part, at, first, rows))
                     at += rows if weight.rows > 1 else header.tensors[tensor].nbytes
 
-    def of(self, record: Record) -> list[Placement]:
-        """What a record holds of the weights."""
+    def of(self, pieces: Sequence[Piece]) -> list[Placement]:
+        """What a record's pieces of tensors hold of the weights."""
         found = []
-        for piece in self._index.pieces(record):
+        for piece in pieces:
             size = row_bytes(piece.tensor.type, piece.tensor.shape[0])
             begin, end = piece.tensor_offset // size, (piece.tensor_offset + piece.length) // size
             for part, at, first, rows in self._homes.get(piece.tensor.name, []):

@@ -27,19 +27,22 @@ async def collect(engine, ids, sampling, count, stop=frozenset()):
         out += batch
     return out
 
-source = await open_source(js.URL.new(url, js.location.href).href, lambda *_: None)
-header = await read_header(source.read, source.size)
-engine = await Engine.load(source, header, **options)
+urls = url if isinstance(url, list) else [url]
+sources = [await open_source(js.URL.new(one, js.location.href).href, lambda *_: None) for one in urls]
+headers = [await read_header(source.read, source.size) for source in sources]
+several = isinstance(url, list)
+engine = await Engine.load(sources if several else sources[0], headers if several else headers[0], **options)
 try:
     result = await main()
 finally:
     await engine.unload()
-    source.close()
+    for source in sources:
+        source.close()
 result
 """
 
 
-def run(page: Page, url: str, code: str, args: dict[str, Any] | None = None, **options: Any) -> Any:
+def run(page: Page, url: str | list[str], code: str, args: dict[str, Any] | None = None, **options: Any) -> Any:
     """Load `url` with `options`, run `code` (the body of `async def main()`, which returns JSON), unload."""
     body = "async def main():\n" + "\n".join(f"    {line}" for line in code.strip().splitlines()) + "\n"
     return run_python(page, body + LOAD, {"url": url, "options": options, **(args or {})})

@@ -14,7 +14,7 @@ from tests.engine.driver import floats, run
 from tests.engine.judge import assert_close, same_ids
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-MODELS = sorted(f"{p.parent.name}/{p.stem}" for p in GOLDEN.glob("*/*.gguf") if p.parent.name != "vocab")
+MODELS = sorted(f"{p.parent.name}/{p.stem}" for p in GOLDEN.glob("*/*.gguf") if p.parent.name not in ("vocab", "split"))
 WAYS = {  # name -> (adapter, backend, KV cache, precision)
     "swiftshader": ("swiftshader", "webgpu", "f32", "f32"),
     "lavapipe": ("lavapipe", "webgpu", "f16", "f16"),
@@ -94,6 +94,30 @@ return {"shape": shape, "logits": raw(logits), "ids": produced}
     # rounding activations to bytes costs what it costs llama.cpp, which does the same
     noise = 2 * about["llama_cpp_vs_reference"]["max_abs"] + 0.15
     same_ids(golden["greedy"], out["ids"], about["greedy_margin"], noise)
+
+
+def test_model_in_several_files(engine_pages: Callable[[str | None], Page]) -> None:
+    """A set of three, loaded together; a part alone is refused with what to do."""
+    folder = GOLDEN / "split"
+    golden = np.load(folder / "llama.split.F16.npz")
+    urls = [f"/repo/tests/golden/split/{p.name}" for p in sorted(folder.glob("*.gguf"))]
+    out = run(
+        engine_pages("swiftshader"),
+        urls,
+        """
+logits, shape = await engine.evaluate(prompt)
+try:
+    await Engine.load(sources[0], headers[0], **options)
+except WispError as error:
+    return {"shape": shape, "logits": raw(logits), "code": error.code, "message": str(error)}
+""",
+        {"prompt": golden["prompt"].tolist()},
+        backend="cpu",
+        kv_type="f32",
+    )
+    assert_close(golden["logits_ref"], floats(out["logits"], out["shape"]), "f32")
+    assert out["code"] == "truncated_file"
+    assert "3 files" in out["message"]
 
 
 @pytest.mark.parametrize("quant", ["q4_0", "q8_0"])
