@@ -34,7 +34,7 @@ KINDS = ELSEWHERE | {"Q5_1", "Q6_K", "Q4_K_M", "IQ4_XS", "IQ2_XXS", "IQ1_M", "TQ
 
 def runs(model: str, way: str) -> bool:
     """Whether a golden runs that way."""
-    type = model.split(".")[-1]
+    type = model.rsplit(".", maxsplit=1)[-1]
     if way == "lavapipe":
         return type in KINDS or "WISP_ALL_GOLDENS" in os.environ
     return model.startswith("llama/") and type in ELSEWHERE
