@@ -191,7 +191,7 @@ class Ops:
         self.add(
             "attention_combine",
             {"HEAD_DIM": head_dim, "TS": positions, "SPLIT": split, "WINDOW": window}
-            | {"LANES": max(1, min(16, 1024 // head_dim))}
+            | {"LANES": 2 if self.device.software else max(1, min(16, 1024 // head_dim))}
             | sunk,
             {"n_head": n_head},
             {"state": self.state, "parts": parts, "y": y} | sink_bound,
