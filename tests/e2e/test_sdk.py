@@ -55,6 +55,23 @@ def test_a_whole_answer_has_the_shape_of_openai(sdk: Page) -> None:
     assert answer["usage"]["total_tokens"] == answer["usage"]["prompt_tokens"] + answer["usage"]["completion_tokens"]
 
 
+def test_a_second_turn_computes_only_what_is_new(sdk: Page) -> None:
+    first, second, stats = run(
+        sdk,
+        """
+        const request = ask("What is the capital of Portugal?");
+        const first = await engine.chat.completions.create(request);
+        request.messages.push(first.choices[0].message, { role: "user", content: "And of Spain?" });
+        const second = await engine.chat.completions.create(request);
+        return [first.usage, second.usage, (await engine.stats()).last];
+        """,
+    )
+    # the first turn is kept but for its last token, whose keys and values nobody needed; "<|im_end|>" is that token
+    assert stats["cached_tokens"] >= first["total_tokens"] - 2
+    assert stats["prompt_tokens"] == second["prompt_tokens"]
+    assert second["prompt_tokens_details"]["cached_tokens"] == stats["cached_tokens"]
+
+
 def test_chunks_add_up_to_the_whole_answer(sdk: Page) -> None:
     chunks = run(
         sdk,
