@@ -71,7 +71,6 @@ def device_of(adapter: Any) -> Device:
         max_binding=int(limits.maxStorageBufferBindingSize),
         max_buffer=int(limits.maxBufferSize),
         max_workgroup_storage=int(limits.maxComputeWorkgroupStorageSize),
-        max_invocations=int(limits.maxComputeInvocationsPerWorkgroup),
         dot8=not software and js.navigator.gpu.wgslLanguageFeatures.has("packed_4x8_integer_dot_product"),
         software=software,
     )

@@ -36,7 +36,6 @@ class Device:
     max_binding: int = 128 << 20  # maxStorageBufferBindingSize
     max_buffer: int = 256 << 20  # maxBufferSize
     max_workgroup_storage: int = 16384  # maxComputeWorkgroupStorageSize
-    max_invocations: int = 256  # maxComputeInvocationsPerWorkgroup
     dot8: bool = False  # round activations to bytes where the weights are integers: faster on GPUs
     software: bool = False  # a CPU pretending to be a GPU: smaller batches keep it answering
 
