@@ -8,6 +8,7 @@ from typing import Any
 
 from app.catalog import Choice
 from app.chat import Loaded
+from py_engine.cache import KINDS
 from py_engine.chat_template import from_metadata
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header, read_header
@@ -42,7 +43,7 @@ def options(choice: Choice, fields: dict[str, Any]) -> Options:
         choice,
         None if length is None else int(length),
         _one_of(fields, "backend", ("auto", "webgpu", "cpu")),
-        _one_of(fields, "kvType", ("f16", "f32")),
+        _one_of(fields, "kvType", KINDS),
         bool(vocab_only),
     )
 

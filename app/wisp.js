@@ -23,7 +23,7 @@ export { WispError };
  * @property {string} [name] what the model is called in answers; default: its file's name
  * @property {number} [contextLength] in tokens; default: as the model was trained, as far as memory goes
  * @property {"auto" | "webgpu" | "cpu"} [backend] default "auto"
- * @property {"f16" | "f32"} [kvType] the KV cache's numbers; default "f16"
+ * @property {"f16" | "f32" | "q8_0"} [kvType] the KV cache's numbers; default "f16"
  * @property {boolean} [vocabOnly] tokenizer and template without weights
  *
  * @typedef {Record<string, any>} Json

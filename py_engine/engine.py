@@ -55,7 +55,7 @@ class Engine:
         self.adapter: dict[str, Any] | None = None
         self.timings: dict[str, float] = {}
         self.last = GenerationStats()
-        self._cache = KvCache()
+        self._cache = KvCache(plan.spare)
 
     # -- loading ------------------------------------------------------------------------------------------------------
 
@@ -140,7 +140,7 @@ class Engine:
                 if stop is not None:
                     break
         finally:
-            self._cache.append(produced[:-1])  # the last token's keys and values are not computed
+            self._cache.append(produced[:-1], generated=True)  # the last token's keys and values are not computed
             await self.runner.stop()
 
     async def evaluate(self, ids: list[int]) -> tuple[Any, tuple[int, int]]:

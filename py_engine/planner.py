@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import ModuleType
 
+from py_engine.cache import make_cache, slack
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header
 from py_engine.kernels import Device
@@ -57,20 +58,22 @@ def family(header: Header) -> ModuleType:
 
 
 def make_plan(
-    header: Header, device: Device, n_ctx: int, batch: int, kv_type: str, rope_factors: Sequence[float] | None
-) -> Plan:
-    """Plan the model for a device. `rope_factors`: the divisors of RoPE's frequencies where the file has them."""
+    header: Header, device: Device, n_ctx: int, batch: int, kv_type: str, rope_factors: Sequence[float] | None,
+    spare: int | None = None,
+) -> Plan:  # fmt: skip
+    """Plan the model for a device. `rope_factors`: the divisors of RoPE's frequencies where the file has them; `spare`:
+    rows of a sliding window's cache beside the window.
+    """
     model = family(header)
     cfg = model.Config.from_gguf(header)
     plan = Plan(min(batch, n_ctx), n_ctx, cfg.vocab)
     weights = Weights(header, plan)
     prefill = Ops(plan, "prefill", plan.batch, device)
     decode = Ops(plan, "decode", 1, device)
-    shape = (n_ctx, cfg.head_count_kv * cfg.head_dim)
-    caches = [
-        (prefill.buffer(f"k.{i}", shape, kv_type, "kv"), prefill.buffer(f"v.{i}", shape, kv_type, "kv"))
-        for i in range(cfg.block_count)
-    ]
+    cols = cfg.head_count_kv * cfg.head_dim
+    spare = slack(plan.batch) if spare is None else spare
+    caches = [make_cache(plan, i, cols, kv_type, cfg.windows[i], spare) for i in range(cfg.block_count)]
+    plan.spare = spare if any(c.ring for c in caches) else 0
     tables = {
         spec: _rope(plan, prefill, spec, model.NEOX, f"rope_freqs.{n}", rope_factors)
         for n, spec in enumerate(dict.fromkeys(cfg.ropes))
