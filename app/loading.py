@@ -93,6 +93,33 @@ async def load(
     return model
 
 
+async def estimate(
+    what: Options,
+    open_source: Callable[[Any, OnProgress], Awaitable[Any]],
+    estimate_engine: Callable[..., Awaitable[dict[str, Any]]],
+) -> dict[str, Any]:
+    """What loading would take of the device; of the files, the headers are read."""
+    sources: list[Any] = []
+    try:
+        for part in what.choice.parts:
+            sources.append(await open_source(part, lambda *_: None))
+        headers = [await read_header(source.read, source.size) for source in sources]
+        return {
+            "model": what.choice.id,
+            "download": sum(source.size for source in sources),
+            **await estimate_engine(
+                sources,
+                headers,
+                context_length=what.context_length,
+                backend=what.backend,
+                kv_type=what.kv_type,
+            ),
+        }
+    finally:
+        for source in sources:
+            source.close()
+
+
 def vocabulary(name: str, header: Header, timings: dict[str, float]) -> Loaded:
     """A model without weights: tokenizer and chat template."""
     began = time.perf_counter()

@@ -63,6 +63,19 @@ export class Wisp {
     return this.#connection.call("load", { ...rest, model: given }, options);
   }
 
+  /**
+   * What a load would take of the device, in bytes, before anything but the file's header is downloaded.
+   * @param {LoadRequest} [request]
+   * @returns {Promise<{ download: number, weights: number, kv: number, activations: number, total: number,
+   *   context_length: number, fits?: boolean, advice?: string | null }>} `fits` and `advice` where there is a GPU
+   */
+  estimate({ model, ...rest } = {}) {
+    return this.#connection.call("estimate", {
+      ...rest,
+      model: Array.isArray(model) ? model.map(absolute) : absolute(model),
+    });
+  }
+
   chat = { completions: { create: this.#creator("chat.completions") } };
   completions = { create: this.#creator("completions") };
   embeddings = { create: this.#creator("embeddings") };
