@@ -244,6 +244,9 @@ class Worker:
         ids = _ids(fields.get("ids"))
         if not ids:
             raise WispError("ids is empty.", "invalid_value", param="ids")
+        pooling = fields.get("pooling")
+        if pooling is not None and not isinstance(pooling, str):
+            raise WispError("pooling must be a string.", "invalid_type", param="pooling")
         async with self._engine_turns.turn(job):
             model = self._current()
             engine = model.engine_or_error()
@@ -254,6 +257,9 @@ class Worker:
                     "context_length_exceeded",
                     param="ids",
                 )
+            if pooling is not None or engine.embeds:
+                embedding, embedded = await engine.embed(ids, pooling)
+                return {"embedding": embedding, "shape": list(embedded)}
             logits, shape = await engine.evaluate(ids)
         return {"logits": logits, "shape": list(shape)}
 

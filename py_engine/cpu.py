@@ -42,12 +42,13 @@ class Call:
 
 
 def embed(c: Call) -> None:
-    at = np.arange(c.pos, c.pos + c.n) if c.params["POSITIONS"] else c["tokens"][c.pos : c.pos + c.n].astype(np.int64)
-    rows = at - c.consts["row0"]
+    kind = c.params["ROW"]
+    at = c["tokens"][c.pos : c.pos + c.n].astype(np.int64) if kind == "token" else np.arange(c.pos, c.pos + c.n)
+    rows = (at if kind != "first" else at * 0) - c.consts["row0"]
     here = (rows >= 0) & (rows < c.consts["rows"])
     x, cols = c["x"][: c.n], c.params["COLS"]
     w = c["w"][rows[here]] * np.float32(c.consts["scale"])
-    x[here, :cols] = x[here, :cols] + w if c.params["POSITIONS"] else w
+    x[here, :cols] = w if kind == "token" else x[here, :cols] + w
 
 
 def normed(x: Array, norm: Array, eps: float) -> Array:
@@ -100,7 +101,7 @@ def gated(act: str, gate: Array, up: Array) -> Array:
     return ACTIVATIONS[act](gate) * up
 
 
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"silu": silu, "gelu": gelu}
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"silu": silu, "gelu": gelu, "tanh": np.tanh}
 
 
 def activate(c: Call) -> None:
@@ -231,10 +232,17 @@ def _scores(c: Call) -> Iterator[tuple[int, Array, Array]]:
         c[name][: pos + n].reshape(pos + n, kv_heads, head_dim).astype(np.float32) for name in ("k_cache", "v_cache")
     )
     distance = np.arange(pos, pos + n)[:, None] - np.arange(pos + n)[None, :]
-    hidden = (distance < 0) | (distance >= (c.params["WINDOW"] or pos + n + 1))
+    window = c.params["WINDOW"] or 2 * (pos + n)
+    if c.params.get("CAUSAL", 1):
+        hidden = (distance < 0) | (distance >= window)
+    else:
+        hidden = abs(distance) > window // 2
     for head in range(kv_heads):
         scores = np.einsum("ngd,sd->gns", q[:, head], k[:, head])
         scores = capped(scores, c.params["SOFT_CAP"])
+        if c.params.get("ALIBI"):
+            slopes = c["slopes"].view(np.float32)[head * group : (head + 1) * group]
+            scores -= slopes[:, None, None] * abs(distance).astype(np.float32)
         scores[:, hidden] = -np.inf
         yield head, scores, v[:, head]
 
@@ -262,6 +270,18 @@ def attention_combine(c: Call) -> None:
     total = (weight * parts[..., head_dim + 1]).sum(axis=1, keepdims=True) + more
     y = (weight[..., None] * parts[..., :head_dim]).sum(axis=1) / total
     c["y"].reshape(-1)[: y.size] = y.reshape(-1)
+
+
+def pool(c: Call) -> None:
+    x, y = c["x"][: c.n], c["y"].reshape(-1)
+    match c.params["KIND"]:
+        case "mean":
+            before = y * np.float32(c.pos) if c.pos else np.float32(0)
+            y[:] = (before + x.sum(axis=0, dtype=np.float32)) / np.float32(c.pos + c.n)
+        case "cls":
+            y[:] = y if c.pos else x[0]
+        case "last":
+            y[:] = x[-1]
 
 
 def route(c: Call) -> None:
@@ -347,7 +367,7 @@ KERNELS: dict[str, Callable[[Call], None]] = {
     f.__name__: f
     for f in (
         embed, norm, add_scaled, soft_cap, activate, matmul, matvec, rope_append, norm_rope_append, attention,
-        attention_decode, attention_combine, route, experts, sample_best, sample,
+        attention_decode, attention_combine, pool, route, experts, sample_best, sample,
     )
 }  # fmt: skip
 

@@ -53,13 +53,15 @@ class Ops:
 
     # -- ops ----------------------------------------------------------------------------------------------------------
 
-    def embed(self, table: Weight, scale: float = 1.0, positions: bool = False) -> Buffer:
-        """x (n, cols): the rows of the batch's tokens; or, added to x, those of their positions."""
+    def embed(self, table: Weight, scale: float = 1.0, row: str = "token") -> Buffer:
+        """x (n, cols): the rows of the batch's tokens. `row` "position" adds those of their positions to x, "first" the
+        table's first row.
+        """
         x = self.rows("x", table.cols)
         for row0, part in table.split(self.device.max_binding):
             self.add(
                 "embed",
-                {"QUANT": part.layout.fragment, "COLS": table.cols, "POSITIONS": int(positions)},
+                {"QUANT": part.layout.fragment, "COLS": table.cols, "ROW": row},
                 {"row0": row0, "rows": part.rows, "scale": scale},
                 {"state": self.state, "tokens": self.tokens, "w": part, "x": x},
                 -(-quants.groups(table.cols) // 32),
@@ -150,12 +152,14 @@ class Ops:
 
     def attention(
         self, q: Buffer, cache: tuple[Buffer, Buffer], heads: tuple[int, int, int], scale: float, window: int = 0,
-        soft_cap: float = 0.0, sinks: Weight | None = None,
+        soft_cap: float = 0.0, sinks: Weight | None = None, causal: bool = True, slopes: Buffer | None = None,
     ) -> Buffer:  # fmt: skip
-        """Causal attention over the cache: (n, n_head * head_dim).
+        """Attention over the cache: (n, n_head * head_dim).
 
         `window`: a token sees itself and the window - 1 before it; `soft_cap`: scores are cap * tanh(score / cap);
-        `sinks`: a score more for each head, which takes its share and has no value.
+        `sinks`: a score more for each head, which takes its share and has no value. Not `causal`: the batch is the
+        whole sequence, a token sees all of it, or half a window to either side. `slopes` (heads): scores fall with
+        the distance.
         """
         sunk = {"SINKS": int(sinks is not None)}
         sink_bound = {"sinks": sinks} if sinks else {}
@@ -171,9 +175,9 @@ class Ops:
             tile, tokens = self._attention_tile(head_dim, group)
             self.add(
                 "attention",
-                kind | tile | sunk,
+                kind | tile | sunk | {"CAUSAL": int(causal), "ALIBI": int(slopes is not None)},
                 {"scale": scale, "q_stride": q.shape[1], "n_head_kv": n_head_kv},
-                bound | {"y": y} | sink_bound,
+                bound | {"y": y} | sink_bound | ({"slopes": slopes} if slopes else {}),
                 n_head_kv,
                 PerToken(tokens),
             )

@@ -4,6 +4,9 @@ prefill   up to `batch` tokens through the layers
 last      after it: logits of the batch's last token, and a sampled token
 every     after it: logits of every token, at most EVERY of them (Engine.evaluate)
 decode    one token through the layers, its logits, the next token
+embed     after prefill: the embedding of every token; then mean, cls, last or rank: one of the sequence
+
+Encoders, whose tokens see those after them, have the first and the last kind only, and take a sequence in one batch.
 """
 
 from __future__ import annotations
@@ -14,15 +17,32 @@ from types import ModuleType
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header
 from py_engine.kernels import Device
-from py_engine.models import cohere2, gemma, gpt2, gpt_oss, granite, llama, olmo2, phi3, qwen, smollm3, stablelm
+from py_engine.models import (
+    bert,
+    cohere2,
+    embedding,
+    gemma,
+    gpt2,
+    gpt_oss,
+    granite,
+    llama,
+    olmo2,
+    phi3,
+    qwen,
+    smollm3,
+    stablelm,
+)
+from py_engine.models.decoder import Cache, Config
 from py_engine.ops import Ops
 from py_engine.plan import Plan
 from py_engine.rope import Rope, RopeSpec, table
 from py_engine.weights import Weights
 
 FAMILIES: dict[str, ModuleType] = {
+    "bert": bert,
     "cohere2": cohere2,
     "gemma": gemma,
+    "gemma-embedding": gemma,
     "gemma2": gemma,
     "gemma3": gemma,
     "gpt-oss": gpt_oss,
@@ -30,7 +50,9 @@ FAMILIES: dict[str, ModuleType] = {
     "gptneox": gpt2,
     "granite": granite,
     "granitemoe": granite,
+    "jina-bert-v2": bert,
     "llama": llama,
+    "nomic-bert": bert,
     "olmo2": olmo2,
     "olmoe": qwen,
     "phi2": gpt2,
@@ -62,15 +84,10 @@ def make_plan(
     """Plan the model for a device. `rope_factors`: the divisors of RoPE's frequencies where the file has them."""
     model = family(header)
     cfg = model.Config.from_gguf(header)
-    plan = Plan(min(batch, n_ctx), n_ctx, cfg.vocab)
+    plan = Plan(min(batch, n_ctx) if cfg.causal else max(2, n_ctx), n_ctx, cfg.vocab)
     weights = Weights(header, plan)
     prefill = Ops(plan, "prefill", plan.batch, device)
-    decode = Ops(plan, "decode", 1, device)
-    shape = (n_ctx, cfg.head_count_kv * cfg.head_dim)
-    caches = [
-        (prefill.buffer(f"k.{i}", shape, kv_type, "kv"), prefill.buffer(f"v.{i}", shape, kv_type, "kv"))
-        for i in range(cfg.block_count)
-    ]
+    caches = _caches(cfg, prefill, n_ctx, kv_type)
     tables = {
         spec: _rope(plan, prefill, spec, model.NEOX, f"rope_freqs.{n}", rope_factors)
         for n, spec in enumerate(dict.fromkeys(cfg.ropes))
@@ -78,13 +95,28 @@ def make_plan(
     ropes = [tables[spec] for spec in cfg.ropes]
 
     x = model.build(cfg, weights, prefill, ropes, caches)
+    plan.embedding = embedding.add_lists(cfg, header, weights, plan, device, x)
+    if not cfg.causal:
+        return plan
     last = Ops(plan, "last", 1, device)
     last.sample(model.output(cfg, weights, last, x))
     model.output(cfg, weights, Ops(plan, "every", min(EVERY, plan.batch), device), x, every=True)
 
+    decode = Ops(plan, "decode", 1, device)
     x = model.build(cfg, weights, decode, ropes, caches)
     decode.sample(model.output(cfg, weights, decode, x))
     return plan
+
+
+def _caches(cfg: Config, ops: Ops, n_ctx: int, kv_type: str) -> list[Cache]:
+    """Keys and values of every layer. An encoder forgets a layer's when it is done with it."""
+    shape = (n_ctx, cfg.head_count_kv * cfg.head_dim)
+    if not cfg.causal:
+        return [(ops.buffer("prefill.k", shape), ops.buffer("prefill.v", shape))] * cfg.block_count
+    return [
+        (ops.buffer(f"k.{i}", shape, kv_type, "kv"), ops.buffer(f"v.{i}", shape, kv_type, "kv"))
+        for i in range(cfg.block_count)
+    ]
 
 
 def _rope(plan: Plan, ops: Ops, spec: RopeSpec, neox: bool, name: str, factors: Sequence[float] | None) -> Rope:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
+from py_engine import alibi
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header
-from py_engine.models.common import count, number, rope_spec, vocabulary
+from py_engine.models.common import count, number, rope_spec, switch, vocabulary
 from py_engine.models.mixture import Mixture, add_experts
 from py_engine.ops import Ops
 from py_engine.plan import Buffer, Weight
@@ -40,10 +41,13 @@ class Config:
     windows: tuple[int, ...]  # the sliding window of every layer, 0: none
     attention_scale: float
     mixture: Mixture | None = None  # of experts
+    causal: bool = True  # a token sees only what comes before it; else it is an encoder: embeddings, and no text
+    alibi: float = 0.0  # how steep attention's slopes are, 0: none
     layer_norm: bool = False  # norms subtract the mean
     parallel: bool = False  # attention and feed-forward net read the same stream
     activation: str = "silu"
     ffn_norm: str = "ffn_norm"  # the tensor of the norm before the feed-forward net
+    output_norm: str = "output_norm"  # the tensor of the norm behind the last layer
     post_norms: tuple[str, str] = ("post_attention_norm", "post_ffw_norm")  # those behind a part
     attention_soft_cap: float = 0.0
     final_soft_cap: float = 0.0
@@ -81,6 +85,7 @@ class Config:
             ropes=(rope,) * blocks,
             windows=(0,) * blocks,
             attention_scale=head_dim**-0.5,
+            causal=switch(header, "attention.causal", True),
             layer_norm=layer_norm,
             mixture=Mixture.from_gguf(header),
         )
@@ -95,7 +100,7 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
     """The layers, from the batch's tokens to the last hidden state (n, n_embd)."""
     x = ops.embed(w.matrix("token_embd.weight", cfg.vocab, cfg.embedding_length), cfg.embedding_scale)
     if "position_embd.weight" in w:
-        ops.embed(w.matrix("position_embd.weight", cfg.context_length, cfg.embedding_length), positions=True)
+        ops.embed(w.matrix("position_embd.weight", cfg.context_length, cfg.embedding_length), row="position")
     for i in range(cfg.block_count):
         layer = Layer(cfg, w, ops, f"blk.{i}.", ropes[i], cfg.windows[i])
         if cfg.mixture and layer.b + "ffn_gate_inp.weight" in w:
@@ -115,7 +120,7 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
 def output(cfg: Config, w: Weights, ops: Ops, x: Buffer, every: bool = False) -> Buffer:
     """The logits of the last token, or of every one; the embedding table serves where there is no output.weight."""
     tensor = "output.weight" if "output.weight" in w else "token_embd.weight"
-    h, norm = normed(cfg, w, ops, x, "output_norm")
+    h, norm = normed(cfg, w, ops, x, cfg.output_norm)
     bias = w.vector_if_there(("output.bias", cfg.vocab))
     logits = ops.head(h, norm, w.matrix(tensor, cfg.vocab, cfg.embedding_length), cfg.eps, every, bias)
     if cfg.final_soft_cap or cfg.logit_scale != 1:
@@ -159,7 +164,10 @@ class Layer:
         bias = w.vector_if_there(*((t + ".bias", n) for t, n in rows))
         q = self.ops.qkv(h, norm, stack, bias, cache, cfg.heads, self.rope, cfg.eps, self._qk_norm())
         sinks = w.vector_if_there((b + "attn_sinks.weight", cfg.head_count))
-        return self.ops.attention(q, cache, cfg.heads, cfg.attention_scale, self.window, cfg.attention_soft_cap, sinks)
+        slopes = alibi.table(self.ops, cfg.head_count, cfg.alibi) if cfg.alibi else None
+        return self.ops.attention(
+            q, cache, cfg.heads, cfg.attention_scale, self.window, cfg.attention_soft_cap, sinks, cfg.causal, slopes
+        )
 
     def _qk_norm(self) -> Weight | None:
         """The norm of queries and keys: of each head, or, where the weights are that long, of all at once."""
@@ -169,6 +177,10 @@ class Layer:
             return None
         wide = self.w.length(q) != head_dim
         return self.w.vector((q, head_dim * (n_head if wide else 1)), (k, head_dim * (n_head_kv if wide else 1)))
+
+    def project_attention(self, attn: Buffer) -> Buffer:
+        """What the output matrix makes of it."""
+        return self.ops.project("out", attn, *self._matrix("attn_output", self.cfg.head_count * self.cfg.head_dim))
 
     def add_attention(self, attn: Buffer, x: Buffer) -> None:
         """x += what the output matrix makes of it."""
@@ -200,8 +212,7 @@ class Layer:
 
     def _add(self, y: Buffer, name: str, cols: int, post_norm: str, x: Buffer) -> None:
         cfg, w, ops, b = self.cfg, self.w, self.ops, self.b
-        weight = w.matrix(f"{b}{name}.weight", cfg.embedding_length, cols)
-        bias = w.vector_if_there((f"{b}{name}.bias", cfg.embedding_length))
+        weight, bias = self._matrix(name, cols)
         if post_norm and f"{b}{post_norm}.weight" in w:
             norm = w.vector((f"{b}{post_norm}.weight", cfg.embedding_length))
             ops.add_norm(ops.project("out", y, weight, bias), norm, x, cfg.eps)
@@ -209,3 +220,8 @@ class Layer:
             ops.add_scaled(ops.project("out", y, weight, bias), cfg.residual_scale, x)
         else:
             ops.linear(y, weight, bias, x)
+
+    def _matrix(self, name: str, cols: int) -> tuple[Weight, Weight | None]:
+        """A matrix back to the stream, and its bias where it has one."""
+        n_embd, tensor = self.cfg.embedding_length, self.b + name
+        return self.w.matrix(tensor + ".weight", n_embd, cols), self.w.vector_if_there((tensor + ".bias", n_embd))

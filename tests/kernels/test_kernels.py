@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
-from py_engine import experts, kernels
+from py_engine import alibi, experts, kernels
 from py_engine.ops import pad
 from py_engine.plan import Weight
+from py_engine.pooling import pool
 from py_engine.rope import Rope, frequencies, table
 from tests.kernels.bench import Bench, dispatch, nmse, planes
 
@@ -73,7 +74,8 @@ def test_scales(bench: Bench) -> None:
     """Scaled embeddings, embeddings of positions added, a scaled sum, and caps of one row of logits and of several."""
     ops = bench.begin(batch=3, n=2, pos=5, vocab=9)
     x = ops.embed(bench.weight("table", Q.F16, 9, 33), 6.5)
-    ops.embed(bench.weight("positions", Q.F32, 9, 33), positions=True)
+    ops.embed(bench.weight("positions", Q.F32, 9, 33), row="position")
+    ops.embed(bench.weight("types", Q.F16, 2, 33), row="first")
     y = ops.rows("y", 33)
     bench.fill(y)
     ops.add_scaled(x, 0.25, y)
@@ -164,7 +166,7 @@ def test_gelu(bench: Bench, batch: int) -> None:
     down, up = bench.weight("down", Q.F16, 64, 32, 0.1), bench.weight("up", Q.F16, 31, 64, 0.1)
     ops.linear(ops.gated(x, norm, [both], bias, EPS, "gelu"), down, None, out)
     ops.linear(ops.gated(out, None, [both], bias, EPS, "gelu"), down, None, x)
-    y = ops.activated(x, norm, up, bench.vector("c", 31), EPS, "gelu")
+    y = ops.activated(x, norm, up, bench.vector("c", 31), EPS, "gelu" if batch > 1 else "tanh")
     gpu, host = bench.run(ops)
     check(bench, gpu[out.name][:, :64], host[out.name][:, :64])
     check(bench, gpu[y.name][:, :31], host[y.name][:, :31])
@@ -308,6 +310,41 @@ def test_attention_through_a_window(bench: Bench, heads: tuple[int, int, int], n
         y = ops.attention(q, cache, heads, 1.0, window=33, soft_cap=2.0, sinks=bench.vector("sinks", n_head))
         gpu, host = bench.run(ops)
         check(bench, gpu[y.name][:batch, : n_head * dim], host[y.name][:batch, : n_head * dim])
+
+
+@pytest.mark.parametrize(("heads", "n", "window"), [((3, 1, 16), 19, 0), ((3, 1, 16), 40, 10)])
+def test_attention_both_ways(bench: Bench, heads: tuple[int, int, int], n: int, window: int) -> None:
+    """Of an encoder, whose heads fill no whole groups of columns; scores fall with the distance; what lies behind the
+    end is poison.
+    """
+    n_head, n_kv, dim = heads
+    bench = Bench(bench.page, replace(bench.device, software=True))
+    ops = bench.begin(batch=n + 1, n=n)
+    q = ops.rows("q", n_head * dim)
+    bench.fill(q)
+    cache = (ops.buffer("k", (64, n_kv * dim)), ops.buffer("v", (64, n_kv * dim)))
+    for b in cache:
+        bench.fill(b)[n:] = np.nan
+    slopes = alibi.table(ops, n_head, 2.0)
+    bench.data[slopes.name] = np.frombuffer(ops.plan.constants[slopes.name] + bytes(4), np.uint32).copy()
+    y = ops.attention(q, cache, heads, 0.5, window=window, causal=False, slopes=slopes)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:n, : n_head * dim], host[y.name][:n, : n_head * dim])
+
+
+@pytest.mark.parametrize("pos", [0, 5])
+def test_pooling(bench: Bench, pos: int) -> None:
+    """The first batch of a sequence, and one after it."""
+    ops = bench.begin(batch=4, n=3, pos=pos)
+    x = ops.rows("x", 300)
+    bench.fill(x)[3:] = np.nan
+    for kind in ("mean", "cls", "last"):
+        if pos:
+            bench.fill(ops.buffer(kind, (1, 320), pool="state"))
+        pool(ops, x, kind, kind)
+    gpu, host = bench.run(ops)
+    for kind in ("mean", "cls", "last"):
+        check(bench, gpu[kind], host[kind], 1e-12)
 
 
 @pytest.mark.parametrize(

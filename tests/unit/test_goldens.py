@@ -14,10 +14,12 @@ from py_engine.gguf_header import parse
 from py_engine.kernels import Device
 from py_engine.models.common import rope_factors
 from py_engine.sampling import Sampling
-from tests.engine.judge import assert_close, same_ids
+from tests.engine.judge import assert_close, assert_same_direction, same_ids
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-MODELS = sorted(p for p in GOLDEN.glob("*/*.gguf") if p.parent.name not in ("vocab", "split"))
+FILES = sorted(p for p in GOLDEN.glob("*/*.gguf") if p.parent.name not in ("vocab", "split"))
+EMBEDDING = [p for p in FILES if p.parent.name == "embedding"]
+MODELS = [p for p in FILES if p not in EMBEDDING]
 
 
 def load(path: Path, n_ctx: int, batch: int = 16) -> cpu.Cpu:
@@ -77,3 +79,23 @@ def test_logits_and_greedy_ids(path: Path) -> None:
         assert_close(want, evaluate(model, long)[-len(want) :], "f32")
         model.feed(len(long) - 1, long[-1:], ["decode"])
         np.testing.assert_allclose(model.buffers["logits"], want[-1], atol=2e-3)
+
+
+@pytest.mark.parametrize("path", EMBEDDING, ids=lambda p: p.stem)
+def test_embeddings(path: Path) -> None:
+    """Of every pooling; a causal model's prompt comes in several batches."""
+    golden, about = np.load(path.with_suffix(".npz")), json.loads(path.with_suffix(".json").read_text())
+    ids = golden["prompt"].tolist()
+    model = load(path, about["settings"]["n_ctx"])
+    embedding = model.plan.embedding
+    assert embedding
+    assert embedding.pooling == about["default_pooling"]
+    for kind in ("none", "mean", "cls", "last"):
+        rows = []
+        for at in range(0, len(ids), model.plan.batch):
+            batch = ids[at : at + model.plan.batch]
+            model.feed(at, batch, ["prefill", "embed", *([kind] if kind != "none" else [])])
+            rows.append(model.buffers[embedding.rows][: len(batch), : embedding.width].copy())
+        got = np.concatenate(rows) if kind == "none" else model.buffers["pooled"][0, : embedding.width]
+        assert_same_direction(golden[f"embd_{kind}_ref"], got, "f32")
+        np.testing.assert_allclose(got, golden[f"embd_{kind}_ref"], atol=5e-4)

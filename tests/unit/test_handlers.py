@@ -23,6 +23,7 @@ class Engine:
 
     context_length = 200
     backend = "cpu"
+    embeds = False
     notices = ["from the engine"]  # noqa: RUF012
 
     def __init__(self, says: str = HELLO, size: int = 2, pause: float = 0.0) -> None:
