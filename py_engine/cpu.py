@@ -187,14 +187,17 @@ def rope_append(c: Call) -> None:
 
 def norm_rope_append(c: Call) -> None:
     q, kv, dim = c.consts["q_rows"], c.consts["kv_rows"], c.params["HEAD_DIM"]
-    x, weights = c["x"][: c.n, : q + 2 * kv].copy(), c["norm"][0]
+    x = c["x"][: c.n, : q + 2 * kv].copy()
     for first, rows in ((0, q), (q, kv)):
-        if c.params["WIDE"]:
-            width, weight = rows, weights[first : first + rows]
-        else:
-            width, weight = dim, weights[:dim] if first == 0 else weights[dim:]
+        width = rows if c.params["WIDE"] else dim
         part = x[:, first : first + rows].reshape(c.n, -1, width)
-        x[:, first : first + rows] = normed(part, weight, c.consts["eps"]).reshape(c.n, rows)
+        if c.params["MEAN"]:
+            part = part - part.mean(axis=-1, keepdims=True, dtype=np.float32)
+        at = slice(first, first + rows) if c.params["OWN"] else slice(dim * (first > 0), dim * (1 + (first > 0)))
+        out = normed(part, c["norm"][0, at].reshape(-1, width), c.consts["eps"])
+        if c.params["BIAS"]:
+            out = out + c["bias"][0, at].reshape(-1, width)
+        x[:, first : first + rows] = out.reshape(c.n, rows)
     c["y"][: c.n, :q] = rope_store(c, x)
 
 
@@ -284,6 +287,17 @@ def pool(c: Call) -> None:
             y[:] = x[-1]
 
 
+def shortconv(c: Call) -> None:
+    cols, taps, cache = c.params["COLS"], c.params["TAPS"], c["conv_cache"]
+    x, weight = c["x"][: c.n], c["taps"].reshape(cols, taps)
+    own = x[:, :cols] * x[:, 2 * cols : 3 * cols]
+    before = min(c.pos, taps - 1)
+    seen = np.concatenate([np.zeros((taps - 1 - before, cols)), cache[c.pos - before : c.pos], own], dtype=np.float32)
+    cache[c.pos : c.pos + c.n] = own
+    total = sum(seen[j : j + c.n] * weight[:, j] for j in range(taps))
+    c["y"][: c.n, :cols] = x[:, cols : 2 * cols] * total
+
+
 def route(c: Call) -> None:
     used = c.params["USED"]
     logits = c["logits"][: c.n, : c.params["EXPERTS"]]
@@ -367,7 +381,7 @@ KERNELS: dict[str, Callable[[Call], None]] = {
     f.__name__: f
     for f in (
         embed, norm, add_scaled, soft_cap, activate, matmul, matvec, rope_append, norm_rope_append, attention,
-        attention_decode, attention_combine, pool, route, experts, sample_best, sample,
+        attention_decode, attention_combine, pool, shortconv, route, experts, sample_best, sample,
     )
 }  # fmt: skip
 

@@ -7,6 +7,8 @@ to the fused dispatches of decoding, six a layer; with a larger batch to the til
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from py_engine import quants
 from py_engine.kernels import Device
 from py_engine.plan import Buffer, Op, PerToken, Plan, Weight
@@ -19,6 +21,20 @@ SAMPLER_THREADS = 256
 def pad(cols: int) -> int:
     """Columns of an activation row: whole groups."""
     return quants.groups(cols) * quants.GROUP
+
+
+@dataclass(frozen=True)
+class HeadNorm:
+    """A norm of queries and of keys: of each head, or, `wide`, of all of them at once.
+
+    `weight` and `bias`: a query head's and a key head's end to end, or all queries' and all keys'. `mean`: the layer
+    norm, not the RMS norm.
+    """
+
+    weight: Weight
+    bias: Weight | None = None
+    wide: bool = False
+    mean: bool = False
 
 
 class Ops:
@@ -107,13 +123,12 @@ class Ops:
 
     def qkv(
         self, x: Buffer, norm: Weight | None, stack: list[Weight], bias: Weight | None, cache: tuple[Buffer, Buffer],
-        heads: tuple[int, int, int], rope: Rope, eps: float, qk_norm: Weight | None = None,
+        heads: tuple[int, int, int], rope: Rope, eps: float, qk_norm: HeadNorm | None = None,
     ) -> Buffer:  # fmt: skip
         """Norm (RMS), stacked q, k and v rows, rotation, append to the cache; gives the queries (n, stride).
 
         `heads` is (n_head, n_head_kv, head_dim). The stride is that of the stacked rows where they are not fused.
-        `qk_norm`: another RMS norm before the rotation, of each head (weights: a query head's, a key head's) or of all
-        queries and all keys at once (weights: theirs, end to end).
+        `qk_norm`: another norm before the rotation.
         """
         n_head, n_head_kv, head_dim = heads
         params = {
@@ -125,7 +140,7 @@ class Ops:
             y = self.rows("q", n_head * head_dim)
             self._matvec(x, stack[0], bias, y, "qkv", norm, eps, params, consts, stores)
             return y
-        rows = self._normed_stack("qkv", x, norm, stack, bias, eps)
+        rows = self.normed_stack("qkv", x, norm, stack, bias, eps)
         if qk_norm is not None:
             y = self.rows("q", n_head * head_dim)
             threads = 16
@@ -133,9 +148,18 @@ class Ops:
                 threads *= 2
             self.add(
                 "norm_rope_append",
-                params | {"WG": threads, "WIDE": int(qk_norm.cols > 2 * head_dim)},
+                params
+                | {
+                    "WG": threads,
+                    "WIDE": int(qk_norm.wide),
+                    "OWN": int(qk_norm.weight.cols > 2 * head_dim),
+                    "MEAN": int(qk_norm.mean),
+                    "BIAS": int(qk_norm.bias is not None),
+                },
                 consts | {"x_stride": rows.shape[1], "y_stride": y.shape[1], "eps": eps},
-                {"state": self.state, "x": rows, "norm": qk_norm, "y": y} | stores,
+                {"state": self.state, "x": rows, "norm": qk_norm.weight, "y": y}
+                | stores
+                | ({"bias": qk_norm.bias} if qk_norm.bias else {}),
                 n_head + 2 * n_head_kv,
                 PerToken(),
             )
@@ -222,7 +246,7 @@ class Ops:
         if self._fuses(stack):
             self._matvec(x, stack[0], bias, y, "gated", norm, eps, {"ACTIVATION": activation})
             return y
-        both = self._normed_stack("gate_up", x, norm, stack, bias, eps)
+        both = self.normed_stack("gate_up", x, norm, stack, bias, eps)
         return self.activate(both, y, sum(w.rows for w in stack) // 2, activation, gated=True)
 
     def activated(
@@ -231,7 +255,7 @@ class Ops:
         """activation(up) of the normalised (RMS) x."""
         y = self.rows("hidden", weight.rows)
         return self.activate(
-            self._normed_stack("up", x, norm, [weight], bias, eps), y, weight.rows, activation, gated=False
+            self.normed_stack("up", x, norm, [weight], bias, eps), y, weight.rows, activation, gated=False
         )
 
     def activate(self, x: Buffer, y: Buffer, cols: int, activation: str, *, gated: bool, repeat: int = 1) -> Buffer:
@@ -301,7 +325,7 @@ class Ops:
         """One token, and all the rows in one binding."""
         return self.batch == 1 and len(stack) == 1 and len(stack[0].split(self.device.max_binding)) == 1
 
-    def _normed_stack(
+    def normed_stack(
         self, name: str, x: Buffer, norm: Weight | None, stack: list[Weight], bias: Weight | None, eps: float
     ) -> Buffer:
         """The stacked rows of the normalised x: (n, rows padded)."""

@@ -25,6 +25,7 @@ from py_engine.models import (
     gpt2,
     gpt_oss,
     granite,
+    lfm2,
     llama,
     olmo2,
     phi3,
@@ -52,6 +53,7 @@ FAMILIES: dict[str, ModuleType] = {
     "granitemoe": granite,
     "jina-bert-v2": bert,
     "llama": llama,
+    "lfm2": lfm2,
     "nomic-bert": bert,
     "olmo2": olmo2,
     "olmoe": qwen,
@@ -109,14 +111,21 @@ def make_plan(
 
 
 def _caches(cfg: Config, ops: Ops, n_ctx: int, kv_type: str) -> list[Cache]:
-    """Keys and values of every layer. An encoder forgets a layer's when it is done with it."""
+    """Keys and values of every layer, or, twice, what its convolution is of. An encoder forgets a layer's when it is
+    done with it.
+    """
     shape = (n_ctx, cfg.head_count_kv * cfg.head_dim)
     if not cfg.causal:
         return [(ops.buffer("prefill.k", shape), ops.buffer("prefill.v", shape))] * cfg.block_count
-    return [
-        (ops.buffer(f"k.{i}", shape, kv_type, "kv"), ops.buffer(f"v.{i}", shape, kv_type, "kv"))
-        for i in range(cfg.block_count)
-    ]
+    caches = []
+    for i in range(cfg.block_count):
+        if cfg.taps and cfg.taps[i]:
+            dtype = "f32" if kv_type == "f32" else "f16"
+            conv = ops.buffer(f"conv.{i}", (n_ctx, cfg.embedding_length), dtype, "kv")
+            caches.append((conv, conv))
+        else:
+            caches.append((ops.buffer(f"k.{i}", shape, kv_type, "kv"), ops.buffer(f"v.{i}", shape, kv_type, "kv")))
+    return caches
 
 
 def _rope(plan: Plan, ops: Ops, spec: RopeSpec, neox: bool, name: str, factors: Sequence[float] | None) -> Rope:

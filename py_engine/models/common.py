@@ -25,6 +25,17 @@ def count(header: Header, key: str, default: Any = _NONE) -> int:
     return value
 
 
+def head_count_kv(header: Header, block_count: int, default: int) -> int:
+    """Key/value heads, which the metadata may tell for each layer; 0 there: the layer has no attention."""
+    value = header.arch("attention.head_count_kv", default)
+    if not isinstance(value, list):
+        return count(header, "attention.head_count_kv", default)
+    several = {n for n in value[:block_count] if n != 0}
+    if len(value) < block_count or len(several) != 1 or not isinstance(n := several.pop(), int) or n < 1:
+        raise _bad(header, "attention.head_count_kv", value, "the same for all layers that have attention")
+    return n
+
+
 def number(header: Header, key: str, default: Any = _NONE) -> float:
     """A positive number of the architecture's metadata."""
     value = header.arch(key) if default is _NONE else header.arch(key, default)

@@ -12,11 +12,12 @@ from typing import TypeVar
 from py_engine import alibi
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header
-from py_engine.models.common import count, number, rope_spec, switch, vocabulary
+from py_engine.models.common import count, head_count_kv, number, rope_spec, switch, vocabulary
 from py_engine.models.mixture import Mixture, add_experts
-from py_engine.ops import Ops
+from py_engine.ops import HeadNorm, Ops
 from py_engine.plan import Buffer, Weight
 from py_engine.rope import Rope, RopeSpec
+from py_engine.shortconv import shortconv
 from py_engine.weights import Weights
 
 C = TypeVar("C", bound="Config")
@@ -40,6 +41,7 @@ class Config:
     ropes: tuple[RopeSpec, ...]  # of every layer
     windows: tuple[int, ...]  # the sliding window of every layer, 0: none
     attention_scale: float
+    taps: tuple[int, ...] = ()  # of the short convolution that stands for a layer's attention, 0: it has attention
     mixture: Mixture | None = None  # of experts
     causal: bool = True  # a token sees only what comes before it; else it is an encoder: embeddings, and no text
     alibi: float = 0.0  # how steep attention's slopes are, 0: none
@@ -63,7 +65,7 @@ class Config:
         head_dim = count(header, "attention.key_length", max(1, n_embd // n_head))
         rope = rope_spec(header, count(header, "rope.dimension_count", head_dim))
         layer_norm = header.arch("attention.layer_norm_rms_epsilon", None) is None
-        n_head_kv = count(header, "attention.head_count_kv", n_head)
+        n_head_kv = head_count_kv(header, blocks, n_head)
         if n_head % n_head_kv or head_dim % 4 or rope.dim % 4 or rope.dim > head_dim:
             raise WispError(
                 f"{n_head} heads over {n_head_kv} key/value heads of {head_dim} dimensions, {rope.dim} of "
@@ -103,6 +105,10 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
         ops.embed(w.matrix("position_embd.weight", cfg.context_length, cfg.embedding_length), row="position")
     for i in range(cfg.block_count):
         layer = Layer(cfg, w, ops, f"blk.{i}.", ropes[i], cfg.windows[i])
+        if cfg.taps and cfg.taps[i]:
+            layer.add_shortconv(x, caches[i][0], cfg.taps[i])
+            layer.add_feed_forward(layer.feed_forward(x), x)
+            continue
         if cfg.mixture and layer.b + "ffn_gate_inp.weight" in w:
             layer.add_attention(layer.attention(x, caches[i]), x)
             add_experts(cfg, cfg.mixture, w, ops, layer.b, x, *normed(cfg, w, ops, x, layer.b + cfg.ffn_norm))
@@ -169,14 +175,20 @@ class Layer:
             q, cache, cfg.heads, cfg.attention_scale, self.window, cfg.attention_soft_cap, sinks, cfg.causal, slopes
         )
 
-    def _qk_norm(self) -> Weight | None:
-        """The norm of queries and keys: of each head, or, where the weights are that long, of all at once."""
+    def _qk_norm(self) -> HeadNorm | None:
+        """The norm of queries and keys: of each head, or, where the weights are that long, of all at once. Weights in
+        two dimensions are of each head, too, which then has its own.
+        """
         n_head, n_head_kv, head_dim = self.cfg.heads
-        q, k = self.b + "attn_q_norm.weight", self.b + "attn_k_norm.weight"
-        if q not in self.w:
+        q, k = self.b + "attn_q_norm", self.b + "attn_k_norm"
+        if q + ".weight" not in self.w:
             return None
-        wide = self.w.length(q) != head_dim
-        return self.w.vector((q, head_dim * (n_head if wide else 1)), (k, head_dim * (n_head_kv if wide else 1)))
+        size = self.w.size(q + ".weight")
+        lengths = (head_dim, head_dim) if size == head_dim else (head_dim * n_head, head_dim * n_head_kv)
+        weight = self.w.vector((q + ".weight", lengths[0]), (k + ".weight", lengths[1]))
+        bias = self.w.vector_if_there((q + ".bias", lengths[0]), (k + ".bias", lengths[1]))
+        wide = size != head_dim and not self.w.rows(q + ".weight")
+        return HeadNorm(weight, bias, wide, self.cfg.layer_norm)
 
     def project_attention(self, attn: Buffer) -> Buffer:
         """What the output matrix makes of it."""
@@ -185,6 +197,15 @@ class Layer:
     def add_attention(self, attn: Buffer, x: Buffer) -> None:
         """x += what the output matrix makes of it."""
         self._add(attn, "attn_output", self.cfg.head_count * self.cfg.head_dim, self.cfg.post_norms[0], x)
+
+    def add_shortconv(self, x: Buffer, cache: Buffer, taps: int) -> None:
+        """x += the short convolution's answer."""
+        n, w, ops, b = self.cfg.embedding_length, self.w, self.ops, self.b + "shortconv."
+        h, norm = normed(self.cfg, w, ops, x, self.b + "attn_norm")
+        stack = w.stack([(b + "in_proj.weight", 3 * n)], n)
+        conv = w.vector((b + "conv.weight", taps * n))
+        mixed = shortconv(ops, ops.normed_stack("bcz", h, norm, stack, None, self.cfg.eps), conv, cache, n)
+        ops.linear(mixed, w.matrix(b + "out_proj.weight", n, n), None, x)
 
     def feed_forward(self, x: Buffer) -> Buffer:
         """The net's hidden layer, (n, n_ff)."""

@@ -9,10 +9,11 @@ import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine import alibi, experts, kernels
-from py_engine.ops import pad
+from py_engine.ops import HeadNorm, pad
 from py_engine.plan import Weight
 from py_engine.pooling import pool
 from py_engine.rope import Rope, frequencies, table
+from py_engine.shortconv import shortconv
 from tests.kernels.bench import Bench, dispatch, nmse, planes
 
 PLAIN = [Q.F32, Q.F16, Q.BF16]
@@ -269,10 +270,11 @@ def test_experts(bench: Bench, batch: int, limit: int) -> None:
     check(bench, gpu[y.name][:, :cols], host[y.name][:, :cols], 1e-10)
 
 
-@pytest.mark.parametrize(("heads", "wide"), [((3, 1, 32), False), ((4, 2, 96), True)])
+@pytest.mark.parametrize(("heads", "kind"), [((3, 1, 32), "head"), ((4, 2, 96), "wide"), ((3, 1, 16), "own")])
 @pytest.mark.parametrize("batch", [1, 3])
-def test_normalised_queries_and_keys(bench: Bench, heads: tuple[int, int, int], wide: bool, batch: int) -> None:
-    """Of each head, with half of it rotated, or of all at once and not rotated."""
+def test_normalised_queries_and_keys(bench: Bench, heads: tuple[int, int, int], kind: str, batch: int) -> None:
+    """Of each head, with half of it rotated, or of all at once and not rotated, or a layer norm of each head's own."""
+    wide, own = kind == "wide", kind == "own"
     n_head, n_kv, dim = heads
     ops = bench.begin(batch=batch, n=batch, pos=7)
     x = ops.rows("x", 64)
@@ -282,7 +284,9 @@ def test_normalised_queries_and_keys(bench: Bench, heads: tuple[int, int, int], 
         bench.fill(b)
     rope = Rope(0 if wide else dim // 2, not wide, ops.buffer("freqs", (dim // 4,), "u32", "state"))
     bench.data["freqs"] = np.frombuffer(table(frequencies(dim // 2, 10000.0)), np.uint32).copy()
-    weights = bench.vector("norms", (n_head + n_kv) * dim if wide else 2 * dim)
+    width = 2 * dim if kind == "head" else (n_head + n_kv) * dim
+    bias = bench.vector("biases", width) if own else None
+    weights = HeadNorm(bench.vector("norms", width), bias, wide, mean=own)
     rows = (n_head + 2 * n_kv) * dim
     q = ops.qkv(
         x, bench.vector("norm", 64), [bench.weight("w", Q.F16, rows, 64)], None, cache, heads, rope, EPS, weights
@@ -330,6 +334,21 @@ def test_attention_both_ways(bench: Bench, heads: tuple[int, int, int], n: int, 
     y = ops.attention(q, cache, heads, 0.5, window=window, causal=False, slopes=slopes)
     gpu, host = bench.run(ops)
     check(bench, gpu[y.name][:n, : n_head * dim], host[y.name][:n, : n_head * dim])
+
+
+@pytest.mark.parametrize(("pos", "kv_type"), [(0, "f16"), (1, "f32"), (9, "f16")])
+def test_shortconv(bench: Bench, pos: int, kv_type: str) -> None:
+    """At the beginning of a sequence, and behind it, where the taps before the batch are in the cache."""
+    for n in (1, 5):
+        ops = bench.begin(batch=n, n=n, pos=pos)
+        x = ops.rows("x", 3 * 34)
+        bench.fill(x)
+        cache = ops.buffer("cache", (64, 34), kv_type, "kv")
+        bench.fill(cache)[pos:] = np.nan
+        y = shortconv(ops, x, bench.vector("taps", 34 * 4), cache, 34)
+        gpu, host = bench.run(ops)
+        check(bench, gpu[y.name][:n, :34], host[y.name][:n, :34], 1e-10)
+        check(bench, gpu["cache"][: pos + n].astype(np.float32), host["cache"][: pos + n].astype(np.float32), 1e-8)
 
 
 @pytest.mark.parametrize("pos", [0, 5])

@@ -99,3 +99,15 @@ def test_embeddings(path: Path) -> None:
         got = np.concatenate(rows) if kind == "none" else model.buffers["pooled"][0, : embedding.width]
         assert_same_direction(golden[f"embd_{kind}_ref"], got, "f32")
         np.testing.assert_allclose(got, golden[f"embd_{kind}_ref"], atol=5e-4)
+
+
+def test_another_continuation() -> None:
+    """From any position on, what a short convolution keeps serves another continuation as if it had seen no other."""
+    path = GOLDEN / "lfm2" / "lfm2.F16.gguf"
+    ids = np.load(path.with_suffix(".npz"))["long_prompt"].tolist()
+    model = load(path, 256)
+    evaluate(model, ids)
+    other = ids[:37] + ids[60:70]
+    model.feed(37, other[37:], ["prefill", "every"])
+    got = model.buffers["every.logits"][:10, : model.plan.n_vocab].copy()
+    np.testing.assert_allclose(got, evaluate(load(path, 256), other)[37:], atol=1e-3)
