@@ -66,6 +66,8 @@ export class Wisp {
   chat = { completions: { create: this.#creator("chat.completions") } };
   completions = { create: this.#creator("completions") };
   embeddings = { create: this.#creator("embeddings") };
+  /** Documents in the order of their relevance to a query, by a model that ranks: {query, documents, top_n}. */
+  rerank = this.#creator("rerank");
   models = { list: () => this.#connection.call("models") };
 
   /** @param {string} text @param {TokenizeOptions} [options] @returns {Promise<number[]>} token ids */

@@ -10,6 +10,7 @@ Knows nothing of text (app/chat.py) or of the GPU (runners.py, gpu.py).
 
 from __future__ import annotations
 
+import math
 import struct
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -185,7 +186,18 @@ class Engine:
         if kind == "none":
             return self._joined(parts), (len(ids), embedding.width)
         name, width = ("ranked", embedding.labels) if kind == "rank" else ("pooled", embedding.width)
-        return await self.runner.rows(name, 1, width), (width,)
+        row = await self.runner.rows(name, 1, width)
+        return (row[0] if self.backend == "cpu" else row), (width,)
+
+    async def rank(self, ids: list[int]) -> list[float]:
+        """The numbers of a ranking model's labels for a sequence; shares of one where the architecture has it so."""
+        array, _ = await self.embed(ids, "rank")
+        values: list[float] = (array if self.backend == "cpu" else array.to_py()).tolist()
+        if self.plan.embedding and self.plan.embedding.softmax:
+            top = max(values)
+            shares = [math.exp(v - top) for v in values]
+            return [share / sum(shares) for share in shares]
+        return values
 
     @property
     def pooling(self) -> str:
