@@ -101,7 +101,12 @@ def gated(act: str, gate: Array, up: Array) -> Array:
     return ACTIVATIONS[act](gate) * up
 
 
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"silu": silu, "gelu": gelu, "tanh": np.tanh}
+def relu2(x: Array) -> Array:
+    """The square of what is positive (So et al. 2021)."""
+    return np.square(np.maximum(x, np.float32(0)))
+
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"silu": silu, "gelu": gelu, "tanh": np.tanh, "relu2": relu2}
 
 
 def activate(c: Call) -> None:

@@ -16,7 +16,11 @@ fn activation(x: f32) -> f32 {
 #if ACTIVATION == "tanh"
   return 1.0 - 2.0 / (1.0 + exp(2.0 * x)); // the built-in one may overflow
 #else
+#if ACTIVATION == "relu2"
+  return max(x, 0.0) * max(x, 0.0);
+#else
   return x / (1.0 + exp(-x));
+#endif
 #endif
 #endif
 }

@@ -1,5 +1,5 @@
 """BERT and its descendants: encoders with norms behind each part. BERT adds an embedding of positions, Nomic's rotates
-and has gated nets, Jina's (version 2) lets scores fall with the distance (ALiBi) and has gated GELU nets.
+and has gated nets, Jina's lets scores fall with the distance (ALiBi) and has gated GELU nets, or, version 3, rotates.
 
 Every token is of type 0. Source: llama.cpp's `bert`, `nomic-bert` and `jina-bert-v2` architectures.
 """
@@ -32,7 +32,7 @@ class Config(decoder.Config):
             base,
             causal=False,
             activation="silu" if name == "nomic-bert" else "gelu",
-            ropes=base.ropes if name == "nomic-bert" else (decoder.NOTHING,) * base.block_count,
+            ropes=base.ropes if name in ("nomic-bert", "jina-bert-v3") else (decoder.NOTHING,) * base.block_count,
             alibi=ALIBI if name == "jina-bert-v2" else 0.0,
         )
 

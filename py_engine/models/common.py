@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import log
 from typing import Any
 
 from py_engine.errors import WispError
@@ -90,11 +91,24 @@ def rope_spec(header: Header, dim: int) -> RopeSpec:
         number(header, "rope.freq_base", 10000.0),
         kind,
         factor,
-        count(header, "rope.scaling.original_context_length") if kind == "yarn" else 0,
+        original_context(header) if kind == "yarn" else 0,
         number(header, "rope.scaling.yarn_beta_fast", 32.0),
         number(header, "rope.scaling.yarn_beta_slow", 1.0),
-        number(header, "rope.scaling.attn_factor", 1.0),
+        number(header, "rope.scaling.attn_factor", 1.0) / _yarn_magnitude(header, kind, factor),
     )
+
+
+def _yarn_magnitude(header: Header, kind: str, factor: float) -> float:
+    """What a model that scales all dimensions alike takes back of YaRN's magnitude."""
+    multiplier = header.arch("rope.scaling.yarn_log_multiplier", 0.0)
+    if not isinstance(multiplier, int | float):
+        raise _bad(header, "rope.scaling.yarn_log_multiplier", multiplier, "a number")
+    return 1 + 0.1 * multiplier * log(factor) if kind == "yarn" and factor > 1 else 1.0
+
+
+def original_context(header: Header) -> int:
+    """The context length before any scaling of the rotation."""
+    return count(header, "rope.scaling.original_context_length", header.arch("context_length", 0))
 
 
 def rope_factors(header: Header, n_ctx: int) -> str | None:
@@ -102,6 +116,6 @@ def rope_factors(header: Header, n_ctx: int) -> str | None:
     if "rope_freqs.weight" in header.tensors:
         return "rope_freqs.weight"
     if "rope_factors_long.weight" in header.tensors:
-        long = n_ctx > count(header, "rope.scaling.original_context_length")
+        long = n_ctx > original_context(header)
         return f"rope_factors_{'long' if long else 'short'}.weight"
     return None

@@ -48,6 +48,7 @@ class Config:
     layer_norm: bool = False  # norms subtract the mean
     parallel: bool = False  # attention and feed-forward net read the same stream
     activation: str = "silu"
+    attn_norm: str = "attn_norm"  # the tensor of the norm before attention
     ffn_norm: str = "ffn_norm"  # the tensor of the norm before the feed-forward net
     output_norm: str = "output_norm"  # the tensor of the norm behind the last layer
     post_norms: tuple[str, str] = ("post_attention_norm", "post_ffw_norm")  # those behind a part
@@ -165,7 +166,7 @@ class Layer:
         rows = [(b + "attn_q", q_rows), (b + "attn_k", kv_rows), (b + "attn_v", kv_rows)]
         if b + "attn_qkv.weight" in w:
             rows = [(b + "attn_qkv", q_rows + 2 * kv_rows)]
-        h, norm = normed(cfg, w, self.ops, x, b + "attn_norm")
+        h, norm = normed(cfg, w, self.ops, x, b + cfg.attn_norm)
         stack = w.stack([(t + ".weight", n) for t, n in rows], cfg.embedding_length)
         bias = w.vector_if_there(*((t + ".bias", n) for t, n in rows))
         q = self.ops.qkv(h, norm, stack, bias, cache, cfg.heads, self.rope, cfg.eps, self._qk_norm())

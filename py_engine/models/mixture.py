@@ -16,7 +16,7 @@ from py_engine.weights import Weights
 if TYPE_CHECKING:
     from py_engine.models.decoder import Config
 
-NORMALISED = {"llama", "qwen3moe", "granitemoe", "gpt-oss"}  # the chosen experts' shares add up to one
+NORMALISED = {"llama", "qwen3moe", "qwen3vlmoe", "granitemoe", "gpt-oss"}  # the chosen experts' shares add up to one
 
 
 @dataclass(frozen=True)

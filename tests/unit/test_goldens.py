@@ -13,6 +13,7 @@ from py_engine import cpu, planner
 from py_engine.gguf_header import parse
 from py_engine.kernels import Device
 from py_engine.models.common import rope_factors
+from py_engine.pooling import NAMES
 from py_engine.sampling import Sampling
 from tests.engine.judge import assert_close, assert_same_direction, same_ids
 
@@ -90,13 +91,16 @@ def test_embeddings(path: Path) -> None:
     embedding = model.plan.embedding
     assert embedding
     assert embedding.pooling == about["default_pooling"]
-    for kind in ("none", "mean", "cls", "last"):
+    assert embedding.labels == int("embd_rank" in golden)
+    for kind in [name for name in NAMES if f"embd_{name}" in golden]:
         rows = []
         for at in range(0, len(ids), model.plan.batch):
             batch = ids[at : at + model.plan.batch]
             model.feed(at, batch, ["prefill", "embed", *([kind] if kind != "none" else [])])
             rows.append(model.buffers[embedding.rows][: len(batch), : embedding.width].copy())
         got = np.concatenate(rows) if kind == "none" else model.buffers["pooled"][0, : embedding.width]
+        if kind == "rank":
+            got = model.buffers["ranked"][0, : embedding.labels]
         assert_same_direction(golden[f"embd_{kind}_ref"], got, "f32")
         np.testing.assert_allclose(got, golden[f"embd_{kind}_ref"], atol=5e-4)
 
