@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from py_engine.cache import GROUP
 from py_engine.plan import Op, Plan, Weight
 from py_engine.quants import row_bytes
 
@@ -180,8 +181,9 @@ def rope_store(c: Call, rows: Array) -> Array:
     """Queries of the stacked rows (n, q + 2 kv), rotated; keys (rotated) and values go to the cache."""
     q, kv = c.consts["q_rows"], c.consts["kv_rows"]
     pos = np.arange(c.pos, c.pos + len(rows))
-    c["k_cache"][pos] = rotate(c, rows[:, q : q + kv], pos)
-    c["v_cache"][pos] = rows[:, q + kv : q + 2 * kv]
+    to = pos - c.pos if c.params["KV"] == "q8_0" else pos % c.params["RING"] if c.params["RING"] else pos
+    c["k_cache"][to] = rotate(c, rows[:, q : q + kv], pos)
+    c["v_cache"][to] = rows[:, q + kv : q + 2 * kv]
     return rotate(c, rows[:, :q], pos)
 
 
@@ -236,9 +238,7 @@ def _scores(c: Call) -> Iterator[tuple[int, Array, Array]]:
     head_dim, group, kv_heads = c.params["HEAD_DIM"], c.params["G"], c.consts["n_head_kv"]
     pos, n = c.pos, c.n
     q = c["q"][:n, : kv_heads * group * head_dim].reshape(n, kv_heads, group, head_dim) * np.float32(c.consts["scale"])
-    k, v = (
-        c[name][: pos + n].reshape(pos + n, kv_heads, head_dim).astype(np.float32) for name in ("k_cache", "v_cache")
-    )
+    k, v = (_cached(c, name, pos + n).reshape(-1, kv_heads, head_dim) for name in ("k_cache", "v_cache"))
     distance = np.arange(pos, pos + n)[:, None] - np.arange(pos + n)[None, :]
     window = c.params["WINDOW"] or 2 * (pos + n)
     if c.params.get("CAUSAL", 1):
@@ -253,6 +253,39 @@ def _scores(c: Call) -> Iterator[tuple[int, Array, Array]]:
             scores -= slopes[:, None, None] * abs(distance).astype(np.float32)
         scores[:, hidden] = -np.inf
         yield head, scores, v[:, head]
+
+
+def _cached(c: Call, name: str, positions: int) -> Array:
+    """Rows of the positions up to `positions` in float32; those that a ring has lost are some other's."""
+    cache, ring = c[name], c.params["RING"]
+    rows = np.arange(positions) % ring if ring else np.arange(positions)
+    if c.params["KV"] != "q8_0":
+        return cache[rows].astype(np.float32)
+    cols = c.consts["n_head_kv"] * c.params["HEAD_DIM"]
+    values, steps = _q8_0(cache, c.params["KV_ROWS"], cols)
+    return (values[rows].reshape(positions, -1, GROUP) * (steps[rows] / np.float32(127))[..., None]).reshape(
+        positions, -1
+    )
+
+
+def _q8_0(cache: Array, rows: int, cols: int) -> tuple[Array, Array]:
+    """Views of a q8_0 cache: bytes (rows, cols), steps (rows, groups)."""
+    flat = cache.reshape(-1)
+    values, steps = flat[: rows * cols // 4], flat[rows * cols // 4 : rows * (cols // 4 + cols // GROUP)]
+    return values.view(np.int8).reshape(rows, cols), steps.view(np.float32).reshape(rows, cols // GROUP)
+
+
+def kv_quantize(c: Call) -> None:
+    cols, ring = c.params["COLS"], c.params["RING"]
+    at = np.arange(c.pos, c.pos + c.n)
+    rows = at % ring if ring else at
+    for name in ("k", "v"):
+        groups = c[name][: c.n].reshape(c.n, -1, GROUP)
+        most = np.abs(groups).max(axis=-1)
+        values, steps = _q8_0(c[f"{name}_cache"], c.params["KV_ROWS"], cols)
+        grow = np.where(most > 0, 1 / most, 0).astype(np.float32)
+        values[rows] = np.floor(np.float32(0.5) + 127 * (groups * grow[..., None])).reshape(c.n, cols)
+        steps[rows] = most
 
 
 def attention_seen(c: Call) -> int:
@@ -297,8 +330,9 @@ def shortconv(c: Call) -> None:
     x, weight = c["x"][: c.n], c["taps"].reshape(cols, taps)
     own = x[:, :cols] * x[:, 2 * cols : 3 * cols]
     before = min(c.pos, taps - 1)
-    seen = np.concatenate([np.zeros((taps - 1 - before, cols)), cache[c.pos - before : c.pos], own], dtype=np.float32)
-    cache[c.pos : c.pos + c.n] = own
+    pos = np.arange(c.pos - before, c.pos + c.n) % (c.params["RING"] or len(cache))
+    seen = np.concatenate([np.zeros((taps - 1 - before, cols)), cache[pos[:before]], own], dtype=np.float32)
+    cache[pos[before:]] = own
     total = sum(seen[j : j + c.n] * weight[:, j] for j in range(taps))
     c["y"][: c.n, :cols] = x[:, cols : 2 * cols] * total
 
@@ -385,8 +419,8 @@ def sample(c: Call) -> None:
 KERNELS: dict[str, Callable[[Call], None]] = {
     f.__name__: f
     for f in (
-        embed, norm, add_scaled, soft_cap, activate, matmul, matvec, rope_append, norm_rope_append, attention,
-        attention_decode, attention_combine, pool, shortconv, route, experts, sample_best, sample,
+        embed, norm, add_scaled, soft_cap, activate, matmul, matvec, rope_append, norm_rope_append, kv_quantize,
+        attention, attention_decode, attention_combine, pool, shortconv, route, experts, sample_best, sample,
     )
 }  # fmt: skip
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from gguf.constants import GGMLQuantizationType as Q
 
-from py_engine import planner
+from py_engine import budget, planner
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header
 from py_engine.kernels import Device
@@ -59,7 +59,7 @@ class Engine:
         self.adapter: dict[str, Any] | None = None
         self.timings: dict[str, float] = {}
         self.last = GenerationStats()
-        self._cache = KvCache()
+        self._cache = KvCache(plan.spare)
 
     # -- loading ------------------------------------------------------------------------------------------------------
 
@@ -84,23 +84,36 @@ class Engine:
         """
         parts = Parts.of(source, header)
         report = on_progress or (lambda stage, done, total: None)
-        n_ctx = _context(parts.header, context_length)
-        factors = await _rope_factors(parts, n_ctx)
         adapter, device = await _adapter(backend)
         if device is not None and variant:
             device = replace(device, **variant)
-        software = device is None or device.software
-        batch = SOFTWARE_BATCH if software else BATCH
-        plan = planner.make_plan(parts.header, device or Device(software=True), n_ctx, batch, kv_type, factors)
+        plan = await _plan(parts, device, context_length, kv_type)
+        if device is not None and (error := budget.refusal(plan, device)):
+            raise error
+        needed = budget.estimate(plan, device)["total"]
+        report("memory", needed, needed)
         loader = Loader(parts, plan, adapter, device, backend, report, load_package)
         name, runner = await loader.run()
-        self = cls(plan, runner, name, n_ctx)
+        self = cls(plan, runner, name, plan.n_ctx)
         self.notices, self.timings = loader.notices, loader.timings
         if adapter is not None:
             from py_engine.gpu import describe
 
             self.adapter = describe(adapter)
         return self
+
+    @staticmethod
+    async def estimate(
+        source: Any,
+        header: Header | list[Header],
+        *,
+        context_length: int | None = None,
+        backend: str = "auto",
+        kv_type: str = "f16",
+    ) -> dict[str, Any]:
+        """What `load` would take of the device (budget.estimate); reads no more of the file than its header."""
+        _, device = await _adapter(backend)
+        return budget.estimate(await _plan(Parts.of(source, header), device, context_length, kv_type), device)
 
     # -- running ------------------------------------------------------------------------------------------------------
 
@@ -145,7 +158,7 @@ class Engine:
                 if stop is not None:
                     break
         finally:
-            self._cache.append(produced[:-1])  # the last token's keys and values are not computed
+            self._cache.append(produced[:-1], generated=True)  # the last token's keys and values are not computed
             await self.runner.stop()
 
     async def evaluate(self, ids: list[int]) -> tuple[Any, tuple[int, int]]:
@@ -276,6 +289,13 @@ class Engine:
 
 def _since(begun: float) -> float:
     return 1000 * (time.perf_counter() - begun)
+
+
+async def _plan(parts: Parts, device: Device | None, context_length: int | None, kv_type: str) -> Plan:
+    n_ctx = _context(parts.header, context_length)
+    factors = await _rope_factors(parts, n_ctx)
+    batch = SOFTWARE_BATCH if device is None or device.software else BATCH
+    return planner.make_plan(parts.header, device or Device(software=True), n_ctx, batch, kv_type, factors)
 
 
 def _context(header: Header, asked: int | None) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import js
 from pyodide.ffi import create_once_callable, to_js
 
-from py_engine import kernels, quants, repack
+from py_engine import budget, kernels, quants, repack
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.kernels import Device
 from py_engine.placement import Placement
@@ -114,12 +114,7 @@ class Gpu:
         work()
         errors = [await self.device.popErrorScope() for _ in scopes]
         if errors[2]:
-            need = sum(self.plan.memory().values()) / 2**20
-            raise WispError(
-                f"The GPU has no room for this model: {need:.0f} MiB were asked for. Choose a smaller model or a "
-                "shorter context, or close what else uses the GPU.",
-                "out_of_memory",
-            )
+            raise budget.out_of_memory(self.plan)
         for error in errors[:2]:
             if error:
                 raise WispError(f"The GPU refused a command: {error.message}", "internal_error", SERVER_ERROR)

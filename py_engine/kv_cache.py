@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from py_engine.cache import AHEAD
+
 
 class KvCache:
-    """The tokens whose keys and values lie in the cache, by position."""
+    """The tokens whose keys and values lie in the cache, by position.
 
-    def __init__(self) -> None:
+    `spare`: rows of a sliding window's ring beside its window (cache.py). Positions far behind the last one that was
+    written can then not be gone back to: what the tokens before them saw is overwritten.
+    """
+
+    def __init__(self, spare: int) -> None:
         self.tokens: list[int] = []
+        self.spare = spare
+        self.written = 0  # positions from here on have never been written
 
     def reuse(self, ids: list[int]) -> int:
         """Positions of `ids` that need no computing: the longest common prefix, but never the last token, whose logits
@@ -18,9 +26,14 @@ class KvCache:
             if a != b:
                 break
             n += 1
+        if self.spare and self.written - n > self.spare:
+            n = 0
+        if n == 0:
+            self.written = 0
         del self.tokens[n:]
         return n
 
-    def append(self, ids: list[int]) -> None:
-        """Tokens whose keys and values have been computed."""
+    def append(self, ids: list[int], generated: bool = False) -> None:
+        """Tokens whose keys and values have been computed; behind generated ones the GPU may have gone on."""
         self.tokens += ids
+        self.written = max(self.written, len(self.tokens) + (AHEAD if generated else 0))

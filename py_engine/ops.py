@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from py_engine import quants
+from py_engine.cache import GROUP as CACHE_GROUP
+from py_engine.cache import Cache
 from py_engine.kernels import Device
 from py_engine.plan import Buffer, Op, PerToken, Plan, Weight
 from py_engine.rope import Rope
@@ -122,7 +124,7 @@ class Ops:
         )
 
     def qkv(
-        self, x: Buffer, norm: Weight | None, stack: list[Weight], bias: Weight | None, cache: tuple[Buffer, Buffer],
+        self, x: Buffer, norm: Weight | None, stack: list[Weight], bias: Weight | None, cache: Cache,
         heads: tuple[int, int, int], rope: Rope, eps: float, qk_norm: HeadNorm | None = None,
     ) -> Buffer:  # fmt: skip
         """Norm (RMS), stacked q, k and v rows, rotation, append to the cache; gives the queries (n, stride).
@@ -132,13 +134,14 @@ class Ops:
         """
         n_head, n_head_kv, head_dim = heads
         params = {
-            "HEAD_DIM": head_dim, "ROPE_DIM": rope.dim, "NEOX": int(rope.neox), "KV_F16": int(cache[0].dtype == "f16")
+            "HEAD_DIM": head_dim, "ROPE_DIM": rope.dim, "NEOX": int(rope.neox), "KV": cache.kind, "RING": cache.ring
         }  # fmt: skip
         consts = {"q_rows": n_head * head_dim, "kv_rows": n_head_kv * head_dim, "rope_scale": rope.scale}
-        stores = {"rope_freqs": rope.freqs, "k_cache": cache[0], "v_cache": cache[1]}
+        stores = {"rope_freqs": rope.freqs} | cache.written
         if self._fuses(stack) and qk_norm is None:
             y = self.rows("q", n_head * head_dim)
             self._matvec(x, stack[0], bias, y, "qkv", norm, eps, params, consts, stores)
+            self.quantize_cache(cache, n_head_kv * head_dim)
             return y
         rows = self.normed_stack("qkv", x, norm, stack, bias, eps)
         if qk_norm is not None:
@@ -163,6 +166,7 @@ class Ops:
                 n_head + 2 * n_head_kv,
                 PerToken(),
             )
+            self.quantize_cache(cache, n_head_kv * head_dim)
             return y
         self.add(
             "rope_append",
@@ -172,10 +176,25 @@ class Ops:
             -(-sum(w.rows for w in stack) // 256),
             PerToken(),
         )
+        self.quantize_cache(cache, n_head_kv * head_dim)
         return rows
 
+    def quantize_cache(self, cache: Cache, cols: int) -> None:
+        """Bring what was staged for a q8_0 cache into it."""
+        if cache.staged is None:
+            return
+        groups = cols // CACHE_GROUP
+        self.add(
+            "kv_quantize",
+            {"COLS": cols, "KV_ROWS": cache.rows, "RING": cache.ring},
+            {"groups": groups},
+            {"state": self.state, "k": cache.staged[0], "v": cache.staged[1]} | cache.read,
+            -(-2 * groups // 64),
+            PerToken(),
+        )
+
     def attention(
-        self, q: Buffer, cache: tuple[Buffer, Buffer], heads: tuple[int, int, int], scale: float, window: int = 0,
+        self, q: Buffer, cache: Cache, heads: tuple[int, int, int], scale: float, window: int = 0,
         soft_cap: float = 0.0, sinks: Weight | None = None, causal: bool = True, slopes: Buffer | None = None,
     ) -> Buffer:  # fmt: skip
         """Attention over the cache: (n, n_head * head_dim).
@@ -191,10 +210,9 @@ class Ops:
         group = n_head // n_head_kv
         y = self.rows("attn", n_head * head_dim)
         kind: dict[str, int | float | str] = {
-            "HEAD_DIM": head_dim, "G": group, "KV_F16": int(cache[0].dtype == "f16"), "WINDOW": window,
-            "SOFT_CAP": float(soft_cap),
+            "HEAD_DIM": head_dim, "G": group, "WINDOW": window, "SOFT_CAP": float(soft_cap), **cache.layout,
         }  # fmt: skip
-        bound = {"state": self.state, "q": q, "k_cache": cache[0], "v_cache": cache[1]}
+        bound = {"state": self.state, "q": q} | cache.read
         if self.batch > 1:
             tile, tokens = self._attention_tile(head_dim, group)
             self.add(

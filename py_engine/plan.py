@@ -118,6 +118,7 @@ class Plan:
     batch: int  # most tokens in one prefill step
     n_ctx: int
     n_vocab: int
+    spare: int = 0  # rows beside the window in caches that are rings, 0: there are none
     weights: dict[str, Weight] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     lists: dict[str, list[Op]] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import ModuleType
 
+from py_engine.cache import Cache, make_cache, make_conv_cache, slack
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header
 from py_engine.kernels import Device
@@ -36,7 +37,7 @@ from py_engine.models import (
     smollm3,
     stablelm,
 )
-from py_engine.models.decoder import Cache, Config
+from py_engine.models.decoder import Config
 from py_engine.ops import Ops
 from py_engine.plan import Plan
 from py_engine.rope import Rope, RopeSpec, table
@@ -105,15 +106,20 @@ def family(header: Header) -> ModuleType:
 
 
 def make_plan(
-    header: Header, device: Device, n_ctx: int, batch: int, kv_type: str, rope_factors: Sequence[float] | None
-) -> Plan:
-    """Plan the model for a device. `rope_factors`: the divisors of RoPE's frequencies where the file has them."""
+    header: Header, device: Device, n_ctx: int, batch: int, kv_type: str, rope_factors: Sequence[float] | None,
+    spare: int | None = None,
+) -> Plan:  # fmt: skip
+    """Plan the model for a device. `rope_factors`: the divisors of RoPE's frequencies where the file has them; `spare`:
+    rows of a sliding window's cache beside the window.
+    """
     model = family(header)
     cfg = model.Config.from_gguf(header)
     plan = Plan(min(batch, n_ctx) if cfg.causal else max(2, n_ctx), n_ctx, cfg.vocab)
     weights = Weights(header, plan)
     prefill = Ops(plan, "prefill", plan.batch, device)
-    caches = _caches(cfg, prefill, n_ctx, kv_type)
+    spare = slack(plan.batch) if spare is None else spare
+    caches = [_cache(cfg, prefill, i, kv_type, spare) for i in range(cfg.block_count)]
+    plan.spare = spare if any(c.ring for c in caches) else 0
     tables = {
         spec: _rope(plan, prefill, spec, model.NEOX, f"rope_freqs.{n}", rope_factors)
         for n, spec in enumerate(dict.fromkeys(cfg.ropes))
@@ -134,22 +140,15 @@ def make_plan(
     return plan
 
 
-def _caches(cfg: Config, ops: Ops, n_ctx: int, kv_type: str) -> list[Cache]:
-    """Keys and values of every layer, or, twice, what its convolution is of. An encoder forgets a layer's when it is
-    done with it.
-    """
-    shape = (n_ctx, cfg.head_count_kv * cfg.head_dim)
+def _cache(cfg: Config, ops: Ops, layer: int, kv_type: str, spare: int) -> Cache:
+    """A layer's keys and values, or what its convolution is of. An encoder forgets them when the layer is done."""
+    plan, cols = ops.plan, cfg.head_count_kv * cfg.head_dim
     if not cfg.causal:
-        return [(ops.buffer("prefill.k", shape), ops.buffer("prefill.v", shape))] * cfg.block_count
-    caches = []
-    for i in range(cfg.block_count):
-        if cfg.taps and cfg.taps[i]:
-            dtype = "f32" if kv_type == "f32" else "f16"
-            conv = ops.buffer(f"conv.{i}", (n_ctx, cfg.embedding_length), dtype, "kv")
-            caches.append((conv, conv))
-        else:
-            caches.append((ops.buffer(f"k.{i}", shape, kv_type, "kv"), ops.buffer(f"v.{i}", shape, kv_type, "kv")))
-    return caches
+        k, v = (ops.buffer(f"{ops.name}.{name}", (plan.n_ctx, cols)) for name in ("k", "v"))
+        return Cache(k, v, "f32", plan.n_ctx)
+    if cfg.taps and cfg.taps[layer]:
+        return make_conv_cache(plan, layer, cfg.embedding_length, kv_type, cfg.taps[layer], spare)
+    return make_cache(plan, layer, cols, kv_type, cfg.windows[layer], spare)
 
 
 def _rope(plan: Plan, ops: Ops, spec: RopeSpec, neox: bool, name: str, factors: Sequence[float] | None) -> Rope:

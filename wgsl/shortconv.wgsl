@@ -2,7 +2,8 @@
 // channel for itself. What is convolved goes to a cache by position, so that a sequence can go on from any of them.
 #param COLS // channels
 #param TAPS
-#param KV_F16
+#param KV // "f16" or "f32"
+#param RING // rows of the cache, where it keeps the last ones only; 0: all
 
 struct Params {
   x_stride: u32, // floats between tokens of x
@@ -13,8 +14,16 @@ struct Params {
 @bind var<storage, read> state: State;
 @bind var<storage, read> x: array<f32>; // (n, x_stride): b, c and z of every token
 @bind var<storage, read> taps: array<f32>; // (COLS, TAPS), the last tap is the token's own
-@bind var<storage, read_write> conv_cache: array<u32>; // (n_ctx, COLS), f16 pairs or f32
+@bind var<storage, read_write> conv_cache: array<u32>; // (rows, COLS), f16 pairs or f32
 @bind var<storage, read_write> y: array<f32>; // (n, y_stride)
+
+fn cached_word(pos: u32, i: u32) -> u32 {
+#if RING
+  return (pos % RING * COLS + i) / 2u;
+#else
+  return (pos * COLS + i) / 2u;
+#endif
+}
 
 fn product(m: u32, i: u32) -> vec2f {
   let at = m * p.x_stride + i;
@@ -31,8 +40,8 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   }
   let pos = state.pos + m;
   let own = product(m, i);
-  let word = (pos * COLS + i) / 2u;
-#if KV_F16
+  let word = cached_word(pos, i);
+#if KV == "f16"
   conv_cache[word] = pack2x16float(own);
 #else
   conv_cache[2u * word] = bitcast<u32>(own.x);
@@ -47,8 +56,8 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
     if (back <= m) {
       u = product(m - back, i);
     } else { // of a batch before this one
-      let at = word - back * COLS / 2u;
-#if KV_F16
+      let at = cached_word(pos - back, i);
+#if KV == "f16"
       u = unpack2x16float(conv_cache[at]);
 #else
       u = vec2f(bitcast<f32>(conv_cache[2u * at]), bitcast<f32>(conv_cache[2u * at + 1u]));

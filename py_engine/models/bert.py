@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from py_engine.cache import Cache
 from py_engine.gguf_header import Header
 from py_engine.models import decoder
-from py_engine.models.decoder import Cache, Layer
+from py_engine.models.decoder import Layer
 from py_engine.ops import Ops
 from py_engine.plan import Buffer
 from py_engine.rope import Rope

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from py_engine import alibi
+from py_engine.cache import Cache
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header
 from py_engine.models.common import count, head_count_kv, number, rope_spec, switch, vocabulary
@@ -21,7 +22,6 @@ from py_engine.shortconv import shortconv
 from py_engine.weights import Weights
 
 C = TypeVar("C", bound="Config")
-Cache = tuple[Buffer, Buffer]
 NOTHING = RopeSpec(0)  # the rotation of a layer without one
 
 
@@ -107,7 +107,7 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
     for i in range(cfg.block_count):
         layer = Layer(cfg, w, ops, f"blk.{i}.", ropes[i], cfg.windows[i])
         if cfg.taps and cfg.taps[i]:
-            layer.add_shortconv(x, caches[i][0], cfg.taps[i])
+            layer.add_shortconv(x, caches[i], cfg.taps[i])
             layer.add_feed_forward(layer.feed_forward(x), x)
             continue
         if cfg.mixture and layer.b + "ffn_gate_inp.weight" in w:
@@ -199,7 +199,7 @@ class Layer:
         """x += what the output matrix makes of it."""
         self._add(attn, "attn_output", self.cfg.head_count * self.cfg.head_dim, self.cfg.post_norms[0], x)
 
-    def add_shortconv(self, x: Buffer, cache: Buffer, taps: int) -> None:
+    def add_shortconv(self, x: Buffer, cache: Cache, taps: int) -> None:
         """x += the short convolution's answer."""
         n, w, ops, b = self.cfg.embedding_length, self.w, self.ops, self.b + "shortconv."
         h, norm = normed(self.cfg, w, ops, x, self.b + "attn_norm")

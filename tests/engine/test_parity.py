@@ -108,8 +108,8 @@ return out
         name = about["default_pooling"] if kind == "None" else kind
         want = golden[f"embd_{name}_ref"]
         assert_same_direction(want, floats(data, shape), "f16")
-        lengths = (np.linalg.norm(x, axis=-1) for x in (floats(data, shape), want))
-        np.testing.assert_allclose(*lengths, rtol=0.02)
+        length, right = (np.linalg.norm(x, axis=-1) for x in (floats(data, shape), want))
+        np.testing.assert_allclose(length, right, rtol=0.02)
 
 
 @pytest.mark.parametrize("model", ["llama.Q4_0", "llama.Q8_0", "llama.Q4_K_M"])
