@@ -1,7 +1,9 @@
-"""BERT and its descendants: encoders with norms behind each part. BERT adds an embedding of positions, Nomic's rotates
-and has gated nets, Jina's lets scores fall with the distance (ALiBi) and has gated GELU nets, or, version 3, rotates.
+"""BERT and its descendants: encoders with norms behind each part. BERT adds an embedding of positions; Nomic's rotates
+and has gated nets, or mixtures of experts in some layers; Jina's lets scores fall with the distance (ALiBi) and has
+gated GELU nets, or, in version 3, rotates.
 
-Every token is of type 0. Source: llama.cpp's `bert`, `nomic-bert` and `jina-bert-v2` architectures.
+Every token is of type 0. Source: llama.cpp's `bert`, `nomic-bert`, `nomic-bert-moe`, `jina-bert-v2` and `jina-bert-v3`
+architectures.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from py_engine.cache import Cache
 from py_engine.gguf_header import Header
 from py_engine.models import decoder
 from py_engine.models.decoder import Layer
+from py_engine.models.mixture import add_experts
 from py_engine.ops import Ops
 from py_engine.plan import Buffer
 from py_engine.rope import Rope
@@ -33,7 +36,9 @@ class Config(decoder.Config):
             base,
             causal=False,
             activation="silu" if name == "nomic-bert" else "gelu",
-            ropes=base.ropes if name in ("nomic-bert", "jina-bert-v3") else (decoder.NOTHING,) * base.block_count,
+            ropes=base.ropes
+            if name in ("nomic-bert", "nomic-bert-moe", "jina-bert-v3")
+            else (decoder.NOTHING,) * base.block_count,
             alibi=ALIBI if name == "jina-bert-v2" else 0.0,
         )
 
@@ -55,7 +60,10 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
         if layer.b + "attn_norm_2.weight" in w:  # some of Jina's add what the layer began with once more
             ops.add_scaled(x, 1.0, mid)
             mid = _norm(cfg, w, ops, layer.b + "attn_norm_2", mid, "mid2")
-        layer.add_feed_forward(layer.feed_forward(mid), mid)
+        if cfg.mixture and layer.b + "ffn_gate_inp.weight" in w:
+            add_experts(cfg, cfg.mixture, w, ops, layer.b, mid, mid, None)
+        else:
+            layer.add_feed_forward(layer.feed_forward(mid), mid)
         x = _norm(cfg, w, ops, layer.b + "layer_output_norm", mid, "stream")
     return x
 

@@ -59,9 +59,9 @@ def vocabulary(header: Header) -> int:
     return info.shape[-1] if info else count(header, "vocab_size")
 
 
-def windows(header: Header, block_count: int, period: int) -> tuple[int, ...]:
-    """The sliding window of every layer, 0 for none. `period`: every so many layers the last one sees all, unless the
-    metadata tells for each layer whether it has a window.
+def windows(header: Header, block_count: int, period: int, *, first: bool = False) -> tuple[int, ...]:
+    """The sliding window of every layer, 0 for none. `period`: every so many layers the last one, or the `first`, sees
+    all, unless the metadata tells for each layer whether it has a window.
     """
     window = header.arch("attention.sliding_window", 0)
     if not isinstance(window, int) or not 0 <= window < 1 << 31:
@@ -73,7 +73,8 @@ def windows(header: Header, block_count: int, period: int) -> tuple[int, ...]:
         return tuple(window if has else 0 for has in pattern[:block_count])
     if isinstance(pattern, bool) or not isinstance(pattern, int) or pattern < 0:
         raise _bad(header, "attention.sliding_window_pattern", pattern, "a whole number, or a list of truth values")
-    return tuple(window if pattern == 0 or i % pattern < pattern - 1 else 0 for i in range(block_count))
+    wide = 0 if first else pattern - 1
+    return tuple(window if pattern == 0 or i % pattern != wide else 0 for i in range(block_count))
 
 
 def rope_spec(header: Header, dim: int) -> RopeSpec:

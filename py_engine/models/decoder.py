@@ -48,6 +48,7 @@ class Config:
     layer_norm: bool = False  # norms subtract the mean
     parallel: bool = False  # attention and feed-forward net read the same stream
     activation: str = "silu"
+    embedding_norm: str = ""  # the tensor of the norm of the embeddings
     attn_norm: str = "attn_norm"  # the tensor of the norm before attention
     ffn_norm: str = "ffn_norm"  # the tensor of the norm before the feed-forward net
     output_norm: str = "output_norm"  # the tensor of the norm behind the last layer
@@ -104,6 +105,9 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
     x = ops.embed(w.matrix("token_embd.weight", cfg.vocab, cfg.embedding_length), cfg.embedding_scale)
     if "position_embd.weight" in w:
         ops.embed(w.matrix("position_embd.weight", cfg.context_length, cfg.embedding_length), row="position")
+    if cfg.embedding_norm:
+        norm = w.vector((cfg.embedding_norm + ".weight", cfg.embedding_length))
+        x = ops.layer_norm("stream", x, norm, None, cfg.eps)
     for i in range(cfg.block_count):
         layer = Layer(cfg, w, ops, f"blk.{i}.", ropes[i], cfg.windows[i])
         if cfg.taps and cfg.taps[i]:

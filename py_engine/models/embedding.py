@@ -35,6 +35,8 @@ def add_lists(cfg: Config, header: Header, w: Weights, plan: Plan, device: Devic
 def _add_head(cfg: Config, w: Weights, ops: Ops, h: Buffer) -> int:
     """The classification head, of the first token or, in a causal model, the last; its number of labels."""
     labels = 0
+    if "cls.norm.weight" in w:  # ModernBERT's head, which is of the mean
+        return labels
     if "cls.weight" in w:
         weight, bias = _layer(w, "cls", cfg.embedding_length)
         h, labels = ops.activated(h, None, weight, bias, cfg.eps, "tanh"), weight.rows
