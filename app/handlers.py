@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from app import chat, loading, openai
+from app import chat, embeddings, loading, openai
 from app.catalog import Catalog
 from app.turns import Job, Turns, aborted
 from py_engine.chat_template import ChatTemplate
@@ -60,6 +60,7 @@ class Worker:
             "chat.completions": self._chat,
             "completions": self._complete,
             "embeddings": self._embeddings,
+            "rerank": self._rerank,
             "models": self._models,
             "tokenize": self._tokenize,
             "detokenize": self._detokenize,
@@ -209,9 +210,15 @@ class Worker:
         number = fields.get("id")
         return lambda chunk: self._platform.post({"id": number, "kind": "chunk", "chunk": chunk})
 
-    async def _embeddings(self, fields: Fields, job: Job) -> Any:
-        self._current()
-        raise WispError("This engine does not make embeddings yet.", "unsupported_parameter", param="input")
+    async def _embeddings(self, fields: Fields, job: Job) -> dict[str, Any]:
+        request = embeddings.embedding_request(fields.get("request"))
+        async with self._engine_turns.turn(job):
+            return await embeddings.embeddings(self._current(), request, job)
+
+    async def _rerank(self, fields: Fields, job: Job) -> dict[str, Any]:
+        request = embeddings.rank_request(fields.get("request"))
+        async with self._engine_turns.turn(job):
+            return await embeddings.rank(self._current(), request, job)
 
     async def _validate(self, fields: Fields, job: Job) -> Any:
         raise WispError("Constrained decoding is not supported yet.", "unsupported_parameter", param="response_format")
@@ -254,6 +261,9 @@ class Worker:
         ids = _ids(fields.get("ids"))
         if not ids:
             raise WispError("ids is empty.", "invalid_value", param="ids")
+        pooling = fields.get("pooling")
+        if pooling is not None and not isinstance(pooling, str):
+            raise WispError("pooling must be a string.", "invalid_type", param="pooling")
         async with self._engine_turns.turn(job):
             model = self._current()
             engine = model.engine_or_error()
@@ -264,6 +274,9 @@ class Worker:
                     "context_length_exceeded",
                     param="ids",
                 )
+            if pooling is not None or engine.embeds:
+                embedding, embedded = await engine.embed(ids, pooling)
+                return {"embedding": embedding, "shape": list(embedded)}
             logits, shape = await engine.evaluate(ids)
         return {"logits": logits, "shape": list(shape)}
 

@@ -7,6 +7,8 @@ to the fused dispatches of decoding, six a layer; with a larger batch to the til
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from py_engine import quants, tiles
 from py_engine.cache import GROUP as CACHE_GROUP
 from py_engine.cache import Cache
@@ -21,6 +23,20 @@ SAMPLER_THREADS = 256
 def pad(cols: int) -> int:
     """Columns of an activation row: whole groups."""
     return quants.groups(cols) * quants.GROUP
+
+
+@dataclass(frozen=True)
+class HeadNorm:
+    """A norm of queries and of keys: of each head, or, `wide`, of all of them at once.
+
+    `weight` and `bias`: a query head's and a key head's end to end, or all queries' and all keys'. `mean`: the layer
+    norm, not the RMS norm.
+    """
+
+    weight: Weight
+    bias: Weight | None = None
+    wide: bool = False
+    mean: bool = False
 
 
 class Ops:
@@ -55,13 +71,15 @@ class Ops:
 
     # -- ops ----------------------------------------------------------------------------------------------------------
 
-    def embed(self, table: Weight, scale: float = 1.0, positions: bool = False) -> Buffer:
-        """x (n, cols): the rows of the batch's tokens; or, added to x, those of their positions."""
+    def embed(self, table: Weight, scale: float = 1.0, row: str = "token") -> Buffer:
+        """x (n, cols): the rows of the batch's tokens. `row` "position" adds those of their positions to x, "first" the
+        table's first row.
+        """
         x = self.rows("x", table.cols)
         for row0, part in table.split(self.device.max_binding):
             self.add(
                 "embed",
-                {"QUANT": part.layout.fragment, "COLS": table.cols, "POSITIONS": int(positions)},
+                {"QUANT": part.layout.fragment, "COLS": table.cols, "ROW": row},
                 {"row0": row0, "rows": part.rows, "scale": scale},
                 {"state": self.state, "tokens": self.tokens, "w": part, "x": x},
                 -(-quants.groups(table.cols) // 32),
@@ -107,13 +125,12 @@ class Ops:
 
     def qkv(
         self, x: Buffer, norm: Weight | None, stack: list[Weight], bias: Weight | None, cache: Cache,
-        heads: tuple[int, int, int], rope: Rope, eps: float, qk_norm: Weight | None = None,
+        heads: tuple[int, int, int], rope: Rope, eps: float, qk_norm: HeadNorm | None = None,
     ) -> Buffer:  # fmt: skip
         """Norm (RMS), stacked q, k and v rows, rotation, append to the cache; gives the queries (n, stride).
 
         `heads` is (n_head, n_head_kv, head_dim). The stride is that of the stacked rows where they are not fused.
-        `qk_norm`: another RMS norm before the rotation, of each head (weights: a query head's, a key head's) or of all
-        queries and all keys at once (weights: theirs, end to end).
+        `qk_norm`: another norm before the rotation.
         """
         n_head, n_head_kv, head_dim = heads
         params = {
@@ -126,7 +143,7 @@ class Ops:
             self._matvec(x, stack[0], bias, y, "qkv", norm, eps, params, consts, stores)
             self.quantize_cache(cache, n_head_kv * head_dim)
             return y
-        rows = self._normed_stack("qkv", x, norm, stack, bias, eps)
+        rows = self.normed_stack("qkv", x, norm, stack, bias, eps)
         if qk_norm is not None:
             y = self.rows("q", n_head * head_dim)
             threads = 16
@@ -134,9 +151,18 @@ class Ops:
                 threads *= 2
             self.add(
                 "norm_rope_append",
-                params | {"WG": threads, "WIDE": int(qk_norm.cols > 2 * head_dim)},
+                params
+                | {
+                    "WG": threads,
+                    "WIDE": int(qk_norm.wide),
+                    "OWN": int(qk_norm.weight.cols > 2 * head_dim),
+                    "MEAN": int(qk_norm.mean),
+                    "BIAS": int(qk_norm.bias is not None),
+                },
                 consts | {"x_stride": rows.shape[1], "y_stride": y.shape[1], "eps": eps},
-                {"state": self.state, "x": rows, "norm": qk_norm, "y": y} | stores,
+                {"state": self.state, "x": rows, "norm": qk_norm.weight, "y": y}
+                | stores
+                | ({"bias": qk_norm.bias} if qk_norm.bias else {}),
                 n_head + 2 * n_head_kv,
                 PerToken(),
             )
@@ -169,12 +195,14 @@ class Ops:
 
     def attention(
         self, q: Buffer, cache: Cache, heads: tuple[int, int, int], scale: float, window: int = 0,
-        soft_cap: float = 0.0, sinks: Weight | None = None,
+        soft_cap: float = 0.0, sinks: Weight | None = None, causal: bool = True, slopes: Buffer | None = None,
     ) -> Buffer:  # fmt: skip
-        """Causal attention over the cache: (n, n_head * head_dim).
+        """Attention over the cache: (n, n_head * head_dim).
 
         `window`: a token sees itself and the window - 1 before it; `soft_cap`: scores are cap * tanh(score / cap);
-        `sinks`: a score more for each head, which takes its share and has no value.
+        `sinks`: a score more for each head, which takes its share and has no value. Not `causal`: the batch is the
+        whole sequence, a token sees all of it, or half a window to either side. `slopes` (heads): scores fall with
+        the distance.
         """
         sunk = {"SINKS": int(sinks is not None)}
         sink_bound = {"sinks": sinks} if sinks else {}
@@ -186,12 +214,13 @@ class Ops:
         }  # fmt: skip
         bound = {"state": self.state, "q": q} | cache.read
         if self.batch > 1:
-            kernel, tile = tiles.attention(self.device, self.batch, head_dim, group)
+            kernel, tile = tiles.attention(self.device, self.batch, head_dim, group, causal and slopes is None)
+            encoder = {"CAUSAL": int(causal), "ALIBI": int(slopes is not None)} if kernel == "attention" else {}
             self.add(
                 kernel,
-                kind | tile | sunk,
+                kind | tile | sunk | encoder,
                 {"scale": scale, "q_stride": q.shape[1], "n_head_kv": n_head_kv},
-                bound | {"y": y} | sink_bound,
+                bound | {"y": y} | sink_bound | ({"slopes": slopes} if slopes else {}),
                 n_head_kv,
                 PerToken(tile["TQ"]),
             )
@@ -236,7 +265,7 @@ class Ops:
         if self._fuses(stack):
             self._matvec(x, stack[0], bias, y, "gated", norm, eps, {"ACTIVATION": activation})
             return y
-        both = self._normed_stack("gate_up", x, norm, stack, bias, eps)
+        both = self.normed_stack("gate_up", x, norm, stack, bias, eps)
         return self.activate(both, y, sum(w.rows for w in stack) // 2, activation, gated=True)
 
     def activated(
@@ -245,7 +274,7 @@ class Ops:
         """activation(up) of the normalised (RMS) x."""
         y = self.rows("hidden", weight.rows)
         return self.activate(
-            self._normed_stack("up", x, norm, [weight], bias, eps), y, weight.rows, activation, gated=False
+            self.normed_stack("up", x, norm, [weight], bias, eps), y, weight.rows, activation, gated=False
         )
 
     def activate(self, x: Buffer, y: Buffer, cols: int, activation: str, *, gated: bool, repeat: int = 1) -> Buffer:
@@ -315,7 +344,7 @@ class Ops:
         """One token, and all the rows in one binding."""
         return self.batch == 1 and len(stack) == 1 and len(stack[0].split(self.device.max_binding)) == 1
 
-    def _normed_stack(
+    def normed_stack(
         self, name: str, x: Buffer, norm: Weight | None, stack: list[Weight], bias: Weight | None, eps: float
     ) -> Buffer:
         """The stacked rows of the normalised x: (n, rows padded)."""

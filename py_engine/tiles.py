@@ -49,11 +49,11 @@ def matmul(device: Device, batch: int, rows: int) -> tuple[str, dict[str, int]]:
     return "matmul", {"TM": 32, "TN": 64, "MM": 4, "MN": 4}
 
 
-def attention(device: Device, batch: int, head_dim: int, group: int) -> tuple[str, dict[str, int]]:
+def attention(device: Device, batch: int, head_dim: int, group: int, causal: bool = True) -> tuple[str, dict[str, int]]:
     """The kernel for batches of tokens whose `group` query heads share a key, and its tile of TQ tokens x TS
     positions: as large as the workgroup's memory holds.
     """
-    side = device.matrix
+    side = device.matrix if causal else 0
     if side and batch >= 64 and head_dim % (2 * side) == 0 and head_dim <= 128 and group <= 32:
         return "attention_matrix", {"TQ": 32 // group, "ROWS": 32, "TS": 32, "SIDE": side, "LANES": device.subgroup}
     size = 2 if device.f16 else 4

@@ -26,7 +26,7 @@ struct Params {
 #if SINKS
 @bind var<storage, read> sinks: array<f32>; // (heads)
 #endif
-@bind var<storage, read_write> y: array<f32>; // (n, heads, HEAD_DIM)
+@bind var<storage, read_write> y: array<f32>; // (n, heads * HEAD_DIM padded)
 #if SOFT_CAP
 #include "capped.wgsl"
 #endif
@@ -224,6 +224,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     }
     workgroupBarrier();
   }
+  let y_stride = (p.n_head_kv * G * HEAD_DIM + 31u) / 32u * 32u;
 #for i in ROWS // 2 // SIDE
 #for j in HEAD_DIM // 2 // SIDE
   subgroupMatrixStore(&scores, sub * SIDE * SIDE, sum${i}_${j}, false, SIDE);
@@ -232,8 +233,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     let r = r0 + ${i}u * SIDE + e / SIDE;
     let m = m0 + r / G;
     if (r < TQ * G && m < state.n) {
-      let at = (m * p.n_head_kv * G + head * G + r % G) * HEAD_DIM + d0 + ${j}u * SIDE + e % SIDE;
-      y[at] = scores[sub * SIDE * SIDE + e] / row_sum[r];
+      let at = (head * G + r % G) * HEAD_DIM + d0 + ${j}u * SIDE + e % SIDE;
+      y[m * y_stride + at] = scores[sub * SIDE * SIDE + e] / row_sum[r];
     }
   }
   workgroupBarrier();
