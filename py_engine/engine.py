@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from py_engine.models.common import rope_factors
 from py_engine.parts import Parts
 from py_engine.plan import Plan
 from py_engine.runners import GpuRunner, Runner
-from py_engine.sampling import Sampling
+from py_engine.sampling import Batch, Constraint, Sampling
 
 DEFAULT_CONTEXT = 8192  # tokens, or the model's own limit where that is less
 BATCH, SOFTWARE_BATCH = 512, 64  # most tokens of a prefill step, on a GPU and where a CPU stands in for one
@@ -40,6 +40,7 @@ class GenerationStats:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
+    shifted_tokens: int = 0  # dropped from a context that was full
     prefill_ms: float = 0.0
     decode_ms: float = 0.0
     submits: int = 0
@@ -101,12 +102,20 @@ class Engine:
     # -- running ------------------------------------------------------------------------------------------------------
 
     async def generate(
-        self, prompt_ids: list[int], sampling: Sampling, max_tokens: int, stop_ids: frozenset[int]
-    ) -> AsyncIterator[list[int]]:
+        self,
+        prompt_ids: list[int],
+        sampling: Sampling,
+        max_tokens: int,
+        stop_ids: frozenset[int],
+        constraint: Constraint | None = None,
+        keep: int | None = None,
+    ) -> AsyncGenerator[Batch, None]:
         """Yields the ids as they come, a few at a time (none after each batch of the prompt); ends after an id of
         `stop_ids` (yielded last) or `max_tokens`.
 
         Closing the generator ends the request at once. ids must be below the vocabulary's size and fit the context.
+        `constraint`: what each token may be. `keep`: when the context is full, the answer ends (None), or the first
+        `keep` tokens stay, the older half of the others is dropped, and the answer goes on.
         """
         self._check_ids(prompt_ids)
         begun = time.perf_counter()
@@ -123,7 +132,7 @@ class Engine:
                 await self.runner.feed(at, batch, ["prefill", "last"] if last else ["prefill"])
                 self._cache.append(batch)
                 at += len(batch)
-                yield []  # a place to stop a long prompt
+                yield Batch([])  # a place to stop a long prompt
             self.runner.start(len(prompt_ids), count)
             while ids := await self.runner.next():
                 now = _since(begun)
@@ -136,7 +145,7 @@ class Engine:
                 after = self.runner.counts()
                 stats.submits = after["submits"] - before["submits"]
                 stats.dispatches = after["dispatches"] - before["dispatches"]
-                yield ids
+                yield Batch(ids)
                 if stop is not None:
                     break
         finally:
