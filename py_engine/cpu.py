@@ -346,9 +346,10 @@ class Cpu:
         for name, data in plan.constants.items():
             self.write(name, data)
 
-    def write(self, name: str, data: bytes) -> None:
-        """Put words at the start of a buffer."""
-        self.buffers[name].reshape(-1).view(np.uint32)[: len(data) // 4] = np.frombuffer(data, np.uint32)
+    def write(self, name: str, data: bytes | memoryview, at: int = 0) -> None:
+        """Put words into a buffer from its byte `at` on."""
+        words = np.frombuffer(data, np.uint32)
+        self.buffers[name].reshape(-1).view(np.uint32)[at // 4 : at // 4 + len(words)] = words
 
     def feed(self, position: int, ids: list[int], lists: list[str]) -> None:
         """Put tokens at their positions and run lists over them."""

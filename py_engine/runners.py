@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -240,7 +241,8 @@ class CpuRunner:
         self._raw: dict[str, Any] = {}  # weight -> its bytes as they are in the file
         self._cpu: Any = None
         self._position = self._left = 0
-        self._fresh = False  # whether the logits are those of the token to choose, in steps
+        self._owed = False  # whether the last token chosen has not gone through the layers, in steps
+        self._flying: deque[tuple[int, int]] = deque()  # of each step: tokens, resampled
 
     def load(self, data: Any, placements: Sequence[Placement]) -> None:
         import numpy as np
@@ -273,6 +275,9 @@ class CpuRunner:
         self._sampling = sampling
 
     async def feed(self, position: int, ids: list[int], lists: list[str]) -> None:
+        if self._owed:
+            self._run(["decode"])
+        self._owed = False
         self._cpu.feed(position, ids, lists)
         await asyncio.sleep(0)
 
@@ -284,18 +289,20 @@ class CpuRunner:
             return Batch([])
         if self._position > int(self._cpu.buffers["state"][0]):
             self._run(["decode", *self.lists])
-        return await self._chosen()
+        return await self._chosen(1)
 
-    async def _chosen(self) -> Batch:
-        """The token at the position that is next to be handed out."""
+    async def _chosen(self, count: int) -> Batch:
+        """The tokens at the positions that are next to be handed out."""
         await asyncio.sleep(0)  # messages, such as an abort, come in between tokens
-        n, at = self._sampling.logprobs, self._position
+        n, first = self._sampling.logprobs, self._position
+        self._position += count
+        self._left -= count
+        ids = [int(i) for i in self._cpu.buffers["tokens"][first : self._position]]
+        if n < 0:
+            return Batch(ids)
         rows = self._cpu.buffers["logprobs"]
-        row = memoryview(rows[at % len(rows)].tobytes())
-        self._position += 1
-        self._left -= 1
-        token = int(self._cpu.buffers["tokens"][at])
-        return Batch([token], read_logprobs(row, 1, n, self.plan.n_vocab) if n >= 0 else None)
+        wanted = b"".join(rows[at % len(rows)].tobytes() for at in range(first, self._position))
+        return Batch(ids, read_logprobs(memoryview(wanted), count, n, self.plan.n_vocab))
 
     def _run(self, lists: Sequence[str]) -> None:
         for name in lists:
@@ -303,7 +310,7 @@ class CpuRunner:
 
     def begin(self, position: int, count: int) -> None:
         self.start(position, count)
-        self._fresh = True
+        self._flying.clear()
 
     def mask(self, allowed: Any | None) -> None:
         if allowed is not None:
@@ -313,25 +320,27 @@ class CpuRunner:
         self.lists = self._free if allowed is None else self._masked
 
     def step(self, count: int) -> int:
-        self._run(self.lists if self._fresh else ["decode", *self.lists])
-        self._fresh = False
-        return 1
+        for _ in range(count):
+            self._run(["decode", *self.lists] if self._owed else self.lists)
+            self._owed = True
+        self._flying.append((count, int(self._cpu.buffers["state"][2])))
+        return count
 
     async def take(self) -> tuple[Batch, bool]:
-        resampled = int(self._cpu.buffers["state"][2])
+        count, resampled = self._flying.popleft()
         again, self._resampled = resampled != self._resampled, resampled
-        return await self._chosen(), again
+        return await self._chosen(count), again
 
     async def rewind(self, position: int, count: int) -> None:
-        self._position, self._left = position, count
+        self._flying.clear()
+        self._position, self._left, self._owed = position, count, True
         self._cpu.buffers["state"][:2] = position - 1, 1
-        self._fresh = False
 
     def most_ahead(self) -> int:
         return 1
 
     async def stop(self) -> None:
-        self._left = 0
+        self._left, self._owed = 0, False
 
     async def logits(self, n: int) -> Any:
         return self._cpu.buffers["every.logits"][:n, : self.plan.n_vocab].copy()
