@@ -1,6 +1,7 @@
 """Generation on WebGPU: what tests/unit/test_generation.py proves with numpy, where steps are submitted ahead."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from playwright.sync_api import Page
@@ -147,7 +148,7 @@ for number in range(101):
 return wants, shifted, dropped
 """
     page = engine_pages("lavapipe")
-    options = {"backend": "webgpu", "kv_type": "f16", "context_length": 40}
+    options: dict[str, Any] = {"backend": "webgpu", "kv_type": "f16", "context_length": 40}
     wants, shifted, dropped = run(page, MODEL, CONSTRAINT + code, **options)
     assert len(wants) == 6
     assert all(want == wants[0] for want in wants)
