@@ -312,7 +312,7 @@ class Ops:
             self.add("sample_best", tile, size, {"logits": logits, "best": best}, shares)
         self.add(
             "sample",
-            {"SHAPED": int(shaped), "WG": SAMPLER_THREADS},
+            tile | {"SHAPED": int(shaped)},
             size | {"shares": shares},
             history
             | {"logits": logits, "best": best}

@@ -84,6 +84,18 @@ def test_shaped(bench: Bench, vocab: int) -> None:
         assert (gpu["state"] == host["state"]).all()
 
 
+@pytest.mark.parametrize("spread", [0.001, 0.5, 8.0])
+def test_pool_or_all(bench: Bench, spread: float) -> None:
+    """Logits so close that the sampler must look at all of them for a bound, or so far apart that few are enough."""
+    some = [*PLAIN, Sampling(top_k=700), Sampling(top_k=2400, top_p=0.5), Sampling(top_p=0.999), *SHAPED]
+    for number, sampling in enumerate(some):
+        shaped = number >= len(PLAIN)
+        ops = prepare(bench, 2500, within(sampling, 2500), number, shaped)
+        bench.data["logits"] *= spread / 3
+        gpu, host = bench.run(ops)
+        assert gpu["tokens"][POS + N] == host["tokens"][POS + N], sampling
+
+
 @pytest.mark.parametrize("vocab", [3, 257, 1023])
 def test_mask(bench: Bench, vocab: int) -> None:
     """A token that is allowed stays; one that is not is chosen again among those that are, and that is counted."""
