@@ -8,7 +8,7 @@
 
 const MOST_STEPS = 64; // in a submit
 const ID_BYTES = 4 * MOST_STEPS;
-const LOGPROB_ROWS = 512; // rows of the buffer of log-probabilities: position % LOGPROB_ROWS; ops.py has them too
+const LOGPROB_ROWS = 512; // rows of the buffer of log-probabilities: position % LOGPROB_ROWS; sampler_ops.py has them too
 const ROW_BYTES = 21 * 8;
 
 /**

@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from py_engine.ops import LOGPROB_ROWS, Ops
+from py_engine import sampler_ops
+from py_engine.ops import Ops
+from py_engine.sampler_ops import LOGPROB_ROWS
 from py_engine.sampling import MASKED, MOST_LOGPROBS, Sampling
 from tests.kernels.bench import Bench, nmse
 
@@ -43,7 +45,7 @@ def prepare(bench: Bench, vocab: int, sampling: Sampling, seed: int, shaped: boo
     ops = bench.begin(batch=1, n=N, pos=POS, vocab=vocab, seed=seed)
     logits = ops.buffer("logits", (vocab,))
     bench.fill(logits)[:] *= 3
-    ops.sample(logits, shaped)
+    sampler_ops.sample(ops, logits, shaped)
     bench.data["tokens"][: POS + N] = bench.random.integers(0, min(vocab, 4), POS + N)
     answer = POS - 10
     bench.data["sampling"] = np.frombuffer(sampling.pack(answer, shifted=seed), np.uint32).copy()
@@ -122,7 +124,7 @@ def test_logprobs(bench: Bench, vocab: int, n: int) -> None:
     values = bench.fill(logits)
     values[:] *= 3
     values[vocab // 2 :] = values[vocab // 2]  # of equals the first comes first
-    ops.logprobs(logits)
+    sampler_ops.logprobs(ops, logits)
     bench.data["sampling"] = np.frombuffer(Sampling(logprobs=n).pack(), np.uint32).copy()
     gpu, host = bench.run(ops)
     got, want = gpu["logprobs"][5], host["logprobs"][5]
