@@ -13,6 +13,7 @@ from app.turns import Job
 from py_engine.chat_template import ChatTemplate
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header
+from py_engine.sampling import Batch
 from py_engine.tokenizer import Tokenizer
 
 Emit = Callable[[dict[str, Any]], None]
@@ -118,7 +119,7 @@ async def _answer(
 
 
 async def _generate(
-    batches: AsyncGenerator[list[int], None],
+    batches: AsyncGenerator[Batch, None],
     stream: AnswerStream,
     job: Job,
     send: Callable[[str], None],
@@ -130,9 +131,9 @@ async def _generate(
         async for batch in batches:
             if job.aborted:
                 return
-            if batch:
-                clock.batch(len(batch))
-                send(stream.push(batch))
+            if batch.ids:
+                clock.batch(len(batch.ids))
+                send(stream.push(batch.ids))
             if stream.ended:
                 return
             if time.perf_counter() - breathed > BREATH:

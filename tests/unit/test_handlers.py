@@ -12,6 +12,7 @@ from app.catalog import Catalog
 from app.handlers import Worker
 from app.loading import Progress
 from py_engine.errors import CODES, WispError
+from py_engine.sampling import Batch
 from tests.unit.test_gguf_header import BAD, MINI, parse
 
 HI = [{"role": "user", "content": "Hi"}]
@@ -36,8 +37,14 @@ class Engine:
         self.tokenizer: Any = None
 
     async def generate(
-        self, prompt_ids: list[int], sampling: Any, max_tokens: int, stop_ids: frozenset[int]
-    ) -> AsyncGenerator[list[int], None]:
+        self,
+        prompt_ids: list[int],
+        sampling: Any,
+        max_tokens: int,
+        stop_ids: frozenset[int],
+        constraint: Any = None,
+        keep: int | None = None,
+    ) -> AsyncGenerator[Batch, None]:
         assert not self.running, "two requests at once"
         assert not self.unloaded
         self.running += 1
@@ -48,7 +55,7 @@ class Engine:
             ids = [*self.tokenizer.encode(self.says), 2][:max_tokens]
             for i in range(0, len(ids), self.size):
                 await asyncio.sleep(self.pause)
-                yield ids[i : i + self.size]
+                yield Batch(ids[i : i + self.size])
         finally:
             self.running -= 1
             self.closed += 1
