@@ -32,6 +32,9 @@ class Platform(Protocol):
     async def open_source(self, part: Any, on_progress: loading.OnProgress) -> Any:
         """py_engine.shards.open_source."""
 
+    async def estimate_engine(self, *arguments: Any, **options: Any) -> dict[str, Any]:
+        """py_engine.engine.Engine.estimate."""
+
     async def load_engine(self, *arguments: Any, **options: Any) -> Any:
         """py_engine.engine.Engine.load."""
 
@@ -61,6 +64,7 @@ class Worker:
             "tokenize": self._tokenize,
             "detokenize": self._detokenize,
             "applyTemplate": self._apply_template,
+            "estimate": self._estimate,
             "evaluate": self._evaluate,
             "validate": self._validate,
             "profile": self._profile,
@@ -106,12 +110,18 @@ class Worker:
 
     # -- models
 
-    async def _load(self, fields: Fields, job: Job) -> dict[str, Any]:
+    async def _wanted(self, fields: Fields) -> loading.Options:
         name = fields.get("name")
         if name is not None and not isinstance(name, str):
             raise WispError("name must be a string.", "invalid_type", param="name")
-        choice = (await self._catalog_now()).choose(fields.get("model"), name)
-        wanted = loading.options(choice, fields)
+        return loading.options((await self._catalog_now()).choose(fields.get("model"), name), fields)
+
+    async def _estimate(self, fields: Fields, job: Job) -> dict[str, Any]:
+        wanted = await self._wanted(fields)
+        return await loading.estimate(wanted, self._platform.open_source, self._platform.estimate_engine)
+
+    async def _load(self, fields: Fields, job: Job) -> dict[str, Any]:
+        wanted = await self._wanted(fields)
         number = fields.get("id")
         progress = loading.Progress(lambda p: self._platform.post({"id": number, "kind": "progress", "progress": p}))
         task = asyncio.current_task()

@@ -8,6 +8,7 @@ from typing import Any
 
 from app.catalog import Choice
 from app.chat import Loaded
+from py_engine.cache import KINDS
 from py_engine.chat_template import from_metadata
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header, read_header
@@ -42,7 +43,7 @@ def options(choice: Choice, fields: dict[str, Any]) -> Options:
         choice,
         None if length is None else int(length),
         _one_of(fields, "backend", ("auto", "webgpu", "cpu")),
-        _one_of(fields, "kvType", ("f16", "f32")),
+        _one_of(fields, "kvType", KINDS),
         bool(vocab_only),
     )
 
@@ -90,6 +91,33 @@ async def load(
         for source in sources:
             source.close()
     return model
+
+
+async def estimate(
+    what: Options,
+    open_source: Callable[[Any, OnProgress], Awaitable[Any]],
+    estimate_engine: Callable[..., Awaitable[dict[str, Any]]],
+) -> dict[str, Any]:
+    """What loading would take of the device; of the files, the headers are read."""
+    sources: list[Any] = []
+    try:
+        for part in what.choice.parts:
+            sources.append(await open_source(part, lambda *_: None))
+        headers = [await read_header(source.read, source.size) for source in sources]
+        return {
+            "model": what.choice.id,
+            "download": sum(source.size for source in sources),
+            **await estimate_engine(
+                sources,
+                headers,
+                context_length=what.context_length,
+                backend=what.backend,
+                kv_type=what.kv_type,
+            ),
+        }
+    finally:
+        for source in sources:
+            source.close()
 
 
 def vocabulary(name: str, header: Header, timings: dict[str, float]) -> Loaded:

@@ -88,6 +88,11 @@ class Browser:
 
         return await open_source(part, on_progress, self._hashes.get(part) if isinstance(part, str) else None)
 
+    async def estimate_engine(self, *arguments: Any, **options: Any) -> dict[str, Any]:
+        from py_engine.engine import Engine
+
+        return await Engine.estimate(*arguments, **options)
+
     async def load_engine(self, *arguments: Any, **options: Any) -> Any:
         from py_engine.engine import Engine
 

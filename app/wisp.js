@@ -23,7 +23,7 @@ export { WispError };
  * @property {string} [name] what the model is called in answers; default: its file's name
  * @property {number} [contextLength] in tokens; default: as the model was trained, as far as memory goes
  * @property {"auto" | "webgpu" | "cpu"} [backend] default "auto"
- * @property {"f16" | "f32"} [kvType] the KV cache's numbers; default "f16"
+ * @property {"f16" | "f32" | "q8_0"} [kvType] the KV cache's numbers; default "f16"
  * @property {boolean} [vocabOnly] tokenizer and template without weights
  *
  * @typedef {Record<string, any>} Json
@@ -61,6 +61,19 @@ export class Wisp {
   load({ model, ...rest } = {}, options = {}) {
     const given = Array.isArray(model) ? model.map(absolute) : absolute(model);
     return this.#connection.call("load", { ...rest, model: given }, options);
+  }
+
+  /**
+   * What a load would take of the device, in bytes, before anything but the file's header is downloaded.
+   * @param {LoadRequest} [request]
+   * @returns {Promise<{ download: number, weights: number, kv: number, activations: number, total: number,
+   *   context_length: number, fits?: boolean, advice?: string | null }>} `fits` and `advice` where there is a GPU
+   */
+  estimate({ model, ...rest } = {}) {
+    return this.#connection.call("estimate", {
+      ...rest,
+      model: Array.isArray(model) ? model.map(absolute) : absolute(model),
+    });
   }
 
   chat = { completions: { create: this.#creator("chat.completions") } };

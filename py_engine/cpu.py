@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from py_engine.cache import GROUP
+from py_engine.cpu_sampling import logprobs, sample, sample_best, sample_shape
 from py_engine.plan import Op, Plan, Weight
 from py_engine.quants import row_bytes
 
@@ -174,8 +176,9 @@ def rope_store(c: Call, rows: Array) -> Array:
     """Queries of the stacked rows (n, q + 2 kv), rotated; keys (rotated) and values go to the cache."""
     q, kv = c.consts["q_rows"], c.consts["kv_rows"]
     pos = np.arange(c.pos, c.pos + len(rows))
-    c["k_cache"][pos] = rotate(c, rows[:, q : q + kv], pos)
-    c["v_cache"][pos] = rows[:, q + kv : q + 2 * kv]
+    to = pos - c.pos if c.params["KV"] == "q8_0" else pos % c.params["RING"] if c.params["RING"] else pos
+    c["k_cache"][to] = rotate(c, rows[:, q : q + kv], pos)
+    c["v_cache"][to] = rows[:, q + kv : q + 2 * kv]
     return rotate(c, rows[:, :q], pos)
 
 
@@ -227,9 +230,7 @@ def _scores(c: Call) -> Iterator[tuple[int, Array, Array]]:
     head_dim, group, kv_heads = c.params["HEAD_DIM"], c.params["G"], c.consts["n_head_kv"]
     pos, n = c.pos, c.n
     q = c["q"][:n, : kv_heads * group * head_dim].reshape(n, kv_heads, group, head_dim) * np.float32(c.consts["scale"])
-    k, v = (
-        c[name][: pos + n].reshape(pos + n, kv_heads, head_dim).astype(np.float32) for name in ("k_cache", "v_cache")
-    )
+    k, v = (_cached(c, name, pos + n).reshape(-1, kv_heads, head_dim) for name in ("k_cache", "v_cache"))
     distance = np.arange(pos, pos + n)[:, None] - np.arange(pos + n)[None, :]
     hidden = (distance < 0) | (distance >= (c.params["WINDOW"] or pos + n + 1))
     for head in range(kv_heads):
@@ -237,6 +238,39 @@ def _scores(c: Call) -> Iterator[tuple[int, Array, Array]]:
         scores = capped(scores, c.params["SOFT_CAP"])
         scores[:, hidden] = -np.inf
         yield head, scores, v[:, head]
+
+
+def _cached(c: Call, name: str, positions: int) -> Array:
+    """Rows of the positions up to `positions` in float32; those that a ring has lost are some other's."""
+    cache, ring = c[name], c.params["RING"]
+    rows = np.arange(positions) % ring if ring else np.arange(positions)
+    if c.params["KV"] != "q8_0":
+        return cache[rows].astype(np.float32)
+    cols = c.consts["n_head_kv"] * c.params["HEAD_DIM"]
+    values, steps = _q8_0(cache, c.params["KV_ROWS"], cols)
+    return (values[rows].reshape(positions, -1, GROUP) * (steps[rows] / np.float32(127))[..., None]).reshape(
+        positions, -1
+    )
+
+
+def _q8_0(cache: Array, rows: int, cols: int) -> tuple[Array, Array]:
+    """Views of a q8_0 cache: bytes (rows, cols), steps (rows, groups)."""
+    flat = cache.reshape(-1)
+    values, steps = flat[: rows * cols // 4], flat[rows * cols // 4 : rows * (cols // 4 + cols // GROUP)]
+    return values.view(np.int8).reshape(rows, cols), steps.view(np.float32).reshape(rows, cols // GROUP)
+
+
+def kv_quantize(c: Call) -> None:
+    cols, ring = c.params["COLS"], c.params["RING"]
+    at = np.arange(c.pos, c.pos + c.n)
+    rows = at % ring if ring else at
+    for name in ("k", "v"):
+        groups = c[name][: c.n].reshape(c.n, -1, GROUP)
+        most = np.abs(groups).max(axis=-1)
+        values, steps = _q8_0(c[f"{name}_cache"], c.params["KV_ROWS"], cols)
+        grow = np.where(most > 0, 1 / most, 0).astype(np.float32)
+        values[rows] = np.floor(np.float32(0.5) + 127 * (groups * grow[..., None])).reshape(c.n, cols)
+        steps[rows] = most
 
 
 def attention_seen(c: Call) -> int:
@@ -292,62 +326,11 @@ def experts(c: Call) -> None:
                 y[slot, row0 + lo : row0 + hi] = w @ x[m, :cols] + bias
 
 
-def sample_best(c: Call) -> None:
-    share, vocab = c.params["SHARE"], c.params["VOCAB"]
-    logits = c["logits"][:vocab]
-    for i, first in enumerate(range(0, vocab, share)):
-        index = first + int(logits[first : first + share].argmax())
-        c["best"][i] = logits[index : index + 1].view(np.uint32)[0], index
-
-
-def gumbel(seed: int, pos: int, vocab: int) -> Array:
-    """The noise of sample.wgsl for every token, float32 (vocab,)."""
-    h = np.full(vocab, seed, np.uint32)
-    for word in (np.uint32(0x9E3779B9), np.uint32(pos), np.arange(vocab, dtype=np.uint32)):
-        h = (h ^ word) * np.uint32(747796405) + np.uint32(2891336453)
-        h = ((h >> ((h >> np.uint32(28)) + np.uint32(4))) ^ h) * np.uint32(277803737)
-        h = (h >> np.uint32(22)) ^ h
-    u = ((h >> np.uint32(8)).astype(np.float32) + np.float32(0.5)) / np.float32(16777216)
-    return -np.log(-np.log(u))
-
-
-def allowed(logits: Array, top_k: int, top_p: float, min_p: float) -> Array:
-    """Which tokens top_k, top_p and min_p leave, bool (vocab,); definitions in sample.wgsl."""
-    least = -np.inf
-    if 0 < top_k < len(logits):
-        least = np.partition(logits, -top_k)[-top_k]
-    if top_p < 1:
-        mass = np.where(logits >= least, np.exp((logits - logits.max()).astype(np.float64)), 0)
-        order = np.argsort(-logits, kind="stable")
-        sums = np.cumsum(mass[order])
-        last = int(np.searchsorted(sums, top_p * sums[-1]))
-        least = max(least, logits[order[min(last, len(order) - 1)]])
-    if min_p > 0:
-        least = max(least, logits.max() + np.log(np.float32(min_p)))
-    return logits >= least
-
-
-def sample(c: Call) -> None:
-    vocab = c.params["VOCAB"]
-    logits = c["logits"][:vocab]
-    temperature, top_p, min_p = c["sampling"][[0, 2, 3]].view(np.float32)
-    top_k, seed = int(c["sampling"][1]), int(c["sampling"][4])
-    at = c.pos + c.n
-    if temperature > 0:
-        keep = allowed(logits, top_k, float(top_p), float(min_p))
-        noisy = (logits - logits.max()) / temperature + gumbel(seed, at, vocab)
-        choice = int(np.where(keep, noisy, -np.inf).argmax())
-    else:
-        choice = int(logits.argmax())
-    c["tokens"][at] = choice
-    c["state"][:2] = at, 1
-
-
 KERNELS: dict[str, Callable[[Call], None]] = {
     f.__name__: f
     for f in (
-        embed, norm, add_scaled, soft_cap, activate, matmul, matvec, rope_append, norm_rope_append, attention,
-        attention_decode, attention_combine, route, experts, sample_best, sample,
+        embed, norm, add_scaled, soft_cap, activate, matmul, matvec, rope_append, norm_rope_append, kv_quantize,
+        attention, attention_decode, attention_combine, route, experts, sample_best, sample_shape, sample, logprobs,
     )
 }  # fmt: skip
 
@@ -363,9 +346,10 @@ class Cpu:
         for name, data in plan.constants.items():
             self.write(name, data)
 
-    def write(self, name: str, data: bytes) -> None:
-        """Put words at the start of a u32 buffer."""
-        self.buffers[name][: len(data) // 4] = np.frombuffer(data, np.uint32)
+    def write(self, name: str, data: bytes | memoryview, at: int = 0) -> None:
+        """Put words into a buffer from its byte `at` on."""
+        words = np.frombuffer(data, np.uint32)
+        self.buffers[name].reshape(-1).view(np.uint32)[at // 4 : at // 4 + len(words)] = words
 
     def feed(self, position: int, ids: list[int], lists: list[str]) -> None:
         """Put tokens at their positions and run lists over them."""

@@ -12,12 +12,15 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from gguf.constants import GGMLQuantizationType as Q
 
-from py_engine import planner
+from py_engine import budget, planner
+from py_engine.answer import Answer, free_tokens
+from py_engine.constrained import ConstrainedTokens
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header
 from py_engine.kernels import Device
@@ -56,7 +59,7 @@ class Engine:
         self.adapter: dict[str, Any] | None = None
         self.timings: dict[str, float] = {}
         self.last = GenerationStats()
-        self._cache = KvCache()
+        self._cache = KvCache(plan.spare)
 
     # -- loading ------------------------------------------------------------------------------------------------------
 
@@ -81,23 +84,36 @@ class Engine:
         """
         parts = Parts.of(source, header)
         report = on_progress or (lambda stage, done, total: None)
-        n_ctx = _context(parts.header, context_length)
-        factors = await _rope_factors(parts, n_ctx)
         adapter, device = await _adapter(backend)
         if device is not None and variant:
             device = replace(device, **variant)
-        software = device is None or device.software
-        batch = SOFTWARE_BATCH if software else BATCH
-        plan = planner.make_plan(parts.header, device or Device(software=True), n_ctx, batch, kv_type, factors)
+        plan = await _plan(parts, device, context_length, kv_type)
+        if device is not None and (error := budget.refusal(plan, device)):
+            raise error
+        needed = budget.estimate(plan, device)["total"]
+        report("memory", needed, needed)
         loader = Loader(parts, plan, adapter, device, backend, report, load_package)
         name, runner = await loader.run()
-        self = cls(plan, runner, name, n_ctx)
+        self = cls(plan, runner, name, plan.n_ctx)
         self.notices, self.timings = loader.notices, loader.timings
         if adapter is not None:
             from py_engine.gpu import describe
 
             self.adapter = describe(adapter)
         return self
+
+    @staticmethod
+    async def estimate(
+        source: Any,
+        header: Header | list[Header],
+        *,
+        context_length: int | None = None,
+        backend: str = "auto",
+        kv_type: str = "f16",
+    ) -> dict[str, Any]:
+        """What `load` would take of the device (budget.estimate); reads no more of the file than its header."""
+        _, device = await _adapter(backend)
+        return budget.estimate(await _plan(Parts.of(source, header), device, context_length, kv_type), device)
 
     # -- running ------------------------------------------------------------------------------------------------------
 
@@ -118,39 +134,68 @@ class Engine:
         `keep` tokens stay, the older half of the others is dropped, and the answer goes on.
         """
         self._check_ids(prompt_ids)
-        begun = time.perf_counter()
-        before = self.runner.counts()
-        self.last = stats = GenerationStats(prompt_tokens=len(prompt_ids))
-        at = stats.cached_tokens = self._cache.reuse(prompt_ids)
-        self.runner.configure(sampling.pack())
-        count = min(max_tokens, self.context_length - len(prompt_ids) + 1)
+        self._check_sampling(sampling)
+        self.last = GenerationStats(prompt_tokens=len(prompt_ids))
+        answer = Answer(list(prompt_ids), sampling.seeded(), max_tokens, stop_ids, constraint)
+        answer.exact = sampling.seed is not None
+        begun, before = time.perf_counter(), self.runner.counts()
+        while not answer.done:
+            async with aclosing(self._go_on(answer)) as batches:
+                async for batch in batches:
+                    self._note(answer.tokens, begun, before)
+                    yield batch
+            if keep is None:
+                return
+            if not answer.done:
+                self.last.shifted_tokens += answer.shift(keep, self.context_length)
+
+    async def _go_on(self, answer: Answer) -> AsyncGenerator[Batch, None]:
+        """Compute what the cache lacks, and generate until the answer or the context ends."""
+        ids = answer.ids
+        at = self._cache.reuse(ids, answer.exact)
+        if not answer.tokens:
+            self.last.cached_tokens = at
+        constrained = answer.constraint is not None
+        await self.runner.configure(answer.sampling, answer.begins, answer.shifted, constrained)
+        end = [] if constrained else self.runner.lists
+        count = min(answer.left, self.context_length - len(ids) + 1)
         produced: list[int] = []
         try:
-            while at < len(prompt_ids):
-                batch = prompt_ids[at : at + self.plan.batch]
-                last = at + len(batch) == len(prompt_ids)
-                await self.runner.feed(at, batch, ["prefill", "last"] if last else ["prefill"])
+            while at < len(ids):
+                batch = ids[at : at + self.plan.batch]
+                last = at + len(batch) == len(ids)
+                await self.runner.feed(at, batch, ["prefill", "last", *end] if last else ["prefill"])
                 self._cache.append(batch)
                 at += len(batch)
                 yield Batch([])  # a place to stop a long prompt
-            self.runner.start(len(prompt_ids), count)
-            while ids := await self.runner.next():
-                now = _since(begun)
-                if not produced:
-                    stats.prefill_ms = now
-                stop = next((i for i, token in enumerate(ids) if token in stop_ids), None)
-                ids = ids if stop is None else ids[: stop + 1]
-                produced += ids
-                stats.completion_tokens, stats.decode_ms = len(produced), now - stats.prefill_ms
-                after = self.runner.counts()
-                stats.submits = after["submits"] - before["submits"]
-                stats.dispatches = after["dispatches"] - before["dispatches"]
-                yield Batch(ids)
-                if stop is not None:
-                    break
+            async with aclosing(self._tokens(answer, len(ids), count)) as batches:
+                async for chosen in batches:
+                    taken = answer.take(chosen)
+                    produced += taken.ids
+                    yield taken
+                    if answer.done:
+                        break
+            answer.done = answer.done or len(produced) < count  # the constraint may have nothing more
         finally:
-            self._cache.append(produced[:-1])  # the last token's keys and values are not computed
+            self._cache.append(produced[:-1], generated=True)  # the last token's keys and values are not computed
             await self.runner.stop()
+            answer.ids = ids + produced
+
+    def _tokens(self, answer: Answer, position: int, count: int) -> AsyncGenerator[Batch, None]:
+        if answer.constraint is not None:
+            scored = answer.sampling.logprobs >= 0
+            constraint, stop_ids = answer.constraint, answer.stop_ids
+            return ConstrainedTokens(self.runner, constraint, position, count, stop_ids, scored).batches()
+        return free_tokens(self.runner, position, count)
+
+    def _note(self, tokens: int, begun: float, before: dict[str, int]) -> None:
+        """Bring the statistics up to date."""
+        stats, now, after = self.last, 1000 * (time.perf_counter() - begun), self.runner.counts()
+        if tokens and not stats.completion_tokens:
+            stats.prefill_ms = now
+        stats.completion_tokens, stats.decode_ms = tokens, max(0.0, now - (stats.prefill_ms or now))
+        stats.submits = after["submits"] - before["submits"]
+        stats.dispatches = after["dispatches"] - before["dispatches"]
 
     async def evaluate(self, ids: list[int]) -> tuple[Any, tuple[int, int]]:
         """Logits of every position, float32 (n, vocab): a numpy array on the CPU, a flat Float32Array on the GPU."""
@@ -182,6 +227,13 @@ class Engine:
                 f"{len(ids)} tokens do not fit the context of {self.context_length}.", "context_length_exceeded"
             )
 
+    def _check_sampling(self, sampling: Sampling) -> None:
+        for name, ids in (("logit_bias", [i for i, _ in sampling.logit_bias]), ("dry_breakers", sampling.dry_breakers)):
+            if bad := next((i for i in ids if not 0 <= i < self.plan.n_vocab), None):
+                raise WispError(
+                    f"Token id {bad} is outside the vocabulary of {self.plan.n_vocab}.", "invalid_value", param=name
+                )
+
     async def profile(self, position: int, n: int = 1) -> list[dict[str, Any]]:
         """GPU time of every dispatch of a step: [{kernel, ns}] for n tokens at `position` (n > 1: prefill)."""
         if not isinstance(self.runner, GpuRunner):
@@ -191,13 +243,15 @@ class Engine:
                 f"position must be below {self.context_length - 64} and n at most {self.plan.batch}.", "invalid_value"
             )
         self._cache.reuse([])
-        return await self.runner.profile(position, n, "decode" if n == 1 else "prefill")
+        if n > 1:
+            return await self.runner.profile(position, n, "prefill")
+        return [*await self.runner.profile(position, 1, "decode"), *await self.runner.profile(position, 1, "sample")]
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:
         """Plain JSON: adapter, memory per pool, timings, the last request, dispatches and submits per token."""
-        steps = max(1, self.last.completion_tokens)
+        steps, gpu = max(1, self.last.completion_tokens), self.backend == "webgpu"
         return {
             "adapter": self.adapter,
             "notices": self.notices,
@@ -205,7 +259,7 @@ class Engine:
             "batch": self.plan.batch,
             "timings": self.timings,
             "last": asdict(self.last),
-            "dispatches_per_token": len(self.plan.lists["decode"]) if self.backend == "webgpu" else 0,
+            "dispatches_per_token": sum(len(self.plan.lists[n]) for n in ("decode", "sample")) if gpu else 0,
             "submits_per_token": self.last.submits / steps,
         }
 
@@ -214,8 +268,11 @@ class Engine:
         self.runner.close()
 
 
-def _since(begun: float) -> float:
-    return 1000 * (time.perf_counter() - begun)
+async def _plan(parts: Parts, device: Device | None, context_length: int | None, kv_type: str) -> Plan:
+    n_ctx = _context(parts.header, context_length)
+    factors = await _rope_factors(parts, n_ctx)
+    batch = SOFTWARE_BATCH if device is None or device.software else BATCH
+    return planner.make_plan(parts.header, device or Device(software=True), n_ctx, batch, kv_type, factors)
 
 
 def _context(header: Header, asked: int | None) -> int:

@@ -8,12 +8,16 @@ to the fused dispatches of decoding, six a layer; with a larger batch to the til
 from __future__ import annotations
 
 from py_engine import quants
+from py_engine.cache import GROUP as CACHE_GROUP
+from py_engine.cache import Cache
 from py_engine.kernels import Device
 from py_engine.plan import Buffer, Op, PerToken, Plan, Weight
 from py_engine.rope import Rope
+from py_engine.sampling import FIELDS, MOST_LOGPROBS
 
 SHARE = 1024  # logits of one workgroup of sample_best
 SAMPLER_THREADS = 256
+LOGPROB_ROWS = 512  # positions whose log-probabilities are kept until they are read: more than are submitted ahead
 
 
 def pad(cols: int) -> int:
@@ -104,7 +108,7 @@ class Ops:
         )
 
     def qkv(
-        self, x: Buffer, norm: Weight | None, stack: list[Weight], bias: Weight | None, cache: tuple[Buffer, Buffer],
+        self, x: Buffer, norm: Weight | None, stack: list[Weight], bias: Weight | None, cache: Cache,
         heads: tuple[int, int, int], rope: Rope, eps: float, qk_norm: Weight | None = None,
     ) -> Buffer:  # fmt: skip
         """Norm (RMS), stacked q, k and v rows, rotation, append to the cache; gives the queries (n, stride).
@@ -115,13 +119,14 @@ class Ops:
         """
         n_head, n_head_kv, head_dim = heads
         params = {
-            "HEAD_DIM": head_dim, "ROPE_DIM": rope.dim, "NEOX": int(rope.neox), "KV_F16": int(cache[0].dtype == "f16")
+            "HEAD_DIM": head_dim, "ROPE_DIM": rope.dim, "NEOX": int(rope.neox), "KV": cache.kind, "RING": cache.ring
         }  # fmt: skip
         consts = {"q_rows": n_head * head_dim, "kv_rows": n_head_kv * head_dim, "rope_scale": rope.scale}
-        stores = {"rope_freqs": rope.freqs, "k_cache": cache[0], "v_cache": cache[1]}
+        stores = {"rope_freqs": rope.freqs} | cache.written
         if self._fuses(stack) and qk_norm is None:
             y = self.rows("q", n_head * head_dim)
             self._matvec(x, stack[0], bias, y, "qkv", norm, eps, params, consts, stores)
+            self.quantize_cache(cache, n_head_kv * head_dim)
             return y
         rows = self._normed_stack("qkv", x, norm, stack, bias, eps)
         if qk_norm is not None:
@@ -137,6 +142,7 @@ class Ops:
                 n_head + 2 * n_head_kv,
                 PerToken(),
             )
+            self.quantize_cache(cache, n_head_kv * head_dim)
             return y
         self.add(
             "rope_append",
@@ -146,10 +152,25 @@ class Ops:
             -(-sum(w.rows for w in stack) // 256),
             PerToken(),
         )
+        self.quantize_cache(cache, n_head_kv * head_dim)
         return rows
 
+    def quantize_cache(self, cache: Cache, cols: int) -> None:
+        """Bring what was staged for a q8_0 cache into it."""
+        if cache.staged is None:
+            return
+        groups = cols // CACHE_GROUP
+        self.add(
+            "kv_quantize",
+            {"COLS": cols, "KV_ROWS": cache.rows, "RING": cache.ring},
+            {"groups": groups},
+            {"state": self.state, "k": cache.staged[0], "v": cache.staged[1]} | cache.read,
+            -(-2 * groups // 64),
+            PerToken(),
+        )
+
     def attention(
-        self, q: Buffer, cache: tuple[Buffer, Buffer], heads: tuple[int, int, int], scale: float, window: int = 0,
+        self, q: Buffer, cache: Cache, heads: tuple[int, int, int], scale: float, window: int = 0,
         soft_cap: float = 0.0, sinks: Weight | None = None,
     ) -> Buffer:  # fmt: skip
         """Causal attention over the cache: (n, n_head * head_dim).
@@ -163,10 +184,9 @@ class Ops:
         group = n_head // n_head_kv
         y = self.rows("attn", n_head * head_dim)
         kind: dict[str, int | float | str] = {
-            "HEAD_DIM": head_dim, "G": group, "KV_F16": int(cache[0].dtype == "f16"), "WINDOW": window,
-            "SOFT_CAP": float(soft_cap),
+            "HEAD_DIM": head_dim, "G": group, "WINDOW": window, "SOFT_CAP": float(soft_cap), **cache.layout,
         }  # fmt: skip
-        bound = {"state": self.state, "q": q, "k_cache": cache[0], "v_cache": cache[1]}
+        bound = {"state": self.state, "q": q} | cache.read
         if self.batch > 1:
             tile, tokens = self._attention_tile(head_dim, group)
             self.add(
@@ -270,24 +290,49 @@ class Ops:
             PerToken() if len(logits.shape) > 1 else 1,
         )
 
-    def sample(self, logits: Buffer) -> None:
-        """Choose a token from the logits, append it to `tokens`, advance the state."""
+    def sample(self, logits: Buffer, shaped: bool = False) -> None:
+        """Choose a token from the logits, append it to `tokens`, advance the state.
+
+        `shaped`: with all that a request can ask for; else temperature, top_k, top_p and min_p.
+        """
         vocab = self.plan.n_vocab
         shares = -(-vocab // SHARE)
         best = self.buffer("best", (shares, 2), "u32")
-        self.add(
-            "sample_best",
-            {"VOCAB": vocab, "SHARE": SHARE, "WG": SAMPLER_THREADS},
-            {},
-            {"logits": logits, "best": best},
-            shares,
-        )
-        sampling = self.buffer("sampling", (8,), "u32", "state")
+        sampling = self.buffer("sampling", (len(FIELDS),), "u32", "state")
+        tile, size = {"SHARE": SHARE, "WG": SAMPLER_THREADS}, {"vocab": vocab}
+        history = {"sampling": sampling, "state": self.state, "tokens": self.tokens}
+        words = (-(-vocab // 32),)
+        if shaped:
+            bias = self.buffer("bias", (vocab,), "f32", "state")
+            breakers = self.buffer("breakers", words, "u32", "state")
+            raw, logits = logits, self.buffer("shaped", (vocab,))
+            given = history | {"logits": raw, "bias": bias, "breakers": breakers, "shaped": logits, "best": best}
+            self.add("sample_shape", tile, size, given, shares)
+        else:
+            self.add("sample_best", tile, size, {"logits": logits, "best": best}, shares)
         self.add(
             "sample",
-            {"VOCAB": vocab, "SHARES": shares, "WG": SAMPLER_THREADS},
-            {},
-            {"sampling": sampling, "logits": logits, "best": best, "tokens": self.tokens, "state": self.state},
+            {"SHAPED": int(shaped), "WG": SAMPLER_THREADS},
+            size | {"shares": shares},
+            history
+            | {"logits": logits, "best": best}
+            | ({"mask": self.buffer("mask", words, "u32", "state")} if shaped else {}),
+            1,
+        )
+
+    def logprobs(self, logits: Buffer) -> None:
+        """The log-probabilities of the chosen token and of the likeliest, into the row of its position."""
+        self.add(
+            "logprobs",
+            {"ROWS": LOGPROB_ROWS, "MOST": MOST_LOGPROBS, "WG": SAMPLER_THREADS},
+            {"vocab": self.plan.n_vocab},
+            {
+                "sampling": self.buffer("sampling", (len(FIELDS),), "u32", "state"),
+                "state": self.state,
+                "tokens": self.tokens,
+                "logits": logits,
+                "rows": self.buffer("logprobs", (LOGPROB_ROWS, 1 + MOST_LOGPROBS, 2), "u32", "state"),
+            },
             1,
         )
 

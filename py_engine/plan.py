@@ -114,9 +114,11 @@ class Plan:
     batch: int  # most tokens in one prefill step
     n_ctx: int
     n_vocab: int
+    spare: int = 0  # rows beside the window in caches that are rings, 0: there are none
     weights: dict[str, Weight] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     lists: dict[str, list[Op]] = field(default_factory=dict)
+    lazy: set[str] = field(default_factory=set)  # lists that are compiled when a request first needs them
     constants: dict[str, bytes] = field(default_factory=dict)  # contents of "state" buffers that never change
 
     def slots(self) -> tuple[dict[str, int], list[int]]:

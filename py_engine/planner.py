@@ -1,9 +1,12 @@
 """From a header to a plan: the architecture, its weights, the cache, and one list of dispatches per way of running.
 
 prefill   up to `batch` tokens through the layers
-last      after it: logits of the batch's last token, and a sampled token
+last      after it: logits of the batch's last token
 every     after it: logits of every token, at most EVERY of them (Engine.evaluate)
-decode    one token through the layers, its logits, the next token
+decode    one token through the layers, and its logits
+sample    the next token from the logits: temperature, top_k, top_p, min_p
+shaped    the same with everything that a request can ask for
+logprobs  after either: log-probabilities of the token and of the likeliest
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import ModuleType
 
+from py_engine.cache import make_cache, slack
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header
 from py_engine.kernels import Device
@@ -57,20 +61,22 @@ def family(header: Header) -> ModuleType:
 
 
 def make_plan(
-    header: Header, device: Device, n_ctx: int, batch: int, kv_type: str, rope_factors: Sequence[float] | None
-) -> Plan:
-    """Plan the model for a device. `rope_factors`: the divisors of RoPE's frequencies where the file has them."""
+    header: Header, device: Device, n_ctx: int, batch: int, kv_type: str, rope_factors: Sequence[float] | None,
+    spare: int | None = None,
+) -> Plan:  # fmt: skip
+    """Plan the model for a device. `rope_factors`: the divisors of RoPE's frequencies where the file has them; `spare`:
+    rows of a sliding window's cache beside the window.
+    """
     model = family(header)
     cfg = model.Config.from_gguf(header)
     plan = Plan(min(batch, n_ctx), n_ctx, cfg.vocab)
     weights = Weights(header, plan)
     prefill = Ops(plan, "prefill", plan.batch, device)
     decode = Ops(plan, "decode", 1, device)
-    shape = (n_ctx, cfg.head_count_kv * cfg.head_dim)
-    caches = [
-        (prefill.buffer(f"k.{i}", shape, kv_type, "kv"), prefill.buffer(f"v.{i}", shape, kv_type, "kv"))
-        for i in range(cfg.block_count)
-    ]
+    cols = cfg.head_count_kv * cfg.head_dim
+    spare = slack(plan.batch) if spare is None else spare
+    caches = [make_cache(plan, i, cols, kv_type, cfg.windows[i], spare) for i in range(cfg.block_count)]
+    plan.spare = spare if any(c.ring for c in caches) else 0
     tables = {
         spec: _rope(plan, prefill, spec, model.NEOX, f"rope_freqs.{n}", rope_factors)
         for n, spec in enumerate(dict.fromkeys(cfg.ropes))
@@ -78,12 +84,15 @@ def make_plan(
     ropes = [tables[spec] for spec in cfg.ropes]
 
     x = model.build(cfg, weights, prefill, ropes, caches)
-    last = Ops(plan, "last", 1, device)
-    last.sample(model.output(cfg, weights, last, x))
+    model.output(cfg, weights, Ops(plan, "last", 1, device), x)
     model.output(cfg, weights, Ops(plan, "every", min(EVERY, plan.batch), device), x, every=True)
 
     x = model.build(cfg, weights, decode, ropes, caches)
-    decode.sample(model.output(cfg, weights, decode, x))
+    logits = model.output(cfg, weights, decode, x)
+    Ops(plan, "sample", 1, device).sample(logits)
+    Ops(plan, "shaped", 1, device).sample(logits, shaped=True)
+    Ops(plan, "logprobs", 1, device).logprobs(logits)
+    plan.lazy |= {"shaped", "logprobs"}
     return plan
 
 

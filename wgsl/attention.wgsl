@@ -8,7 +8,6 @@
 #param TQ
 #param TS
 #param WG
-#param KV_F16
 #param WINDOW // positions that a token sees, itself included; 0: all
 #param SOFT_CAP // 0: none
 #param SINKS // 1: each head has a score more, which takes its share and has no value
@@ -58,7 +57,7 @@ fn load_tile(values: bool, s0: u32, end: u32, head: u32, t: u32) {
     let s = s0 + i / VECS;
     var v = vec4f(0);
     if (s < end) {
-      let at = (s * p.n_head_kv + head) * VECS + i % VECS;
+      let at = (cached_row(s) * p.n_head_kv + head) * VECS + i % VECS;
       if (values) {
         v = cached_value(at);
       } else {

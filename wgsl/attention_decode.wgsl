@@ -7,7 +7,6 @@
 #param TS // positions of a tile, a power of two
 #param PARTS // threads that share a position's dot products, neighbours in a subgroup
 #param SPLIT
-#param KV_F16
 #param WINDOW // positions that the token sees, itself included; 0: all
 #param SOFT_CAP // 0: none
 #param SG
@@ -66,7 +65,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     var score${g} = 0.0;
 #endfor
     if (s < end) {
-      let at = (s * p.n_head_kv + head) * VECS;
+      let at = (cached_row(s) * p.n_head_kv + head) * VECS;
       for (var d = t % PARTS; d < VECS; d += PARTS) {
         let k = cached_key(at + d);
 #for g in G
@@ -106,8 +105,6 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     workgroupBarrier();
     let count = min(TS, end - s0);
     if (lane < LANES) {
-      let at = (s0 * p.n_head_kv + head) * VECS;
-      let step = p.n_head_kv * VECS;
       for (var i = lane; i < count; i += 4u * LANES) { // four loads on their way at a time
 #for j in 4
         let here${j} = min(i + ${j}u * LANES, count - 1u);
@@ -115,9 +112,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
 #for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
         {
-          let column = at + min(t % VECS + ${c}u * WG, VECS - 1u);
+          let column = min(t % VECS + ${c}u * WG, VECS - 1u);
 #for j in 4
-          let v${j} = cached_value(column + here${j} * step);
+          let v${j} = cached_value((cached_row(s0 + here${j}) * p.n_head_kv + head) * VECS + column);
 #endfor
 #for g in G
 #for j in 4

@@ -1,5 +1,7 @@
-// The cache of one layer, as attention reads it: (n_ctx, n_head_kv, HEAD_DIM) in vectors of four.
-#if KV_F16
+// The cache of one layer, as attention reads it: rows of n_head_kv x HEAD_DIM values, in vectors of four.
+#param KV // "f16", "f32" or "q8_0": bytes of all rows, then the steps of their groups of 32
+#param RING // rows of a layer that keeps only its window, position s in row s % RING; 0: a row for every position
+#if KV == "f16"
 @bind var<storage, read> k_cache: array<vec2u>; // f16 pairs; unpack2x16float needs no shader-f16
 @bind var<storage, read> v_cache: array<vec2u>;
 
@@ -12,7 +14,8 @@ fn cached_value(at: u32) -> vec4f {
   let words = v_cache[at];
   return vec4f(unpack2x16float(words.x), unpack2x16float(words.y));
 }
-#else
+#endif
+#if KV == "f32"
 @bind var<storage, read> k_cache: array<vec4f>;
 @bind var<storage, read> v_cache: array<vec4f>;
 
@@ -24,3 +27,25 @@ fn cached_value(at: u32) -> vec4f {
   return v_cache[at];
 }
 #endif
+#if KV == "q8_0"
+#param KV_ROWS
+@bind var<storage, read> k_cache: array<u32>;
+@bind var<storage, read> v_cache: array<u32>;
+
+fn cached_key(at: u32) -> vec4f {
+  return unpack4x8snorm(k_cache[at]) * bitcast<f32>(k_cache[KV_ROWS * p.n_head_kv * (HEAD_DIM / 4u) + at / 8u]);
+}
+
+fn cached_value(at: u32) -> vec4f {
+  return unpack4x8snorm(v_cache[at]) * bitcast<f32>(v_cache[KV_ROWS * p.n_head_kv * (HEAD_DIM / 4u) + at / 8u]);
+}
+#endif
+
+// The row that a position lies in.
+fn cached_row(s: u32) -> u32 {
+#if RING
+  return s % RING;
+#else
+  return s;
+#endif
+}

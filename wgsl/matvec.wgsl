@@ -23,7 +23,6 @@
 #param HEAD_DIM
 #param ROPE_DIM // leading dimensions of a head that are rotated
 #param NEOX // 1: dimension i pairs with i + ROPE_DIM / 2, 0: with its neighbour
-#param KV_F16
 #endif
 
 struct Params {

@@ -3,7 +3,6 @@
 #param HEAD_DIM
 #param ROPE_DIM
 #param NEOX
-#param KV_F16
 #param WG // a power of two, at least HEAD_DIM / 4
 #param WIDE // 1: the norm is of all queries, or keys, at once; 0: of each head
 #param SG

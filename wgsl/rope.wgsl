@@ -1,7 +1,9 @@
 // Rotary embedding (Su et al. 2021) of queries and keys, and the append of keys and values to the cache.
 // Works on quads: the four rows of a head that make two rotated pairs and, in the cache, two whole words.
 @bind var<storage, read> rope_freqs: array<u32>; // (ROPE_DIM / 2) turns a position, in 2^-32 turns: wraps exactly
-@bind var<storage, read_write> k_cache: array<u32>; // (n_ctx, kv_rows), f16 pairs or f32
+#param KV // "f16", "f32", or "q8_0": f32, of this batch alone, for kv_quantize.wgsl
+#param RING // rows of a layer that keeps only its window; 0: a row for every position
+@bind var<storage, read_write> k_cache: array<u32>; // (rows, kv_rows), f16 pairs or f32
 @bind var<storage, read_write> v_cache: array<u32>;
 
 const QUADS = HEAD_DIM / 4u;
@@ -36,8 +38,21 @@ fn rope_turn(v: vec2f, pair: u32, pos: u32) -> vec2f {
   return vec2f(v.x * cs.x - v.y * cs.y, v.x * cs.y + v.y * cs.x);
 }
 
+// The cache's row for a position.
+fn stored_row(pos: u32) -> u32 {
+#if KV == "q8_0"
+  return pos - state.pos;
+#else
+#if RING
+  return pos % RING;
+#else
+  return pos;
+#endif
+#endif
+}
+
 fn cache_store(key: bool, at: u32, v: vec2f) { // at: even element index
-#if KV_F16
+#if KV == "f16"
   let word = pack2x16float(v);
   if (key) {
     k_cache[at / 2u] = word;
@@ -81,6 +96,7 @@ fn rope_store(quad: u32, v: vec4f, pos: u32, y0: u32) {
     return;
   }
   rows -= p.q_rows + select(p.kv_rows, 0u, is_key);
-  cache_store(is_key, pos * p.kv_rows + rows.x, out.xy);
-  cache_store(is_key, pos * p.kv_rows + rows.y, out.zw);
+  let at = stored_row(pos) * p.kv_rows;
+  cache_store(is_key, at + rows.x, out.xy);
+  cache_store(is_key, at + rows.y, out.zw);
 }

@@ -3,7 +3,6 @@
 #param HEAD_DIM
 #param ROPE_DIM
 #param NEOX
-#param KV_F16
 
 struct Params {
   q_rows: u32,

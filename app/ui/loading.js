@@ -24,6 +24,7 @@ export class Loading {
   /** @type {(import("../sdk/connection.js").Progress | null)[]} the last word of each step */
   #seen = [];
   #shown = 0;
+  #needs = "";
 
   /** @param {string} name of what is loading @param {boolean} booted the first step is behind us */
   start(name, booted) {
@@ -31,6 +32,7 @@ export class Loading {
     this.#from = booted ? 1 : 0;
     this.#seen = STEPS.map(() => null);
     this.#shown = 0;
+    this.#needs = "";
     byId("loading-steps").replaceChildren(...STEPS.slice(this.#from).map(({ label }) => h("li", {}, label)));
     this.#draw(this.#from);
     this.#panel.hidden = false;
@@ -38,6 +40,7 @@ export class Loading {
 
   /** @param {import("../sdk/connection.js").Progress} progress */
   update(progress) {
+    if (progress.stage === "memory") this.#needs = `needs ${bytes(progress.total)} of memory`;
     const step = STEPS.findIndex(({ stages }) => stages.includes(progress.stage));
     if (step < 0 || this.#panel.hidden) return;
     const before = this.#seen[step];
@@ -59,7 +62,7 @@ export class Loading {
     const last = step === STEPS.length - 1 && this.#done(step);
     byId("loading-stage").textContent = last ? "Warming up" : `${cached ? "Reading" : doing} ${what}`.trim();
     byId("loading-detail").textContent =
-      step === 0 ? "once per visit" : progress && !last ? detail(progress, step) : "";
+      step === 0 ? "once per visit" : progress && !last ? detail(progress, step, this.#needs) : "";
     const items = byId("loading-steps").children;
     for (let index = this.#from; index < STEPS.length; index++) {
       const state = this.#done(index) || index < step ? "done" : index === step ? "active" : "";
@@ -97,9 +100,9 @@ export class Loading {
   }
 }
 
-/** @param {import("../sdk/connection.js").Progress} progress @param {number} step */
-function detail({ loaded, total, speed }, step) {
+/** @param {import("../sdk/connection.js").Progress} progress @param {number} step @param {string} needs */
+function detail({ loaded, total, speed }, step, needs) {
   if (STEPS[step].stages[0] === "compile") return total ? `${loaded} of ${total}` : "";
   const amount = total ? `${bytes(loaded)} of ${bytes(total)}` : bytes(loaded);
-  return speed ? `${amount}, ${bytes(Math.round(speed))}/s` : amount;
+  return [amount, speed && `${bytes(Math.round(speed))}/s`, step === 1 && needs].filter(Boolean).join(", ");
 }

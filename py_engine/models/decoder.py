@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
+from py_engine.cache import Cache
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header
 from py_engine.models.common import count, number, rope_spec, vocabulary
@@ -19,7 +20,6 @@ from py_engine.rope import Rope, RopeSpec
 from py_engine.weights import Weights
 
 C = TypeVar("C", bound="Config")
-Cache = tuple[Buffer, Buffer]
 NOTHING = RopeSpec(0)  # the rotation of a layer without one
 
 

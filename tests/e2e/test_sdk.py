@@ -55,6 +55,18 @@ def test_a_whole_answer_has_the_shape_of_openai(sdk: Page) -> None:
     assert answer["usage"]["total_tokens"] == answer["usage"]["prompt_tokens"] + answer["usage"]["completion_tokens"]
 
 
+def test_what_a_load_would_take_is_known_before_it(sdk: Page) -> None:
+    """The model's own figures, once loaded, are the same."""
+    asked = run(sdk, 'return engine.estimate({ backend: "webgpu", contextLength: 512, kvType: "q8_0" });')
+    assert asked["fits"] is True
+    assert asked["download"] > asked["weights"] > 0.9 * asked["download"]
+    assert asked["context_length"] == 512
+    longer = run(sdk, 'return engine.estimate({ backend: "webgpu", contextLength: 1024, kvType: "q8_0" });')
+    assert longer["weights"] == asked["weights"]
+    assert longer["kv"] > 1.5 * asked["kv"]
+    assert run(sdk, 'return failure(engine.estimate({ kvType: "q1" }));')["param"] == "kvType"
+
+
 def test_a_second_turn_computes_only_what_is_new(sdk: Page) -> None:
     first, second, stats = run(
         sdk,

@@ -9,6 +9,7 @@ import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine import experts, kernels
+from py_engine.cache import make_cache
 from py_engine.ops import pad
 from py_engine.plan import Weight
 from py_engine.rope import Rope, frequencies, table
@@ -214,8 +215,8 @@ def test_qkv(bench: Bench, heads: tuple[int, int, int], rope_dim: int, neox: boo
     ops = bench.begin(batch=batch, n=min(batch, 2), pos=7)
     x = ops.rows("x", cols)
     bench.fill(x)
-    cache = (ops.buffer("k", (64, n_kv * dim), kv_type, "kv"), ops.buffer("v", (64, n_kv * dim), kv_type, "kv"))
-    for b in cache:
+    cache = make_cache(bench.plan, 0, n_kv * dim, kv_type, 0, 0)
+    for b in (cache.k, cache.v):
         bench.fill(b)
     rope = Rope(rope_dim, neox, ops.buffer("freqs", (rope_dim // 2,), "u32", "state"), 1.25)
     freqs = np.frombuffer(table(frequencies(rope_dim, 10000.0)), np.uint32)
@@ -234,7 +235,7 @@ def test_qkv(bench: Bench, heads: tuple[int, int, int], rope_dim: int, neox: boo
     gpu, host = bench.run(ops)
     n = min(batch, 2)
     check(bench, gpu[q.name][:n, : n_head * dim], host[q.name][:n, : n_head * dim])
-    for name in ("k", "v"):  # f16 rounds at other places when the sum differs in its last bit
+    for name in ("k.0", "v.0"):  # f16 rounds at other places when the sum differs in its last bit
         check(bench, gpu[name].astype(np.float32), host[name].astype(np.float32), max(tolerance(bench), 1e-8))
 
 
@@ -275,8 +276,8 @@ def test_normalised_queries_and_keys(bench: Bench, heads: tuple[int, int, int], 
     ops = bench.begin(batch=batch, n=batch, pos=7)
     x = ops.rows("x", 64)
     bench.fill(x)
-    cache = (ops.buffer("k", (64, n_kv * dim), "f32", "kv"), ops.buffer("v", (64, n_kv * dim), "f32", "kv"))
-    for b in cache:
+    cache = make_cache(bench.plan, 0, n_kv * dim, "f32", 0, 0)
+    for b in (cache.k, cache.v):
         bench.fill(b)
     rope = Rope(0 if wide else dim // 2, not wide, ops.buffer("freqs", (dim // 4,), "u32", "state"))
     bench.data["freqs"] = np.frombuffer(table(frequencies(dim // 2, 10000.0)), np.uint32).copy()
@@ -287,8 +288,56 @@ def test_normalised_queries_and_keys(bench: Bench, heads: tuple[int, int, int], 
     )
     gpu, host = bench.run(ops)
     check(bench, gpu[q.name][:, : n_head * dim], host[q.name][:, : n_head * dim])
-    for name in ("k", "v"):
+    for name in ("k.0", "v.0"):
         check(bench, gpu[name], host[name])
+
+
+@pytest.mark.parametrize("kv_type", ["f32", "q8_0"])
+def test_cache_of_a_window(bench: Bench, kv_type: str) -> None:
+    """A ring: a batch goes round its end, through the quantisation to bytes, and attention looks back over the end."""
+    n_head, n_kv, dim, n, pos = 4, 2, 32, 9, 60
+    bench = Bench(bench.page, replace(bench.device, software=True))
+    for batch in (1, n):
+        ops = bench.begin(batch=batch, n=batch, pos=pos, n_ctx=192)
+        cache = make_cache(bench.plan, 0, n_kv * dim, kv_type, 33, 31)
+        assert cache.ring == 64
+        q = ops.rows("q", n_head * dim)
+        for b in (q, cache.k, cache.v) if kv_type == "f32" else (q, *(cache.staged or ())):
+            bench.fill(b)
+        if kv_type == "q8_0":
+            for b in (cache.k, cache.v):
+                words = np.frombuffer(bench.random.bytes(b.nbytes), np.uint32).copy()
+                steps = bench.random.standard_normal(cache.rows * n_kv * dim // 32).astype(np.float32)
+                words[-len(steps) :] = steps.view(np.uint32)
+                bench.data[b.name] = words.reshape(b.shape)
+            ops.quantize_cache(cache, n_kv * dim)
+        y = ops.attention(q, cache, (n_head, n_kv, dim), 0.1, window=33)
+        gpu, host = bench.run(ops)
+        limit = 1e-5 if kv_type == "q8_0" else None  # a value on the border between two bytes may go either way
+        check(bench, gpu[y.name][:batch, : n_head * dim], host[y.name][:batch, : n_head * dim], limit)
+        if kv_type == "q8_0":
+            assert (gpu["k.0"] == host["k.0"]).mean() > 0.98
+
+
+@pytest.mark.parametrize("kv_type", ["f16", "f32"])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_append_to_a_ring(bench: Bench, kv_type: str, batch: int) -> None:
+    """Fused and unfused: positions behind the end of the ring come round to its begin."""
+    ops = bench.begin(batch=batch, n=batch, pos=63, n_ctx=192)
+    x = ops.rows("x", 64)
+    bench.fill(x)
+    cache = make_cache(bench.plan, 0, 32, kv_type, 33, 31)
+    rope = Rope(32, True, ops.buffer("freqs", (16,), "u32", "state"))
+    bench.data["freqs"] = np.frombuffer(table(frequencies(32, 10000.0)), np.uint32).copy()
+    ops.qkv(x, bench.vector("norm", 64), [bench.weight("w", Q.F16, 96, 64)], None, cache, (1, 1, 32), rope, EPS)
+    gpu, host = bench.run(ops)
+    assert np.isfinite(gpu["k.0"][63]).all()
+    assert np.isnan(gpu["k.0"][batch - 1]).all()
+    for name in ("k.0", "v.0"):
+        rows = [63, *range(batch - 1)]
+        check(
+            bench, gpu[name][rows].astype(np.float32), host[name][rows].astype(np.float32), max(tolerance(bench), 1e-6)
+        )
 
 
 @pytest.mark.parametrize(("heads", "n", "pos"), [((4, 2, 32), 9, 60), ((2, 1, 64), 40, 0)])
@@ -300,8 +349,8 @@ def test_attention_through_a_window(bench: Bench, heads: tuple[int, int, int], n
         ops = bench.begin(batch=batch, n=batch, pos=pos, n_ctx=192)
         q = ops.rows("q", n_head * dim)
         bench.fill(q)
-        cache = (ops.buffer("k", (192, n_kv * dim), "f32", "kv"), ops.buffer("v", (192, n_kv * dim), "f32", "kv"))
-        for b in cache:
+        cache = make_cache(bench.plan, 0, n_kv * dim, "f32", 0, 0)
+        for b in (cache.k, cache.v):
             values = bench.fill(b)
             values[pos + batch :] = np.nan
             values[: max(0, pos - 32)] = 1e4  # finite: a tile's other rows see what one row does not
@@ -344,32 +393,12 @@ def attention(bench: Bench, heads: tuple[int, int, int], n: int, pos: int, kv_ty
         ops = bench.begin(batch=batch, n=batch, pos=pos, n_ctx=192)
         q = ops.rows("q", n_head * dim)
         bench.fill(q)
-        cache = (ops.buffer("k", (192, n_kv * dim), kv_type, "kv"), ops.buffer("v", (192, n_kv * dim), kv_type, "kv"))
-        for b in cache:
+        cache = make_cache(bench.plan, 0, n_kv * dim, kv_type, 0, 0)
+        for b in (cache.k, cache.v):
             bench.fill(b)[pos + batch :] = np.nan
         y = ops.attention(q, cache, heads, dim**-0.5)
         gpu, host = bench.run(ops)
         check(bench, gpu[y.name][:batch, : n_head * dim], host[y.name][:batch, : n_head * dim])
-
-
-@pytest.mark.parametrize("vocab", [1, 31, 257, 4096])
-@pytest.mark.parametrize(
-    ("temperature", "top_k", "top_p", "min_p"),
-    [(0, 0, 1, 0), (1, 0, 1, 0), (0.7, 5, 1, 0), (1.5, 0, 0.8, 0), (1, 0, 1, 0.1), (0.9, 40, 0.95, 0.05), (1, 1, 1, 0)],
-)
-def test_sample(bench: Bench, vocab: int, temperature: float, top_k: int, top_p: float, min_p: float) -> None:
-    """The same token as numpy's, whose filters are made by sorting in float64, and the state behind it."""
-    ops = bench.begin(batch=1, n=3, pos=11, vocab=vocab)
-    logits = ops.buffer("logits", (vocab,))
-    bench.fill(logits)[:] *= 3
-    ops.sample(logits)
-    settings = np.zeros(8, np.uint32)
-    settings[[0, 2, 3]] = np.array([temperature, top_p, min_p], np.float32).view(np.uint32)
-    settings[[1, 4]] = top_k, 1234567
-    bench.data["sampling"] = settings
-    gpu, host = bench.run(ops)
-    assert gpu["tokens"][14] == host["tokens"][14] < vocab
-    assert (gpu["state"] == host["state"]).all()
 
 
 @pytest.mark.parametrize("type", PLAIN)

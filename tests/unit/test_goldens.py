@@ -14,13 +14,13 @@ from py_engine.gguf_header import parse
 from py_engine.kernels import Device
 from py_engine.models.common import rope_factors
 from py_engine.sampling import Sampling
-from tests.engine.judge import assert_close, same_ids
+from tests.engine.judge import assert_close, distance, same_ids
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 MODELS = sorted(p for p in GOLDEN.glob("*/*.gguf") if p.parent.name not in ("vocab", "split"))
 
 
-def load(path: Path, n_ctx: int, batch: int = 16) -> cpu.Cpu:
+def load(path: Path, n_ctx: int, batch: int = 16, kv_type: str = "f32", spare: int | None = None) -> cpu.Cpu:
     """The numpy executor of a file's plan."""
     data = path.read_bytes()
     header = parse(data, len(data))
@@ -33,7 +33,7 @@ def load(path: Path, n_ctx: int, batch: int = 16) -> cpu.Cpu:
 
     tensor = rope_factors(header, n_ctx)
     factors = np.frombuffer(raw(tensor, 0, 1), np.float32).tolist() if tensor else None
-    plan = planner.make_plan(header, Device(software=True), n_ctx, batch, "f32", factors)
+    plan = planner.make_plan(header, Device(software=True), n_ctx, batch, kv_type, factors, spare)
     weights = {
         w.name: cpu.dequantize(w, np.frombuffer(b"".join(raw(*s) for s in w.sources), np.uint8))
         for w in plan.weights.values()
@@ -57,9 +57,10 @@ def greedy(model: cpu.Cpu, prompt: list[int], count: int) -> list[int]:
     batch = model.plan.batch
     starts = range(0, len(prompt), batch)
     for at in starts:
-        model.feed(at, prompt[at : at + batch], ["prefill", "last"] if at == starts[-1] else ["prefill"])
+        model.feed(at, prompt[at : at + batch], ["prefill", "last", "sample"] if at == starts[-1] else ["prefill"])
     for _ in range(count - 1):
         model.run("decode")
+        model.run("sample")
     return [int(i) for i in model.buffers["tokens"][len(prompt) : len(prompt) + count]]
 
 
@@ -77,3 +78,36 @@ def test_logits_and_greedy_ids(path: Path) -> None:
         assert_close(want, evaluate(model, long)[-len(want) :], "f32")
         model.feed(len(long) - 1, long[-1:], ["decode"])
         np.testing.assert_allclose(model.buffers["logits"], want[-1], atol=2e-3)
+
+
+@pytest.mark.parametrize("name", ["gemma/gemma2.F16", "gemma/gemma3.F16", "olmo2/olmo3.F16", "gpt_oss/gpt-oss.F16"])
+def test_a_window_s_cache_is_a_ring(name: str) -> None:
+    """The long prompt through caches whose memory does not grow with the context, in batches and token by token."""
+    path = GOLDEN / f"{name}.gguf"
+    golden = np.load(path.with_suffix(".npz"))
+    long, want = golden["long_prompt"].tolist(), golden["long_logits_ref"]
+    model = load(path, 256, batch=8, spare=8)
+    rows = {b.shape[0] for b in model.plan.buffers.values() if b.pool == "kv"}
+    assert max(rows) == 256, "the layers without a window keep everything"
+    assert min(rows) < len(long), "the prompt goes round the ring"
+    assert_close(want, evaluate(model, long)[-len(want) :], "f32")
+    for at in range(len(long) - 4, len(long)):
+        model.feed(at, long[at : at + 1], ["decode"])
+    np.testing.assert_allclose(model.buffers["logits"], want[-1], atol=2e-3)
+
+
+@pytest.mark.parametrize("name", ["llama/llama.F16", "gemma/gemma3.F16", "qwen/qwen3.F16"])
+def test_cache_in_bytes(name: str) -> None:
+    """Close to the exact cache, in batches and token by token."""
+    path = GOLDEN / f"{name}.gguf"
+    golden = np.load(path.with_suffix(".npz"))
+    prompt = golden["prompt"].tolist()
+    exact, model = load(path, 256), load(path, 256, batch=8, kv_type="q8_0")
+    staged = sum(b.nbytes for b in model.plan.buffers.values() if b.name.endswith("staged"))
+    assert model.plan.memory()["kv"] - staged < 0.3 * exact.plan.memory()["kv"]
+    difference, kl = distance(evaluate(exact, prompt), evaluate(model, prompt))
+    assert 0 < difference < 0.5
+    assert kl < 2e-3
+    for at in range(len(prompt) - 4, len(prompt)):
+        model.feed(at, prompt[at : at + 1], ["decode"])
+    assert np.abs(model.buffers["logits"] - golden["logits_ref"][-1]).max() < 0.5

@@ -112,6 +112,11 @@ class Platform:
         self.sources.append(Source(data))
         return self.sources[-1]
 
+    async def estimate_engine(self, *arguments: Any, **options: Any) -> dict[str, Any]:
+        from py_engine.engine import Engine as Real
+
+        return await Real.estimate(*arguments, **options | {"backend": "cpu"})
+
     async def load_engine(self, *arguments: Any, **options: Any) -> Engine:
         return await self.make(*arguments, **options)
 
@@ -190,6 +195,15 @@ async def test_before_any_model() -> None:
     assert (await page.call("stats"))["model"] is None
     assert await page.call("unload") is None
     assert [m["id"] for m in (await page.call("models"))["data"]] == ["mini"]
+
+
+async def test_what_a_load_would_take(page: Page) -> None:
+    got = await page.call("estimate", contextLength=300)
+    assert (got["model"], got["context_length"], got["download"]) == ("mini", 300, MINI.stat().st_size)
+    assert got["total"] > got["weights"] > 0.8 * got["download"]
+    assert all(source.closed for source in page.platform.sources)
+    assert await page.code("estimate", contextLength=1 << 20) == "context_too_long"
+    assert await page.code("estimate", model="none") == "not_found"
 
 
 async def test_chat_whole(page: Page) -> None:

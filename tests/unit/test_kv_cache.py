@@ -1,0 +1,31 @@
+"""Which positions a request may reuse."""
+
+from py_engine.cache import AHEAD
+from py_engine.kv_cache import KvCache
+
+
+def test_longest_common_prefix_without_the_last_token() -> None:
+    cache = KvCache(0)
+    assert cache.reuse([1, 2, 3]) == 0
+    cache.append([1, 2, 3])
+    assert cache.reuse([1, 2, 3]) == 2
+    cache.append([3])
+    cache.append([4, 5], generated=True)
+    assert cache.reuse([1, 2, 3, 4, 5, 6]) == 5
+    assert cache.reuse([1, 2, 9, 9]) == 2
+    assert cache.reuse([7]) == 0
+
+
+def test_a_ring_cannot_go_back_behind_what_was_overwritten() -> None:
+    cache = KvCache(spare=2 * AHEAD)
+    cache.reuse([0])
+    long = list(range(2000))
+    cache.append(long)
+    cache.append([7] * 10, generated=True)
+    assert cache.reuse([*long, 7, 7, 8]) == 2002, "a little back is in the ring"
+    cache.append([8])
+    assert cache.reuse([*long, 7, 7, 8, 9]) == 2003, "what was once written behind counts, 2010 + AHEAD"
+    assert cache.reuse([*long[:1800], 1]) == 1800
+    assert cache.reuse([*long[:1700], 1]) == 0, "further back nothing is kept"
+    cache.append(long[:1000])
+    assert cache.reuse([*long[:600], 1]) == 600, "a new beginning"
