@@ -1,4 +1,4 @@
-"""Tool calls in the text of an answer: how each kind of model writes them, and a parser that gives them as they grow."""
+"""Tool calls in the text of an answer: how kinds of models write them, and a parser that gives them as they grow."""
 
 import re
 from collections.abc import Callable

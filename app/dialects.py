@@ -32,11 +32,17 @@ MISTRAL = CallSyntax("mistral", "[TOOL_CALLS]", head='{"name": "%s", "arguments"
 MISTRAL_ARGS = CallSyntax("mistral-args", "[TOOL_CALLS]", head="%s[ARGS]", joint="[TOOL_CALLS]")
 FUNCTIONARY = CallSyntax("functionary", ">>>", head="%s\n", joint=">>>", wrappers=(">>>all\n",))
 FUNCTION_TAG = CallSyntax("function-tag", "<function=", head="%s>", tail="</function>", between="")
+# fmt: off
 _D = {"begin": "<\uff5ctool▁calls▁begin\uff5c>", "call": "<\uff5ctool▁call▁begin\uff5c>",
-      "sep": "<\uff5ctool▁sep\uff5c>", "end": "<\uff5ctool▁call▁end\uff5c>", "all": "<\uff5ctool▁calls▁end\uff5c>"}  # fmt: skip
+      "sep": "<\uff5ctool▁sep\uff5c>", "end": "<\uff5ctool▁call▁end\uff5c>", "all": "<\uff5ctool▁calls▁end\uff5c>"}
+# fmt: on
 DEEPSEEK = CallSyntax(
-    "deepseek", _D["begin"], head=f"{_D['call']}function{_D['sep']}%s\n```json\n", tail=f"\n```{_D['end']}",
-    joint="\n", closing=_D["all"],
+    "deepseek",
+    _D["begin"],
+    head=f"{_D['call']}function{_D['sep']}%s\n```json\n",
+    tail=f"\n```{_D['end']}",
+    joint="\n",
+    closing=_D["all"],
 )  # fmt: skip
 DEEPSEEK_31 = CallSyntax(
     "deepseek-3.1", _D["begin"], head=f"{_D['call']}%s{_D['sep']}", tail=_D["end"], joint="", closing=_D["all"]
@@ -157,7 +163,11 @@ class Dialect:
         if self._tools.tools or self.syntax.wrappers:
             begun = ">>>" if self.syntax is FUNCTIONARY and prompt.endswith(">>>") else ""
             syntax = self.syntax if self._tools.tools else replace(self.syntax, trigger="\0")
-            inner = CallParser(syntax, self.new_id, begun) if self._tools.tools or self.syntax.name == "command-r" else inner
+            inner = (
+                CallParser(syntax, self.new_id, begun)
+                if self._tools.tools or self.syntax.name == "command-r"
+                else inner
+            )
         if not split_reasoning:
             return inner
         tags = self._tags or THINKING[0]
@@ -232,7 +242,7 @@ class Dialect:
         trigger = literal(self.syntax.trigger)
         if self.syntax.at_start:
             head = either([*(f"{literal(w)} {trigger} {block}" for w in self.syntax.wrappers), f"{trigger} {block}"])
-            return f"({head} | [^\\u007b\\u003c] [^\\u0000]* | \"\")"
+            return f'({head} | [^\\u007b\\u003c] [^\\u0000]* | "")'
         free = f"TagDispatch(({trigger}, {block}), stop_eos=true, loop_after_dispatch={again})"
         if self.syntax is FUNCTIONARY and prompt.endswith(">>>"):
             return f"({block} | {literal('all')} {literal(chr(10))} {grammar.add('free', free)})"
@@ -282,7 +292,9 @@ class Harmony(Dialect):
 
     def _call(self, grammar: Grammar, tool: Tool) -> str:
         arguments = schema_rule(grammar, tool.parameters, tool.param, ordered=True)
-        kind = f"({literal('<|channel|>commentary')})? ({literal(' ')} ({literal('<|constrain|>')})? {literal('json')})?"
+        kind = (
+            f"({literal('<|channel|>commentary')})? ({literal(' ')} ({literal('<|constrain|>')})? {literal('json')})?"
+        )
         return f"{literal(tool.name)} {kind} {literal('<|message|>')} {arguments}"
 
 

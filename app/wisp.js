@@ -172,7 +172,7 @@ function open() {
 
 /** @param {Connection} connection @returns {Promise<Wisp>} */
 async function boot(connection) {
-  const { pyodide, zip, wheels, catalog } = __WISP_ASSETS__;
+  const { pyodide, zip, wheels, catalog, grammar } = __WISP_ASSETS__;
   /** @param {string} url */
   const resolve = (url) => new URL(url, import.meta.url).href;
   const assets = {
@@ -180,6 +180,7 @@ async function boot(connection) {
     zip: resolve(zip),
     wheels: wheels.map(resolve),
     catalog: resolve(catalog),
+    grammar: resolve(grammar),
   };
   try {
     await connection.call("boot", { assets });

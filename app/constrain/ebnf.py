@@ -1,9 +1,9 @@
 """Writes grammars in XGrammar's EBNF.
 
 Its character classes hold single bytes: in version 0.1.27 a class or range beyond ASCII does not match the characters
-it names. So a class is written as UTF-8: its ASCII part as a class, the rest as sequences of byte ranges. A range of one
-byte is read as a character again, which is why it gets FILLER as a second member: a byte that no UTF-8 text has (the
-tokens that have it are never allowed, see app/grammar.py).
+that it names. So a class is written as UTF-8: its ASCII part as a class, the rest as sequences of byte ranges. A range
+of one byte is read as a character again, which is why it gets FILLER as a second member: a byte that no UTF-8 text has
+(the tokens that have it are never allowed, see app/grammar.py).
 """
 
 from collections.abc import Iterable

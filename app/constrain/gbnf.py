@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 
-from app.constrain.ebnf import ANY, Grammar, Ranges, characters, complement, either, intersect, literal, normal
-from app.constrain.ebnf import UNICODE
+from app.constrain.ebnf import ANY, UNICODE, Grammar, Ranges, characters, complement, either, intersect, literal, normal
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _REPEAT = re.compile(r"\{\s*(\d+)\s*(?:(,)\s*(\d*)\s*)?\}")

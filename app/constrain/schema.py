@@ -1,6 +1,6 @@
 """JSON schemas (draft 2020-12) as sets of values, keyword by keyword, exactly; what cannot be held is Refused.
 
-A Ref names a set of values by conditions that all hold: (node, True) the node's schema holds, (node, False) it does not.
+A Ref names a set of values by conditions that all hold: (node, True) the node's schema holds, (node, False) it fails.
 Nodes are subschemas, constants, or conjunctions of others. References are followed only as far as needed, so schemas
 may contain themselves.
 """

@@ -49,7 +49,9 @@ class _Writer:
             return self._tag(tag, param) + end
         if kind == "tags_with_separator":
             return self._separated(tag, param) + end
-        raise WispError(f"{param}.type is {kind!r}, which is no structural tag.", "invalid_value", param=f"{param}.type")
+        raise WispError(
+            f"{param}.type is {kind!r}, which is no structural tag.", "invalid_value", param=f"{param}.type"
+        )
 
     def _tag(self, tag: dict[str, Any], param: str) -> str:
         content = self.rule(tag.get("content"), f"{param}.content", _text(tag, "end", param) or None)

@@ -76,13 +76,15 @@ def _bias(value: Any) -> tuple[tuple[tuple[int, float], ...], tuple[tuple[str, f
     """OpenAI's {id: bias}, or llama.cpp's [[id or text, bias or false], ...], where false bans."""
     if value is None:
         return (), ()
+    pairs: list[tuple[int | str | None, Any]]
     if isinstance(value, dict):
         pairs = [(_token(key), bias) for key, bias in value.items()]
     elif isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value):
         pairs = [(key if isinstance(key, str) else whole(key), bias) for key, bias in value]
     else:
         raise wrong_type("logit_bias", "an object of token ids and biases", value)
-    ids, words = [], []
+    ids: list[tuple[int, float]] = []
+    words: list[tuple[str, float]] = []
     for key, bias in pairs:
         if key is None or (isinstance(key, int) and key < 0):
             raise wrong_value("logit_bias has a key that is not a token id.", "logit_bias")
