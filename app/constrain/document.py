@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
-DIALECTS = ("https://json-schema.org/draft/2020-12/schema", "https://json-schema.org/draft/2019-09/schema")
+# What $schema may name: drafts whose keywords, as far as they are understood here, mean the same.
+DIALECT = re.compile(r"https?://json-schema\.org/(draft-0[4-7]|draft/20(19-09|20-12))/schema#?")
 # Keywords that say nothing about which values are allowed.
 ANNOTATIONS = frozenset(
     ["$schema", "$id", "$anchor", "$dynamicAnchor", "$defs", "definitions", "$comment", "$vocabulary", "title",
@@ -86,6 +88,9 @@ class Document:
             return
         if not isinstance(schema, dict):
             raise Malformed(place.path, "a schema must be an object, true or false")
+        dialect = schema.get("$schema")
+        if isinstance(dialect, str) and not DIALECT.fullmatch(dialect):
+            raise place.refuse("$schema", f"{dialect!r} is not a draft that is known here")
         if isinstance(schema.get("$id"), str) or not place.path:
             self._resources.setdefault(place.base, place)
         for keyword in ("$anchor", "$dynamicAnchor"):

@@ -23,13 +23,16 @@ Counts = tuple[int, tuple[int, ...]]
 FREE_ORDER = 5  # most named properties that may come in any order
 MOST_UNIQUE = 6  # different values of an array's items, where they must differ
 MOST_PATTERNS = 4
+_NUMBER = r""""-"? ("0" | [1-9] [0-9]*) ("." [0-9]+)? ([eE] ("-" | "+")? [0-9]+)?"""
 
 
 class JsonGrammar:
     """Writes rules for Refs into a grammar."""
 
-    def __init__(self, grammar: Grammar, schemas: Schemas, ordered: bool = False) -> None:
+    def __init__(self, grammar: Grammar, schemas: Schemas, ordered: bool = False, whole: bool = False) -> None:
+        """`ordered`: properties come in the schema's order. `whole`: integers are written without a fraction."""
         self._grammar, self._schemas, self._ordered = grammar, schemas, ordered
+        self._whole = whole
         self._names: dict[Ref, str] = {}
         self._ws = grammar.add("ws", r'(" " | "\n" [ \t]{0,60})?'.replace(r"\n", "\\u000a").replace(r"\t", "\\u0009"))
 
@@ -54,11 +57,7 @@ class JsonGrammar:
         for value in sorted(v.bools):
             yield literal("true" if value else "false")
         if v.number is not None:
-            yield (
-                self._grammar.add("number", automaton_rule(self._grammar, v.number, False))
-                if (v.number is not numbers.every())
-                else self._number()
-            )
+            yield self._number(v.number)
         if v.text is not None:
             try:
                 yield self._grammar.add("string", json_text(self._grammar, v.text))
@@ -69,10 +68,13 @@ class JsonGrammar:
         if v.thing is not None:
             yield from self._thing(v.thing, ref)
 
-    def _number(self) -> str:
-        return self._grammar.add(
-            "number", r'"-"? ("0" | [1-9] [0-9]*) ("." [0-9]+)? ([eE] [-+]? [0-9]+)?'.replace("[-+]", '("-" | "+")')
-        )
+    def _number(self, dfa: Dfa) -> str:
+        if dfa is numbers.every():
+            return self._grammar.add("number", _NUMBER)
+        if self._whole and automaton.without(dfa, numbers.integers()).empty():
+            written = automaton.both(dfa, numbers.without_point())
+            dfa = dfa if written.empty() else written
+        return self._grammar.add("number", automaton_rule(self._grammar, dfa, False))
 
     # -- arrays
 

@@ -35,6 +35,12 @@ def integers() -> Dfa:
 
 
 @lru_cache(maxsize=8)
+def without_point() -> Dfa:
+    """Integers as most programs write them."""
+    return regex.fullmatch(r"-?(0|[1-9][0-9]*)")
+
+
+@lru_cache(maxsize=8)
 def _positive() -> Dfa:
     return regex.fullmatch(r"(0|[1-9][0-9]*)(\.[0-9]+)?")
 

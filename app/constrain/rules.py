@@ -34,7 +34,7 @@ def schema_rule(grammar: Grammar, schema: Any, param: str, *, strict: bool = Fal
         schemas = Schemas(schema, strict)
         if not schemas.inhabited(schemas.root):
             raise WispError("The JSON schema allows no value at all.", "invalid_value", param=param)
-        return JsonGrammar(grammar, schemas, ordered).rule(schemas.root)
+        return JsonGrammar(grammar, schemas, ordered, ordered or strict).rule(schemas.root)
     except Malformed as error:
         where = ".".join((param, *error.path))
         what = f"{error.keyword}: {error.why}" if error.path else error.why

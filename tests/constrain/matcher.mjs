@@ -15,7 +15,8 @@ new Function("exports", "module", "require", "__filename", readFileSync(file, "u
 const { TokenizerInfo, GrammarCompiler, Grammar, GrammarMatcher } = loaded.exports;
 const encoder = new TextEncoder();
 const vocabulary = [...Array(256).keys()].map((byte) => Uint8Array.of(byte));
-for (const invalid of [0xc0, 0xc1, ...Array.from({ length: 11 }, (_, i) => 0xf5 + i)]) vocabulary[invalid] = new Uint8Array();
+for (const invalid of [0xc0, 0xc1, ...Array.from({ length: 11 }, (_, i) => 0xf5 + i)])
+  vocabulary[invalid] = new Uint8Array();
 vocabulary.push(...words.map((word) => encoder.encode(word)));
 const END = vocabulary.length;
 vocabulary.push(encoder.encode("</s>"));
@@ -23,7 +24,7 @@ const info = await TokenizerInfo.createTokenizerInfo(vocabulary, "raw", false, v
 const compiler = await GrammarCompiler.createGrammarCompiler(info, false);
 
 let seed = 1;
-const random = () => ((seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0) / 2 ** 32);
+const random = () => (seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0) / 2 ** 32;
 const has = (mask, token) => (mask[token >> 5] >>> (token & 31)) & 1;
 const CLOSERS = [...'"}]0aA1Zz-.:@/ '].map((char) => char.charCodeAt(0));
 
@@ -41,7 +42,8 @@ async function sample(compiled) {
     if (has(mask, END) && (random() < 0.3 || step > 60)) token = END;
     else if (step > 60) token = CLOSERS.find((t) => has(mask, t)) ?? token;
     if (!matcher.acceptToken(token)) throw new Error("a token of the mask is refused");
-    if (token === END) return (matcher.dispose(), new TextDecoder("utf-8", { fatal: true }).decode(Uint8Array.from(bytes)));
+    if (token === END)
+      return (matcher.dispose(), new TextDecoder("utf-8", { fatal: true }).decode(Uint8Array.from(bytes)));
     bytes.push(...vocabulary[token]);
   }
   matcher.dispose();
@@ -53,7 +55,7 @@ async function accepts(compiled, text) {
   const matcher = await GrammarMatcher.createGrammarMatcher(compiled);
   try {
     const bytes = encoder.encode(text);
-    for (let at = 0; at < bytes.length; ) {
+    for (let at = 0; at < bytes.length;) {
       let token = bytes[at];
       for (let i = 256; i < END; i++) {
         const word = vocabulary[i];
