@@ -7,8 +7,9 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from app import grammar, prompts
+from app import prompts
 from app.dialects import dialect_of
+from app.grammar import Compiled, Load, compiled, rules_of
 from app.loaded import Loaded
 from app.openai.answers import Answer, Delta, Logprobs, Message, Usage
 from app.openai.requests import ChatRequest, CompletionRequest, Request
@@ -23,9 +24,7 @@ Result = dict[str, Any] | None
 BREATH = 0.02  # seconds of work after which messages from the page, such as an abort, get their turn
 
 
-async def chat(
-    model: Loaded, request: ChatRequest, job: Job, emit: Emit, asked: float, load_grammar: grammar.Load
-) -> Result:
+async def chat(model: Loaded, request: ChatRequest, job: Job, emit: Emit, asked: float, load: Load) -> Result:
     """Answers a chat request: the whole completion, or None after having emitted its chunks.
 
     `asked`: time.perf_counter() when the request came, for the time to the first token.
@@ -39,19 +38,17 @@ async def chat(
     run.shown = frozenset(model.tokenizer.vocab.ids[t] for t in dialect.markers if t in model.tokenizer.vocab.ids)
     rules = dialect.rules(prompt.text, request.format)
     if rules is not None:
-        run.compiled = await grammar.compiled(model, rules, run.shown, load_grammar)
+        run.compiled = await compiled(model, rules, run.shown, load)
     return await run.all([prompt])
 
 
-async def complete(
-    model: Loaded, request: CompletionRequest, job: Job, emit: Emit, asked: float, load_grammar: grammar.Load
-) -> Result:
+async def complete(model: Loaded, request: CompletionRequest, job: Job, emit: Emit, asked: float, load: Load) -> Result:
     """Answers a completion request, like chat()."""
     model.engine_or_error()
     found = [prompts.of_completion(model, request, prompt) for prompt in request.prompts]
     run = Run(model, request, Answer(model.id, chat=False), job, emit, asked)
     if request.format is not None:
-        run.compiled = await grammar.compiled(model, grammar.rules_of(request.format), frozenset(), load_grammar)
+        run.compiled = await compiled(model, rules_of(request.format), frozenset(), load)
     return await run.all(found)
 
 
@@ -62,7 +59,7 @@ class Run:
         self.model, self.request, self.answer, self.job = model, request, answer, job
         self.parser: Callable[[], Parser] = PlainParser
         self.shown: frozenset[int] = frozenset()  # control tokens that the parser needs to see
-        self.compiled: grammar.Compiled | None = None
+        self.compiled: Compiled | None = None
         self._emit, self._asked = emit, asked
 
     async def all(self, found: list[Prompt]) -> Result:

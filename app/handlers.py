@@ -15,6 +15,7 @@ from app.catalog import Catalog
 from app.loaded import Loaded
 from app.openai import formats
 from app.openai.requests import chat_request, completion_request
+from app.openai.responses import Response, responses_request
 from app.turns import Job, Turns, aborted
 from py_engine.chat_template import ChatTemplate
 from py_engine.errors import SERVER_ERROR, WispError
@@ -65,6 +66,7 @@ class Worker:
             "unload": self._unload,
             "chat.completions": self._chat,
             "completions": self._complete,
+            "responses": self._respond,
             "embeddings": self._embeddings,
             "models": self._models,
             "tokenize": self._tokenize,
@@ -214,6 +216,18 @@ class Worker:
             emit, load = self._emitter(fields), self._platform.load_grammar
             result = await chat.complete(self._current(), request, job, emit, asked, load)
         return DONE if result is None else result
+
+    async def _respond(self, fields: Fields, job: Job) -> Any:
+        asked, body = time.perf_counter(), fields.get("request")
+        request = responses_request(body)
+        assert isinstance(body, dict)
+        self._current()
+        streamed = bool(body.get("stream"))
+        async with self._engine_turns.turn(job):
+            model = self._current()
+            response = Response(body, model.id, self._emitter(fields) if streamed else None)
+            await chat.chat(model, request, job, response.chunk, asked, self._platform.load_grammar)
+        return DONE if streamed else response.body
 
     def _emitter(self, fields: Fields) -> chat.Emit:
         number = fields.get("id")

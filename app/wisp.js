@@ -7,6 +7,7 @@
  */
 import { Connection } from "./sdk/connection.js";
 import { WispError } from "./sdk/error.js";
+import { engineFetch } from "./sdk/fetch.js";
 
 export { WispError };
 
@@ -78,8 +79,16 @@ export class Wisp {
 
   chat = { completions: { create: this.#creator("chat.completions") } };
   completions = { create: this.#creator("completions") };
+  responses = { create: this.#creator("responses") };
   embeddings = { create: this.#creator("embeddings") };
   models = { list: () => this.#connection.call("models") };
+
+  /**
+   * `fetch` for the OpenAI API's paths, answered by this engine: `new OpenAI({ baseURL: location.origin + "/v1",
+   * fetch: engine.fetch, apiKey: "none", dangerouslyAllowBrowser: true })`.
+   * @param {RequestInfo | URL} input @param {RequestInit} [init] @returns {Promise<Response>}
+   */
+  fetch = (input, init) => engineFetch(this, input, init);
 
   /** @param {string} text @param {TokenizeOptions} [options] @returns {Promise<number[]>} token ids */
   tokenize(text, { addSpecial, parseSpecial } = {}) {
