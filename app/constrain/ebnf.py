@@ -3,17 +3,17 @@
 Its character classes hold single bytes: in version 0.1.27 a class or range beyond ASCII does not match the characters
 that it names. So a class is written as UTF-8: its ASCII part as a class, the rest as sequences of byte ranges. A range
 of one byte is read as a character again, which is why it gets FILLER as a second member: a byte that no UTF-8 text has
-(the tokens that have it are never allowed, see app/grammar.py).
+(the tokens that have it are never allowed, see app/grammar.py). A class of all but some characters is written out, too:
+with "^" it would match bytes that are no character.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 Ranges = tuple[tuple[int, int], ...]  # code points, sorted, disjoint, inclusive
 
 FILLER = 0xFF
 UNICODE: Ranges = ((0, 0xD7FF), (0xE000, 0x10FFFF))
 BEYOND_ASCII: Ranges = ((0x80, 0xD7FF), (0xE000, 0x10FFFF))
-ANY = r"[^\u0000]"  # any character; NUL is none of a text
 
 
 class Grammar:
@@ -48,6 +48,13 @@ class Grammar:
             self._by_body[body] = self.define(self.name(wanted), body)
         return self._by_body[body]
 
+    def shared(self, wanted: str, body: Callable[[str], str]) -> str:
+        """The rule of that name, made at its first use by a body that may name it."""
+        if wanted not in self.rules:
+            self.define(self.name(wanted), "")
+            self.define(wanted, body(wanted))
+        return wanted
+
     def text(self, root: str) -> str:
         """The grammar, from the rule `root` on."""
         lines = [f"root ::= {root}"] if root != "root" else []
@@ -74,13 +81,16 @@ def either(options: Iterable[str]) -> str:
 
 def characters(ranges: Ranges) -> str:
     """One character out of a set, which must not be empty."""
+    return either(options_of(ranges))
+
+
+def options_of(ranges: Ranges) -> list[str]:
+    """The ways to write one character of a set."""
+    if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
+        return [literal(chr(ranges[0][0]))]
     low = [(a, min(b, 0x7F)) for a, b in ranges if a < 0x80]
-    high = intersect(ranges, BEYOND_ASCII)
-    if high == BEYOND_ASCII:
-        gaps = intersect(complement(tuple(low)), ((0, 0x7F),))
-        return f"[^{_members(gaps)}]" if gaps else ANY
     options = [f"[{_members(tuple(low))}]"] if low else []
-    return either(options + [s for a, b in high for s in _utf8(a, b)])
+    return options + [s for a, b in intersect(ranges, BEYOND_ASCII) for s in _utf8(a, b)]
 
 
 def _members(ranges: Ranges) -> str:
@@ -166,3 +176,6 @@ def intersect(a: Ranges, b: Ranges) -> Ranges:
         else:
             j += 1
     return tuple(out)
+
+
+ANY = characters(((1, 0xD7FF), (0xE000, 0x10FFFF)))  # any character; NUL is none of a text

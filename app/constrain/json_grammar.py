@@ -23,6 +23,8 @@ Counts = tuple[int, tuple[int, ...]]
 FREE_ORDER = 5  # most named properties that may come in any order
 MOST_UNIQUE = 6  # different values of an array's items, where they must differ
 MOST_PATTERNS = 4
+QUOTE = '"'
+VALUE = '"{[-0123456789tfn'  # what a value begins with
 _NUMBER = r""""-"? ("0" | [1-9] [0-9]*) ("." [0-9]+)? ([eE] ("-" | "+")? [0-9]+)?"""
 
 
@@ -34,9 +36,13 @@ class JsonGrammar:
         self._grammar, self._schemas, self._ordered = grammar, schemas, ordered
         self._whole = whole
         self._names: dict[Ref, str] = {}
-        self._ws = grammar.add("ws", r'(" " | "\n" [ \t]{0,60})?'.replace(r"\n", "\\u000a").replace(r"\t", "\\u0009"))
+        self._comma = f"{self._blank(',')} {literal(',')} {self._blank(VALUE)}"
 
-        self._comma = f"{self._ws} {literal(',')} {self._ws}"
+    def _blank(self, before: str) -> str:
+        """Blanks that may stand before one of some signs; saying which ones makes the masks quicker."""
+        signs = "".join(f"\\u{ord(sign):04x}" for sign in before)
+        rule = '(" " | "\\u000a" [\\u0020\\u0009]{0,60})?'
+        return self._grammar.add("ws", f"{rule} (=[{signs}])")
 
     def rule(self, ref: Ref) -> str:
         """The name of a rule for the values of a Ref, which must be inhabited."""
@@ -120,10 +126,10 @@ class JsonGrammar:
         return self._array(body, low == 0, high == 0)
 
     def _array(self, body: str, may_be_empty: bool, must_be_empty: bool = False) -> str:
-        empty = f"{literal('[')} {self._ws} {literal(']')}"
+        empty = f"{literal('[')} {self._blank(']')} {literal(']')}"
         if must_be_empty:
             return empty
-        full = f"{literal('[')} {self._ws} {body} {self._ws} {literal(']')}"
+        full = f"{literal('[')} {self._blank(VALUE)} {body} {self._blank(']')} {literal(']')}"
         return f"({empty} | {full})" if may_be_empty else full
 
     def _containing(self, s: Series, ref: Ref) -> Iterator[str]:
@@ -214,16 +220,17 @@ class JsonGrammar:
             entries = list(self._entries(t, fields, some_of_named, ref))
         except TooComplex:
             raise self._refuse(ref, "patternProperties", "its patterns are too complex") from None
+        comma = f"{self._blank(',')} {literal(',')} {self._blank(QUOTE)}"
         free_order = not self._ordered and len(some_of_named) <= FREE_ORDER
         try:
-            full, may_be_empty = _fields(self._grammar, self._comma, t, entries, free_order)
+            full, may_be_empty = _fields(self._grammar, comma, t, entries, free_order)
         except TooManyStates:
             raise self._refuse(ref, "maxProperties", "with so many properties it is too complex") from None
-        empty = f"{literal('{')} {self._ws} {literal('}')}"
+        empty = f"{literal('{')} {self._blank('}')} {literal('}')}"
         if may_be_empty:
             yield empty
         if full is not None:
-            yield f"{literal('{')} {self._ws} {full} {self._ws} {literal('}')}"
+            yield f"{literal('{')} {self._blank(QUOTE)} {full} {self._blank('}')} {literal('}')}"
 
     def _entries(self, t: Thing, fields: dict[str, Ref], present: list[str], ref: Ref) -> Iterator[_Entry]:
         """Every kind of property that may come: the named ones first, in the schema's order."""
@@ -268,7 +275,7 @@ class JsonGrammar:
                     yield sum(1 << i for i in chosen), split
 
     def _member(self, key: str, value: Ref) -> str:
-        return f"{key} {self._ws} {literal(':')} {self._ws} {self.rule(value)}"
+        return f"{key} {self._blank(':')} {literal(':')} {self._blank(VALUE)} {self.rule(value)}"
 
 
 def literal_key(name: str) -> str:

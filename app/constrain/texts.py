@@ -7,11 +7,11 @@ from app.constrain.ebnf import (
     UNICODE,
     Grammar,
     Ranges,
-    characters,
     complement,
     either,
     intersect,
     literal,
+    options_of,
 )
 from app.constrain.shapes import Text
 
@@ -19,19 +19,36 @@ _SHORT = {0x22: '\\"', 0x5C: "\\\\", 0x08: "\\b", 0x0C: "\\f", 0x0A: "\\n", 0x0D
 _DIRECT = intersect(complement(((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C))), UNICODE)  # may stand in a JSON string as it is
 _ASTRAL = (0x10000, 0x10FFFF)
 HEX = "[0-9a-fA-F]"
-ANY_CHARACTER = (
-    r'([^\u0000-\u001f\u0022\u005c] | "\u005c" ([\u0022\u005c/bfnrt] | "u" ([0-9a-cefA-CEF] [0-9a-fA-F]{3} | '
-    r'[dD] [0-7] [0-9a-fA-F]{2} | [dD] [89abAB] [0-9a-fA-F]{2} "\u005cu" [dD] [c-fC-F] [0-9a-fA-F]{2})))'
-)
+LONG = 100  # characters; of longer strings every character is a rule of its own, which makes slower masks
+
+
+def any_options() -> list[str]:
+    """The ways to write any character inside a JSON string."""
+    return [
+        *options_of(_DIRECT),
+        r'"\u005c" [\u0022\u005c/bfnrt]',
+        rf'"\u005cu" [0-9a-cefA-CEF] {HEX} {HEX} {HEX}',
+        rf'"\u005cu" [dD] [0-7] {HEX} {HEX}',
+        rf'"\u005cu" [dD] [89abAB] {HEX} {HEX} "\u005cu" [dD] [c-fC-F] {HEX} {HEX}',
+    ]
 
 
 def json_text(grammar: Grammar, text: Text) -> str:
-    """A JSON string with its quotes: the body of a rule."""
+    """A JSON string with its quotes: the body of a rule.
+
+    The mask engine is quick where a rule goes on to its own end, and slow where what follows a character is up to the
+    rule before. So a string is a chain of rules that each end with the next, the last with the closing quote.
+    """
     quote = literal('"')
-    if text.dfa is None:
-        char = grammar.add("char", ANY_CHARACTER)
-        return f"{quote} {repeated(char, text.low, text.high)} {quote}"
-    return f"{quote} {automaton_rule(grammar, text.exact(), True)} {quote}"
+    if text.dfa is not None:
+        return f"{quote} {automaton_rule(grammar, text.exact(), True, quote)}"
+    if text.low or text.high is not None:
+        if max(text.low, text.high or 0) > LONG:
+            char = grammar.add("char", either(any_options()))
+            return f"{quote} {repeated(char, text.low, text.high)} {quote}"
+        return f"{quote} {automaton_rule(grammar, text.exact(), True, quote)}"
+    rest = grammar.shared("string_rest", lambda own: either([quote, *(f"{o} {own}" for o in any_options())]))
+    return f"{quote} {rest}"
 
 
 def repeated(what: str, low: int, high: int | None) -> str:
@@ -43,16 +60,16 @@ def repeated(what: str, low: int, high: int | None) -> str:
     return f"{what}{{{low},{high}}}" if high else '""'
 
 
-def automaton_rule(grammar: Grammar, dfa: Dfa, escaped: bool) -> str:
-    """A rule for the texts of an automaton; `escaped`: as they are written in a JSON string."""
-    return _Rules(grammar, dfa, escaped).rule(0)
+def automaton_rule(grammar: Grammar, dfa: Dfa, escaped: bool, end: str = "") -> str:
+    """A rule for the texts of an automaton and `end` after them; `escaped`: as they are written in a JSON string."""
+    return _Rules(grammar, dfa, escaped, end).rule(0)
 
 
 class _Rules:
     """One rule for each state with several ways in; the others become part of the rule before them."""
 
-    def __init__(self, grammar: Grammar, dfa: Dfa, escaped: bool) -> None:
-        self._grammar, self._dfa, self._escaped = grammar, dfa, escaped
+    def __init__(self, grammar: Grammar, dfa: Dfa, escaped: bool, end: str) -> None:
+        self._grammar, self._dfa, self._escaped, self._end = grammar, dfa, escaped, end
         self._names: dict[int, str] = {}
         self._ways_in = [0] * len(dfa.edges)
         for state, edges in enumerate(dfa.edges):
@@ -70,56 +87,45 @@ class _Rules:
 
     def _body(self, state: int, todo: list[int]) -> str:
         edges = self._dfa.edges[state]
-        loop = automaton.on(edges, state)
         options = []
-        for target in dict.fromkeys(t for _, _, t in edges if t != state):
-            chain = [self._char(edges, target)]
-            at = target
-            while (then := self._only_way(at)) is not None:
-                chain.append(self._char(self._dfa.edges[at], then))
+        for target in dict.fromkeys(t for _, _, t in edges):
+            first, chain, at = self._options(edges, target), [], target
+            while at != state and (then := self._only_way(at)) is not None:
+                chain.append(self._options(self._dfa.edges[at], then)[0])
                 at = then
             if self._dfa.edges[at]:
                 if at not in self._names:
                     self._names[at] = self._grammar.name("t")
                     todo.append(at)
                 chain.append(self._names[at])
-            options.append(" ".join(chain))
+            elif self._end:
+                chain.append(self._end)
+            options += [" ".join([way, *chain]) for way in first]
         if state in self._dfa.accepting or not options:
-            options.append('""')
-        body = either(options)
-        return f"{self._set(loop)}* {body}" if loop else body
+            options.append(self._end or '""')
+        return either(options)
 
     def _only_way(self, state: int) -> int | None:
-        """Where a state without a choice leads, if nothing else leads into that state."""
+        """Where a state leads whose only edge has one way to be written, if nothing else leads into that state."""
         if state in self._dfa.accepting or self._ways_in[state] != 1 or state in self._names:
             return None
-        targets = {t for _, _, t in self._dfa.edges[state]}
+        edges = self._dfa.edges[state]
+        targets = {t for _, _, t in edges}
         if len(targets) != 1 or state in targets:
             return None
-        return targets.pop()
+        target = targets.pop()
+        return target if len(self._options(edges, target)) == 1 else None
 
-    def _char(self, edges: Edges, target: int) -> str:
-        return self._set(automaton.on(edges, target))
-
-    def _set(self, ranges: Ranges) -> str:
-        if len(ranges) == 1 and ranges[0][0] == ranges[0][1] and not self._escaped:
-            return literal(chr(ranges[0][0]))
-        if not self._escaped:
-            return characters(ranges)
-        options = escaped_options(ranges)
-        if len(options) == 1:
-            return options[0]
-        return self._grammar.add("c", either(options))
+    def _options(self, edges: Edges, target: int) -> list[str]:
+        ranges = automaton.on(edges, target)
+        return escaped_options(ranges) if self._escaped else options_of(ranges)
 
 
 def escaped_options(ranges: Ranges) -> list[str]:
     """The ways to write one character of a set inside a JSON string."""
     options = []
     direct = intersect(ranges, _DIRECT)
-    if len(direct) == 1 and direct[0][0] == direct[0][1]:
-        options.append(literal(chr(direct[0][0])))
-    elif direct:
-        options.append(characters(direct))
+    options += options_of(direct)
     for code, text in _SHORT.items():
         if intersect(ranges, ((code, code),)):
             options.append(literal(text))
@@ -151,7 +157,7 @@ def _hex(low: int, high: int, size: int) -> list[str]:
         upper = [f"{_digits(last, last)} {rest}".strip() for rest in _hex(0, high % unit, size - 1)]
         last -= 1
     if first <= last:
-        rest = f" {HEX}{{{size - 1}}}" if size > 2 else f" {HEX}" if size == 2 else ""
+        rest = f" {HEX}" * (size - 1)
         out.append(f"{_digits(first, last)}{rest}")
     return out + upper
 
