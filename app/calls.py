@@ -83,7 +83,7 @@ class CallParser:
         """`begun`: what the prompt ended with and belongs to the answer's syntax."""
         self._syntax, self._new_id = syntax, new_id
         self._until = Until([syntax.trigger, *syntax.wrappers])
-        name = r"(?P<name>[^\"\s<>\[\]{}]+)"
+        name = r"\s*(?P<name>[^\"\s<>\[\]{}]+)\s*"
         head = name.join(map(_pattern, syntax.head.split("%s")))
         self._head = re.compile(rf"\s*{_pattern(syntax.opening)}\s*{head}\s*(?=\{{)")
         tail = rf"\s*{_pattern(syntax.tail)}\s*" if syntax.tail else r"\s*"
@@ -178,12 +178,21 @@ class CallParser:
             self._state, self._buffer = self._ending, ""
         return text[taken:]
 
+    def _another(self, rest: str) -> bool:
+        """What came after a call that nothing closes may become the joint before the next one."""
+        if self._syntax.joint is None or self._syntax.closing or len(rest) > self.MOST_HEAD:
+            return False
+        came, joint = ("".join(text.split()) for text in (rest, self._syntax.joint))
+        return joint.startswith(came) or came.startswith(joint)
+
     def _ending(self, text: str, out: list[Delta]) -> str:
         self._buffer += text
         found = self._next.match(self._buffer) if self._next is not None else None
         if found is not None:
             return self._begin(found, out)
         found = self._end.match(self._buffer)
+        if found is not None and self._another(self._buffer[found.end() :]):
+            return ""
         if found is not None and (self._syntax.tail or self._syntax.closing or found.end() < len(self._buffer)):
             rest, self._buffer = self._buffer[found.end() :], ""
             self._state = self._free
