@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
-from py_engine.runners import Runner
 from py_engine.sampling import Batch, Constraint, Sampling
 
 
@@ -44,10 +42,3 @@ class Answer:
         self.begins = self.begins if self.begins <= keep else max(keep, self.begins - dropped)
         self.shifted += dropped
         return dropped
-
-
-async def free_tokens(runner: Runner, position: int, count: int) -> AsyncGenerator[Batch, None]:
-    """Up to `count` tokens, the first of which the last feed has chosen for `position`."""
-    runner.start(position, count)
-    while (batch := await runner.next()).ids:
-        yield batch

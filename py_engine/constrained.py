@@ -22,15 +22,19 @@ class ConstrainedTokens:
     """Up to `count` tokens from `position` on, whose logits the last feed has made."""
 
     def __init__(
-        self, runner: Runner, constraint: Constraint, position: int, count: int, stop_ids: frozenset[int], scored: bool
-    ) -> None:
-        """`scored`: the log-probability of every token is wanted, so that none is fed without having been chosen."""
+        self, runner: Runner, constraint: Constraint, position: int, count: int, stop_ids: frozenset[int],
+        scored: bool = False, usual: float = 0.0,
+    ) -> None:  # fmt: skip
+        """`scored`: the log-probability of every token is wanted, so that none is fed without having been chosen;
+        `usual`: how many tokens, in requests before, came between two for which the mask made a difference.
+        """
         self._runner, self._constraint = runner, constraint
         self._at, self._left = position, count
         self._stop_ids, self._scored = stop_ids, scored
         self._forced: deque[int] = deque()  # tokens that must come next
         self._run = 0  # tokens since the mask last made a difference
-        self._usual = 0.0  # length of such runs
+        self.usual = usual
+        self._fed = True  # whether the logits come from a batch: the first choice from them is to be the last
         runner.begin(position, count)
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
@@ -43,7 +47,7 @@ class ConstrainedTokens:
                 return
             if self._forced and not self._scored:
                 yield await self._jump()
-            elif self._window() < LEAST_AHEAD:
+            elif self._fed or self._window() < LEAST_AHEAD:
                 yield await self._masked()
             else:
                 async for batch in self._ahead():
@@ -59,12 +63,12 @@ class ConstrainedTokens:
 
     def _window(self) -> int:
         """Tokens to choose ahead: as many as are usually not refused."""
-        return min(self._runner.most_ahead(), int(max(self._run, self._usual)))
+        return min(self._runner.most_ahead(), int(max(self._run, self.usual)))
 
     def _count(self, tokens: int, refused: bool) -> None:
         self._run += tokens
         if refused:
-            self._usual = (self._usual + self._run) / 2 if self._usual else self._run
+            self.usual = (self.usual + self._run) / 2 if self.usual else self._run
             self._run = 0
 
     def _moved(self, tokens: int) -> None:
@@ -83,6 +87,7 @@ class ConstrainedTokens:
             batch = fed[at : at + size]
             await self._runner.feed(first + at, batch, ["prefill", "last"] if len(batch) > 1 else ["decode"])
         self._runner.begin(self._at, self._left)
+        self._fed = True
         return Batch(tokens)
 
     async def _masked(self, known: bool = False) -> Batch:
@@ -91,8 +96,9 @@ class ConstrainedTokens:
             mask: Any = _only(self._forced.popleft(), self._runner.plan.n_vocab)
         else:
             mask = await self._constraint.mask()
+        self._fed = False
         self._runner.mask(mask)
-        self._runner.step(1)
+        self._runner.step(1, eager=True)
         batch, refused = await self._runner.take()
         await self._constraint.accept(batch.ids[0])
         self._moved(1)

@@ -19,7 +19,7 @@ from typing import Any
 from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine import budget, planner
-from py_engine.answer import Answer, free_tokens
+from py_engine.answer import Answer
 from py_engine.constrained import ConstrainedTokens
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header
@@ -60,6 +60,7 @@ class Engine:
         self.timings: dict[str, float] = {}
         self.last = GenerationStats()
         self._cache = KvCache(plan.spare)
+        self._unrefused = 0.0  # tokens that a constraint usually accepts one after the other
 
     # -- loading ------------------------------------------------------------------------------------------------------
 
@@ -181,12 +182,22 @@ class Engine:
             await self.runner.stop()
             answer.ids = ids + produced
 
-    def _tokens(self, answer: Answer, position: int, count: int) -> AsyncGenerator[Batch, None]:
-        if answer.constraint is not None:
-            scored = answer.sampling.logprobs >= 0
-            constraint, stop_ids = answer.constraint, answer.stop_ids
-            return ConstrainedTokens(self.runner, constraint, position, count, stop_ids, scored).batches()
-        return free_tokens(self.runner, position, count)
+    async def _tokens(self, answer: Answer, position: int, count: int) -> AsyncGenerator[Batch, None]:
+        if answer.constraint is None:
+            self.runner.start(position, count)
+            while (batch := await self.runner.next()).ids:
+                yield batch
+            return
+        scored = answer.sampling.logprobs >= 0
+        tokens = ConstrainedTokens(
+            self.runner, answer.constraint, position, count, answer.stop_ids, scored, self._unrefused
+        )
+        try:
+            async with aclosing(tokens.batches()) as batches:
+                async for batch in batches:
+                    yield batch
+        finally:
+            self._unrefused = tokens.usual
 
     def _note(self, tokens: int, begun: float, before: dict[str, int]) -> None:
         """Bring the statistics up to date."""

@@ -13,11 +13,6 @@ from py_engine.cache import Cache
 from py_engine.kernels import Device
 from py_engine.plan import Buffer, Op, PerToken, Plan, Weight
 from py_engine.rope import Rope
-from py_engine.sampling import FIELDS, MOST_LOGPROBS
-
-SHARE = 1024  # logits of one workgroup of sample_best
-SAMPLER_THREADS = 256
-LOGPROB_ROWS = 512  # positions whose log-probabilities are kept until they are read: more than are submitted ahead
 
 
 def pad(cols: int) -> int:
@@ -288,52 +283,6 @@ class Ops:
             {"y": logits},
             -(-cols // 256),
             PerToken() if len(logits.shape) > 1 else 1,
-        )
-
-    def sample(self, logits: Buffer, shaped: bool = False) -> None:
-        """Choose a token from the logits, append it to `tokens`, advance the state.
-
-        `shaped`: with all that a request can ask for; else temperature, top_k, top_p and min_p.
-        """
-        vocab = self.plan.n_vocab
-        shares = -(-vocab // SHARE)
-        best = self.buffer("best", (shares, 2), "u32")
-        sampling = self.buffer("sampling", (len(FIELDS),), "u32", "state")
-        tile, size = {"SHARE": SHARE, "WG": SAMPLER_THREADS}, {"vocab": vocab}
-        history = {"sampling": sampling, "state": self.state, "tokens": self.tokens}
-        words = (-(-vocab // 32),)
-        if shaped:
-            bias = self.buffer("bias", (vocab,), "f32", "state")
-            breakers = self.buffer("breakers", words, "u32", "state")
-            raw, logits = logits, self.buffer("shaped", (vocab,))
-            given = history | {"logits": raw, "bias": bias, "breakers": breakers, "shaped": logits, "best": best}
-            self.add("sample_shape", tile, size, given, shares)
-        else:
-            self.add("sample_best", tile, size, {"logits": logits, "best": best}, shares)
-        self.add(
-            "sample",
-            {"SHAPED": int(shaped), "WG": SAMPLER_THREADS},
-            size | {"shares": shares},
-            history
-            | {"logits": logits, "best": best}
-            | ({"mask": self.buffer("mask", words, "u32", "state")} if shaped else {}),
-            1,
-        )
-
-    def logprobs(self, logits: Buffer) -> None:
-        """The log-probabilities of the chosen token and of the likeliest, into the row of its position."""
-        self.add(
-            "logprobs",
-            {"ROWS": LOGPROB_ROWS, "MOST": MOST_LOGPROBS, "WG": SAMPLER_THREADS},
-            {"vocab": self.plan.n_vocab},
-            {
-                "sampling": self.buffer("sampling", (len(FIELDS),), "u32", "state"),
-                "state": self.state,
-                "tokens": self.tokens,
-                "logits": logits,
-                "rows": self.buffer("logprobs", (LOGPROB_ROWS, 1 + MOST_LOGPROBS, 2), "u32", "state"),
-            },
-            1,
         )
 
     # -- matrices -----------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import ModuleType
 
+from py_engine import sampler_ops
 from py_engine.cache import make_cache, slack
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header
@@ -89,9 +90,9 @@ def make_plan(
 
     x = model.build(cfg, weights, decode, ropes, caches)
     logits = model.output(cfg, weights, decode, x)
-    Ops(plan, "sample", 1, device).sample(logits)
-    Ops(plan, "shaped", 1, device).sample(logits, shaped=True)
-    Ops(plan, "logprobs", 1, device).logprobs(logits)
+    sampler_ops.sample(Ops(plan, "sample", 1, device), logits)
+    sampler_ops.sample(Ops(plan, "shaped", 1, device), logits, shaped=True)
+    sampler_ops.logprobs(Ops(plan, "logprobs", 1, device), logits)
     plan.lazy |= {"shaped", "logprobs"}
     return plan
 

@@ -8,7 +8,7 @@
 
 const MOST_STEPS = 64; // in a submit
 const ID_BYTES = 4 * MOST_STEPS;
-const LOGPROB_ROWS = 512; // rows of the buffer of log-probabilities: position % LOGPROB_ROWS; ops.py has them too
+const LOGPROB_ROWS = 512; // rows of the buffer of log-probabilities: position % LOGPROB_ROWS; sampler_ops.py has them too
 const ROW_BYTES = 21 * 8;
 
 /**
@@ -40,7 +40,7 @@ export class Replay {
     /** @type {string[]} */
     this.samplers = ["sample"]; // the lists that choose a token from logits
     this.withRows = false; // read log-probabilities back, too
-    this.logitsFirst = true; // a step computes logits and then chooses; else it chooses, from logits that are there
+    this.owed = false; // whether the last token has not gone through the layers
     this.steps = 1; // tokens in a submit
     this.ahead = 2; // submits on the GPU before the oldest is awaited
     this.since = 0;
@@ -78,6 +78,7 @@ export class Replay {
    * @param {number} position @param {Uint32Array} ids @param {string[]} lists
    */
   feed(position, ids, lists) {
+    if (this.owed) this.forward();
     this.device.queue.writeBuffer(this.tokens, 4 * position, ids);
     this.device.queue.writeBuffer(this.state, 0, new Uint32Array([position, ids.length]));
     this.submit((encoder) => {
@@ -95,7 +96,7 @@ export class Replay {
    */
   start(position, count, steps, ahead, chosen) {
     Object.assign(this, { position, left: count, steps, ahead, since: performance.now(), warm: false, batches: 0 });
-    this.logitsFirst = chosen;
+    this.owed = chosen;
     if (chosen) this.read(1);
   }
 
@@ -142,23 +143,37 @@ export class Replay {
     return map;
   }
 
-  /** One submit of up to `most` steps of generation. @param {number} most */
-  step(most = this.steps) {
+  /**
+   * One submit of up to `most` steps of generation. `eager`: and one more, that computes the logits behind them; the
+   * tokens do not wait for it. Else the next step does.
+   * @param {number} most @param {boolean} eager
+   */
+  step(most = this.steps, eager = false) {
     const count = Math.min(most, this.left, MOST_STEPS);
     let map = () => {};
     this.submit((encoder) => {
       const pass = encoder.beginComputePass();
       for (let i = 0; i < count; i++) {
-        if (this.logitsFirst) this.encode(pass, "decode", 1);
+        if (this.owed) this.encode(pass, "decode", 1);
         for (const list of this.samplers) this.encode(pass, list, 1);
-        const last = i + 1 === this.left; // behind it there may be no room
-        if (!this.logitsFirst && !last) this.encode(pass, "decode", 1);
+        this.owed = true;
       }
       pass.end();
       map = this.read(count, encoder);
     });
     map();
+    if (eager && this.left > 0) this.forward(); // at the end there may be no room
     return count;
+  }
+
+  /** The last token through the layers, and its logits. */
+  forward() {
+    this.submit((encoder) => {
+      const pass = encoder.beginComputePass();
+      this.encode(pass, "decode", 1);
+      pass.end();
+    });
+    this.owed = false;
   }
 
   /** The next tokens, after handing the GPU enough to go on with. @returns {Promise<Batch | undefined>} undefined at the end */
@@ -188,23 +203,27 @@ export class Replay {
   }
 
   /**
-   * Forgets what was generated from `position` on, and computes the logits that choose the token there once more.
+   * Forgets what was generated from `position` on, and computes the logits that choose the token there once more. What
+   * is still on the GPU runs before that and comes to nothing.
    * @param {number} position @param {number} count tokens at most from there on
    */
-  async rewind(position, count) {
-    while (this.flying.length) await this.take();
+  rewind(position, count) {
+    for (const { mapped, staging } of this.flying) {
+      mapped.then(() => {
+        staging.unmap();
+        this.free.push(staging);
+      }, Object);
+    }
+    this.flying = [];
     Object.assign(this, { position, left: count });
     this.device.queue.writeBuffer(this.state, 0, new Uint32Array([position - 1, 1]));
-    this.submit((encoder) => {
-      const pass = encoder.beginComputePass();
-      this.encode(pass, "decode", 1);
-      pass.end();
-    });
+    this.forward();
   }
 
   /** Ends generation: what is on the GPU finishes and is dropped. */
   async stop() {
     this.left = 0;
+    this.owed = false;
     while (this.flying.length) await this.take();
   }
 

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 BATCH_MS = 25.0  # what a submit of several steps should take: text still streams smoothly, an abort is quick
 MOST_STEPS = 64
-READ_MS = 10.0  # a step that takes longer is not worth computing in vain to save the wait for a token
+TIMED = 16  # tokens whose time is taken together: a browser tells of finished work in bursts
+# What is computed ahead where it may be in vain: a browser takes 2 to 3 ms to say that a token is there.
+AHEAD_MS = 6.0
 
 
 class Runner(Protocol):
@@ -59,9 +61,9 @@ class Runner(Protocol):
     def mask(self, allowed: Any | None) -> None:
         """What the tokens of the next step may be (Constraint.mask), None: anything."""
 
-    def step(self, count: int) -> int:
-        """Choose the next tokens, each from the logits of the one before, and make the logits behind the last; gives
-        how many it will be.
+    def step(self, count: int, eager: bool = False) -> int:
+        """Choose the next tokens, each from the logits of the one before; gives how many it will be. `eager`: then make
+        the logits behind the last, too, while the host looks at the tokens.
         """
 
     async def take(self) -> tuple[Batch, bool]:
@@ -96,6 +98,7 @@ class GpuRunner:
         self._sampling = Sampling()
         self._done: Any = None
         self._step_ms = 0.0
+        self._tokens, self._ms = 0, 0.0  # what was taken lately, step by step
         self._resampled = 0
 
     def load(self, data: Any, placements: Sequence[Placement]) -> None:
@@ -179,24 +182,27 @@ class GpuRunner:
         self.gpu.write("sampling", struct.pack("<I", allowed is not None), MASKED)
         self._use(self._free if allowed is None else self._masked)
 
-    def step(self, count: int) -> int:
-        return int(self.gpu.replay.step(count))
+    def step(self, count: int, eager: bool = False) -> int:
+        return int(self.gpu.replay.step(count, eager))
 
     async def take(self) -> tuple[Batch, bool]:
         batch, again, ms = await self._taken(self.gpu.replay.take())
-        each = ms / max(1, len(batch.ids))
-        if not self._step_ms or each < self._step_ms or len(self.gpu.replay.flying) > 1:  # else it waited for the host
-            self._time(each)
+        self._tokens, self._ms = self._tokens + len(batch.ids), self._ms + ms
+        if self._tokens >= TIMED:
+            each = self._ms / self._tokens
+            if not self._step_ms or each < self._step_ms:  # else it may have waited for the host
+                self._time(each)
+            self._tokens, self._ms = 0, 0.0
         return batch, again
 
     async def rewind(self, position: int, count: int) -> None:
         self._check()
-        await self.gpu.replay.rewind(position, count)
+        self.gpu.replay.rewind(position, count)
 
     def most_ahead(self) -> int:
-        if not self._step_ms or self._step_ms > READ_MS:
-            return 1  # waiting for a token costs little beside what computing some in vain would
-        return max(1, min(MOST_STEPS, int(BATCH_MS / self._step_ms)))
+        if not self._step_ms:
+            return 1
+        return max(1, min(MOST_STEPS, int(AHEAD_MS / self._step_ms)))
 
     async def stop(self) -> None:
         if not self.gpu.lost:
@@ -319,7 +325,7 @@ class CpuRunner:
         self._cpu.write("sampling", struct.pack("<I", allowed is not None), MASKED)
         self.lists = self._free if allowed is None else self._masked
 
-    def step(self, count: int) -> int:
+    def step(self, count: int, eager: bool = False) -> int:
         for _ in range(count):
             self._run(["decode", *self.lists] if self._owed else self.lists)
             self._owed = True

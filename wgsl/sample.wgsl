@@ -4,13 +4,15 @@
 // typical_p (the tokens whose surprise is nearest to the entropy, that hold that share), top_p (the smallest set of the
 // most likely tokens that holds that share of what is left), min_p (a share of the likeliest), XTC (now and then all
 // but the least likely of those above a threshold go). Each comes down to a bound on the logit, or on its distance from
-// the entropy, found digit by digit over the bits of the float, so nothing is sorted. Then argmax(logit / temperature +
-// Gumbel noise), which draws from the softmax; the noise is a hash of seed, position and token, so equal seeds give
-// equal text however the work is cut.
+// the entropy, found digit by digit over the bits of the float, so nothing is sorted: among the few hundred largest
+// logits, the pool, where that is enough, else among all. Then argmax(logit / temperature + Gumbel noise), which draws
+// from the softmax; the noise is a hash of seed, position and token, so equal seeds give equal text however the work is
+// cut.
 //
 // A mask of allowed tokens (SHAPED alone) counts as in llama.cpp: a token is chosen without it, and where the mask
 // forbids that one, again with it. So what is chosen does not depend on whether the host sent the mask before, or
 // after it has seen a token that it must refuse.
+#param SHARE // logits of a workgroup there
 #param SHAPED // 1: with typical_p, XTC and a mask, after sample_shape.wgsl; 0: after sample_best.wgsl
 #param WG
 #param SG
@@ -68,10 +70,96 @@ fn stays(logit: f32, kept: Kept) -> bool {
 }
 #endif
 
-fn mass(kept: Kept, top: f32, masked: bool, t: u32) -> f32 { // sum of exp(logit - top) of what is kept
+// The pool: every logit less than a number of steps below the top, in as many slots of each thread as it found.
+const SLOTS = 12u;
+const EMPTY = -3e38;
+const STEPS = 64u; // a quarter wide
+const POOLED = SLOTS * WG / 5u; // at most, so that hardly ever a thread finds more than it has slots
+var<workgroup> pool: array<f32, SLOTS * WG>;
+var<workgroup> steps: array<atomic<u32>, STEPS>; // how many logits lie so far below the top
+var<workgroup> overflow: atomic<u32>;
+
+struct Pool {
+  count: u32, // 0: it could not be made
+  total: f32, // sum of exp(logit - top) of all logits
+}
+
+fn step_of(logit: f32, top: f32) -> u32 {
+  return u32(clamp((top - logit) * 4.0, 0.0, f32(STEPS)));
+}
+
+fn fill_pool(top: f32, masked: bool, t: u32) -> Pool {
+  if (t < STEPS) {
+    atomicStore(&steps[t], 0u);
+  }
+  if (t == 0u) {
+    atomicStore(&overflow, 0u);
+  }
+  workgroupBarrier();
   var sum = 0.0;
   for (var i = t; i < p.vocab; i += WG) {
     let logit = logit_of(i, masked);
+    sum += exp(logit - top);
+    let step = step_of(logit, top);
+    if (step < STEPS) {
+      atomicAdd(&steps[step], 1u);
+    }
+  }
+  let total = workgroup_sum(sum, t);
+  var count = 0u;
+  var end = 0u;
+  for (; end < STEPS; end++) {
+    let more = count + atomicLoad(&steps[end]);
+    if (more > POOLED) {
+      break;
+    }
+    count = more;
+  }
+  var slot = 0u;
+  for (var share = 0u; share < p.shares; share++) {
+    if (step_of(bitcast<f32>(best[share].x), top) < end) {
+      for (var i = share * SHARE + t; i < min((share + 1u) * SHARE, p.vocab); i += WG) {
+        let logit = logit_of(i, masked);
+        if (step_of(logit, top) < end) {
+          if (slot < SLOTS) {
+            pool[slot * WG + t] = logit;
+          }
+          slot++;
+        }
+      }
+    }
+  }
+  if (slot > SLOTS) {
+    atomicStore(&overflow, 1u);
+  }
+  for (; slot < SLOTS; slot++) {
+    pool[slot * WG + t] = EMPTY;
+  }
+  workgroupBarrier();
+  return Pool(select(count, 0u, atomicLoad(&overflow) == 1u), total);
+}
+
+struct Source { // where the logits come from
+  pooled: bool,
+  masked: bool,
+  end: u32,
+}
+
+fn all_of(masked: bool) -> Source {
+  return Source(false, masked, p.vocab);
+}
+
+fn value_of(i: u32, source: Source) -> f32 {
+  if (source.pooled) {
+    return pool[i];
+  }
+  return logit_of(i, source.masked);
+}
+
+fn mass(kept: Kept, top: f32, source: Source, t: u32) -> f32 { // sum of exp(logit - top) of what is kept
+  var sum = 0.0;
+  for (var i = t; i < source.end; i += WG) {
+    let logit = value_of(i, source);
     sum += select(0.0, exp(logit - top), stays(logit, kept));
   }
   return workgroup_sum(sum, t);
@@ -79,14 +167,14 @@ fn mass(kept: Kept, top: f32, masked: bool, t: u32) -> f32 { // sum of exp(logit
 
 // The largest key b with sum over {kept, key >= b} of weight >= wanted; weight is 1, or exp(logit - top); the key is
 // the logit's, or, `nearest`, that of its distance from the center, negated.
-fn bound(counted: bool, nearest: bool, wanted: f32, kept: Kept, top: f32, masked: bool, t: u32) -> u32 {
+fn bound(counted: bool, nearest: bool, wanted: f32, kept: Kept, top: f32, source: Source, t: u32) -> u32 {
   var found = 0u;
   for (var bit = 30; bit >= 0; bit -= 2) { // two bits at a time: three candidates
     var sums = vec3f(0);
     let step = 1u << u32(bit);
-    for (var i = t; i < p.vocab; i += WG) {
-      let logit = logit_of(i, masked);
-      if (stays(logit, kept)) {
+    for (var i = t; i < source.end; i += WG) {
+      let logit = value_of(i, source);
+      if (stays(logit, kept) && logit > -2e38) {
         let weight = select(exp(logit - top), 1.0, counted);
         let key = key_of(select(logit, -abs(logit - kept.center), nearest));
         sums += select(vec3f(0), vec3f(weight), vec3u(key) >= vec3u(found) + vec3u(1u, 2u, 3u) * step);
@@ -100,33 +188,46 @@ fn bound(counted: bool, nearest: bool, wanted: f32, kept: Kept, top: f32, masked
 
 fn filtered(top: f32, at: u32, masked: bool, t: u32) -> Kept {
   var kept = Kept(0u, 0xffffffffu, 0.0, 0u);
-  if (sampling.top_k > 0u && sampling.top_k < p.vocab) {
-    kept.least = bound(true, false, f32(sampling.top_k), kept, top, masked, t);
+  var source = all_of(masked);
+  var total = -1.0; // of all, where it is known
+  let counts = sampling.top_k > 0u && sampling.top_k < p.vocab;
+  if (counts || (sampling.top_p < 1.0 && sampling.typical_p >= 1.0)) {
+    let pooled = fill_pool(top, masked, t);
+    let in_pool = Source(pooled.count > 0u, masked, select(p.vocab, SLOTS * WG, pooled.count > 0u));
+    let inside = mass(kept, top, in_pool, t);
+    if (select(inside >= sampling.top_p * pooled.total, pooled.count >= sampling.top_k, counts)) {
+      source = in_pool;
+    }
+    total = select(pooled.total, total, counts);
+  }
+  if (counts) {
+    kept.least = bound(true, false, f32(sampling.top_k), kept, top, source, t);
   }
   var likeliest = top;
 #if SHAPED
   if (sampling.typical_p < 1.0) {
-    let total = mass(kept, top, masked, t);
+    let sum_of_all = mass(kept, top, source, t);
     var sum = 0.0;
-    for (var i = t; i < p.vocab; i += WG) {
-      let logit = logit_of(i, masked);
+    for (var i = t; i < source.end; i += WG) {
+      let logit = value_of(i, source);
       let weight = exp(logit - top);
       sum += select(0.0, weight * (logit - top), stays(logit, kept) && weight > 0.0);
     }
-    // a surprise is log(total) + top - logit; their mean, the entropy, log(total) - sum / total
-    kept.center = top + workgroup_sum(sum, t) / total;
-    kept.near = bound(false, true, sampling.typical_p * total, kept, top, masked, t);
-    var value = -3e38;
-    for (var i = t; i < p.vocab; i += WG) {
-      let logit = logit_of(i, masked);
+    // a surprise is log(sum_of_all) + top - logit; their mean, the entropy, log(sum_of_all) - sum / sum_of_all
+    kept.center = top + workgroup_sum(sum, t) / sum_of_all;
+    kept.near = bound(false, true, sampling.typical_p * sum_of_all, kept, top, source, t);
+    var value = EMPTY;
+    for (var i = t; i < source.end; i += WG) {
+      let logit = value_of(i, source);
       value = select(value, max(value, logit), stays(logit, kept));
     }
     likeliest = workgroup_argmax(value, t, t).value;
   }
 #endif
   if (sampling.top_p < 1.0) {
-    let wanted = sampling.top_p * mass(kept, likeliest, masked, t);
-    kept.least = max(kept.least, bound(false, false, wanted, kept, likeliest, masked, t));
+    let here = mass(kept, likeliest, source, t);
+    let wanted = sampling.top_p * select(here, total, total >= 0.0);
+    kept.least = max(kept.least, bound(false, false, wanted, kept, likeliest, source, t));
   }
   if (sampling.min_p > 0.0) {
     kept.least = max(kept.least, key_of(likeliest + log(sampling.min_p)));
@@ -134,10 +235,10 @@ fn filtered(top: f32, at: u32, masked: bool, t: u32) -> Kept {
 #if SHAPED
   let chance = uniform_of(hash(sampling.seed, at, 0xffffffffu));
   if (sampling.xtc_probability > 0.0) {
-    let high = likeliest + log(sampling.xtc_threshold * mass(kept, likeliest, masked, t));
-    var value = -3e38;
-    for (var i = t; i < p.vocab; i += WG) {
-      let logit = logit_of(i, masked);
+    let high = likeliest + log(sampling.xtc_threshold * mass(kept, likeliest, source, t));
+    var value = EMPTY;
+    for (var i = t; i < source.end; i += WG) {
+      let logit = value_of(i, source);
       value = select(value, max(value, -logit), stays(logit, kept) && logit >= high);
     }
     let lowest = workgroup_argmax(value, t, t).value;
@@ -148,18 +249,22 @@ fn filtered(top: f32, at: u32, masked: bool, t: u32) -> Kept {
 }
 
 fn drawn(kept: Kept, top: f32, at: u32, masked: bool, t: u32) -> u32 {
-  var value = -3e38;
+  var value = EMPTY;
   var index = 0xffffffffu;
-  for (var i = t; i < p.vocab; i += WG) {
-    let logit = logit_of(i, masked);
-    if (stays(logit, kept)) {
-      var v = logit - top;
-      if (sampling.temperature > 0.0) {
-        v = v / sampling.temperature + gumbel(hash(sampling.seed, at, i));
-      }
-      if (v > value) {
-        value = v;
-        index = i;
+  for (var share = 0u; share < p.shares; share++) {
+    if (key_of(bitcast<f32>(best[share].x)) >= kept.least) {
+      for (var i = share * SHARE + t; i < min((share + 1u) * SHARE, p.vocab); i += WG) {
+        let logit = logit_of(i, masked);
+        if (stays(logit, kept)) {
+          var v = logit - top;
+          if (sampling.temperature > 0.0) {
+            v = v / sampling.temperature + gumbel(hash(sampling.seed, at, i));
+          }
+          if (v > value) {
+            value = v;
+            index = i;
+          }
+        }
       }
     }
   }

@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from py_engine.ops import LOGPROB_ROWS, Ops
+from py_engine import sampler_ops
+from py_engine.ops import Ops
+from py_engine.sampler_ops import LOGPROB_ROWS
 from py_engine.sampling import MASKED, MOST_LOGPROBS, Sampling
 from tests.kernels.bench import Bench, nmse
 
@@ -43,7 +45,7 @@ def prepare(bench: Bench, vocab: int, sampling: Sampling, seed: int, shaped: boo
     ops = bench.begin(batch=1, n=N, pos=POS, vocab=vocab, seed=seed)
     logits = ops.buffer("logits", (vocab,))
     bench.fill(logits)[:] *= 3
-    ops.sample(logits, shaped)
+    sampler_ops.sample(ops, logits, shaped)
     bench.data["tokens"][: POS + N] = bench.random.integers(0, min(vocab, 4), POS + N)
     answer = POS - 10
     bench.data["sampling"] = np.frombuffer(sampling.pack(answer, shifted=seed), np.uint32).copy()
@@ -84,6 +86,18 @@ def test_shaped(bench: Bench, vocab: int) -> None:
         assert (gpu["state"] == host["state"]).all()
 
 
+@pytest.mark.parametrize("spread", [0.001, 0.5, 8.0])
+def test_pool_or_all(bench: Bench, spread: float) -> None:
+    """Logits so close that the sampler must look at all of them for a bound, or so far apart that few are enough."""
+    some = [*PLAIN, Sampling(top_k=700), Sampling(top_k=2400, top_p=0.5), Sampling(top_p=0.999), *SHAPED]
+    for number, sampling in enumerate(some):
+        shaped = number >= len(PLAIN)
+        ops = prepare(bench, 2500, within(sampling, 2500), number, shaped)
+        bench.data["logits"] *= spread / 3
+        gpu, host = bench.run(ops)
+        assert gpu["tokens"][POS + N] == host["tokens"][POS + N], sampling
+
+
 @pytest.mark.parametrize("vocab", [3, 257, 1023])
 def test_mask(bench: Bench, vocab: int) -> None:
     """A token that is allowed stays; one that is not is chosen again among those that are, and that is counted."""
@@ -110,7 +124,7 @@ def test_logprobs(bench: Bench, vocab: int, n: int) -> None:
     values = bench.fill(logits)
     values[:] *= 3
     values[vocab // 2 :] = values[vocab // 2]  # of equals the first comes first
-    ops.logprobs(logits)
+    sampler_ops.logprobs(ops, logits)
     bench.data["sampling"] = np.frombuffer(Sampling(logprobs=n).pack(), np.uint32).copy()
     gpu, host = bench.run(ops)
     got, want = gpu["logprobs"][5], host["logprobs"][5]

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from py_engine import sampler_ops
 from py_engine.cpu import Cpu
 from py_engine.kernels import Device
 from py_engine.ops import Ops
@@ -50,9 +51,9 @@ def machine(sampling: Sampling, logits: np.ndarray = LOGITS) -> Cpu:
     """A plan of nothing but the samplers, after HISTORY."""
     plan = Plan(1, 64, len(logits))
     buffer = Ops(plan, "decode", 1, Device()).buffer("logits", (len(logits),))
-    Ops(plan, "sample", 1, Device()).sample(buffer)
-    Ops(plan, "shaped", 1, Device()).sample(buffer, shaped=True)
-    Ops(plan, "logprobs", 1, Device()).logprobs(buffer)
+    sampler_ops.sample(Ops(plan, "sample", 1, Device()), buffer)
+    sampler_ops.sample(Ops(plan, "shaped", 1, Device()), buffer, shaped=True)
+    sampler_ops.logprobs(Ops(plan, "logprobs", 1, Device()), buffer)
     cpu = Cpu(plan, {})
     cpu.buffers["logits"][:] = logits
     cpu.write("sampling", sampling.pack(ANSWER))
