@@ -213,6 +213,10 @@ class Engine:
         stats.submits = after["submits"] - before["submits"]
         stats.dispatches = after["dispatches"] - before["dispatches"]
 
+    def forget(self) -> None:
+        """The next request computes all of its prompt."""
+        self._cache.reuse([])
+
     async def evaluate(self, ids: list[int]) -> tuple[Any, tuple[int, int]]:
         """Logits of every position, float32 (n, vocab): a numpy array on the CPU, a flat Float32Array on the GPU."""
         self._check_ids(ids)
