@@ -25,6 +25,7 @@ from py_engine.models import (
     exaone,
     falcon,
     gemma,
+    gemma4,
     glm4,
     gpt2,
     gpt_oss,
@@ -59,6 +60,7 @@ FAMILIES: dict[str, ModuleType] = {
     "gemma-embedding": gemma,
     "gemma2": gemma,
     "gemma3": gemma,
+    "gemma4": gemma4,
     "glm4": glm4,
     "gpt-oss": gpt_oss,
     "gpt2": gpt2,
@@ -121,7 +123,10 @@ def make_plan(
     weights = Weights(header, plan)
     prefill = Ops(plan, "prefill", plan.batch, device)
     spare = slack(plan.batch) if spare is None else spare
-    caches = [_cache(cfg, prefill, i, kv_type, spare) for i in range(cfg.block_count)]
+    caches: list[Cache] = []
+    for i in range(cfg.block_count):
+        j = cfg.cache_of(i)
+        caches.append(caches[j] if j < i else _cache(cfg.layer(i), prefill, i, kv_type, spare))
     plan.spare = spare if any(c.ring for c in caches) else 0
     tables = {
         spec: _rope(plan, prefill, spec, model.NEOX, f"rope_freqs.{n}", rope_factors)

@@ -47,6 +47,8 @@ class Config:
     alibi: float = 0.0  # how steep attention's slopes are, 0: none
     layer_norm: bool = False  # norms subtract the mean
     parallel: bool = False  # attention and feed-forward net read the same stream
+    value_norm: bool = False  # each value head is normalised
+    looks_elsewhere: bool = False  # a layer without keys and values: it looks at another's
     activation: str = "silu"
     embedding_norm: str = ""  # the tensor of the norm of the embeddings
     attn_norm: str = "attn_norm"  # the tensor of the norm before attention
@@ -93,6 +95,14 @@ class Config:
             layer_norm=layer_norm,
             mixture=Mixture.from_gguf(header),
         )
+
+    def layer(self: C, i: int) -> C:
+        """The hyperparameters as they are in one layer."""
+        return self
+
+    def cache_of(self, i: int) -> int:
+        """The layer whose keys and values layer i looks at."""
+        return i
 
     @property
     def heads(self) -> tuple[int, int, int]:
@@ -167,8 +177,11 @@ class Layer:
         """What the heads gather, (n, n_head * head_dim)."""
         cfg, w, b = self.cfg, self.w, self.b
         q_rows, kv_rows = cfg.head_count * cfg.head_dim, cfg.head_count_kv * cfg.head_dim
-        rows = [(b + "attn_q", q_rows), (b + "attn_k", kv_rows), (b + "attn_v", kv_rows)]
-        if b + "attn_qkv.weight" in w:
+        values = "attn_k" if cfg.value_norm and b + "attn_v.weight" not in w else "attn_v"  # keys may serve as values
+        rows = [(b + "attn_q", q_rows), (b + "attn_k", kv_rows), (b + values, kv_rows)]
+        if cfg.looks_elsewhere:
+            rows = rows[:1]
+        elif b + "attn_qkv.weight" in w:
             rows = [(b + "attn_qkv", q_rows + 2 * kv_rows)]
         h, norm = normed(cfg, w, self.ops, x, b + cfg.attn_norm)
         stack = w.stack([(t + ".weight", n) for t, n in rows], cfg.embedding_length)
@@ -188,12 +201,14 @@ class Layer:
         q, k = self.b + "attn_q_norm", self.b + "attn_k_norm"
         if q + ".weight" not in self.w:
             return None
+        if self.cfg.looks_elsewhere:
+            return HeadNorm(self.w.vector((q + ".weight", head_dim)))
         size = self.w.size(q + ".weight")
         lengths = (head_dim, head_dim) if size == head_dim else (head_dim * n_head, head_dim * n_head_kv)
         weight = self.w.vector((q + ".weight", lengths[0]), (k + ".weight", lengths[1]))
         bias = self.w.vector_if_there((q + ".bias", lengths[0]), (k + ".bias", lengths[1]))
         wide = size != head_dim and not self.w.rows(q + ".weight")
-        return HeadNorm(weight, bias, wide, self.cfg.layer_norm)
+        return HeadNorm(weight, bias, wide, self.cfg.layer_norm, self.cfg.value_norm)
 
     def project_attention(self, attn: Buffer) -> Buffer:
         """What the output matrix makes of it."""
