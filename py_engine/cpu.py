@@ -443,6 +443,9 @@ KERNELS: dict[str, Callable[[Call], None]] = {
 }  # fmt: skip
 
 
+KERNELS |= {"matmul_matrix": matmul, "attention_matrix": attention}
+
+
 class Cpu:
     """Memory of one plan, and the run of its lists."""
 

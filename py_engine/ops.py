@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from py_engine import quants
+from py_engine import quants, tiles
 from py_engine.cache import GROUP as CACHE_GROUP
 from py_engine.cache import Cache
 from py_engine.kernels import Device
@@ -220,17 +220,18 @@ class Ops:
         }  # fmt: skip
         bound = {"state": self.state, "q": q} | cache.read
         if self.batch > 1:
-            tile, tokens = self._attention_tile(head_dim, group)
+            kernel, tile = tiles.attention(self.device, self.batch, head_dim, group, causal and slopes is None)
+            plain = kernel == "attention"
             self.add(
-                "attention",
-                kind | tile | sunk | {"CAUSAL": int(causal), "ALIBI": int(slopes is not None)},
+                kernel,
+                kind | tile | sunk | ({"CAUSAL": int(causal), "ALIBI": int(slopes is not None)} if plain else {}),
                 {"scale": scale, "q_stride": q.shape[1], "n_head_kv": n_head_kv},
                 bound | {"y": y} | sink_bound | ({"slopes": slopes} if slopes else {}),
                 n_head_kv,
-                PerToken(tokens),
+                PerToken(tile["TQ"]),
             )
             return y
-        positions, parts_each, split = self._decode_tile(head_dim, group)
+        positions, parts_each, split = tiles.attention_decode(self.device, self.plan.n_ctx, head_dim, group)
         parts = self.buffer(f"decode.parts.{head_dim}", (n_head, split, head_dim + 4))
         self.add(
             "attention_decode",
@@ -380,8 +381,8 @@ class Ops:
         eps: float = 0.0, params: dict | None = None, consts: dict | None = None, bindings: dict | None = None,
         row0: int = 0,
     ) -> None:  # fmt: skip
-        dot8 = self._dot8(weight)
-        tile = self._matvec_tile(weight.cols, dot8)
+        dot8 = tiles.dot8(self.device, weight)
+        tile = tiles.matvec(self.device, weight, dot8)
         count = -(-weight.rows // (tile["TR"] * tile["R"]))
         self.add(
             "matvec",
@@ -394,9 +395,9 @@ class Ops:
         )  # fmt: skip
 
     def _matmul(self, x: Buffer, weight: Weight, bias: Weight | None, y: Buffer, epilogue: str, row0: int) -> None:
-        tile = self._matmul_tile()
+        kernel, tile = tiles.matmul(self.device, self.batch, weight.rows)
         self.add(
-            "matmul",
+            kernel,
             {"QUANT": weight.layout.fragment, "COLS": weight.cols, "BIAS": int(bias is not None), "EPILOGUE": epilogue}
             | tile,
             {"rows": weight.rows, "row0": row0, "y_stride": y.shape[1]},
@@ -404,48 +405,3 @@ class Ops:
             -(-weight.rows // tile["TN"]),
             PerToken(tile["TM"]),
         )
-
-    # -- tiles: what a device runs well -------------------------------------------------------------------------------
-
-    def _dot8(self, weight: Weight) -> bool:
-        """Whether the matrix meets its vector as bytes: integer weights, and x fits the workgroup's memory."""
-        x = quants.groups(weight.cols) * (quants.GROUP + 8)
-        return self.device.dot8 and weight.layout.dot8 and x + 4096 <= self.device.max_workgroup_storage
-
-    def _matvec_tile(self, cols: int, dot8: bool) -> dict[str, int]:
-        groups = quants.groups(cols)
-        along = 4
-        while along < 32 and along * 2 <= groups:
-            along *= 2
-        threads = 256 if dot8 else 64
-        return {"TK": along, "TR": threads // along, "R": 4}
-
-    def _matmul_tile(self) -> dict[str, int]:
-        """Larger tiles load less for each product; they need their room in the workgroup's memory, and a GPU."""
-        size = 2 if self.device.f16 else 4
-        if self.batch >= 64 and not self.device.software and (64 + 64) * 36 * size <= self.device.max_workgroup_storage:
-            return {"TM": 64, "TN": 64, "MM": 4, "MN": 4}
-        return {"TM": 32, "TN": 64, "MM": 4, "MN": 4}
-
-    def _decode_tile(self, head_dim: int, group: int) -> tuple[int, int, int]:
-        """(positions of a tile, threads of a position, shares): a short context in one share, a long one over enough
-        workgroups to fill a GPU.
-        """
-        if self.device.software:
-            return 32, 1, max(1, min(8, -(-self.plan.n_ctx // 32)))
-        threads = 4 if self.device.subgroup >= 4 else 1
-        while threads > 1 and group * (64 * threads * 16 + head_dim * 4 + 512) > self.device.max_workgroup_storage:
-            threads //= 2
-        return 64, threads, max(1, min(64, -(-self.plan.n_ctx // 64)))
-
-    def _attention_tile(self, head_dim: int, group: int) -> tuple[dict[str, int], int]:
-        """Kernel params, and the tokens of a tile: as large as the workgroup memory holds."""
-        size = 2 if self.device.f16 else 4
-        most = max(1, 16 // group)
-        threads = 64 if head_dim <= 128 else 128
-        for tokens, positions in [(most, n) for n in (32, 16, 8, 4)] + [(1, 4)]:
-            rows = group * tokens
-            used = (rows + positions) * (head_dim + 4) * size + rows * (positions + 3) * 4
-            if used <= self.device.max_workgroup_storage:
-                break
-        return {"TQ": tokens, "TS": positions, "WG": max(threads, head_dim // 4)}, tokens
