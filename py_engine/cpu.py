@@ -357,11 +357,13 @@ def shortconv(c: Call) -> None:
 def route(c: Call) -> None:
     used = c.params["USED"]
     logits = c["logits"][: c.n, : c.params["EXPERTS"]]
-    chosen = np.argsort(-logits, axis=1, kind="stable")[:, :used]
     e = np.exp(logits - logits.max(axis=1, keepdims=True))
-    shares = np.take_along_axis(e / e.sum(axis=1, keepdims=True), chosen, 1)
+    all_shares = 1 / (1 + np.exp(-logits)) if c.params["GATING"] == "sigmoid" else e / e.sum(axis=1, keepdims=True)
+    order = all_shares + c["bias"][0] if c.params["BIASED"] else logits
+    chosen = np.argsort(-order, axis=1, kind="stable")[:, :used]
+    shares = np.take_along_axis(all_shares, chosen, 1)
     if c.params["NORMALISED"]:
-        shares = shares / shares.sum(axis=1, keepdims=True)
+        shares = shares / np.maximum(shares.sum(axis=1, keepdims=True), np.float32(6.1035e-5))
     c["chosen"][: c.n], c["shares"][: c.n] = chosen, shares * np.float32(c.consts["scale"])
 
 

@@ -64,7 +64,8 @@ class Config:
     @classmethod
     def from_gguf(cls: type[C], header: Header) -> C:
         """Read and check the metadata; WispError missing_metadata, corrupt_header or unsupported_architecture."""
-        blocks = count(header, "block_count")
+        ahead = header.arch("nextn_predict_layers", 0)  # layers at the end that guess the token after the next
+        blocks = count(header, "block_count") - (ahead if isinstance(ahead, int) else 0)
         n_embd, n_head = count(header, "embedding_length"), count(header, "attention.head_count")
         head_dim = count(header, "attention.key_length", max(1, n_embd // n_head))
         rope = rope_spec(header, count(header, "rope.dimension_count", head_dim))
@@ -120,21 +121,19 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
         x = ops.layer_norm("stream", x, norm, None, cfg.eps)
     for i in range(cfg.block_count):
         layer = Layer(cfg, w, ops, f"blk.{i}.", ropes[i], cfg.windows[i])
-        if cfg.taps and cfg.taps[i]:
-            layer.add_shortconv(x, caches[i], cfg.taps[i])
-            layer.add_feed_forward(layer.feed_forward(x), x)
-            continue
-        if cfg.mixture and layer.b + "ffn_gate_inp.weight" in w:
-            layer.add_attention(layer.attention(x, caches[i]), x)
-            add_experts(cfg, cfg.mixture, w, ops, layer.b, x, *normed(cfg, w, ops, x, layer.b + cfg.ffn_norm))
-            continue
         if cfg.parallel:
             mixed, hidden = layer.attention(x, caches[i]), layer.feed_forward(x)
             layer.add_attention(mixed, x)
+            layer.add_feed_forward(hidden, x)
+            continue
+        if cfg.taps and cfg.taps[i]:
+            layer.add_shortconv(x, caches[i], cfg.taps[i])
         else:
             layer.add_attention(layer.attention(x, caches[i]), x)
-            hidden = layer.feed_forward(x)
-        layer.add_feed_forward(hidden, x)
+        if cfg.mixture and layer.b + "ffn_gate_inp.weight" in w:
+            add_experts(cfg, cfg.mixture, w, ops, layer.b, x, *normed(cfg, w, ops, x, layer.b + cfg.ffn_norm))
+        else:
+            layer.add_feed_forward(layer.feed_forward(x), x)
     return x
 
 

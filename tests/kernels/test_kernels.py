@@ -242,9 +242,9 @@ def test_qkv(bench: Bench, heads: tuple[int, int, int], rope_dim: int, neox: boo
         check(bench, gpu[name].astype(np.float32), host[name].astype(np.float32), max(tolerance(bench), 1e-8))
 
 
-@pytest.mark.parametrize("limit", [1 << 27, 2048])
+@pytest.mark.parametrize(("limit", "gating"), [(1 << 27, "softmax"), (2048, "sigmoid")])
 @pytest.mark.parametrize("batch", [1, 3])
-def test_experts(bench: Bench, batch: int, limit: int) -> None:
+def test_experts(bench: Bench, batch: int, limit: int, gating: str) -> None:
     """Routing and the products of the chosen experts, whose matrices may lie in several bindings."""
     bench = Bench(bench.page, replace(bench.device, max_binding=limit))
     n, n_ff, cols, used = 5, 7, 33, 2
@@ -263,7 +263,8 @@ def test_experts(bench: Bench, batch: int, limit: int) -> None:
             bench.plan.weights[part.name] = Weight(part.name, part.type, count, width, ((part.name, 0, count),))
     biases = [bench.weight(f"{m.name}.bias", Q.F32, n, m.rows // n) if m.cols == n_ff else None for m in matrices]
     gate, up, down = zip(matrices, biases, strict=True)
-    to = experts.route(ops, logits, n, used, True, 0.5)
+    bias = bench.vector("bias", n) if gating == "sigmoid" else None
+    to = experts.route(ops, logits, n, used, True, 0.5, gating, bias)
     experts.combine(ops, to, experts.hidden(ops, to, x, gate, up, n_ff, "silu"), down, cols, y)
     gpu, host = bench.run(ops)
     assert (gpu[to.chosen.name] == host[to.chosen.name]).all()
