@@ -12,7 +12,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from app.chat import Loaded, check_ids
+from app.loaded import Loaded
 from app.turns import Job
 from py_engine.errors import WispError
 
@@ -119,7 +119,7 @@ async def embeddings(model: Loaded, request: EmbeddingRequest, job: Job) -> dict
     for i, one in enumerate(request.inputs):
         name = f"input[{i}]" if len(request.inputs) > 1 else "input"
         ids = model.tokenizer.encode(one, True, True) if isinstance(one, str) else one
-        check_ids(model.tokenizer, ids, name)
+        model.check_ids(ids, name)
         _check_length(engine, ids, name)
         job.check()
         array, _ = await engine.embed(ids, pooling)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from py_engine.cache import GROUP
+from py_engine.cpu_sampling import logprobs, sample, sample_best, sample_shape
 from py_engine.plan import Op, Plan, Weight
 from py_engine.quants import row_bytes
 
@@ -384,63 +385,12 @@ def experts(c: Call) -> None:
                 y[slot, row0 + lo : row0 + hi] = w @ x[m, :cols] + bias
 
 
-def sample_best(c: Call) -> None:
-    share, vocab = c.params["SHARE"], c.params["VOCAB"]
-    logits = c["logits"][:vocab]
-    for i, first in enumerate(range(0, vocab, share)):
-        index = first + int(logits[first : first + share].argmax())
-        c["best"][i] = logits[index : index + 1].view(np.uint32)[0], index
-
-
-def gumbel(seed: int, pos: int, vocab: int) -> Array:
-    """The noise of sample.wgsl for every token, float32 (vocab,)."""
-    h = np.full(vocab, seed, np.uint32)
-    for word in (np.uint32(0x9E3779B9), np.uint32(pos), np.arange(vocab, dtype=np.uint32)):
-        h = (h ^ word) * np.uint32(747796405) + np.uint32(2891336453)
-        h = ((h >> ((h >> np.uint32(28)) + np.uint32(4))) ^ h) * np.uint32(277803737)
-        h = (h >> np.uint32(22)) ^ h
-    u = ((h >> np.uint32(8)).astype(np.float32) + np.float32(0.5)) / np.float32(16777216)
-    return -np.log(-np.log(u))
-
-
-def allowed(logits: Array, top_k: int, top_p: float, min_p: float) -> Array:
-    """Which tokens top_k, top_p and min_p leave, bool (vocab,); definitions in sample.wgsl."""
-    least = -np.inf
-    if 0 < top_k < len(logits):
-        least = np.partition(logits, -top_k)[-top_k]
-    if top_p < 1:
-        mass = np.where(logits >= least, np.exp((logits - logits.max()).astype(np.float64)), 0)
-        order = np.argsort(-logits, kind="stable")
-        sums = np.cumsum(mass[order])
-        last = int(np.searchsorted(sums, top_p * sums[-1]))
-        least = max(least, logits[order[min(last, len(order) - 1)]])
-    if min_p > 0:
-        least = max(least, logits.max() + np.log(np.float32(min_p)))
-    return logits >= least
-
-
-def sample(c: Call) -> None:
-    vocab = c.params["VOCAB"]
-    logits = c["logits"][:vocab]
-    temperature, top_p, min_p = c["sampling"][[0, 2, 3]].view(np.float32)
-    top_k, seed = int(c["sampling"][1]), int(c["sampling"][4])
-    at = c.pos + c.n
-    if temperature > 0:
-        keep = allowed(logits, top_k, float(top_p), float(min_p))
-        noisy = (logits - logits.max()) / temperature + gumbel(seed, at, vocab)
-        choice = int(np.where(keep, noisy, -np.inf).argmax())
-    else:
-        choice = int(logits.argmax())
-    c["tokens"][at] = choice
-    c["state"][:2] = at, 1
-
-
 KERNELS: dict[str, Callable[[Call], None]] = {
     f.__name__: f
     for f in (
         embed, norm, add_scaled, soft_cap, activate, matmul, matvec, rope_append, norm_rope_append, kv_quantize,
         attention, attention_decode, attention_combine, pool, shortconv, gate, scale_by, route, experts,
-        sample_best, sample,
+        sample_best, sample_shape, sample, logprobs,
     )
 }  # fmt: skip
 
@@ -459,9 +409,10 @@ class Cpu:
         for name, data in plan.constants.items():
             self.write(name, data)
 
-    def write(self, name: str, data: bytes) -> None:
-        """Put words at the start of a u32 buffer."""
-        self.buffers[name][: len(data) // 4] = np.frombuffer(data, np.uint32)
+    def write(self, name: str, data: bytes | memoryview, at: int = 0) -> None:
+        """Put words into a buffer from its byte `at` on."""
+        words = np.frombuffer(data, np.uint32)
+        self.buffers[name].reshape(-1).view(np.uint32)[at // 4 : at // 4 + len(words)] = words
 
     def feed(self, position: int, ids: list[int], lists: list[str]) -> None:
         """Put tokens at their positions and run lists over them."""

@@ -13,13 +13,16 @@ from __future__ import annotations
 import math
 import struct
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine import budget, planner
+from py_engine.answer import Answer
+from py_engine.constrained import ConstrainedTokens
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header
 from py_engine.kernels import Device
@@ -30,7 +33,7 @@ from py_engine.parts import Parts
 from py_engine.plan import Plan
 from py_engine.pooling import NAMES
 from py_engine.runners import GpuRunner, Runner
-from py_engine.sampling import Sampling
+from py_engine.sampling import Batch, Constraint, Sampling
 
 DEFAULT_CONTEXT = 8192  # tokens, or the model's own limit where that is less
 ENCODER_CONTEXT = 2048  # the same for encoders, which have room for activations of all of it
@@ -44,6 +47,7 @@ class GenerationStats:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
+    shifted_tokens: int = 0  # dropped from a context that was full
     prefill_ms: float = 0.0
     decode_ms: float = 0.0
     submits: int = 0
@@ -60,6 +64,7 @@ class Engine:
         self.timings: dict[str, float] = {}
         self.last = GenerationStats()
         self._cache = KvCache(plan.spare)
+        self._unrefused = 0.0  # tokens that a constraint usually accepts one after the other
 
     # -- loading ------------------------------------------------------------------------------------------------------
 
@@ -118,48 +123,99 @@ class Engine:
     # -- running ------------------------------------------------------------------------------------------------------
 
     async def generate(
-        self, prompt_ids: list[int], sampling: Sampling, max_tokens: int, stop_ids: frozenset[int]
-    ) -> AsyncIterator[list[int]]:
+        self,
+        prompt_ids: list[int],
+        sampling: Sampling,
+        max_tokens: int,
+        stop_ids: frozenset[int],
+        constraint: Constraint | None = None,
+        keep: int | None = None,
+    ) -> AsyncGenerator[Batch, None]:
         """Yields the ids as they come, a few at a time (none after each batch of the prompt); ends after an id of
         `stop_ids` (yielded last) or `max_tokens`.
 
         Closing the generator ends the request at once. ids must be below the vocabulary's size and fit the context.
+        `constraint`: what each token may be. `keep`: when the context is full, the answer ends (None), or the first
+        `keep` tokens stay, the older half of the others is dropped, and the answer goes on.
         """
         self._check_ids(prompt_ids)
         self.check_generates()
-        begun = time.perf_counter()
-        before = self.runner.counts()
-        self.last = stats = GenerationStats(prompt_tokens=len(prompt_ids))
-        at = stats.cached_tokens = self._cache.reuse(prompt_ids)
-        self.runner.configure(sampling.pack())
-        count = min(max_tokens, self.context_length - len(prompt_ids) + 1)
+        self._check_sampling(sampling)
+        self.last = GenerationStats(prompt_tokens=len(prompt_ids))
+        answer = Answer(list(prompt_ids), sampling.seeded(), max_tokens, stop_ids, constraint)
+        answer.exact = sampling.seed is not None
+        begun, before = time.perf_counter(), self.runner.counts()
+        while not answer.done:
+            async with aclosing(self._go_on(answer)) as batches:
+                async for batch in batches:
+                    self._note(answer.tokens, begun, before)
+                    yield batch
+            if keep is None:
+                return
+            if not answer.done:
+                self.last.shifted_tokens += answer.shift(keep, self.context_length)
+
+    async def _go_on(self, answer: Answer) -> AsyncGenerator[Batch, None]:
+        """Compute what the cache lacks, and generate until the answer or the context ends."""
+        ids = answer.ids
+        at = self._cache.reuse(ids, answer.exact)
+        if not answer.tokens:
+            self.last.cached_tokens = at
+        constrained = answer.constraint is not None
+        await self.runner.configure(answer.sampling, answer.begins, answer.shifted, constrained)
+        end = [] if constrained else self.runner.lists
+        count = min(answer.left, self.context_length - len(ids) + 1)
         produced: list[int] = []
         try:
-            while at < len(prompt_ids):
-                batch = prompt_ids[at : at + self.plan.batch]
-                last = at + len(batch) == len(prompt_ids)
-                await self.runner.feed(at, batch, ["prefill", "last"] if last else ["prefill"])
+            while at < len(ids):
+                batch = ids[at : at + self.plan.batch]
+                last = at + len(batch) == len(ids)
+                await self.runner.feed(at, batch, ["prefill", "last", *end] if last else ["prefill"])
                 self._cache.append(batch)
                 at += len(batch)
-                yield []  # a place to stop a long prompt
-            self.runner.start(len(prompt_ids), count)
-            while ids := await self.runner.next():
-                now = _since(begun)
-                if not produced:
-                    stats.prefill_ms = now
-                stop = next((i for i, token in enumerate(ids) if token in stop_ids), None)
-                ids = ids if stop is None else ids[: stop + 1]
-                produced += ids
-                stats.completion_tokens, stats.decode_ms = len(produced), now - stats.prefill_ms
-                after = self.runner.counts()
-                stats.submits = after["submits"] - before["submits"]
-                stats.dispatches = after["dispatches"] - before["dispatches"]
-                yield ids
-                if stop is not None:
-                    break
+                yield Batch([])  # a place to stop a long prompt
+            async with aclosing(self._tokens(answer, len(ids), count)) as batches:
+                async for chosen in batches:
+                    taken = answer.take(chosen)
+                    produced += taken.ids
+                    yield taken
+                    if answer.done:
+                        break
+            answer.done = answer.done or len(produced) < count  # the constraint may have nothing more
         finally:
             self._cache.append(produced[:-1], generated=True)  # the last token's keys and values are not computed
             await self.runner.stop()
+            answer.ids = ids + produced
+
+    async def _tokens(self, answer: Answer, position: int, count: int) -> AsyncGenerator[Batch, None]:
+        if answer.constraint is None:
+            self.runner.start(position, count)
+            while (batch := await self.runner.next()).ids:
+                yield batch
+            return
+        scored = answer.sampling.logprobs >= 0
+        tokens = ConstrainedTokens(
+            self.runner, answer.constraint, position, count, answer.stop_ids, scored, self._unrefused
+        )
+        try:
+            async with aclosing(tokens.batches()) as batches:
+                async for batch in batches:
+                    yield batch
+        finally:
+            self._unrefused = tokens.usual
+
+    def _note(self, tokens: int, begun: float, before: dict[str, int]) -> None:
+        """Bring the statistics up to date."""
+        stats, now, after = self.last, 1000 * (time.perf_counter() - begun), self.runner.counts()
+        if tokens and not stats.completion_tokens:
+            stats.prefill_ms = now
+        stats.completion_tokens, stats.decode_ms = tokens, max(0.0, now - (stats.prefill_ms or now))
+        stats.submits = after["submits"] - before["submits"]
+        stats.dispatches = after["dispatches"] - before["dispatches"]
+
+    def forget(self) -> None:
+        """The next request computes all of its prompt."""
+        self._cache.reuse([])
 
     async def evaluate(self, ids: list[int]) -> tuple[Any, tuple[int, int]]:
         """Logits of every position, float32 (n, vocab): a numpy array on the CPU, a flat Float32Array on the GPU."""
@@ -254,6 +310,13 @@ class Engine:
                 f"{len(ids)} tokens do not fit the context of {self.context_length}.", "context_length_exceeded"
             )
 
+    def _check_sampling(self, sampling: Sampling) -> None:
+        for name, ids in (("logit_bias", [i for i, _ in sampling.logit_bias]), ("dry_breakers", sampling.dry_breakers)):
+            if bad := next((i for i in ids if not 0 <= i < self.plan.n_vocab), None):
+                raise WispError(
+                    f"Token id {bad} is outside the vocabulary of {self.plan.n_vocab}.", "invalid_value", param=name
+                )
+
     async def profile(self, position: int, n: int = 1) -> list[dict[str, Any]]:
         """GPU time of every dispatch of a step: [{kernel, ns}] for n tokens at `position` (n > 1: prefill)."""
         if not isinstance(self.runner, GpuRunner):
@@ -264,13 +327,15 @@ class Engine:
             )
         self.check_generates()
         self._cache.reuse([])
-        return await self.runner.profile(position, n, "decode" if n == 1 else "prefill")
+        if n > 1:
+            return await self.runner.profile(position, n, "prefill")
+        return [*await self.runner.profile(position, 1, "decode"), *await self.runner.profile(position, 1, "sample")]
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:
         """Plain JSON: adapter, memory per pool, timings, the last request, dispatches and submits per token."""
-        steps = max(1, self.last.completion_tokens)
+        steps, gpu = max(1, self.last.completion_tokens), self.backend == "webgpu"
         return {
             "adapter": self.adapter,
             "notices": self.notices,
@@ -278,17 +343,13 @@ class Engine:
             "batch": self.plan.batch,
             "timings": self.timings,
             "last": asdict(self.last),
-            "dispatches_per_token": len(self.plan.lists.get("decode", [])) if self.backend == "webgpu" else 0,
+            "dispatches_per_token": sum(len(self.plan.lists.get(n, [])) for n in ("decode", "sample")) if gpu else 0,
             "submits_per_token": self.last.submits / steps,
         }
 
     async def unload(self) -> None:
         """Give the memory back; the engine is of no use afterwards."""
         self.runner.close()
-
-
-def _since(begun: float) -> float:
-    return 1000 * (time.perf_counter() - begun)
 
 
 async def _plan(parts: Parts, device: Device | None, context_length: int | None, kv_type: str) -> Plan:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import js
@@ -100,6 +100,7 @@ class Gpu:
         self.buffers: list[Any] = []  # every GPUBuffer, to be destroyed
         self.places: dict[str, tuple[Any, int, int]] = {}  # buffer or weight plane -> (GPUBuffer, offset, bytes)
         self.pipelines: dict[str, Any] = {}
+        self.recorded: set[str] = set()  # lists that can be run
         self.replay: Any = None
         self.staging: Any = None
 
@@ -180,10 +181,10 @@ class Gpu:
             for name, offset, size in planes:
                 self.places[name] = buffer, offset, size
 
-    def write(self, name: str, data: bytes) -> None:
-        """Put bytes at the start of a buffer of the plan."""
+    def write(self, name: str, data: Any, at: int = 0) -> None:
+        """Put bytes, or a JavaScript typed array, into a buffer of the plan from its byte `at` on."""
         buffer, offset, _ = self.places[name]
-        self.device.queue.writeBuffer(buffer, offset, to_js(memoryview(data)))
+        self.device.queue.writeBuffer(buffer, offset + at, to_js(memoryview(data)) if isinstance(data, bytes) else data)
 
     # -- weights ------------------------------------------------------------------------------------------------------
 
@@ -279,11 +280,14 @@ class Gpu:
         layout = self.pipelines[shader.label].getBindGroupLayout(0)
         return self.device.createBindGroup(obj(layout=layout, entries=entries))
 
-    async def compile(self, on_progress: Any = None) -> None:
-        """Compile every pipeline of the plan, all at once, and record its lists."""
-        shaders = {
-            id(op): kernels.expand(op.kernel, op.params, self.variant) for ops in self.plan.lists.values() for op in ops
-        }
+    async def compile(self, on_progress: Any = None, names: Iterable[str] | None = None) -> None:
+        """Compile the pipelines of lists, all at once, and record them; None: of all but the lazy ones."""
+        if names is None:
+            names = [name for name in self.plan.lists if name not in self.plan.lazy]
+        ops = {name: self.plan.lists[name] for name in names if name not in self.recorded}
+        if not ops:
+            return
+        shaders = {id(op): kernels.expand(op.kernel, op.params, self.variant) for each in ops.values() for op in each}
         wanted = list({s.label: s for s in shaders.values()}.values())
         done = 0
 
@@ -295,16 +299,23 @@ class Gpu:
                 on_progress(done, len(wanted))
 
         await asyncio.gather(*(one(s) for s in wanted))
-        await self._guarded(lambda: self._record(shaders))
+        await self._guarded(lambda: self._record(ops, shaders))
+        self.recorded |= set(ops)
 
-    def _record(self, shaders: dict[int, kernels.Shader]) -> None:
-        ops = [op for ops in self.plan.lists.values() for op in ops]
+    def _record(self, lists: dict[str, list[Op]], shaders: dict[int, kernels.Shader]) -> None:
         params = self._params(
-            {id(op): shaders[id(op)].pack(op.consts) for op in ops if "p" in shaders[id(op)].bindings}
+            {
+                id(op): shaders[id(op)].pack(op.consts)
+                for ops in lists.values()
+                for op in ops
+                if "p" in shaders[id(op)].bindings
+            }
         )
-        self.replay = js.wispReplay.new(self.device, self.places["tokens"][0], self.places["state"][0])
-        for name, list_ops in self.plan.lists.items():
-            for op in list_ops:
+        if self.replay is None:
+            buffers = [self.places.get(n, (None,))[0] for n in ("tokens", "state", "logprobs")]
+            self.replay = js.wispReplay.new(self.device, *buffers)
+        for name, ops in lists.items():
+            for op in ops:
                 shader = shaders[id(op)]
                 bound = self._bound(op) | ({"p": params[id(op)]} if id(op) in params else {})
                 tile, axis = 0, 0
@@ -341,6 +352,11 @@ class Gpu:
         """Put tokens at their positions and run lists over them; a promise of the end of it."""
         self.replay.feed(position, to_js(memoryview(struct.pack(f"<{len(ids)}I", *ids)).cast("I")), to_js(lists))
         return self.device.queue.onSubmittedWorkDone()
+
+    def choose_with(self, lists: list[str]) -> None:
+        """The lists that choose a token in replay.js's steps."""
+        self.replay.samplers = to_js(lists)
+        self.replay.withRows = "logprobs" in lists
 
     async def rows(self, name: str, n: int, cols: int) -> Any:
         """The first `n` rows of a float buffer without their padding, a Float32Array (n * cols,)."""
@@ -387,7 +403,7 @@ class Gpu:
         """Give everything back."""
         for buffer in self.buffers:
             buffer.destroy()
-        self.buffers, self.places, self.pipelines = [], {}, {}
+        self.buffers, self.places, self.pipelines, self.recorded = [], {}, {}, set()
         self.device.destroy()
 
 

@@ -16,24 +16,33 @@ class KvCache:
         self.tokens: list[int] = []
         self.spare = spare
         self.written = 0  # positions from here on have never been written
+        self.prompted = 0  # positions up to here were computed as a prompt, in batches
 
-    def reuse(self, ids: list[int]) -> int:
+    def reuse(self, ids: list[int], exact: bool = False) -> int:
         """Positions of `ids` that need no computing: the longest common prefix, but never the last token, whose logits
         are wanted. What lies behind is forgotten.
+
+        `exact`: only what was computed as a prompt, as all of it would be without a cache. One token at a time rounds
+        a little differently, which can turn a choice that was nearly even.
         """
         n = 0
         for a, b in zip(self.tokens, ids[:-1], strict=False):
             if a != b:
                 break
             n += 1
+        if exact:
+            n = min(n, self.prompted)
         if self.spare and self.written - n > self.spare:
             n = 0
         if n == 0:
             self.written = 0
         del self.tokens[n:]
+        self.prompted = min(self.prompted, n)
         return n
 
     def append(self, ids: list[int], generated: bool = False) -> None:
         """Tokens whose keys and values have been computed; behind generated ones the GPU may have gone on."""
+        if not generated and self.prompted == len(self.tokens):
+            self.prompted += len(ids)
         self.tokens += ids
         self.written = max(self.written, len(self.tokens) + (AHEAD if generated else 0))

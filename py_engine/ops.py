@@ -16,9 +16,6 @@ from py_engine.kernels import Device
 from py_engine.plan import Buffer, Op, PerToken, Plan, Weight
 from py_engine.rope import Rope
 
-SHARE = 1024  # logits of one workgroup of sample_best
-SAMPLER_THREADS = 256
-
 
 def pad(cols: int) -> int:
     """Columns of an activation row: whole groups."""
@@ -221,10 +218,10 @@ class Ops:
         bound = {"state": self.state, "q": q} | cache.read
         if self.batch > 1:
             kernel, tile = tiles.attention(self.device, self.batch, head_dim, group, causal and slopes is None)
-            plain = kernel == "attention"
+            encoder = {"CAUSAL": int(causal), "ALIBI": int(slopes is not None)} if kernel == "attention" else {}
             self.add(
                 kernel,
-                kind | tile | sunk | ({"CAUSAL": int(causal), "ALIBI": int(slopes is not None)} if plain else {}),
+                kind | tile | sunk | encoder,
                 {"scale": scale, "q_stride": q.shape[1], "n_head_kv": n_head_kv},
                 bound | {"y": y} | sink_bound | ({"slopes": slopes} if slopes else {}),
                 n_head_kv,
@@ -321,27 +318,6 @@ class Ops:
             {"y": logits},
             -(-cols // 256),
             PerToken() if len(logits.shape) > 1 else 1,
-        )
-
-    def sample(self, logits: Buffer) -> None:
-        """Choose a token from the logits, append it to `tokens`, advance the state."""
-        vocab = self.plan.n_vocab
-        shares = -(-vocab // SHARE)
-        best = self.buffer("best", (shares, 2), "u32")
-        self.add(
-            "sample_best",
-            {"VOCAB": vocab, "SHARE": SHARE, "WG": SAMPLER_THREADS},
-            {},
-            {"logits": logits, "best": best},
-            shares,
-        )
-        sampling = self.buffer("sampling", (8,), "u32", "state")
-        self.add(
-            "sample",
-            {"VOCAB": vocab, "SHARES": shares, "WG": SAMPLER_THREADS},
-            {},
-            {"sampling": sampling, "logits": logits, "best": best, "tokens": self.tokens, "state": self.state},
-            1,
         )
 
     # -- matrices -----------------------------------------------------------------------------------------------------

@@ -122,6 +122,7 @@ class Plan:
     weights: dict[str, Weight] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     lists: dict[str, list[Op]] = field(default_factory=dict)
+    lazy: set[str] = field(default_factory=set)  # lists that are compiled when a request first needs them
     constants: dict[str, bytes] = field(default_factory=dict)  # contents of "state" buffers that never change
     embedding: Embedding | None = None
 

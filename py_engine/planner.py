@@ -1,9 +1,12 @@
 """From a header to a plan: the architecture, its weights, the cache, and one list of dispatches per way of running.
 
 prefill   up to `batch` tokens through the layers
-last      after it: logits of the batch's last token, and a sampled token
+last      after it: logits of the batch's last token
 every     after it: logits of every token, at most EVERY of them (Engine.evaluate)
-decode    one token through the layers, its logits, the next token
+decode    one token through the layers, and its logits
+sample    the next token from the logits: temperature, top_k, top_p, min_p
+shaped    the same with everything that a request can ask for
+logprobs  after either: log-probabilities of the token and of the likeliest
 embed     after prefill: the embedding of every token; then mean, cls, last or rank: one of the sequence
 
 Encoders, whose tokens see those after them, have the first and the last kind only, and take a sequence in one batch.
@@ -14,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import ModuleType
 
+from py_engine import sampler_ops
 from py_engine.cache import Cache, make_cache, make_conv_cache, slack
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header
@@ -142,13 +146,16 @@ def make_plan(
     plan.embedding = embedding.add_lists(cfg, header, weights, plan, device, x)
     if not cfg.causal:
         return plan
-    last = Ops(plan, "last", 1, device)
-    last.sample(model.output(cfg, weights, last, x))
+    model.output(cfg, weights, Ops(plan, "last", 1, device), x)
     model.output(cfg, weights, Ops(plan, "every", min(EVERY, plan.batch), device), x, every=True)
 
     decode = Ops(plan, "decode", 1, device)
     x = model.build(cfg, weights, decode, ropes, caches)
-    decode.sample(model.output(cfg, weights, decode, x))
+    logits = model.output(cfg, weights, decode, x)
+    sampler_ops.sample(Ops(plan, "sample", 1, device), logits)
+    sampler_ops.sample(Ops(plan, "shaped", 1, device), logits, shaped=True)
+    sampler_ops.logprobs(Ops(plan, "logprobs", 1, device), logits)
+    plan.lazy |= {"shaped", "logprobs"}
     return plan
 
 

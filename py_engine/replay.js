@@ -6,26 +6,41 @@
  * never waits for us. Chromium looks for finished work only every 2 ms or so when nothing else reaches the GPU process.
  */
 
+const MOST_STEPS = 64; // in a submit
+const ID_BYTES = 4 * MOST_STEPS;
+const LOGPROB_ROWS = 512; // rows of the buffer of log-probabilities: position % LOGPROB_ROWS; sampler_ops.py has them too
+const ROW_BYTES = 21 * 8;
+
 /**
  * @typedef {{ pipeline: GPUComputePipeline, group: GPUBindGroup, x: number, y: number, z: number,
  *   tile: number, axis: number }} Command  tile > 0: that axis' count is ceil(tokens / tile)
- * @typedef {{ ids: Uint32Array, ms: number }} Batch  ids the GPU chose, milliseconds since the batch before
+ * @typedef {{ ids: Uint32Array, rows: Uint32Array, resampled: number, ms: number }} Batch  ids the GPU chose, a row of
+ *   log-probabilities for each where they are wanted, how often so far the mask made it choose again, milliseconds since
+ *   the batch before
  */
 
 export class Replay {
-  /** @param {GPUDevice} device @param {GPUBuffer} tokens u32 ids by position @param {GPUBuffer} state u32 pos, n */
-  constructor(device, tokens, state) {
+  /**
+   * @param {GPUDevice} device @param {GPUBuffer} tokens u32 ids by position @param {GPUBuffer} state u32 pos, n, resampled
+   * @param {GPUBuffer} logprobs rows of them by position % LOGPROB_ROWS
+   */
+  constructor(device, tokens, state, logprobs) {
     this.device = device;
     this.tokens = tokens;
     this.state = state;
+    this.logprobs = logprobs;
     /** @type {Map<string, Command[]>} */
     this.lists = new Map();
     /** @type {GPUBuffer[]} */
     this.free = [];
-    /** @type {{ staging: GPUBuffer, count: number, mapped: Promise<void> }[]} batches on the GPU, oldest first */
+    /** @type {{ staging: GPUBuffer, count: number, rows: boolean, mapped: Promise<void> }[]} batches on the GPU, oldest first */
     this.flying = [];
     this.position = 0; // where the next token that is submitted will be written
     this.left = 0; // tokens that may still be submitted
+    /** @type {string[]} */
+    this.samplers = ["sample"]; // the lists that choose a token from logits
+    this.withRows = false; // read log-probabilities back, too
+    this.owed = false; // whether the last token has not gone through the layers
     this.steps = 1; // tokens in a submit
     this.ahead = 2; // submits on the GPU before the oldest is awaited
     this.since = 0;
@@ -63,6 +78,7 @@ export class Replay {
    * @param {number} position @param {Uint32Array} ids @param {string[]} lists
    */
   feed(position, ids, lists) {
+    if (this.owed) this.forward();
     this.device.queue.writeBuffer(this.tokens, 4 * position, ids);
     this.device.queue.writeBuffer(this.state, 0, new Uint32Array([position, ids.length]));
     this.submit((encoder) => {
@@ -73,74 +89,142 @@ export class Replay {
   }
 
   /**
-   * From here on tokens are generated: the one at `position` is being computed by what feed() submitted.
+   * From here on tokens are generated, the first at `position`. What feed() submitted computes its logits and,
+   * `chosen`, chooses it.
    * @param {number} position @param {number} count tokens at most, with that one @param {number} steps @param {number} ahead
+   * @param {boolean} chosen
    */
-  start(position, count, steps, ahead) {
+  start(position, count, steps, ahead, chosen) {
     Object.assign(this, { position, left: count, steps, ahead, since: performance.now(), warm: false, batches: 0 });
-    this.read(1); // the first comes out of the prompt's last batch
+    this.owed = chosen;
+    if (chosen) this.read(1);
   }
 
   /** Copies the next `count` tokens of the GPU's buffer out, in a submit of their own or behind a pass. @param {number} count @param {GPUCommandEncoder} [encoder] */
   read(count, encoder) {
-    const size = 256;
-    const staging =
-      this.free.pop() ?? this.device.createBuffer({ size, usage: GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ });
-    /** @param {GPUCommandEncoder} into */
-    const copy = (into) => into.copyBufferToBuffer(this.tokens, 4 * this.position, staging, 0, 4 * count);
+    const usage = GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ;
+    const size = ID_BYTES + 16 + (this.withRows ? MOST_STEPS * ROW_BYTES : 0);
+    let staging = this.free.pop();
+    if (staging && staging.size < size) staging = void staging.destroy();
+    const into = staging ?? this.device.createBuffer({ size, usage });
+    const { position } = this;
+    /** @param {GPUCommandEncoder} to */
+    const copy = (to) => {
+      to.copyBufferToBuffer(this.tokens, 4 * position, into, 0, 4 * count);
+      to.copyBufferToBuffer(this.state, 0, into, ID_BYTES, 16);
+      if (this.withRows) this.copyRows(to, position, count, into);
+    };
     if (encoder) copy(encoder);
     else this.submit(copy);
     this.position += count;
     this.left -= count;
-    return this.fly(staging, count, !encoder);
+    return this.fly(into, count, !encoder);
+  }
+
+  /** @param {GPUCommandEncoder} to @param {number} position @param {number} count @param {GPUBuffer} into */
+  copyRows(to, position, count, into) {
+    const first = position % LOGPROB_ROWS;
+    const straight = Math.min(count, LOGPROB_ROWS - first); // the others begin at the buffer's start
+    const at = ID_BYTES + 16;
+    to.copyBufferToBuffer(this.logprobs, first * ROW_BYTES, into, at, straight * ROW_BYTES);
+    if (straight === count) return;
+    to.copyBufferToBuffer(this.logprobs, 0, into, at + straight * ROW_BYTES, (count - straight) * ROW_BYTES);
   }
 
   /** @param {GPUBuffer} staging @param {number} count @param {boolean} submitted */
   fly(staging, count, submitted) {
-    const batch = { staging, count, mapped: Promise.resolve() };
+    const batch = { staging, count, rows: this.withRows, mapped: Promise.resolve() };
     const map = () => {
-      batch.mapped = staging.mapAsync(GPUMapMode.READ, 0, 4 * count);
-      batch.mapped.catch(() => {}); // next() reports it
+      batch.mapped = staging.mapAsync(GPUMapMode.READ);
+      batch.mapped.catch(() => {}); // take() reports it
       this.flying.push(batch);
     };
     if (submitted) map();
     return map;
   }
 
-  /** One submit of up to `steps` decode steps. */
-  step() {
-    const count = Math.min(this.steps, this.left, 64);
+  /**
+   * One submit of up to `most` steps of generation. `eager`: and one more, that computes the logits behind them; the
+   * tokens do not wait for it. Else the next step does.
+   * @param {number} most @param {boolean} eager
+   */
+  step(most = this.steps, eager = false) {
+    const count = Math.min(most, this.left, MOST_STEPS);
     let map = () => {};
     this.submit((encoder) => {
       const pass = encoder.beginComputePass();
-      for (let i = 0; i < count; i++) this.encode(pass, "decode", 1);
+      for (let i = 0; i < count; i++) {
+        if (this.owed) this.encode(pass, "decode", 1);
+        for (const list of this.samplers) this.encode(pass, list, 1);
+        this.owed = true;
+      }
       pass.end();
       map = this.read(count, encoder);
     });
     map();
+    if (eager && this.left > 0) this.forward(); // at the end there may be no room
+    return count;
+  }
+
+  /** The last token through the layers, and its logits. */
+  forward() {
+    this.submit((encoder) => {
+      const pass = encoder.beginComputePass();
+      this.encode(pass, "decode", 1);
+      pass.end();
+    });
+    this.owed = false;
   }
 
   /** The next tokens, after handing the GPU enough to go on with. @returns {Promise<Batch | undefined>} undefined at the end */
   async next() {
     while (this.left > 0 && this.flying.length <= this.ahead) this.step();
+    return this.take();
+  }
+
+  /** The tokens of the oldest submit. @returns {Promise<Batch | undefined>} undefined when there is none */
+  async take() {
     const batch = this.flying.shift();
     if (!batch) return undefined;
     await batch.mapped;
-    const ids = new Uint32Array(batch.staging.getMappedRange(0, 4 * batch.count)).slice();
-    batch.staging.unmap();
-    this.free.push(batch.staging);
+    const { staging, count } = batch;
+    const ids = new Uint32Array(staging.getMappedRange(0, ID_BYTES)).slice(0, count);
+    const rest = new Uint32Array(staging.getMappedRange(ID_BYTES));
+    const resampled = rest[2];
+    const rows = batch.rows ? rest.slice(4, 4 + (count * ROW_BYTES) / 4) : new Uint32Array();
+    staging.unmap();
+    this.free.push(staging);
     const now = performance.now();
     const ms = now - this.since;
     this.since = now;
     this.batches += 1;
     this.warm = this.batches > this.ahead + 2;
-    return { ids, ms };
+    return { ids, rows, resampled, ms };
+  }
+
+  /**
+   * Forgets what was generated from `position` on, and computes the logits that choose the token there once more. What
+   * is still on the GPU runs before that and comes to nothing.
+   * @param {number} position @param {number} count tokens at most from there on
+   */
+  rewind(position, count) {
+    for (const { mapped, staging } of this.flying) {
+      mapped.then(() => {
+        staging.unmap();
+        this.free.push(staging);
+      }, Object);
+    }
+    this.flying = [];
+    Object.assign(this, { position, left: count });
+    this.device.queue.writeBuffer(this.state, 0, new Uint32Array([position - 1, 1]));
+    this.forward();
   }
 
   /** Ends generation: what is on the GPU finishes and is dropped. */
   async stop() {
     this.left = 0;
-    while (this.flying.length) await this.next();
+    this.owed = false;
+    while (this.flying.length) await this.take();
   }
 
   /** A buffer's bytes, read back. @param {GPUBuffer} buffer @param {number} offset @param {number} size multiple of 4 */

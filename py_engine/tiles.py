@@ -53,8 +53,8 @@ def attention(device: Device, batch: int, head_dim: int, group: int, causal: boo
     """The kernel for batches of tokens whose `group` query heads share a key, and its tile of TQ tokens x TS
     positions: as large as the workgroup's memory holds. Not `causal`: that of encoders.
     """
-    side = device.matrix
-    if causal and side and batch >= 64 and head_dim % (2 * side) == 0 and head_dim <= 128 and group <= 32:
+    side = device.matrix if causal else 0
+    if side and batch >= 64 and head_dim % (2 * side) == 0 and head_dim <= 128 and group <= 32:
         return "attention_matrix", {"TQ": 32 // group, "ROWS": 32, "TS": 32, "SIDE": side, "LANES": device.subgroup}
     size = 2 if device.f16 else 4
     most = max(1, 16 // group)

@@ -17,8 +17,5 @@ fn workgroup_argmax(value: f32, index: u32, t: u32) -> Best {
       }
     }
   }
-  workgroupBarrier();
-  let top = argmax_memory[0];
-  workgroupBarrier();
-  return top;
+  return workgroupUniformLoad(&argmax_memory[0]); // with a barrier before and after
 }

@@ -233,8 +233,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     let r = r0 + ${i}u * SIDE + e / SIDE;
     let m = m0 + r / G;
     if (r < TQ * G && m < state.n) {
-      let at = m * y_stride + (head * G + r % G) * HEAD_DIM + d0 + ${j}u * SIDE + e % SIDE;
-      y[at] = scores[sub * SIDE * SIDE + e] / row_sum[r];
+      let at = (head * G + r % G) * HEAD_DIM + d0 + ${j}u * SIDE + e % SIDE;
+      y[m * y_stride + at] = scores[sub * SIDE * SIDE + e] / row_sum[r];
     }
   }
   workgroupBarrier();

@@ -1,70 +1,280 @@
 // Choose the next token, write it behind the sequence and move the state on: the host has no part in it.
 //
 // One workgroup. Filters work as in llama.cpp, in this order, on the logits before temperature: top_k (ties stay in),
-// top_p (the smallest set of the most likely tokens that holds that share of what top_k left), min_p (a share of the
-// likeliest). Each comes down to a threshold on the logit, found digit by digit over the bits of the float, so nothing
-// is sorted. Then argmax(logit / temperature + Gumbel noise), which draws from the softmax; the noise is a hash of
-// seed, position and token, so equal seeds give equal text however the work is cut.
-#param VOCAB
-#param SHARES
+// typical_p (the tokens whose surprise is nearest to the entropy, that hold that share), top_p (the smallest set of the
+// most likely tokens that holds that share of what is left), min_p (a share of the likeliest), XTC (now and then all
+// but the least likely of those above a threshold go). Each comes down to a bound on the logit, or on its distance from
+// the entropy, found digit by digit over the bits of the float, so nothing is sorted: among the few hundred largest
+// logits, the pool, where that is enough, else among all. Then argmax(logit / temperature + Gumbel noise), which draws
+// from the softmax; the noise is a hash of seed, position and token, so equal seeds give equal text however the work is
+// cut.
+//
+// A mask of allowed tokens (SHAPED alone) counts as in llama.cpp: a token is chosen without it, and where the mask
+// forbids that one, again with it. So what is chosen does not depend on whether the host sent the mask before, or
+// after it has seen a token that it must refuse.
+#param SHARE // logits of a workgroup there
+#param SHAPED // 1: with typical_p, XTC and a mask, after sample_shape.wgsl; 0: after sample_best.wgsl
 #param WG
 #param SG
 
-struct Sampling { // written by the host once a request
-  temperature: f32, // 0: greedy
-  top_k: u32, // 0: off
-  top_p: f32,
-  min_p: f32,
-  seed: u32,
+struct Params {
+  vocab: u32,
+  shares: u32, // of sample_best.wgsl, or sample_shape.wgsl
 }
+@bind var<uniform> p: Params;
 #include "state.wgsl"
+#include "sampling.wgsl"
 @bind var<storage, read> sampling: Sampling;
 @bind var<storage, read> logits: array<f32>;
-@bind var<storage, read> best: array<vec2u>; // (SHARES) from sample_best.wgsl
+@bind var<storage, read> best: array<vec2u>; // (shares): logit bits, index
 @bind var<storage, read_write> tokens: array<u32>;
 @bind var<storage, read_write> state: State;
+#if SHAPED
+@bind var<storage, read> mask: array<u32>; // bits of the tokens that may come next
+#endif
 #include "argmax.wgsl"
 #include "reduce.wgsl"
+
+struct Kept { // what the filters have left
+  least: u32, // keys of logits
+  most: u32,
+  center: f32, // and those whose distance from this logit has a key, negated, of at least `near`
+  near: u32,
+}
 
 fn key_of(value: f32) -> u32 { // grows with the float
   let bits = bitcast<u32>(value);
   return select(bits | 0x80000000u, ~bits, (bits >> 31u) == 1u);
 }
 
-// The largest key t with sum over {key >= max(t, least)} of weight >= target; weight is 1, or exp(logit - top).
-fn threshold(count: bool, target_sum: f32, least: u32, top: f32, t: u32) -> u32 {
+#if SHAPED
+fn allows(i: u32) -> bool {
+  return ((mask[i / 32u] >> (i % 32u)) & 1u) == 1u;
+}
+
+fn logit_of(i: u32, masked: bool) -> f32 {
+  return select(logits[i], BANNED, masked && !allows(i));
+}
+
+fn stays(logit: f32, kept: Kept) -> bool {
+  let key = key_of(logit);
+  return key >= kept.least && key <= kept.most && key_of(-abs(logit - kept.center)) >= kept.near;
+}
+#else
+fn logit_of(i: u32, masked: bool) -> f32 {
+  return logits[i];
+}
+
+fn stays(logit: f32, kept: Kept) -> bool {
+  return key_of(logit) >= kept.least;
+}
+#endif
+
+// The pool: every logit less than a number of steps below the top, in as many slots of each thread as it found.
+const SLOTS = 12u;
+const EMPTY = -3e38;
+const STEPS = 64u; // a quarter wide
+const POOLED = SLOTS * WG / 5u; // at most, so that hardly ever a thread finds more than it has slots
+var<workgroup> pool: array<f32, SLOTS * WG>;
+var<workgroup> steps: array<atomic<u32>, STEPS>; // how many logits lie so far below the top
+var<workgroup> overflow: atomic<u32>;
+
+struct Pool {
+  count: u32, // 0: it could not be made
+  total: f32, // sum of exp(logit - top) of all logits
+}
+
+fn step_of(logit: f32, top: f32) -> u32 {
+  return u32(clamp((top - logit) * 4.0, 0.0, f32(STEPS)));
+}
+
+fn fill_pool(top: f32, masked: bool, t: u32) -> Pool {
+  if (t < STEPS) {
+    atomicStore(&steps[t], 0u);
+  }
+  if (t == 0u) {
+    atomicStore(&overflow, 0u);
+  }
+  workgroupBarrier();
+  var sum = 0.0;
+  for (var i = t; i < p.vocab; i += WG) {
+    let logit = logit_of(i, masked);
+    sum += exp(logit - top);
+    let step = step_of(logit, top);
+    if (step < STEPS) {
+      atomicAdd(&steps[step], 1u);
+    }
+  }
+  let total = workgroup_sum(sum, t);
+  var count = 0u;
+  var end = 0u;
+  for (; end < STEPS; end++) {
+    let more = count + atomicLoad(&steps[end]);
+    if (more > POOLED) {
+      break;
+    }
+    count = more;
+  }
+  var slot = 0u;
+  for (var share = 0u; share < p.shares; share++) {
+    if (step_of(bitcast<f32>(best[share].x), top) < end) {
+      for (var i = share * SHARE + t; i < min((share + 1u) * SHARE, p.vocab); i += WG) {
+        let logit = logit_of(i, masked);
+        if (step_of(logit, top) < end) {
+          if (slot < SLOTS) {
+            pool[slot * WG + t] = logit;
+          }
+          slot++;
+        }
+      }
+    }
+  }
+  if (slot > SLOTS) {
+    atomicStore(&overflow, 1u);
+  }
+  for (; slot < SLOTS; slot++) {
+    pool[slot * WG + t] = EMPTY;
+  }
+  workgroupBarrier();
+  return Pool(select(count, 0u, atomicLoad(&overflow) == 1u), total);
+}
+
+struct Source { // where the logits come from
+  pooled: bool,
+  masked: bool,
+  end: u32,
+}
+
+fn all_of(masked: bool) -> Source {
+  return Source(false, masked, p.vocab);
+}
+
+fn value_of(i: u32, source: Source) -> f32 {
+  if (source.pooled) {
+    return pool[i];
+  }
+  return logit_of(i, source.masked);
+}
+
+fn mass(kept: Kept, top: f32, source: Source, t: u32) -> f32 { // sum of exp(logit - top) of what is kept
+  var sum = 0.0;
+  for (var i = t; i < source.end; i += WG) {
+    let logit = value_of(i, source);
+    sum += select(0.0, exp(logit - top), stays(logit, kept));
+  }
+  return workgroup_sum(sum, t);
+}
+
+// The largest key b with sum over {kept, key >= b} of weight >= wanted; weight is 1, or exp(logit - top); the key is
+// the logit's, or, `nearest`, that of its distance from the center, negated.
+fn bound(counted: bool, nearest: bool, wanted: f32, kept: Kept, top: f32, source: Source, t: u32) -> u32 {
   var found = 0u;
   for (var bit = 30; bit >= 0; bit -= 2) { // two bits at a time: three candidates
     var sums = vec3f(0);
     let step = 1u << u32(bit);
-    for (var i = t; i < VOCAB; i += WG) {
-      let key = key_of(logits[i]);
-      if (key >= least) {
-        let weight = select(exp(logits[i] - top), 1.0, count);
+    for (var i = t; i < source.end; i += WG) {
+      let logit = value_of(i, source);
+      if (stays(logit, kept) && logit > -2e38) {
+        let weight = select(exp(logit - top), 1.0, counted);
+        let key = key_of(select(logit, -abs(logit - kept.center), nearest));
         sums += select(vec3f(0), vec3f(weight), vec3u(key) >= vec3u(found) + vec3u(1u, 2u, 3u) * step);
       }
     }
     let totals = vec3f(workgroup_sum(sums.x, t), workgroup_sum(sums.y, t), workgroup_sum(sums.z, t));
-    found += step * dot(select(vec3u(0), vec3u(1), totals >= vec3f(target_sum)), vec3u(1));
+    found += step * dot(select(vec3u(0), vec3u(1), totals >= vec3f(wanted)), vec3u(1));
   }
-  return max(found, least);
+  return found;
 }
 
-fn hash(seed: u32, pos: u32, token: u32) -> u32 { // PCG's output permutation (O'Neill 2014), chained
-  var h = seed;
-  for (var i = 0u; i < 3u; i++) {
-    h = (h ^ select(select(token, pos, i == 1u), 0x9e3779b9u, i == 0u)) * 747796405u + 2891336453u;
-    h = ((h >> ((h >> 28u) + 4u)) ^ h) * 277803737u;
-    h = (h >> 22u) ^ h;
+fn filtered(top: f32, at: u32, masked: bool, t: u32) -> Kept {
+  var kept = Kept(0u, 0xffffffffu, 0.0, 0u);
+  var source = all_of(masked);
+  var total = -1.0; // of all, where it is known
+  let counts = sampling.top_k > 0u && sampling.top_k < p.vocab;
+  if (counts || (sampling.top_p < 1.0 && sampling.typical_p >= 1.0)) {
+    let pooled = fill_pool(top, masked, t);
+    let in_pool = Source(pooled.count > 0u, masked, select(p.vocab, SLOTS * WG, pooled.count > 0u));
+    let inside = mass(kept, top, in_pool, t);
+    if (select(inside >= sampling.top_p * pooled.total, pooled.count >= sampling.top_k, counts)) {
+      source = in_pool;
+    }
+    total = select(pooled.total, total, counts);
   }
-  return h;
+  if (counts) {
+    kept.least = bound(true, false, f32(sampling.top_k), kept, top, source, t);
+  }
+  var likeliest = top;
+#if SHAPED
+  if (sampling.typical_p < 1.0) {
+    let sum_of_all = mass(kept, top, source, t);
+    var sum = 0.0;
+    for (var i = t; i < source.end; i += WG) {
+      let logit = value_of(i, source);
+      let weight = exp(logit - top);
+      sum += select(0.0, weight * (logit - top), stays(logit, kept) && weight > 0.0);
+    }
+    // a surprise is log(sum_of_all) + top - logit; their mean, the entropy, log(sum_of_all) - sum / sum_of_all
+    kept.center = top + workgroup_sum(sum, t) / sum_of_all;
+    kept.near = bound(false, true, sampling.typical_p * sum_of_all, kept, top, source, t);
+    var value = EMPTY;
+    for (var i = t; i < source.end; i += WG) {
+      let logit = value_of(i, source);
+      value = select(value, max(value, logit), stays(logit, kept));
+    }
+    likeliest = workgroup_argmax(value, t, t).value;
+  }
+#endif
+  if (sampling.top_p < 1.0) {
+    let here = mass(kept, likeliest, source, t);
+    let wanted = sampling.top_p * select(here, total, total >= 0.0);
+    kept.least = max(kept.least, bound(false, false, wanted, kept, likeliest, source, t));
+  }
+  if (sampling.min_p > 0.0) {
+    kept.least = max(kept.least, key_of(likeliest + log(sampling.min_p)));
+  }
+#if SHAPED
+  let chance = uniform_of(hash(sampling.seed, at, 0xffffffffu));
+  if (sampling.xtc_probability > 0.0) {
+    let high = likeliest + log(sampling.xtc_threshold * mass(kept, likeliest, source, t));
+    var value = EMPTY;
+    for (var i = t; i < source.end; i += WG) {
+      let logit = value_of(i, source);
+      value = select(value, max(value, -logit), stays(logit, kept) && logit >= high);
+    }
+    let lowest = workgroup_argmax(value, t, t).value;
+    kept.most = select(kept.most, key_of(-lowest), lowest > -1e38 && chance <= sampling.xtc_probability);
+  }
+#endif
+  return kept;
 }
 
-@compute @workgroup_size(WG)
-fn main(@builtin(local_invocation_index) t: u32) {
+fn drawn(kept: Kept, top: f32, at: u32, masked: bool, t: u32) -> u32 {
+  var value = EMPTY;
+  var index = 0xffffffffu;
+  for (var share = 0u; share < p.shares; share++) {
+    if (key_of(bitcast<f32>(best[share].x)) >= kept.least) {
+      for (var i = share * SHARE + t; i < min((share + 1u) * SHARE, p.vocab); i += WG) {
+        let logit = logit_of(i, masked);
+        if (stays(logit, kept)) {
+          var v = logit - top;
+          if (sampling.temperature > 0.0) {
+            v = v / sampling.temperature + gumbel(hash(sampling.seed, at, i));
+          }
+          if (v > value) {
+            value = v;
+            index = i;
+          }
+        }
+      }
+    }
+  }
+  return workgroup_argmax(value, index, t).index;
+}
+
+fn likeliest_of_all(t: u32) -> Best {
   var value = -3e38;
   var index = 0xffffffffu;
-  for (var i = t; i < SHARES; i += WG) {
+  for (var i = t; i < p.shares; i += WG) {
     let b = best[i];
     let v = bitcast<f32>(b.x);
     if (v > value || (v == value && b.y < index)) {
@@ -72,40 +282,41 @@ fn main(@builtin(local_invocation_index) t: u32) {
       index = b.y;
     }
   }
-  var chosen = workgroup_argmax(value, index, t);
+  return workgroup_argmax(value, index, t);
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(local_invocation_index) t: u32) {
+  let first = likeliest_of_all(t);
+  var index = first.index;
   let at = state.pos + state.n;
-  if (sampling.temperature > 0.0) { // uniform: the host wrote it
-    let top = chosen.value;
-    var least = 0u;
-    if (sampling.top_k > 0u && sampling.top_k < VOCAB) {
-      least = threshold(true, f32(sampling.top_k), least, top, t);
-    }
-    if (sampling.top_p < 1.0) {
-      var mass = 0.0;
-      for (var i = t; i < VOCAB; i += WG) {
-        mass += select(0.0, exp(logits[i] - top), key_of(logits[i]) >= least);
+  let noise = at + sampling.shifted;
+#if SHAPED
+  var top = first.value;
+  for (var round = 0u; round < 2u; round++) {
+    let masked = round == 1u;
+    if (masked) {
+      if (sampling.masked == 0u || allows(min(index, p.vocab - 1u))) {
+        break;
       }
-      least = threshold(false, sampling.top_p * workgroup_sum(mass, t), least, top, t);
-    }
-    if (sampling.min_p > 0.0) {
-      least = max(least, key_of(top + log(sampling.min_p)));
-    }
-    value = -3e38;
-    index = 0xffffffffu;
-    for (var i = t; i < VOCAB; i += WG) {
-      if (key_of(logits[i]) >= least) {
-        let u = (f32(hash(sampling.seed, at, i) >> 8u) + 0.5) / 16777216.0;
-        let v = (logits[i] - top) / sampling.temperature - log(-log(u));
-        if (v > value) {
-          value = v;
-          index = i;
-        }
+      var value = -3e38;
+      for (var i = t; i < p.vocab; i += WG) {
+        value = max(value, logit_of(i, true));
+      }
+      top = workgroup_argmax(value, t, t).value;
+      if (t == 0u) {
+        state.resampled++;
       }
     }
-    chosen = workgroup_argmax(value, index, t);
+    index = drawn(filtered(top, noise, masked, t), top, noise, masked, t);
   }
+#else
+  if (sampling.temperature > 0.0) { // uniform: the host wrote it
+    index = drawn(filtered(first.value, noise, false, t), first.value, noise, false, t);
+  }
+#endif
   if (t == 0u) {
-    tokens[at] = min(chosen.index, VOCAB - 1u); // NaN logits choose nothing
+    tokens[at] = min(index, p.vocab - 1u); // NaN logits choose nothing
     state.pos = at;
     state.n = 1u;
   }

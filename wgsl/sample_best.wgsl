@@ -1,15 +1,18 @@
 // The largest logit of each share of the vocabulary: best[i] = (logit bits, its index). The smaller index wins a tie.
-#param VOCAB
 #param SHARE // logits of a workgroup
 #param WG
 
+struct Params {
+  vocab: u32,
+}
+@bind var<uniform> p: Params;
 @bind var<storage, read> logits: array<f32>;
 @bind var<storage, read_write> best: array<vec2u>;
 #include "argmax.wgsl"
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
-  let end = min((wid.x + 1u) * SHARE, VOCAB);
+  let end = min((wid.x + 1u) * SHARE, p.vocab);
   var value = -3e38;
   var index = 0xffffffffu;
   for (var i = wid.x * SHARE + t; i < end; i += WG) {

@@ -2,4 +2,5 @@
 struct State {
   pos: u32, // position of the batch's first token
   n: u32, // tokens in the batch
+  resampled: u32, // how often a mask has refused the first choice
 }

@@ -24,7 +24,7 @@ def raw(logits):
 async def collect(engine, ids, sampling, count, stop=frozenset()):
     out = []
     async for batch in engine.generate(ids, sampling, count, stop):
-        out += batch
+        out += batch.ids
     return out
 
 urls = url if isinstance(url, list) else [url]

@@ -22,8 +22,8 @@ sampled = [await collect(engine, prompt, warm, 24) for _ in range(2)]
 other = await collect(engine, prompt, Sampling(temperature=1, seed=8), 24)
 stream = engine.generate([1, 2, 3] + prompt, warm, 200, frozenset())
 taken = 0
-async for ids in stream:
-    taken += len(ids)
+async for batch in stream:
+    taken += len(batch.ids)
     if taken >= 3:
         break
 await stream.aclose()

@@ -479,26 +479,6 @@ def attention(bench: Bench, heads: tuple[int, int, int], n: int, pos: int, kv_ty
         check(bench, gpu[y.name][:batch, : n_head * dim], host[y.name][:batch, : n_head * dim])
 
 
-@pytest.mark.parametrize("vocab", [1, 31, 257, 4096])
-@pytest.mark.parametrize(
-    ("temperature", "top_k", "top_p", "min_p"),
-    [(0, 0, 1, 0), (1, 0, 1, 0), (0.7, 5, 1, 0), (1.5, 0, 0.8, 0), (1, 0, 1, 0.1), (0.9, 40, 0.95, 0.05), (1, 1, 1, 0)],
-)
-def test_sample(bench: Bench, vocab: int, temperature: float, top_k: int, top_p: float, min_p: float) -> None:
-    """The same token as numpy's, whose filters are made by sorting in float64, and the state behind it."""
-    ops = bench.begin(batch=1, n=3, pos=11, vocab=vocab)
-    logits = ops.buffer("logits", (vocab,))
-    bench.fill(logits)[:] *= 3
-    ops.sample(logits)
-    settings = np.zeros(8, np.uint32)
-    settings[[0, 2, 3]] = np.array([temperature, top_p, min_p], np.float32).view(np.uint32)
-    settings[[1, 4]] = top_k, 1234567
-    bench.data["sampling"] = settings
-    gpu, host = bench.run(ops)
-    assert gpu["tokens"][14] == host["tokens"][14] < vocab
-    assert (gpu["state"] == host["state"]).all()
-
-
 @pytest.mark.parametrize("type", PLAIN)
 @pytest.mark.parametrize(("rows", "cols"), [(1, 1), (3, 31), (5, 33), (2, 255)])
 def test_repack_pad(bench: Bench, type: Q, rows: int, cols: int) -> None:

@@ -159,6 +159,7 @@ async def test_messages_cross_from_and_to_javascript(selenium_node: Any) -> None
     from app import main
     from app.loading import vocabulary
     from py_engine.gguf_header import parse
+    from py_engine.sampling import Batch
 
     async def ask(message: str) -> dict:
         posted.clear()
@@ -185,11 +186,11 @@ async def test_messages_cross_from_and_to_javascript(selenium_node: Any) -> None
         def stats(self) -> dict:
             return {}
 
-        async def generate(self, prompt_ids: list, sampling: object, max_tokens: int, stop_ids: frozenset):
+        async def generate(self, prompt_ids: list, sampling: object, max_tokens: int, stop_ids: frozenset, **_):
             for i in model.tokenizer.encode("Héllo 🦩"):
                 await asyncio.sleep(0)
-                yield [i]
-            yield [2]
+                yield Batch([i])
+            yield Batch([2])
 
     data = Path("/repo/static/models/wisp-mini-q4_0.gguf").read_bytes()  # noqa: ASYNC240
     model = vocabulary("mini", parse(data, len(data)), {})

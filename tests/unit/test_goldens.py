@@ -60,9 +60,10 @@ def greedy(model: cpu.Cpu, prompt: list[int], count: int) -> list[int]:
     batch = model.plan.batch
     starts = range(0, len(prompt), batch)
     for at in starts:
-        model.feed(at, prompt[at : at + batch], ["prefill", "last"] if at == starts[-1] else ["prefill"])
+        model.feed(at, prompt[at : at + batch], ["prefill", "last", "sample"] if at == starts[-1] else ["prefill"])
     for _ in range(count - 1):
         model.run("decode")
+        model.run("sample")
     return [int(i) for i in model.buffers["tokens"][len(prompt) : len(prompt) + count]]
 
 

@@ -12,6 +12,7 @@ from app.catalog import Catalog
 from app.handlers import Worker
 from app.loading import Progress
 from py_engine.errors import CODES, WispError
+from py_engine.sampling import Batch
 from tests.unit.test_gguf_header import BAD, MINI, parse
 
 HI = [{"role": "user", "content": "Hi"}]
@@ -30,14 +31,20 @@ class Engine:
     def __init__(self, says: str = HELLO, size: int = 2, pause: float = 0.0) -> None:
         self.says, self.size, self.pause = says, size, pause
         self.prompts: list[list[int]] = []
-        self.running = self.closed = self.unloaded = 0
+        self.running = self.closed = self.unloaded = self.forgotten = 0
         self.last: Any = None
         self.breaks: Exception | None = None
         self.tokenizer: Any = None
 
     async def generate(
-        self, prompt_ids: list[int], sampling: Any, max_tokens: int, stop_ids: frozenset[int]
-    ) -> AsyncGenerator[list[int], None]:
+        self,
+        prompt_ids: list[int],
+        sampling: Any,
+        max_tokens: int,
+        stop_ids: frozenset[int],
+        constraint: Any = None,
+        keep: int | None = None,
+    ) -> AsyncGenerator[Batch, None]:
         assert not self.running, "two requests at once"
         assert not self.unloaded
         self.running += 1
@@ -48,11 +55,14 @@ class Engine:
             ids = [*self.tokenizer.encode(self.says), 2][:max_tokens]
             for i in range(0, len(ids), self.size):
                 await asyncio.sleep(self.pause)
-                yield ids[i : i + self.size]
+                yield Batch(ids[i : i + self.size])
         finally:
             self.running -= 1
             self.closed += 1
             self.last = SimpleNamespace(cached_tokens=3, prefill_ms=8.0, decode_ms=20.0)
+
+    def forget(self) -> None:
+        self.forgotten += 1
 
     def stats(self) -> dict[str, Any]:
         return {"memory": {"weights": 5}, "timings": {"compile_ms": 1}}
@@ -98,6 +108,9 @@ class Platform:
     async def catalog(self) -> Catalog:
         entries = [{"id": "mini", "name": "Mini", "url": "https://wisp/models/mini.gguf", "default": True}]
         return Catalog(entries)
+
+    async def load_grammar(self) -> Any:
+        raise AssertionError("no test here needs it")
 
     async def open_source(self, part: Any, on_progress: Any) -> Source:
         data = self.files[part if isinstance(part, str) else part.name]
@@ -287,7 +300,8 @@ async def test_tokenize_detokenize_and_template(page: Page) -> None:
         ("evaluate", {"ids": [1] * 201}, "context_length_exceeded"),
         ("embeddings", {}, "invalid_type"),
         ("rerank", {"request": {"query": "a", "documents": ["b"]}}, "unsupported_parameter"),
-        ("validate", {}, "unsupported_parameter"),
+        ("validate", {}, "invalid_type"),
+        ("validate", {"format": {"regex": "["}, "text": ""}, "invalid_value"),
         ("nonsense", {}, "invalid_value"),
     ):
         assert await page.code(kind, **fields) == code, kind

@@ -1,0 +1,56 @@
+"""Lowering of what comes behind the logits: choosing a token, and its log-probabilities."""
+
+from __future__ import annotations
+
+from py_engine.ops import Ops
+from py_engine.plan import Buffer
+from py_engine.sampling import FIELDS, MOST_LOGPROBS
+
+SHARE = 1024  # logits of one workgroup of sample_best
+SAMPLER_THREADS = 256
+LOGPROB_ROWS = 512  # positions whose log-probabilities are kept until they are read: more than are submitted ahead
+
+
+def _given(ops: Ops) -> dict[str, Buffer]:
+    """The parameters, the sequence and where it ends."""
+    sampling = ops.buffer("sampling", (len(FIELDS),), "u32", "state")
+    return {"sampling": sampling, "state": ops.state, "tokens": ops.tokens}
+
+
+def sample(ops: Ops, logits: Buffer, shaped: bool = False) -> None:
+    """Choose a token from the logits, append it to `tokens`, advance the state: two dispatches.
+
+    `shaped`: with all that a request can ask for; else temperature, top_k, top_p and min_p.
+    """
+    vocab = ops.plan.n_vocab
+    shares, words = -(-vocab // SHARE), (-(-vocab // 32),)
+    best = ops.buffer("best", (shares, 2), "u32")
+    tile, size = {"SHARE": SHARE, "WG": SAMPLER_THREADS}, {"vocab": vocab}
+    if shaped:
+        bias = ops.buffer("bias", (vocab,), "f32", "state")
+        breakers = ops.buffer("breakers", words, "u32", "state")
+        raw, logits = logits, ops.buffer("shaped", (vocab,))
+        history = {"logits": raw, "bias": bias, "breakers": breakers}
+        ops.add("sample_shape", tile, size, _given(ops) | history | {"shaped": logits, "best": best}, shares)
+    else:
+        ops.add("sample_best", tile, size, {"logits": logits, "best": best}, shares)
+    mask = {"mask": ops.buffer("mask", words, "u32", "state")} if shaped else {}
+    ops.add(
+        "sample",
+        tile | {"SHAPED": int(shaped)},
+        size | {"shares": shares},
+        _given(ops) | {"logits": logits, "best": best} | mask,
+        1,
+    )
+
+
+def logprobs(ops: Ops, logits: Buffer) -> None:
+    """The log-probabilities of the chosen token and of the likeliest, into the row of its position."""
+    rows = ops.buffer("logprobs", (LOGPROB_ROWS, 1 + MOST_LOGPROBS, 2), "u32", "state")
+    ops.add(
+        "logprobs",
+        {"ROWS": LOGPROB_ROWS, "MOST": MOST_LOGPROBS, "WG": SAMPLER_THREADS},
+        {"vocab": ops.plan.n_vocab},
+        _given(ops) | {"logits": logits, "rows": rows},
+        1,
+    )

@@ -1,0 +1,136 @@
+"""The samplers' kernels against their numpy twins, which tests/unit/test_samplers.py judges: the same token for every
+combination of parameters, the same logits where they are shaped, the same log-probabilities.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from py_engine import sampler_ops
+from py_engine.ops import Ops
+from py_engine.sampler_ops import LOGPROB_ROWS
+from py_engine.sampling import MASKED, MOST_LOGPROBS, Sampling
+from tests.kernels.bench import Bench, nmse
+
+POS, N = 40, 3  # the batch whose last token's logits these are
+PLAIN = [
+    Sampling(temperature=0),
+    Sampling(),
+    Sampling(temperature=0.7, top_k=5),
+    Sampling(temperature=1.5, top_p=0.8),
+    Sampling(min_p=0.1),
+    Sampling(temperature=0.9, top_k=40, top_p=0.95, min_p=0.05),
+    Sampling(top_k=1),
+]
+SHAPED = [
+    Sampling(presence_penalty=1.5, frequency_penalty=-0.5, repeat_penalty=1.3, repeat_last_n=20),
+    Sampling(temperature=0, repeat_penalty=1.8, repeat_last_n=-1, logit_bias=((0, 3.0), (2, -100.0), (30, 9.0))),
+    Sampling(temperature=0.8, typical_p=0.6),
+    Sampling(typical_p=0.9, top_k=20, top_p=0.9, min_p=0.02),
+    Sampling(xtc_probability=1.0, xtc_threshold=0.03),
+    Sampling(temperature=0, xtc_probability=0.5, xtc_threshold=0.01, typical_p=0.95),
+    Sampling(dry_multiplier=2.0, dry_base=1.75, dry_allowed_length=1),
+    Sampling(temperature=0, dry_multiplier=0.8, dry_base=3.0, dry_penalty_last_n=15, dry_breakers=(1,)),
+    Sampling(
+        temperature=1.2, top_k=50, top_p=0.9, min_p=0.01, typical_p=0.9, presence_penalty=0.3, frequency_penalty=0.2,
+        repeat_penalty=1.1, dry_multiplier=1.0, dry_breakers=(3, 31), xtc_probability=0.7, xtc_threshold=0.05,
+        logit_bias=((5, -2.0),),
+    ),
+]  # fmt: skip
+
+
+def prepare(bench: Bench, vocab: int, sampling: Sampling, seed: int, shaped: bool) -> Ops:
+    """A sampler over random logits, behind a history that repeats itself."""
+    ops = bench.begin(batch=1, n=N, pos=POS, vocab=vocab, seed=seed)
+    logits = ops.buffer("logits", (vocab,))
+    bench.fill(logits)[:] *= 3
+    sampler_ops.sample(ops, logits, shaped)
+    bench.data["tokens"][: POS + N] = bench.random.integers(0, min(vocab, 4), POS + N)
+    answer = POS - 10
+    bench.data["sampling"] = np.frombuffer(sampling.pack(answer, shifted=seed), np.uint32).copy()
+    if shaped:
+        bench.data["bias"] = np.frombuffer(sampling.biases(vocab), np.float32).copy()
+        bench.data["breakers"] = np.frombuffer(sampling.breaker_bits(vocab), np.uint32).copy()
+        bench.data["mask"] = np.zeros(-(-vocab // 32), np.uint32)
+    return ops
+
+
+def within(sampling: Sampling, vocab: int) -> Sampling:
+    """Without the tokens that a small vocabulary lacks."""
+    bias = tuple((token, value) for token, value in sampling.logit_bias if token < vocab)
+    return replace(sampling, logit_bias=bias, dry_breakers=tuple(t for t in sampling.dry_breakers if t < vocab), seed=7)
+
+
+@pytest.mark.parametrize("vocab", [1, 31, 257, 4096])
+@pytest.mark.parametrize("sampling", PLAIN, ids=range(len(PLAIN)))
+def test_sample(bench: Bench, vocab: int, sampling: Sampling) -> None:
+    """The same token as numpy's, whose filters are made by sorting in float64, and the state behind it."""
+    ops = prepare(bench, vocab, within(sampling, vocab), 0, False)
+    gpu, host = bench.run(ops)
+    assert gpu["tokens"][POS + N] == host["tokens"][POS + N] < vocab
+    assert (gpu["state"] == host["state"]).all()
+
+
+@pytest.mark.parametrize("vocab", [1, 3, 33, 1025, 2500])
+def test_shaped(bench: Bench, vocab: int) -> None:
+    """Everything that a request can ask for. One token each, at a seed of its own."""
+    for number, sampling in enumerate(SHAPED + PLAIN):
+        ops = prepare(bench, vocab, within(sampling, vocab), number, True)
+        gpu, host = bench.run(ops)
+        allowed = host["shaped"] > -1e29
+        assert (allowed == (gpu["shaped"] > -1e29)).all(), sampling
+        assert nmse(gpu["shaped"][allowed], host["shaped"][allowed]) < 1e-10, sampling
+        assert (gpu["best"][:, 1] == host["best"][:, 1]).all(), sampling
+        assert gpu["tokens"][POS + N] == host["tokens"][POS + N] < vocab, sampling
+        assert (gpu["state"] == host["state"]).all()
+
+
+@pytest.mark.parametrize("spread", [0.001, 0.5, 8.0])
+def test_pool_or_all(bench: Bench, spread: float) -> None:
+    """Logits so close that the sampler must look at all of them for a bound, or so far apart that few are enough."""
+    some = [*PLAIN, Sampling(top_k=700), Sampling(top_k=2400, top_p=0.5), Sampling(top_p=0.999), *SHAPED]
+    for number, sampling in enumerate(some):
+        shaped = number >= len(PLAIN)
+        ops = prepare(bench, 2500, within(sampling, 2500), number, shaped)
+        bench.data["logits"] *= spread / 3
+        gpu, host = bench.run(ops)
+        assert gpu["tokens"][POS + N] == host["tokens"][POS + N], sampling
+
+
+@pytest.mark.parametrize("vocab", [3, 257, 1023])
+def test_mask(bench: Bench, vocab: int) -> None:
+    """A token that is allowed stays; one that is not is chosen again among those that are, and that is counted."""
+    again = set()
+    for seed, sampling in enumerate([Sampling(temperature=0), Sampling(), Sampling(top_k=3, top_p=0.9, typical_p=0.8)]):
+        for share in (0.5, 2 / vocab):
+            ops = prepare(bench, vocab, replace(sampling, seed=seed), seed, True)
+            bits = bench.random.random(-(-vocab // 32) * 32) < share
+            bits[vocab - 1] = True
+            bench.data["mask"] = np.packbits(bits, bitorder="little").view(np.uint32)
+            bench.data["sampling"][MASKED // 4] = 1
+            gpu, host = bench.run(ops)
+            assert gpu["tokens"][POS + N] == host["tokens"][POS + N] < vocab
+            assert bits[gpu["tokens"][POS + N]]
+            assert (gpu["state"] == host["state"]).all()
+            again.add(int(gpu["state"][2]))
+    assert again == {0, 1}
+
+
+@pytest.mark.parametrize(("vocab", "n"), [(1, 0), (3, 20), (255, 1), (1025, 20)])
+def test_logprobs(bench: Bench, vocab: int, n: int) -> None:
+    ops = bench.begin(batch=1, n=1, pos=LOGPROB_ROWS + 5, n_ctx=LOGPROB_ROWS + 8, vocab=vocab)
+    logits = ops.buffer("logits", (vocab,))
+    values = bench.fill(logits)
+    values[:] *= 3
+    values[vocab // 2 :] = values[vocab // 2]  # of equals the first comes first
+    sampler_ops.logprobs(ops, logits)
+    bench.data["sampling"] = np.frombuffer(Sampling(logprobs=n).pack(), np.uint32).copy()
+    gpu, host = bench.run(ops)
+    got, want = gpu["logprobs"][5], host["logprobs"][5]
+    count = 1 + min(n, vocab, MOST_LOGPROBS)
+    assert (got[:count, 0] == want[:count, 0]).all()
+    assert (got[count : 1 + n, 0] == 0xFFFFFFFF).all()
+    floats, expected = (np.ascontiguousarray(rows[:count, 1]).view(np.float32) for rows in (got, want))
+    assert np.abs(floats - expected).max() < 1e-5
+    assert (np.delete(gpu["logprobs"], 5, 0) == 0xFFFFFFFF).all()

@@ -1,0 +1,126 @@
+"""The samplers by their definitions in llama.cpp, in float64, one after the other over a sorted list of candidates.
+
+Written from the definitions alone, for judging the engine's samplers: `distribution` gives the probability of every
+token, `shaped` the logits that the filters then see.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from py_engine.sampling import Sampling
+
+Candidates = list[tuple[int, float]]  # (token, logit), in falling order of logits
+
+
+def distribution(logits: list[float], history: list[int], answer: int, s: Sampling, xtc: bool = True) -> list[float]:
+    """The probability of each token as the next one after `history`, whose answer begins at `answer`.
+
+    `xtc`: whether the coin that XTC throws has fallen on its side.
+    """
+    values = shaped(logits, history, answer, s)
+    candidates = [(t, v) for t, v in enumerate(values) if v > -math.inf]
+    candidates.sort(key=lambda c: -c[1])
+    candidates = top_k(candidates, s.top_k)
+    candidates = typical(candidates, s.typical_p)
+    candidates = top_p(candidates, s.top_p)
+    candidates = min_p(candidates, s.min_p)
+    if xtc and s.xtc_probability > 0:
+        candidates = exclude_top(candidates, s.xtc_threshold)
+    out = [0.0] * len(logits)
+    if s.temperature == 0:
+        out[candidates[0][0]] = 1.0
+        return out
+    cooled = [(t, v / s.temperature) for t, v in candidates]
+    for (token, _), p in zip(cooled, softmax(cooled), strict=True):
+        out[token] = p
+    return out
+
+
+def softmax(candidates: Candidates) -> list[float]:
+    top = max(v for _, v in candidates)
+    weights = [math.exp(v - top) for _, v in candidates]
+    total = math.fsum(weights)
+    return [w / total for w in weights]
+
+
+def shaped(logits: list[float], history: list[int], answer: int, s: Sampling) -> list[float]:
+    """Bias, penalties and DRY; -inf for what is banned."""
+    values = list(map(float, logits))
+    for token, bias in s.logit_bias:
+        values[token] = -math.inf if bias <= -100 else values[token] + bias
+    window = history if s.repeat_last_n < 0 else history[max(0, len(history) - s.repeat_last_n) :]
+    for token in set(window):
+        values[token] = values[token] / s.repeat_penalty if values[token] > 0 else values[token] * s.repeat_penalty
+    for token, count in Counter(history[answer:]).items():
+        values[token] -= s.presence_penalty + count * s.frequency_penalty
+    for token, length in repetitions(history, s).items():
+        values[token] -= s.dry_multiplier * s.dry_base ** (length - s.dry_allowed_length)
+    return values
+
+
+def repetitions(history: list[int], s: Sampling) -> dict[int, int]:
+    """Token -> how long a repetition of what stands at the end it would continue, where DRY minds."""
+    if s.dry_multiplier == 0:
+        return {}
+    if s.dry_penalty_last_n >= 0:
+        history = history[max(0, len(history) - s.dry_penalty_last_n) :]
+    limit = 0  # tokens at the end that hold no breaker
+    while limit < len(history) and history[-1 - limit] not in s.dry_breakers:
+        limit += 1
+    found: dict[int, int] = {}
+    if limit < s.dry_allowed_length:
+        return found
+    for k in range(1, len(history)):  # history[k] followed on history[:k]
+        length = 0
+        while length < limit and length < k and history[k - 1 - length] == history[-1 - length]:
+            length += 1
+        token = history[k]
+        if length >= s.dry_allowed_length and token not in s.dry_breakers:
+            found[token] = max(found.get(token, 0), length)
+    return found
+
+
+def top_k(candidates: Candidates, k: int) -> Candidates:
+    return candidates[:k] if k > 0 else candidates
+
+
+def typical(candidates: Candidates, share: float) -> Candidates:
+    """Those whose surprise is nearest to the mean surprise, until they hold the share."""
+    if share >= 1:
+        return candidates
+    ps = softmax(candidates)
+    entropy = -math.fsum(p * math.log(p) for p in ps if p > 0)
+    order = sorted(range(len(ps)), key=lambda i: abs(-math.log(ps[i]) - entropy) if ps[i] > 0 else math.inf)
+    kept, total = [], 0.0
+    for i in order:
+        kept.append(candidates[i])
+        total += ps[i]
+        if total > share:
+            break
+    return sorted(kept, key=lambda c: -c[1])
+
+
+def top_p(candidates: Candidates, share: float) -> Candidates:
+    """The likeliest, until they hold the share."""
+    if share >= 1:
+        return candidates
+    total = 0.0
+    for i, p in enumerate(softmax(candidates)):
+        total += p
+        if total >= share:
+            return candidates[: i + 1]
+    return candidates
+
+
+def min_p(candidates: Candidates, share: float) -> Candidates:
+    """Those at least that share as likely as the likeliest."""
+    ps = softmax(candidates)
+    return [c for c, p in zip(candidates, ps, strict=True) if p >= share * ps[0]]
+
+
+def exclude_top(candidates: Candidates, threshold: float) -> Candidates:
+    """XTC: of those that reach the threshold, only the least likely stays."""
+    reached = sum(p >= threshold for p in softmax(candidates))
+    return candidates[max(0, reached - 1) :] if threshold <= 0.5 else candidates

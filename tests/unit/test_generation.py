@@ -1,0 +1,341 @@
+"""The engine's generation with the numpy executor: seeds, aborts, constraints, a context that is full."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from py_engine.engine import Engine
+from py_engine.errors import WispError
+from py_engine.runners import CpuRunner
+from py_engine.sampling import Batch, Constraint, Sampling
+from tests.unit.test_goldens import GOLDEN, evaluate, load
+
+MODEL = GOLDEN / "llama" / "llama.F32.gguf"
+VOCAB = 304
+PROMPT = [1, 5, 9, 13, 17, 21]
+STOPS: frozenset[int] = frozenset()
+WARM = Sampling(temperature=1.5, seed=3)
+SHAPED = Sampling(temperature=1.2, seed=4, top_p=0.98, presence_penalty=0.5, repeat_penalty=1.1, dry_multiplier=0.5)
+
+
+class Runner(CpuRunner):
+    """One that chooses up to `ahead` tokens ahead under a constraint, and counts what it computes."""
+
+    ahead = 1
+    forwards = 0
+
+    def most_ahead(self) -> int:
+        return self.ahead
+
+    def _run(self, lists: Any) -> None:
+        self.forwards += "decode" in lists
+        super()._run(lists)
+
+
+def make(n_ctx: int = 256, batch: int = 16, ahead: int = 1) -> Engine:
+    cpu = load(MODEL, n_ctx, batch)
+    runner = Runner(cpu.plan)
+    runner._cpu, runner.ahead = cpu, ahead
+    return Engine(cpu.plan, runner, "cpu", n_ctx)
+
+
+async def batches(engine: Engine, *arguments: Any, **options: Any) -> list[Batch]:
+    return [batch async for batch in engine.generate(*arguments, **options)]
+
+
+async def collect(engine: Engine, ids: list[int], sampling: Sampling, count: int, **options: Any) -> list[int]:
+    stops = options.pop("stops", STOPS)
+    return [i for b in await batches(engine, ids, sampling, count, stops, **options) for i in b.ids]
+
+
+# -- seeds and aborts
+
+
+@pytest.mark.parametrize("sampling", [WARM, SHAPED], ids=["plain", "shaped"])
+async def test_equal_seeds_give_equal_text(sampling: Sampling) -> None:
+    """In a fresh engine, in one whose cache holds the prompt, and in one that holds an answer that was generated."""
+    used = make()
+    first = await collect(used, PROMPT, sampling, 30)
+    assert await collect(used, PROMPT, sampling, 30) == first
+    assert used.last.cached_tokens == len(PROMPT) - 1
+    longer = PROMPT + first[:20]
+    assert await collect(used, longer, sampling, 20) == await collect(make(), longer, sampling, 20)
+    await collect(used, longer, Sampling(), 2)
+    assert used.last.cached_tokens == len(longer) - 1, "without a seed an answer is not computed again"
+    assert await collect(make(), PROMPT, Sampling(temperature=1.5, seed=99), 30) != first
+
+
+async def test_without_a_seed_text_differs() -> None:
+    engine = make()
+    assert len({tuple(await collect(engine, PROMPT, Sampling(temperature=2.0), 8)) for _ in range(3)}) == 3
+
+
+async def test_the_longest_prompts_seed_does_not_depend_on_its_batches() -> None:
+    prompt = [7 * i % 250 for i in range(50)]
+    assert await collect(make(batch=16), prompt, WARM, 12) == await collect(make(batch=64), prompt, WARM, 12)
+
+
+async def test_abort_anywhere() -> None:
+    """A hundred requests closed at random points: the next answer is that of a fresh engine."""
+    engine = make()
+    dice = random.Random(5)
+    want = {True: await collect(make(), PROMPT, WARM, 10), False: await collect(make(), PROMPT, SHAPED, 10)}
+    for number in range(100):
+        prompt = PROMPT[: dice.randint(1, 6)] + [dice.randrange(250) for _ in range(dice.randint(0, 40))]
+        sampling = dice.choice([Sampling(), Sampling(temperature=0, presence_penalty=1, logit_bias=((3, 9.0),)), WARM])
+        constraint = Odd() if number % 3 == 0 else None
+        stream = engine.generate(prompt, sampling, 30, STOPS, constraint)
+        for _ in range(dice.randint(0, 12)):
+            if await anext(stream, None) is None:
+                break
+        await stream.aclose()
+        if number % 4 == 0:
+            plain = bool(number % 8)
+            assert await collect(engine, PROMPT, WARM if plain else SHAPED, 10) == want[plain], number
+
+
+async def test_stop() -> None:
+    engine = make()
+    whole = await collect(engine, PROMPT, WARM, 20)
+    for constraint in (None, Anything()):
+        stopped = await collect(engine, PROMPT, WARM, 20, stops=frozenset([whole[7]]), constraint=constraint)
+        assert stopped == whole[: whole.index(whole[7]) + 1]
+
+
+# -- log-probabilities
+
+
+@pytest.mark.parametrize(
+    "sampling", [Sampling(seed=1, logprobs=3), Sampling(seed=1, top_k=5, typical_p=0.9, logprobs=0)]
+)
+async def test_logprobs(sampling: Sampling) -> None:
+    """Those of the model itself, for every token of the answer."""
+    engine = make()
+    found = [b for b in await batches(engine, PROMPT, sampling, 8, STOPS) if b.ids]
+    ids = [i for b in found for i in b.ids]
+    rows = [row for b in found for row in b.logprobs or []]
+    logits = evaluate(load(MODEL, 256), PROMPT + ids)[len(PROMPT) - 1 : -1].astype(np.float64)
+    want = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    for k, row in enumerate(rows):
+        assert row.token == ids[k]
+        assert row.logprob == pytest.approx(want[k, ids[k]], abs=1e-3)
+        assert [t for t, _ in row.top] == np.argsort(-want[k])[: sampling.logprobs].tolist()
+    assert len(rows) == len(ids) == 8
+    assert all(b.logprobs is None for b in await batches(engine, PROMPT, WARM, 3, STOPS))
+
+
+# -- constraints
+
+
+class Anything:
+    """Allows everything; notes what it is told."""
+
+    def __init__(self) -> None:
+        self.accepted: list[int] = []
+
+    async def mask(self) -> Any | None:
+        return None
+
+    async def accept(self, token: int) -> None:
+        self.accepted.append(token)
+
+    async def forced(self) -> list[int]:
+        return []
+
+    def finished(self) -> bool:
+        return False
+
+
+def as_mask(allowed: np.ndarray) -> np.ndarray:
+    return np.packbits(np.pad(allowed, (0, -len(allowed) % 32)), bitorder="little").view(np.int32)
+
+
+class Odd(Anything):
+    """Odd ids alone."""
+
+    async def mask(self) -> Any | None:
+        return as_mask(np.arange(VOCAB) % 2 == 1)
+
+
+class Fickle(Anything):
+    """Allows a share of the vocabulary that changes with what came; now and then a few tokens must come."""
+
+    def __init__(self, share: float = 0.8, jumps: bool = True, end: int | None = None) -> None:
+        super().__init__()
+        self.share, self.jumps, self.end = share, jumps, end
+
+    def _allowed(self) -> np.ndarray:
+        return np.random.default_rng([*self.accepted, 1]).random(VOCAB) < self.share
+
+    async def mask(self) -> Any | None:
+        allowed = self._allowed()
+        return None if allowed[0] and allowed[1] else as_mask(allowed)
+
+    async def accept(self, token: int) -> None:
+        allowed = self._allowed()
+        must = await self.forced()
+        if must:
+            assert token == must[0]
+        else:
+            assert allowed[token] or (allowed[0] and allowed[1])
+        await super().accept(token)
+
+    async def forced(self) -> list[int]:
+        if not self.jumps:
+            return []
+        for back in range(3):  # a third of the time three follow on a token
+            before = self.accepted[: len(self.accepted) - back]
+            if before and sum(before) % 7 == 0 and not any(sum(before[: -k or None]) % 7 == 0 for k in (1, 2)):
+                return [(before[-1] + k) % VOCAB for k in range(1, 4)][back:]
+        return []
+
+    def finished(self) -> bool:
+        return self.end is not None and len(self.accepted) >= self.end
+
+
+class Trying(Fickle):
+    """Says by itself whether a token is allowed."""
+
+    async def try_accept(self, token: int) -> bool:
+        allowed = self._allowed()
+        if not (allowed[token] or (allowed[0] and allowed[1])):
+            return False
+        await self.accept(token)
+        return True
+
+
+MAKERS: dict[str, Callable[[], Fickle]] = {
+    "often refused": lambda: Fickle(0.3),
+    "seldom refused": lambda: Fickle(0.95, jumps=False),
+    "jumps": lambda: Fickle(0.9),
+    "tries": lambda: Trying(0.9),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("sampling", [Sampling(temperature=0), WARM, SHAPED], ids=["greedy", "plain", "shaped"])
+async def test_ahead_or_not_the_same_tokens(name: str, sampling: Sampling) -> None:
+    """Chosen with the mask at hand, or ahead and looked at afterwards, in all depths: nothing differs, and the
+    constraint hears of every token.
+    """
+    slow = MAKERS[name]()
+    want = await collect(make(), PROMPT, sampling, 60, constraint=slow)
+    assert slow.accepted == want
+    for ahead in (5, 17):
+        engine, constraint = make(ahead=ahead), MAKERS[name]()
+        assert await collect(engine, PROMPT, sampling, 60, constraint=constraint) == want
+        assert constraint.accepted == want
+    again = await collect(engine, PROMPT, sampling, 60, constraint=MAKERS[name]())
+    assert again == want, "what was forgotten has left nothing behind"
+    assert await collect(engine, PROMPT, WARM, 9) == await collect(make(), PROMPT, WARM, 9)
+
+
+async def test_where_all_is_allowed_nothing_changes() -> None:
+    """And little is computed in vain, or twice."""
+    want = await collect(make(), PROMPT, SHAPED, 60)
+    engine = make(ahead=12)
+    assert await collect(engine, PROMPT, SHAPED, 60, constraint=Anything()) == want
+    assert isinstance(engine.runner, Runner)
+    assert engine.runner.forwards <= 60
+
+
+async def test_forced_tokens_are_not_computed_one_by_one() -> None:
+    engine, constraint = make(), Fickle(0.9)
+    got = await collect(engine, PROMPT, WARM, 60, constraint=constraint)
+    assert isinstance(engine.runner, Runner)
+    assert len(got) == 60
+    assert engine.runner.forwards < 50
+
+
+async def test_constrained_logprobs() -> None:
+    """One for every token, forced ones too, and the same tokens as without."""
+    for ahead in (1, 9):
+        want = await collect(make(), PROMPT, WARM, 40, constraint=Fickle(0.9))
+        engine = make(ahead=ahead)
+        scored = Sampling(temperature=1.5, seed=3, logprobs=2)
+        found = [b for b in await batches(engine, PROMPT, scored, 40, STOPS, Fickle(0.9)) if b.ids]
+        rows = [row for b in found for row in b.logprobs or []]
+        assert [row.token for row in rows] == [i for b in found for i in b.ids] == want
+        logits = evaluate(load(MODEL, 256), PROMPT + want)[len(PROMPT) - 1 : -1].astype(np.float64)
+        scores = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+        np.testing.assert_allclose([r.logprob for r in rows], scores[np.arange(40), want], atol=2e-3)
+
+
+@pytest.mark.parametrize("ahead", [1, 8])
+async def test_the_end_of_a_constraint(ahead: int) -> None:
+    """A stop id follows, or nothing where there is none."""
+    want = await collect(make(), PROMPT, WARM, 30, constraint=Fickle(1.0, jumps=False))
+    for stops, end in ((frozenset([302, 303]), [302]), (STOPS, [])):
+        assert not stops & set(want)
+        constraint = Fickle(1.0, jumps=False, end=20)
+        engine = make(ahead=ahead)
+        assert await collect(engine, PROMPT, WARM, 30, constraint=constraint, stops=stops) == want[:20] + end
+        assert await collect(engine, PROMPT, WARM, 30) == want
+
+
+# -- a full context
+
+
+async def shifted(n_ctx: int, keep: int, count: int, sampling: Sampling, constraint: Constraint | None = None) -> Any:
+    engine = make(n_ctx)
+    got = await collect(engine, PROMPT, sampling, count, keep=keep, constraint=constraint)
+    return engine, got
+
+
+async def test_without_keep_the_context_ends_the_answer() -> None:
+    engine = make(16)
+    assert len(await collect(engine, PROMPT, WARM, 100)) == 16 - len(PROMPT) + 1
+    assert engine.last.shifted_tokens == 0
+
+
+@pytest.mark.parametrize("keep", [0, 4, 100])
+async def test_context_shift(keep: int) -> None:
+    """As if a request had been made of what stays, at every shift; exactly, for everything is computed again."""
+    n_ctx, count = 16, 60
+    engine, got = await shifted(n_ctx, keep, count, Sampling(temperature=0))
+    assert len(got) == count
+    history, dropped = list(PROMPT), 0
+    want: list[int] = []
+    kept = min(keep, n_ctx // 2)
+    while len(want) < count:
+        part = await collect(make(n_ctx), history, Sampling(temperature=0), count - len(want))
+        want += part
+        history += part
+        drop = (len(history) - kept) // 2
+        dropped += drop if len(want) < count else 0
+        del history[kept : kept + drop]
+    assert got == want
+    assert engine.last.shifted_tokens == dropped > 0
+    assert engine.last.completion_tokens == count
+
+
+async def test_context_shift_keeps_to_the_request() -> None:
+    """Seeds, penalties and constraints go on over a shift."""
+    for sampling in (WARM, SHAPED):
+        results = [(await shifted(16, 3, 50, sampling, c))[1] for c in (None, Anything(), None)]
+        assert results[0] == results[1] == results[2]
+    constraint = Fickle(0.5)
+    _, got = await shifted(16, 3, 50, WARM, constraint)
+    assert constraint.accepted == got
+
+
+@pytest.mark.parametrize("n_ctx", [1, 2, 3, 5])
+async def test_tiny_contexts(n_ctx: int) -> None:
+    engine = make(n_ctx, batch=2)
+    got = await collect(engine, PROMPT[:1], WARM, 20, keep=2)
+    assert len(got) == 20
+
+
+async def test_wrong_ids() -> None:
+    engine = make()
+    for sampling, param in (
+        (Sampling(logit_bias=((VOCAB, 1.0),)), "logit_bias"),
+        (Sampling(dry_breakers=(-1,)), "dry"),
+    ):
+        with pytest.raises(WispError) as raised:
+            await collect(engine, PROMPT, sampling, 1)
+        assert raised.value.param is not None
+        assert raised.value.param.startswith(param)

@@ -1,0 +1,223 @@
+"""Every sampler's distribution over thousands of positions against its definition, in float64; log-probabilities."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from py_engine import sampler_ops
+from py_engine.cpu import Cpu
+from py_engine.kernels import Device
+from py_engine.ops import Ops
+from py_engine.plan import Plan
+from py_engine.sampling import MASKED, Sampling, read_logprobs
+from tests.unit import sampling_reference as reference
+
+VOCAB, DRAWS, ANSWER = 60, 3000, 12
+HISTORY = [5, 1, 2, 3, 9, 1, 2, 3, 4, 7, 1, 2, 5, 6, 5, 6, 5, 0, 1, 2, 3, 11, 8, 1, 2, 3]
+LOGITS = np.random.default_rng(3).normal(0, 1.2, VOCAB).astype(np.float32)
+LOGITS[[4, 9, 11, 5, 2]] = [2.2, 2.5, 2.1, 1.8, 2.3]  # what a repetition would go on with
+CASES = {
+    "plain": Sampling(),
+    "temperature": Sampling(temperature=0.6),
+    "hot": Sampling(temperature=1.8),
+    "top_k": Sampling(top_k=7),
+    "top_p": Sampling(top_p=0.7),
+    "min_p": Sampling(min_p=0.08),
+    "typical_p": Sampling(typical_p=0.5),
+    "typical_p without the likeliest": Sampling(typical_p=0.2),
+    "xtc": Sampling(xtc_probability=1.0, xtc_threshold=0.05),
+    "xtc of one": Sampling(xtc_probability=1.0, xtc_threshold=0.4),
+    "logit_bias": Sampling(logit_bias=((4, -100), (0, 5.0), (59, 2.5), (9, -3.0))),
+    "repeat_penalty": Sampling(repeat_penalty=1.6, repeat_last_n=8),
+    "repeat_penalty of all": Sampling(repeat_penalty=1.3, repeat_last_n=-1),
+    "presence_penalty": Sampling(presence_penalty=1.5),
+    "frequency_penalty": Sampling(frequency_penalty=0.7),
+    "encouraged": Sampling(frequency_penalty=-0.5, presence_penalty=-0.5),
+    "dry": Sampling(dry_multiplier=0.8),
+    "dry of long repetitions": Sampling(dry_multiplier=1.4, dry_base=1.2, dry_allowed_length=3),
+    "dry of the last": Sampling(dry_multiplier=1.5, dry_penalty_last_n=10, dry_allowed_length=1),
+    "dry, broken": Sampling(dry_multiplier=1.5, dry_breakers=(1, 20)),
+    "filters in their order": Sampling(temperature=1.4, top_k=20, typical_p=0.9, top_p=0.9, min_p=0.03),
+    "everything": Sampling(
+        temperature=1.2, top_k=30, typical_p=0.95, top_p=0.95, min_p=0.01, xtc_probability=1.0, xtc_threshold=0.1,
+        repeat_penalty=1.1, presence_penalty=0.2, frequency_penalty=0.1, dry_multiplier=0.8, dry_breakers=(8,),
+        logit_bias=((3, 1.0), (5, -100)),
+    ),
+}  # fmt: skip
+
+
+def machine(sampling: Sampling, logits: np.ndarray = LOGITS) -> Cpu:
+    """A plan of nothing but the samplers, after HISTORY."""
+    plan = Plan(1, 64, len(logits))
+    buffer = Ops(plan, "decode", 1, Device()).buffer("logits", (len(logits),))
+    sampler_ops.sample(Ops(plan, "sample", 1, Device()), buffer)
+    sampler_ops.sample(Ops(plan, "shaped", 1, Device()), buffer, shaped=True)
+    sampler_ops.logprobs(Ops(plan, "logprobs", 1, Device()), buffer)
+    cpu = Cpu(plan, {})
+    cpu.buffers["logits"][:] = logits
+    cpu.write("sampling", sampling.pack(ANSWER))
+    cpu.write("bias", sampling.biases(len(logits)))
+    cpu.write("breakers", sampling.breaker_bits(len(logits)))
+    return cpu
+
+
+def draw(cpu: Cpu, name: str) -> int:
+    cpu.feed(0, HISTORY, [name])
+    return int(cpu.buffers["tokens"][len(HISTORY)])
+
+
+def draws(sampling: Sampling, name: str, count: int = DRAWS, mask: np.ndarray | None = None) -> np.ndarray:
+    """How often each token was chosen by a list, at `count` places of the noise."""
+    counts = np.zeros(VOCAB, np.int64)
+    cpu = machine(sampling)
+    settings = cpu.buffers["sampling"]
+    if mask is not None:
+        cpu.buffers["mask"][:] = np.packbits(mask, bitorder="little").view(np.uint32)
+        settings[MASKED // 4] = 1
+    for place in range(count):
+        settings[5] = place  # `shifted`: the noise of another position
+        counts[draw(cpu, name)] += 1
+    return counts
+
+
+def chi_square(counts: np.ndarray, expected: np.ndarray) -> tuple[float, float]:
+    """(the statistic, the 1-in-100,000 limit): classes too rare to count are taken together."""
+    assert counts[expected == 0].sum() == 0, "a token that a filter takes out was chosen"
+    counts, expected = counts[expected > 0], expected[expected > 0] * counts.sum()
+    rare = expected < 5
+    pooled = [(counts[~rare], expected[~rare]), (counts[rare].sum()[None], expected[rare].sum()[None])]
+    got, want = (np.concatenate(x) for x in zip(*pooled, strict=True))
+    got, want = got[want > 0], want[want > 0]
+    degrees = max(1, len(got) - 1)
+    # Wilson and Hilferty: the cube root of chi-square / degrees is nearly normal
+    limit = degrees * (1 - 2 / (9 * degrees) + 4.26 * np.sqrt(2 / (9 * degrees))) ** 3
+    return float(((got - want) ** 2 / want).sum()), float(limit)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_distribution(name: str) -> None:
+    """As often as the definition says; the two forms of the sampler choose the same where both can."""
+    sampling = replace(CASES[name], seed=11)
+    expected = np.array(reference.distribution(LOGITS.tolist(), HISTORY, ANSWER, sampling))
+    counts = draws(sampling, "shaped")
+    statistic, limit = chi_square(counts, expected)
+    assert statistic < limit
+    plain = np.array(reference.distribution(LOGITS.tolist(), HISTORY, ANSWER, Sampling()))
+    if name != "plain" and "one" not in name:
+        assert chi_square_refuses(counts, plain), "the test would not see whether the sampler does anything"
+    if not sampling.shapes:
+        assert (draws(sampling, "sample", 500) == draws(sampling, "shaped", 500)).all()
+
+
+def chi_square_refuses(counts: np.ndarray, expected: np.ndarray) -> bool:
+    if counts[expected == 0].sum():
+        return True
+    statistic, limit = chi_square(counts, expected)
+    return statistic > limit
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_greedy(name: str) -> None:
+    """The likeliest of what the filters leave."""
+    sampling = replace(CASES[name], temperature=0, seed=1)
+    expected = reference.distribution(LOGITS.tolist(), HISTORY, ANSWER, sampling)
+    assert draw(machine(sampling), "shaped") == int(np.argmax(expected))
+
+
+def test_xtc_now_and_then() -> None:
+    sampling = Sampling(xtc_probability=0.3, xtc_threshold=0.05, seed=5)
+    on, off = (
+        np.array(reference.distribution(LOGITS.tolist(), HISTORY, ANSWER, sampling, side)) for side in (True, False)
+    )
+    statistic, limit = chi_square(draws(sampling, "shaped"), 0.3 * on + 0.7 * off)
+    assert statistic < limit
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_mask(share: float) -> None:
+    """Chosen freely where that is allowed, else again among what is: what the mask forbids has no probability."""
+    mask = np.random.default_rng(1).random(64) < share
+    mask[7] = True
+    for sampling in (Sampling(seed=2), Sampling(temperature=0.7, top_k=10, top_p=0.9, seed=2)):
+        free = np.array(reference.distribution(LOGITS.tolist(), HISTORY, ANSWER, sampling))
+        masked = np.where(mask[:VOCAB], LOGITS, -np.inf).tolist()
+        again = np.array(reference.distribution(masked, HISTORY, ANSWER, sampling))
+        refused = free[~mask[:VOCAB]].sum()
+        expected = np.where(mask[:VOCAB], free, 0) + refused * again
+        statistic, limit = chi_square(draws(sampling, "shaped", mask=mask), expected)
+        assert statistic < limit
+        if sampling.top_k == 0:  # then it is the same as choosing among the allowed at once
+            np.testing.assert_allclose(expected, again, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_shaped_logits(seed: int) -> None:
+    """Bias, penalties and DRY on histories that repeat themselves."""
+    random = np.random.default_rng(seed)
+    history = random.integers(0, 3 + seed % 4, random.integers(1, 50)).tolist()
+    sampling = Sampling(
+        repeat_penalty=float(random.uniform(0.8, 1.5)),
+        repeat_last_n=int(random.choice([-1, 0, 5, 64])),
+        presence_penalty=float(random.uniform(-1, 2)),
+        frequency_penalty=float(random.uniform(-1, 2)),
+        dry_multiplier=float(random.choice([0, 0.8])),
+        dry_base=float(random.uniform(1, 2)),
+        dry_allowed_length=int(random.integers(1, 4)),
+        dry_penalty_last_n=int(random.choice([-1, 10])),
+        dry_breakers=tuple(random.integers(0, 8, 1).tolist()),
+        logit_bias=((1, float(random.uniform(-5, 5))), (2, -100.0)),
+    )
+    answer = int(random.integers(0, len(history) + 1))
+    want = reference.shaped(LOGITS.tolist(), history, answer, sampling)
+    cpu = machine(sampling)
+    cpu.write("sampling", sampling.pack(answer))
+    cpu.feed(0, history, ["shaped"])
+    got = cpu.buffers["shaped"].astype(np.float64)
+    np.testing.assert_allclose(np.where(got < -1e29, -np.inf, got), want, rtol=1e-4, atol=1e-4)
+
+
+def test_dry_does_not_overflow() -> None:
+    """A repetition so long that base^length is no float any more."""
+    sampling = Sampling(temperature=0, dry_multiplier=1.0, dry_base=8.0, dry_penalty_last_n=-1)
+    logits = np.full(4, 50, np.float32)
+    logits[1] = 100
+    cpu = machine(sampling, logits)
+    cpu.feed(0, [1] * 60, ["shaped"])
+    assert np.isfinite(cpu.buffers["shaped"]).all()
+    assert cpu.buffers["tokens"][60] == 0
+
+
+def test_noise_is_never_infinite() -> None:
+    """Its largest values come from the smallest uniform numbers, and those are as fine as floats can be."""
+    from py_engine.cpu_sampling import uniform
+
+    ends = uniform(np.array([0, 1, 0x7FFFFFFF, 0xFFFFFFFE, 0xFFFFFFFF], np.uint32))
+    assert ((ends > 0) & (ends < 1)).all()
+    assert ends[0] < 1e-9
+
+
+def test_logprobs() -> None:
+    """Of softmax(logits), whatever the filters do; the likeliest first."""
+    sampling = Sampling(temperature=0.5, top_k=3, logit_bias=((1, 50.0),), logprobs=5)
+    cpu = machine(sampling)
+    cpu.feed(0, HISTORY, ["shaped", "logprobs"])
+    row = cpu.buffers["logprobs"][len(HISTORY)]
+    (found,) = read_logprobs(memoryview(row.tobytes()), 1, 5, VOCAB)
+    want = np.log(reference.softmax(list(enumerate(LOGITS.tolist()))))
+    order = np.argsort(-want)[:5]
+    assert found.token == 1
+    assert found.logprob == pytest.approx(want[1], abs=1e-5)
+    assert [token for token, _ in found.top] == order.tolist()
+    assert [p for _, p in found.top] == pytest.approx(want[order], abs=1e-5)
+
+
+def test_what_needs_the_fuller_sampler() -> None:
+    assert not Sampling(temperature=0.5, top_k=4, top_p=0.5, min_p=0.1, seed=1, logprobs=3).shapes
+    assert not Sampling(
+        repeat_penalty=1.0, dry_multiplier=0.5, dry_base=0.5, xtc_probability=1, xtc_threshold=0.6
+    ).shapes
+    assert not Sampling(repeat_penalty=1.2, repeat_last_n=0).shapes
+    for sampling in CASES.values():
+        assert sampling.shapes == ("shaped" in sampling.lists())
+    assert all(CASES[n].shapes for n in ("xtc", "dry", "logit_bias", "presence_penalty", "typical_p", "repeat_penalty"))

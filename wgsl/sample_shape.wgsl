@@ -1,0 +1,119 @@
+// Logits as a request wants them: bias, penalties of what came before, DRY; and the largest of each share.
+//
+// What came before is counted anew from the tokens at every step, each share of the vocabulary by its own workgroup:
+// some thousand reads, and nothing to keep or to undo when steps are rolled back. Definitions as in llama.cpp:
+//   repeat_penalty   logit / penalty, or * penalty where it is not positive, of tokens among the last repeat_last
+//   frequency, presence   their count among the answer's tokens, and 1 if there is any, times the penalty is taken off
+//   DRY   multiplier * base^(length - allowed) is taken off a token that would go on with a repetition of that length:
+//         the tokens before it then are those at the end now. No repetition goes beyond a sequence breaker.
+#param SHARE // logits of a workgroup
+#param WG
+
+struct Params {
+  vocab: u32,
+}
+@bind var<uniform> p: Params;
+#include "state.wgsl"
+#include "sampling.wgsl"
+@bind var<storage, read> sampling: Sampling;
+@bind var<storage, read> state: State;
+@bind var<storage, read> tokens: array<u32>;
+@bind var<storage, read> logits: array<f32>;
+@bind var<storage, read> bias: array<f32>; // (vocab)
+@bind var<storage, read> breakers: array<u32>; // a bit for each token
+@bind var<storage, read_write> shaped: array<f32>; // (vocab)
+@bind var<storage, read_write> best: array<vec2u>; // logit bits, its index
+#include "argmax.wgsl"
+
+const SEEN = 0x80000000u;
+var<workgroup> counts: array<atomic<u32>, SHARE>; // in the answer; SEEN: among the last repeat_last
+var<workgroup> repeats: array<atomic<u32>, SHARE>; // 1 + the longest repetition the token would go on with
+var<workgroup> unbroken: atomic<u32>; // position behind the last breaker
+
+fn breaks(token: u32) -> bool {
+  return ((breakers[token / 32u] >> (token % 32u)) & 1u) == 1u;
+}
+
+fn count_tokens(first: u32, end: u32, t: u32) { // those of the share
+  let window = end - min(end, sampling.repeat_last);
+  for (var i = min(window, sampling.answer) + t; i < end; i += WG) {
+    let token = tokens[i] - first;
+    if (token < SHARE) {
+      if (i >= sampling.answer) {
+        atomicAdd(&counts[token], 1u);
+      }
+      if (i >= window) {
+        atomicOr(&counts[token], SEEN);
+      }
+    }
+  }
+}
+
+fn find_repeats(first: u32, end: u32, t: u32) {
+  let begin = end - min(end, sampling.dry_last);
+  for (var i = begin + t; i < end; i += WG) {
+    if (breaks(tokens[i])) {
+      atomicMax(&unbroken, i + 1u);
+    }
+  }
+  workgroupBarrier();
+  let longest = min(end - max(begin, atomicLoad(&unbroken)), sampling.dry_longest);
+  for (var i = begin + t; i + 1u < end; i += WG) {
+    let next = tokens[i + 1u] - first;
+    if (next < SHARE) {
+      var length = 0u;
+      while (length < longest && length <= i - begin && tokens[i - length] == tokens[end - 1u - length]) {
+        length++;
+      }
+      if (length >= sampling.dry_allowed && longest >= sampling.dry_allowed && !breaks(next + first)) {
+        atomicMax(&repeats[next], length + 1u);
+      }
+    }
+  }
+}
+
+fn shape(logit: f32, i: u32, count: u32, repeat: u32) -> f32 {
+  var x = logit + bias[i];
+  if (count >= SEEN) {
+    x *= select(sampling.repetition, 1.0 / sampling.repetition, x > 0.0);
+  }
+  let times = count % SEEN;
+  x -= f32(times) * sampling.frequency + select(0.0, sampling.presence, times > 0u);
+  if (repeat > 0u) {
+    x -= sampling.dry_multiplier * pow(sampling.dry_base, f32(repeat - 1u - sampling.dry_allowed));
+  }
+  return select(max(x, BANNED), BANNED, bias[i] <= -100.0);
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
+  let first = wid.x * SHARE;
+  for (var i = t; i < SHARE; i += WG) {
+    atomicStore(&counts[i], 0u);
+    atomicStore(&repeats[i], 0u);
+  }
+  if (t == 0u) {
+    atomicStore(&unbroken, 0u);
+  }
+  workgroupBarrier();
+  let end = state.pos + state.n;
+  count_tokens(first, end, t);
+  if (sampling.dry_multiplier > 0.0) { // uniform: the host wrote it
+    find_repeats(first, end, t);
+  }
+  workgroupBarrier();
+  var value = -3e38;
+  var index = 0xffffffffu;
+  for (var i = t; i < min(SHARE, p.vocab - first); i += WG) {
+    let x = shape(logits[first + i], first + i, atomicLoad(&counts[i]), atomicLoad(&repeats[i]));
+    shaped[first + i] = x;
+    if (x > value) {
+      value = x;
+      index = first + i;
+    }
+  }
+  let top = workgroup_argmax(value, index, t);
+  if (t == 0u) {
+    best[wid.x] = vec2u(bitcast<u32>(top.value), top.index);
+  }
+}
