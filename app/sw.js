@@ -4,9 +4,10 @@
  * The build lists every file of the page in `__WISP_PRECACHE__`; a version of the page is kept whole, in a cache of
  * its own, and answers from there with the headers it was served with (the page stays cross-origin isolated). A new
  * version waits until the old one's last tab has closed, or until the page says "take over". Models are not kept
- * here: the engine has them in IndexedDB.
+ * here: the engine has them in IndexedDB. Requests below v1/ are the engine's (sw/api.js).
  */
 /// <reference lib="webworker" />
+import { answerApi, isApi } from "./sw/api.js";
 
 const PREFIX = "wisp-";
 const CACHE = PREFIX + __WISP_PRECACHE__.version;
@@ -22,6 +23,7 @@ worker.addEventListener("activate", (event) => event.waitUntil(activate()));
 worker.addEventListener("message", (event) => event.data === "take over" && worker.skipWaiting());
 worker.addEventListener("fetch", (event) => {
   const { request } = event;
+  if (isApi(request)) return event.respondWith(answerApi(event));
   if (request.method !== "GET" || request.headers.has("range")) return;
   const url = request.url.split(/[?#]/)[0];
   const wanted = url === worker.registration.scope ? INDEX() : url;

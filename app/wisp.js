@@ -8,6 +8,7 @@
 import { Connection } from "./sdk/connection.js";
 import { WispError } from "./sdk/error.js";
 import { engineFetch } from "./sdk/fetch.js";
+import { startHosting } from "./sdk/host.js";
 
 export { WispError };
 
@@ -49,6 +50,7 @@ export class Wisp {
     const connection = current ?? (current = open());
     if (onProgress) connection.onProgress.add(onProgress);
     if (onLog) connection.onLog.add(onLog);
+    if (!shared) offer();
     return (shared ??= boot(connection));
   }
 
@@ -63,7 +65,8 @@ export class Wisp {
    */
   load({ model, ...rest } = {}, options = {}) {
     const given = Array.isArray(model) ? model.map(absolute) : absolute(model);
-    return this.#connection.call("load", { ...rest, model: given }, options);
+    const loading = this.#connection.call("load", { ...rest, model: given }, options);
+    return loading.then((stats) => ((this.#connection.loaded = true), stats));
   }
 
   /**
@@ -148,6 +151,7 @@ export class Wisp {
 
   /** Frees the model; the engine stays. @returns {Promise<void>} */
   unload() {
+    this.#connection.loaded = false;
     return this.#connection.call("unload");
   }
 
@@ -183,6 +187,18 @@ function open() {
     if (current === connection) shared = current = null;
   };
   return connection;
+}
+
+let offered = false;
+
+/** From now on the service worker may answer with this page's engine. */
+function offer() {
+  if (offered) return;
+  offered = true;
+  startHosting(
+    () => shared,
+    () => current?.loaded ?? false,
+  );
 }
 
 /** @param {Connection} connection @returns {Promise<Wisp>} */

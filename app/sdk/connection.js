@@ -27,6 +27,8 @@ export class Connection {
   /** @type {WispError | null} why the worker is gone */
   #dead = null;
   #worker;
+  /** whether a model can answer: it decides between several pages that could */
+  loaded = false;
 
   /** @type {Set<OnProgress>} */
   onProgress = new Set();

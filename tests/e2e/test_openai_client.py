@@ -8,12 +8,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tools.failure import run as tool_run
-from tools.npm import node
-from tools.paths import NODE_MODULES, ROOT
+from tests.e2e.clients import client_path
 from tools.serve import Server
 
-CLIENT = NODE_MODULES / ".cache" / "wisp" / "openai.js"
 SET_UP = """async (client) => {
   const { Wisp } = await import("/wisp.js");
   const { default: OpenAI } = await import(client);
@@ -53,16 +50,11 @@ STORY = "Write a short story about a dragon named Ember who finds a silver key."
 @pytest.fixture(scope="module")
 def page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
     """A page with `openai`, the client, and `ask`, which makes greedy requests, on the CPU."""
-    entry = {"name": "openai", "file": str(NODE_MODULES / "openai" / "index.mjs"), "format": "esm"}
-    request = json.dumps({"root": str(ROOT), "entries": [entry]})
-    CLIENT.parent.mkdir(parents=True, exist_ok=True)
-    bundled = tool_run([node(), ROOT / "tools" / "bundle.mjs"], "Cannot bundle the client", cwd=ROOT, stdin=request)
-    CLIENT.write_text(json.loads(bundled)["outputs"]["openai"], encoding="utf-8")
     context = chromium(None).new_context()
     page = context.new_page()
     page.set_default_timeout(120_000)
     page.goto(f"{server.url}tests/blank.html")
-    page.evaluate(SET_UP, f"/repo/{CLIENT.relative_to(NODE_MODULES.parent).as_posix()}")
+    page.evaluate(SET_UP, client_path())
     yield page
     context.close()
 

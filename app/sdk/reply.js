@@ -1,0 +1,76 @@
+import { WispError } from "./error.js";
+import { engineFetch } from "./fetch.js";
+
+/**
+ * @typedef {import("../wisp.js").Wisp} Wisp
+ *
+ * @typedef {object} Asked a request that came from outside the page
+ * @property {string} method
+ * @property {string} url
+ * @property {[string, string][]} [headers]
+ * @property {BodyInit | null} [body]
+ *
+ * @typedef {{ kind: "head", status: number, headers: [string, string][] } | { kind: "piece", piece: Uint8Array }
+ *   | { kind: "end" }} Part of the answer
+ */
+
+/**
+ * The engine's answer to a request from outside the page, in parts: the head at once, every piece of the body only
+ * when it is pulled, so that a slow reader slows the engine down and one that left stops it.
+ */
+export class Reply {
+  #controller = new AbortController();
+  /** @type {ReadableStreamDefaultReader<Uint8Array> | null} */
+  #reader = null;
+  #send;
+
+  /**
+   * @param {() => Promise<Wisp>} engine @param {Asked} asked
+   * @param {(part: Part) => void} send
+   */
+  constructor(engine, asked, send) {
+    this.#send = send;
+    this.#answer(engine, asked).catch(() => this.#end());
+  }
+
+  /** The next piece, please. */
+  async pull() {
+    try {
+      const step = await this.#reader?.read();
+      if (!step || step.done) this.#end();
+      else this.#send({ kind: "piece", piece: step.value });
+    } catch {
+      this.#end();
+    }
+  }
+
+  /** Nobody reads any more: stops the engine within a batch of tokens. */
+  abort() {
+    this.#send = () => {};
+    this.#controller.abort();
+    this.#reader?.cancel().catch(() => {});
+  }
+
+  #end() {
+    this.#send({ kind: "end" });
+    this.#send = () => {};
+  }
+
+  /** @param {() => Promise<Wisp>} engine @param {Asked} asked */
+  async #answer(engine, { method, url, headers, body }) {
+    const response = await this.#respond(engine, new Request(url, { method, headers, body }));
+    if (this.#controller.signal.aborted) return response.body?.cancel();
+    this.#reader = response.body?.getReader() ?? null;
+    this.#send({ kind: "head", status: response.status, headers: [...response.headers] });
+  }
+
+  /** @param {() => Promise<Wisp>} engine @param {Request} request @returns {Promise<Response>} */
+  async #respond(engine, request) {
+    try {
+      return await engineFetch(await engine(), request, { signal: this.#controller.signal });
+    } catch (/** @type {any} */ error) {
+      const { error: body } = error instanceof WispError ? error : WispError.crashed(`${error?.message ?? error}`);
+      return Response.json({ error: body }, { status: 503 });
+    }
+  }
+}

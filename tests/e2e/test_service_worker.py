@@ -1,0 +1,246 @@
+# ruff: noqa: E501
+"""The official openai client on real pages, with nothing but a baseURL: the service worker is the server."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from tests.e2e.clients import client_path
+from tools.serve import Server
+
+HOST = """async () => {
+  const { Wisp } = await import("/wisp.js");
+  globalThis.engine = await Wisp.create();
+  await engine.load({ backend: "cpu" });
+}"""
+CLIENT = """async (client) => {
+  await navigator.serviceWorker.register("/sw.js");
+  await navigator.serviceWorker.ready;
+  while (!navigator.serviceWorker.controller) await new Promise((resolve) => setTimeout(resolve, 20));
+  const { default: OpenAI } = await import(client);
+  const openai = new OpenAI({ baseURL: `${location.origin}/v1`, apiKey: "none", dangerouslyAllowBrowser: true, maxRetries: 0 });
+  const ask = (content, more = {}) => ({ model: "wisp-mini-q4_0", temperature: 0, messages: [{ role: "user", content }], ...more });
+  const failure = async (promise) => {
+    try { await promise; return null; }
+    catch (error) {
+      const { status, code, param, type, message } = error;
+      const name = Object.keys(OpenAI).find((key) => OpenAI[key] === error.constructor);
+      return { name, status: status ?? null, code: code ?? null, param: param ?? null, type: type ?? null, message };
+    }
+  };
+  const read = async (stream) => { const all = []; for await (const chunk of stream) all.push(chunk); return all; };
+  Object.assign(globalThis, { openai, ask, failure, read });
+}"""
+ITALY = "What is the capital of Italy?"
+STORY = "Write a short story about a dragon named Ember who finds a silver key."
+
+
+def run(page: Page, code: str, **given: Any) -> Any:
+    """The value of an async function body; `given` are its variables."""
+    return page.evaluate(f"async ({{{', '.join(given)}}}) => {{ {code} }}", given)
+
+
+def open_page(context: BrowserContext, server: Server) -> Page:
+    """A page with the client, which knows nothing of an engine."""
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    page.goto(f"{server.url}tests/blank.html")
+    page.evaluate(CLIENT, client_path())
+    return page
+
+
+@pytest.fixture(scope="module")
+def context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
+    """The profile of this module's pages: on the CPU."""
+    made = chromium(None).new_context()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def asker(context: BrowserContext, server: Server) -> Page:
+    """A page without an engine."""
+    return open_page(context, server)
+
+
+@pytest.fixture(scope="module")
+def hosts(context: BrowserContext, server: Server) -> list[Page]:
+    """Where `host` keeps its page."""
+    return []
+
+
+@pytest.fixture
+def host(asker: Page, context: BrowserContext, server: Server, hosts: list[Page]) -> Page:
+    """Another tab, with an engine and a model; a new one where a test closed it."""
+    if not hosts or hosts[-1].is_closed():
+        page = open_page(context, server)
+        page.evaluate(HOST)
+        hosts.append(page)
+    return hosts[-1]
+
+
+def test_without_an_engine_the_answer_says_what_to_do(asker: Page) -> None:
+    error = run(asker, "return failure(openai.chat.completions.create(ask('Hi')));")
+    assert (error["status"], error["code"], error["type"]) == (503, "no_engine", "server_error")
+    assert "open one in a tab" in error["message"]
+
+
+def test_chat_from_another_tab(asker: Page, host: Page) -> None:
+    whole, chunks = run(
+        asker,
+        """const whole = await openai.chat.completions.create(ask(question));
+        return [whole, await read(await openai.chat.completions.create(ask(question, { stream: true })))];""",
+        question=ITALY,
+    )
+    text = "".join(c["choices"][0]["delta"].get("content") or "" for c in chunks if c["choices"])
+    assert "Rome" in text
+    assert text == whole["choices"][0]["message"]["content"]
+    assert len(chunks) > 4
+
+
+def test_the_same_answers_as_the_engines_own_fetch(host: Page) -> None:
+    """Status, type and every byte that does not name the request or its time, of good and of bad requests."""
+    schema = {
+        "type": "object",
+        "properties": {"city": {"enum": ["Rome", "Oslo"]}},
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+    form = {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": schema}}
+    chat = {"messages": [{"role": "user", "content": ITALY}], "temperature": 0, "max_tokens": 40}
+    wanted: list[tuple[str, str, Any]] = [
+        ("GET", "models", None),
+        ("GET", "models/no-such-model", None),
+        ("GET", "chat/completions", None),
+        ("GET", "nothing", None),
+        ("POST", "chat/completions", {**chat, "response_format": form}),
+        ("POST", "chat/completions", {**chat, "stream": True, "stream_options": {"include_usage": True}}),
+        ("POST", "chat/completions", {**chat, "temperature": 9}),
+        ("POST", "completions", {"prompt": "Once", "max_tokens": 3, "temperature": 0, "logprobs": 1}),
+        ("POST", "responses", {"input": ITALY, "temperature": 0, "stream": True}),
+        ("POST", "embeddings", {"input": ["Once upon a time"], "dimensions": 4}),
+        ("POST", "embeddings", {"input": ""}),
+        ("POST", "rerank", {"query": "a", "documents": ["b", "c"]}),
+    ]
+    pairs = run(
+        host,
+        """const seen = async (response) => [response.status, response.headers.get("content-type"),
+            (await response.text()).replace(/"(id|item_id|response_id)":"[a-z]+[-_][^"]*"|"(created|created_at|cached_tokens)":[0-9.]+|"timings":{[^}]*}/g, "")];
+        const both = [];
+        for (const [method, path, body] of wanted) {
+          const init = body ? { method, body: JSON.stringify(body), headers: { "content-type": "application/json" } } : { method };
+          both.push([await seen(await engine.fetch(`/v1/${path}`, init)), await seen(await fetch(`/v1/${path}`, init))]);
+        }
+        return both;""",
+        wanted=[list(item) for item in wanted],
+    )
+    for request, (direct, served) in zip(wanted, pairs, strict=True):
+        assert served == direct, request
+    assert [direct[0] for direct, _ in pairs] == [
+        200,
+        404,
+        405,
+        404,
+        200,
+        200,
+        400,
+        200,
+        200,
+        200,
+        400,
+        pairs[-1][0][0],
+    ]
+    assert r'"content":"{\"city\":\"Rome\"}"' in pairs[4][1][2].replace(" ", "")
+
+
+def test_errors_have_their_status(asker: Page, host: Page) -> None:
+    for code, name, status, param in (
+        ("openai.chat.completions.create(ask('Hi', { temperature: 9 }))", "BadRequestError", 400, "temperature"),
+        ("openai.chat.completions.create(ask('Hi', { stream: true, n: 0 }))", "BadRequestError", 400, "n"),
+        ("openai.embeddings.create({ model: 'x', input: '' })", "BadRequestError", 400, "input"),
+        ("openai.models.retrieve('no-such-model')", "NotFoundError", 404, None),
+    ):
+        error = run(asker, f"return failure({code});")
+        assert (error["name"], error["status"], error["param"]) == (name, status, param), code
+
+
+def test_abort_stops_the_engine(asker: Page, host: Page) -> None:
+    """Before the head of the answer and in mid-stream. The engine takes one request after the other, so the question
+    behind each aborted one would have to wait for a long story.
+    """
+    took = run(
+        asker,
+        """const long = { max_tokens: 4000, logit_bias: { [endToken]: -100 } };
+        const timed = async () => {
+          const start = performance.now();
+          const answer = await openai.chat.completions.create(ask(question, { max_tokens: 8 }));
+          return [performance.now() - start, answer.choices[0].message.content];
+        };
+        const controller = new AbortController();
+        setTimeout(() => controller.abort(), 150);
+        const failed = await failure(openai.chat.completions.create(ask(story, long), { signal: controller.signal }));
+        const first = await timed();
+        let count = 0;
+        const stream = await openai.chat.completions.create(ask(story, { ...long, stream: true }));
+        for await (const chunk of stream) if (chunk.choices[0].delta.content && ++count === 3) stream.controller.abort();
+        return [failed.name, first, count, await timed()];""",
+        story=STORY,
+        question=ITALY,
+        endToken=run(host, "return (await engine.tokenize('<|im_end|>', { parseSpecial: true })).at(-1);"),
+    )
+    assert took[0] == "APIUserAbortError"
+    assert took[2] == 3
+    for milliseconds, text in (took[1], took[3]):
+        assert "capital" in text
+        assert milliseconds < 5_000, took
+
+
+def test_a_service_worker_that_was_stopped_finds_the_engine_again(
+    asker: Page, host: Page, context: BrowserContext
+) -> None:
+    session = context.new_cdp_session(asker)
+    session.send("ServiceWorker.enable")
+    asker.evaluate(
+        """(request) => { globalThis.cut = (async () => {
+            const stream = await openai.chat.completions.create(request);
+            globalThis.begun = 0;
+            for await (const chunk of stream) begun++;
+        })().then(() => null, (error) => `${error}`); }""",
+        {"model": "x", "messages": [{"role": "user", "content": STORY}], "stream": True, "max_tokens": 400},
+    )
+    run(asker, "while (!(globalThis.begun > 2)) await new Promise((resolve) => setTimeout(resolve, 10));")
+    session.send("ServiceWorker.stopAllWorkers")
+    started = time.perf_counter()
+    run(asker, "return cut;")  # the end of the stream, or an error: not a hang
+    assert time.perf_counter() - started < 10
+    answer = run(asker, "return openai.chat.completions.create(ask(question));", question=ITALY)
+    assert "Rome" in answer["choices"][0]["message"]["content"]
+    session.detach()
+
+
+def test_offline(asker: Page, host: Page, context: BrowserContext) -> None:
+    context.set_offline(True)
+    answer = run(asker, "return openai.chat.completions.create(ask(question));", question=ITALY)
+    context.set_offline(False)
+    assert "Rome" in answer["choices"][0]["message"]["content"]
+
+
+def test_closing_the_engines_tab_ends_the_stream_with_an_error(asker: Page, host: Page) -> None:
+    asker.evaluate(
+        """(request) => { globalThis.begun = 0; globalThis.cut = failure((async () => {
+            for await (const chunk of await openai.chat.completions.create(request)) begun++;
+        })()); }""",
+        {"model": "x", "messages": [{"role": "user", "content": STORY}], "stream": True, "max_tokens": 4000},
+    )
+    run(asker, "while (!(begun > 2)) await new Promise((resolve) => setTimeout(resolve, 10));")
+    host.close()
+    started = time.perf_counter()
+    error = run(asker, "return cut;")
+    assert time.perf_counter() - started < 10
+    assert error
+    assert (error["name"], error["code"]) == ("APIError", "engine_gone")
+    assert run(asker, "return failure(openai.chat.completions.create(ask('Hi')));")["code"] == "no_engine"
