@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Wisp's one command. It sets up everything a fresh machine lacks; Python 3.11 and Node are all it assumes.
 
-python3 build.py serve [--port N] [--no-open]     build the page and serve it on this machine
+python3 build.py serve [--port N] [--api]         build the page and serve it on this machine
 python3 build.py build                            make dist/, a folder that any static host can serve
 python3 build.py test [pytest arguments]          run every test
 python3 build.py bench [--peer] [--json FILE]     measure; --help lists what else it takes

@@ -1,5 +1,6 @@
 /** The page: puts its parts together. Everything about models goes through wisp.js. */
 import { explain } from "./ui/advice.js";
+import { startBridge } from "./ui/bridge.js";
 import { Chat } from "./ui/chat.js";
 import { startComposer } from "./ui/composer.js";
 import { byId, h, placeIcons } from "./ui/dom.js";
@@ -197,6 +198,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 const firstLoad = load(firstChoice());
+firstLoad.then(startBridge);
 await chat.restore(localStorage.getItem(KEPT_CHAT)).catch((error) => {
   notify({ key: "storage", text: "This browser keeps no chats here.", more: `${error}`, kind: "error" });
   showChat();

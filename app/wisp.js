@@ -5,6 +5,7 @@
  * engine until `terminate()` or a crash; the next `create()` then boots a new one. Requests and answers have the
  * shapes of the OpenAI API; whatever fails rejects with a `WispError` (`.code`, `.type`, `.param`, `.error`).
  */
+import { Bridge } from "./sdk/bridge.js";
 import { Connection } from "./sdk/connection.js";
 import { WispError } from "./sdk/error.js";
 import { engineFetch } from "./sdk/fetch.js";
@@ -52,6 +53,14 @@ export class Wisp {
     if (onLog) connection.onLog.add(onLog);
     if (!shared) offer();
     return (shared ??= boot(connection));
+  }
+
+  /**
+   * Lends the page's engine to a program on this machine: `build.py serve --api`.
+   * @param {string | URL} url of its WebSocket
+   */
+  static lend(url) {
+    new Bridge(url, () => Wisp.create());
   }
 
   /** @param {Connection} connection use `Wisp.create()` */

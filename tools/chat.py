@@ -65,9 +65,9 @@ def _ask(playwright: Playwright, options: argparse.Namespace) -> None:
             server, profile = Server(DIST, PORT).start(), str(cache_dir("chat-profile"))
         except OSError:
             server, profile = Server(DIST, 0).start(), folder
-        context = _browser(playwright, profile, folder)
+        context = open_browser(playwright, profile, folder)
         try:
-            page = _page(context, server.url, file)
+            page = open_page(context, server.url, file)
             given = {
                 "model": None if file else options.model,
                 "file": bool(file),
@@ -84,7 +84,7 @@ def _ask(playwright: Playwright, options: argparse.Namespace) -> None:
         raise Failure(problem)
 
 
-def _browser(playwright: Playwright, profile: str, spare: str) -> BrowserContext:
+def open_browser(playwright: Playwright, profile: str, spare: str) -> BrowserContext:
     how: dict[str, Any] = {"executable_path": ensure_browser(), "args": flags(), "headless": True}
     try:
         return playwright.chromium.launch_persistent_context(profile, **how)
@@ -92,7 +92,7 @@ def _browser(playwright: Playwright, profile: str, spare: str) -> BrowserContext
         return playwright.chromium.launch_persistent_context(spare, **how)
 
 
-def _page(context: BrowserContext, url: str, file: Path | None) -> Page:
+def open_page(context: BrowserContext, url: str, file: Path | None) -> Page:
     """The page, without its own script, which would first load the model that it showed last."""
     page = context.new_page()
     page.set_default_timeout(0)

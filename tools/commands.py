@@ -36,6 +36,8 @@ def _parser() -> argparse.ArgumentParser:
     serve = commands.add_parser("serve", help="build the page and serve it on this machine")
     serve.add_argument("--port", type=int, help="the port to serve on (default: the first free one from 8000 on)")
     serve.add_argument("--no-open", action="store_true", help="do not open a browser")
+    serve.add_argument("--api", action="store_true", help="make the tab's engine an OpenAI-compatible server, too")
+    serve.add_argument("--model", help="with --api: what a browser in the background loads")
     serve.set_defaults(run=_serve)
     commands.add_parser("build", help="make dist/").set_defaults(run=_build)
     commands.add_parser("test", help="run every test; takes pytest's arguments")
@@ -54,6 +56,12 @@ def _parser() -> argparse.ArgumentParser:
 def _serve(options: argparse.Namespace) -> int:
     from tools import dist, serve
 
+    if options.api:
+        arguments = ["--no-open"] if options.no_open else []
+        arguments += ["--port", str(options.port)] if options.port is not None else []
+        return _in_environment(
+            ["-m", "tools.background", *arguments, *(["--model", options.model] if options.model else [])]
+        )
     serve.serve(dist.build(), options.port, open_browser=not options.no_open)
     return 0
 

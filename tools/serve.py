@@ -162,6 +162,7 @@ class Server(http.server.ThreadingHTTPServer):
     `headers` override or add to HEADERS; `mounts` put other folders under prefixes such as "tests/".
     """
 
+    handler: type[Handler] = Handler
     daemon_threads = True
     allow_reuse_address = True
 
@@ -171,7 +172,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.root = root.resolve()
         self.headers = headers or {}
         self.mounts = {prefix: folder.resolve() for prefix, folder in (mounts or {}).items()}
-        super().__init__((HOST, port), Handler)
+        super().__init__((HOST, port), self.handler)
 
     @property
     def url(self) -> str:
@@ -187,12 +188,12 @@ class Server(http.server.ThreadingHTTPServer):
         """A browser that closes a connection early is no error of ours."""
 
 
-def open_port(root: Path, port: int | None) -> Server:
+def open_port(root: Path, port: int | None, kind: type[Server] = Server) -> Server:
     """A server on `port`; without one, on the first free port from DEFAULT_PORT on."""
     candidates = [port] if port is not None else [*range(DEFAULT_PORT, DEFAULT_PORT + 20), 0]
     for candidate in candidates:
         try:
-            return Server(root, candidate)
+            return kind(root, candidate)
         except OSError:
             continue
         except OverflowError:
@@ -204,7 +205,7 @@ def serve(root: Path, port: int | None, *, open_browser: bool) -> None:
     """Serve until interrupted; the address is printed on a line of its own once requests are answered."""
     server = open_port(root, port)
     print(f"Serving {server.url}", flush=True)
-    if open_browser and _has_desktop():
+    if open_browser and has_desktop():
         threading.Thread(target=webbrowser.open, args=(server.url,), daemon=True).start()
     try:
         server.serve_forever()
@@ -212,6 +213,6 @@ def serve(root: Path, port: int | None, *, open_browser: bool) -> None:
         server.server_close()
 
 
-def _has_desktop() -> bool:
+def has_desktop() -> bool:
     """Whether opening a browser can work at all."""
     return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -1,7 +1,6 @@
 # ruff: noqa: E501
 """The official openai client on real pages, with nothing but a baseURL: the service worker is the server."""
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,0 +1,62 @@
+import { Reply } from "./reply.js";
+
+/** @typedef {import("../wisp.js").Wisp} Wisp */
+
+const RETRY_MS = [250, 500, 1000, 2000];
+const RETRIES = 60; // then the server is taken for stopped
+const REPLACED = 4001; // another tab lends its engine now
+
+/**
+ * Lends this page's engine to a program on this machine (`build.py serve --api`) over one WebSocket, until the page
+ * goes or another one takes its place. Messages are JSON with the `id` of a request: from the server "request", "pull",
+ * "abort" and, without an id, "ping"; from here "head", "piece", "end", "pong".
+ */
+export class Bridge {
+  /** @type {Map<number, Reply>} */
+  #replies = new Map();
+  #failures = 0;
+  #url;
+  #engine;
+
+  /** @param {string | URL} url ws: address @param {() => Promise<Wisp>} engine */
+  constructor(url, engine) {
+    this.#url = url;
+    this.#engine = engine;
+    this.#connect();
+  }
+
+  #connect() {
+    const socket = new WebSocket(this.#url);
+    socket.onopen = () => (this.#failures = 0);
+    socket.onmessage = ({ data }) => this.#receive(socket, JSON.parse(data));
+    socket.onclose = ({ code }) => {
+      for (const reply of this.#replies.values()) reply.abort();
+      this.#replies.clear();
+      if (code === REPLACED || this.#failures >= RETRIES) return;
+      const wait = RETRY_MS[Math.min(this.#failures++, RETRY_MS.length - 1)];
+      setTimeout(() => this.#connect(), wait);
+    };
+  }
+
+  /** @param {WebSocket} socket @param {Record<string, any>} message */
+  #receive(socket, { kind, id, ...rest }) {
+    /** @param {Record<string, any>} message */
+    const send = (message) => socket.readyState === WebSocket.OPEN && socket.send(JSON.stringify(message));
+    if (kind === "ping") send({ kind: "pong" });
+    if (kind === "pull") this.#replies.get(id)?.pull();
+    if (kind === "abort") {
+      this.#replies.get(id)?.abort();
+      this.#replies.delete(id);
+    }
+    if (kind !== "request") return;
+    const decoder = new TextDecoder();
+    const { method, path, body } = rest;
+    const asked = { method, url: new URL(path, location.origin).href, body };
+    const reply = new Reply(this.#engine, asked, (part) => {
+      if (part.kind === "piece") return send({ id, kind: "piece", text: decoder.decode(part.piece, { stream: true }) });
+      if (part.kind === "end") this.#replies.delete(id);
+      send({ id, ...part });
+    });
+    this.#replies.set(id, reply);
+  }
+}

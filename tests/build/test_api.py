@@ -1,0 +1,212 @@
+"""The API of `serve --api` over real sockets, with a stand-in for the tab at the WebSocket's other end."""
+
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from tools.api import ApiServer
+
+CHAT: dict[str, Any] = {"model": "x", "messages": [{"role": "user", "content": "Hi"}]}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ApiServer]:
+    (tmp_path / "index.html").write_text("<!doctype html>")
+    running = ApiServer(tmp_path, 0)
+    running.tab_s, running.request_s, running.body_limit = 0.5, 1.0, 10_000
+    running.start()
+    yield running
+    running.shutdown()
+    running.server_close()
+
+
+@contextmanager
+def tab(server: ApiServer, **more: Any) -> Iterator[ClientConnection]:
+    """A tab's end of the bridge."""
+    url = f"{server.url.replace('http', 'ws')}v1/bridge?ticket={server.tickets['tab']}"
+    given: dict[str, Any] = {"origin": server.url.rstrip("/"), **more}
+    with connect(url, **given) as connection:
+        deadline = time.monotonic() + 5
+        while server.tab is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        yield connection
+
+
+def receive(connection: ClientConnection, kind: str) -> dict[str, Any]:
+    """The next message of this kind."""
+    while True:
+        message: dict[str, Any] = json.loads(connection.recv(timeout=5))
+        if message["kind"] == kind:
+            return message
+
+
+def send(connection: ClientConnection, **message: Any) -> None:
+    connection.send(json.dumps(message))
+
+
+def client(server: ApiServer, key: str | None = None) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{server.url}v1", api_key=key or server.key, max_retries=0, timeout=10)
+
+
+def ask(server: ApiServer, path: str = "/v1/models", method: str = "GET", body: bytes | None = None, **headers: str):
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=10)
+    given = {"Authorization": f"Bearer {server.key}"} | {name.replace("_", "-"): text for name, text in headers.items()}
+    connection.request(method, path, body=body, headers={name: text for name, text in given.items() if text})
+    answer = connection.getresponse()
+    text = answer.read()
+    connection.close()
+    return answer.status, dict(answer.getheaders()), text
+
+
+def code(text: bytes) -> str:
+    """The code of an OpenAI error, whose other fields must be there."""
+    error = json.loads(text)["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    found: str = error["code"]
+    return found
+
+
+def test_the_page_is_served_as_ever(server: ApiServer) -> None:
+    status, headers, body = ask(server, "/")
+    assert (status, body) == (200, b"<!doctype html>")
+    assert headers["Cross-Origin-Embedder-Policy"] == "require-corp"
+    assert ask(server, "/", method="POST", body=b"{}")[0] == 405
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "why"),
+    [
+        ({"Host": "example.org"}, 403, "forbidden_host"),
+        ({"Host": "127.0.0.1:1"}, 403, "forbidden_host"),
+        ({"Origin": "https://example.org"}, 403, "forbidden_origin"),
+        ({"Origin": "null"}, 403, "forbidden_origin"),
+        ({"Sec_Fetch_Site": "cross-site"}, 403, "forbidden_origin"),
+        ({"Authorization": ""}, 401, "invalid_api_key"),
+        ({"Authorization": "Bearer wrong"}, 401, "invalid_api_key"),
+        ({"Authorization": "Basic {key}"}, 401, "invalid_api_key"),
+        ({}, 503, "no_engine"),
+    ],
+)
+def test_refusals(server: ApiServer, headers: dict[str, str], status: int, why: str) -> None:
+    given = {name: text.replace("{key}", server.key) for name, text in headers.items()}
+    found, answer, text = ask(server, **given)
+    assert (found, code(text)) == (status, why)
+    assert not [name for name in answer if name.lower().startswith("access-control-")]
+    preflight = {"Origin": "https://example.org", "Access_Control_Request_Method": "POST"}
+    found, answer, _ = ask(server, method="OPTIONS", **preflight)
+    assert found == 403
+    assert not [name for name in answer if name.lower().startswith("access-control-")]
+
+
+def test_the_files_too_answer_for_this_host_alone(server: ApiServer) -> None:
+    assert ask(server, "/", Host="example.org")[0] == 403
+
+
+def test_large_and_slow_and_unmeasured_bodies(server: ApiServer) -> None:
+    status, _, text = ask(server, "/v1/completions", "POST", b" " * 10_001)
+    assert (status, code(text)) == (413, "request_too_large")
+    status, _, text = ask(server, "/v1/completions", "POST", None, Transfer_Encoding="chunked")
+    assert (status, code(text)) == (411, "length_required")
+    start = f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:{server.server_address[1]}\r\n"
+    whole = f"{start}Authorization: Bearer {server.key}\r\nContent-Length: 100\r\n\r\n"
+    for sent in (start, whole):  # a header that never ends, a body that drips
+        with socket.create_connection(server.server_address[:2], timeout=10) as slow:
+            slow.sendall(sent.encode())
+            begun = time.monotonic()
+            while time.monotonic() - begun < 0.8:
+                slow.sendall(b"x")
+                time.sleep(0.1)
+            answer = slow.recv(1 << 16)
+            assert answer.startswith(b"HTTP/1.1 408 "), answer
+            assert b'"request_timeout"' in answer
+            assert 0.9 < time.monotonic() - begun < 5
+
+
+def test_only_a_page_with_a_ticket_may_lend_its_engine(server: ApiServer) -> None:
+    for origin in ("https://example.org", None):
+        with pytest.raises(InvalidStatus), tab(server, origin=origin):
+            pass
+    server.tickets["tab"], ticket = "other", server.tickets["tab"]
+    with pytest.raises(InvalidStatus):
+        connect(f"{server.url.replace('http', 'ws')}v1/bridge?ticket={ticket}", origin=server.url.rstrip("/"))
+    assert server.tab is None
+
+
+def test_pieces_are_pulled_one_by_one_and_passed_on_at_once(server: ApiServer) -> None:
+    with tab(server) as page:
+
+        def answer() -> None:
+            asked = receive(page, "request")
+            assert (asked["method"], asked["path"]) == ("POST", "/v1/chat/completions")
+            number = asked["id"]
+            send(page, id=number, kind="head", status=200, headers=[["content-type", "text/event-stream"]])
+            for count in range(3):
+                receive(page, "pull")
+                chunk = {"choices": [{"index": 0, "delta": {"content": f"ü{count}"}}]}
+                send(page, id=number, kind="piece", text=f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n")
+            receive(page, "pull")
+            send(page, id=number, kind="end")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        stream = client(server).chat.completions.create(**CHAT, stream=True)
+        assert [chunk.choices[0].delta.content for chunk in stream] == ["ü0", "ü1", "ü2"]
+        thread.join(5)
+
+
+def test_a_client_that_leaves_aborts(server: ApiServer) -> None:
+    with tab(server) as page:
+        connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=10)
+        connection.request("POST", "/v1/completions", b"{}", {"Authorization": f"Bearer {server.key}"})
+        number = receive(page, "request")["id"]
+        begun = time.monotonic()
+        connection.close()
+        assert receive(page, "abort")["id"] == number
+        assert time.monotonic() - begun < 0.5
+
+
+def test_a_tab_that_goes_in_mid_answer(server: ApiServer) -> None:
+    """Streamed: an error event. Whole: 503. The next request finds the tab that came back."""
+    for stream in (True, False):
+        with tab(server) as page:
+
+            def go(page: ClientConnection = page, stream: bool = stream) -> None:
+                number = receive(page, "request")["id"]
+                kind = "text/event-stream" if stream else "application/json"
+                send(page, id=number, kind="head", status=200, headers=[["content-type", kind]])
+                receive(page, "pull")
+                page.socket.shutdown(socket.SHUT_RDWR)
+
+            threading.Thread(target=go, daemon=True).start()
+            with pytest.raises(openai.APIError) as caught:
+                list(client(server).chat.completions.create(**CHAT, stream=stream))
+            assert caught.value.code == "engine_gone"
+        deadline = time.monotonic() + 5
+        while server.tab is not None and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+
+def test_the_last_tab_answers(server: ApiServer) -> None:
+    with tab(server) as first:
+        before = server.tab
+        with tab(server) as second:
+            with pytest.raises(ConnectionClosed) as caught:
+                first.recv(timeout=5)
+            assert caught.value.rcvd
+            assert caught.value.rcvd.code == 4001
+            assert server.tab is not before
+            connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=10)
+            connection.request("GET", "/v1/models", headers={"Authorization": f"Bearer {server.key}"})
+            assert receive(second, "request")["path"] == "/v1/models"
+            connection.close()

@@ -1,0 +1,291 @@
+"""`build.py serve --api`: what the page's server serves, and below /v1 the OpenAI API, answered by a tab's engine.
+
+Programs of this machine alone may ask, with the key that is printed at the start. A request is refused (in this order)
+for another Host, another Origin, without the key, when its body is too large or too slow, or without a tab.
+"""
+
+import hmac
+import io
+import json
+import select
+import socket
+import threading
+import time
+from http import HTTPStatus
+from pathlib import Path
+from secrets import token_urlsafe
+from urllib.parse import parse_qs, urlsplit
+
+from tools.serve import Handler, Server
+from tools.tab import REPLACED, ClientGone, Exchange, Tab
+
+BODY_LIMIT = 32 << 20  # bytes
+REQUEST_S = 15.0  # for all of a request to arrive
+IDLE_S = 60.0  # between the requests of a connection
+WRITE_S = 60.0  # for a piece of an answer to be taken
+TAB_S = 10.0  # for a tab to come, or to come back
+
+
+class Slow(io.RawIOBase):
+    """A socket to read from until a deadline, however slowly the bytes drip in."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self.deadline = 0.0
+
+    def readable(self) -> bool:
+        """As BufferedReader wants it."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Raises TimeoutError behind the deadline."""
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left)
+        return self._connection.recv_into(buffer)
+
+
+class ApiHandler(Handler):
+    """Files, as the page's server gives them; below /v1 the API."""
+
+    server: "ApiServer"
+
+    def setup(self) -> None:
+        """Read with a deadline."""
+        super().setup()
+        self.rfile.close()
+        self._slow = Slow(self.connection)
+        self.rfile = io.BufferedReader(self._slow)
+
+    def handle_one_request(self) -> None:
+        """Read one request and answer it; a slow one gets 408."""
+        self.close_connection = True
+        self.requestline, self.request_version, self.command = "", "HTTP/1.1", ""
+        try:
+            self._slow.deadline = time.monotonic() + IDLE_S
+            if not self.rfile.peek(1):  # type: ignore[attr-defined]
+                return
+        except OSError:
+            return
+        try:
+            self._slow.deadline = time.monotonic() + self.server.request_s
+            self.raw_requestline = self.rfile.readline(1 << 16)
+            if self.raw_requestline.endswith(b"\n") and self.parse_request():
+                self._route()
+        except TimeoutError:
+            self.close_connection = True
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "request_timeout", "The request did not arrive in time.")
+        except ConnectionError:
+            self.close_connection = True
+
+    def _route(self) -> None:
+        path = urlsplit(self.path).path
+        host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
+        if host not in self.server.hosts:
+            self._forbid("forbidden_host", f"This server does not answer for the host {host!r}.")
+        elif path == "/v1/bridge":
+            self._bridge(origin)
+        elif path.startswith("/v1/"):
+            self._api(origin)
+        elif self.command in ("GET", "HEAD"):
+            self.connection.settimeout(WRITE_S)
+            self._answer(body=self.command == "GET")
+        else:
+            self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "not_found", f"{self.command} is not allowed for {path}.")
+
+    def _bridge(self, origin: str | None) -> None:
+        """A tab of this server's own page that has a ticket may lend its engine."""
+        (ticket,) = parse_qs(urlsplit(self.path).query).get("ticket", [""])[:1]
+        name = next((name for name, value in self.server.tickets.items() if _same(value, ticket)), None)
+        if name is None or origin not in self.server.origins:
+            self._forbid("forbidden_origin", "Only a page that this server has opened may lend its engine.")
+            return
+        self.close_connection = True
+        tab = Tab(self.connection, name)
+        if tab.accept(self.requestline, self.headers):
+            self.server.take(tab)
+            tab.run()
+            self.server.leave(tab)
+
+    def _api(self, origin: str | None) -> None:
+        foreign = self.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site")
+        if foreign or (origin is not None and origin not in self.server.origins):
+            self._forbid("forbidden_origin", f"Pages of {origin or 'another origin'} may not use this server.")
+            return
+        scheme, _, key = self.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not _same(key.strip(), self.server.key):
+            what = "The API key is wrong or missing: send the one that build.py serve --api has printed."
+            self._refuse(HTTPStatus.UNAUTHORIZED, "invalid_api_key", what)
+            return
+        given = self.headers.get("Content-Length", "0")
+        if "Transfer-Encoding" in self.headers or not given.isascii() or not given.isdigit():
+            self._refuse(HTTPStatus.LENGTH_REQUIRED, "length_required", "Send the body with a Content-Length.")
+            return
+        length = int(given)
+        if length > self.server.body_limit:
+            what = f"The body has {length} bytes; {self.server.body_limit} are allowed."
+            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "request_too_large", what)
+            return
+        body = self.rfile.read(length)
+        if len(body) < length:
+            raise ConnectionAbortedError
+        self.connection.settimeout(WRITE_S)
+        tab = self.server.wait_for_tab()
+        if tab is None:
+            what = f"No tab has an engine: open {self.server.lending_url} and try again."
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "no_engine", what, kept=True)
+            return
+        exchange = tab.ask(self.command, self.path, body.decode("utf-8", "replace") if body else None)
+        try:
+            self._relay(exchange)
+        except (ClientGone, OSError):
+            exchange.abort()
+            self.close_connection = True
+        finally:
+            exchange.close()
+
+    def _relay(self, exchange: Exchange) -> None:
+        """Pass the answer on, the next piece asked for once the client has taken the one before."""
+        head = exchange.next(self._gone)
+        if head["kind"] != "head":
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "engine_gone", GONE, kept=True)
+            return
+        kind = next((value for name, value in head["headers"] if name == "content-type"), "application/json")
+        events = kind.startswith("text/event-stream")
+        chunked = events and self.request_version != "HTTP/1.0"
+        if events:
+            self.close_connection |= not chunked
+            self._begin(head["status"], kind, {"Transfer-Encoding": "chunked"} if chunked else {})
+        text = ""
+        while True:
+            exchange.pull()
+            part = exchange.next(self._gone)
+            if part["kind"] == "piece" and not events:
+                text += part["text"]
+                continue
+            if part["kind"] == "lost" and not events:
+                self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "engine_gone", GONE, kept=True)
+                return
+            if part["kind"] == "end" and not events:
+                self._begin(head["status"], kind, {"Content-Length": str(len(text.encode()))})
+                self.wfile.write(text.encode())
+                return
+            piece = part["text"] if part["kind"] == "piece" else ""
+            if part["kind"] == "lost":
+                piece = f"data: {_error(HTTPStatus.SERVICE_UNAVAILABLE, 'engine_gone', GONE)}\n\n"
+            if piece:
+                data = piece.encode()
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
+            if part["kind"] != "piece":
+                break
+        if chunked:
+            self.wfile.write(b"0\r\n\r\n")
+
+    def _gone(self) -> bool:
+        """Whether the client has closed its connection."""
+        if not select.select([self.connection], [], [], 0)[0]:
+            return False
+        try:
+            return not self.connection.recv(1, socket.MSG_PEEK)
+        except OSError:
+            return True
+
+    def _forbid(self, code: str, message: str) -> None:
+        self._refuse(HTTPStatus.FORBIDDEN, code, message)
+
+    def _refuse(self, status: HTTPStatus, code: str, message: str, *, kept: bool = False) -> None:
+        """Answer with an error. The connection ends, unless the request has been read (`kept`)."""
+        text = _error(status, code, message).encode()
+        headers = {"Content-Length": str(len(text))}
+        if status == HTTPStatus.UNAUTHORIZED:
+            headers["WWW-Authenticate"] = "Bearer"
+        if not kept:
+            headers["Connection"] = "close"
+        try:
+            self.connection.settimeout(WRITE_S)
+            self._begin(status, "application/json", headers)
+            self.wfile.write(text)
+            if not kept:
+                self.close_connection = True
+                self._linger()
+        except OSError:
+            self.close_connection = True
+
+    def _linger(self) -> None:
+        """Swallow a little of an unread body: closing on it at once would cost the client the answer."""
+        self.connection.shutdown(socket.SHUT_WR)
+        end = time.monotonic() + 1
+        self.connection.settimeout(0.25)
+        while time.monotonic() < end and self.connection.recv(1 << 16):
+            pass
+
+    def _begin(self, status: int, kind: str, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        for name, value in {**API_HEADERS, **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+
+API_HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+GONE = "The tab whose engine was answering is gone. Ask once more when it is back."
+
+
+def _error(status: HTTPStatus, code: str, message: str) -> str:
+    """OpenAI's shape of an error."""
+    kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
+    return json.dumps({"error": {"message": message, "type": kind, "param": None, "code": code}})
+
+
+def _same(one: str, other: str) -> bool:
+    return hmac.compare_digest(one.encode("utf-8", "replace"), other.encode())
+
+
+class ApiServer(Server):
+    """The page's server with the API. One tab answers: the one that came last."""
+
+    handler = ApiHandler
+    body_limit = BODY_LIMIT
+    request_s = REQUEST_S
+    tab_s = TAB_S
+
+    def __init__(
+        self, root: Path, port: int, *, headers: dict[str, str] | None = None, mounts: dict[str, Path] | None = None
+    ) -> None:
+        super().__init__(root, port, headers=headers, mounts=mounts)
+        self.key = f"wisp-{token_urlsafe(24)}"
+        self.tickets = {"tab": token_urlsafe(24), "background": token_urlsafe(24)}
+        self.hosts = {f"{name}:{self.server_address[1]}" for name in ("127.0.0.1", "localhost")}
+        self.origins = {f"http://{host}" for host in self.hosts}
+        self.tab: Tab | None = None
+        self.changed = threading.Condition()
+
+    @property
+    def lending_url(self) -> str:
+        """The page's address that makes its tab lend the engine."""
+        return f"{self.url}#bridge={self.tickets['tab']}"
+
+    def take(self, tab: Tab) -> None:
+        """From now on this tab answers."""
+        with self.changed:
+            before, self.tab = self.tab, tab
+            self.changed.notify_all()
+        if before:
+            before.close(REPLACED)
+
+    def leave(self, tab: Tab) -> None:
+        """The tab is gone."""
+        with self.changed:
+            if self.tab is tab:
+                self.tab = None
+
+    def wait_for_tab(self, timeout_s: float | None = None) -> Tab | None:
+        """The tab, for which a request may wait a little."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.tab is not None, self.tab_s if timeout_s is None else timeout_s)
+            return self.tab

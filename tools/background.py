@@ -1,0 +1,88 @@
+"""Runs `build.py serve --api`: the server, and a headless browser whose page lends its engine while no tab does."""
+
+import argparse
+import sys
+import tempfile
+import threading
+import webbrowser
+
+from playwright.sync_api import Error as PlaywrightError
+from playwright.sync_api import sync_playwright
+
+from tools.api import ApiServer
+from tools.chat import open_browser, open_page
+from tools.failure import Failure
+from tools.paths import DIST, cache_dir
+from tools.serve import has_desktop, open_port
+
+GRACE_S = 30.0  # a browser that was opened, or a tab that reloads, may take so long
+LEND = """async ({ model, url }) => {
+  const { Wisp } = await import("/wisp.js");
+  try {
+    const engine = await Wisp.create({ onProgress: (progress) => wispProgress(progress) });
+    await engine.load({ model: model ?? undefined });
+    await wispProgress(null);
+    Wisp.lend(url);
+    return null;
+  } catch (error) {
+    return error.message;
+  }
+}"""
+
+
+def main(arguments: list[str]) -> int:
+    """Serve until interrupted; returns the exit status."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--no-open", action="store_true")
+    parser.add_argument("--model")
+    options = parser.parse_args(arguments)
+    try:
+        server = open_port(DIST, options.port, ApiServer)
+        assert isinstance(server, ApiServer)
+        server.start()
+        print(f"Serving {server.url}", flush=True)
+        print(f"API: {server.url}v1", flush=True)
+        print(f"API key: {server.key}", flush=True)
+        print(f"To let a tab of your browser answer, open {server.lending_url}", flush=True)
+        if not options.no_open and has_desktop():
+            threading.Thread(target=webbrowser.open, args=(server.lending_url,), daemon=True).start()
+            server.wait_for_tab(GRACE_S)
+        while True:
+            if server.tab is None:
+                _lend(server, options.model)
+            with server.changed:
+                server.changed.wait(0.5)
+            if server.tab is None:
+                server.wait_for_tab(GRACE_S)  # a tab that reloads comes back
+    except KeyboardInterrupt:
+        return 0
+    except Failure as failure:
+        print(f"build.py: {failure}", file=sys.stderr)
+        return 1
+    except PlaywrightError as error:
+        print(f"build.py: the browser failed: {error.message.splitlines()[0]}", file=sys.stderr)
+        return 1
+
+
+def _lend(server: ApiServer, model: str | None) -> None:
+    """Let a headless browser answer until a tab of the user's does, or until its own is gone."""
+    with tempfile.TemporaryDirectory() as spare, sync_playwright() as playwright:
+        context = open_browser(playwright, str(cache_dir("chat-profile")), spare)
+        try:
+            page = open_page(context, server.url, None)
+            url = f"{server.url.replace('http', 'ws', 1)}v1/bridge?ticket={server.tickets['background']}"
+            problem = page.evaluate(LEND, {"model": model, "url": url})
+            if problem:
+                raise Failure(problem)
+            tab = server.wait_for_tab(GRACE_S)
+            if tab is not None and tab.name == "background":
+                print("Ready: a browser in the background answers", flush=True)
+            while server.tab is not None and server.tab.name == "background":
+                page.wait_for_timeout(250)
+        finally:
+            context.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
