@@ -14,6 +14,7 @@ import openai
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin
 
 from tools.api import ApiServer
 
@@ -59,7 +60,7 @@ def client(server: ApiServer, key: str | None = None) -> openai.OpenAI:
     return openai.OpenAI(base_url=f"{server.url}v1", api_key=key or server.key, max_retries=0, timeout=10)
 
 
-def ask(server: ApiServer, path: str = "/v1/models", method: str = "GET", body: bytes | None = None, **headers: str):
+def ask(server: ApiServer, path: str = "/v1/models", method: str = "GET", body: bytes | None = None, **headers: Any):
     connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=10)
     given = {"Authorization": f"Bearer {server.key}"} | {name.replace("_", "-"): text for name, text in headers.items()}
     connection.request(method, path, body=body, headers={name: text for name, text in given.items() if text})
@@ -99,11 +100,11 @@ def test_the_page_is_served_as_ever(server: ApiServer) -> None:
     ],
 )
 def test_refusals(server: ApiServer, headers: dict[str, str], status: int, why: str) -> None:
-    given = {name: text.replace("{key}", server.key) for name, text in headers.items()}
+    given: dict[str, Any] = {name: text.replace("{key}", server.key) for name, text in headers.items()}
     found, answer, text = ask(server, **given)
     assert (found, code(text)) == (status, why)
     assert not [name for name in answer if name.lower().startswith("access-control-")]
-    preflight = {"Origin": "https://example.org", "Access_Control_Request_Method": "POST"}
+    preflight: dict[str, Any] = {"Origin": "https://example.org", "Access_Control_Request_Method": "POST"}
     found, answer, _ = ask(server, method="OPTIONS", **preflight)
     assert found == 403
     assert not [name for name in answer if name.lower().startswith("access-control-")]
@@ -121,7 +122,7 @@ def test_large_and_slow_and_unmeasured_bodies(server: ApiServer) -> None:
     start = f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:{server.server_address[1]}\r\n"
     whole = f"{start}Authorization: Bearer {server.key}\r\nContent-Length: 100\r\n\r\n"
     for sent in (start, whole):  # a header that never ends, a body that drips
-        with socket.create_connection(server.server_address[:2], timeout=10) as slow:
+        with socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=10) as slow:
             slow.sendall(sent.encode())
             begun = time.monotonic()
             while time.monotonic() - begun < 0.8:
@@ -139,7 +140,7 @@ def test_only_a_page_with_a_ticket_may_lend_its_engine(server: ApiServer) -> Non
             pass
     server.tickets["tab"], ticket = "other", server.tickets["tab"]
     with pytest.raises(InvalidStatus):
-        connect(f"{server.url.replace('http', 'ws')}v1/bridge?ticket={ticket}", origin=server.url.rstrip("/"))
+        connect(f"{server.url.replace('http', 'ws')}v1/bridge?ticket={ticket}", origin=Origin(server.url.rstrip("/")))
     assert server.tab is None
 
 
