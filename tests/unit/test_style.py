@@ -29,3 +29,13 @@ def test_checker_is_content(name: str) -> None:
 def test_bash_scripts_parse() -> None:
     for script in (".ci/run", "tests/lavapipe/build.sh"):
         assert subprocess.run(["bash", "-n", script], cwd=ROOT, check=False).returncode == 0, script
+
+
+def test_the_readme_s_tables_have_a_row_for_every_golden() -> None:
+    """tests/works.py writes them; a new architecture or type shows there, or this fails."""
+    text = (ROOT / "README.md").read_text()
+    for table, wanted in (("architectures", {about(g)[0] for g in GOLDENS}), ("types", set(TYPES))):
+        rows = text.partition(f"<!-- {table} -->")[2].partition("<!-- end -->")[0].splitlines()[3:]
+        cells = [row.strip("| ").split(" | ") for row in rows]
+        assert {row[0].strip() for row in cells} == wanted, table
+        assert not [row for row in cells if "fails" in " ".join(row)], table
