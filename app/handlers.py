@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from app import chat, grammar, loading
+from app import chat, embeddings, grammar, loading
 from app.catalog import Catalog
 from app.loaded import Loaded
 from app.openai import formats
@@ -68,6 +68,7 @@ class Worker:
             "completions": self._complete,
             "responses": self._respond,
             "embeddings": self._embeddings,
+            "rerank": self._rerank,
             "models": self._models,
             "tokenize": self._tokenize,
             "detokenize": self._detokenize,
@@ -233,9 +234,15 @@ class Worker:
         number = fields.get("id")
         return lambda chunk: self._platform.post({"id": number, "kind": "chunk", "chunk": chunk})
 
-    async def _embeddings(self, fields: Fields, job: Job) -> Any:
-        self._current()
-        raise WispError("This engine does not make embeddings yet.", "unsupported_parameter", param="input")
+    async def _embeddings(self, fields: Fields, job: Job) -> dict[str, Any]:
+        request = embeddings.embedding_request(fields.get("request"))
+        async with self._engine_turns.turn(job):
+            return await embeddings.embeddings(self._current(), request, job)
+
+    async def _rerank(self, fields: Fields, job: Job) -> dict[str, Any]:
+        request = embeddings.rank_request(fields.get("request"))
+        async with self._engine_turns.turn(job):
+            return await embeddings.rank(self._current(), request, job)
 
     async def _validate(self, fields: Fields, job: Job) -> dict[str, bool]:
         body, text = fields.get("format"), fields.get("text")
@@ -292,6 +299,9 @@ class Worker:
         ids = _ids(fields.get("ids"))
         if not ids:
             raise WispError("ids is empty.", "invalid_value", param="ids")
+        pooling = fields.get("pooling")
+        if pooling is not None and not isinstance(pooling, str):
+            raise WispError("pooling must be a string.", "invalid_type", param="pooling")
         async with self._engine_turns.turn(job):
             model = self._current()
             engine = model.engine_or_error()
@@ -302,6 +312,9 @@ class Worker:
                     "context_length_exceeded",
                     param="ids",
                 )
+            if pooling is not None or engine.embeds:
+                embedding, embedded = await engine.embed(ids, pooling)
+                return {"embedding": embedding, "shape": list(embedded)}
             logits, shape = await engine.evaluate(ids)
         return {"logits": logits, "shape": list(shape)}
 

@@ -81,6 +81,8 @@ export class Wisp {
   completions = { create: this.#creator("completions") };
   responses = { create: this.#creator("responses") };
   embeddings = { create: this.#creator("embeddings") };
+  /** Documents in the order of their relevance to a query, by a model that ranks: {query, documents, top_n}. */
+  rerank = this.#creator("rerank");
   models = { list: () => this.#connection.call("models") };
 
   /**
@@ -110,12 +112,14 @@ export class Wisp {
   }
 
   /**
-   * Logits at every position; of an embedding model, the embedding.
+   * Logits at every position; of an embedding model, or where a pooling is given, the embedding, not normalised.
    * @param {ArrayLike<number>} ids
-   * @returns {Promise<{ logits: Float32Array, shape: [number, number] } | { embedding: Float32Array }>}
+   * @param {{ pooling?: "none" | "mean" | "cls" | "last" | "rank" }} [options] default: the model's own
+   * @returns {Promise<{ logits: Float32Array, shape: [number, number] } | { embedding: Float32Array, shape: number[] }>}
+   *   shape is [n, vocab] of logits, [n_embd] of an embedding, [n, n_embd] of one for each id ("none")
    */
-  evaluate(ids) {
-    return this.#connection.call("evaluate", { ids: Array.from(ids) });
+  evaluate(ids, { pooling } = {}) {
+    return this.#connection.call("evaluate", { ids: Array.from(ids), pooling });
   }
 
   /**

@@ -47,6 +47,12 @@ def swift_bench(request: pytest.FixtureRequest, kernel_pages: Callable[[str], tu
     return _bench(request.param, kernel_pages)
 
 
+@pytest.fixture
+def plain_bench(kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
+    """SwiftShader without subgroups."""
+    return _bench("swiftshader: f32", kernel_pages)
+
+
 def _bench(name: str, kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
     adapter, variant = name.split(": ")
     page, capabilities = kernel_pages(adapter)

@@ -24,6 +24,8 @@ class Engine:
 
     context_length = 200
     backend = "cpu"
+    embeds = False
+    pooling = "last"
     notices = ["from the engine"]  # noqa: RUF012
 
     def __init__(self, says: str = HELLO, size: int = 2, pause: float = 0.0) -> None:
@@ -296,7 +298,8 @@ async def test_tokenize_detokenize_and_template(page: Page) -> None:
         ("evaluate", {"ids": []}, "invalid_value"),
         ("evaluate", {"ids": [10**6]}, "invalid_value"),
         ("evaluate", {"ids": [1] * 201}, "context_length_exceeded"),
-        ("embeddings", {}, "unsupported_parameter"),
+        ("embeddings", {}, "invalid_type"),
+        ("rerank", {"request": {"query": "a", "documents": ["b"]}}, "unsupported_parameter"),
         ("validate", {}, "invalid_type"),
         ("validate", {"format": {"regex": "["}, "text": ""}, "invalid_value"),
         ("nonsense", {}, "invalid_value"),
