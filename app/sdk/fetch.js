@@ -3,7 +3,7 @@ import { WispError } from "./error.js";
 /**
  * @typedef {import("../wisp.js").Wisp} Wisp
  * @typedef {Record<string, any>} Json
- * @typedef {(body: Json, signal: AbortSignal | null) => Promise<any>} Endpoint
+ * @typedef {(body: any, signal: AbortSignal | null) => Promise<any>} Endpoint
  */
 
 /** HTTP status codes of errors by type, unless the code says more. */
@@ -38,6 +38,7 @@ async function route(engine, request) {
     completions: (body) => engine.completions.create(body, { signal }),
     responses: (body) => engine.responses.create(body, { signal }),
     embeddings: (body) => engine.embeddings.create(body, { signal }),
+    rerank: (body) => engine.rerank(body, { signal }),
   };
   if (Object.hasOwn(posts, found)) {
     if (method !== "POST") return refusal(405, `${method} is not allowed for ${path}; use POST.`);
