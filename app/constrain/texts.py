@@ -99,7 +99,10 @@ def repeated(what: str, low: int, high: int | None) -> str:
 
 def automaton_rule(grammar: Grammar, dfa: Dfa, escaped: bool, end: str = "") -> str:
     """A rule for the texts of an automaton and `end` after them; `escaped`: as they are written in a JSON string."""
-    return _Rules(grammar, dfa, escaped, end).rule(0)
+    key = (tuple(map(tuple, dfa.edges)), frozenset(dfa.accepting), escaped, end)
+    if key not in grammar.known:
+        grammar.known[key] = _Rules(grammar, dfa, escaped, end).rule(0)
+    return grammar.known[key]
 
 
 class _Rules:
