@@ -6,7 +6,6 @@ Every golden counts for its file's architecture and for its file's types, on eac
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
@@ -73,10 +72,9 @@ class Works:
             return
         text = self.path.read_text()
         for table, title in (("architectures", "architecture"), ("types", "tensor type")):
-            made = self.table(table, title)
-            text = re.sub(
-                rf"(<!-- {table} -->\n).*?(<!-- end -->)", lambda m, t=made: m[1] + t + m[2], text, flags=re.S
-            )
+            before, begin, rest = text.partition(f"<!-- {table} -->\n")
+            _, end, after = rest.partition("<!-- end -->")
+            text = before + begin + self.table(table, title) + end + after
         self.path.write_text(text)
 
     def table(self, table: str, title: str) -> str:
