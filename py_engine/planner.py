@@ -5,8 +5,9 @@ last      after it: logits of the batch's last token
 every     after it: logits of every token, at most EVERY of them (Engine.evaluate)
 decode    one token through the layers, and its logits
 sample    the next token from the logits: temperature, top_k, top_p, min_p
-shaped    the same with everything that a request can ask for
-logprobs  after either: log-probabilities of the token and of the likeliest
+resample  after it: again, where a mask forbids the token
+shaped    instead of sample, with everything that a request can ask for; after it: reshaped
+logprobs  after any: log-probabilities of the token and of the likeliest
 """
 
 from __future__ import annotations
@@ -91,9 +92,11 @@ def make_plan(
     x = model.build(cfg, weights, decode, ropes, caches)
     logits = model.output(cfg, weights, decode, x)
     sampler_ops.sample(Ops(plan, "sample", 1, device), logits)
+    sampler_ops.resample(Ops(plan, "resample", 1, device), logits)
     sampler_ops.sample(Ops(plan, "shaped", 1, device), logits, shaped=True)
+    sampler_ops.resample(Ops(plan, "reshaped", 1, device), logits, shaped=True)
     sampler_ops.logprobs(Ops(plan, "logprobs", 1, device), logits)
-    plan.lazy |= {"shaped", "logprobs"}
+    plan.lazy |= {"resample", "shaped", "reshaped", "logprobs"}
     return plan
 
 

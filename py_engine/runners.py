@@ -8,7 +8,6 @@ holds.
 from __future__ import annotations
 
 import asyncio
-import struct
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.placement import Placement
 from py_engine.plan import Plan
-from py_engine.sampling import MASKED, Batch, Sampling, read_logprobs
+from py_engine.sampling import Batch, Sampling, read_logprobs
 
 if TYPE_CHECKING:
     from py_engine.gpu import Gpu
@@ -179,7 +178,6 @@ class GpuRunner:
         words = -(-self.plan.n_vocab // 32)
         if allowed is not None:
             self.gpu.write("mask", allowed if isinstance(allowed, bytes) else allowed.subarray(0, words))
-        self.gpu.write("sampling", struct.pack("<I", allowed is not None), MASKED)
         self._use(self._free if allowed is None else self._masked)
 
     def step(self, count: int, eager: bool = False) -> int:
@@ -322,7 +320,6 @@ class CpuRunner:
         if allowed is not None:
             words = allowed.to_py() if hasattr(allowed, "to_py") else allowed
             self._cpu.write("mask", memoryview(words).cast("B")[: 4 * -(-self.plan.n_vocab // 32)])
-        self._cpu.write("sampling", struct.pack("<I", allowed is not None), MASKED)
         self.lists = self._free if allowed is None else self._masked
 
     def step(self, count: int, eager: bool = False) -> int:

@@ -16,9 +16,8 @@ FIELDS = (  # the Sampling struct of sampling.wgsl
     ("temperature", "f"), ("top_k", "I"), ("top_p", "f"), ("min_p", "f"), ("seed", "I"), ("shifted", "I"),
     ("typical_p", "f"), ("xtc_probability", "f"), ("xtc_threshold", "f"), ("answer", "I"), ("presence", "f"),
     ("frequency", "f"), ("repetition", "f"), ("repeat_last", "I"), ("dry_multiplier", "f"), ("dry_base", "f"),
-    ("dry_allowed", "I"), ("dry_last", "I"), ("dry_longest", "I"), ("logprobs", "I"), ("masked", "I"),
+    ("dry_allowed", "I"), ("dry_last", "I"), ("dry_longest", "I"), ("logprobs", "I"),
 )  # fmt: skip
-MASKED = 4 * len(FIELDS) - 4  # byte offset of the last of them
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,8 @@ class Sampling:
 
     def lists(self, masked: bool = False) -> list[str]:
         """The plan's lists that choose a token (planner.py); `masked`: as a mask allows."""
-        return ["shaped" if masked or self.shapes else "sample"] + (["logprobs"] if self.logprobs >= 0 else [])
+        first, again = ("shaped", "reshaped") if self.shapes else ("sample", "resample")
+        return [first] + ([again] if masked else []) + (["logprobs"] if self.logprobs >= 0 else [])
 
     def biases(self, vocab: int) -> bytes:
         """What is added to each logit, float32 (vocab,)."""
@@ -91,7 +91,7 @@ class Sampling:
         return 0.0 if self.xtc_threshold > 0.5 else self.xtc_probability
 
     def pack(self, answer: int = 0, shifted: int = 0) -> bytes:
-        """The Sampling struct of sampling.wgsl, without a mask. `answer`: position of the answer's first token;
+        """The Sampling struct of sampling.wgsl. `answer`: position of the answer's first token;
         `shifted`: tokens dropped from the context before.
         """
         filtered = self.temperature > 0 or self.typical_p < 1 or self._xtc > 0  # else the likeliest token it is
@@ -118,7 +118,6 @@ class Sampling:
             "dry_last": self._dry_last,
             "dry_longest": min(longest, ALL),
             "logprobs": max(0, min(self.logprobs, MOST_LOGPROBS)),
-            "masked": 0,
         }
         return struct.pack("<" + "".join(kind for _, kind in FIELDS), *(values[name] for name, _ in FIELDS))
 

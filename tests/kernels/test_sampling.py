@@ -2,16 +2,20 @@
 combination of parameters, the same logits where they are shaped, the same log-probabilities.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+from playwright.sync_api import Page
 
 from py_engine import sampler_ops
 from py_engine.ops import Ops
 from py_engine.sampler_ops import LOGPROB_ROWS
-from py_engine.sampling import MASKED, MOST_LOGPROBS, Sampling
+from py_engine.sampling import MOST_LOGPROBS, Sampling
 from tests.kernels.bench import Bench, nmse
+from tests.kernels.conftest import bench_of
 
 POS, N = 40, 3  # the batch whose last token's logits these are
 PLAIN = [
@@ -40,19 +44,26 @@ SHAPED = [
 ]  # fmt: skip
 
 
-def prepare(bench: Bench, vocab: int, sampling: Sampling, seed: int, shaped: bool) -> Ops:
+@pytest.fixture(params=["swiftshader: f32", "swiftshader: f32 subgroups", "lavapipe: f16 subgroups"])
+def bench(request: pytest.FixtureRequest, kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
+    """A bench for each variant that makes a difference: these kernels have no f16, and compile slowly on lavapipe."""
+    return bench_of(request.param, kernel_pages)
+
+
+def prepare(bench: Bench, vocab: int, sampling: Sampling, seed: int, shaped: bool, masked: bool = False) -> Ops:
     """A sampler over random logits, behind a history that repeats itself."""
     ops = bench.begin(batch=1, n=N, pos=POS, vocab=vocab, seed=seed)
     logits = ops.buffer("logits", (vocab,))
     bench.fill(logits)[:] *= 3
     sampler_ops.sample(ops, logits, shaped)
+    if masked:
+        sampler_ops.resample(ops, logits, shaped)
     bench.data["tokens"][: POS + N] = bench.random.integers(0, min(vocab, 4), POS + N)
     answer = POS - 10
     bench.data["sampling"] = np.frombuffer(sampling.pack(answer, shifted=seed), np.uint32).copy()
     if shaped:
         bench.data["bias"] = np.frombuffer(sampling.biases(vocab), np.float32).copy()
         bench.data["breakers"] = np.frombuffer(sampling.breaker_bits(vocab), np.uint32).copy()
-        bench.data["mask"] = np.zeros(-(-vocab // 32), np.uint32)
     return ops
 
 
@@ -104,11 +115,10 @@ def test_mask(bench: Bench, vocab: int) -> None:
     again = set()
     for seed, sampling in enumerate([Sampling(temperature=0), Sampling(), Sampling(top_k=3, top_p=0.9, typical_p=0.8)]):
         for share in (0.5, 2 / vocab):
-            ops = prepare(bench, vocab, replace(sampling, seed=seed), seed, True)
+            ops = prepare(bench, vocab, replace(sampling, seed=seed), seed, sampling.shapes, True)
             bits = bench.random.random(-(-vocab // 32) * 32) < share
             bits[vocab - 1] = True
             bench.data["mask"] = np.packbits(bits, bitorder="little").view(np.uint32)
-            bench.data["sampling"][MASKED // 4] = 1
             gpu, host = bench.run(ops)
             assert gpu["tokens"][POS + N] == host["tokens"][POS + N] < vocab
             assert bits[gpu["tokens"][POS + N]]
