@@ -1,144 +1,203 @@
-"""Answers requests for text: template and tokenizer, the engine, stop strings, chunks."""
+"""Answers requests for text: prompt, engine, stop strings, the parts of a message, chunks."""
 
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
-from app.openai import Answer, ChatRequest, CompletionRequest, Request, Usage
+from app import prompts
+from app.dialects import dialect_of
+from app.grammar import Compiled, Load, compiled, rules_of
+from app.loaded import Loaded
+from app.openai.answers import Answer, Delta, Logprobs, Message, Usage
+from app.openai.requests import ChatRequest, CompletionRequest, Request
+from app.parsing import Parser, PlainParser
+from app.prompts import Prompt
 from app.stream import AnswerStream
 from app.turns import Job
-from py_engine.chat_template import ChatTemplate
-from py_engine.errors import WispError
-from py_engine.gguf_header import Header
-from py_engine.sampling import Batch
-from py_engine.tokenizer import Tokenizer
+from py_engine.sampling import Batch, Sampling
 
 Emit = Callable[[dict[str, Any]], None]
+Result = dict[str, Any] | None
 BREATH = 0.02  # seconds of work after which messages from the page, such as an abort, get their turn
 
 
-@dataclass
-class Loaded:
-    """A model ready to answer; without an engine it only has its vocabulary and template."""
-
-    id: str
-    header: Header
-    tokenizer: Tokenizer
-    template: ChatTemplate
-    engine: Any = None
-    notices: list[str] = field(default_factory=list)
-    timings: dict[str, float] = field(default_factory=dict)  # milliseconds
-    source_stats: Callable[[], dict[str, Any]] = dict
-
-    def engine_or_error(self) -> Any:
-        """The engine; model_not_loaded when only the vocabulary is there."""
-        if self.engine is None:
-            raise WispError(
-                f"Only the vocabulary of {self.id} is loaded. Load it with its weights.", "model_not_loaded"
-            )
-        return self.engine
-
-
-async def chat(model: Loaded, request: ChatRequest, job: Job, emit: Emit, asked: float) -> dict[str, Any] | None:
+async def chat(model: Loaded, request: ChatRequest, job: Job, emit: Emit, asked: float, load: Load) -> Result:
     """Answers a chat request: the whole completion, or None after having emitted its chunks.
 
     `asked`: time.perf_counter() when the request came, for the time to the first token.
     """
-    template = model.template
-    text = template.render(template.prepare(request.messages), **request.template_variables)
-    ids = model.tokenizer.encode_prompt(text)
-    return await _answer(model, request, ids, Answer(model.id, chat=True), job=job, emit=emit, asked=asked)
+    model.engine_or_error()
+    dialect = dialect_of(model.template, request.tools)
+    messages = dialect.messages(model.template.prepare(request.messages))
+    prompt = prompts.of_chat(model, request, messages, dialect.template_tools())
+    run = Run(model, request, Answer(model.id, chat=True), job, emit, asked)
+    run.parser = lambda: dialect.parser(prompt.text, request.split_reasoning)
+    run.shown = frozenset(model.tokenizer.vocab.ids[t] for t in dialect.markers if t in model.tokenizer.vocab.ids)
+    rules = dialect.rules(prompt.text, request.format)
+    if rules is not None:
+        run.compiled = await compiled(model, rules, run.shown, load)
+    return await run.all([prompt])
 
 
-async def complete(
-    model: Loaded, request: CompletionRequest, job: Job, emit: Emit, asked: float
-) -> dict[str, Any] | None:
+async def complete(model: Loaded, request: CompletionRequest, job: Job, emit: Emit, asked: float, load: Load) -> Result:
     """Answers a completion request, like chat()."""
-    if isinstance(request.prompt, str):
-        ids = model.tokenizer.encode_prompt(request.prompt)
-    else:
-        ids = request.prompt
-        check_ids(model.tokenizer, ids, "prompt")
-    if not ids and model.tokenizer.bos_id is not None:
-        ids = [model.tokenizer.bos_id]
-    if not ids:
-        raise WispError("prompt is empty, and this model has no token to start with.", "invalid_value", param="prompt")
-    return await _answer(model, request, ids, Answer(model.id, chat=False), job=job, emit=emit, asked=asked)
+    model.engine_or_error()
+    found = [prompts.of_completion(model, request, prompt) for prompt in request.prompts]
+    run = Run(model, request, Answer(model.id, chat=False), job, emit, asked)
+    if request.format is not None:
+        run.compiled = await compiled(model, rules_of(request.format), frozenset(), load)
+    return await run.all(found)
 
 
-def check_ids(tokenizer: Tokenizer, ids: list[int], param: str) -> None:
-    """Refuses ids outside the vocabulary."""
-    bad = next((i for i in ids if not 0 <= i < len(tokenizer)), None)
-    if bad is not None:
-        raise WispError(f"{bad} is not a token id: the vocabulary has {len(tokenizer)}.", "invalid_value", param=param)
+class Run:
+    """One request being answered: its choices one after the other, over prompts that the KV cache shares."""
+
+    def __init__(self, model: Loaded, request: Request, answer: Answer, job: Job, emit: Emit, asked: float) -> None:
+        self.model, self.request, self.answer, self.job = model, request, answer, job
+        self.parser: Callable[[], Parser] = PlainParser
+        self.shown: frozenset[int] = frozenset()  # control tokens that the parser needs to see
+        self.compiled: Compiled | None = None
+        self._emit, self._asked = emit, asked
+
+    async def all(self, found: list[Prompt]) -> Result:
+        """The answer, or None after having emitted its chunks."""
+        if not self.request.cache_prompt:
+            self.model.engine_or_error().forget()
+        choices: list[dict[str, Any]] = []
+        total: Usage | None = None
+        for prompt in found:
+            for _ in range(self.request.n):
+                choice, usage = await self._choice(len(choices), prompt)
+                choices.append(choice)
+                total = usage if total is None else total + usage
+        assert total is not None
+        if len(choices) > 1:  # OpenAI counts a prompt once, however many answers it gets
+            total.prompt_tokens = sum(len(prompt.ids) for prompt in found)
+            total.cached_tokens = min(total.cached_tokens, total.prompt_tokens)
+        if not self.request.stream:
+            return self.answer.whole(choices, total)
+        if self.request.include_usage:
+            self._emit(self.answer.usage(total))
+        return None
+
+    def _resolved(self) -> Sampling:
+        """The sampling parameters with every word turned into token ids."""
+        model, request = self.model, self.request
+        sampling, bias = request.sampling, list(request.sampling.logit_bias)
+        model.check_ids([token for token, _ in bias], "logit_bias")
+        for word, strength in request.words.biased:
+            bias += [(token, strength) for token in model.tokenizer.encode(word)]
+        if self._endless():
+            bias += [(token, -100.0) for token in sorted(model.tokenizer.eog_ids)]
+        breakers = model.tokens_with(request.words.dry_breakers) if request.words.dry_breakers else ()
+        return replace(sampling, logit_bias=tuple(dict(bias).items()), dry_breakers=breakers)
+
+    def _endless(self) -> bool:
+        """The answer goes on to its limit; one that is held to a form ends with the form."""
+        return self.request.ignore_eos and self.compiled is None
+
+    async def _choice(self, index: int, prompt: Prompt) -> tuple[dict[str, Any], Usage]:
+        request, answer, tokenizer = self.request, self.answer, self.model.tokenizer
+        engine = self.model.engine_or_error()
+        room = engine.context_length - len(prompt.ids)
+        limit = room if request.max_tokens is None else request.max_tokens
+        limit = limit if request.truncate else min(limit, room)
+        ends = frozenset() if self._endless() else tokenizer.eog_ids
+        decoder = tokenizer.stream(strip_space=answer.chat, shown=self.shown)
+        stream = AnswerStream(decoder, request.stop, ends)
+        output = Output(self, index, stream)
+        sampling = self._resolved()
+        if index and sampling.seed is not None:  # answers to one request differ, and can be had again
+            sampling = replace(sampling, seed=sampling.seed + index)
+        output.open(prompt.text if isinstance(request, CompletionRequest) and request.echo else "")
+        clock = Clock(self._asked)
+        constraint = await self.compiled.matcher() if self.compiled is not None else None
+        try:
+            batches = engine.generate(
+                prompt.ids, sampling, limit, ends, constraint=constraint, keep=prompt.keep if request.truncate else None
+            )
+            await self._generate(batches, stream, output, clock)
+        finally:
+            if constraint is not None:
+                constraint.close()
+        self.job.check()
+        output.finish()
+        last = getattr(engine, "last", None)
+        usage = _usage(len(prompt.ids), stream.tokens, last, clock)
+        usage.reasoning_tokens = output.reasoning_tokens
+        if request.truncate:
+            usage.truncated_tokens = prompt.truncated + getattr(last, "shifted_tokens", 0)
+        reason = "length" if not stream.ended else "tool_calls" if output.message.tool_calls else "stop"
+        if request.stream:
+            self._emit(answer.closing(reason, usage, index))
+        return answer.choice(index, output.message, output.all_logprobs(), reason), usage
+
+    async def _generate(
+        self, batches: AsyncGenerator[Batch, None], stream: AnswerStream, output: "Output", clock: "Clock"
+    ) -> None:
+        """Runs the engine until the answer ends or is aborted; closing the generator stops it within one batch."""
+        breathed = time.perf_counter()
+        async with aclosing(batches):
+            async for batch in batches:
+                if self.job.aborted:
+                    return
+                if batch.ids:
+                    clock.batch(len(batch.ids))
+                    output.push(batch)
+                if stream.ended:
+                    return
+                if time.perf_counter() - breathed > BREATH:
+                    await asyncio.sleep(0)
+                    breathed = time.perf_counter()
+
+    def emit(self, chunk: dict[str, Any] | None) -> None:
+        """A chunk, where the answer is streamed."""
+        if chunk is not None and self.request.stream:
+            self._emit(chunk)
 
 
-async def _answer(
-    model: Loaded, request: Request, ids: list[int], answer: Answer, *, job: Job, emit: Emit, asked: float
-) -> dict[str, Any] | None:
-    engine = model.engine_or_error()
-    room = engine.context_length - len(ids)
-    if room < 1:
-        raise WispError(
-            f"The prompt has {len(ids)} tokens; this model's context holds {engine.context_length}, the answer "
-            "included. Shorten the conversation, or load the model with a longer context.",
-            "context_length_exceeded",
-            param="messages" if isinstance(request, ChatRequest) else "prompt",
-        )
-    limit = room if request.max_tokens is None else min(request.max_tokens, room)
-    tokenizer = model.tokenizer
-    chat_mode = isinstance(request, ChatRequest)
-    stream = AnswerStream(tokenizer.stream(strip_space=chat_mode), request.stop, tokenizer.eog_ids)
-    opening = answer.opening() if request.stream else None
-    if opening:
-        emit(opening)
-    texts: list[str] = []
+class Output:
+    """One choice as it grows: token ids in, deltas out, the message put together."""
 
-    def send(text: str) -> None:
-        if text and request.stream:
-            emit(answer.piece(text))
-        elif text:
-            texts.append(text)
+    def __init__(self, run: Run, index: int, stream: AnswerStream) -> None:
+        self._run, self._index, self._stream = run, index, stream
+        self._parser = run.parser()
+        self.message = Message()
+        self.logprobs = Logprobs(run.answer.chat, run.model.tokenizer.piece)
+        self.reasoning_tokens = 0
 
-    clock = Clock(asked)
-    batches = engine.generate(ids, request.sampling, limit, tokenizer.eog_ids)
-    await _generate(batches, stream, job, send, clock)
-    job.check()
-    send(stream.finish())
-    usage = _usage(len(ids), stream.tokens, getattr(engine, "last", None), clock)
-    reason = "stop" if stream.ended else "length"
-    if not request.stream:
-        return answer.whole("".join(texts), reason, usage)
-    emit(answer.closing(reason, usage))
-    if request.include_usage:
-        emit(answer.usage(usage))
-    return None
+    def open(self, echo: str) -> None:
+        """The chunk that comes before any token."""
+        self._run.emit(self._run.answer.opening(self._index))
+        if echo:
+            self._send([{"content": echo}])
 
+    def push(self, batch: Batch) -> None:
+        """The next tokens."""
+        before = self._stream.tokens
+        self._send(self._parser.push(self._stream.push(batch.ids, batch.logprobs)))
+        if self._parser.reasoning:
+            self.reasoning_tokens += self._stream.tokens - before
 
-async def _generate(
-    batches: AsyncGenerator[Batch, None],
-    stream: AnswerStream,
-    job: Job,
-    send: Callable[[str], None],
-    clock: "Clock",
-) -> None:
-    """Runs the engine until the answer ends or is aborted; closing the generator stops the engine within one batch."""
-    breathed = time.perf_counter()
-    async with aclosing(batches):
-        async for batch in batches:
-            if job.aborted:
-                return
-            if batch.ids:
-                clock.batch(len(batch.ids))
-                send(stream.push(batch.ids))
-            if stream.ended:
-                return
-            if time.perf_counter() - breathed > BREATH:
-                await asyncio.sleep(0)
-                breathed = time.perf_counter()
+    def all_logprobs(self) -> Any:
+        """Of the whole choice, where they were asked for."""
+        return self.logprobs.whole() if self._run.request.sampling.logprobs >= 0 else None
+
+    def finish(self) -> None:
+        """What was held back."""
+        self._send([*self._parser.push(self._stream.finish()), *self._parser.finish()])
+        rest = self.logprobs.add(self._stream.logprobs())
+        if rest:
+            self._run.emit(self._run.answer.piece({}, self._index, rest))
+
+    def _send(self, deltas: list[Delta]) -> None:
+        for delta in deltas:
+            self.message.add(delta)
+            logprobs = self.logprobs.add(self._stream.logprobs())
+            self._run.emit(self._run.answer.piece(delta, self._index, logprobs))
 
 
 class Clock:

@@ -10,8 +10,12 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from app import chat, loading, openai
+from app import chat, embeddings, grammar, loading
 from app.catalog import Catalog
+from app.loaded import Loaded
+from app.openai import formats
+from app.openai.requests import chat_request, completion_request
+from app.openai.responses import Response, responses_request
 from app.turns import Job, Turns, aborted
 from py_engine.chat_template import ChatTemplate
 from py_engine.errors import SERVER_ERROR, WispError
@@ -38,6 +42,9 @@ class Platform(Protocol):
     async def load_engine(self, *arguments: Any, **options: Any) -> Any:
         """py_engine.engine.Engine.load."""
 
+    async def load_grammar(self) -> Any:
+        """grammar.js as a module."""
+
     boot_ms: float  # from the worker's start to this code's
 
     def heap(self) -> int:
@@ -50,7 +57,7 @@ class Worker:
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
         self._catalog: Catalog | None = None
-        self._model: chat.Loaded | None = None
+        self._model: Loaded | None = None
         self._options: loading.Options | None = None  # what the model was loaded with
         self._jobs: dict[Any, Job] = {}
         self._engine_turns, self._load_turns = Turns(), Turns()
@@ -59,7 +66,9 @@ class Worker:
             "unload": self._unload,
             "chat.completions": self._chat,
             "completions": self._complete,
+            "responses": self._respond,
             "embeddings": self._embeddings,
+            "rerank": self._rerank,
             "models": self._models,
             "tokenize": self._tokenize,
             "detokenize": self._detokenize,
@@ -144,10 +153,10 @@ class Worker:
             self._log("warning", notice)
         return await self._stats(fields, job)
 
-    async def _load_beside(self, wanted: loading.Options, progress: loading.OnProgress) -> chat.Loaded:
+    async def _load_beside(self, wanted: loading.Options, progress: loading.OnProgress) -> Loaded:
         return await loading.load(wanted, self._platform.open_source, self._platform.load_engine, progress)
 
-    async def _load_instead(self, wanted: loading.Options, progress: loading.OnProgress, job: Job) -> chat.Loaded:
+    async def _load_instead(self, wanted: loading.Options, progress: loading.OnProgress, job: Job) -> Loaded:
         """For two models at once the memory is too small: the old one goes first, and comes back on failure."""
         before = self._options
         async with self._engine_turns.turn(job):
@@ -159,7 +168,7 @@ class Worker:
                     self._model, self._options = await self._load_beside(before, progress), before
                 raise
 
-    async def _replace(self, new: chat.Loaded, options: loading.Options) -> None:
+    async def _replace(self, new: Loaded, options: loading.Options) -> None:
         """Makes the new model the one that answers, between two requests."""
         async with self._engine_turns.turn(Job()):
             await self._drop()
@@ -167,6 +176,8 @@ class Worker:
 
     async def _drop(self) -> None:
         old, self._model, self._options = self._model, None, None
+        if old is not None and old.grammars is not None:
+            old.grammars.close()
         if old is not None and old.engine is not None:
             await old.engine.unload()
 
@@ -182,7 +193,7 @@ class Worker:
     async def _models(self, fields: Fields, job: Job) -> dict[str, Any]:
         return (await self._catalog_now()).listing(self._model.id if self._model else None)
 
-    def _current(self) -> chat.Loaded:
+    def _current(self) -> Loaded:
         if self._model is None:
             raise WispError("No model is loaded. Load one first.", "model_not_loaded")
         return self._model
@@ -191,30 +202,64 @@ class Worker:
 
     async def _chat(self, fields: Fields, job: Job) -> Any:
         asked = time.perf_counter()
-        request = openai.chat_request(fields.get("request"))
+        request = chat_request(fields.get("request"))
         self._current()
         async with self._engine_turns.turn(job):
-            result = await chat.chat(self._current(), request, job, self._emitter(fields), asked)
+            emit, load = self._emitter(fields), self._platform.load_grammar
+            result = await chat.chat(self._current(), request, job, emit, asked, load)
         return DONE if result is None else result
 
     async def _complete(self, fields: Fields, job: Job) -> Any:
         asked = time.perf_counter()
-        request = openai.completion_request(fields.get("request"))
+        request = completion_request(fields.get("request"))
         self._current()
         async with self._engine_turns.turn(job):
-            result = await chat.complete(self._current(), request, job, self._emitter(fields), asked)
+            emit, load = self._emitter(fields), self._platform.load_grammar
+            result = await chat.complete(self._current(), request, job, emit, asked, load)
         return DONE if result is None else result
+
+    async def _respond(self, fields: Fields, job: Job) -> Any:
+        asked, body = time.perf_counter(), fields.get("request")
+        request = responses_request(body)
+        assert isinstance(body, dict)
+        self._current()
+        streamed = bool(body.get("stream"))
+        async with self._engine_turns.turn(job):
+            model = self._current()
+            response = Response(body, model.id, self._emitter(fields) if streamed else None)
+            await chat.chat(model, request, job, response.chunk, asked, self._platform.load_grammar)
+        return DONE if streamed else response.body
 
     def _emitter(self, fields: Fields) -> chat.Emit:
         number = fields.get("id")
         return lambda chunk: self._platform.post({"id": number, "kind": "chunk", "chunk": chunk})
 
-    async def _embeddings(self, fields: Fields, job: Job) -> Any:
-        self._current()
-        raise WispError("This engine does not make embeddings yet.", "unsupported_parameter", param="input")
+    async def _embeddings(self, fields: Fields, job: Job) -> dict[str, Any]:
+        request = embeddings.embedding_request(fields.get("request"))
+        async with self._engine_turns.turn(job):
+            return await embeddings.embeddings(self._current(), request, job)
 
-    async def _validate(self, fields: Fields, job: Job) -> Any:
-        raise WispError("Constrained decoding is not supported yet.", "unsupported_parameter", param="response_format")
+    async def _rerank(self, fields: Fields, job: Job) -> dict[str, Any]:
+        request = embeddings.rank_request(fields.get("request"))
+        async with self._engine_turns.turn(job):
+            return await embeddings.rank(self._current(), request, job)
+
+    async def _validate(self, fields: Fields, job: Job) -> dict[str, bool]:
+        body, text = fields.get("format"), fields.get("text")
+        if not isinstance(body, dict):
+            raise WispError("Give {response_format}, {grammar} or {regex}.", "invalid_type", param="format")
+        if not isinstance(text, str):
+            raise WispError("text must be a string.", "invalid_type", param="text")
+        model = self._current()
+        form = formats.wanted(body)
+        if form is None:
+            return {"accepted": True, "complete": True}
+        rules = grammar.rules_of(form)
+        matcher = await (await grammar.compiled(model, rules, frozenset(), self._platform.load_grammar)).matcher()
+        try:
+            return await matcher.judge(text)
+        finally:
+            matcher.close()
 
     async def _tokenize(self, fields: Fields, job: Job) -> list[int]:
         text = fields.get("text")
@@ -254,16 +299,22 @@ class Worker:
         ids = _ids(fields.get("ids"))
         if not ids:
             raise WispError("ids is empty.", "invalid_value", param="ids")
+        pooling = fields.get("pooling")
+        if pooling is not None and not isinstance(pooling, str):
+            raise WispError("pooling must be a string.", "invalid_type", param="pooling")
         async with self._engine_turns.turn(job):
             model = self._current()
             engine = model.engine_or_error()
-            chat.check_ids(model.tokenizer, ids, "ids")
+            model.check_ids(ids, "ids")
             if len(ids) > engine.context_length:
                 raise WispError(
                     f"There are {len(ids)} ids; the context holds {engine.context_length}.",
                     "context_length_exceeded",
                     param="ids",
                 )
+            if pooling is not None or engine.embeds:
+                embedding, embedded = await engine.embed(ids, pooling)
+                return {"embedding": embedding, "shape": list(embedded)}
             logits, shape = await engine.evaluate(ids)
         return {"logits": logits, "shape": list(shape)}
 

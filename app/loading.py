@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.catalog import Choice
-from app.chat import Loaded
+from app.loaded import Loaded
 from py_engine.cache import KINDS
 from py_engine.chat_template import from_metadata
 from py_engine.errors import WispError

@@ -98,6 +98,10 @@ class Browser:
 
         return await Engine.load(*arguments, load_package=js.wispLoadPackage, **options)
 
+    async def load_grammar(self) -> Any:
+        """grammar.js, fetched when it is first needed."""
+        return await js.wispImport(js.wispAssets.grammar)
+
     def heap(self) -> int:
         """Bytes of the WASM heap."""
         import pyodide_js

@@ -1,7 +1,9 @@
 """From token ids to the text that may be sent: half characters and possible beginnings of stop strings wait."""
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 
+from py_engine.sampling import TokenLogprob
 from py_engine.tokenizer import TextStream
 
 
@@ -43,7 +45,7 @@ class StopStrings:
 
 
 class AnswerStream:
-    """Text of one answer from batches of ids."""
+    """Text of one answer from batches of ids, and the logprobs of the tokens whose text is out."""
 
     def __init__(self, decoder: TextStream, stops: Iterable[str], end_ids: frozenset[int]) -> None:
         self._decoder = decoder
@@ -51,23 +53,52 @@ class AnswerStream:
         self._end_ids = end_ids
         self.ended = False  # by an end token or a stop string
         self.tokens = 0  # ids used, the end token and those of the stop string included
+        self._decoded = self._sent = 0  # characters
+        self._waiting: deque[tuple[int, int, TokenLogprob]] = deque()  # where its text starts and ends
+        self._released: list[TokenLogprob] = []
 
-    def push(self, ids: Sequence[int]) -> str:
+    def push(self, ids: Sequence[int], logprobs: Sequence[TokenLogprob] | None = None) -> str:
         """The text to send after these ids; nothing counts after the end."""
         out = ""
-        for token in ids:
+        for i, token in enumerate(ids):
             if self.ended:
                 break
             self.tokens += 1
             if token in self._end_ids:
                 self.ended = True
-            else:
-                out += self._stops.push(self._decoder.push(token))
-                self.ended = self._stops.stopped is not None
+                continue
+            text, start = self._decoder.push(token), self._decoded
+            self._decoded += len(text)
+            if logprobs is not None and not self._decoder.hides(token):
+                self._waiting.append((start, self._decoded, logprobs[i]))
+            sent = self._stops.push(text)
+            out += sent
+            self._sent += len(sent)
+            self.ended = self._stops.stopped is not None
+            self._release()
         return out
 
     def finish(self) -> str:
         """The rest of the text."""
         if self._stops.stopped is not None:
             return ""
-        return self._stops.push(self._decoder.finish()) + self._stops.finish()
+        out = self._stops.push(self._decoder.finish()) + self._stops.finish()
+        self._sent += len(out)
+        self._release(everything=self._stops.stopped is None)
+        return out
+
+    def logprobs(self) -> list[TokenLogprob]:
+        """Those of the tokens whose text was sent since the last call; of a token cut by a stop string, too."""
+        out, self._released = self._released, []
+        return out
+
+    def _release(self, everything: bool = False) -> None:
+        cut = self._stops.stopped is not None
+        while self._waiting:
+            start, end, entry = self._waiting[0]
+            if not (everything or end <= self._sent or (cut and start < self._sent)):
+                break
+            self._released.append(entry)
+            self._waiting.popleft()
+        if cut:
+            self._waiting.clear()

@@ -7,6 +7,7 @@
  */
 import { Connection } from "./sdk/connection.js";
 import { WispError } from "./sdk/error.js";
+import { engineFetch } from "./sdk/fetch.js";
 
 export { WispError };
 
@@ -78,8 +79,18 @@ export class Wisp {
 
   chat = { completions: { create: this.#creator("chat.completions") } };
   completions = { create: this.#creator("completions") };
+  responses = { create: this.#creator("responses") };
   embeddings = { create: this.#creator("embeddings") };
+  /** Documents in the order of their relevance to a query, by a model that ranks: {query, documents, top_n}. */
+  rerank = this.#creator("rerank");
   models = { list: () => this.#connection.call("models") };
+
+  /**
+   * `fetch` for the OpenAI API's paths, answered by this engine: `new OpenAI({ baseURL: location.origin + "/v1",
+   * fetch: engine.fetch, apiKey: "none", dangerouslyAllowBrowser: true })`.
+   * @param {RequestInfo | URL} input @param {RequestInit} [init] @returns {Promise<Response>}
+   */
+  fetch = (input, init) => engineFetch(this, input, init);
 
   /** @param {string} text @param {TokenizeOptions} [options] @returns {Promise<number[]>} token ids */
   tokenize(text, { addSpecial, parseSpecial } = {}) {
@@ -101,12 +112,14 @@ export class Wisp {
   }
 
   /**
-   * Logits at every position; of an embedding model, the embedding.
+   * Logits at every position; of an embedding model, or where a pooling is given, the embedding, not normalised.
    * @param {ArrayLike<number>} ids
-   * @returns {Promise<{ logits: Float32Array, shape: [number, number] } | { embedding: Float32Array }>}
+   * @param {{ pooling?: "none" | "mean" | "cls" | "last" | "rank" }} [options] default: the model's own
+   * @returns {Promise<{ logits: Float32Array, shape: [number, number] } | { embedding: Float32Array, shape: number[] }>}
+   *   shape is [n, vocab] of logits, [n_embd] of an embedding, [n, n_embd] of one for each id ("none")
    */
-  evaluate(ids) {
-    return this.#connection.call("evaluate", { ids: Array.from(ids) });
+  evaluate(ids, { pooling } = {}) {
+    return this.#connection.call("evaluate", { ids: Array.from(ids), pooling });
   }
 
   /**
@@ -172,7 +185,7 @@ function open() {
 
 /** @param {Connection} connection @returns {Promise<Wisp>} */
 async function boot(connection) {
-  const { pyodide, zip, wheels, catalog } = __WISP_ASSETS__;
+  const { pyodide, zip, wheels, catalog, grammar } = __WISP_ASSETS__;
   /** @param {string} url */
   const resolve = (url) => new URL(url, import.meta.url).href;
   const assets = {
@@ -180,6 +193,7 @@ async function boot(connection) {
     zip: resolve(zip),
     wheels: wheels.map(resolve),
     catalog: resolve(catalog),
+    grammar: resolve(grammar),
   };
   try {
     await connection.call("boot", { assets });

@@ -1,10 +1,10 @@
 /**
  * The worker: starts Pyodide, unpacks the Python packages and hands every message to `app/main.py`.
  * It knows nothing of models or chats. What it offers Python, on `globalThis`:
- *   wispReplay       the command-list replayer (py_engine/replay.js)
- *   wispShards       what moves a model's bytes (py_engine/shards.js)
- *   wispAssets       the URLs it was booted with: {pyodide, zip, wheels, catalog}
+ *   wispReplay, wispShards  the modules py_engine/replay.js and shards.js
+ *   wispAssets       the URLs it was booted with: {pyodide, zip, wheels, catalog, grammar}
  *   wispLoadPackage  (name) => Promise, loads a compiled wheel (numpy) on first need
+ *   wispImport       (url) => Promise, loads a JavaScript module
  */
 import { Replay } from "../py_engine/replay.js";
 import * as wispShards from "../py_engine/shards.js";
@@ -26,14 +26,14 @@ async function boot(assets, report) {
     ),
   ]);
   report("packages", 1, 3);
-  /** @type {Map<string, Promise<any>>} */
-  const loading = new Map();
+  const loading = /** @type {Map<string, Promise<any>>} */ (new Map());
   /** @param {string} name */
   const wispLoadPackage = (name) => {
     if (!loading.has(name)) loading.set(name, pyodide.loadPackage(wheel(name), { messageCallback() {} }));
     return loading.get(name);
   };
-  Object.assign(globalThis, { wispAssets: assets, wispReplay: Replay, wispShards, wispLoadPackage });
+  const wispImport = (/** @type {string} */ url) => import(url);
+  Object.assign(globalThis, { wispAssets: assets, wispReplay: Replay, wispShards, wispLoadPackage, wispImport });
   pyodide.unpackArchive(zip, "zip", { extractDir: "/wisp" });
   pyodide.pyimport("sys").path.insert(0, "/wisp");
   report("python", 2, 3);

@@ -31,23 +31,27 @@ def estimate(plan: Plan, device: Device | None) -> dict[str, Any]:
 
 
 def refusal(plan: Plan, device: Device) -> WispError | None:
-    """The error where the cache of one layer is larger than a buffer, or a binding, may be."""
+    """The error where the cache of one layer, or what an encoder computes in one, is larger than a buffer, or a
+    binding, may be.
+    """
     limit = min(device.max_buffer, device.max_binding)
-    caches = [b for b in plan.buffers.values() if b.pool == "kv" and len(b.shape) == 2]
-    largest = max(caches, key=lambda b: b.nbytes, default=None)
+    pool, what = ("kv", "the keys of a layer") if plan.generates else ("activations", "what a layer computes")
+    largest = max(
+        (b for b in plan.buffers.values() if b.pool == pool and len(b.shape) == 2), key=lambda b: b.nbytes, default=None
+    )
     if largest is None or largest.nbytes <= limit:
         return None
     row = largest.nbytes / largest.shape[0]
     fits = int(limit // row) // 64 * 64
     bytes_row = largest.shape[1] * (1 + 4 / GROUP)  # in q8_0
     message = (
-        f"A context of {plan.n_ctx} tokens needs {_size(largest.nbytes)} in one piece for the keys of a layer; this "
+        f"A context of {plan.n_ctx} tokens needs {_size(largest.nbytes)} in one piece for {what}; this "
         f"device gives {_size(limit)}. "
     )
     if fits < 64:
         return WispError(message + "Choose a smaller model.", "model_too_large")
     message += f"A context of {fits} tokens would fit"
-    if largest.dtype != "u32" and limit // bytes_row >= plan.n_ctx:
+    if plan.generates and largest.dtype != "u32" and limit // bytes_row >= plan.n_ctx:
         message += f', or all {plan.n_ctx} with kvType "q8_0"'
     return WispError(message + ".", "context_too_long", param="contextLength")
 

@@ -77,3 +77,13 @@ def make_cache(plan: Plan, layer: int, cols: int, kind: str, window: int, spare:
     words = (rows, cols // 4 + cols // GROUP)
     staged = buffer("k.staged", (plan.batch, cols), "f32"), buffer("v.staged", (plan.batch, cols), "f32")
     return Cache(buffer(f"k.{layer}", words, "u32"), buffer(f"v.{layer}", words, "u32"), kind, rows, ring, staged)
+
+
+def make_conv_cache(plan: Plan, layer: int, cols: int, kind: str, taps: int, spare: int) -> Cache:
+    """What a layer's short convolution is of, in place of keys and of values: rows for the last `taps` positions and
+    `spare` more, in f32 or f16.
+    """
+    ring = taps + spare if taps + spare < plan.n_ctx else 0
+    rows, kind = ring or plan.n_ctx, "f32" if kind == "f32" else "f16"
+    buffer = plan.buffers.setdefault(f"conv.{layer}", Buffer(f"conv.{layer}", (rows, cols), kind, "kv"))
+    return Cache(buffer, buffer, kind, rows, ring)

@@ -44,12 +44,13 @@ class Call:
 
 
 def embed(c: Call) -> None:
-    at = np.arange(c.pos, c.pos + c.n) if c.params["POSITIONS"] else c["tokens"][c.pos : c.pos + c.n].astype(np.int64)
-    rows = at - c.consts["row0"]
+    kind = c.params["ROW"]
+    at = c["tokens"][c.pos : c.pos + c.n].astype(np.int64) if kind == "token" else np.arange(c.pos, c.pos + c.n)
+    rows = (at if kind != "first" else at * 0) - c.consts["row0"]
     here = (rows >= 0) & (rows < c.consts["rows"])
     x, cols = c["x"][: c.n], c.params["COLS"]
     w = c["w"][rows[here]] * np.float32(c.consts["scale"])
-    x[here, :cols] = x[here, :cols] + w if c.params["POSITIONS"] else w
+    x[here, :cols] = w if kind == "token" else x[here, :cols] + w
 
 
 def normed(x: Array, norm: Array, eps: float) -> Array:
@@ -102,7 +103,12 @@ def gated(act: str, gate: Array, up: Array) -> Array:
     return ACTIVATIONS[act](gate) * up
 
 
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"silu": silu, "gelu": gelu}
+def relu2(x: Array) -> Array:
+    """The square of what is positive (So et al. 2021)."""
+    return np.square(np.maximum(x, np.float32(0)))
+
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"silu": silu, "gelu": gelu, "tanh": np.tanh, "relu2": relu2}
 
 
 def activate(c: Call) -> None:
@@ -189,14 +195,17 @@ def rope_append(c: Call) -> None:
 
 def norm_rope_append(c: Call) -> None:
     q, kv, dim = c.consts["q_rows"], c.consts["kv_rows"], c.params["HEAD_DIM"]
-    x, weights = c["x"][: c.n, : q + 2 * kv].copy(), c["norm"][0]
+    x = c["x"][: c.n, : q + 2 * kv].copy()
     for first, rows in ((0, q), (q, kv)):
-        if c.params["WIDE"]:
-            width, weight = rows, weights[first : first + rows]
-        else:
-            width, weight = dim, weights[:dim] if first == 0 else weights[dim:]
+        width = rows if c.params["WIDE"] else dim
         part = x[:, first : first + rows].reshape(c.n, -1, width)
-        x[:, first : first + rows] = normed(part, weight, c.consts["eps"]).reshape(c.n, rows)
+        if c.params["MEAN"]:
+            part = part - part.mean(axis=-1, keepdims=True, dtype=np.float32)
+        at = slice(first, first + rows) if c.params["OWN"] else slice(dim * (first > 0), dim * (1 + (first > 0)))
+        out = normed(part, c["norm"][0, at].reshape(-1, width), c.consts["eps"])
+        if c.params["BIAS"]:
+            out = out + c["bias"][0, at].reshape(-1, width)
+        x[:, first : first + rows] = out.reshape(c.n, rows)
     c["y"][: c.n, :q] = rope_store(c, x)
 
 
@@ -232,10 +241,17 @@ def _scores(c: Call) -> Iterator[tuple[int, Array, Array]]:
     q = c["q"][:n, : kv_heads * group * head_dim].reshape(n, kv_heads, group, head_dim) * np.float32(c.consts["scale"])
     k, v = (_cached(c, name, pos + n).reshape(-1, kv_heads, head_dim) for name in ("k_cache", "v_cache"))
     distance = np.arange(pos, pos + n)[:, None] - np.arange(pos + n)[None, :]
-    hidden = (distance < 0) | (distance >= (c.params["WINDOW"] or pos + n + 1))
+    window = c.params["WINDOW"] or 2 * (pos + n)
+    if c.params.get("CAUSAL", 1):
+        hidden = (distance < 0) | (distance >= window)
+    else:
+        hidden = abs(distance) > window // 2
     for head in range(kv_heads):
         scores = np.einsum("ngd,sd->gns", q[:, head], k[:, head])
         scores = capped(scores, c.params["SOFT_CAP"])
+        if c.params.get("ALIBI"):
+            slopes = c["slopes"].view(np.float32)[head * group : (head + 1) * group]
+            scores -= slopes[:, None, None] * abs(distance).astype(np.float32)
         scores[:, hidden] = -np.inf
         yield head, scores, v[:, head]
 
@@ -298,6 +314,30 @@ def attention_combine(c: Call) -> None:
     c["y"].reshape(-1)[: y.size] = y.reshape(-1)
 
 
+def pool(c: Call) -> None:
+    x, y = c["x"][: c.n], c["y"].reshape(-1)
+    match c.params["KIND"]:
+        case "mean":
+            before = y * np.float32(c.pos) if c.pos else np.float32(0)
+            y[:] = (before + x.sum(axis=0, dtype=np.float32)) / np.float32(c.pos + c.n)
+        case "cls":
+            y[:] = y if c.pos else x[0]
+        case "last":
+            y[:] = x[-1]
+
+
+def shortconv(c: Call) -> None:
+    cols, taps, cache = c.params["COLS"], c.params["TAPS"], c["conv_cache"]
+    x, weight = c["x"][: c.n], c["taps"].reshape(cols, taps)
+    own = x[:, :cols] * x[:, 2 * cols : 3 * cols]
+    before = min(c.pos, taps - 1)
+    pos = np.arange(c.pos - before, c.pos + c.n) % (c.params["RING"] or len(cache))
+    seen = np.concatenate([np.zeros((taps - 1 - before, cols)), cache[pos[:before]], own], dtype=np.float32)
+    cache[pos[before:]] = own
+    total = sum(seen[j : j + c.n] * weight[:, j] for j in range(taps))
+    c["y"][: c.n, :cols] = x[:, cols : 2 * cols] * total
+
+
 def route(c: Call) -> None:
     used = c.params["USED"]
     logits = c["logits"][: c.n, : c.params["EXPERTS"]]
@@ -330,9 +370,13 @@ KERNELS: dict[str, Callable[[Call], None]] = {
     f.__name__: f
     for f in (
         embed, norm, add_scaled, soft_cap, activate, matmul, matvec, rope_append, norm_rope_append, kv_quantize,
-        attention, attention_decode, attention_combine, route, experts, sample_best, sample_shape, sample, logprobs,
+        attention, attention_decode, attention_combine, pool, shortconv, route, experts,
+        sample_best, sample_shape, sample, logprobs,
     )
 }  # fmt: skip
+
+
+KERNELS |= {"matmul_matrix": matmul, "attention_matrix": attention}
 
 
 class Cpu:

@@ -3,12 +3,14 @@
     load      header -> plan (planner.py) -> a runner for it (WebGPU, else numpy) -> every record's weights
     generate  reuse what the KV cache holds -> feed the rest of the prompt in batches -> ids as they come
     evaluate  logits of every position
+    embed     the embedding of a sequence, or of each of its tokens
 
 Knows nothing of text (app/chat.py) or of the GPU (runners.py, gpu.py).
 """
 
 from __future__ import annotations
 
+import math
 import struct
 import time
 from collections.abc import AsyncGenerator, Sequence
@@ -29,10 +31,12 @@ from py_engine.loader import Loader, LoadPackage, OnProgress
 from py_engine.models.common import rope_factors
 from py_engine.parts import Parts
 from py_engine.plan import Plan
+from py_engine.pooling import NAMES
 from py_engine.runners import GpuRunner, Runner
 from py_engine.sampling import Batch, Constraint, Sampling
 
 DEFAULT_CONTEXT = 8192  # tokens, or the model's own limit where that is less
+ENCODER_CONTEXT = 2048  # the same for encoders, which have room for activations of all of it
 BATCH, SOFTWARE_BATCH = 512, 64  # most tokens of a prefill step, on a GPU and where a CPU stands in for one
 
 
@@ -135,6 +139,7 @@ class Engine:
         `keep` tokens stay, the older half of the others is dropped, and the answer goes on.
         """
         self._check_ids(prompt_ids)
+        self.check_generates()
         self._check_sampling(sampling)
         self.last = GenerationStats(prompt_tokens=len(prompt_ids))
         answer = Answer(list(prompt_ids), sampling.seeded(), max_tokens, stop_ids, constraint)
@@ -208,9 +213,14 @@ class Engine:
         stats.submits = after["submits"] - before["submits"]
         stats.dispatches = after["dispatches"] - before["dispatches"]
 
+    def forget(self) -> None:
+        """The next request computes all of its prompt."""
+        self._cache.reuse([])
+
     async def evaluate(self, ids: list[int]) -> tuple[Any, tuple[int, int]]:
         """Logits of every position, float32 (n, vocab): a numpy array on the CPU, a flat Float32Array on the GPU."""
         self._check_ids(ids)
+        self.check_generates()
         self._cache.reuse([])
         parts = []
         size = min(planner.EVERY, self.plan.batch)
@@ -219,14 +229,76 @@ class Engine:
             await self.runner.feed(at, batch, ["prefill", "every"])
             parts.append(await self.runner.logits(len(batch)))
         self._cache.append(ids)
-        shape = (len(ids), self.plan.n_vocab)
+        return self._joined(parts), (len(ids), self.plan.n_vocab)
+
+    async def embed(self, ids: list[int], pooling: str | None = None) -> tuple[Any, tuple[int, ...]]:
+        """The embedding of a sequence, before any normalisation, in float32 as evaluate() has it, and its shape.
+
+        `pooling`: "mean", "cls" (of the first token), "last" or "rank" (what the classification head says: (labels,));
+        "none": of every token, (n, n_embd). Default: what the model's metadata says, else "last" for a causal model
+        and "none" for an encoder.
+        """
+        self._check_ids(ids)
+        embedding = self.plan.embedding
+        kind = pooling or self.pooling
+        if embedding is None or kind not in NAMES or (kind == "rank" and not embedding.labels):
+            raise WispError(f"This model's embeddings cannot be pooled by {kind!r}.", "invalid_value", param="pooling")
+        self._cache.reuse([])
+        parts = []
+        for at in range(0, len(ids), self.plan.batch):
+            batch = ids[at : at + self.plan.batch]
+            await self.runner.feed(at, batch, ["prefill", "embed", *([kind] if kind != "none" else [])])
+            if kind == "none":
+                parts.append(await self.runner.rows(embedding.rows, len(batch), embedding.width))
+        if self.plan.generates:
+            self._cache.append(ids)
+        if kind == "none":
+            return self._joined(parts), (len(ids), embedding.width)
+        name, width = ("ranked", embedding.labels) if kind == "rank" else ("pooled", embedding.width)
+        row = await self.runner.rows(name, 1, width)
+        return (row[0] if self.backend == "cpu" else row), (width,)
+
+    async def rank(self, ids: list[int]) -> list[float]:
+        """The numbers of a ranking model's labels for a sequence; shares of one where the architecture has it so."""
+        array, _ = await self.embed(ids, "rank")
+        values: list[float] = (array if self.backend == "cpu" else array.to_py()).tolist()
+        if self.plan.embedding and self.plan.embedding.softmax:
+            top = max(values)
+            shares = [math.exp(v - top) for v in values]
+            return [share / sum(shares) for share in shares]
+        return values
+
+    @property
+    def pooling(self) -> str:
+        """How this model's embeddings are pooled unless a request says otherwise."""
+        said = self.plan.embedding.pooling if self.plan.embedding else None
+        if self.plan.generates and said in (None, "none"):
+            return "last"
+        return said or "none"
+
+    @property
+    def embeds(self) -> bool:
+        """Whether this is an embedding model: an encoder, or one whose metadata says how to pool."""
+        said = self.plan.embedding.pooling if self.plan.embedding else None
+        return not self.plan.generates or said not in (None, "none")
+
+    def _joined(self, parts: list[Any]) -> Any:
         if self.backend == "cpu":
             import numpy as np
 
-            return np.concatenate(parts), shape
+            return np.concatenate(parts)
         from py_engine.gpu import concatenate
 
-        return concatenate(parts), shape
+        return concatenate(parts)
+
+    def check_generates(self) -> None:
+        """WispError unsupported_parameter where the model is an encoder, which makes no text."""
+        if not self.plan.generates:
+            raise WispError(
+                "This model makes embeddings, not text. Ask it for embeddings, or load a language model.",
+                "unsupported_parameter",
+                param="model",
+            )
 
     def _check_ids(self, ids: Sequence[int]) -> None:
         if not ids:
@@ -253,6 +325,7 @@ class Engine:
             raise WispError(
                 f"position must be below {self.context_length - 64} and n at most {self.plan.batch}.", "invalid_value"
             )
+        self.check_generates()
         self._cache.reuse([])
         if n > 1:
             return await self.runner.profile(position, n, "prefill")
@@ -270,7 +343,7 @@ class Engine:
             "batch": self.plan.batch,
             "timings": self.timings,
             "last": asdict(self.last),
-            "dispatches_per_token": sum(len(self.plan.lists[n]) for n in ("decode", "sample")) if gpu else 0,
+            "dispatches_per_token": sum(len(self.plan.lists.get(n, [])) for n in ("decode", "sample")) if gpu else 0,
             "submits_per_token": self.last.submits / steps,
         }
 
@@ -287,14 +360,15 @@ async def _plan(parts: Parts, device: Device | None, context_length: int | None,
 
 
 def _context(header: Header, asked: int | None) -> int:
-    limit = planner.family(header).Config.from_gguf(header).context_length
+    cfg = planner.family(header).Config.from_gguf(header)
+    limit: int = cfg.context_length
     if asked is not None and asked > limit:
         raise WispError(
             f"A context of {asked} tokens was asked for; this model was made for {limit}. Choose {limit} or less.",
             "context_too_long",
             param="contextLength",
         )
-    return asked or min(limit, DEFAULT_CONTEXT)
+    return asked or min(limit, DEFAULT_CONTEXT if cfg.causal else ENCODER_CONTEXT)
 
 
 async def _rope_factors(parts: Parts, n_ctx: int) -> list[float] | None:

@@ -34,13 +34,14 @@ def route(ops: Ops, logits: Buffer, experts: int, used: int, normalised: bool, s
     return Route(used, chosen, shares)
 
 
-def hidden(ops: Ops, to: Route, x: Buffer, gate: Matrices, up: Matrices, n_ff: int, activation: str) -> Buffer:
-    """activation(gate) * up of x by each chosen expert: (n * used, n_ff)."""
-    both = ops.buffer(f"{ops.name}.expert_gate_up", (ops.batch * to.used, pad(2 * n_ff)))
+def hidden(ops: Ops, to: Route, x: Buffer, gate: Matrices | None, up: Matrices, n_ff: int, activation: str) -> Buffer:
+    """activation(gate) * up, or without a gate activation(up), of x by each chosen expert: (n * used, n_ff)."""
+    stack = [gate, up] if gate else [up]
+    rows = ops.buffer(f"{ops.name}.expert_gate_up", (ops.batch * to.used, pad(len(stack) * n_ff)))
     y = ops.buffer(f"{ops.name}.expert_hidden", (ops.batch * to.used, pad(n_ff)))
-    for row0, matrices in ((0, gate), (n_ff, up)):
-        _product(ops, to, x, matrices, both, n_ff, row0, combine=False)
-    ops.activate(both, y, n_ff, activation, gated=True, repeat=to.used)
+    for i, matrices in enumerate(stack):
+        _product(ops, to, x, matrices, rows, n_ff, i * n_ff, combine=False)
+    ops.activate(rows, y, n_ff, activation, gated=gate is not None, repeat=to.used)
     return y
 
 

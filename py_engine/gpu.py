@@ -23,6 +23,7 @@ LIMITS = (
     "maxBufferSize", "maxStorageBufferBindingSize", "maxStorageBuffersPerShaderStage", "maxComputeWorkgroupStorageSize",
     "maxComputeInvocationsPerWorkgroup", "maxComputeWorkgroupSizeX",
 )  # fmt: skip
+MATRICES = "chromium-experimental-subgroup-matrix"
 ARENA = 1 << 30  # bytes of one weight buffer, at most
 STAGING = 64 << 20
 STORAGE, UNIFORM, COPY_SRC, COPY_DST = 0x80, 0x40, 0x4, 0x8
@@ -72,8 +73,22 @@ def device_of(adapter: Any) -> Device:
         max_buffer=int(limits.maxBufferSize),
         max_workgroup_storage=int(limits.maxComputeWorkgroupStorageSize),
         dot8=not software and js.navigator.gpu.wgslLanguageFeatures.has("packed_4x8_integer_dot_product"),
+        matrix=_matrix_side(adapter),
         software=software,
     )
+
+
+def _matrix_side(adapter: Any) -> int:
+    """The side of square f16 matrices with f32 sums, where subgroups of one fixed size multiply such."""
+    info = adapter.info
+    if not adapter.features.has(MATRICES) or info.subgroupMinSize != info.subgroupMaxSize:
+        return 0
+    sides = {
+        int(c.M)
+        for c in info.subgroupMatrixConfigs
+        if (c.componentType, c.resultComponentType) == ("f16", "f32") and c.M == c.N == c.K
+    }
+    return max(sides & {8, 16}, default=0)
 
 
 class Gpu:
@@ -92,7 +107,7 @@ class Gpu:
     @classmethod
     async def open(cls, adapter: Any, variant: Device, plan: Plan) -> Gpu:
         """Request a device with all that the adapter offers, and allocate the plan; WispError out_of_memory."""
-        features = [f for f in ("shader-f16", "subgroups", "timestamp-query") if adapter.features.has(f)]
+        features = [f for f in ("shader-f16", "subgroups", "timestamp-query", MATRICES) if adapter.features.has(f)]
         limits = obj(**{n: getattr(adapter.limits, n) for n in LIMITS})
         device = await adapter.requestDevice(obj(requiredFeatures=features, requiredLimits=limits))
         self = cls(device, variant, plan)

@@ -37,6 +37,7 @@ class Device:
     max_buffer: int = 256 << 20  # maxBufferSize
     max_workgroup_storage: int = 16384  # maxComputeWorkgroupStorageSize
     dot8: bool = False  # round activations to bytes where the weights are integers: faster on GPUs
+    matrix: int = 0  # side of the f16 matrices that a subgroup multiplies with f32 sums, 0: none
     software: bool = False  # a CPU pretending to be a GPU: smaller batches keep it answering
 
 
@@ -77,10 +78,12 @@ def expand(kernel: str, params: Mapping[str, int | float | str], device: Device)
     body = re.sub(r"@bind ", lambda _: f"@group(0) @binding({next(numbers)}) ", body)
     struct_text = re.search(r"struct Params \{(.*?)\}", body, re.S)
     fields = {m[1]: m[2] for m in FIELD.finditer(struct_text[1])} if struct_text else {}
+    head = re.findall(r"^(?:enable|diagnostic).*", body, re.M)
+    body = re.sub(r"^(?:enable|diagnostic).*", "", body, flags=re.M)
     enables = ["enable f16;"] if values["F16"] and "F16" in used else []
     enables += ["enable subgroups;"] if values["SG"] and "SG" in used else []
     label = kernel + "".join(f" {k}={values[k]}" for k in sorted(used))
-    return Shader(label, "\n".join([*enables, body]), bindings, fields)
+    return Shader(label, "\n".join([*enables, *sorted(head, reverse=True), body]), bindings, fields)
 
 
 def _expand(name: str, values: dict[str, int | float | str], used: set[str], out: list[str]) -> None:

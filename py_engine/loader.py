@@ -121,7 +121,7 @@ class Loader:
         gpu = runners["webgpu"]
         assert isinstance(gpu, GpuRunner)
         cpu_ms = await step_ms(runners["cpu"])
-        gpu_ms, about = await gpu.gpu.least_step_ms(), "at least "
+        gpu_ms, about = await gpu.gpu.least_step_ms() if self.plan.generates else 0.0, "at least "
         if gpu_ms < cpu_ms:
             await self._compile(gpu)
             gpu_ms, about = await step_ms(gpu), ""

@@ -7,7 +7,9 @@ to the fused dispatches of decoding, six a layer; with a larger batch to the til
 
 from __future__ import annotations
 
-from py_engine import quants
+from dataclasses import dataclass
+
+from py_engine import quants, tiles
 from py_engine.cache import GROUP as CACHE_GROUP
 from py_engine.cache import Cache
 from py_engine.kernels import Device
@@ -18,6 +20,20 @@ from py_engine.rope import Rope
 def pad(cols: int) -> int:
     """Columns of an activation row: whole groups."""
     return quants.groups(cols) * quants.GROUP
+
+
+@dataclass(frozen=True)
+class HeadNorm:
+    """A norm of queries and of keys: of each head, or, `wide`, of all of them at once.
+
+    `weight` and `bias`: a query head's and a key head's end to end, or all queries' and all keys'. `mean`: the layer
+    norm, not the RMS norm.
+    """
+
+    weight: Weight
+    bias: Weight | None = None
+    wide: bool = False
+    mean: bool = False
 
 
 class Ops:
@@ -52,13 +68,15 @@ class Ops:
 
     # -- ops ----------------------------------------------------------------------------------------------------------
 
-    def embed(self, table: Weight, scale: float = 1.0, positions: bool = False) -> Buffer:
-        """x (n, cols): the rows of the batch's tokens; or, added to x, those of their positions."""
+    def embed(self, table: Weight, scale: float = 1.0, row: str = "token") -> Buffer:
+        """x (n, cols): the rows of the batch's tokens. `row` "position" adds those of their positions to x, "first" the
+        table's first row.
+        """
         x = self.rows("x", table.cols)
         for row0, part in table.split(self.device.max_binding):
             self.add(
                 "embed",
-                {"QUANT": part.layout.fragment, "COLS": table.cols, "POSITIONS": int(positions)},
+                {"QUANT": part.layout.fragment, "COLS": table.cols, "ROW": row},
                 {"row0": row0, "rows": part.rows, "scale": scale},
                 {"state": self.state, "tokens": self.tokens, "w": part, "x": x},
                 -(-quants.groups(table.cols) // 32),
@@ -104,13 +122,12 @@ class Ops:
 
     def qkv(
         self, x: Buffer, norm: Weight | None, stack: list[Weight], bias: Weight | None, cache: Cache,
-        heads: tuple[int, int, int], rope: Rope, eps: float, qk_norm: Weight | None = None,
+        heads: tuple[int, int, int], rope: Rope, eps: float, qk_norm: HeadNorm | None = None,
     ) -> Buffer:  # fmt: skip
         """Norm (RMS), stacked q, k and v rows, rotation, append to the cache; gives the queries (n, stride).
 
         `heads` is (n_head, n_head_kv, head_dim). The stride is that of the stacked rows where they are not fused.
-        `qk_norm`: another RMS norm before the rotation, of each head (weights: a query head's, a key head's) or of all
-        queries and all keys at once (weights: theirs, end to end).
+        `qk_norm`: another norm before the rotation.
         """
         n_head, n_head_kv, head_dim = heads
         params = {
@@ -123,7 +140,7 @@ class Ops:
             self._matvec(x, stack[0], bias, y, "qkv", norm, eps, params, consts, stores)
             self.quantize_cache(cache, n_head_kv * head_dim)
             return y
-        rows = self._normed_stack("qkv", x, norm, stack, bias, eps)
+        rows = self.normed_stack("qkv", x, norm, stack, bias, eps)
         if qk_norm is not None:
             y = self.rows("q", n_head * head_dim)
             threads = 16
@@ -131,9 +148,18 @@ class Ops:
                 threads *= 2
             self.add(
                 "norm_rope_append",
-                params | {"WG": threads, "WIDE": int(qk_norm.cols > 2 * head_dim)},
+                params
+                | {
+                    "WG": threads,
+                    "WIDE": int(qk_norm.wide),
+                    "OWN": int(qk_norm.weight.cols > 2 * head_dim),
+                    "MEAN": int(qk_norm.mean),
+                    "BIAS": int(qk_norm.bias is not None),
+                },
                 consts | {"x_stride": rows.shape[1], "y_stride": y.shape[1], "eps": eps},
-                {"state": self.state, "x": rows, "norm": qk_norm, "y": y} | stores,
+                {"state": self.state, "x": rows, "norm": qk_norm.weight, "y": y}
+                | stores
+                | ({"bias": qk_norm.bias} if qk_norm.bias else {}),
                 n_head + 2 * n_head_kv,
                 PerToken(),
             )
@@ -166,12 +192,14 @@ class Ops:
 
     def attention(
         self, q: Buffer, cache: Cache, heads: tuple[int, int, int], scale: float, window: int = 0,
-        soft_cap: float = 0.0, sinks: Weight | None = None,
+        soft_cap: float = 0.0, sinks: Weight | None = None, causal: bool = True, slopes: Buffer | None = None,
     ) -> Buffer:  # fmt: skip
-        """Causal attention over the cache: (n, n_head * head_dim).
+        """Attention over the cache: (n, n_head * head_dim).
 
         `window`: a token sees itself and the window - 1 before it; `soft_cap`: scores are cap * tanh(score / cap);
-        `sinks`: a score more for each head, which takes its share and has no value.
+        `sinks`: a score more for each head, which takes its share and has no value. Not `causal`: the batch is the
+        whole sequence, a token sees all of it, or half a window to either side. `slopes` (heads): scores fall with
+        the distance.
         """
         sunk = {"SINKS": int(sinks is not None)}
         sink_bound = {"sinks": sinks} if sinks else {}
@@ -183,17 +211,18 @@ class Ops:
         }  # fmt: skip
         bound = {"state": self.state, "q": q} | cache.read
         if self.batch > 1:
-            tile, tokens = self._attention_tile(head_dim, group)
+            kernel, tile = tiles.attention(self.device, self.batch, head_dim, group, causal and slopes is None)
+            encoder = {"CAUSAL": int(causal), "ALIBI": int(slopes is not None)} if kernel == "attention" else {}
             self.add(
-                "attention",
-                kind | tile | sunk,
+                kernel,
+                kind | tile | sunk | encoder,
                 {"scale": scale, "q_stride": q.shape[1], "n_head_kv": n_head_kv},
-                bound | {"y": y} | sink_bound,
+                bound | {"y": y} | sink_bound | ({"slopes": slopes} if slopes else {}),
                 n_head_kv,
-                PerToken(tokens),
+                PerToken(tile["TQ"]),
             )
             return y
-        positions, parts_each, split = self._decode_tile(head_dim, group)
+        positions, parts_each, split = tiles.attention_decode(self.device, self.plan.n_ctx, head_dim, group)
         parts = self.buffer("decode.parts", (n_head, split, head_dim + 4))
         self.add(
             "attention_decode",
@@ -233,7 +262,7 @@ class Ops:
         if self._fuses(stack):
             self._matvec(x, stack[0], bias, y, "gated", norm, eps, {"ACTIVATION": activation})
             return y
-        both = self._normed_stack("gate_up", x, norm, stack, bias, eps)
+        both = self.normed_stack("gate_up", x, norm, stack, bias, eps)
         return self.activate(both, y, sum(w.rows for w in stack) // 2, activation, gated=True)
 
     def activated(
@@ -242,7 +271,7 @@ class Ops:
         """activation(up) of the normalised (RMS) x."""
         y = self.rows("hidden", weight.rows)
         return self.activate(
-            self._normed_stack("up", x, norm, [weight], bias, eps), y, weight.rows, activation, gated=False
+            self.normed_stack("up", x, norm, [weight], bias, eps), y, weight.rows, activation, gated=False
         )
 
     def activate(self, x: Buffer, y: Buffer, cols: int, activation: str, *, gated: bool, repeat: int = 1) -> Buffer:
@@ -291,7 +320,7 @@ class Ops:
         """One token, and all the rows in one binding."""
         return self.batch == 1 and len(stack) == 1 and len(stack[0].split(self.device.max_binding)) == 1
 
-    def _normed_stack(
+    def normed_stack(
         self, name: str, x: Buffer, norm: Weight | None, stack: list[Weight], bias: Weight | None, eps: float
     ) -> Buffer:
         """The stacked rows of the normalised x: (n, rows padded)."""
@@ -322,8 +351,8 @@ class Ops:
         eps: float = 0.0, params: dict | None = None, consts: dict | None = None, bindings: dict | None = None,
         row0: int = 0,
     ) -> None:  # fmt: skip
-        dot8 = self._dot8(weight)
-        tile = self._matvec_tile(weight.cols, dot8)
+        dot8 = tiles.dot8(self.device, weight)
+        tile = tiles.matvec(self.device, weight, dot8)
         count = -(-weight.rows // (tile["TR"] * tile["R"]))
         self.add(
             "matvec",
@@ -336,9 +365,9 @@ class Ops:
         )  # fmt: skip
 
     def _matmul(self, x: Buffer, weight: Weight, bias: Weight | None, y: Buffer, epilogue: str, row0: int) -> None:
-        tile = self._matmul_tile()
+        kernel, tile = tiles.matmul(self.device, self.batch, weight.rows)
         self.add(
-            "matmul",
+            kernel,
             {"QUANT": weight.layout.fragment, "COLS": weight.cols, "BIAS": int(bias is not None), "EPILOGUE": epilogue}
             | tile,
             {"rows": weight.rows, "row0": row0, "y_stride": y.shape[1]},
@@ -346,48 +375,3 @@ class Ops:
             -(-weight.rows // tile["TN"]),
             PerToken(tile["TM"]),
         )
-
-    # -- tiles: what a device runs well -------------------------------------------------------------------------------
-
-    def _dot8(self, weight: Weight) -> bool:
-        """Whether the matrix meets its vector as bytes: integer weights, and x fits the workgroup's memory."""
-        x = quants.groups(weight.cols) * (quants.GROUP + 8)
-        return self.device.dot8 and weight.layout.dot8 and x + 4096 <= self.device.max_workgroup_storage
-
-    def _matvec_tile(self, cols: int, dot8: bool) -> dict[str, int]:
-        groups = quants.groups(cols)
-        along = 4
-        while along < 32 and along * 2 <= groups:
-            along *= 2
-        threads = 256 if dot8 else 64
-        return {"TK": along, "TR": threads // along, "R": 4}
-
-    def _matmul_tile(self) -> dict[str, int]:
-        """Larger tiles load less for each product; they need their room in the workgroup's memory, and a GPU."""
-        size = 2 if self.device.f16 else 4
-        if self.batch >= 64 and not self.device.software and (64 + 64) * 36 * size <= self.device.max_workgroup_storage:
-            return {"TM": 64, "TN": 64, "MM": 4, "MN": 4}
-        return {"TM": 32, "TN": 64, "MM": 4, "MN": 4}
-
-    def _decode_tile(self, head_dim: int, group: int) -> tuple[int, int, int]:
-        """(positions of a tile, threads of a position, shares): a short context in one share, a long one over enough
-        workgroups to fill a GPU.
-        """
-        if self.device.software:
-            return 32, 1, max(1, min(8, -(-self.plan.n_ctx // 32)))
-        threads = 4 if self.device.subgroup >= 4 else 1
-        while threads > 1 and group * (64 * threads * 16 + head_dim * 4 + 512) > self.device.max_workgroup_storage:
-            threads //= 2
-        return 64, threads, max(1, min(64, -(-self.plan.n_ctx // 64)))
-
-    def _attention_tile(self, head_dim: int, group: int) -> tuple[dict[str, int], int]:
-        """Kernel params, and the tokens of a tile: as large as the workgroup memory holds."""
-        size = 2 if self.device.f16 else 4
-        tokens = max(1, 16 // group)
-        rows = group * tokens
-        threads = 64 if head_dim <= 128 else 128
-        for positions in (32, 16, 8, 4):
-            used = (rows + positions) * (head_dim + 4) * size + rows * (positions + 3) * 4
-            if used <= self.device.max_workgroup_storage:
-                break
-        return {"TQ": tokens, "TS": positions, "WG": max(threads, head_dim // 4)}, tokens

@@ -48,5 +48,6 @@ class Placements:
                 lo, hi = max(begin, first), min(end, first + rows)
                 if lo < hi:
                     src = piece.record_offset + lo * size - piece.tensor_offset
-                    found.append(Placement(part, src, at + (lo - first if part.rows > 1 else 0), hi - lo, size))
+                    begun = (lo - first) * (1 if part.rows > 1 else size)
+                    found.append(Placement(part, src, at + begun, hi - lo, size))
         return found

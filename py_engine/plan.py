@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import prod
+from typing import TYPE_CHECKING
 
 from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine import quants
+
+if TYPE_CHECKING:
+    from py_engine.pooling import Embedding
 
 Span = tuple[str, int, int]  # a buffer's life: list ("" for all), first op, last op
 DTYPE_BYTES = {"f32": 4, "u32": 4, "f16": 2}
@@ -120,6 +124,12 @@ class Plan:
     lists: dict[str, list[Op]] = field(default_factory=dict)
     lazy: set[str] = field(default_factory=set)  # lists that are compiled when a request first needs them
     constants: dict[str, bytes] = field(default_factory=dict)  # contents of "state" buffers that never change
+    embedding: Embedding | None = None
+
+    @property
+    def generates(self) -> bool:
+        """Whether the model makes text; encoders do not."""
+        return "decode" in self.lists
 
     def slots(self) -> tuple[dict[str, int], list[int]]:
         """Memory for the activations: buffer name -> slot, and the bytes of each slot.

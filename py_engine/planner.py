@@ -8,6 +8,9 @@ sample    the next token from the logits: temperature, top_k, top_p, min_p
 resample  after it: again, where a mask forbids the token
 shaped    instead of sample, with everything that a request can ask for; after it: reshaped
 logprobs  after any: log-probabilities of the token and of the likeliest
+embed     after prefill: the embedding of every token; then mean, cls, last or rank: one of the sequence
+
+Encoders, whose tokens see those after them, have the first and the last kind only, and take a sequence in one batch.
 """
 
 from __future__ import annotations
@@ -16,38 +19,86 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from py_engine import sampler_ops
-from py_engine.cache import make_cache, slack
+from py_engine.cache import Cache, make_cache, make_conv_cache, slack
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header
 from py_engine.kernels import Device
-from py_engine.models import cohere2, gemma, gpt2, gpt_oss, granite, llama, olmo2, phi3, qwen, smollm3, stablelm
+from py_engine.models import (
+    bert,
+    cohere,
+    embedding,
+    exaone,
+    falcon,
+    gemma,
+    glm4,
+    gpt2,
+    gpt_oss,
+    granite,
+    lfm2,
+    llama,
+    modern_bert,
+    olmo2,
+    phi3,
+    qwen,
+    smollm3,
+    stablelm,
+)
+from py_engine.models.decoder import Config
 from py_engine.ops import Ops
 from py_engine.plan import Plan
 from py_engine.rope import Rope, RopeSpec, table
 from py_engine.weights import Weights
 
 FAMILIES: dict[str, ModuleType] = {
-    "cohere2": cohere2,
+    "arcee": llama,
+    "baichuan": llama,
+    "bert": bert,
+    "codeshell": gpt2,
+    "cohere2": cohere,
+    "command-r": cohere,
+    "ernie4_5": llama,
+    "exaone": exaone,
+    "exaone4": exaone,
+    "falcon": falcon,
     "gemma": gemma,
+    "gemma-embedding": gemma,
     "gemma2": gemma,
     "gemma3": gemma,
+    "glm4": glm4,
     "gpt-oss": gpt_oss,
     "gpt2": gpt2,
     "gptneox": gpt2,
     "granite": granite,
     "granitemoe": granite,
+    "internlm2": llama,
+    "jina-bert-v2": bert,
+    "jina-bert-v3": bert,
+    "lfm2": lfm2,
     "llama": llama,
+    "minicpm": granite,
+    "mistral3": llama,
+    "modern-bert": modern_bert,
+    "nemotron": gpt2,
+    "nomic-bert": bert,
+    "nomic-bert-moe": bert,
     "olmo2": olmo2,
     "olmoe": qwen,
+    "orion": stablelm,
     "phi2": gpt2,
     "phi3": phi3,
     "qwen2": qwen,
     "qwen2moe": qwen,
+    "qwen2vl": qwen,
     "qwen3": qwen,
     "qwen3moe": qwen,
+    "qwen3vl": qwen,
+    "qwen3vlmoe": qwen,
+    "seed_oss": qwen,
     "smollm3": smollm3,
     "stablelm": stablelm,
+    "starcoder": gpt2,
     "starcoder2": gpt2,
+    "xverse": llama,
 }
 EVERY = 16
 
@@ -71,13 +122,11 @@ def make_plan(
     """
     model = family(header)
     cfg = model.Config.from_gguf(header)
-    plan = Plan(min(batch, n_ctx), n_ctx, cfg.vocab)
+    plan = Plan(min(batch, n_ctx) if cfg.causal else max(2, n_ctx), n_ctx, cfg.vocab)
     weights = Weights(header, plan)
     prefill = Ops(plan, "prefill", plan.batch, device)
-    decode = Ops(plan, "decode", 1, device)
-    cols = cfg.head_count_kv * cfg.head_dim
     spare = slack(plan.batch) if spare is None else spare
-    caches = [make_cache(plan, i, cols, kv_type, cfg.windows[i], spare) for i in range(cfg.block_count)]
+    caches = [_cache(cfg, prefill, i, kv_type, spare) for i in range(cfg.block_count)]
     plan.spare = spare if any(c.ring for c in caches) else 0
     tables = {
         spec: _rope(plan, prefill, spec, model.NEOX, f"rope_freqs.{n}", rope_factors)
@@ -86,9 +135,13 @@ def make_plan(
     ropes = [tables[spec] for spec in cfg.ropes]
 
     x = model.build(cfg, weights, prefill, ropes, caches)
+    plan.embedding = embedding.add_lists(cfg, header, weights, plan, device, x)
+    if not cfg.causal:
+        return plan
     model.output(cfg, weights, Ops(plan, "last", 1, device), x)
     model.output(cfg, weights, Ops(plan, "every", min(EVERY, plan.batch), device), x, every=True)
 
+    decode = Ops(plan, "decode", 1, device)
     x = model.build(cfg, weights, decode, ropes, caches)
     logits = model.output(cfg, weights, decode, x)
     sampler_ops.sample(Ops(plan, "sample", 1, device), logits)
@@ -98,6 +151,17 @@ def make_plan(
     sampler_ops.logprobs(Ops(plan, "logprobs", 1, device), logits)
     plan.lazy |= {"resample", "shaped", "reshaped", "logprobs"}
     return plan
+
+
+def _cache(cfg: Config, ops: Ops, layer: int, kv_type: str, spare: int) -> Cache:
+    """A layer's keys and values, or what its convolution is of. An encoder forgets them when the layer is done."""
+    plan, cols = ops.plan, cfg.head_count_kv * cfg.head_dim
+    if not cfg.causal:
+        k, v = (ops.buffer(f"{ops.name}.{name}", (plan.n_ctx, cols)) for name in ("k", "v"))
+        return Cache(k, v, "f32", plan.n_ctx)
+    if cfg.taps and cfg.taps[layer]:
+        return make_conv_cache(plan, layer, cfg.embedding_length, kv_type, cfg.taps[layer], spare)
+    return make_cache(plan, layer, cols, kv_type, cfg.windows[layer], spare)
 
 
 def _rope(plan: Plan, ops: Ops, spec: RopeSpec, neox: bool, name: str, factors: Sequence[float] | None) -> Rope:

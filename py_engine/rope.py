@@ -40,7 +40,7 @@ class RopeSpec:
     @property
     def magnitude(self) -> float:
         """What rotated queries and keys are multiplied with."""
-        return self.attn_factor * (1 + 0.1 * log(self.factor) if self.scaling == "yarn" else 1.0)
+        return self.attn_factor * (1 + 0.1 * log(max(1.0, self.factor)) if self.scaling == "yarn" else 1.0)
 
     def frequencies(self, factors: Sequence[float] | None) -> list[float]:
         """Radians a position for each pair, (dim / 2,). `factors`: divisors from the file, where it has them."""

@@ -80,6 +80,9 @@ class Runner(Protocol):
     async def logits(self, n: int) -> Any:
         """Rows of the list "every" after a feed, float32 (n, vocab)."""
 
+    async def rows(self, name: str, n: int, width: int) -> Any:
+        """The first rows of a buffer of the plan without their padding, float32 (n, width)."""
+
     def counts(self) -> dict[str, int]:
         """Submits and dispatches so far."""
 
@@ -207,8 +210,11 @@ class GpuRunner:
             await self.gpu.replay.stop()
 
     async def logits(self, n: int) -> Any:
+        return await self.rows("every.logits", n, self.plan.n_vocab)
+
+    async def rows(self, name: str, n: int, width: int) -> Any:
         self._check()
-        return await self.gpu.rows("every.logits", n, self.plan.n_vocab)
+        return await self.gpu.rows(name, n, width)
 
     def counts(self) -> dict[str, int]:
         counts = self.gpu.replay.counts
@@ -346,7 +352,10 @@ class CpuRunner:
         self._left, self._owed = 0, False
 
     async def logits(self, n: int) -> Any:
-        return self._cpu.buffers["every.logits"][:n, : self.plan.n_vocab].copy()
+        return await self.rows("every.logits", n, self.plan.n_vocab)
+
+    async def rows(self, name: str, n: int, width: int) -> Any:
+        return self._cpu.buffers[name][:n, :width].copy()
 
     def counts(self) -> dict[str, int]:
         return {"submits": 0, "dispatches": 0}
@@ -357,7 +366,11 @@ class CpuRunner:
 
 
 async def step_ms(runner: Runner, steps: int = 3) -> float:
-    """Milliseconds of one decode step, the mean of a few, after one that pays for first-time costs."""
+    """Milliseconds of one decode step, the mean of a few, after one that pays for first-time costs; of an encoder,
+    those of a token in a small batch.
+    """
+    if not runner.plan.generates:
+        return await _encode_ms(runner)
     await runner.feed(0, [0], ["prefill", "last", *runner.lists])
     runner.start(1, steps + 2)
     for _ in range(2):
@@ -367,3 +380,13 @@ async def step_ms(runner: Runner, steps: int = 3) -> float:
         await runner.next()
     await runner.stop()
     return 1000 * (time.perf_counter() - begun) / steps
+
+
+async def _encode_ms(runner: Runner) -> float:
+    n = min(16, runner.plan.batch)
+    begun = 0.0
+    for _ in range(2):  # the first pays for first-time costs
+        begun = time.perf_counter()
+        await runner.feed(0, [0] * n, ["prefill", "embed", "last"])
+        await runner.rows("pooled", 1, 1)
+    return 1000 * (time.perf_counter() - begun) / n

@@ -153,23 +153,34 @@ class Tokenizer:
             data = _clean_spaces(data)
         return data.decode("utf-8", "replace")
 
-    def stream(self, special: bool = False, strip_space: bool = False) -> "TextStream":
-        """A streaming decoder. special: shows control tokens; strip_space: drops the vocabulary's prefixed space."""
-        return TextStream(self, special, strip_space and self.add_space_prefix)
+    def stream(
+        self, special: bool = False, strip_space: bool = False, shown: frozenset[int] = frozenset()
+    ) -> "TextStream":
+        """A streaming decoder. special: shows control tokens, `shown` only some; strip_space: drops the vocabulary's
+        prefixed space.
+        """
+        return TextStream(self, special, strip_space and self.add_space_prefix, shown)
 
 
 class TextStream:
     """Turns ids into text as they come; a character cut between tokens waits for its rest."""
 
-    def __init__(self, tokenizer: Tokenizer, special: bool, strip_space: bool) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, special: bool, strip_space: bool, shown: frozenset[int] = frozenset()
+    ) -> None:
         self._tokenizer = tokenizer
         self._special = special
+        self._shown = shown
         self._strip = strip_space
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
+    def hides(self, token: int) -> bool:
+        """A token that adds no text."""
+        return not self._special and token not in self._shown and self._tokenizer.hidden(token)
+
     def push(self, token: int) -> str:
         """The text that this token completes, possibly none."""
-        if not self._special and self._tokenizer.hidden(token):
+        if self.hides(token):
             return ""
         data = self._tokenizer.piece(token)
         if self._strip and data:

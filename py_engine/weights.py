@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine import quants
@@ -24,9 +26,9 @@ class Weights:
         info = self.header.tensors.get(tensor)
         return info.shape[1] if info and len(info.shape) > 1 else 0
 
-    def length(self, tensor: str) -> int:
-        """Length of a vector of the file."""
-        return self.header.tensors[tensor].shape[0]
+    def size(self, tensor: str) -> int:
+        """Numbers in a tensor of the file."""
+        return prod(self.header.tensors[tensor].shape)
 
     def _tensor(self, tensor: str, *shape: int) -> TensorInfo:
         info = self.header.tensors.get(tensor)
@@ -83,16 +85,19 @@ class Weights:
         ]
 
     def vector(self, *tensors_lengths: tuple[str, int]) -> Weight:
-        """(tensor, length) vectors end to end, one row. They are F32 in every GGUF."""
+        """(tensor, length) vectors end to end, one row; a tensor of several rows counts as one of them all. They are
+        F32 in every GGUF.
+        """
+        rows = {tensor: self.rows(tensor) or 1 for tensor, _ in tensors_lengths}
         for tensor, length in tensors_lengths:
-            info = self._tensor(tensor, length)
+            info = self._tensor(tensor, *((rows[tensor], length // rows[tensor]) if rows[tensor] > 1 else (length,)))
             if info.type != Q.F32:
                 raise WispError(
                     f"Tensor {tensor} is {info.type.name}; vectors must be F32.", "unsupported_quantization"
                 )
         names = [t for t, _ in tensors_lengths]
         cols = sum(n for _, n in tensors_lengths)
-        return self._add(Weight("+".join(names), Q.F32, 1, cols, tuple((t, 0, 1) for t in names)))
+        return self._add(Weight("+".join(names), Q.F32, 1, cols, tuple((t, 0, rows[t]) for t in names)))
 
     def vector_if_there(self, *tensors_lengths: tuple[str, int]) -> Weight | None:
         """The same, or None where the file has none of them."""

@@ -32,6 +32,7 @@ const built = await Promise.all(
       legalComments: "eof",
       logLevel: "silent",
       plugins: [stableSdk],
+      external: ["module", "url"], // of Node; XGrammar names them, and does not reach them in a browser
     }).catch((error) => {
       console.error(`error: ${error.message}`);
       process.exit(1);

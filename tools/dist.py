@@ -79,6 +79,7 @@ def build(*, quiet: bool = False) -> Path:
             for path, data in ((wheel, wheel.read_bytes()) for wheel in wheels)
         ],
         "worker": site.add_hashed("assets", "worker.js", bundles["worker"].encode()),
+        "grammar": site.add_hashed("assets", "grammar.js", bundles["grammar"].encode()),
     }
     _add_static(site)
     offline = list(site.files)  # what the service worker keeps; models have a cache of their own
@@ -116,13 +117,14 @@ def _bundles() -> dict[str, str]:
         *((name, source, "esm") for name, source in PAGES.items()),
         ("wisp", "app/wisp.js", "esm"),
         ("worker", "app/worker.js", "esm"),
+        ("grammar", "app/grammar.js", "esm"),
         ("sw", "app/sw.js", "iife"),
         ("sw", "static/sw.js", "iife"),
     ]
     entries = [
         {"name": name, "file": file, "format": form} for name, file, form in candidates if (ROOT / file).exists()
     ]
-    for needed in ("wisp", "worker"):
+    for needed in ("wisp", "worker", "grammar"):
         if not any(entry["name"] == needed for entry in entries):
             raise Failure(
                 f"app/{needed}.js is missing from this checkout; get it back with: git checkout app/{needed}.js"

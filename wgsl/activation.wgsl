@@ -13,6 +13,14 @@ fn activation(x: f32) -> f32 {
   // in its tanh form (Hendrycks and Gimpel 2016): x / 2 * (1 + tanh(u)) is x / (1 + exp(-2 u))
   return x / (1.0 + exp(-1.5957691216057308 * x * (1.0 + 0.044715 * x * x)));
 #else
+#if ACTIVATION == "tanh"
+  return 1.0 - 2.0 / (1.0 + exp(2.0 * x)); // the built-in one may overflow
+#else
+#if ACTIVATION == "relu2"
+  return max(x, 0.0) * max(x, 0.0);
+#else
   return x / (1.0 + exp(-x));
+#endif
+#endif
 #endif
 }

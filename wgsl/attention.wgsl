@@ -1,4 +1,4 @@
-// Causal attention of a tile of queries over the cache, one pass with a running softmax (Dao et al. 2022).
+// Attention of a tile of queries over the cache, one pass with a running softmax (Dao et al. 2022).
 //
 // A workgroup serves one key/value head: its rows are TQ tokens x the G query heads of that group, so that keys and
 // values are loaded once for all of them, TS positions at a time. Grid (kv heads, token tiles). For one token at a time
@@ -11,6 +11,8 @@
 #param WINDOW // positions that a token sees, itself included; 0: all
 #param SOFT_CAP // 0: none
 #param SINKS // 1: each head has a score more, which takes its share and has no value
+#param CAUSAL // 0: a token also sees what comes after it in the batch, and half of WINDOW to either side
+#param ALIBI // 1: scores fall with the distance, by a slope for each head (Press et al. 2022)
 #param F16
 
 struct Params {
@@ -26,7 +28,10 @@ struct Params {
 #if SINKS
 @bind var<storage, read> sinks: array<f32>; // (heads)
 #endif
-@bind var<storage, read_write> y: array<vec4f>; // (n, heads, HEAD_DIM)
+#if ALIBI
+@bind var<storage, read> slopes: array<f32>; // (heads)
+#endif
+@bind var<storage, read_write> y: array<vec4f>; // (n, heads * HEAD_DIM padded)
 #if SOFT_CAP
 #include "capped.wgsl"
 #endif
@@ -72,7 +77,11 @@ fn load_tile(values: bool, s0: u32, end: u32, head: u32, t: u32) {
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
   let head = wid.x;
   let m0 = wid.y * TQ;
+#if CAUSAL
   let end = state.pos + min(m0 + TQ, state.n);
+#else
+  let end = state.pos + min(m0 + TQ + select(state.n, WINDOW / 2u, WINDOW > 0u), state.n);
+#endif
   if (m0 >= state.n) { // uniform: state does not change within a dispatch
     return;
   }
@@ -96,8 +105,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   var sums: array<vec4f, ROWS_EACH>;
   var begin = 0u;
 #if WINDOW
-  if (state.pos + m0 >= WINDOW) { // whole tiles that no row sees are left out
-    begin = (state.pos + m0 + 1u - WINDOW) / TS * TS;
+  let before = select(WINDOW / 2u, WINDOW - 1u, CAUSAL == 1u); // positions that a row sees before its own
+  if (state.pos + m0 > before) { // whole tiles that no row sees are left out
+    begin = (state.pos + m0 - before) / TS * TS;
   }
 #endif
   for (var s0 = begin; s0 < end; s0 += TS) {
@@ -115,12 +125,22 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
         let row = t / TS + r * SCORE_LANES;
         if (row < ROWS) {
           let own = state.pos + m0 + row / G;
-          var visible = s0 + s < end && s0 + s <= own;
+          var visible = s0 + s < end;
+#if CAUSAL
+          visible = visible && s0 + s <= own;
+#else
 #if WINDOW
-          visible = visible && s0 + s + WINDOW > own;
+          visible = visible && s0 + s <= own + WINDOW / 2u;
+#endif
+#endif
+#if WINDOW
+          visible = visible && s0 + s + before >= own;
 #endif
 #if SOFT_CAP
           dots[r] = capped(dots[r], SOFT_CAP);
+#endif
+#if ALIBI
+          dots[r] -= slopes[head * G + row % G] * abs(f32(own) - f32(s0 + s));
 #endif
           scores[row * TS + s] = select(-1e30, dots[r], visible);
         }
@@ -159,13 +179,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     }
     workgroupBarrier();
   }
+  let y_stride = (p.n_head_kv * G * HEAD_DIM + 31u) / 32u * 8u;
   if (lane < LANES) {
     for (var r = 0u; r < ROWS_EACH; r++) {
       let row = r * LANES + lane;
       let m = m0 + row / G;
       if (row < ROWS && m < state.n) {
         let q_head = head * G + row % G;
-        y[(m * p.n_head_kv * G + q_head) * VECS + c] = sums[r] / row_sum[row];
+        y[m * y_stride + q_head * VECS + c] = sums[r] / row_sum[row];
       }
     }
   }

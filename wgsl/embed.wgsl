@@ -1,8 +1,8 @@
 // x[m] = the embedding row of the batch's token m. Tokens lie at their position in `tokens`.
-// POSITIONS: the row of its position instead, added to x[m].
+// ROW "position": the row of its position instead, "first": the table's first row, either of them added to x[m].
 #param QUANT
 #param COLS
-#param POSITIONS
+#param ROW
 
 struct Params {
   row0: u32, // this part of the table holds rows row0 .. row0 + rows
@@ -21,20 +21,22 @@ const W_GROUPS = (COLS + 31u) / 32u;
 fn main(@builtin(global_invocation_id) id: vec3u) {
   let m = id.y;
   let g = id.x;
-#if POSITIONS
-  let row = state.pos + m - p.row0;
-#else
-  let row = tokens[state.pos + m] - p.row0;
+  var row = 0u - p.row0;
+#if ROW == "token"
+  row += tokens[state.pos + m];
+#endif
+#if ROW == "position"
+  row += state.pos + m;
 #endif
   if (m >= state.n || g >= W_GROUPS || row >= p.rows) {
     return;
   }
   let w = w_group(row, g);
   for (var i = 0u; i < 8u; i++) {
-#if POSITIONS
-    x[(m * W_GROUPS + g) * 8u + i] += w[i] * p.scale;
-#else
+#if ROW == "token"
     x[(m * W_GROUPS + g) * 8u + i] = w[i] * p.scale;
+#else
+    x[(m * W_GROUPS + g) * 8u + i] += w[i] * p.scale;
 #endif
   }
 }

@@ -1,10 +1,13 @@
-// rope_append.wgsl with an RMS norm of queries and keys before the rotation: a workgroup a head, a thread a quad of rows.
+// rope_append.wgsl with a norm of queries and keys before the rotation: a workgroup a head, a thread a quad of rows.
 // The rows of each token lie in x, stacked; its queries go to y.
 #param HEAD_DIM
 #param ROPE_DIM
 #param NEOX
 #param WG // a power of two, at least HEAD_DIM / 4
 #param WIDE // 1: the norm is of all queries, or keys, at once; 0: of each head
+#param OWN // 1: each head has weights of its own; 0: a query head's and a key head's
+#param MEAN // 1: the layer norm, of rows less their mean; 0: the RMS norm
+#param BIAS
 #param SG
 
 struct Params {
@@ -20,6 +23,9 @@ struct Params {
 @bind var<storage, read> state: State;
 @bind var<storage, read> x: array<f32>; // (n, x_stride)
 @bind var<storage, read> norm: array<f32>; // queries' weights, keys' weights
+#if BIAS
+@bind var<storage, read> bias: array<f32>; // likewise
+#endif
 @bind var<storage, read_write> y: array<f32>; // (n, y_stride)
 #include "rope.wgsl"
 #include "reduce.wgsl"
@@ -32,16 +38,25 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let key = head >= p.q_rows;
   var first = head; // of the rows that are normalised together
   var count = HEAD_DIM;
-  var weights = select(0u, HEAD_DIM, key);
+  let weights = select(select(0u, HEAD_DIM, key), head, OWN == 1u);
 #if WIDE
   first = select(0u, p.q_rows, key);
   count = select(p.q_rows, p.kv_rows, key);
-  weights = head;
+#endif
+  let normed = head < p.q_rows + p.kv_rows;
+  var mean = 0.0;
+#if MEAN
+  if (normed) {
+    for (var i = t; i < count; i += WG) {
+      mean += x[x0 + first + i];
+    }
+  }
+  mean = workgroup_sum(mean, t) / f32(count);
 #endif
   var sum = 0.0;
-  if (head < p.q_rows + p.kv_rows) {
+  if (normed) {
     for (var i = t; i < count; i += WG) {
-      let v = x[x0 + first + i];
+      let v = x[x0 + first + i] - mean;
       sum += v * v;
     }
   }
@@ -53,10 +68,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let a = rope_row(i);
   let b = rope_row(i + 2u);
   var v = vec4f(x[x0 + a], x[x0 + a + 1u], x[x0 + b], x[x0 + b + 1u]);
-  if (head < p.q_rows + p.kv_rows) {
+  if (normed) {
     let wa = weights + a - head;
     let wb = weights + b - head;
-    v *= scale * vec4f(norm[wa], norm[wa + 1u], norm[wb], norm[wb + 1u]);
+    v = (v - mean) * scale * vec4f(norm[wa], norm[wa + 1u], norm[wb], norm[wb + 1u]);
+#if BIAS
+    v += vec4f(bias[wa], bias[wa + 1u], bias[wb], bias[wb + 1u]);
+#endif
   }
   rope_store(i / 4u, v, state.pos + m, m * p.y_stride);
 }

@@ -9,14 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
+from py_engine import alibi
 from py_engine.cache import Cache
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header
-from py_engine.models.common import count, number, rope_spec, vocabulary
+from py_engine.models.common import count, head_count_kv, number, rope_spec, switch, vocabulary
 from py_engine.models.mixture import Mixture, add_experts
-from py_engine.ops import Ops
+from py_engine.ops import HeadNorm, Ops
 from py_engine.plan import Buffer, Weight
 from py_engine.rope import Rope, RopeSpec
+from py_engine.shortconv import shortconv
 from py_engine.weights import Weights
 
 C = TypeVar("C", bound="Config")
@@ -39,11 +41,17 @@ class Config:
     ropes: tuple[RopeSpec, ...]  # of every layer
     windows: tuple[int, ...]  # the sliding window of every layer, 0: none
     attention_scale: float
+    taps: tuple[int, ...] = ()  # of the short convolution that stands for a layer's attention, 0: it has attention
     mixture: Mixture | None = None  # of experts
+    causal: bool = True  # a token sees only what comes before it; else it is an encoder: embeddings, and no text
+    alibi: float = 0.0  # how steep attention's slopes are, 0: none
     layer_norm: bool = False  # norms subtract the mean
     parallel: bool = False  # attention and feed-forward net read the same stream
     activation: str = "silu"
+    embedding_norm: str = ""  # the tensor of the norm of the embeddings
+    attn_norm: str = "attn_norm"  # the tensor of the norm before attention
     ffn_norm: str = "ffn_norm"  # the tensor of the norm before the feed-forward net
+    output_norm: str = "output_norm"  # the tensor of the norm behind the last layer
     post_norms: tuple[str, str] = ("post_attention_norm", "post_ffw_norm")  # those behind a part
     attention_soft_cap: float = 0.0
     final_soft_cap: float = 0.0
@@ -59,7 +67,7 @@ class Config:
         head_dim = count(header, "attention.key_length", max(1, n_embd // n_head))
         rope = rope_spec(header, count(header, "rope.dimension_count", head_dim))
         layer_norm = header.arch("attention.layer_norm_rms_epsilon", None) is None
-        n_head_kv = count(header, "attention.head_count_kv", n_head)
+        n_head_kv = head_count_kv(header, blocks, n_head)
         if n_head % n_head_kv or head_dim % 4 or rope.dim % 4 or rope.dim > head_dim:
             raise WispError(
                 f"{n_head} heads over {n_head_kv} key/value heads of {head_dim} dimensions, {rope.dim} of "
@@ -81,6 +89,7 @@ class Config:
             ropes=(rope,) * blocks,
             windows=(0,) * blocks,
             attention_scale=head_dim**-0.5,
+            causal=switch(header, "attention.causal", True),
             layer_norm=layer_norm,
             mixture=Mixture.from_gguf(header),
         )
@@ -95,9 +104,16 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
     """The layers, from the batch's tokens to the last hidden state (n, n_embd)."""
     x = ops.embed(w.matrix("token_embd.weight", cfg.vocab, cfg.embedding_length), cfg.embedding_scale)
     if "position_embd.weight" in w:
-        ops.embed(w.matrix("position_embd.weight", cfg.context_length, cfg.embedding_length), positions=True)
+        ops.embed(w.matrix("position_embd.weight", cfg.context_length, cfg.embedding_length), row="position")
+    if cfg.embedding_norm:
+        norm = w.vector((cfg.embedding_norm + ".weight", cfg.embedding_length))
+        x = ops.layer_norm("stream", x, norm, None, cfg.eps)
     for i in range(cfg.block_count):
         layer = Layer(cfg, w, ops, f"blk.{i}.", ropes[i], cfg.windows[i])
+        if cfg.taps and cfg.taps[i]:
+            layer.add_shortconv(x, caches[i], cfg.taps[i])
+            layer.add_feed_forward(layer.feed_forward(x), x)
+            continue
         if cfg.mixture and layer.b + "ffn_gate_inp.weight" in w:
             layer.add_attention(layer.attention(x, caches[i]), x)
             add_experts(cfg, cfg.mixture, w, ops, layer.b, x, *normed(cfg, w, ops, x, layer.b + cfg.ffn_norm))
@@ -115,7 +131,7 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
 def output(cfg: Config, w: Weights, ops: Ops, x: Buffer, every: bool = False) -> Buffer:
     """The logits of the last token, or of every one; the embedding table serves where there is no output.weight."""
     tensor = "output.weight" if "output.weight" in w else "token_embd.weight"
-    h, norm = normed(cfg, w, ops, x, "output_norm")
+    h, norm = normed(cfg, w, ops, x, cfg.output_norm)
     bias = w.vector_if_there(("output.bias", cfg.vocab))
     logits = ops.head(h, norm, w.matrix(tensor, cfg.vocab, cfg.embedding_length), cfg.eps, every, bias)
     if cfg.final_soft_cap or cfg.logit_scale != 1:
@@ -154,25 +170,47 @@ class Layer:
         rows = [(b + "attn_q", q_rows), (b + "attn_k", kv_rows), (b + "attn_v", kv_rows)]
         if b + "attn_qkv.weight" in w:
             rows = [(b + "attn_qkv", q_rows + 2 * kv_rows)]
-        h, norm = normed(cfg, w, self.ops, x, b + "attn_norm")
+        h, norm = normed(cfg, w, self.ops, x, b + cfg.attn_norm)
         stack = w.stack([(t + ".weight", n) for t, n in rows], cfg.embedding_length)
         bias = w.vector_if_there(*((t + ".bias", n) for t, n in rows))
         q = self.ops.qkv(h, norm, stack, bias, cache, cfg.heads, self.rope, cfg.eps, self._qk_norm())
         sinks = w.vector_if_there((b + "attn_sinks.weight", cfg.head_count))
-        return self.ops.attention(q, cache, cfg.heads, cfg.attention_scale, self.window, cfg.attention_soft_cap, sinks)
+        slopes = alibi.table(self.ops, cfg.head_count, cfg.alibi) if cfg.alibi else None
+        return self.ops.attention(
+            q, cache, cfg.heads, cfg.attention_scale, self.window, cfg.attention_soft_cap, sinks, cfg.causal, slopes
+        )
 
-    def _qk_norm(self) -> Weight | None:
-        """The norm of queries and keys: of each head, or, where the weights are that long, of all at once."""
+    def _qk_norm(self) -> HeadNorm | None:
+        """The norm of queries and keys: of each head, or, where the weights are that long, of all at once. Weights in
+        two dimensions are of each head, too, which then has its own.
+        """
         n_head, n_head_kv, head_dim = self.cfg.heads
-        q, k = self.b + "attn_q_norm.weight", self.b + "attn_k_norm.weight"
-        if q not in self.w:
+        q, k = self.b + "attn_q_norm", self.b + "attn_k_norm"
+        if q + ".weight" not in self.w:
             return None
-        wide = self.w.length(q) != head_dim
-        return self.w.vector((q, head_dim * (n_head if wide else 1)), (k, head_dim * (n_head_kv if wide else 1)))
+        size = self.w.size(q + ".weight")
+        lengths = (head_dim, head_dim) if size == head_dim else (head_dim * n_head, head_dim * n_head_kv)
+        weight = self.w.vector((q + ".weight", lengths[0]), (k + ".weight", lengths[1]))
+        bias = self.w.vector_if_there((q + ".bias", lengths[0]), (k + ".bias", lengths[1]))
+        wide = size != head_dim and not self.w.rows(q + ".weight")
+        return HeadNorm(weight, bias, wide, self.cfg.layer_norm)
+
+    def project_attention(self, attn: Buffer) -> Buffer:
+        """What the output matrix makes of it."""
+        return self.ops.project("out", attn, *self._matrix("attn_output", self.cfg.head_count * self.cfg.head_dim))
 
     def add_attention(self, attn: Buffer, x: Buffer) -> None:
         """x += what the output matrix makes of it."""
         self._add(attn, "attn_output", self.cfg.head_count * self.cfg.head_dim, self.cfg.post_norms[0], x)
+
+    def add_shortconv(self, x: Buffer, cache: Cache, taps: int) -> None:
+        """x += the short convolution's answer."""
+        n, w, ops, b = self.cfg.embedding_length, self.w, self.ops, self.b + "shortconv."
+        h, norm = normed(self.cfg, w, ops, x, self.b + "attn_norm")
+        stack = w.stack([(b + "in_proj.weight", 3 * n)], n)
+        conv = w.vector((b + "conv.weight", taps * n))
+        mixed = shortconv(ops, ops.normed_stack("bcz", h, norm, stack, None, self.cfg.eps), conv, cache, n)
+        ops.linear(mixed, w.matrix(b + "out_proj.weight", n, n), None, x)
 
     def feed_forward(self, x: Buffer) -> Buffer:
         """The net's hidden layer, (n, n_ff)."""
@@ -200,8 +238,7 @@ class Layer:
 
     def _add(self, y: Buffer, name: str, cols: int, post_norm: str, x: Buffer) -> None:
         cfg, w, ops, b = self.cfg, self.w, self.ops, self.b
-        weight = w.matrix(f"{b}{name}.weight", cfg.embedding_length, cols)
-        bias = w.vector_if_there((f"{b}{name}.bias", cfg.embedding_length))
+        weight, bias = self._matrix(name, cols)
         if post_norm and f"{b}{post_norm}.weight" in w:
             norm = w.vector((f"{b}{post_norm}.weight", cfg.embedding_length))
             ops.add_norm(ops.project("out", y, weight, bias), norm, x, cfg.eps)
@@ -209,3 +246,8 @@ class Layer:
             ops.add_scaled(ops.project("out", y, weight, bias), cfg.residual_scale, x)
         else:
             ops.linear(y, weight, bias, x)
+
+    def _matrix(self, name: str, cols: int) -> tuple[Weight, Weight | None]:
+        """A matrix back to the stream, and its bias where it has one."""
+        n_embd, tensor = self.cfg.embedding_length, self.b + name
+        return self.w.matrix(tensor + ".weight", n_embd, cols), self.w.vector_if_there((tensor + ".bias", n_embd))

@@ -1,5 +1,6 @@
 """Gemma 1, 2 and 3: scaled embeddings, GELU gates; from Gemma 2 norms behind each part, soft caps and sliding windows;
-in Gemma 3 q and k norms and another rotation for layers with a window.
+in Gemma 3 q and k norms and another rotation for layers with a window. EmbeddingGemma is a Gemma 3 whose tokens see
+those after them, too.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from py_engine.models.common import number, windows
 from py_engine.rope import RopeSpec
 
 NEOX = True
-PERIODS = {"gemma": 0, "gemma2": 2, "gemma3": 6}
+PERIODS = {"gemma": 0, "gemma2": 2, "gemma3": 6, "gemma-embedding": 6}
 BIG = {"gemma2": 46, "gemma3": 62}  # layers of the models that scale attention by n_embd / n_head: the 27B ones
 
 
@@ -25,7 +26,7 @@ class Config(decoder.Config):
         """Read and check the metadata."""
         base, name = super().from_gguf(header), header.architecture
         layers, ropes = windows(header, base.block_count, PERIODS[name]), base.ropes
-        if name == "gemma3":
+        if name in ("gemma3", "gemma-embedding"):
             local = RopeSpec(ropes[0].dim, number(header, "rope.freq_base_swa", 10000.0))
             ropes = tuple(local if window else rope for window, rope in zip(layers, ropes, strict=True))
         width = base.embedding_length / base.head_count if base.block_count == BIG.get(name) else base.head_dim
@@ -33,6 +34,7 @@ class Config(decoder.Config):
             base,
             windows=layers,
             ropes=ropes,
+            causal=name != "gemma-embedding",
             activation="gelu",
             embedding_scale=base.embedding_length**0.5,
             attention_scale=number(header, "attention.scale", width**-0.5),

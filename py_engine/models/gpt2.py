@@ -1,5 +1,5 @@
-"""GPT-2's descendants: layer norms, biases and a GELU net without a gate. GPT-2 itself adds an embedding of positions
-instead of rotating; GPT-NeoX and Phi-2 may run attention and net side by side.
+"""GPT-2's descendants: layer norms, biases and a GELU net without a gate. GPT-2 itself and StarCoder add an embedding
+of positions instead of rotating; GPT-NeoX and Phi-2 may run attention and net side by side; Nemotron squares a ReLU.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Config(decoder.Config):
         base, name = super().from_gguf(header), header.architecture
         return replace(
             base,
-            activation="gelu",
+            activation="relu2" if name == "nemotron" else "gelu",
             parallel=name == "phi2" or (name == "gptneox" and switch(header, "use_parallel_residual", True)),
-            ropes=(decoder.NOTHING,) * base.block_count if name == "gpt2" else base.ropes,
+            ropes=(decoder.NOTHING,) * base.block_count if name in ("gpt2", "starcoder") else base.ropes,
         )
 
 

@@ -1,4 +1,6 @@
-"""Granite: llama with scales of the embedding, the residual stream, attention and the logits in its metadata."""
+"""Granite and MiniCPM: llama with scales of the embedding, the residual stream, attention and the logits in its
+metadata; older files of MiniCPM leave them out.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,15 @@ class Config(decoder.Config):
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         base = super().from_gguf(header)
+        embedding, residual, logits = 1.0, 1.0, 1.0
+        if header.architecture == "minicpm":
+            embedding, residual, logits = 12.0, 1.4 / base.block_count**0.5, 256 / base.embedding_length
         return replace(
             base,
-            embedding_scale=number(header, "embedding_scale", 1.0),
-            residual_scale=number(header, "residual_scale", 1.0),
+            embedding_scale=number(header, "embedding_scale", embedding),
+            residual_scale=number(header, "residual_scale", residual),
             attention_scale=number(header, "attention.scale", base.attention_scale),
-            logit_scale=1 / number(header, "logit_scale", 1.0),
+            logit_scale=1 / number(header, "logit_scale", logits),
         )
 
 

@@ -1,12 +1,37 @@
 """Llama: RMS norm, grouped-query attention with rotary embedding, SwiGLU. Source: llama.cpp's `llama` architecture,
-which Mistral's models use, too.
+which Mistral's models use, too; InternLM 2, XVERSE, Ernie 4.5, Baichuan 7B and Mistral 3 differ in nothing but their
+name, Arcee has a net without a gate.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
+from py_engine.errors import WispError
+from py_engine.gguf_header import Header
 from py_engine.models import decoder
+from py_engine.models.common import original_context
 
 NEOX = False  # GGUF's llama converter interleaves the rotated pairs
-Config = decoder.Config
+
+
+@dataclass(frozen=True)
+class Config(decoder.Config):
+    """The hyperparameters."""
+
+    @classmethod
+    def from_gguf(cls, header: Header) -> Config:
+        """Read and check the metadata."""
+        base, name = super().from_gguf(header), header.architecture
+        if name == "arcee":
+            return replace(base, activation="relu2")
+        if name == "baichuan" and base.block_count == 40:
+            raise WispError("Baichuan's 13B models do not run yet.", "unsupported_architecture")
+        if name == "mistral3" and header.arch("attention.temperature_scale", 0.0):
+            # attention grows with the position's logarithm, from the original context's end on
+            return replace(base, context_length=min(base.context_length, original_context(header)))
+        return base
+
+
 build = decoder.build
 output = decoder.output

@@ -16,7 +16,7 @@ from py_engine.weights import Weights
 if TYPE_CHECKING:
     from py_engine.models.decoder import Config
 
-NORMALISED = {"llama", "qwen3moe", "granitemoe", "gpt-oss"}  # the chosen experts' shares add up to one
+NORMALISED = {"llama", "qwen3moe", "qwen3vlmoe", "granitemoe", "gpt-oss"}  # the chosen experts' shares add up to one
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def add_experts(
         "router", h, w.matrix(b + "ffn_gate_inp.weight", n, n_embd), w.vector_if_there((b + "ffn_gate_inp.bias", n))
     )
     to = experts.route(ops, logits, n, moe.expert_used_count, moe.normalised, cfg.residual_scale)
-    gate = w.experts(b + "ffn_gate_exps", n, n_ff, n_embd)
+    gate = w.experts(b + "ffn_gate_exps", n, n_ff, n_embd) if b + "ffn_gate_exps.weight" in w else None
     up = w.experts(b + "ffn_up_exps", n, n_ff, n_embd)
     down = w.experts(b + "ffn_down_exps", n, n_embd, n_ff)
     hidden = experts.hidden(ops, to, h, gate, up, n_ff, cfg.activation)

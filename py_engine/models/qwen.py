@@ -1,12 +1,30 @@
 """Qwen 2 (biases of q, k and v) and Qwen 3 (an RMS norm of each query and key head instead), with or without experts,
-and OLMoE (an RMS norm of all queries and all keys): what they differ in, their tensors tell.
+and the text half of those that see; OLMoE (an RMS norm of all queries and all keys): what they differ in, their tensors
+tell. Seed-OSS is a Qwen 2 with another name for the norm before the net.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
+from py_engine.gguf_header import Header
 from py_engine.models import decoder
 
 NEOX = True
-Config = decoder.Config
+
+
+@dataclass(frozen=True)
+class Config(decoder.Config):
+    """The hyperparameters."""
+
+    @classmethod
+    def from_gguf(cls, header: Header) -> Config:
+        """Read and check the metadata."""
+        base = super().from_gguf(header)
+        if header.architecture == "seed_oss":
+            return replace(base, ffn_norm="post_attention_norm", post_norms=("", ""))
+        return base
+
+
 build = decoder.build
 output = decoder.output

@@ -1,5 +1,5 @@
-"""StableLM: layer norms, gated SiLU net, a part of each head rotated; without a norm of its own the net runs beside
-attention.
+"""StableLM and Orion: layer norms, gated SiLU net, a part of each head rotated; without a norm of its own the net runs
+beside attention.
 """
 
 from __future__ import annotations

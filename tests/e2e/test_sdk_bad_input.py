@@ -76,7 +76,7 @@ REQUESTS = {
     "code(ask({ temperature: 'hot' }))": "invalid_type temperature",
     "code(ask({ temperature: 9 }))": "invalid_value temperature",
     "code(ask({ seed: 5n }))": "invalid_type",
-    "code(ask({ tools: [{ type: 'function' }] }))": "unsupported_parameter tools",
+    "code(ask({ tools: [{ type: 'function' }] }))": "invalid_type tools[0].function",
     "code(ask({ stream: true, messages: [] }))": "empty_messages messages",
     "code(ask({ stop: () => 1 }))": "invalid_type",
     "code(engine.completions.create({ prompt: [999999] }))": "invalid_value prompt",

@@ -8,6 +8,8 @@ import numpy as np
 # between, costs. A real mistake (a wrong pairing, a forgotten factor) costs 1 to 14.
 TOLERANCE = {"f32": (2e-3, 1e-6), "f16": (1.5e-1, 1e-3)}
 
+EMBEDDING_TOLERANCE = {"f32": 1e-4, "f16": 5e-3}  # largest difference after normalisation
+
 
 def distance(want: np.ndarray, got: np.ndarray) -> tuple[float, float]:
     """(largest absolute difference, mean KL(want || got))."""
@@ -31,6 +33,13 @@ def assert_close(want: np.ndarray, got: np.ndarray, precision: str) -> None:
     said = f"max {difference:.3g} (of {most}), KL {kl:.3g} (of {most_kl})"
     assert difference <= most, said
     assert kl <= most_kl, said
+
+
+def assert_same_direction(want: np.ndarray, got: np.ndarray, precision: str) -> None:
+    """Embeddings (..., n_embd), whatever their lengths."""
+    assert got.shape == want.shape
+    a, b = (np.asarray(x, np.float64) / np.linalg.norm(x, axis=-1, keepdims=True) for x in (want, got))
+    assert np.abs(a - b).max() <= EMBEDDING_TOLERANCE[precision]
 
 
 def same_ids(want: Any, got: Any, margins: Any, noise: float) -> None:

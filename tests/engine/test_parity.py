@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page
 
+from py_engine.pooling import NAMES
 from tests.engine.driver import floats, run
-from tests.engine.judge import assert_close, same_ids
+from tests.engine.judge import assert_close, assert_same_direction, same_ids
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-MODELS = sorted(f"{p.parent.name}/{p.stem}" for p in GOLDEN.glob("*/*.gguf") if p.parent.name not in ("vocab", "split"))
+FILES = sorted(f"{p.parent.name}/{p.stem}" for p in GOLDEN.glob("*/*.gguf") if p.parent.name not in ("vocab", "split"))
+EMBEDDING = [name for name in FILES if name.startswith("embedding/")]
+MODELS = [name for name in FILES if name not in EMBEDDING]
 WAYS = {  # name -> (adapter, backend, KV cache, precision)
     "swiftshader": ("swiftshader", "webgpu", "f32", "f32"),
     "lavapipe": ("lavapipe", "webgpu", "f16", "f16"),
@@ -74,6 +77,39 @@ return out
     if long:
         want = golden["long_logits_ref"] if "long_logits_ref" in golden else golden["long_logits"]
         assert_close(want, floats(out["long"], out["long_shape"])[-len(want) :], precision)
+
+
+@pytest.mark.parametrize("model", EMBEDDING)
+def test_embeddings(engine_pages: Callable[[str | None], Page], model: str) -> None:
+    """Of every pooling; the model's own is the default, and an encoder makes no text."""
+    golden = np.load(GOLDEN / f"{model}.npz")
+    about = json.loads((GOLDEN / f"{model}.json").read_text())
+    out = run(
+        engine_pages("lavapipe"),
+        f"/repo/tests/golden/{model}.gguf",
+        """
+out = {}
+for kind in (None, *kinds):
+    got, shape = await engine.embed(prompt, kind)
+    out[str(kind)] = [raw(got), shape]
+if not engine.plan.generates:
+    try:
+        await engine.evaluate(prompt)
+    except WispError as error:
+        out["code"] = error.code
+return out
+""",
+        {"prompt": golden["prompt"].tolist(), "kinds": [name for name in NAMES if f"embd_{name}" in golden]},
+        backend="webgpu",
+        context_length=about["settings"]["n_ctx"],
+    )
+    assert out.pop("code", "unsupported_parameter") == "unsupported_parameter"
+    for kind, (data, shape) in out.items():
+        name = about["default_pooling"] if kind == "None" else kind
+        want = golden[f"embd_{name}_ref"]
+        assert_same_direction(want, floats(data, shape), "f16")
+        length, right = (np.linalg.norm(x, axis=-1) for x in (floats(data, shape), want))
+        np.testing.assert_allclose(length, right, rtol=0.02)
 
 
 @pytest.mark.parametrize("model", ["llama.Q4_0", "llama.Q8_0", "llama.Q4_K_M"])

@@ -16,6 +16,7 @@ from py_engine import cpu, kernels, quants
 from py_engine.kernels import Device
 from py_engine.ops import Ops
 from py_engine.plan import Buffer, Op, PerToken, Plan, Weight
+from tests.kernels.matrices import spelled_out
 
 RUNNER = Path(__file__).parent / "runner.js"
 
@@ -74,6 +75,8 @@ class Bench:
 
     def _dispatch(self, op: Op, data: dict[str, np.ndarray]) -> None:
         shader = kernels.expand(op.kernel, op.params, self.device)
+        if self.device.matrix:
+            shader = spelled_out(shader)
         contents: dict[str, tuple[np.ndarray, Buffer | None]] = {}
         for name, bound in op.bindings.items():
             if isinstance(bound, Buffer):

@@ -47,6 +47,12 @@ def swift_bench(request: pytest.FixtureRequest, kernel_pages: Callable[[str], tu
     return bench_of(request.param, kernel_pages)
 
 
+@pytest.fixture
+def plain_bench(kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
+    """SwiftShader without subgroups."""
+    return bench_of("swiftshader: f32", kernel_pages)
+
+
 def bench_of(name: str, kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
     """A bench for an "adapter: variant"."""
     adapter, variant = name.split(": ")

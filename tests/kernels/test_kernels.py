@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
-from py_engine import experts, kernels
-from py_engine.cache import make_cache
-from py_engine.ops import pad
+from py_engine import alibi, experts, kernels
+from py_engine.cache import Cache, make_cache, make_conv_cache
+from py_engine.ops import HeadNorm, pad
 from py_engine.plan import Weight
+from py_engine.pooling import pool
 from py_engine.rope import Rope, frequencies, table
+from py_engine.shortconv import shortconv
 from tests.kernels.bench import Bench, dispatch, nmse, planes
 
 PLAIN = [Q.F32, Q.F16, Q.BF16]
@@ -74,7 +76,8 @@ def test_scales(bench: Bench) -> None:
     """Scaled embeddings, embeddings of positions added, a scaled sum, and caps of one row of logits and of several."""
     ops = bench.begin(batch=3, n=2, pos=5, vocab=9)
     x = ops.embed(bench.weight("table", Q.F16, 9, 33), 6.5)
-    ops.embed(bench.weight("positions", Q.F32, 9, 33), positions=True)
+    ops.embed(bench.weight("positions", Q.F32, 9, 33), row="position")
+    ops.embed(bench.weight("types", Q.F16, 2, 33), row="first")
     y = ops.rows("y", 33)
     bench.fill(y)
     ops.add_scaled(x, 0.25, y)
@@ -165,7 +168,7 @@ def test_gelu(bench: Bench, batch: int) -> None:
     down, up = bench.weight("down", Q.F16, 64, 32, 0.1), bench.weight("up", Q.F16, 31, 64, 0.1)
     ops.linear(ops.gated(x, norm, [both], bias, EPS, "gelu"), down, None, out)
     ops.linear(ops.gated(out, None, [both], bias, EPS, "gelu"), down, None, x)
-    y = ops.activated(x, norm, up, bench.vector("c", 31), EPS, "gelu")
+    y = ops.activated(x, norm, up, bench.vector("c", 31), EPS, "gelu" if batch > 1 else "tanh")
     gpu, host = bench.run(ops)
     check(bench, gpu[out.name][:, :64], host[out.name][:, :64])
     check(bench, gpu[y.name][:, :31], host[y.name][:, :31])
@@ -268,10 +271,11 @@ def test_experts(bench: Bench, batch: int, limit: int) -> None:
     check(bench, gpu[y.name][:, :cols], host[y.name][:, :cols], 1e-10)
 
 
-@pytest.mark.parametrize(("heads", "wide"), [((3, 1, 32), False), ((4, 2, 96), True)])
+@pytest.mark.parametrize(("heads", "kind"), [((3, 1, 32), "head"), ((4, 2, 96), "wide"), ((3, 1, 16), "own")])
 @pytest.mark.parametrize("batch", [1, 3])
-def test_normalised_queries_and_keys(bench: Bench, heads: tuple[int, int, int], wide: bool, batch: int) -> None:
-    """Of each head, with half of it rotated, or of all at once and not rotated."""
+def test_normalised_queries_and_keys(bench: Bench, heads: tuple[int, int, int], kind: str, batch: int) -> None:
+    """Of each head, with half of it rotated, or of all at once and not rotated, or a layer norm of each head's own."""
+    wide, own = kind == "wide", kind == "own"
     n_head, n_kv, dim = heads
     ops = bench.begin(batch=batch, n=batch, pos=7)
     x = ops.rows("x", 64)
@@ -281,7 +285,9 @@ def test_normalised_queries_and_keys(bench: Bench, heads: tuple[int, int, int], 
         bench.fill(b)
     rope = Rope(0 if wide else dim // 2, not wide, ops.buffer("freqs", (dim // 4,), "u32", "state"))
     bench.data["freqs"] = np.frombuffer(table(frequencies(dim // 2, 10000.0)), np.uint32).copy()
-    weights = bench.vector("norms", (n_head + n_kv) * dim if wide else 2 * dim)
+    width = 2 * dim if kind == "head" else (n_head + n_kv) * dim
+    bias = bench.vector("biases", width) if own else None
+    weights = HeadNorm(bench.vector("norms", width), bias, wide, mean=own)
     rows = (n_head + 2 * n_kv) * dim
     q = ops.qkv(
         x, bench.vector("norm", 64), [bench.weight("w", Q.F16, rows, 64)], None, cache, heads, rope, EPS, weights
@@ -357,6 +363,59 @@ def test_attention_through_a_window(bench: Bench, heads: tuple[int, int, int], n
         y = ops.attention(q, cache, heads, 1.0, window=33, soft_cap=2.0, sinks=bench.vector("sinks", n_head))
         gpu, host = bench.run(ops)
         check(bench, gpu[y.name][:batch, : n_head * dim], host[y.name][:batch, : n_head * dim])
+
+
+@pytest.mark.parametrize(("heads", "n", "window"), [((3, 1, 16), 19, 0), ((3, 1, 16), 40, 10)])
+def test_attention_both_ways(bench: Bench, heads: tuple[int, int, int], n: int, window: int) -> None:
+    """Of an encoder, whose heads fill no whole groups of columns; scores fall with the distance; what lies behind the
+    end is poison.
+    """
+    n_head, n_kv, dim = heads
+    bench = Bench(bench.page, replace(bench.device, software=True))
+    ops = bench.begin(batch=n + 1, n=n)
+    q = ops.rows("q", n_head * dim)
+    bench.fill(q)
+    cache = Cache(ops.buffer("k", (64, n_kv * dim)), ops.buffer("v", (64, n_kv * dim)), "f32", 64)
+    for b in (cache.k, cache.v):
+        bench.fill(b)[n:] = np.nan
+    slopes = alibi.table(ops, n_head, 2.0)
+    bench.data[slopes.name] = np.frombuffer(ops.plan.constants[slopes.name] + bytes(4), np.uint32).copy()
+    y = ops.attention(q, cache, heads, 0.5, window=window, causal=False, slopes=slopes)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:n, : n_head * dim], host[y.name][:n, : n_head * dim])
+
+
+@pytest.mark.parametrize(("pos", "kv_type"), [(0, "f16"), (1, "f32"), (9, "f16"), (30, "f16")])
+def test_shortconv(bench: Bench, pos: int, kv_type: str) -> None:
+    """At the beginning of a sequence, and behind it, where the taps before the batch are in the cache."""
+    for n in (1, 5):
+        ops = bench.begin(batch=n, n=n, pos=pos)
+        x = ops.rows("x", 3 * 34)
+        bench.fill(x)
+        cache = make_conv_cache(ops.plan, 0, 34, kv_type, 4, 8 if pos == 30 else 64)
+        wanted = [(pos - k) % cache.rows for k in (1, 2, 3) if k <= pos]
+        bench.fill(cache.k)[[row for row in range(cache.rows) if row not in wanted]] = np.nan
+        y = shortconv(ops, x, bench.vector("taps", 34 * 4), cache, 34)
+        gpu, host = bench.run(ops)
+        check(bench, gpu[y.name][:n, :34], host[y.name][:n, :34], 1e-10)
+        written = np.arange(pos, pos + n) % cache.rows
+        kept, want = (x[cache.k.name][written].astype(np.float32) for x in (gpu, host))
+        check(bench, kept, want, 1e-8)
+
+
+@pytest.mark.parametrize("pos", [0, 5])
+def test_pooling(bench: Bench, pos: int) -> None:
+    """The first batch of a sequence, and one after it."""
+    ops = bench.begin(batch=4, n=3, pos=pos)
+    x = ops.rows("x", 300)
+    bench.fill(x)[3:] = np.nan
+    for kind in ("mean", "cls", "last"):
+        if pos:
+            bench.fill(ops.buffer(kind, (1, 320), pool="state"))
+        pool(ops, x, kind, kind)
+    gpu, host = bench.run(ops)
+    for kind in ("mean", "cls", "last"):
+        check(bench, gpu[kind], host[kind], 1e-12)
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,14 @@ def test_a_cache_in_bytes_is_named_where_it_would_do() -> None:
     assert budget.refusal(plan("llama/llama.F16", "q8_0"), device) is None
 
 
+def test_an_encoder_computes_all_of_its_context_at_once() -> None:
+    made = plan("embedding/bert.F16")
+    error = budget.refusal(made, Device(max_binding=max(b.nbytes for b in made.buffers.values()) - 1))
+    assert error is not None
+    assert error.code == "context_too_long"
+    assert "q8_0" not in str(error)
+
+
 def test_no_context_fits() -> None:
     error = budget.refusal(plan("llama/llama.F16"), Device(max_binding=1024))
     assert error is not None

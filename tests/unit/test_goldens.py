@@ -13,11 +13,14 @@ from py_engine import cpu, planner
 from py_engine.gguf_header import parse
 from py_engine.kernels import Device
 from py_engine.models.common import rope_factors
+from py_engine.pooling import NAMES
 from py_engine.sampling import Sampling
-from tests.engine.judge import assert_close, distance, same_ids
+from tests.engine.judge import assert_close, assert_same_direction, distance, same_ids
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-MODELS = sorted(p for p in GOLDEN.glob("*/*.gguf") if p.parent.name not in ("vocab", "split"))
+FILES = sorted(p for p in GOLDEN.glob("*/*.gguf") if p.parent.name not in ("vocab", "split"))
+EMBEDDING = [p for p in FILES if p.parent.name == "embedding"]
+MODELS = [p for p in FILES if p not in EMBEDDING]
 
 
 def load(path: Path, n_ctx: int, batch: int = 16, kv_type: str = "f32", spare: int | None = None) -> cpu.Cpu:
@@ -80,7 +83,44 @@ def test_logits_and_greedy_ids(path: Path) -> None:
         np.testing.assert_allclose(model.buffers["logits"], want[-1], atol=2e-3)
 
 
-@pytest.mark.parametrize("name", ["gemma/gemma2.F16", "gemma/gemma3.F16", "olmo2/olmo3.F16", "gpt_oss/gpt-oss.F16"])
+@pytest.mark.parametrize("path", EMBEDDING, ids=lambda p: p.stem)
+def test_embeddings(path: Path) -> None:
+    """Of every pooling; a causal model's prompt comes in several batches."""
+    golden, about = np.load(path.with_suffix(".npz")), json.loads(path.with_suffix(".json").read_text())
+    ids = golden["prompt"].tolist()
+    model = load(path, about["settings"]["n_ctx"])
+    embedding = model.plan.embedding
+    assert embedding
+    assert embedding.pooling == about["default_pooling"]
+    assert embedding.labels == int("embd_rank" in golden)
+    for kind in [name for name in NAMES if f"embd_{name}" in golden]:
+        rows = []
+        for at in range(0, len(ids), model.plan.batch):
+            batch = ids[at : at + model.plan.batch]
+            model.feed(at, batch, ["prefill", "embed", *([kind] if kind != "none" else [])])
+            rows.append(model.buffers[embedding.rows][: len(batch), : embedding.width].copy())
+        got = np.concatenate(rows) if kind == "none" else model.buffers["pooled"][0, : embedding.width]
+        if kind == "rank":
+            got = model.buffers["ranked"][0, : embedding.labels]
+        assert_same_direction(golden[f"embd_{kind}_ref"], got, "f32")
+        np.testing.assert_allclose(got, golden[f"embd_{kind}_ref"], atol=5e-4)
+
+
+def test_another_continuation() -> None:
+    """From any position on, what a short convolution keeps serves another continuation as if it had seen no other."""
+    path = GOLDEN / "lfm2" / "lfm2.F16.gguf"
+    ids = np.load(path.with_suffix(".npz"))["long_prompt"].tolist()
+    model = load(path, 256)
+    evaluate(model, ids)
+    other = ids[:37] + ids[60:70]
+    model.feed(37, other[37:], ["prefill", "every"])
+    got = model.buffers["every.logits"][:10, : model.plan.n_vocab].copy()
+    np.testing.assert_allclose(got, evaluate(load(path, 256), other)[37:], atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "name", ["gemma/gemma2.F16", "gemma/gemma3.F16", "olmo2/olmo3.F16", "gpt_oss/gpt-oss.F16", "lfm2/lfm2.F16"]
+)
 def test_a_window_s_cache_is_a_ring(name: str) -> None:
     """The long prompt through caches whose memory does not grow with the context, in batches and token by token."""
     path = GOLDEN / f"{name}.gguf"

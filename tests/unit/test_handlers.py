@@ -24,12 +24,14 @@ class Engine:
 
     context_length = 200
     backend = "cpu"
+    embeds = False
+    pooling = "last"
     notices = ["from the engine"]  # noqa: RUF012
 
     def __init__(self, says: str = HELLO, size: int = 2, pause: float = 0.0) -> None:
         self.says, self.size, self.pause = says, size, pause
         self.prompts: list[list[int]] = []
-        self.running = self.closed = self.unloaded = 0
+        self.running = self.closed = self.unloaded = self.forgotten = 0
         self.last: Any = None
         self.breaks: Exception | None = None
         self.tokenizer: Any = None
@@ -58,6 +60,9 @@ class Engine:
             self.running -= 1
             self.closed += 1
             self.last = SimpleNamespace(cached_tokens=3, prefill_ms=8.0, decode_ms=20.0)
+
+    def forget(self) -> None:
+        self.forgotten += 1
 
     def stats(self) -> dict[str, Any]:
         return {"memory": {"weights": 5}, "timings": {"compile_ms": 1}}
@@ -103,6 +108,9 @@ class Platform:
     async def catalog(self) -> Catalog:
         entries = [{"id": "mini", "name": "Mini", "url": "https://wisp/models/mini.gguf", "default": True}]
         return Catalog(entries)
+
+    async def load_grammar(self) -> Any:
+        raise AssertionError("no test here needs it")
 
     async def open_source(self, part: Any, on_progress: Any) -> Source:
         data = self.files[part if isinstance(part, str) else part.name]
@@ -290,8 +298,10 @@ async def test_tokenize_detokenize_and_template(page: Page) -> None:
         ("evaluate", {"ids": []}, "invalid_value"),
         ("evaluate", {"ids": [10**6]}, "invalid_value"),
         ("evaluate", {"ids": [1] * 201}, "context_length_exceeded"),
-        ("embeddings", {}, "unsupported_parameter"),
-        ("validate", {}, "unsupported_parameter"),
+        ("embeddings", {}, "invalid_type"),
+        ("rerank", {"request": {"query": "a", "documents": ["b"]}}, "unsupported_parameter"),
+        ("validate", {}, "invalid_type"),
+        ("validate", {"format": {"regex": "["}, "text": ""}, "invalid_value"),
         ("nonsense", {}, "invalid_value"),
     ):
         assert await page.code(kind, **fields) == code, kind

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from app.openai import Answer, Usage, chat_request, completion_request
+from app.openai.answers import Answer, Logprobs, Message, Usage
+from app.openai.requests import chat_request, completion_request
 from py_engine.errors import CODES, WispError
-from py_engine.sampling import Sampling
+from py_engine.sampling import Sampling, TokenLogprob
 
 HI = [{"role": "user", "content": "Hi"}]
 
@@ -23,15 +24,75 @@ def test_everything_supported() -> None:
         {
             "model": "any", "messages": HI, "stream": True, "stream_options": {"include_usage": True},
             "max_tokens": 5.0, "stop": ["a", "b"], "temperature": 0, "top_p": 0.5, "top_k": 40, "min_p": 0.1,
-            "seed": 7, "n": 1, "presence_penalty": 0, "frequency_penalty": 0.0, "logit_bias": {}, "logprobs": False,
-            "tools": [], "response_format": {"type": "text"}, "user": "me", "metadata": {"a": "b"},
-            "store": False, "chat_template_kwargs": {"enable_thinking": False}, "parallel_tool_calls": True,
-            "tool_choice": "auto",
+            "seed": 7, "n": 3, "presence_penalty": 0.5, "frequency_penalty": -1, "logit_bias": {"5": -100, "6": 1.5},
+            "logprobs": True, "top_logprobs": 3, "typical_p": 0.9, "repeat_penalty": 1.1, "repeat_last_n": -1,
+            "dry_multiplier": 0.8, "dry_base": 2, "dry_allowed_length": 3, "dry_penalty_last_n": 100,
+            "dry_sequence_breakers": ["x"], "xtc_probability": 0.5, "xtc_threshold": 0.2, "ignore_eos": True,
+            "cache_prompt": False, "truncation": "auto", "user": "me", "metadata": {"a": "b"}, "store": False,
+            "reasoning_effort": "none", "chat_template_kwargs": {"x": 1}, "parallel_tool_calls": True,
+            "tool_choice": "auto", "tools": [], "response_format": {"type": "text"}, "verbosity": "medium",
         }
     )  # fmt: skip
-    assert request.sampling == Sampling(temperature=0, top_p=0.5, top_k=40, min_p=0.1, seed=7)
+    assert request.sampling == Sampling(
+        temperature=0, top_p=0.5, top_k=40, min_p=0.1, seed=7, presence_penalty=0.5, frequency_penalty=-1.0,
+        logit_bias=((5, -100.0), (6, 1.5)), logprobs=3, typical_p=0.9, repeat_penalty=1.1, repeat_last_n=-1,
+        dry_multiplier=0.8, dry_base=2, dry_allowed_length=3, dry_penalty_last_n=100, xtc_probability=0.5,
+        xtc_threshold=0.2,
+    )  # fmt: skip
+    assert request.words.dry_breakers == ("x",)
     assert (request.max_tokens, request.stop, request.stream, request.include_usage) == (5, ("a", "b"), True, True)
-    assert request.template_variables == {"enable_thinking": False}
+    assert (request.n, request.ignore_eos, request.cache_prompt, request.truncate) == (3, True, False, True)
+    assert request.template_variables == {"enable_thinking": False, "reasoning_effort": "low", "x": 1}
+
+
+def test_llama_cpps_ways() -> None:
+    request = chat_request({"messages": HI, "logit_bias": [[5, 1], ["no", False]], "n_probs": 4, "dry_multiplier": 1})
+    assert request.sampling.logit_bias == ((5, 1.0),)
+    assert request.words.biased == (("no", -100.0),)
+    assert request.words.dry_breakers == ("\n", ":", '"', "*")
+    assert request.sampling.logprobs == 4
+    assert completion_request({"prompt": "x", "logprobs": 0}).sampling.logprobs == 0
+    assert completion_request({"prompt": "x", "n": 2, "best_of": 2, "echo": True}).echo
+    assert chat_request({"messages": HI, "json_schema": {"type": "null"}}).format.kind == "json_schema"  # type: ignore[union-attr]
+
+
+def test_forms() -> None:
+    schema = {"type": "object"}
+    for given, kind, value, strict in (
+        ({"type": "json_object"}, "json_object", None, False),
+        ({"type": "json_object", "schema": schema}, "json_schema", schema, False),
+        (
+            {"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": True}},
+            "json_schema",
+            schema,
+            True,
+        ),
+        ({"type": "regex", "pattern": "a+"}, "regex", "a+", False),
+        ({"type": "grammar", "grammar": "root ::= x"}, "grammar", "root ::= x", False),
+        ({"type": "structural_tag", "format": {"type": "any_text"}}, "structural_tag", {"type": "any_text"}, False),
+    ):
+        form = chat_request({"messages": HI, "response_format": given}).format
+        assert form is not None
+        assert (form.kind, form.value, form.strict) == (kind, value, strict)
+
+
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+OTHER = {"type": "function", "function": {"name": "other"}}
+
+
+def test_tool_choices() -> None:
+    for choice, names, required, parallel in (
+        (None, ["look", "other"], False, True),
+        ("auto", ["look", "other"], False, True),
+        ("required", ["look", "other"], True, True),
+        ("none", [], False, True),
+        ({"type": "function", "function": {"name": "other"}}, ["other"], True, False),
+        ({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [TOOL]}}, ["look"], True, True),
+    ):
+        tools = chat_request({"messages": HI, "tools": [TOOL, OTHER], "tool_choice": choice}).tools
+        assert ([t.name for t in tools.tools], tools.required, tools.parallel) == (names, required, parallel), choice
+        assert [t.name for t in tools.shown] == ["look", "other"]
+    assert tools.shown[1].parameters == {"type": "object", "properties": {}}
 
 
 def test_nulls_are_absent() -> None:
@@ -95,29 +156,49 @@ FIELDS: list[tuple[str, Any, str]] = [
     ("stream", "yes", T),
     ("stream", 1, T),
     ("stream_options", {"include_usage": True}, V),
-    ("n", 2, U),
     ("n", 0, V),
+    ("n", 129, V),
     ("n", "1", T),
     ("n", True, T),
-    ("presence_penalty", 0.5, U),
     ("presence_penalty", 3, V),
     ("presence_penalty", "x", T),
-    ("frequency_penalty", -1, U),
-    ("logit_bias", {"5": 1}, U),
-    ("logprobs", True, U),
-    ("top_logprobs", 2, U),
-    ("tools", [{"type": "function"}], U),
-    ("tool_choice", "required", U),
-    ("response_format", {"type": "json_object"}, U),
+    ("frequency_penalty", -2.1, V),
+    ("logit_bias", {"x": 1}, V),
+    ("logit_bias", {"5": 101}, V),
+    ("logit_bias", {"5": "1"}, T),
+    ("logit_bias", [5], T),
+    ("logprobs", 3, T),
+    ("top_logprobs", 2, V),
+    ("top_logprobs", 21, V),
+    ("n_probs", 21, V),
+    ("typical_p", 2, V),
+    ("repeat_penalty", 0, V),
+    ("repeat_last_n", -2, V),
+    ("dry_multiplier", -1, V),
+    ("dry_base", 0.5, V),
+    ("dry_allowed_length", 0, V),
+    ("xtc_probability", 1.1, V),
+    ("xtc_threshold", "x", T),
+    ("ignore_eos", 1, T),
+    ("cache_prompt", "no", T),
+    ("truncation", "always", V),
+    ("reasoning_effort", "huge", V),
+    ("reasoning_effort", 1, T),
+    ("tools", {}, T),
+    ("tool_choice", "required", V),
+    ("tool_choice", "any", V),
+    ("tool_choice", 5, T),
+    ("parallel_tool_calls", 1, T),
+    ("response_format", "json", T),
+    ("grammar", 5, T),
+    ("regex", [], T),
     ("functions", [{}], U),
     ("modalities", ["audio"], U),
-    ("reasoning_effort", "low", U),
-    ("repeat_penalty", 1.1, U),
-    ("grammar", "root ::= x", U),
-    ("typical_p", 0.5, U),
-    ("ignore_eos", True, U),
+    ("mirostat", 2, U),
+    ("web_search_options", {}, U),
     ("temprature", 1, U),
     ("chat_template_kwargs", [], T),
+    ("suffix", "x", U),
 ]
 
 
@@ -146,44 +227,108 @@ def test_stream_options() -> None:
         assert (error.value.code, error.value.param) == (code, param)
 
 
-def test_completion_prompts() -> None:
-    assert completion_request({"prompt": "x"}).prompt == "x"
-    assert completion_request({"prompt": ["x"]}).prompt == "x"
-    assert completion_request({"prompt": [1, 2.0]}).prompt == [1, 2]
-    assert completion_request({"prompt": [[1, 2]]}).prompt == [1, 2]
-    for prompt, code in (
-        (None, T), (5, T), ({}, T), ([], V), ([-1], T), ([1.5], T), ([True], T), (["a", "b"], U), ([[1], [2]], U),
-    ):  # fmt: skip
-        with pytest.raises(WispError) as error:
-            completion_request({"prompt": prompt})
-        assert (error.value.code, error.value.param) == (code, "prompt"), prompt
+def param_of(call: Any, body: Any) -> tuple[str, str | None]:
     with pytest.raises(WispError) as error:
-        completion_request({"prompt": "x", "messages": HI})
-    assert error.value.param == "messages"
+        call(body)
+    return error.value.code, error.value.param
+
+
+def test_bad_forms_and_tools_name_the_field() -> None:
+    for body, code, param in (
+        ({"response_format": {}}, T, "response_format.type"),
+        ({"response_format": {"type": "xml"}}, V, "response_format.type"),
+        ({"response_format": {"type": "json_schema"}}, T, "response_format.json_schema"),
+        ({"response_format": {"type": "json_schema", "json_schema": {}}}, T, "response_format.json_schema.schema"),
+        ({"response_format": {"type": "regex"}}, T, "response_format.pattern"),
+        ({"response_format": {"type": "json_object"}, "grammar": "x"}, V, "grammar"),
+        ({"tools": [{"type": "web_search"}]}, V, "tools[0].type"),
+        ({"tools": [TOOL, {"type": "function"}]}, T, "tools[1].function"),
+        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, V, "tools[0].function.name"),
+        (
+            {"tools": [{"type": "function", "function": {"name": "a", "parameters": 1}}]},
+            T,
+            "tools[0].function.parameters",
+        ),
+        ({"tools": [TOOL, TOOL]}, V, "tools"),
+        ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "b"}}}, V, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": {}}, T, "tool_choice.function.name"),
+        ({"tools": [TOOL], "tool_choice": "required", "regex": "a"}, V, "regex"),
+    ):
+        assert param_of(chat_request, {"messages": HI, **body}) == (code, param), body
+    bad: list[tuple[Any, str, str]] = [
+        ({"best_of": 3}, U, "best_of"),
+        ({"echo": True, "logprobs": 1}, U, "echo"),
+        ({"logprobs": True}, T, "logprobs"),
+        ({"suffix": "x"}, U, "suffix"),
+    ]
+    for body, code, param in bad:
+        assert param_of(completion_request, {"prompt": "x", **body}) == (code, param), body
+
+
+def test_completion_prompts() -> None:
+    assert completion_request({"prompt": "x"}).prompts == ["x"]
+    assert completion_request({"prompt": ["x", "y"]}).prompts == ["x", "y"]
+    assert completion_request({"prompt": [1, 2.0]}).prompts == [[1, 2]]
+    assert completion_request({"prompt": [[1, 2], [3]]}).prompts == [[1, 2], [3]]
+    for prompt, code in ((None, T), (5, T), ({}, T), ([], V), ([-1], T), ([1.5], T), ([True], T)):
+        assert param_of(completion_request, {"prompt": prompt}) == (code, "prompt"), prompt
+    assert param_of(completion_request, {"prompt": "x", "messages": HI})[1] == "messages"
 
 
 def test_answers_have_the_shapes_of_openai() -> None:
-    from openai.types import Completion
     from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
     usage = Usage(10, 5, cached_tokens=4, prompt_ms=12.0, predicted_ms=50.0, ttft_ms=13.0)
     answer = Answer("wisp", chat=True)
-    whole = ChatCompletion.model_validate(answer.whole("Hello", "stop", usage), strict=True)
-    assert whole.choices[0].message.content == "Hello"
+    pieces = {5: b"He", 6: "\u00e9".encode()[:1]}
+    message, logprobs = Message(), Logprobs(True, pieces.__getitem__)
+    call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "look", "arguments": ""}}
+    deltas: list[dict[str, Any]] = [
+        {"content": "He"},
+        {"tool_calls": [call]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]},
+    ]
+    for delta in deltas:
+        message.add(delta)
+    logprobs.add([TokenLogprob(5, -0.5, [(5, -0.5), (6, -1.0)])])
+    whole = ChatCompletion.model_validate(
+        answer.whole([answer.choice(0, message, logprobs.whole(), "tool_calls")], usage), strict=True
+    )
+    choice = whole.choices[0]
+    assert choice.message.content == "He"
+    assert choice.message.tool_calls[0].function.arguments == "{}"  # type: ignore[index, union-attr]
+    entry = choice.logprobs.content[0]  # type: ignore[index, union-attr]
+    assert (entry.token, entry.bytes, entry.top_logprobs[1].bytes) == ("He", [72, 101], [195])
     assert whole.usage is not None
     assert (whole.usage.total_tokens, whole.usage.prompt_tokens_details.cached_tokens) == (15, 4)  # type: ignore[union-attr]
-    opening = answer.opening()
-    chunks = [opening, answer.piece("He"), answer.closing("length", usage), answer.usage(usage)]
+    opening = answer.opening(1)
+    chunks = [opening, *map(answer.piece, deltas), answer.closing("length", usage), answer.usage(usage)]
     parsed = [ChatCompletionChunk.model_validate(c, strict=True) for c in chunks]
     assert {c.id for c in parsed} == {whole.id}
-    assert [c.choices[0].delta.content for c in parsed[:3]] == ["", "He", None]
-    assert [c.choices[0].finish_reason for c in parsed[:3]] == [None, None, "length"]
-    assert parsed[3].choices == []
-    assert chunks[2]["timings"]["prompt_n"] == 6  # type: ignore[index]
-    assert chunks[2]["timings"]["predicted_per_second"] == 80.0  # type: ignore[index]
+    assert parsed[0].choices[0].index == 1
+    assert [c.choices[0].delta.content for c in parsed[:2]] == ["", "He"]
+    assert parsed[2].choices[0].delta.tool_calls[0].function.name == "look"  # type: ignore[index, union-attr]
+    assert [c.choices[0].finish_reason for c in parsed[:5]] == [None, None, None, None, "length"]
+    assert parsed[5].choices == []
+    assert chunks[4]["timings"]["prompt_n"] == 6  # type: ignore[index]
+    assert chunks[4]["timings"]["predicted_per_second"] == 80.0  # type: ignore[index]
     assert Usage(10, 3, prompt_ms=100.0, first_tokens=3).timings()["predicted_per_second"] == 30.0
+
+
+def test_completions_have_the_shapes_of_openai() -> None:
+    from openai.types import Completion
+
+    usage = Usage(10, 5)
     answer = Answer("wisp", chat=False)
     assert answer.opening() is None
-    for c in (answer.whole("x", "stop", usage), answer.closing("stop", usage), answer.usage(usage)):
+    message, logprobs = Message(), Logprobs(False, {5: b"He", 6: b"y"}.__getitem__)
+    message.add({"content": "Hey"})
+    chunk = logprobs.add([TokenLogprob(5, -0.5, [(5, -0.5)])])
+    assert (chunk["tokens"], chunk["text_offset"]) == (["He"], [0])
+    assert logprobs.add([TokenLogprob(6, -1.0, [])])["text_offset"] == [2]
+    whole = answer.whole([answer.choice(0, message, logprobs.whole(), "stop")], usage)
+    assert whole["choices"][0]["logprobs"]["token_logprobs"] == [-0.5, -1.0]
+    assert whole["choices"][0]["text"] == "Hey"
+    for c in (whole, answer.closing("stop", usage), answer.usage(usage)):
         Completion.model_validate(c)
-    assert answer.piece("x")["choices"][0]["text"] == "x"
+    assert answer.piece({"content": "x"})["choices"][0]["text"] == "x"

@@ -1,4 +1,6 @@
-"""Command R7B: layer norm without bias, attention and net side by side, rotation only in layers with a window."""
+"""Command R, and R7B (cohere2): layer norms without bias, attention and net side by side; Command R+ has a norm of each
+query and key head, too. In R7B only layers with a window rotate.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,12 @@ class Config(decoder.Config):
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         base = super().from_gguf(header)
+        base = replace(base, parallel=True, logit_scale=number(header, "logit_scale", 1.0))
+        if header.architecture != "cohere2":
+            return base
         layers = windows(header, base.block_count, 4)
         ropes = tuple(rope if window else decoder.NOTHING for window, rope in zip(layers, base.ropes, strict=True))
-        return replace(base, windows=layers, ropes=ropes, parallel=True, logit_scale=number(header, "logit_scale", 1.0))
+        return replace(base, windows=layers, ropes=ropes)
 
 
 build = decoder.build

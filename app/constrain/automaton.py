@@ -1,0 +1,268 @@
+"""Finite automata over code points: the sets of strings that patterns, lengths and enumerations stand for.
+
+A Dfa's missing transitions lead nowhere. State 0 is the start.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from app.constrain.ebnf import UNICODE, Ranges, intersect, normal
+
+MOST_STATES = 6000
+
+
+class TooComplex(Exception):
+    """An automaton would have more than MOST_STATES states."""
+
+
+Edges = list[tuple[int, int, int]]  # (first code point, last, target), sorted and disjoint
+
+
+@dataclass
+class Dfa:
+    """Transitions of each state, and the states that accept."""
+
+    edges: list[Edges]
+    accepting: set[int]
+
+    def step(self, state: int, code: int) -> int | None:
+        """The next state."""
+        return next((t for low, high, t in self.edges[state] if low <= code <= high), None)
+
+    def accepts(self, text: str) -> bool:
+        """Whether the text is in the set."""
+        state: int | None = 0
+        for char in text:
+            state = self.step(state, ord(char)) if state is not None else None
+        return state in self.accepting
+
+    def empty(self) -> bool:
+        """Whether no text is in the set; a trimmed automaton knows."""
+        return not self.accepting
+
+
+class Nfa:
+    """Built up by regex.py: states with ranges to other states, and empty transitions."""
+
+    def __init__(self) -> None:
+        self.edges: list[Edges] = []
+        self.empty: list[list[int]] = []
+
+    def state(self) -> int:
+        """A new state."""
+        if len(self.edges) > 20 * MOST_STATES:
+            raise TooComplex
+        self.edges.append([])
+        self.empty.append([])
+        return len(self.edges) - 1
+
+    def closure(self, states: Iterable[int]) -> frozenset[int]:
+        """The states that empty transitions reach."""
+        seen = set(states)
+        stack = list(seen)
+        while stack:
+            for target in self.empty[stack.pop()]:
+                if target not in seen:
+                    seen.add(target)
+                    stack.append(target)
+        return frozenset(seen)
+
+    def determined(self, start: int, end: int) -> Dfa:
+        """The smallest Dfa for the texts that lead from start to end."""
+        first = self.closure([start])
+        numbers, queue = {first: 0}, deque([first])
+        edges: list[Edges] = []
+        accepting: set[int] = set()
+        while queue:
+            states = queue.popleft()
+            if end in states:
+                accepting.add(numbers[states])
+            out: Edges = []
+            for low, high, targets in _pieces([e for s in states for e in self.edges[s]]):
+                target = self.closure(targets)
+                if target not in numbers:
+                    if len(numbers) >= MOST_STATES:
+                        raise TooComplex
+                    numbers[target] = len(numbers)
+                    queue.append(target)
+                out.append((low, high, numbers[target]))
+            edges.append(out)
+        return minimal(Dfa(edges, accepting))
+
+
+def _pieces(edges: Edges) -> list[tuple[int, int, list[int]]]:
+    """Overlapping ranges cut into disjoint ones, each with all its targets."""
+    cuts = sorted({e[0] for e in edges} | {e[1] + 1 for e in edges})
+    out = []
+    for i in range(len(cuts) - 1):
+        low, high = cuts[i], cuts[i + 1] - 1
+        targets = [t for a, b, t in edges if a <= low and high <= b]
+        if targets:
+            out.append((low, high, targets))
+    return out
+
+
+def everything() -> Dfa:
+    """All texts."""
+    return Dfa([[(a, b, 0) for a, b in UNICODE]], {0})
+
+
+def nothing() -> Dfa:
+    """No text."""
+    return Dfa([[]], set())
+
+
+def texts(words: Iterable[str]) -> Dfa:
+    """Just these."""
+    edges: list[dict[int, int]] = [{}]
+    accepting = set()
+    for word in words:
+        at = 0
+        for char in word:
+            if ord(char) not in edges[at]:
+                edges.append({})
+                if len(edges) > MOST_STATES:
+                    raise TooComplex
+                edges[at][ord(char)] = len(edges) - 1
+            at = edges[at][ord(char)]
+        accepting.add(at)
+    return minimal(Dfa([[(c, c, t) for c, t in sorted(e.items())] for e in edges], accepting))
+
+
+def lengths(low: int, high: int | None) -> Dfa:
+    """Texts of low to high characters."""
+    last = low if high is None else high
+    if last > MOST_STATES:
+        raise TooComplex
+    edges: list[Edges] = [[(a, b, i + 1) for a, b in UNICODE] for i in range(last)]
+    edges.append([(a, b, last) for a, b in UNICODE] if high is None else [])
+    return Dfa(edges, set(range(low, last + 1)))
+
+
+def both(a: Dfa, b: Dfa) -> Dfa:
+    """Texts in a and in b."""
+    return _product(a, b, lambda x, y: x and y)
+
+
+def without(a: Dfa, b: Dfa) -> Dfa:
+    """Texts in a and not in b."""
+    return _product(a, b, lambda x, y: x and not y)
+
+
+def union(a: Dfa, b: Dfa) -> Dfa:
+    """Texts in a or in b."""
+    return _product(a, b, lambda x, y: x or y)
+
+
+def others(a: Dfa) -> Dfa:
+    """Every other text."""
+    return without(everything(), a)
+
+
+def _product(a: Dfa, b: Dfa, accept: Callable[[bool, bool], bool]) -> Dfa:
+    """-1 stands for having left an automaton."""
+    numbers, queue = {(0, 0): 0}, deque([(0, 0)])
+    edges: list[Edges] = []
+    accepting: set[int] = set()
+    while queue:
+        at = queue.popleft()
+        x, y = at
+        if accept(x in a.accepting, y in b.accepting):
+            accepting.add(numbers[at])
+        mine = a.edges[x] if x >= 0 else []
+        theirs = b.edges[y] if y >= 0 else []
+        marked = [(low, high, 2 * t) for low, high, t in mine] + [(low, high, 2 * t + 1) for low, high, t in theirs]
+        out: Edges = []
+        for low, high, targets in _pieces(marked):
+            to = (
+                next((t // 2 for t in targets if t % 2 == 0), -1),
+                next((t // 2 for t in targets if t % 2 == 1), -1),
+            )
+            if to not in numbers:
+                if len(numbers) >= MOST_STATES:
+                    raise TooComplex
+                numbers[to] = len(numbers)
+                queue.append(to)
+            out.append((low, high, numbers[to]))
+        edges.append(out)
+    return minimal(Dfa(edges, accepting))
+
+
+def minimal(dfa: Dfa) -> Dfa:
+    """Without states that lead nowhere, and with those that do the same joined."""
+    alive = _alive(dfa)
+    if 0 not in alive:
+        return nothing()
+    edges = [[e for e in out if e[2] in alive] for out in dfa.edges]
+    group = [int(s in dfa.accepting) for s in range(len(edges))]
+    count = 0
+    while True:
+        seen: dict[object, int] = {}
+        new = []
+        for s in range(len(edges)):
+            if s not in alive:
+                new.append(-1)
+                continue
+            key = (group[s], tuple(_joined(edges[s], group)))
+            new.append(seen.setdefault(key, len(seen)))
+        group = new
+        if len(seen) == count:
+            break
+        count = len(seen)
+    order: dict[int, int] = {}
+    queue = deque([0])
+    order[group[0]] = 0
+    out_edges: list[Edges] = []
+    accepting = set()
+    while queue:
+        s = queue.popleft()
+        if s in dfa.accepting:
+            accepting.add(order[group[s]])
+        out: Edges = []
+        for low, high, target in _joined(edges[s], group):
+            if target not in order:
+                order[target] = len(order)
+                queue.append(next(t for a, b, t in edges[s] if group[t] == target and a >= low))
+            out.append((low, high, order[target]))
+        out_edges.append(out)
+    return Dfa(out_edges, accepting)
+
+
+def _joined(edges: Edges, group: list[int]) -> Edges:
+    out: Edges = []
+    for low, high, target in sorted(edges):
+        to = group[target]
+        if out and out[-1][2] == to and out[-1][1] + 1 == low:
+            out[-1] = (out[-1][0], high, to)
+        else:
+            out.append((low, high, to))
+    return out
+
+
+def _alive(dfa: Dfa) -> set[int]:
+    """States that a text leads to and from which one leads to acceptance."""
+    back: dict[int, set[int]] = {}
+    reached, stack = {0}, [0]
+    while stack:
+        s = stack.pop()
+        for _, _, t in dfa.edges[s]:
+            back.setdefault(t, set()).add(s)
+            if t not in reached:
+                reached.add(t)
+                stack.append(t)
+    alive = {s for s in dfa.accepting if s in reached}
+    stack = list(alive)
+    while stack:
+        for s in back.get(stack.pop(), ()):
+            if s not in alive:
+                alive.add(s)
+                stack.append(s)
+    return alive & reached
+
+
+def on(edges: Edges, target: int) -> Ranges:
+    """The characters that lead to a state."""
+    return normal(intersect(tuple((a, b) for a, b, t in edges if t == target), UNICODE))

@@ -1,0 +1,181 @@
+"""Writes grammars in XGrammar's EBNF.
+
+Its character classes hold single bytes: in version 0.1.27 a class or range beyond ASCII does not match the characters
+that it names. So a class is written as UTF-8: its ASCII part as a class, the rest as sequences of byte ranges. A range
+of one byte is read as a character again, which is why it gets FILLER as a second member: a byte that no UTF-8 text has
+(the tokens that have it are never allowed, see app/grammar.py). A class of all but some characters is written out, too:
+with "^" it would match bytes that are no character.
+"""
+
+from collections.abc import Callable, Iterable
+
+Ranges = tuple[tuple[int, int], ...]  # code points, sorted, disjoint, inclusive
+
+FILLER = 0xFF
+UNICODE: Ranges = ((0, 0xD7FF), (0xE000, 0x10FFFF))
+BEYOND_ASCII: Ranges = ((0x80, 0xD7FF), (0xE000, 0x10FFFF))
+
+
+class Grammar:
+    """Named rules; the first name asked for is kept, a second one gets a number."""
+
+    def __init__(self) -> None:
+        self.rules: dict[str, str] = {}
+        self._by_body: dict[str, str] = {}
+        self._count: dict[str, int] = {}
+
+    def name(self, wanted: str) -> str:
+        """A name that is not taken, and is taken now."""
+        base = "".join(c if c.isascii() and c.isalnum() else "_" for c in wanted)[:40] or "r"
+        if not base[0].isalpha():
+            base = f"r_{base}"
+        number = self._count.get(base, 0)
+        self._count[base] = number + 1
+        found = base if not number else f"{base}_{number}"
+        if found in self.rules:
+            return self.name(wanted)
+        self.rules[found] = '""'
+        return found
+
+    def define(self, name: str, body: str) -> str:
+        """Sets the body of a rule."""
+        self.rules[name] = body
+        return name
+
+    def add(self, wanted: str, body: str) -> str:
+        """A rule with that body; the same one for the same body."""
+        if body not in self._by_body:
+            self._by_body[body] = self.define(self.name(wanted), body)
+        return self._by_body[body]
+
+    def shared(self, wanted: str, body: Callable[[str], str]) -> str:
+        """The rule of that name, made at its first use by a body that may name it."""
+        if wanted not in self.rules:
+            self.define(self.name(wanted), "")
+            self.define(wanted, body(wanted))
+        return wanted
+
+    def text(self, root: str) -> str:
+        """The grammar, from the rule `root` on."""
+        lines = [f"root ::= {root}"] if root != "root" else []
+        return "\n".join([*lines, *(f"{name} ::= {body}" for name, body in self.rules.items())])
+
+
+def literal(text: str) -> str:
+    """A text, verbatim."""
+    return '"' + "".join(map(_escaped, text)) + '"' if text else '""'
+
+
+def _escaped(char: str) -> str:
+    code = ord(char)
+    if char in '"\\' or code < 0x20 or code == 0x7F:
+        return f"\\u{code:04x}"
+    return char if code < 0x80 else f"\\U{code:08x}" if code > 0xFFFF else f"\\u{code:04x}"
+
+
+def either(options: Iterable[str]) -> str:
+    """One of them, in brackets."""
+    found = list(dict.fromkeys(options))
+    return found[0] if len(found) == 1 else f"({' | '.join(found)})"
+
+
+def characters(ranges: Ranges) -> str:
+    """One character out of a set, which must not be empty."""
+    return either(options_of(ranges))
+
+
+def options_of(ranges: Ranges) -> list[str]:
+    """The ways to write one character of a set."""
+    if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
+        return [literal(chr(ranges[0][0]))]
+    low = [(a, min(b, 0x7F)) for a, b in ranges if a < 0x80]
+    options = [f"[{_members(tuple(low))}]"] if low else []
+    return options + [s for a, b in intersect(ranges, BEYOND_ASCII) for s in _utf8(a, b)]
+
+
+def _members(ranges: Ranges) -> str:
+    return "".join(_member(a) if a == b else f"{_member(a)}-{_member(b)}" for a, b in ranges)
+
+
+def _member(code: int) -> str:
+    char = chr(code)
+    return char if code < 0x80 and char.isalnum() else f"\\u{code:04x}"
+
+
+def _utf8(low: int, high: int) -> list[str]:
+    """Sequences of byte ranges for the characters from low to high, none of them ASCII."""
+    for edge in (0x7FF, 0xFFFF):
+        if low <= edge < high:
+            return _utf8(low, edge) + _utf8(edge + 1, high)
+    first, last = chr(low).encode(), chr(high).encode()
+    return [" ".join(_byte(a, b) for a, b in part) for part in _split(list(first), list(last))]
+
+
+def _split(first: list[int], last: list[int]) -> list[list[tuple[int, int]]]:
+    """The byte strings from first to last (of one length) as products of ranges."""
+    if len(first) == 1:
+        return [[(first[0], last[0])]]
+    (a, *rest_a), (b, *rest_b) = first, last
+    least, most = [0x80] * len(rest_a), [0xBF] * len(rest_a)
+    if a == b:
+        return [[(a, a), *tail] for tail in _split(rest_a, rest_b)]
+    out = []
+    if rest_a != least:
+        out += [[(a, a), *tail] for tail in _split(rest_a, most)]
+        a += 1
+    upper = [] if rest_b == most else [[(b, b), *tail] for tail in _split(least, rest_b)]
+    if upper:
+        b -= 1
+    if a <= b:
+        out.append([(a, b), *((0x80, 0xBF) for _ in rest_a)])
+    return out + upper
+
+
+def _byte(low: int, high: int) -> str:
+    if low == high:
+        return f"[\\u{low:04x}\\u{FILLER:04x}]"
+    return f"[\\u{low:04x}-\\u{high:04x}]"
+
+
+# -- sets of code points
+
+
+def normal(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """Sorted, with neighbours joined."""
+    out: list[tuple[int, int]] = []
+    for low, high in sorted(r for r in ranges if r[0] <= r[1]):
+        if out and low <= out[-1][1] + 1:
+            out[-1] = (out[-1][0], max(high, out[-1][1]))
+        else:
+            out.append((low, high))
+    return tuple(out)
+
+
+def complement(ranges: Ranges) -> Ranges:
+    """Every other code point, surrogates included."""
+    out, at = [], 0
+    for low, high in ranges:
+        if at < low:
+            out.append((at, low - 1))
+        at = high + 1
+    if at <= 0x10FFFF:
+        out.append((at, 0x10FFFF))
+    return tuple(out)
+
+
+def intersect(a: Ranges, b: Ranges) -> Ranges:
+    """The code points in both."""
+    out = []
+    i = j = 0
+    while i < len(a) and j < len(b):
+        low, high = max(a[i][0], b[j][0]), min(a[i][1], b[j][1])
+        if low <= high:
+            out.append((low, high))
+        if a[i][1] < b[j][1]:
+            i += 1
+        else:
+            j += 1
+    return tuple(out)
+
+
+ANY = characters(((1, 0xD7FF), (0xE000, 0x10FFFF)))  # any character; NUL is none of a text

@@ -1,0 +1,332 @@
+"""Sets of JSON values (schema.py) as rules of a grammar.
+
+Between the signs of JSON a space, or a new line with an indent, may stand. The properties of an object come in any
+order where few are named, else (and with `ordered`) in the schema's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from app.constrain import automaton, numbers
+from app.constrain.automaton import Dfa, TooComplex
+from app.constrain.document import Refused
+from app.constrain.ebnf import Grammar, either, literal
+from app.constrain.machine import TooManyStates, members
+from app.constrain.schema import Schemas
+from app.constrain.shapes import FALSE, TRUE, Ref, Series, Text, Thing, Values
+from app.constrain.texts import automaton_rule, json_text, repeated
+
+Counts = tuple[int, tuple[int, ...]]
+FREE_ORDER = 5  # most named properties that may come in any order
+MOST_UNIQUE = 6  # different values of an array's items, where they must differ
+MOST_PATTERNS = 4
+QUOTE = '"'
+VALUE = '"{[-0123456789tfn'  # what a value begins with
+_NUMBER = r""""-"? ("0" | [1-9] [0-9]*) ("." [0-9]+)? ([eE] ("-" | "+")? [0-9]+)?"""
+
+
+class JsonGrammar:
+    """Writes rules for Refs into a grammar."""
+
+    def __init__(self, grammar: Grammar, schemas: Schemas, ordered: bool = False, whole: bool = False) -> None:
+        """`ordered`: properties come in the schema's order. `whole`: integers are written without a fraction."""
+        self._grammar, self._schemas, self._ordered = grammar, schemas, ordered
+        self._whole = whole
+        self._names: dict[Ref, str] = {}
+        self._comma = f"{self._blank(',')} {literal(',')} {self._blank(VALUE)}"
+
+    def _blank(self, before: str) -> str:
+        """Blanks that may stand before one of some signs; saying which ones makes the masks quicker."""
+        signs = "".join(f"\\u{ord(sign):04x}" for sign in before)
+        rule = '(" " | "\\u000a" [\\u0020\\u0009]{0,60})?'
+        return self._grammar.add("ws", f"{rule} (=[{signs}])")
+
+    def rule(self, ref: Ref) -> str:
+        """The name of a rule for the values of a Ref, which must be inhabited."""
+        if ref not in self._names:
+            self._names[ref] = self._grammar.name("value" if ref == TRUE else "v")
+            options = [o for v in self._schemas.values(ref) for o in self._options(v, ref)]
+            self._grammar.define(self._names[ref], either(options))
+        return self._names[ref]
+
+    def _refuse(self, ref: Ref, keyword: str, why: str) -> Refused:
+        places = self._schemas.places(ref)
+        place = next((p for p in places if isinstance(p.schema, dict) and keyword in p.schema), None)
+        return Refused((*(place.path if place else ()), keyword), why)
+
+    def _options(self, v: Values, ref: Ref) -> Iterator[str]:
+        if v.null:
+            yield literal("null")
+        for value in sorted(v.bools):
+            yield literal("true" if value else "false")
+        if v.number is not None:
+            yield self._number(v.number)
+        if v.text is not None:
+            try:
+                yield self._grammar.add("string", json_text(self._grammar, v.text))
+            except TooComplex:
+                raise self._refuse(ref, "pattern", "together with the length it is too complex") from None
+        if v.series is not None:
+            yield from self._series(v.series, ref)
+        if v.thing is not None:
+            yield from self._thing(v.thing, ref)
+
+    def _number(self, dfa: Dfa) -> str:
+        if dfa is numbers.every():
+            return self._grammar.add("number", _NUMBER)
+        if self._whole and automaton.without(dfa, numbers.integers()).empty():
+            written = automaton.both(dfa, numbers.without_point())
+            dfa = dfa if written.empty() else written
+        return self._grammar.add("number", automaton_rule(self._grammar, dfa, False))
+
+    # -- arrays
+
+    def _series(self, s: Series, ref: Ref) -> Iterator[str]:
+        n = s.prefix()
+        high = s.high
+        for i in range(n):
+            if not self._schemas.inhabited(s.item(i)):
+                high = i if high is None else min(high, i)
+                break
+        if not self._schemas.inhabited(s.item(None)):
+            high = n if high is None else min(high, n)
+        if high is not None and high < s.low:
+            return
+        s = replace(s, high=high)
+        if s.unique is not None and (high is None or high > 1) and not self._differ(s):
+            yield from self._unique(s)
+            return
+        if s.contains:
+            yield from self._containing(s, ref)
+            return
+        yield self._plain(s)
+
+    def _plain(self, s: Series) -> str:
+        n, low, high = s.prefix(), s.low, s.high
+        comma = self._comma
+        later = high is None or high > n
+        tail = '""'
+        if later:
+            item = self.rule(s.item(None))
+            if n:
+                tail = repeated(f"({comma} {item})", max(low - n, 0), None if high is None else high - n)
+            else:
+                tail = f"{item} {repeated(f'({comma} {item})', max(low - 1, 0), None if high is None else high - 1)}"
+        body = tail
+        for i in range(min(n, high if high is not None else n) - 1, -1, -1):
+            item = self.rule(s.item(i))
+            lead = item if i == 0 else f"{comma} {item}"
+            rest = "" if body == '""' else f" {body}" if i + 1 < low or (i + 1 == n and low > n) else f" ({body})?"
+            if i + 1 == n and later and low <= n:
+                rest = f" {body}"  # a repetition from 0 on needs no mark of its own
+            body = f"{lead}{rest}"
+        return self._array(body, low == 0, high == 0)
+
+    def _array(self, body: str, may_be_empty: bool, must_be_empty: bool = False) -> str:
+        empty = f"{literal('[')} {self._blank(']')} {literal(']')}"
+        if must_be_empty:
+            return empty
+        full = f"{literal('[')} {self._blank(VALUE)} {body} {self._blank(']')} {literal(']')}"
+        return f"({empty} | {full})" if may_be_empty else full
+
+    def _containing(self, s: Series, ref: Ref) -> Iterator[str]:
+        """State: items so far (as far as that matters), and how many fit each `contains` (as far as that matters)."""
+        caps = [c.low if c.high is None else c.high for c in s.contains]
+        far = max(s.prefix(), s.low, *(c.start for c in s.contains), s.high or 0, 1)
+        schemas = self._schemas
+
+        def may_end(state: Counts) -> bool:
+            return state[0] >= s.low and all(n >= c.low for n, c in zip(state[1], s.contains, strict=True))
+
+        def steps(state: Counts) -> Iterator[tuple[str, Counts]]:
+            at, counts = state
+            if s.high is not None and at >= s.high:
+                return
+            base = s.item(at if at < s.prefix() else None)
+            live = [i for i, c in enumerate(s.contains) if at >= c.start and (c.high is not None or counts[i] < c.low)]
+            for size in range(len(live) + 1):
+                for chosen in combinations(live, size):
+                    if any(s.contains[i].high == counts[i] for i in chosen):
+                        continue
+                    item = base.union(
+                        *(s.contains[i].ref if i in chosen else schemas.negated(s.contains[i].ref) for i in live)
+                    )
+                    if schemas.inhabited(item):
+                        new = tuple(min(n + (i in chosen), caps[i]) for i, n in enumerate(counts))
+                        yield self.rule(item), (min(at + 1, far), new)
+
+        try:
+            found = members(self._grammar, self._comma, (0, (0,) * len(s.contains)), steps, may_end)
+        except TooManyStates:
+            raise self._refuse(ref, "contains", "its counts are too large") from None
+        yield from self._list(*found)
+
+    def _list(self, full: str | None, may_be_empty: bool) -> Iterator[str]:
+        if full is not None:
+            yield self._array(full, may_be_empty)
+        elif may_be_empty:
+            yield self._array("", True, True)
+
+    def _differ(self, s: Series) -> bool:
+        """Items surely differ: there are only the prefix's, and no two of them have a value in common."""
+        n = s.prefix()
+        if s.high is None or s.high > n:
+            return False
+        refs = [s.item(i) for i in range(n)]
+        return not any(self._schemas.inhabited(a | b) for a, b in combinations(refs, 2))
+
+    def _unique(self, s: Series) -> Iterator[str]:
+        """Items out of a few values, each at most once. State: the values used."""
+        assert s.unique is not None
+        atoms = self._atoms(s)
+        if atoms is None or s.prefix() or s.contains:
+            raise Refused(s.unique, "it is only supported for items out of a short list of values")
+        high = len(atoms) if s.high is None else min(s.high, len(atoms))
+
+        def steps(used: int) -> Iterator[tuple[str, int]]:
+            for i, atom in enumerate(atoms):
+                if not used >> i & 1 and used.bit_count() < high:
+                    yield self.rule(atom), used | 1 << i
+
+        yield from self._list(*members(self._grammar, self._comma, 0, steps, lambda used: used.bit_count() >= s.low))
+
+    def _atoms(self, s: Series) -> list[Ref] | None:
+        """The values that items may have, where a schema lists them."""
+        item = s.item(None)
+        for place in self._schemas.places(item):
+            schema = place.schema
+            values = schema.get("enum", [schema["const"]] if "const" in schema else None)
+            if values is None and schema.get("type") in ("boolean", "null", ["boolean", "null"], ["null", "boolean"]):
+                values = [None, True, False]
+            if isinstance(values, list):
+                atoms = [item | self._schemas.const(v) for v in values]
+                atoms = [a for a in dict.fromkeys(atoms) if self._schemas.inhabited(a)]
+                return atoms if len(atoms) <= MOST_UNIQUE else None
+        return None
+
+    # -- objects
+
+    def _thing(self, t: Thing, ref: Ref) -> Iterator[str]:
+        named = dict.fromkeys(name for layer in t.layers for name in layer.named)
+        named |= dict.fromkeys(t.required)
+        fields = {name: self._schemas.field(t, name) for name in named}
+        if not all(self._schemas.inhabited(fields[name]) for name in t.required):
+            return
+        some_of_named = [n for n, f in fields.items() if f != FALSE and self._schemas.inhabited(f)]
+        try:
+            entries = list(self._entries(t, fields, some_of_named, ref))
+        except TooComplex:
+            raise self._refuse(ref, "patternProperties", "its patterns are too complex") from None
+        comma = f"{self._blank(',')} {literal(',')} {self._blank(QUOTE)}"
+        free_order = not self._ordered and len(some_of_named) <= FREE_ORDER
+        try:
+            full, may_be_empty = _fields(self._grammar, comma, t, entries, free_order)
+        except TooManyStates:
+            raise self._refuse(ref, "maxProperties", "with so many properties it is too complex") from None
+        empty = f"{literal('{')} {self._blank('}')} {literal('}')}"
+        if may_be_empty:
+            yield empty
+        if full is not None:
+            yield f"{literal('{')} {self._blank(QUOTE)} {full} {self._blank('}')} {literal('}')}"
+
+    def _entries(self, t: Thing, fields: dict[str, Ref], present: list[str], ref: Ref) -> Iterator[_Entry]:
+        """Every kind of property that may come: the named ones first, in the schema's order."""
+        for i, name in enumerate(present):
+            for flags, value in self._split(t, name, fields[name]):
+                yield _Entry(i, name in t.required, self._member(literal_key(name), value), flags)
+        patterns: list[Dfa] = []
+        for layer in t.layers:
+            patterns += [dfa for dfa, _ in layer.patterns]
+        patterns += [dfa for dfa, _ in t.some]
+        if len(patterns) > MOST_PATTERNS:
+            raise self._refuse(ref, "patternProperties", "there are too many patterns")
+        free = automaton.others(automaton.texts(fields)) if fields else automaton.everything()
+        if t.names is not None:
+            free = automaton.both(free, t.names)
+        for bits in range(1 << len(patterns)):
+            cell = free
+            for i, dfa in enumerate(patterns):
+                cell = (automaton.both if bits >> i & 1 else automaton.without)(cell, dfa)
+            if cell.empty():
+                continue
+            value, at = TRUE, 0
+            for layer in t.layers:
+                hit = [r for j, (_, r) in enumerate(layer.patterns) if bits >> (at + j) & 1]
+                value = value.union(*(hit or [layer.rest]))
+                at += len(layer.patterns)
+            in_some = [i for i in range(len(t.some)) if bits >> (at + i) & 1]
+            plain = cell.edges[0:1] and cell is free and not fields and t.names is None
+            key = json_text(self._grammar, Text() if plain else Text(cell))
+            for flags, ref_of in self._split_some(t, in_some, value):
+                yield _Entry(None, False, self._member(self._grammar.add("key", key), ref_of), flags)
+
+    def _split(self, t: Thing, name: str, value: Ref) -> Iterator[tuple[int, Ref]]:
+        return self._split_some(t, [i for i, (dfa, _) in enumerate(t.some) if dfa.accepts(name)], value)
+
+    def _split_some(self, t: Thing, relevant: list[int], value: Ref) -> Iterator[tuple[int, Ref]]:
+        """By which of the `some` conditions the property fulfils: (their bits, its value)."""
+        for size in range(len(relevant) + 1):
+            for chosen in combinations(relevant, size):
+                split = value.union(*(t.some[i][1] for i in chosen))
+                if self._schemas.inhabited(split):
+                    yield sum(1 << i for i in chosen), split
+
+    def _member(self, key: str, value: Ref) -> str:
+        return f"{key} {self._blank(':')} {literal(':')} {self._blank(VALUE)} {self.rule(value)}"
+
+
+def literal_key(name: str) -> str:
+    """A property's name as JSON has it, written in either of the usual ways."""
+    import json
+
+    return either(literal(json.dumps(name, ensure_ascii=ascii_only)) for ascii_only in (False, True))
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A kind of property. `index`: of a named one; `flags`: bits of the `some` conditions that it fulfils."""
+
+    index: int | None
+    required: bool
+    body: str
+    flags: int
+
+
+def _fields(grammar: Grammar, comma: str, t: Thing, entries: list[_Entry], free_order: bool) -> tuple[str | None, bool]:
+    """An object's properties. State: (the named ones that came, how many in all, conditions that are fulfilled), where
+    the first is bits, or, in the schema's order, the index of the next that may come.
+    """
+    needed = 0
+    for e in entries:
+        if e.required and e.index is not None:
+            needed |= 1 << e.index
+    all_flags = (1 << len(t.some)) - 1
+    cap = t.low if t.high is None else t.high
+
+    def may_end(state: tuple[int, int, int]) -> bool:
+        used, count, flags = state
+        done = used & needed == needed if free_order else used >= needed.bit_length()
+        return done and count >= t.low and flags == all_flags
+
+    def steps(state: tuple[int, int, int]) -> Iterator[tuple[str, tuple[int, int, int]]]:
+        used, count, flags = state
+        if t.high is not None and count >= t.high:
+            return
+        for e in entries:
+            if e.index is None:
+                after = used
+            elif free_order:
+                if used >> e.index & 1:
+                    continue
+                after = used | 1 << e.index
+            else:
+                between = ((1 << e.index) - 1) & ~((1 << used) - 1)
+                if e.index < used or needed & between:
+                    continue
+                after = e.index + 1
+            yield e.body, (after, min(count + 1, cap), flags | e.flags)
+
+    return members(grammar, comma, (0, 0, 0), steps, may_end)

@@ -1,0 +1,52 @@
+"""Lists whose members depend on what came before, as rules: a state for what matters of it."""
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
+
+from app.constrain.ebnf import Grammar, either
+
+MOST_STATES = 1500
+State = TypeVar("State", bound=Hashable)
+
+
+class TooManyStates(Exception):
+    """More than MOST_STATES."""
+
+
+def members(
+    grammar: Grammar,
+    comma: str,
+    first: State,
+    steps: Callable[[State], Iterable[tuple[str, State]]],
+    may_end: Callable[[State], bool],
+) -> tuple[str | None, bool]:
+    """(a rule for a list that is not empty, if there can be one; whether the list may be empty).
+
+    `steps`: what may come next in a state, and the state after it. States from which no end is reached are left out.
+    """
+    after: dict[State, list[tuple[str, State]]] = {}
+    before: dict[State, set[State]] = {}
+    todo = [first]
+    while todo:
+        state = todo.pop()
+        if state in after:
+            continue
+        if len(after) >= MOST_STATES:
+            raise TooManyStates
+        after[state] = list(steps(state))
+        for _, new in after[state]:
+            before.setdefault(new, set()).add(state)
+            todo.append(new)
+    alive = {state for state in after if may_end(state)}
+    todo = list(alive)
+    while todo:
+        for state in before.get(todo.pop(), ()):
+            if state not in alive:
+                alive.add(state)
+                todo.append(state)
+    names = {state: grammar.name("more") for state in after if state in alive}
+    for state, name in names.items():
+        more = [f"{comma} {body} {names[new]}" for body, new in after[state] if new in alive]
+        grammar.define(name, either(more + (['""'] if may_end(state) else [])))
+    begun = [f"{body} {names[new]}" for body, new in after[first] if new in alive]
+    return (grammar.add("list", either(begun)) if begun else None), may_end(first)

@@ -1,0 +1,146 @@
+"""Sets of JSON numbers as automata over their texts, exact in decimals.
+
+PLAIN is every number without an exponent. Bounds, multiples and integers are sets of plain texts, so that "not an
+integer" and the like stay exact; only a number of which nothing is asked may have an exponent.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from functools import lru_cache
+
+from app.constrain import regex
+from app.constrain.automaton import Dfa, TooComplex, both, minimal, union, without
+
+_PLAIN = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?"
+MOST_REMAINDERS = 4000
+
+
+@lru_cache(maxsize=8)
+def plain() -> Dfa:
+    """Every number without an exponent."""
+    return regex.fullmatch(_PLAIN)
+
+
+@lru_cache(maxsize=8)
+def every() -> Dfa:
+    """Every number."""
+    return regex.fullmatch(_PLAIN + r"([eE][-+]?[0-9]+)?")
+
+
+@lru_cache(maxsize=8)
+def integers() -> Dfa:
+    """Plain numbers without a fraction, or with one of zeros."""
+    return regex.fullmatch(r"-?(0|[1-9][0-9]*)(\.0+)?")
+
+
+@lru_cache(maxsize=8)
+def without_point() -> Dfa:
+    """Integers as most programs write them."""
+    return regex.fullmatch(r"-?(0|[1-9][0-9]*)")
+
+
+@lru_cache(maxsize=8)
+def _positive() -> Dfa:
+    return regex.fullmatch(r"(0|[1-9][0-9]*)(\.[0-9]+)?")
+
+
+def _parts(value: Decimal) -> tuple[str, str]:
+    """Digits before and after the point, without needless zeros."""
+    text = format(abs(value), "f")
+    before, _, after = text.partition(".")
+    return before.lstrip("0") or "0", after.rstrip("0")
+
+
+def _above(value: Decimal, equal: bool) -> Dfa:
+    """Texts without a sign of numbers > value >= 0, or >= value."""
+    before, after = _parts(value)
+    options = [rf"[1-9][0-9]{{{len(before)},}}(\.[0-9]+)?"] if before != "0" else [r"[1-9][0-9]*(\.[0-9]+)?"]
+    for i, digit in enumerate(before):
+        if digit != "9" and before != "0":
+            rest = len(before) - i - 1
+            options.append(rf"{before[:i]}[{int(digit) + 1}-9][0-9]{{{rest}}}(\.[0-9]+)?")
+    for i, digit in enumerate(after):
+        if digit != "9":
+            options.append(rf"{before}\.{after[:i]}[{int(digit) + 1}-9][0-9]*")
+    exact = rf"{before}\.{after}" if after else before
+    if not equal:
+        options.append(rf"{exact}{'' if after else chr(92) + '.'}[0-9]*[1-9][0-9]*")
+    elif after:
+        options.append(rf"{exact}[0-9]*")
+    else:
+        options.append(rf"{before}(\.[0-9]+)?")
+    return regex.fullmatch("|".join(options))
+
+
+def _signed(dfa: Dfa) -> Dfa:
+    """The same texts with a minus before them."""
+    shifted = [[(a, b, t + 1) for a, b, t in out] for out in dfa.edges]
+    return minimal(Dfa([[(0x2D, 0x2D, 1)], *shifted], {s + 1 for s in dfa.accepting}))
+
+
+def at_least(value: Decimal, exclusive: bool) -> Dfa:
+    """Numbers >= value, or > value."""
+    if value > 0 or (value == 0 and exclusive):
+        return _above(value, not exclusive)
+    # every number without a sign, and those -x with x <= -value
+    small = without(_positive(), _above(-value, exclusive))
+    return union(_positive(), _signed(small))
+
+
+def at_most(value: Decimal, exclusive: bool) -> Dfa:
+    """Numbers <= value, or < value."""
+    return without(plain(), at_least(value, not exclusive))
+
+
+def equal(value: Decimal) -> Dfa:
+    """Ways to write one number."""
+    return both(at_least(value, False), at_most(value, False))
+
+
+def multiples(step: Decimal) -> Dfa:
+    """Numbers that step divides. Raises TooComplex where that needs too many remainders."""
+    _, digits, exponent = step.normalize().as_tuple()
+    assert isinstance(exponent, int)
+    number = int("".join(map(str, digits)))
+    if exponent > 0:
+        number, exponent = number * 10**exponent, 0
+    places = -exponent  # value * 10^places must be a multiple of number, and no digits may follow those
+    if number * (places + 2) > MOST_REMAINDERS:
+        raise TooComplex
+    size = number
+    base = 1  # state 0: the start; then (places read, remainder) for -1 (before the point) to `places`
+
+    def state(read: int, remainder: int) -> int:
+        return base + (read + 1) * size + remainder
+
+    edges: list[list[tuple[int, int, int]]] = [[] for _ in range(base + (places + 2) * size)]
+    accepting = set()
+    for remainder in range(size):
+        for read in range(-1, places + 1):
+            at = state(read, remainder)
+            later = places - max(read, 0)
+            if read != 0 and remainder * 10**later % number == 0:
+                accepting.add(at)
+            for digit in range(10):
+                to = (remainder * 10 + digit) % number
+                code = 0x30 + digit
+                if read == -1:
+                    edges[at].append((code, code, state(-1, to)))
+                elif read < places:
+                    edges[at].append((code, code, state(read + 1, to)))
+            if read == places and remainder == 0:
+                edges[at].append((0x30, 0x30, at))
+            if read == -1:
+                edges[at].append((0x2E, 0x2E, state(0, remainder)))
+    edges[0] = [(0x2D, 0x2D, state(-1, 0))]
+    edges[0] += [(0x30 + d, 0x30 + d, state(-1, d % number)) for d in range(10)]
+    if places == 0:  # only zeros after the point: state(0, r) reads them, and ends where r is 0
+        after = len(edges)
+        edges.append([(0x30, 0x30, after)])
+        accepting.add(after)
+        for remainder in range(size):
+            edges[state(0, remainder)] = [(0x30, 0x30, after)] if remainder == 0 else []
+    for out in edges:
+        out.sort()
+    return both(plain(), minimal(Dfa(edges, accepting)))

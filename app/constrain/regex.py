@@ -1,0 +1,360 @@
+"""Regular expressions of ECMA-262 (as JSON schemas have them, with the u flag) as automata.
+
+What no finite automaton does, such as back-references, and what Wisp does not do, such as lookaround and word
+boundaries, raises Unsupported.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from app.constrain.automaton import Dfa, Nfa
+from app.constrain.ebnf import UNICODE, Ranges, complement, intersect, normal
+
+_DIGIT: Ranges = ((0x30, 0x39),)
+_WORD: Ranges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
+_SPACE: Ranges = normal(
+    [(9, 13), (0x20, 0x20), (0xA0, 0xA0), (0x1680, 0x1680), (0x2000, 0x200A), (0x2028, 0x2029), (0x202F, 0x202F),
+     (0x205F, 0x205F), (0x3000, 0x3000), (0xFEFF, 0xFEFF)]
+)  # fmt: skip
+_NEWLINE: Ranges = ((0x0A, 0x0A), (0x0D, 0x0D), (0x2028, 0x2029))
+_CLASSES = {"d": _DIGIT, "w": _WORD, "s": _SPACE}
+_CONTROLS = {"t": 9, "n": 10, "v": 11, "f": 12, "r": 13, "0": 0}
+MOST_REPEATS = 2000
+_CATEGORIES = {
+    "Letter": "L", "Uppercase_Letter": "Lu", "Lowercase_Letter": "Ll", "Number": "N", "Decimal_Number": "Nd",
+    "digit": "Nd",
+    "Punctuation": "P", "punct": "P", "Symbol": "S", "Separator": "Z", "Space_Separator": "Zs", "Mark": "M",
+    "Other": "C", "Control": "Cc",
+}  # fmt: skip
+
+
+class BadPattern(Exception):
+    """The pattern is not a regular expression."""
+
+
+class Unsupported(Exception):
+    """The pattern has something that is not supported."""
+
+
+def search(pattern: str) -> Dfa:
+    """Texts in which the pattern is found somewhere, as `pattern` of a schema means it."""
+    return _compiled(pattern, True)
+
+
+def fullmatch(pattern: str) -> Dfa:
+    """Texts that the pattern describes as a whole."""
+    return _compiled(pattern, False)
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str, anywhere: bool) -> Dfa:
+    parser = _Parser(pattern)
+    nfa = parser.nfa
+    start, end = parser.whole()
+    first, last = nfa.state(), nfa.state()
+    nfa.empty[first].append(start)
+    nfa.empty[end].append(last)
+    if anywhere:
+        before, after = nfa.state(), nfa.state()
+        nfa.edges[before] = [(a, b, before) for a, b in UNICODE]
+        nfa.edges[after] = [(a, b, after) for a, b in UNICODE]
+        nfa.empty[before].append(first)
+        nfa.empty[last].append(after)
+        # "^" is passable only where nothing came before, so: from `outset`; "$" only where nothing follows
+        outset = nfa.state()
+        nfa.empty[outset].append(before)
+        final = nfa.state()
+        nfa.empty[after].append(final)
+        return _anchored(parser, before, outset, after, final)
+    outset, final = nfa.state(), nfa.state()
+    nfa.empty[outset].append(first)
+    nfa.empty[last].append(final)
+    return _anchored(parser, None, outset, None, final)
+
+
+def _anchored(parser: _Parser, before: int | None, outset: int, after: int | None, final: int) -> Dfa:
+    """Resolves "^" and "$" by running the automaton in three layers: nothing read yet, in between, nothing may follow.
+
+    A layer is a copy of the states: layer 0 until the first character, 1 from then on, 2 after a "$" (no characters).
+    """
+    nfa, size = parser.nfa, len(parser.nfa.edges)
+    if not parser.starts and not parser.ends:
+        return nfa.determined(outset, final)
+    layered = Nfa()
+    for _ in range(4 * size):  # copies: (read something?, saw "$"?)
+        layered.state()
+
+    def copy(state: int, read: int, closed: int) -> int:
+        return state + size * (read + 2 * closed)
+
+    for read in (0, 1):
+        for closed in (0, 1):
+            for s in range(size):
+                at = copy(s, read, closed)
+                layered.empty[at] = [copy(t, read, closed) for t in nfa.empty[s]]
+                if not closed:
+                    layered.edges[at] = [(a, b, copy(t, 1, 0)) for a, b, t in nfa.edges[s]]
+                if s in parser.starts and not read:
+                    layered.empty[at].append(copy(parser.starts[s], read, closed))
+                if s in parser.ends:
+                    layered.empty[at].append(copy(parser.ends[s], read, 1))
+    end = layered.state()
+    for read in (0, 1):
+        for closed in (0, 1):
+            layered.empty[copy(final, read, closed)].append(end)
+    return layered.determined(copy(outset, 0, 0), end)
+
+
+class _Parser:
+    """Recursive descent; each method adds states and returns (start, end) of its part."""
+
+    def __init__(self, pattern: str) -> None:
+        self.nfa = Nfa()
+        self.starts: dict[int, int] = {}  # state before a "^" -> state after it
+        self.ends: dict[int, int] = {}
+        self._text, self._at = pattern, 0
+
+    def whole(self) -> tuple[int, int]:
+        part = self._alternatives()
+        if self._at < len(self._text):
+            raise BadPattern("unmatched )")
+        return part
+
+    def _peek(self) -> str:
+        return self._text[self._at : self._at + 1]
+
+    def _take(self, text: str) -> bool:
+        if self._text.startswith(text, self._at):
+            self._at += len(text)
+            return True
+        return False
+
+    def _alternatives(self) -> tuple[int, int]:
+        parts = [self._sequence()]
+        while self._take("|"):
+            parts.append(self._sequence())
+        if len(parts) == 1:
+            return parts[0]
+        start, end = self.nfa.state(), self.nfa.state()
+        for a, b in parts:
+            self.nfa.empty[start].append(a)
+            self.nfa.empty[b].append(end)
+        return start, end
+
+    def _sequence(self) -> tuple[int, int]:
+        start = end = self.nfa.state()
+        while self._peek() not in ("", "|", ")"):
+            a, b = self._quantified()
+            self.nfa.empty[end].append(a)
+            end = b
+        return start, end
+
+    def _quantified(self) -> tuple[int, int]:
+        begun, anchors = self._at, len(self.starts) + len(self.ends)
+        part = self._atom()
+        atom = self._text[begun : self._at]
+        bounds = self._bounds()
+        if bounds is None:
+            return part
+        if len(self.starts) + len(self.ends) > anchors and atom in ("^", "$"):
+            raise BadPattern("nothing to repeat")
+        self._take("?")  # lazy or not, the texts are the same
+        return self._repeated(part, atom, *bounds)
+
+    def _bounds(self) -> tuple[int, int | None] | None:
+        if self._take("*"):
+            return 0, None
+        if self._take("+"):
+            return 1, None
+        if self._take("?"):
+            return 0, 1
+        if self._peek() != "{":
+            return None
+        close = self._text.find("}", self._at)
+        low, comma, high = self._text[self._at + 1 : close].partition(",")
+        if close < 0 or not low.isdigit() or (high and not high.isdigit()):
+            raise BadPattern("a { that is no repetition")
+        self._at = close + 1
+        least, most = int(low), int(high) if high else None if comma else int(low)
+        if most is not None and most < least:
+            raise BadPattern("a repetition from more to less")
+        if max(least, most or 0) > MOST_REPEATS:
+            raise Unsupported(f"more than {MOST_REPEATS} repetitions")
+        return least, most
+
+    def _repeated(self, part: tuple[int, int], atom: str, low: int, high: int | None) -> tuple[int, int]:
+        nfa = self.nfa
+
+        def again() -> tuple[int, int]:
+            at, self._text, self._at, text = self._at, atom, 0, self._text
+            try:
+                return self._atom()
+            finally:
+                self._text, self._at = text, at
+
+        start = end = nfa.state()
+        exits = []
+        unused: list[tuple[int, int]] = [part]
+        for i in range(max(low, high or 0)):
+            if i >= low:
+                exits.append(end)
+            a, b = unused.pop() if unused else again()
+            nfa.empty[end].append(a)
+            end = b
+        if high is None:
+            a, b = unused.pop() if unused else again()
+            around = nfa.state()
+            nfa.empty[end].append(around)
+            nfa.empty[around].append(a)
+            nfa.empty[b].append(around)
+            end = around
+        out = nfa.state()
+        for state in [*exits, end]:
+            nfa.empty[state].append(out)
+        return start, out
+
+    def _set(self, ranges: Ranges) -> tuple[int, int]:
+        start, end = self.nfa.state(), self.nfa.state()
+        self.nfa.edges[start] = [(a, b, end) for a, b in intersect(ranges, UNICODE)]
+        return start, end
+
+    def _atom(self) -> tuple[int, int]:
+        if self._take("^"):
+            a, b = self.nfa.state(), self.nfa.state()
+            self.starts[a] = b
+            return a, b
+        if self._take("$"):
+            a, b = self.nfa.state(), self.nfa.state()
+            self.ends[a] = b
+            return a, b
+        if self._take("."):
+            return self._set(complement(_NEWLINE))
+        if self._take("("):
+            return self._group()
+        if self._take("["):
+            return self._set(self._class())
+        if self._take("\\"):
+            return self._set(self._escape(False))
+        char = self._peek()
+        if char in "*+?{":
+            raise BadPattern("nothing to repeat")
+        self._at += 1
+        return self._set(((ord(char), ord(char)),))
+
+    def _group(self) -> tuple[int, int]:
+        if self._take("?"):
+            if self._take("<") and self._peek() not in ("=", "!"):
+                close = self._text.find(">", self._at)
+                if close < 0:
+                    raise BadPattern("a group without a name")
+                self._at = close + 1
+            elif not self._take(":"):
+                raise Unsupported("lookaround or flags")
+        part = self._alternatives()
+        if not self._take(")"):
+            raise BadPattern("a ( without its )")
+        return part
+
+    def _class(self) -> Ranges:
+        negative = self._take("^")
+        found: list[tuple[int, int]] = []
+        while not self._take("]"):
+            first = self._member()
+            if self._peek() == "-" and self._text[self._at + 1 : self._at + 2] not in ("]", ""):
+                self._at += 1
+                last = self._member()
+                if len(first) != 1 or len(last) != 1 or first[0][0] != first[0][1] or last[0][0] != last[0][1]:
+                    raise BadPattern("a range between classes")
+                if last[0][0] < first[0][0]:
+                    raise BadPattern("a range in the wrong order")
+                found.append((first[0][0], last[0][0]))
+            else:
+                found += first
+        ranges = normal(found)
+        return complement(ranges) if negative else ranges
+
+    def _member(self) -> Ranges:
+        char = self._peek()
+        if not char:
+            raise BadPattern("a [ without its ]")
+        self._at += 1
+        return self._escape(True) if char == "\\" else ((ord(char), ord(char)),)
+
+    def _escape(self, in_class: bool) -> Ranges:
+        char = self._peek()
+        self._at += 1
+        if not char:
+            raise BadPattern("a \\ at the end")
+        if char.lower() in _CLASSES:
+            ranges = _CLASSES[char.lower()]
+            return ranges if char.islower() else complement(ranges)
+        if char in _CONTROLS and not (char == "0" and self._peek().isdigit()):
+            return ((_CONTROLS[char],) * 2,)
+        if char in "pP":
+            return self._property(char == "P")
+        if char in "bB" and not (in_class and char == "b"):
+            raise Unsupported("word boundaries")
+        if char == "b":
+            return ((8, 8),)
+        if char.isdigit() or char == "k":
+            raise Unsupported("back-references")
+        if char == "c":
+            letter = self._peek()
+            if not (letter.isascii() and letter.isalpha()):
+                raise BadPattern("\\c without a letter")
+            self._at += 1
+            return ((ord(letter) % 32,) * 2,)
+        if char in "xu":
+            code = self._hex(char)
+            return ((code, code),)
+        if char.isascii() and char.isalpha():
+            raise BadPattern(f"\\{char} means nothing")
+        return ((ord(char),) * 2,)
+
+    def _hex(self, kind: str) -> int:
+        if kind == "u" and self._take("{"):
+            close = self._text.find("}", self._at)
+            digits, self._at = self._text[self._at : close], close + 1
+        else:
+            size = 2 if kind == "x" else 4
+            digits = self._text[self._at : self._at + size]
+            self._at += size
+            if len(digits) < size:
+                raise BadPattern("an escape that is too short")
+        try:
+            code = int(digits, 16)
+        except ValueError:
+            raise BadPattern("an escape that is not hexadecimal") from None
+        if 0xD800 <= code < 0xDC00 and self._take("\\u"):
+            return 0x10000 + ((code - 0xD800) << 10) + (self._hex("u") - 0xDC00)
+        if code > 0x10FFFF:
+            raise BadPattern("an escape beyond Unicode")
+        return code
+
+    def _property(self, negative: bool) -> Ranges:
+        close = self._text.find("}", self._at)
+        if self._peek() != "{" or close < 0:
+            raise BadPattern("\\p without {name}")
+        name, self._at = self._text[self._at + 1 : close], close + 1
+        key, _, value = name.partition("=")
+        if value and key in ("General_Category", "gc"):
+            name = value
+        ranges = _category(_CATEGORIES.get(name, name))
+        return complement(ranges) if negative else ranges
+
+
+@lru_cache(maxsize=32)
+def _category(name: str) -> Ranges:
+    """Characters of a general category, such as L or Lu."""
+    import unicodedata
+
+    if name in ("ASCII", "Any"):
+        return ((0, 0x7F if name == "ASCII" else 0x10FFFF),)
+    known = {"L", "M", "N", "P", "S", "Z", "C"}
+    if name[:1] not in known or len(name) > 2 or (len(name) == 2 and not name[1].islower()):
+        raise Unsupported(f"the property {name}")
+    codes = [c for c in range(0x110000) if unicodedata.category(chr(c)).startswith(name)]
+    if not codes:
+        raise Unsupported(f"the property {name}")
+    return normal((c, c) for c in codes)

@@ -1,0 +1,167 @@
+"""Automata and JSON strings as rules of a grammar."""
+
+from app.constrain import automaton
+from app.constrain.automaton import Dfa, Edges
+from app.constrain.ebnf import (
+    BEYOND_ASCII,
+    UNICODE,
+    Grammar,
+    Ranges,
+    complement,
+    either,
+    intersect,
+    literal,
+    options_of,
+)
+from app.constrain.shapes import Text
+
+_SHORT = {0x22: '\\"', 0x5C: "\\\\", 0x08: "\\b", 0x0C: "\\f", 0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t"}
+_DIRECT = intersect(complement(((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C))), UNICODE)  # may stand in a JSON string as it is
+_ASTRAL = (0x10000, 0x10FFFF)
+HEX = "[0-9a-fA-F]"
+LONG = 100  # characters; of longer strings every character is a rule of its own, which makes slower masks
+
+
+def any_options() -> list[str]:
+    """The ways to write any character inside a JSON string."""
+    return [
+        *options_of(_DIRECT),
+        r'"\u005c" [\u0022\u005c/bfnrt]',
+        rf'"\u005cu" [0-9a-cefA-CEF] {HEX} {HEX} {HEX}',
+        rf'"\u005cu" [dD] [0-7] {HEX} {HEX}',
+        rf'"\u005cu" [dD] [89abAB] {HEX} {HEX} "\u005cu" [dD] [c-fC-F] {HEX} {HEX}',
+    ]
+
+
+def json_text(grammar: Grammar, text: Text) -> str:
+    """A JSON string with its quotes: the body of a rule.
+
+    The mask engine is quick where a rule goes on to its own end, and slow where what follows a character is up to the
+    rule before. So a string is a chain of rules that each end with the next, the last with the closing quote.
+    """
+    quote = literal('"')
+    if text.dfa is not None:
+        return f"{quote} {automaton_rule(grammar, text.exact(), True, quote)}"
+    if text.low or text.high is not None:
+        if max(text.low, text.high or 0) > LONG:
+            char = grammar.add("char", either(any_options()))
+            return f"{quote} {repeated(char, text.low, text.high)} {quote}"
+        return f"{quote} {automaton_rule(grammar, text.exact(), True, quote)}"
+    rest = grammar.shared("string_rest", lambda own: either([quote, *(f"{o} {own}" for o in any_options())]))
+    return f"{quote} {rest}"
+
+
+def repeated(what: str, low: int, high: int | None) -> str:
+    """low to high times."""
+    if high is None:
+        return f"{what}*" if low == 0 else f"{what}{{{low},}}" if low > 1 else f"{what}+"
+    if (low, high) == (1, 1):
+        return what
+    return f"{what}{{{low},{high}}}" if high else '""'
+
+
+def automaton_rule(grammar: Grammar, dfa: Dfa, escaped: bool, end: str = "") -> str:
+    """A rule for the texts of an automaton and `end` after them; `escaped`: as they are written in a JSON string."""
+    return _Rules(grammar, dfa, escaped, end).rule(0)
+
+
+class _Rules:
+    """One rule for each state with several ways in; the others become part of the rule before them."""
+
+    def __init__(self, grammar: Grammar, dfa: Dfa, escaped: bool, end: str) -> None:
+        self._grammar, self._dfa, self._escaped, self._end = grammar, dfa, escaped, end
+        self._names: dict[int, str] = {}
+        self._ways_in = [0] * len(dfa.edges)
+        for state, edges in enumerate(dfa.edges):
+            for target in {t for _, _, t in edges if t != state}:
+                self._ways_in[target] += 1
+
+    def rule(self, start: int) -> str:
+        """The rule of a state; makes the ones it leads to."""
+        self._names[start] = self._grammar.name("t")
+        todo = [start]
+        while todo:
+            state = todo.pop()
+            self._grammar.define(self._names[state], self._body(state, todo))
+        return self._names[start]
+
+    def _body(self, state: int, todo: list[int]) -> str:
+        edges = self._dfa.edges[state]
+        options = []
+        for target in dict.fromkeys(t for _, _, t in edges):
+            first, chain, at = self._options(edges, target), [], target
+            while at != state and (then := self._only_way(at)) is not None:
+                chain.append(self._options(self._dfa.edges[at], then)[0])
+                at = then
+            if self._dfa.edges[at]:
+                if at not in self._names:
+                    self._names[at] = self._grammar.name("t")
+                    todo.append(at)
+                chain.append(self._names[at])
+            elif self._end:
+                chain.append(self._end)
+            options += [" ".join([way, *chain]) for way in first]
+        if state in self._dfa.accepting or not options:
+            options.append(self._end or '""')
+        return either(options)
+
+    def _only_way(self, state: int) -> int | None:
+        """Where a state leads whose only edge has one way to be written, if nothing else leads into that state."""
+        if state in self._dfa.accepting or self._ways_in[state] != 1 or state in self._names:
+            return None
+        edges = self._dfa.edges[state]
+        targets = {t for _, _, t in edges}
+        if len(targets) != 1 or state in targets:
+            return None
+        target = targets.pop()
+        return target if len(self._options(edges, target)) == 1 else None
+
+    def _options(self, edges: Edges, target: int) -> list[str]:
+        ranges = automaton.on(edges, target)
+        return escaped_options(ranges) if self._escaped else options_of(ranges)
+
+
+def escaped_options(ranges: Ranges) -> list[str]:
+    """The ways to write one character of a set inside a JSON string."""
+    options = []
+    direct = intersect(ranges, _DIRECT)
+    options += options_of(direct)
+    for code, text in _SHORT.items():
+        if intersect(ranges, ((code, code),)):
+            options.append(literal(text))
+    for low, high in intersect(ranges, ((0, 0x1F), *BEYOND_ASCII)):
+        if low <= 0xFFFF:
+            options += [f"{literal(chr(92) + 'u')} {digits}" for digits in _hex(low, min(high, 0xFFFF), 4)]
+    if intersect(ranges, (_ASTRAL,)) == (_ASTRAL,):
+        options.append(rf'"\u005cu" [dD] [89abAB] {HEX}{{2}} "\u005cu" [dD] [c-fC-F] {HEX}{{2}}')
+    elif len(ranges) == 1 and ranges[0][0] == ranges[0][1] > 0xFFFF:
+        units = chr(ranges[0][0]).encode("utf-16-be").hex()
+        options.append(" ".join(literal(f"\\u{u}") for u in (units[:4], units[4:])))
+    return options
+
+
+def _hex(low: int, high: int, size: int) -> list[str]:
+    """Numbers of `size` hexadecimal digits from low to high."""
+    if size == 0:
+        return [""]
+    unit = 16 ** (size - 1)
+    first, last = low // unit, high // unit
+    if first == last:
+        return [f"{_digits(first, first)} {rest}".strip() for rest in _hex(low % unit, high % unit, size - 1)]
+    out = []
+    if low % unit:
+        out += [f"{_digits(first, first)} {rest}".strip() for rest in _hex(low % unit, unit - 1, size - 1)]
+        first += 1
+    upper = []
+    if high % unit != unit - 1:
+        upper = [f"{_digits(last, last)} {rest}".strip() for rest in _hex(0, high % unit, size - 1)]
+        last -= 1
+    if first <= last:
+        rest = f" {HEX}" * (size - 1)
+        out.append(f"{_digits(first, last)}{rest}")
+    return out + upper
+
+
+def _digits(first: int, last: int) -> str:
+    members = "".join(f"{d:x}" + (f"{d:X}" if d > 9 else "") for d in range(first, last + 1))
+    return literal(members) if len(members) == 1 else f"[{members}]"

@@ -1,0 +1,135 @@
+/**
+ * The mask engine (XGrammar) for Python: which tokens a grammar allows next. Loaded when an answer's form is first
+ * asked for; the WebAssembly module lies inside the script.
+ */
+import "@mlc-ai/web-xgrammar";
+
+const { Grammar, GrammarCompiler, GrammarMatcher, TokenizerInfo } =
+  /** @type {typeof import("@mlc-ai/web-xgrammar")} */ (/** @type {any} */ (globalThis).xgrammar);
+
+/** @typedef {import("@mlc-ai/web-xgrammar").CompiledGrammar} CompiledGrammar */
+/** @typedef {import("@mlc-ai/web-xgrammar").GrammarMatcher} GrammarMatcher */
+
+/**
+ * The compiler for a vocabulary.
+ * @param {Uint8Array} bytes of all tokens, one after the other @param {Uint32Array} ends where each token's end
+ * @param {number} size of the vocabulary, with what pads the logits @param {number[]} stops tokens that end an answer
+ */
+export async function open(bytes, ends, size, stops) {
+  const tokens = /** @type {any[]} */ ([]); // as bytes: a token may be a part of a character
+  let start = 0;
+  for (const end of ends) {
+    tokens.push(bytes.slice(start, end));
+    start = end;
+  }
+  const info = await TokenizerInfo.createTokenizerInfo(tokens, "raw", false, size, stops);
+  return new Compiler(info, await GrammarCompiler.createGrammarCompiler(info, false), stops);
+}
+
+class Compiler {
+  #info;
+  #compiler;
+  #stops;
+
+  /** @param {{ dispose(): void }} info @param {{ compileGrammar(grammar: any): Promise<CompiledGrammar>, dispose(): void }} compiler
+   * @param {number[]} stops */
+  constructor(info, compiler, stops) {
+    this.#info = info;
+    this.#compiler = compiler;
+    this.#stops = stops;
+  }
+
+  /** @param {string} text in XGrammar's EBNF */
+  async compile(text) {
+    const grammar = await Grammar.fromEBNF(text);
+    try {
+      const compiled = await this.#compiler.compileGrammar(grammar);
+      return new Compiled(compiled, this.#stops);
+    } finally {
+      grammar.dispose();
+    }
+  }
+
+  close() {
+    this.#compiler.dispose();
+    this.#info.dispose();
+  }
+}
+
+class Compiled {
+  #compiled;
+  #stops;
+
+  /** @param {CompiledGrammar} compiled @param {number[]} stops */
+  constructor(compiled, stops) {
+    this.#compiled = compiled;
+    this.#stops = stops;
+  }
+
+  async matcher() {
+    return new Matcher(await GrammarMatcher.createGrammarMatcher(this.#compiled), this.#stops);
+  }
+
+  close() {
+    this.#compiled.dispose();
+  }
+}
+
+/** One answer as it grows. */
+class Matcher {
+  #matcher;
+  #stops;
+  /** @type {Int32Array | null} the mask of the present state */
+  #mask = null;
+
+  /** @param {GrammarMatcher} matcher @param {number[]} stops */
+  constructor(matcher, stops) {
+    this.#matcher = matcher;
+    this.#stops = stops;
+  }
+
+  /** A set bit for each token that may come next. */
+  async mask() {
+    if (!this.#mask) this.#mask = await this.#matcher.getNextTokenBitmask();
+    return this.#mask;
+  }
+
+  /** @param {number} token @returns {boolean} whether it may come next; if so, the answer goes on with it */
+  accept(token) {
+    const accepted = this.#matcher.isTerminated() ? this.#stops.includes(token) : this.#matcher.acceptToken(token);
+    if (accepted) this.#mask = null;
+    return accepted;
+  }
+
+  /** @param {string} text @returns {boolean} whether the answer may go on with it */
+  acceptText(text) {
+    this.#mask = null;
+    return this.#matcher._acceptString(text);
+  }
+
+  /** The text that must come next. */
+  forced() {
+    return this.#matcher.isTerminated() ? "" : this.#matcher.findJumpForwardString();
+  }
+
+  /** May the answer end here? */
+  async mayEnd() {
+    if (this.#matcher.isTerminated()) return true;
+    const mask = await this.mask();
+    return this.#stops.some((token) => (mask[token >> 5] >>> (token & 31)) & 1);
+  }
+
+  /** Has the answer ended, or may nothing but the end come? Knows the latter only while the mask is at hand. */
+  finished() {
+    if (this.#matcher.isTerminated()) return true;
+    const mask = this.#mask;
+    if (!mask) return false;
+    const ends = new Map();
+    for (const token of this.#stops) ends.set(token >> 5, (ends.get(token >> 5) ?? 0) | (1 << (token & 31)));
+    return mask.every((word, i) => (word & ~(ends.get(i) ?? 0)) === 0);
+  }
+
+  close() {
+    this.#matcher.dispose();
+  }
+}

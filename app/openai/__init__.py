@@ -1,0 +1,1 @@
+"""OpenAI's requests, checked, and OpenAI's answers, built."""

@@ -1,0 +1,201 @@
+"""OpenAI's answers, built: whole ones, chunks, usage, logprobs."""
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from py_engine.sampling import TokenLogprob
+
+Delta = dict[str, Any]  # what a chunk adds to a message: content, reasoning_content, tool_calls
+Piece = Callable[[int], bytes]  # the bytes of a token
+
+
+@dataclass
+class Usage:
+    """Token counts and llama.cpp's timings of one answer; times in milliseconds."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int = 0
+    prompt_ms: float = 0.0
+    predicted_ms: float = 0.0  # from the first batch of tokens on
+    ttft_ms: float = 0.0
+    first_tokens: int = 1  # tokens of the first batch, which predicted_ms does not cover
+    truncated_tokens: int | None = None  # dropped from the conversation, where that was allowed
+    reasoning_tokens: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        """Two choices of one request: prompts count once for each."""
+        truncated = None if self.truncated_tokens is None else self.truncated_tokens + (other.truncated_tokens or 0)
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.prompt_ms + other.prompt_ms,
+            self.predicted_ms + other.predicted_ms,
+            self.ttft_ms,
+            self.first_tokens + other.first_tokens,
+            truncated,
+            self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """OpenAI's usage object."""
+        details: dict[str, Any] = {"cached_tokens": self.cached_tokens}
+        if self.truncated_tokens is not None:
+            details["truncated_tokens"] = self.truncated_tokens
+        made = {
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "total_tokens": self.prompt_tokens + self.completion_tokens,
+            "prompt_tokens_details": details,
+        }
+        if self.reasoning_tokens:
+            made["completion_tokens_details"] = {"reasoning_tokens": self.reasoning_tokens}
+        return made
+
+    def timings(self) -> dict[str, Any]:
+        """llama.cpp's server's timings object; prompt_n counts what was computed, not what was cached."""
+        prompt_n = self.prompt_tokens - self.cached_tokens
+        later = self.completion_tokens - self.first_tokens
+        counted, took = (later, self.predicted_ms) if later > 0 else (self.completion_tokens, self.prompt_ms)
+        return {
+            "prompt_n": prompt_n,
+            "prompt_ms": self.prompt_ms,
+            "predicted_n": self.completion_tokens,
+            "predicted_ms": self.predicted_ms,
+            "prompt_per_second": 1000 * prompt_n / self.prompt_ms if self.prompt_ms else 0.0,
+            "predicted_per_second": 1000 * counted / took if took else 0.0,
+            "ttft_ms": self.ttft_ms,
+        }
+
+
+class Message:
+    """A chat message put together from deltas."""
+
+    def __init__(self) -> None:
+        self._text: dict[str, list[str]] = {}
+        self.tool_calls: list[dict[str, Any]] = []
+
+    def add(self, delta: Delta) -> None:
+        """Appends what a chunk brings."""
+        for name in ("content", "reasoning_content"):
+            if delta.get(name):
+                self._text.setdefault(name, []).append(delta[name])
+        for call in delta.get("tool_calls", ()):
+            if call["index"] == len(self.tool_calls):
+                self.tool_calls.append(
+                    {"id": call["id"], "type": "function", "function": {"name": "", "arguments": ""}}
+                )
+            function = self.tool_calls[call["index"]]["function"]
+            for name, part in call["function"].items():
+                function[name] += part
+
+    def text(self, name: str = "content") -> str:
+        """What came under that name."""
+        return "".join(self._text.get(name, ()))
+
+    def as_dict(self) -> dict[str, Any]:
+        """OpenAI's message object."""
+        content: str | None = self.text()
+        if self.tool_calls and not content:
+            content = None
+        made: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
+        if self._text.get("reasoning_content"):
+            made["reasoning_content"] = self.text("reasoning_content")
+        if self.tool_calls:
+            made["tool_calls"] = self.tool_calls
+        return made
+
+
+class Answer:
+    """Builds the objects of one answer, all with one id and time."""
+
+    def __init__(self, model: str, chat: bool, now: Callable[[], float] = time.time) -> None:
+        self.chat = chat
+        self._head = {
+            "id": ("chatcmpl-" if chat else "cmpl-") + os.urandom(12).hex(),
+            "object": "chat.completion" if chat else "text_completion",
+            "created": int(now()),
+            "model": model,
+            "system_fingerprint": "wisp",
+        }
+
+    def choice(self, index: int, message: Message, logprobs: Any, finish_reason: str) -> dict[str, Any]:
+        """One of the answers to the request."""
+        content = {"message": message.as_dict()} if self.chat else {"text": message.text()}
+        return {"index": index, **content, "logprobs": logprobs, "finish_reason": finish_reason}
+
+    def whole(self, choices: list[dict[str, Any]], usage: Usage) -> dict[str, Any]:
+        """The answer in one object."""
+        return {**self._head, "choices": choices, "usage": usage.as_dict(), "timings": usage.timings()}
+
+    def opening(self, index: int = 0) -> dict[str, Any] | None:
+        """The first chunk of a chat's choice, which only names the role; a completion has none."""
+        return self.piece({"role": "assistant", "content": ""}, index) if self.chat else None
+
+    def piece(self, delta: Delta, index: int = 0, logprobs: Any = None) -> dict[str, Any]:
+        """A chunk with text, or a part of a tool call."""
+        return self._chunk(index, delta, logprobs, None)
+
+    def closing(self, finish_reason: str, usage: Usage, index: int = 0) -> dict[str, Any]:
+        """The chunk that says why a choice ended."""
+        return {**self._chunk(index, {}, None, finish_reason), "timings": usage.timings()}
+
+    def usage(self, usage: Usage) -> dict[str, Any]:
+        """The last chunk, for stream_options.include_usage."""
+        chunk = {**self._chunk(0, {}, None, None), "choices": []}
+        return {**chunk, "usage": usage.as_dict(), "timings": usage.timings()}
+
+    def _chunk(self, index: int, delta: Delta, logprobs: Any, finish_reason: str | None) -> dict[str, Any]:
+        content: dict[str, Any] = {"delta": delta} if self.chat else {"text": delta.get("content", "")}
+        head = {**self._head, "object": "chat.completion.chunk"} if self.chat else self._head
+        return {**head, "choices": [{"index": index, **content, "logprobs": logprobs, "finish_reason": finish_reason}]}
+
+
+class Logprobs:
+    """The logprobs of one choice, in the shape of its endpoint."""
+
+    def __init__(self, chat: bool, piece: Piece) -> None:
+        self._chat, self._piece = chat, piece
+        self._all: list[TokenLogprob] = []
+        self._length = 0  # characters before the next token, of a completion
+
+    def add(self, entries: Iterable[TokenLogprob]) -> Any:
+        """The object for a chunk with these tokens; None without tokens."""
+        new = list(entries)
+        self._all += new
+        return self._shape(new) if new else None
+
+    def whole(self) -> Any:
+        """The object for all tokens."""
+        self._length = 0
+        return self._shape(self._all)
+
+    def _shape(self, entries: list[TokenLogprob]) -> dict[str, Any]:
+        if self._chat:
+            return {"content": [self._entry(e) for e in entries], "refusal": None}
+        offsets = []
+        for entry in entries:
+            offsets.append(self._length)
+            self._length += len(self._text(entry.token))
+        return {
+            "tokens": [self._text(e.token) for e in entries],
+            "token_logprobs": [e.logprob for e in entries],
+            "top_logprobs": [{self._text(t): logprob for t, logprob in e.top} for e in entries],
+            "text_offset": offsets,
+        }
+
+    def _entry(self, entry: TokenLogprob) -> dict[str, Any]:
+        return {
+            **self._token(entry.token, entry.logprob),
+            "top_logprobs": [self._token(token, logprob) for token, logprob in entry.top],
+        }
+
+    def _token(self, token: int, logprob: float) -> dict[str, Any]:
+        return {"token": self._text(token), "logprob": logprob, "bytes": list(self._piece(token))}
+
+    def _text(self, token: int) -> str:
+        return self._piece(token).decode("utf-8", "replace")

@@ -1,0 +1,89 @@
+"""The messages of a chat and the prompts of a completion, checked; messages keep OpenAI's shape, text parts only."""
+
+from typing import Any
+
+from app.openai.fields import unsupported, whole, wrong_type, wrong_value
+from py_engine.errors import WispError
+
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+
+
+def messages(value: Any) -> list[dict[str, Any]]:
+    """A list of at least one message."""
+    if not isinstance(value, list):
+        raise wrong_type("messages", "a list of messages", value)
+    if not value:
+        raise WispError("messages is empty: give at least one message.", "empty_messages", param="messages")
+    for i, message in enumerate(value):
+        _check_message(message, f"messages[{i}]")
+    return value
+
+
+def _check_message(message: Any, path: str) -> None:
+    if not isinstance(message, dict):
+        raise wrong_type(path, "an object", message)
+    role = message.get("role")
+    if not isinstance(role, str):
+        raise wrong_type(f"{path}.role", "a string", role)
+    if role not in ROLES:
+        raise wrong_value(f"{path}.role is {role!r}; it must be one of {', '.join(ROLES)}.", f"{path}.role")
+    calls = message.get("tool_calls")
+    if calls is not None:
+        if not isinstance(calls, list):
+            raise wrong_type(f"{path}.tool_calls", "a list of objects", calls)
+        for j, call in enumerate(calls):
+            _check_call(call, f"{path}.tool_calls" if not isinstance(call, dict) else f"{path}.tool_calls[{j}]")
+    content = message.get("content")
+    if content is None and role == "assistant":
+        return  # an answer that was only tool calls, or a refusal
+    if isinstance(content, str):
+        return
+    if not isinstance(content, list):
+        raise wrong_type(f"{path}.content", "a string or a list of parts", content)
+    for j, part in enumerate(content):
+        _check_part(part, f"{path}.content[{j}]")
+
+
+def _check_call(call: Any, path: str) -> None:
+    if not isinstance(call, dict):
+        raise wrong_type(path, "a list of objects", call)
+    function = call.get("function")
+    if not isinstance(function, dict):
+        raise wrong_type(f"{path}.function", "an object", function)
+    if not isinstance(function.get("name"), str):
+        raise wrong_type(f"{path}.function.name", "a string", function.get("name"))
+    arguments = function.get("arguments")
+    if arguments is not None and not isinstance(arguments, str | dict):
+        raise wrong_type(f"{path}.function.arguments", "a string", arguments)
+
+
+def _check_part(part: Any, path: str) -> None:
+    if not isinstance(part, dict):
+        raise wrong_type(path, "an object", part)
+    kind = part.get("type")
+    if kind in ("image_url", "input_audio", "file", "refusal"):
+        raise unsupported(f"{path} is of type {kind!r}; this engine reads text.", path)
+    if kind != "text":
+        raise wrong_value(f"{path}.type is {kind!r}; it must be 'text'.", f"{path}.type")
+    if not isinstance(part.get("text"), str):
+        raise wrong_type(f"{path}.text", "a string", part.get("text"))
+
+
+def prompts(value: Any) -> list[str | list[int]]:
+    """A string, token ids, or a list of either."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list) and value:
+        if all(isinstance(p, str | list) for p in value):
+            return [p if isinstance(p, str) else _ids(p, value) for p in value]
+        return [_ids(value, value)]
+    if value == []:
+        raise wrong_value("prompt is empty.", "prompt")
+    raise wrong_type("prompt", "a string, token ids, or a list of either", value)
+
+
+def _ids(value: list[Any], whole_prompt: Any) -> list[int]:
+    ids = [i for i in map(whole, value) if i is not None and i >= 0]
+    if len(ids) != len(value):
+        raise wrong_type("prompt", "a string or a list of token ids", whole_prompt)
+    return ids

@@ -1,0 +1,284 @@
+"""The responses endpoint, in terms of chats: its requests become chat requests, chunks become its items and events."""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from app.openai.fields import Body, integer, mapping, text, unsupported, wrong_type, wrong_value
+from app.openai.requests import ChatRequest, chat_request
+from py_engine.errors import WispError
+
+Emit = Callable[[dict[str, Any]], None]
+_AS_THEY_ARE = ("temperature", "top_p", "stream", "user", "metadata", "store", "model", "parallel_tool_calls",
+                "truncation", "service_tier", "safety_identifier", "prompt_cache_key", "seed", "top_k", "min_p", "stop",
+                "chat_template_kwargs", "top_logprobs", "presence_penalty", "frequency_penalty")  # fmt: skip
+_KNOWN = frozenset(
+    [*_AS_THEY_ARE, "input", "instructions", "max_output_tokens", "tools", "tool_choice", "text", "reasoning",
+     "include", "stream_options", "prompt_cache_retention"]
+)  # fmt: skip
+_NEUTRAL: dict[str, tuple[Any, ...]] = {"background": (False,), "max_tool_calls": (), "previous_response_id": (),
+                                        "conversation": (), "prompt": ()}  # fmt: skip
+LOGPROBS = "message.output_text.logprobs"
+
+
+def responses_request(body: Any) -> ChatRequest:
+    """Checks a request and makes it one for a chat, always streamed and with usage."""
+    if not isinstance(body, dict):
+        raise wrong_type(None, "a JSON object as the request", body)
+    for name, value in body.items():
+        if name in _KNOWN or value is None or value in _NEUTRAL.get(name, ()):
+            continue
+        if name in _NEUTRAL:
+            raise unsupported(f"{name} is not supported: nothing is kept between requests here.", name)
+        raise unsupported(f"Unrecognized request argument supplied: {name}", name)
+    chat: Body = {name: body[name] for name in _AS_THEY_ARE if name in body}
+    chat |= {"messages": _messages(body), "stream_options": {"include_usage": True}, "stream": True}
+    if not isinstance(body.get("stream", False), bool | None):
+        raise wrong_type("stream", "true or false", body["stream"])
+    chat["max_tokens"] = integer(body, "max_output_tokens", 1)
+    chat["tools"] = _tools(body.get("tools"))
+    chat["tool_choice"] = body.get("tool_choice")
+    chat["response_format"] = _format(mapping(body, "text"))
+    reasoning = mapping(body, "reasoning") or {}
+    chat["reasoning_effort"] = reasoning.get("effort")
+    include = body.get("include") or []
+    if not isinstance(include, list):
+        raise wrong_type("include", "a list", include)
+    chat["logprobs"] = LOGPROBS in include or None
+    if not chat["logprobs"]:
+        chat.pop("top_logprobs", None)
+    try:
+        return chat_request(chat)
+    except WispError as error:
+        param = error.param or ""
+        for ours, theirs in (("messages", "input"), ("response_format", "text.format"), ("reasoning_", "reasoning.")):
+            if param.startswith(ours):
+                error.param = theirs + param[len(ours) :]
+        error.param = {"max_tokens": "max_output_tokens"}.get(param, error.param)
+        raise
+
+
+def _messages(body: Body) -> list[dict[str, Any]]:
+    messages = []
+    instructions = text(body, "instructions")
+    if instructions:
+        messages.append({"role": "system", "content": instructions})
+    given = body.get("input")
+    if isinstance(given, str):
+        return [*messages, {"role": "user", "content": given}]
+    if not isinstance(given, list):
+        raise wrong_type("input", "a string or a list of items", given)
+    if not given:
+        raise WispError("input is empty.", "empty_messages", param="input")
+    for i, item in enumerate(given):
+        _add_item(messages, item, f"input[{i}]")
+    return messages
+
+
+def _add_item(messages: list[dict[str, Any]], item: Any, path: str) -> None:
+    if not isinstance(item, dict):
+        raise wrong_type(path, "an object", item)
+    kind = item.get("type", "message")
+    if kind == "message":
+        messages.append({"role": item.get("role"), "content": _content(item.get("content"), path)})
+    elif kind == "function_call":
+        function = {"name": item.get("name"), "arguments": item.get("arguments")}
+        if not messages or messages[-1]["role"] != "assistant":
+            messages.append({"role": "assistant", "content": None})
+        call = {"id": item.get("call_id"), "type": "function", "function": function}
+        messages[-1].setdefault("tool_calls", []).append(call)
+    elif kind == "function_call_output":
+        output = _content(item.get("output"), path)
+        messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": output})
+    elif kind == "reasoning":
+        parts = item.get("content") or []
+        messages.append(
+            {"role": "assistant", "content": None, "reasoning_content": "".join(p.get("text", "") for p in parts)}
+        )
+    else:
+        raise unsupported(f"{path} is of type {kind!r}, which is not supported.", f"{path}.type")
+
+
+def _content(content: Any, path: str) -> Any:
+    if not isinstance(content, list):
+        return content
+    parts = []
+    for j, part in enumerate(content):
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind not in ("input_text", "output_text", "text"):
+            raise unsupported(
+                f"{path}.content[{j}] is of type {kind!r}; this engine reads text.", f"{path}.content[{j}]"
+            )
+        parts.append({"type": "text", "text": part.get("text")})
+    return parts
+
+
+def _tools(given: Any) -> Any:
+    if not isinstance(given, list):
+        return given
+    out = []
+    for i, tool in enumerate(given):
+        if not isinstance(tool, dict) or tool.get("type") != "function":
+            raise wrong_value(f"tools[{i}].type must be 'function'.", f"tools[{i}].type")
+        out.append({"type": "function", "function": {k: v for k, v in tool.items() if k != "type"}})
+    return out
+
+
+def _format(given: Body | None) -> Any:
+    form = (given or {}).get("format")
+    if not isinstance(form, dict) or form.get("type") != "json_schema":
+        return form
+    return {"type": "json_schema", "json_schema": {k: v for k, v in form.items() if k != "type"}}
+
+
+class Response:
+    """One response as it grows, out of the chunks of a chat; `emit` gets its events."""
+
+    def __init__(self, body: Body, model: str, emit: Emit | None, now: Callable[[], float] = time.time) -> None:
+        self._emit, self._count = emit, 0
+        self._item: dict[str, Any] | None = None
+        self.body: dict[str, Any] = {
+            "id": _id("resp"),
+            "object": "response",
+            "created_at": int(now()),
+            "status": "in_progress",
+            "error": None,
+            "incomplete_details": None,
+            "instructions": body.get("instructions"),
+            "max_output_tokens": body.get("max_output_tokens"),
+            "metadata": body.get("metadata") or {},
+            "model": model,
+            "output": [],
+            "parallel_tool_calls": body.get("parallel_tool_calls", True) is not False,
+            "previous_response_id": None,
+            "reasoning": {"effort": (body.get("reasoning") or {}).get("effort"), "summary": None},
+            "store": False,
+            "temperature": body.get("temperature", 1.0),
+            "text": {"format": (body.get("text") or {}).get("format") or {"type": "text"}},
+            "tool_choice": body.get("tool_choice") or "auto",
+            "tools": body.get("tools") or [],
+            "top_p": body.get("top_p", 1.0),
+            "truncation": body.get("truncation") or "disabled",
+            "usage": None,
+            "user": body.get("user"),
+        }
+
+    def chunk(self, chunk: dict[str, Any]) -> None:
+        """Takes the next chunk of the chat."""
+        if not self._count:
+            self._count = 1
+            for kind in ("created", "in_progress"):
+                self._event(f"response.{kind}", response=dict(self.body))
+        for choice in chunk["choices"]:
+            self._delta(choice["delta"], choice["logprobs"])
+            if choice["finish_reason"]:
+                self._end(choice["finish_reason"])
+        if "usage" in chunk:
+            self._complete(chunk["usage"])
+
+    def _event(self, kind: str, **fields: Any) -> None:
+        if self._emit is not None:
+            self._emit({"type": kind, "sequence_number": self._count - 1, **fields})
+        self._count += 1
+
+    def _delta(self, delta: dict[str, Any], logprobs: Any) -> None:
+        if delta.get("reasoning_content"):
+            self._text("reasoning", delta["reasoning_content"], None)
+        if delta.get("content"):
+            self._text("message", delta["content"], logprobs)
+        for call in delta.get("tool_calls", ()):
+            self._call(call)
+
+    def _where(self) -> dict[str, Any]:
+        assert self._item is not None
+        return {"item_id": self._item["id"], "output_index": len(self.body["output"]) - 1}
+
+    def _open(self, item: dict[str, Any]) -> None:
+        self._close()
+        self._item = item
+        self.body["output"].append(item)
+        self._event("response.output_item.added", output_index=len(self.body["output"]) - 1, item=_copy(item))
+
+    def _text(self, kind: str, piece: str, logprobs: Any) -> None:
+        if self._item is None or self._item["type"] != kind:
+            if kind == "message":
+                item = {"id": _id("msg"), "type": kind, "role": "assistant", "status": "in_progress", "content": []}
+                part: dict[str, Any] = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+            else:
+                item = {"id": _id("rs"), "type": kind, "status": "in_progress", "summary": [], "content": []}
+                part = {"type": "reasoning_text", "text": ""}
+            self._open(item)
+            content: list[Any] = [part]
+            item["content"] = content
+            self._event("response.content_part.added", **self._where(), content_index=0, part=dict(part))
+        assert self._item is not None
+        part = self._item["content"][0]
+        part["text"] += piece
+        entries = (logprobs or {}).get("content", [])
+        if kind == "message":
+            part["logprobs"] += entries
+            extra = {"logprobs": entries}
+        else:
+            extra = {}
+        self._event(f"response.{part['type']}.delta", **self._where(), content_index=0, delta=piece, **extra)
+
+    def _call(self, call: dict[str, Any]) -> None:
+        function = call["function"]
+        if "id" in call:
+            self._open(
+                {
+                    "id": _id("fc"),
+                    "type": "function_call",
+                    "status": "in_progress",
+                    "call_id": call["id"],
+                    "name": function["name"],
+                    "arguments": "",
+                }
+            )
+        piece = function.get("arguments")
+        if piece and self._item is not None:
+            self._item["arguments"] += piece
+            self._event("response.function_call_arguments.delta", **self._where(), delta=piece)
+
+    def _close(self, status: str = "completed") -> None:
+        item = self._item
+        if item is None:
+            return
+        item["status"] = status
+        where = self._where()
+        if item["type"] == "function_call":
+            done = {"arguments": item["arguments"], "name": item["name"]}
+            self._event("response.function_call_arguments.done", **where, **done)
+        else:
+            part = item["content"][0]
+            extra = {"logprobs": part["logprobs"]} if "logprobs" in part else {}
+            self._event(f"response.{part['type']}.done", **where, content_index=0, text=part["text"], **extra)
+            self._event("response.content_part.done", **where, content_index=0, part=dict(part))
+        self._event("response.output_item.done", output_index=where["output_index"], item=_copy(item))
+        self._item = None
+
+    def _end(self, reason: str) -> None:
+        self._close("incomplete" if reason == "length" else "completed")
+        self.body["status"] = "incomplete" if reason == "length" else "completed"
+        if reason == "length":
+            self.body["incomplete_details"] = {"reason": "max_output_tokens"}
+
+    def _complete(self, usage: dict[str, Any]) -> None:
+        details = usage.get("completion_tokens_details") or {}
+        self.body["usage"] = {
+            "input_tokens": usage["prompt_tokens"],
+            "input_tokens_details": usage["prompt_tokens_details"],
+            "output_tokens": usage["completion_tokens"],
+            "output_tokens_details": {"reasoning_tokens": details.get("reasoning_tokens", 0)},
+            "total_tokens": usage["total_tokens"],
+        }
+        self._event(f"response.{self.body['status']}", response=self.body)
+
+
+def _id(kind: str) -> str:
+    return f"{kind}_{os.urandom(16).hex()}"
+
+
+def _copy(item: dict[str, Any]) -> dict[str, Any]:
+    return {**item, "content": list(item["content"])} if "content" in item else dict(item)

@@ -1,0 +1,121 @@
+"""The tools of a request, and which of them the model may or must call."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.openai.fields import Body, boolean, wrong_type, wrong_value
+
+NAMES = frozenset(["tools", "tool_choice", "parallel_tool_calls"])
+MOST_TOOLS = 128
+_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A function that the model may call."""
+
+    name: str
+    parameters: Any  # the JSON schema of its arguments
+    given: dict[str, Any] = field(hash=False)  # {type, function}, as templates want it
+    param: str = "tools"
+
+
+@dataclass(frozen=True)
+class Tools:
+    """The tools that may be called: none where the choice is "none"."""
+
+    tools: tuple[Tool, ...] = ()
+    required: bool = False
+    parallel: bool = True
+    shown: tuple[Tool, ...] = ()  # to the template: all of the request
+
+
+def tools(body: Body) -> Tools:
+    """Checks tools, tool_choice and parallel_tool_calls."""
+    given = body.get("tools")
+    choice = body.get("tool_choice")
+    parallel = boolean(body, "parallel_tool_calls", default=True)
+    found = _tools(given) if given is not None else ()
+    if choice is None:
+        choice = "auto"
+    if isinstance(choice, str):
+        if choice not in ("auto", "none", "required"):
+            raise wrong_value(
+                f"tool_choice is {choice!r}; it must be auto, none, required, or name a tool.", "tool_choice"
+            )
+        if choice == "required" and not found:
+            raise wrong_value("tool_choice is 'required', but there are no tools.", "tool_choice")
+        if choice == "none":
+            return Tools(shown=found)
+        return Tools(found, choice == "required", parallel, found)
+    if not isinstance(choice, dict):
+        raise wrong_type("tool_choice", "a string or an object", choice)
+    if choice.get("type") == "allowed_tools":
+        return _allowed(choice, found, parallel)
+    name = _chosen_name(choice)
+    named = tuple(t for t in found if t.name == name)
+    if not named:
+        raise wrong_value(f"tool_choice names {name!r}, which is not among the tools.", "tool_choice")
+    return Tools(named, True, False, found)
+
+
+def _chosen_name(choice: Any) -> str:
+    function = choice.get("function") if isinstance(choice, dict) else None
+    name = function.get("name") if isinstance(function, dict) else choice.get("name")  # the latter: responses
+    if not isinstance(name, str):
+        raise wrong_type("tool_choice.function.name", "a string", name)
+    return name
+
+
+def _allowed(choice: Body, found: tuple[Tool, ...], parallel: bool) -> Tools:
+    allowed = choice.get("allowed_tools")
+    inner = allowed if isinstance(allowed, dict) else choice
+    listed, mode = inner.get("tools"), inner.get("mode", "auto")
+    if not isinstance(listed, list):
+        raise wrong_type("tool_choice.allowed_tools.tools", "a list", listed)
+    if mode not in ("auto", "required"):
+        raise wrong_value("tool_choice.allowed_tools.mode must be auto or required.", "tool_choice.allowed_tools.mode")
+    names = {_chosen_name(t) for t in listed}
+    return Tools(tuple(t for t in found if t.name in names), mode == "required", parallel, found)
+
+
+def _tools(given: Any) -> tuple[Tool, ...]:
+    if not isinstance(given, list):
+        raise wrong_type("tools", "a list of tools", given)
+    if len(given) > MOST_TOOLS:
+        raise wrong_value(f"There are {len(given)} tools; at most {MOST_TOOLS} are allowed.", "tools")
+    found = tuple(_tool(tool, f"tools[{i}]") for i, tool in enumerate(given))
+    names = [t.name for t in found]
+    twice = next((n for n in names if names.count(n) > 1), None)
+    if twice is not None:
+        raise wrong_value(f"Two tools have the name {twice!r}.", "tools")
+    return found
+
+
+def _tool(tool: Any, path: str) -> Tool:
+    if not isinstance(tool, dict):
+        raise wrong_type(path, "an object", tool)
+    if tool.get("type") != "function":
+        raise wrong_value(f"{path}.type must be 'function'.", f"{path}.type")
+    function = tool.get("function")
+    if not isinstance(function, dict):
+        raise wrong_type(f"{path}.function", "an object", function)
+    name = function.get("name")
+    if not isinstance(name, str):
+        raise wrong_type(f"{path}.function.name", "a string", name)
+    if not _NAME.fullmatch(name):
+        raise wrong_value(
+            f"{path}.function.name is {name!r}; at most 64 letters, digits, _ and - are allowed.",
+            f"{path}.function.name",
+        )
+    if not isinstance(function.get("description", ""), str | None):
+        raise wrong_type(f"{path}.function.description", "a string", function["description"])
+    parameters = function.get("parameters")
+    if parameters is None:
+        parameters = {"type": "object", "properties": {}}
+    if not isinstance(parameters, dict):
+        raise wrong_type(f"{path}.function.parameters", "a JSON schema, an object", parameters)
+    boolean(function, "strict", param=f"{path}.function.strict")
+    shown = {"type": "function", "function": {**function, "parameters": parameters}}
+    return Tool(name, parameters, shown, f"{path}.function.parameters")

@@ -1,0 +1,114 @@
+"""The text of an answer, as it comes, taken apart into the parts of a message: reasoning, content, tool calls.
+
+A parser gets pieces of text and gives deltas; what could become a marker is held back until it is decided.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from app.openai.answers import Delta
+
+
+class Parser(Protocol):
+    """Text in, deltas out."""
+
+    reasoning: bool  # the model is thinking
+
+    def push(self, text: str) -> list[Delta]:
+        """What this text adds."""
+
+    def finish(self) -> list[Delta]:
+        """What was held back, once no more text comes."""
+
+
+class PlainParser:
+    """All of it is content."""
+
+    reasoning = False
+
+    def push(self, text: str) -> list[Delta]:
+        return [{"content": text}] if text else []
+
+    def finish(self) -> list[Delta]:
+        return []
+
+
+class Until:
+    """Text up to the first of some markers, without what could be the beginning of one."""
+
+    def __init__(self, markers: Iterable[str]) -> None:
+        self._markers = tuple(markers)
+        self._longest = max(map(len, self._markers), default=0)
+        self.held = ""
+
+    def push(self, text: str) -> tuple[str, str | None, str]:
+        """(text that is certain, the marker that was found, what came after it)."""
+        text = self.held + text
+        found = [(at, -len(m), m) for m in self._markers if (at := text.find(m)) >= 0]
+        if found:
+            at, _, marker = min(found)
+            if any(len(m) > len(marker) and m.startswith(text[at:]) for m in self._markers):
+                self.held = text[at:]  # a longer marker, perhaps
+                return text[:at], None, ""
+            self.held = ""
+            return text[:at], marker, text[at + len(marker) :]
+        keep = next(
+            (n for n in range(min(self._longest - 1, len(text)), 0, -1) if self._begins(text[-n:])),
+            0,
+        )
+        self.held = text[len(text) - keep :]
+        return text[: len(text) - keep], None, ""
+
+    def _begins(self, end: str) -> bool:
+        return any(m.startswith(end) for m in self._markers)
+
+
+class ReasoningParser:
+    """Splits off what the model thinks before it answers; `inside`: the prompt itself opened the thinking."""
+
+    def __init__(self, tags: tuple[str, str], inside: bool, then: Parser) -> None:
+        self._open, self._close = tags
+        self._then = then
+        self._until = Until([self._close])
+        self._start: str | None = None if inside else ""  # what came so far, while it may still be the opening tag
+        self._strip = inside  # blanks at the start of this part are dropped
+        self.reasoning = inside
+
+    def push(self, text: str) -> list[Delta]:
+        if self._start is not None:
+            self._start += text
+            head = self._start.lstrip()
+            if self._open.startswith(head) and head != self._open:
+                return []
+            text, self._start = self._start, None
+            if head.startswith(self._open):
+                self.reasoning, self._strip, text = True, True, head[len(self._open) :]
+        if not self.reasoning:
+            return self._answer(text)
+        thought, closed, rest = self._until.push(text)
+        out = self._thought(thought)
+        if closed:
+            self.reasoning, self._strip = False, True
+            out += self._answer(rest)
+        return out
+
+    def finish(self) -> list[Delta]:
+        out: list[Delta] = []
+        if self.reasoning:
+            out = self._thought(self._until.held)
+        elif self._start:
+            out = self._then.push(self._start)
+        return out + self._then.finish()
+
+    def _thought(self, text: str) -> list[Delta]:
+        text = self._stripped(text)
+        return [{"reasoning_content": text}] if text else []
+
+    def _answer(self, text: str) -> list[Delta]:
+        return self._then.push(self._stripped(text))
+
+    def _stripped(self, text: str) -> str:
+        if self._strip:
+            text = text.lstrip()
+            self._strip = not text
+        return text

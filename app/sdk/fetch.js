@@ -1,0 +1,111 @@
+import { WispError } from "./error.js";
+
+/**
+ * @typedef {import("../wisp.js").Wisp} Wisp
+ * @typedef {Record<string, any>} Json
+ * @typedef {(body: Json, signal: AbortSignal | null) => Promise<any>} Endpoint
+ */
+
+/** HTTP status codes of errors by type, unless the code says more. */
+const STATUS = { invalid_request_error: 400, not_found_error: 404, server_error: 500 };
+const STATUS_OF_CODE = { aborted: 499, device_lost: 503, worker_crashed: 503 };
+
+/**
+ * An engine as an HTTP server: takes what `fetch` takes and answers the paths of the OpenAI API below any prefix that
+ * ends with /v1, with JSON or server-sent events.
+ * @param {Wisp} engine @param {RequestInfo | URL} input @param {RequestInit} [init] @returns {Promise<Response>}
+ */
+export async function engineFetch(engine, input, init) {
+  const request = new Request(input, init);
+  const { signal } = request;
+  signal.throwIfAborted();
+  try {
+    return await route(engine, request);
+  } catch (/** @type {any} */ error) {
+    if (signal.aborted) throw signal.reason ?? error;
+    return failure(error);
+  }
+}
+
+/** @param {Wisp} engine @param {Request} request */
+async function route(engine, request) {
+  const path = new URL(request.url).pathname.replace(/\/+$/, "");
+  const found = /\/v1\/(.+)$/.exec(path)?.[1] ?? "";
+  const { signal, method } = request;
+  /** @type {Record<string, Endpoint>} */
+  const posts = {
+    "chat/completions": (body) => engine.chat.completions.create(body, { signal }),
+    completions: (body) => engine.completions.create(body, { signal }),
+    responses: (body) => engine.responses.create(body, { signal }),
+    embeddings: (body) => engine.embeddings.create(body, { signal }),
+  };
+  if (Object.hasOwn(posts, found)) {
+    if (method !== "POST") return refusal(405, `${method} is not allowed for ${path}; use POST.`);
+    const body = await request.json().catch(() => {
+      throw new WispError({ message: "The body is not JSON.", type: "invalid_request_error", code: "invalid_type" });
+    });
+    const answer = await posts[found](body, signal);
+    return body?.stream ? events(answer, found !== "responses") : json(answer);
+  }
+  if (found === "models" || found.startsWith("models/")) {
+    if (method !== "GET") return refusal(405, `${method} is not allowed for ${path}; use GET.`);
+    const list = await engine.models.list();
+    if (found === "models") return json(list);
+    const id = decodeURIComponent(found.slice("models/".length));
+    const model = list.data.find((/** @type {Json} */ entry) => entry.id === id);
+    return model ? json(model) : refusal(404, `There is no model ${id}.`);
+  }
+  return refusal(404, `There is nothing at ${method} ${path}.`);
+}
+
+/** @param {any} value @param {number} [status] */
+function json(value, status = 200) {
+  return new Response(JSON.stringify(value), { status, headers: { "content-type": "application/json" } });
+}
+
+/** @param {number} status @param {string} message */
+function refusal(status, message) {
+  const type = status === 404 ? "not_found_error" : "invalid_request_error";
+  return json({ error: { message, type, param: null, code: "not_found" } }, status);
+}
+
+/** @param {any} error */
+function failure(error) {
+  if (!(error instanceof WispError)) {
+    const message = `${error?.message ?? error}`;
+    return json({ error: { message, type: "server_error", param: null, code: "internal_error" } }, 500);
+  }
+  const status = STATUS_OF_CODE[/** @type {keyof typeof STATUS_OF_CODE} */ (error.code)];
+  return json({ error: error.error }, status ?? STATUS[/** @type {keyof typeof STATUS} */ (error.type)] ?? 500);
+}
+
+/**
+ * Chunks as server-sent events. Giving up the body stops the engine.
+ * @param {import("./stream.js").ChunkStream<any>} chunks @param {boolean} done end with "[DONE]"; else events have names
+ */
+function events(chunks, done) {
+  const encoder = new TextEncoder();
+  const steps = chunks[Symbol.asyncIterator]();
+  /** @param {any} data */
+  const event = (data) => `${done || !data.type ? "" : `event: ${data.type}\n`}data: ${JSON.stringify(data)}\n\n`;
+  const body = new ReadableStream(
+    {
+      async pull(controller) {
+        try {
+          const step = await steps.next();
+          if (!step.done) return controller.enqueue(encoder.encode(event(step.value)));
+          if (chunks.controller.signal.aborted) {
+            return controller.error(new DOMException("The request was aborted.", "AbortError"));
+          }
+          if (done) controller.enqueue(encoder.encode("data: [DONE]\n\n"));
+        } catch (/** @type {any} */ error) {
+          controller.enqueue(encoder.encode(event({ error: error.error ?? { message: `${error}` } })));
+        }
+        controller.close();
+      },
+      cancel: () => chunks.abort(),
+    },
+    { highWaterMark: 0 },
+  );
+  return new Response(body, { headers: { "content-type": "text/event-stream", "cache-control": "no-store" } });
+}

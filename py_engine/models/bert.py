@@ -1,0 +1,73 @@
+"""BERT and its descendants: encoders with norms behind each part. BERT adds an embedding of positions; Nomic's rotates
+and has gated nets, or mixtures of experts in some layers; Jina's lets scores fall with the distance (ALiBi) and has
+gated GELU nets, or, in version 3, rotates.
+
+Every token is of type 0. Source: llama.cpp's `bert`, `nomic-bert`, `nomic-bert-moe`, `jina-bert-v2` and `jina-bert-v3`
+architectures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from py_engine.cache import Cache
+from py_engine.gguf_header import Header
+from py_engine.models import decoder
+from py_engine.models.decoder import Layer
+from py_engine.models.mixture import add_experts
+from py_engine.ops import Ops
+from py_engine.plan import Buffer
+from py_engine.rope import Rope
+from py_engine.weights import Weights
+
+NEOX = True
+ALIBI = 8.0  # Jina's steepest slope is 2^(-8 / heads)
+
+
+@dataclass(frozen=True)
+class Config(decoder.Config):
+    """The hyperparameters."""
+
+    @classmethod
+    def from_gguf(cls, header: Header) -> Config:
+        """Read and check the metadata."""
+        base, name = super().from_gguf(header), header.architecture
+        return replace(
+            base,
+            causal=False,
+            activation="silu" if name == "nomic-bert" else "gelu",
+            ropes=base.ropes
+            if name in ("nomic-bert", "nomic-bert-moe", "jina-bert-v3")
+            else (decoder.NOTHING,) * base.block_count,
+            alibi=ALIBI if name == "jina-bert-v2" else 0.0,
+        )
+
+
+def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cache]) -> Buffer:
+    """The layers, from the batch's tokens to the last hidden state (n, n_embd)."""
+    n = cfg.embedding_length
+    x = ops.embed(w.matrix("token_embd.weight", cfg.vocab, n))
+    if types := w.rows("token_types.weight"):
+        ops.embed(w.matrix("token_types.weight", types, n), row="first")
+    if "position_embd.weight" in w:
+        ops.embed(w.matrix("position_embd.weight", cfg.context_length, n), row="position")
+    x = _norm(cfg, w, ops, "token_embd_norm", x, "stream")
+    for i in range(cfg.block_count):
+        layer = Layer(cfg, w, ops, f"blk.{i}.", ropes[i], cfg.windows[i])
+        out = layer.project_attention(layer.attention(x, caches[i]))
+        ops.add_scaled(x, 1.0, out)
+        mid = _norm(cfg, w, ops, layer.b + "attn_output_norm", out, "mid")
+        if layer.b + "attn_norm_2.weight" in w:  # some of Jina's add what the layer began with once more
+            ops.add_scaled(x, 1.0, mid)
+            mid = _norm(cfg, w, ops, layer.b + "attn_norm_2", mid, "mid2")
+        if cfg.mixture and layer.b + "ffn_gate_inp.weight" in w:
+            add_experts(cfg, cfg.mixture, w, ops, layer.b, mid, mid, None)
+        else:
+            layer.add_feed_forward(layer.feed_forward(mid), mid)
+        x = _norm(cfg, w, ops, layer.b + "layer_output_norm", mid, "stream")
+    return x
+
+
+def _norm(cfg: Config, w: Weights, ops: Ops, name: str, x: Buffer, to: str) -> Buffer:
+    n = cfg.embedding_length
+    return ops.layer_norm(to, x, w.vector((name + ".weight", n)), w.vector_if_there((name + ".bias", n)), cfg.eps)

@@ -1,0 +1,66 @@
+"""Embeddings of any model: the last hidden states, perhaps through dense layers, pooled; and the classification head of
+models that rank.
+"""
+
+from __future__ import annotations
+
+from py_engine.errors import WispError
+from py_engine.gguf_header import Header
+from py_engine.kernels import Device
+from py_engine.models.decoder import Config, normed
+from py_engine.ops import Ops
+from py_engine.plan import Buffer, Plan, Weight
+from py_engine.pooling import NAMES, Embedding, pool
+from py_engine.weights import Weights
+
+
+def add_lists(cfg: Config, header: Header, w: Weights, plan: Plan, device: Device, x: Buffer) -> Embedding:
+    """Append the list "embed", which makes embeddings of the hidden states x, and one for every pooling."""
+    ops = Ops(plan, "embed", plan.batch, device)
+    h, norm = normed(cfg, w, ops, x, cfg.output_norm)
+    if norm:
+        h = ops.rms_norm("normed", h, norm, cfg.eps)
+    rows, width = h, cfg.embedding_length
+    for name in ("dense_2", "dense_3"):  # of EmbeddingGemma; linear, so that pooling may come after them
+        if name + ".weight" in w:
+            n = w.rows(name + ".weight")
+            rows = ops.project(name, rows, w.matrix(name + ".weight", n, width), w.vector_if_there((name + ".bias", n)))
+            width = n
+    for kind in NAMES[1:4]:
+        pool(Ops(plan, kind, plan.batch, device), rows, kind, "pooled")
+    labels = _add_head(cfg, w, Ops(plan, "rank", plan.batch, device), h)
+    return Embedding(rows.name, width, _pooling(header), labels, header.architecture == "qwen3")
+
+
+def _add_head(cfg: Config, w: Weights, ops: Ops, h: Buffer) -> int:
+    """The classification head, of the first token or, in a causal model, the last; its number of labels."""
+    labels = 0
+    if "cls.norm.weight" in w:  # ModernBERT's head, which is of the mean
+        return labels
+    if "cls.weight" in w:
+        weight, bias = _layer(w, "cls", cfg.embedding_length)
+        h, labels = ops.activated(h, None, weight, bias, cfg.eps, "tanh"), weight.rows
+    if "cls.output.weight" in w:
+        weight, bias = _layer(w, "cls.output", labels or cfg.embedding_length)
+        h, labels = ops.project("labels", h, weight, bias), weight.rows
+    if labels:
+        pool(ops, h, "last" if cfg.causal else "cls", "ranked")
+    return labels
+
+
+def _layer(w: Weights, name: str, cols: int) -> tuple[Weight, Weight | None]:
+    rows = w.rows(name + ".weight")
+    weight = w.matrix(name + ".weight", rows, cols) if rows else w.vector((name + ".weight", cols))
+    return weight, w.vector_if_there((name + ".bias", weight.rows))
+
+
+def _pooling(header: Header) -> str | None:
+    number = header.arch("pooling_type", None)
+    if number is None or number == -1:
+        return None
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(NAMES):
+        raise WispError(
+            f"{header.architecture}.pooling_type is {number!r}; it must be a number from 0 to {len(NAMES) - 1}.",
+            "corrupt_header",
+        )
+    return NAMES[number]

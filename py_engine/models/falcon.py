@@ -1,0 +1,29 @@
+"""Falcon: layer norms, a GELU net without a gate beside attention, few key/value heads; from 40B on attention has a
+norm of its own. Source: llama.cpp's `falcon` architecture.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from py_engine.gguf_header import Header
+from py_engine.models import decoder
+
+NEOX = True
+
+
+@dataclass(frozen=True)
+class Config(decoder.Config):
+    """The hyperparameters."""
+
+    @classmethod
+    def from_gguf(cls, header: Header) -> Config:
+        """Read and check the metadata."""
+        own = "blk.0.attn_norm_2.weight" in header.tensors
+        return replace(
+            super().from_gguf(header), parallel=True, activation="gelu", attn_norm="attn_norm_2" if own else "attn_norm"
+        )
+
+
+build = decoder.build
+output = decoder.output

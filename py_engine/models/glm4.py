@@ -1,0 +1,29 @@
+"""GLM 4 (0414): norms before and behind each part, biases of q, k and v, gate and up in one tensor, half of each head
+rotated. Source: llama.cpp's `glm4` architecture.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from py_engine.errors import WispError
+from py_engine.gguf_header import Header
+from py_engine.models import decoder
+
+NEOX = False
+
+
+@dataclass(frozen=True)
+class Config(decoder.Config):
+    """The hyperparameters."""
+
+    @classmethod
+    def from_gguf(cls, header: Header) -> Config:
+        """Read and check the metadata."""
+        if any(header.arch("rope.dimension_sections", [])):
+            raise WispError("GLM models that see do not run yet.", "unsupported_architecture")
+        return super().from_gguf(header)
+
+
+build = decoder.build
+output = decoder.output

@@ -1,0 +1,39 @@
+"""LFM2: short convolutions along the sequence in most layers, attention with q and k norms in the others.
+
+A layer without key/value heads in the metadata is one of the convolutions. Source: llama.cpp's `lfm2` architecture.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from py_engine.errors import WispError
+from py_engine.gguf_header import Header
+from py_engine.models import decoder
+from py_engine.models.common import count, windows
+
+NEOX = True
+
+
+@dataclass(frozen=True)
+class Config(decoder.Config):
+    """The hyperparameters."""
+
+    @classmethod
+    def from_gguf(cls, header: Header) -> Config:
+        """Read and check the metadata."""
+        base = super().from_gguf(header)
+        heads = header.arch("attention.head_count_kv", base.head_count_kv)
+        taps = tuple(0 if n else count(header, "shortconv.l_cache") for n in heads) if isinstance(heads, list) else ()
+        if not base.causal or base.embedding_length % 2:
+            raise WispError("This kind of LFM2 does not run yet.", "unsupported_architecture")
+        return replace(
+            base,
+            taps=taps or (0,) * base.block_count,
+            windows=windows(header, base.block_count, 0),
+            output_norm="token_embd_norm",
+        )
+
+
+build = decoder.build
+output = decoder.output

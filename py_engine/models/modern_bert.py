@@ -1,0 +1,43 @@
+"""ModernBERT: an encoder with norms before each part, rotation and gated nets; the first of every three layers sees all
+tokens, the others half a window to either side. Source: llama.cpp's `modern-bert` architecture.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from py_engine.errors import WispError
+from py_engine.gguf_header import Header
+from py_engine.models import decoder
+from py_engine.models.common import number, windows
+
+NEOX = True
+ACTIVATIONS = {"gelu": "gelu", "silu": "silu", "swish": "silu"}
+
+
+@dataclass(frozen=True)
+class Config(decoder.Config):
+    """The hyperparameters."""
+
+    @classmethod
+    def from_gguf(cls, header: Header) -> Config:
+        """Read and check the metadata."""
+        base = super().from_gguf(header)
+        activation = header.arch("hidden_activation", "gelu")
+        if activation not in ACTIVATIONS:
+            raise WispError(f"The activation {activation!r} does not run yet.", "unsupported_architecture")
+        layers = windows(header, base.block_count, 3, first=True)
+        rope = base.ropes[0]
+        local = replace(rope, base=number(header, "rope.freq_base_swa", 10000.0))
+        return replace(
+            base,
+            causal=False,
+            windows=layers,
+            ropes=tuple(local if window else rope for window in layers),
+            activation=ACTIVATIONS[activation],
+            embedding_norm="token_embd_norm",
+        )
+
+
+build = decoder.build
+output = decoder.output

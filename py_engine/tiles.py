@@ -1,0 +1,79 @@
+"""How the work of a kernel is cut for a device: the #params of matvec, matmul and attention, measured to be good.
+
+Larger tiles load less for each product, smaller ones give every core of a GPU something to do. The workgroup's memory
+bounds both.
+"""
+
+from __future__ import annotations
+
+from py_engine import quants
+from py_engine.kernels import Device
+from py_engine.plan import Weight
+
+FILLING = 256  # workgroups that keep every core of a GPU busy
+
+
+def dot8(device: Device, weight: Weight) -> bool:
+    """Whether the matrix meets its vector as bytes: integer weights, and x fits the workgroup's memory."""
+    x = quants.groups(weight.cols) * (quants.GROUP + 8)
+    return device.dot8 and weight.layout.dot8 and x + 4096 <= device.max_workgroup_storage
+
+
+def matvec(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
+    """matvec.wgsl: TK threads share a row, and each has R rows, so that x is loaded once for them."""
+    groups = quants.groups(weight.cols)
+    along = 4
+    while along < 32 and along * 2 <= groups:
+        along *= 2
+    if not in_bytes:
+        if not device.software and groups >= 64 and weight.rows <= 4096:
+            along = 64
+        return {"TK": along, "TR": 64 // along, "R": 4}
+    each = 256 // along  # rows of a workgroup for R = 1
+    rows = 8 if weight.layout.block == quants.GROUP else 4
+    while rows > 1 and weight.rows < FILLING * each * rows:
+        rows //= 2
+    return {"TK": along, "TR": each, "R": rows}
+
+
+def matmul(device: Device, batch: int, rows: int) -> tuple[str, dict[str, int]]:
+    """The kernel for batches of `batch` tokens, and its tile of TM tokens x TN rows."""
+    if device.matrix and batch >= 64:
+        sides = {"SIDE": device.matrix, "LANES": device.subgroup, "SM": 2, "SN": 2}
+        if rows // 128 * (batch // 128) >= FILLING:
+            return "matmul_matrix", {"TM": 128, "TN": 128, "DEPTH": 32} | sides
+        return "matmul_matrix", {"TM": 64, "TN": 64, "DEPTH": 64} | sides
+    size = 2 if device.f16 else 4
+    if batch >= 64 and not device.software and (64 + 64) * 36 * size <= device.max_workgroup_storage:
+        return "matmul", {"TM": 64, "TN": 64, "MM": 4, "MN": 4}
+    return "matmul", {"TM": 32, "TN": 64, "MM": 4, "MN": 4}
+
+
+def attention(device: Device, batch: int, head_dim: int, group: int, causal: bool = True) -> tuple[str, dict[str, int]]:
+    """The kernel for batches of tokens whose `group` query heads share a key, and its tile of TQ tokens x TS
+    positions: as large as the workgroup's memory holds.
+    """
+    side = device.matrix if causal else 0
+    if side and batch >= 64 and head_dim % (2 * side) == 0 and head_dim <= 128 and group <= 32:
+        return "attention_matrix", {"TQ": 32 // group, "ROWS": 32, "TS": 32, "SIDE": side, "LANES": device.subgroup}
+    size = 2 if device.f16 else 4
+    tokens = max(1, 16 // group)
+    rows = group * tokens
+    threads = 64 if head_dim <= 128 else 128
+    for positions in (32, 16, 8, 4):
+        used = (rows + positions) * (head_dim + 4) * size + rows * (positions + 3) * 4
+        if used <= device.max_workgroup_storage:
+            break
+    return "attention", {"TQ": tokens, "TS": positions, "WG": max(threads, head_dim // 4)}
+
+
+def attention_decode(device: Device, n_ctx: int, head_dim: int, group: int) -> tuple[int, int, int]:
+    """(positions of a tile, threads of a position, shares): a short context in one share, a long one over enough
+    workgroups to fill a GPU.
+    """
+    if device.software:
+        return 32, 1, max(1, min(8, -(-n_ctx // 32)))
+    threads = 2 if device.subgroup >= 2 else 1
+    if group * (64 * threads * 16 + head_dim * 4 + 512) > device.max_workgroup_storage:
+        threads = 1
+    return 64, threads, max(1, min(64, -(-n_ctx // 64)))

@@ -1,0 +1,1 @@
+"""Grammars judged by the mask engine itself, in Node."""

@@ -1,0 +1,136 @@
+# ruff: noqa: E501, RUF001
+"""Regular expressions, GBNF and structural tags as grammars, judged by the mask engine and by Python's `re`."""
+
+import random
+import re
+from typing import Any
+
+import pytest
+
+from app.constrain import regex
+from app.constrain.automaton import others
+from app.constrain.ebnf import Grammar
+from app.constrain.numbers import at_least, at_most, multiples
+from app.constrain.rules import form_rule
+from app.openai.formats import Format
+from py_engine.errors import WispError
+from tests.constrain.engine import run
+
+PATTERNS = [
+    "^a+$", "a", "^$", "^[a-c]{2,3}$", "(ab|c)*d", "^(foo|bar)?baz", "x{0}y", "^a{2,}b?$", "[^a-c]", r"^\d{3}-\w+$",
+    "a|b$", "^(a|b)$|c", "(^a|b)c", "^(?:ab){1,3}$", r"\.", "a*?b", "^.{1,3}$", "(a$|b)", r"^[\s\S]*$", "(a*)*",
+    "(a|b)*abb", "a{0,2}c$", "^(a|ab)(c|bcd)(d*)$", r"[\]-]", "(?<n>a)b", "^-?(0|[1-9][0-9]*)$",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_automata_agree_with_re(pattern: str) -> None:
+    rng = random.Random(pattern)
+    dfa = regex.search(pattern)
+    opposite = others(dfa)
+    python = pattern.replace("(?<n>", "(?P<n>")
+    for _ in range(400):
+        text = "".join(rng.choice("aabbcd1-f.xyz]0 ") for _ in range(rng.randint(0, 7)))
+        assert dfa.accepts(text) == bool(re.search(python, text, re.ASCII)), text
+        assert opposite.accepts(text) != dfa.accepts(text)
+
+
+@pytest.mark.parametrize("pattern", ["(", "a)", "[", "a{2", "*", "\\", "[b-a]", r"\q", r"\xz1", "a{3,2}", "^*"])
+def test_wrong_patterns(pattern: str) -> None:
+    with pytest.raises(regex.BadPattern):
+        regex.search(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["(?=a)", "(?!a)b", r"(a)\1", r"\bfoo", r"\p{Script=Greek}", "a{9999}"])
+def test_patterns_beyond_automata(pattern: str) -> None:
+    with pytest.raises(regex.Unsupported):
+        regex.search(pattern)
+
+
+def test_sets_of_numbers_agree_with_decimals() -> None:
+    from decimal import Decimal
+
+    rng = random.Random(1)
+    for bound in ("0", "1", "-1", "5", "10", "12.5", "-12.5", "0.01", "-0.01", "99", "100", "3.14159"):
+        value = Decimal(bound)
+        sets = [at_least(value, False), at_least(value, True), at_most(value, False), at_most(value, True)]
+        step = multiples(abs(value)) if value and len(bound) < 5 else None
+        for _ in range(200):
+            text = rng.choice(["", "-"]) + str(rng.choice([0, 1, 9, rng.randint(0, 200), rng.randint(0, 99999)]))
+            if rng.random() < 0.6:
+                text += "." + "".join(rng.choice("0001259") for _ in range(rng.randint(1, 4)))
+            x = Decimal(text)
+            assert [s.accepts(text) for s in sets] == [x >= value, x > value, x <= value, x < value], (bound, text)
+            assert step is None or step.accepts(text) == (x % value == 0), (bound, text)
+
+
+def text_of(form: Format) -> str:
+    grammar = Grammar()
+    return grammar.text(form_rule(grammar, form))
+
+
+CHESS = """
+# moves, as in llama.cpp's example of such a grammar
+root   ::= "1. " move " " move "\\n" ([1-9] [0-9]? ". " move " " move "\\n")*
+move   ::= (pawn | nonpawn |
+            castle) [+#]?
+nonpawn ::= [NBKQR] [a-h]? [1-8]? "x"? [a-h] [1-8]
+pawn   ::= ([a-h] "x")? [a-h] [1-8] ("=" [NBKQR])?
+castle ::= "O-O" "-O"?
+"""
+FORMS: list[tuple[Format, list[str], list[str]]] = [
+    (Format("regex", r"[a-z]+@\d{2}"), ["ab@12"], ["ab@1", "@12", "ab@123"]),
+    (Format("regex", r"(é|日本)+|[^a-z]{2}"), ["é日本", "ÄÖ", "12"], ["ab", "日", "Äa"]),
+    (Format("regex", r"^(yes|no)$"), ["yes", "no"], ["yes!", "maybe"]),
+    (Format("grammar", CHESS), ["1. e4 e5\n", "1. Nf3 O-O\n2. exd5 a8=Q+\n"], ["e4", "1. e9 e5\n"]),
+    (Format("grammar", 'root ::= "\\u00e9" [а-я]{2,3} . other-rule\nother-rule ::= \'x\' | [^a-zé]'), ["éмир!x", "éми?é"[:-1] + "A"],
+     ["eмир!x", "éм!x", "éмир!a", "éмир!é"]),
+    (Format("grammar", 'root ::= "a" ("b" | "c")* ("d" # why\n) e?\ne ::= "e"{2}'), ["abcbd", "adee"], ["ade", "a"]),
+    (Format("json_object"), ['{"a": [1, {"b": null}]}', "{}"], ["[]", "1", '{"a"}', '{a: 1}']),
+    (Format("structural_tag", {"type": "sequence", "elements": [
+        {"type": "const_string", "value": "Answer: "}, {"type": "json_schema", "json_schema": {"type": "integer"}}]}),
+     ["Answer: 5"], ["5", "Answer: x"]),
+    (Format("structural_tag", {"type": "triggered_tags", "triggers": ["<f="], "tags": [
+        {"type": "tag", "begin": "<f=a>", "content": {"type": "json_schema", "json_schema": {"type": "null"}}, "end": "</f>"},
+        {"type": "tag", "begin": "<f=b>", "content": {"type": "regex", "pattern": "[0-9]+"}, "end": "</f>"}]}),
+     ["free text", "so <f=a>null</f> and <f=b>12</f>.", "<"], ["<f=c>", "<f=a>1</f>", "<f=b></f>"]),
+    (Format("structural_tag", {"type": "tag", "begin": "<t>", "content": {"type": "any_text"}, "end": "</t>"}),
+     ["<t>what < ever</t>", "<t></t>"], ["<t>", "what"]),
+    (Format("structural_tag", {"type": "or", "elements": [{"type": "const_string", "value": "a"}, {
+        "type": "tags_with_separator", "separator": ", ", "at_least_one": True, "tags": [
+            {"type": "tag", "begin": "[", "content": {"type": "grammar", "grammar": 'root ::= "x"+'}, "end": "]"}]}]}),
+     ["a", "[x]", "[xx], [x]"], ["[x],[x]", "", "b"]),
+]  # fmt: skip
+
+
+def test_forms() -> None:
+    jobs = [{"grammar": text_of(form), "texts": good + bad} for form, good, bad in FORMS]
+    for (form, good, bad), result in zip(FORMS, run(jobs), strict=True):
+        assert "error" not in result, (form, result)
+        assert result["texts"] == [True] * len(good) + [False] * len(bad), (form, good + bad)
+
+
+WRONG: list[tuple[str, Any, str]] = [
+    ("grammar", "", "no rule root"),
+    ("grammar", 'root ::= "a', "line 1"),
+    ("grammar", 'root ::= "a"\nroot ::= "b"', "twice"),
+    ("grammar", "root ::= x\n\nx ::= [b-a]", "line 3"),
+    ("grammar", "root ::= missing", "missing"),
+    ("grammar", 'root ::= ("a"', "expected )"),
+    ("grammar", 'root = "a"', "::="),
+    ("grammar", "root ::= []", "without characters"),
+    ("grammar", 'root ::= "a"{5,2}', "repetition"),
+    ("regex", "(", "wrong"),
+    ("regex", "(?=a)b", "lookaround"),
+    ("structural_tag", {"type": "xml"}, "no structural tag"),
+    ("structural_tag", {"type": "sequence", "elements": [{"type": "any_text"}, {"type": "any_text"}]}, "last"),
+    ("structural_tag", {"type": "tag", "begin": "<a>", "end": "</a>"}, "must be an object"),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "words"), WRONG, ids=str)
+def test_wrong_forms_say_where(kind: str, value: Any, words: str) -> None:
+    with pytest.raises(WispError) as error:
+        text_of(Format(kind, value, param="here"))
+    assert words in error.value.message
+    assert (error.value.param or "").startswith("here")

@@ -1,0 +1,152 @@
+"""JSON schemas as grammars: whatever the mask lets through is valid, and whatever is valid it lets through."""
+
+import json
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import jsonschema
+import pytest
+
+from app.constrain.ebnf import Grammar
+from app.constrain.json_grammar import FREE_ORDER
+from app.constrain.rules import schema_rule
+from py_engine.errors import WispError
+from tests.constrain.engine import run
+from tests.constrain.schemas import REFUSED, SCHEMAS, VALUES, WRONG
+
+SAMPLES = 4
+ALL = [(keyword, schema) for keyword, schemas in SCHEMAS.items() for schema in schemas]
+TEXTS = [json.dumps(value, ensure_ascii=i % 2 == 0, indent=2 if i % 5 == 0 else None) for i, value in enumerate(VALUES)]
+
+
+def grammar_of(schema: Any, **options: bool) -> str:
+    grammar = Grammar()
+    return grammar.text(schema_rule(grammar, schema, "schema", **options))
+
+
+def is_integer(_: Any, value: Any) -> bool:
+    whole = isinstance(value, Decimal) and value == value.to_integral_value()
+    return whole or (isinstance(value, int) and not isinstance(value, bool))
+
+
+def validator(schema: Any) -> Any:
+    """In exact decimals."""
+    base = jsonschema.Draft202012Validator
+    checker = base.TYPE_CHECKER.redefine("integer", is_integer)
+    in_decimals = json.loads(json.dumps(schema), parse_float=Decimal)
+    return jsonschema.validators.extend(base, type_checker=checker)(in_decimals)
+
+
+def exact(text: str) -> Decimal | float:
+    try:
+        return Decimal(text)
+    except InvalidOperation:  # an exponent of a hundred digits
+        return float(text)
+
+
+def is_valid(judge: Any, text: str) -> bool:
+    return bool(judge.is_valid(json.loads(text, parse_float=exact)))
+
+
+@pytest.fixture(scope="module")
+def results() -> list[dict[str, Any]]:
+    """What the mask engine says of every schema: one run for all."""
+    return run([{"grammar": grammar_of(schema), "texts": TEXTS, "samples": SAMPLES} for _, schema in ALL])
+
+
+def test_there_are_schemas_for_every_keyword() -> None:
+    assert len(ALL) >= 200
+    used = {key for _, schema in ALL for key in keys(schema)}
+    vocabulary = jsonschema.Draft202012Validator.VALIDATORS.keys() - {"$ref", "$dynamicRef"}
+    assert vocabulary <= used
+    assert {"$ref", "$dynamicRef", "$anchor", "$dynamicAnchor", "$id", "$defs", "then", "else", "minContains"} <= used
+
+
+def keys(schema: Any) -> set[str]:
+    if isinstance(schema, dict):
+        return set(schema) | {k for v in schema.values() for k in keys(v)}
+    return {k for v in schema for k in keys(v)} if isinstance(schema, list) else set()
+
+
+def test_instances_are_accepted_token_by_token_if_they_are_valid(results: list[dict[str, Any]]) -> None:
+    valid = 0
+    for (keyword, schema), result in zip(ALL, results, strict=True):
+        assert "error" not in result, (keyword, schema, result)
+        judge = validator(schema)
+        for text, accepted in zip(TEXTS, result["texts"], strict=True):
+            if keyword == "properties" and text.startswith('{"c": 3, "a"') and len(schema["properties"]) > FREE_ORDER:
+                continue  # so many properties come in the schema's order
+            assert accepted == is_valid(judge, text), (keyword, schema, text)
+            valid += accepted
+    assert valid > 5000
+
+
+def test_random_answers_under_the_mask_are_valid(results: list[dict[str, Any]]) -> None:
+    finished = 0
+    for (keyword, schema), result in zip(ALL, results, strict=True):
+        judge = validator(schema)
+        for text in result["samples"]:
+            if text is not None:
+                finished += 1
+                assert is_valid(judge, text), (keyword, schema, text)
+    assert finished > 0.9 * SAMPLES * len(ALL)
+
+
+@pytest.mark.parametrize(("schema", "keyword"), REFUSED, ids=lambda value: json.dumps(value)[:60])
+def test_what_cannot_be_held_is_refused_by_name(schema: Any, keyword: str) -> None:
+    with pytest.raises(WispError) as error:
+        grammar_of(schema)
+    assert error.value.code == "unsupported_parameter"
+    assert (error.value.param or "").split(".")[-1] == keyword
+    assert repr(keyword) in error.value.message
+
+
+@pytest.mark.parametrize(("schema", "keyword"), WRONG, ids=lambda value: json.dumps(value)[:60])
+def test_what_is_no_schema_is_refused(schema: Any, keyword: str) -> None:
+    with pytest.raises(WispError) as error:
+        grammar_of(schema)
+    assert error.value.code == "invalid_value"
+    assert (error.value.param or "").split(".")[-1] == (keyword or "schema")
+
+
+FORMATS = {
+    "date": (["2024-02-29", "1999-12-31"], ["2023-02-29", "2024-13-01", "24-01-01"]),
+    "time": (["23:59:59Z", "00:00:00.5+01:00"], ["24:00:00Z", "12:00:00"]),
+    "date-time": (["2024-02-29T12:00:00Z"], ["2024-02-29 12:00:00Z"]),
+    "duration": (["P1Y2M3D", "PT5M", "P2W", "P1DT12H"], ["P", "1D", "PT", "P1W2D"]),
+    "email": (["a.b@wisp.test"], ["a@", "@b", "a b@c.d"]),
+    "hostname": (["wisp.test", "a-b"], ["-a", "a_b", ""]),
+    "ipv4": (["127.0.0.1", "255.255.255.255"], ["256.0.0.1", "1.2.3", "01.2.3.4"]),
+    "ipv6": (["::1", "2001:db8::8a2e:370:7334", "::ffff:1.2.3.4", "1:2:3:4:5:6:7:8"], ["1::2::3", "12345::", ":::"]),
+    "uuid": (["123e4567-e89b-12d3-a456-426614174000"], ["123e4567e89b12d3a456426614174000"]),
+    "uri": (["https://wisp.test/a?b#c", "mailto:a@b"], ["//x", "a b:c"]),
+    "json-pointer": (["", "/a~1b/0"], ["a", "/~2"]),
+}
+
+
+def test_strict_schemas_hold_formats_and_write_integers_plainly() -> None:
+    jobs = []
+    for name, (good, bad) in FORMATS.items():
+        grammar = grammar_of({"type": "string", "format": name}, strict=True)
+        jobs.append({"grammar": grammar, "texts": [json.dumps(t) for t in good + bad], "samples": 3})
+    jobs.append({"grammar": grammar_of({"type": "integer"}, strict=True), "texts": ["5", "-12", "5.0"], "samples": 5})
+    *results, integers = run(jobs)
+    for (name, (good, bad)), result in zip(FORMATS.items(), results, strict=True):
+        assert result["texts"] == [True] * len(good) + [False] * len(bad), name
+    assert integers["texts"] == [True, True, False]
+    with pytest.raises(WispError) as error:
+        grammar_of({"type": "string", "format": "colour"}, strict=True)
+    assert error.value.param == "schema.format"
+
+
+def test_ordered_properties_come_in_the_schemas_order() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {}, "b": {}, "c": {}},
+        "required": ["b"],
+        "additionalProperties": False,
+    }
+    texts = ['{"a": 1, "b": 2}', '{"b": 2, "c": 3}', '{"b": 2, "a": 1}', '{"a": 1, "c": 3}']
+    ordered, free = run([{"grammar": grammar_of(schema, ordered=o), "texts": texts} for o in (True, False)])
+    assert ordered["texts"] == [True, True, False, False]
+    assert free["texts"] == [True, True, True, False]

@@ -1,0 +1,84 @@
+"""Subgroup matrices, spelled out: what no software GPU offers, rewritten into plain WGSL in f32, so that the kernels
+which use them run everywhere, tile by tile and thread by thread. What only a real GPU shows is the multiplication.
+
+A matrix of the left or right is where it lies (offset, column-major, pitch); a result is the elements that a thread
+holds, every LANES-th of the SIDE x SIDE.
+"""
+
+import re
+from dataclasses import replace
+
+from py_engine.kernels import Shader
+
+_LOAD = re.compile(r"(let (\w+) =|(\w+) =) subgroupMatrixLoad<(\w+)>\(&(\w+), (.*), (true|false), (\w+)\);")
+_STORE = re.compile(r"subgroupMatrixStore\(&(\w+), (.*), (\w+), false, (\w+)\);")
+_MULTIPLY = re.compile(r"subgroupMatrixMultiplyAccumulate\((\w+), (\w+), (\w+)\)")
+
+
+def spelled_out(shader: Shader) -> Shader:
+    """The shader without the extension, and with f32 for f16."""
+    where: dict[str, str] = {}  # matrix -> the array it lies in
+    functions: dict[str, str] = {}
+
+    def rewritten(line: str) -> str:
+        if line.startswith(("enable", "diagnostic", "alias Left", "alias Right")):
+            return ""
+        if line.startswith("alias Result"):
+            return "alias Result = array<f32, SIDE * SIDE / LANES>;"
+        if load := _LOAD.search(line):
+            start, left, result, kind, array, offset, column_major, pitch = load.groups()
+            if kind != "Result":
+                where[left] = array
+                return _LOAD.sub(f"{start} vec3u({offset}, {int(column_major == 'true')}u, {pitch});", line)
+            functions[f"load_{array}"] = _loader(array)
+            return _LOAD.sub(f"{result} = load_{array}({offset}, {pitch}, t % LANES);", line)
+        if store := _STORE.search(line):
+            array, offset, value, pitch = store.groups()
+            functions[f"store_{array}"] = _storer(array)
+            return _STORE.sub(f"store_{array}({offset}, {value}, {pitch}, t % LANES);", line)
+        if multiply := _MULTIPLY.search(line):
+            a, b, c = multiply.groups()
+            name = f"multiply_{where[a]}_{where[b]}"
+            functions[name] = _multiplier(name, where[a], where[b])
+            return _MULTIPLY.sub(f"{name}({a}, {b}, {c}, t % LANES)", line)
+        return line
+
+    lines = [rewritten(line) for line in shader.code.splitlines()]
+    code = re.sub(r"\bf16\b", "f32", "\n".join([*lines, *functions.values()]))
+    return replace(shader, label=f"{shader.label} spelled out", code=code)
+
+
+def _loader(array: str) -> str:
+    return f"""fn load_{array}(offset: u32, pitch: u32, lane: u32) -> Result {{
+  var out: Result;
+  for (var i = 0u; i < SIDE * SIDE / LANES; i++) {{
+    let e = lane + i * LANES;
+    out[i] = {array}[offset + e / SIDE * pitch + e % SIDE];
+  }}
+  return out;
+}}"""
+
+
+def _storer(array: str) -> str:
+    return f"""fn store_{array}(offset: u32, value: Result, pitch: u32, lane: u32) {{
+  for (var i = 0u; i < SIDE * SIDE / LANES; i++) {{
+    let e = lane + i * LANES;
+    {array}[offset + e / SIDE * pitch + e % SIDE] = value[i];
+  }}
+}}"""
+
+
+def _multiplier(name: str, left: str, right: str) -> str:
+    return f"""fn {name}(a: vec3u, b: vec3u, sum: Result, lane: u32) -> Result {{
+  var out = sum;
+  for (var i = 0u; i < SIDE * SIDE / LANES; i++) {{
+    let m = (lane + i * LANES) / SIDE;
+    let n = (lane + i * LANES) % SIDE;
+    for (var k = 0u; k < SIDE; k++) {{
+      let at_a = a.x + select(m * a.z + k, k * a.z + m, a.y == 1u);
+      let at_b = b.x + select(k * b.z + n, n * b.z + k, b.y == 1u);
+      out[i] += f32({left}[at_a]) * f32({right}[at_b]);
+    }}
+  }}
+  return out;
+}}"""

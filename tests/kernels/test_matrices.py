@@ -1,0 +1,81 @@
+"""The kernels with subgroup matrices, spelled out (matrices.py)."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from gguf.constants import GGMLQuantizationType as Q
+
+from py_engine.cache import make_cache
+from py_engine.plan import PerToken
+from tests.kernels.bench import Bench, nmse
+
+
+@pytest.fixture
+def matrix_bench(plain_bench: Bench) -> Bench:
+    return Bench(plain_bench.page, replace(plain_bench.device, f16=True, subgroup=32, matrix=16))
+
+
+@pytest.mark.parametrize(
+    "tile", [{"TM": 64, "TN": 64, "DEPTH": 32}, {"TM": 32, "TN": 32, "DEPTH": 64}, {"TM": 128, "TN": 32, "DEPTH": 32}]
+)
+@pytest.mark.parametrize(
+    ("type", "rows", "cols", "n"),
+    [(Q.F16, 1, 1, 1), (Q.F32, 65, 33, 31), (Q.Q4_0, 70, 288, 130), (Q.Q8_0, 257, 96, 3)],
+)
+def test_matmul(matrix_bench: Bench, type: Q, rows: int, cols: int, n: int, tile: dict[str, int]) -> None:
+    """Bias, sums added to what is there, and padding of tokens, rows and columns; in f32 two tiles of the largest size
+    do not fit into the workgroup's memory.
+    """
+    ops = matrix_bench.begin(batch=256, n=n)
+    x, y, z = ops.rows("x", cols), ops.rows("y", rows), ops.rows("z", rows)
+    for b in (x, y):
+        matrix_bench.fill(b)
+    w = matrix_bench.weight("w", type, rows, cols)
+    ops.linear(x, w, matrix_bench.vector("bias", rows), y)
+    ops._product(x, w, None, z, "store")
+    assert {op.kernel for op in ops.ops} == {"matmul_matrix"}
+    grid = -(-rows // tile["TN"]), PerToken(tile["TM"]), 1
+    ops.ops[:] = [replace(op, params=op.params | tile, grid=grid) for op in ops.ops]
+    gpu, host = matrix_bench.run(ops)
+    for b in (y, z):
+        assert nmse(gpu[b.name][:n, :rows], host[b.name][:n, :rows]) < 1e-10
+    assert np.isnan(gpu[z.name][n:]).all()
+
+
+@pytest.mark.parametrize(
+    ("heads", "n", "pos", "kv_type", "window", "cap"),
+    [
+        ((1, 1, 32), 1, 0, "f16", 0, 0.0),
+        ((4, 2, 64), 17, 31, "f16", 0, 0.0),
+        ((3, 1, 32), 33, 60, "f32", 40, 0.0),
+        ((2, 2, 64), 5, 100, "q8_0", 0, 2.0),
+    ],
+)
+def test_attention(
+    matrix_bench: Bench, heads: tuple[int, int, int], n: int, pos: int, kv_type: str, window: int, cap: float
+) -> None:
+    """Scores that grow a lot and a little along the positions; positions behind the end are poison."""
+    n_head, n_kv, dim = heads
+    ops = matrix_bench.begin(batch=64, n=n, pos=pos, n_ctx=192)
+    q = ops.rows("q", n_head * dim)
+    matrix_bench.fill(q)
+    cache = make_cache(matrix_bench.plan, 0, n_kv * dim, kv_type, 0, 0)
+    for b in (cache.k, cache.v):
+        if kv_type == "q8_0":
+            words = np.frombuffer(matrix_bench.random.bytes(b.nbytes), np.uint32).copy()
+            steps = matrix_bench.random.standard_normal(cache.rows * n_kv * dim // 32).astype(np.float32)
+            words[-len(steps) :] = steps.view(np.uint32)
+            matrix_bench.data[b.name] = words.reshape(b.shape)
+            continue
+        values = matrix_bench.fill(b)
+        values[pos + n :] = np.nan
+        if b is cache.k:
+            values *= np.linspace(0.1, 3, len(values), dtype=np.float32)[:, None].astype(values.dtype)
+    sinks = matrix_bench.vector("sinks", n_head) if window else None
+    y = ops.attention(q, cache, heads, dim**-0.5, window, cap, sinks)
+    assert ops.ops[-1].kernel == "attention_matrix"
+    gpu, host = matrix_bench.run(ops)
+    limit = 1e-5 if cap else 1e-10  # tanh is an approximation there
+    assert nmse(gpu[y.name][:n, : n_head * dim], host[y.name][:n, : n_head * dim]) < limit
+    assert np.isnan(gpu[y.name][n:]).all()

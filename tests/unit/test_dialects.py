@@ -1,0 +1,247 @@
+"""Tools and thinking in each kind of template: which dialect it is, its answers taken apart and held to a form."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.dialects import Dialect, dialect_of
+from app.openai.answers import Message
+from app.openai.formats import Format
+from app.openai.requests import chat_request
+from app.openai.tools import Tools
+from app.parsing import Parser
+from py_engine.chat_template import CHATML, ChatTemplate
+from tests.constrain.engine import run
+
+HI = [{"role": "user", "content": "Hi"}]
+PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}, "n": {"type": "integer"}},
+              "required": ["city"], "additionalProperties": False}  # fmt: skip
+TOOLS = [
+    {"type": "function", "function": {"name": "weather", "parameters": PARAMETERS}},
+    {
+        "type": "function",
+        "function": {"name": "get.time", "parameters": {"type": "object", "additionalProperties": False}},
+    },
+]
+PARIS, ROME = '{"city": "Paris {\\"x\\"}", "n": 2}', '{"city":"Rome"}'
+LOOP = "{% for m in messages %}{{ m.content }}{% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}"
+T = "\uff5ctool▁"
+
+# name -> (what its template's text has, an answer with two calls (one where only one is possible), text before a call?)
+KINDS: dict[str, tuple[str, str, bool]] = {
+    "hermes": ("<tool_call>", f'<tool_call>\n{{"name": "weather", "arguments": {PARIS}}}\n</tool_call>\n'
+               f'<tool_call>\n{{"name": "weather", "arguments": {ROME}}}\n</tool_call>', True),
+    "llama": ('"parameters" ipython', f'{{"name": "weather", "parameters": {PARIS}}}; '
+              f'{{"name": "weather", "parameters": {ROME}}}', False),
+    "mistral": ("[TOOL_CALLS]", f'[TOOL_CALLS][{{"name": "weather", "arguments": {PARIS}}}, '
+                f'{{"name": "weather", "arguments": {ROME}}}]', True),
+    "mistral-args": ("[TOOL_CALLS][ARGS]", f"[TOOL_CALLS]weather[ARGS]{PARIS}[TOOL_CALLS]weather[ARGS]{ROME}", True),
+    "functionary": (">>>all\\n", f">>>weather\n{PARIS}>>>weather\n{ROME}", True),
+    "function-tag": ("<function=x></function> python_tag",
+                     f"<function=weather>{PARIS}</function><function=weather>{ROME}</function>", True),
+    "deepseek": (f"<{T}calls▁begin\uff5c>```json",
+                 f"<{T}calls▁begin\uff5c><{T}call▁begin\uff5c>function<{T}sep\uff5c>weather\n```json\n{PARIS}\n```"
+                 f"<{T}call▁end\uff5c>\n<{T}call▁begin\uff5c>function<{T}sep\uff5c>weather\n```json\n{ROME}\n```"
+                 f"<{T}call▁end\uff5c><{T}calls▁end\uff5c>", True),
+    "deepseek-3.1": (f"<{T}calls▁begin\uff5c>",
+                     f"<{T}calls▁begin\uff5c><{T}call▁begin\uff5c>weather<{T}sep\uff5c>{PARIS}<{T}call▁end\uff5c>"
+                     f"<{T}call▁begin\uff5c>weather<{T}sep\uff5c>{ROME}<{T}call▁end\uff5c><{T}calls▁end\uff5c>", True),
+    "granite": ("<|tool_call|>", f'<|tool_call|>[{{"name": "weather", "arguments": {PARIS}}}, '
+                f'{{"name": "weather", "arguments": {ROME}}}]', True),
+    "command-r": ("<|START_ACTION|>", '<|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "weather", '
+                  f'"parameters": {PARIS}}},\n    {{"tool_call_id": "0", "tool_name": "weather", "parameters": {ROME}}}'
+                  "\n]<|END_ACTION|>", True),
+    "harmony": ("<|channel|><|message|>",
+                f"<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{PARIS}", False),
+}  # fmt: skip
+
+
+def tools_of(**more: Any) -> Tools:
+    return chat_request({"messages": HI, "tools": TOOLS, **more}).tools
+
+
+def dialect(kind: str, **more: Any) -> Dialect:
+    return dialect_of(ChatTemplate(LOOP + "{# " + KINDS[kind][0] + " #}"), tools_of(**more))
+
+
+def parsed(parser: Parser, text: str, seed: int) -> dict[str, Any]:
+    """The message out of a text that comes in random pieces."""
+    rng = random.Random(seed)
+    message, at = Message(), 0
+    while at < len(text):
+        size = rng.choice([1, 1, 2, 3, 5, 9, 30])
+        for delta in parser.push(text[at : at + size]):
+            assert delta
+            message.add(delta)
+        at += size
+    for delta in parser.finish():
+        message.add(delta)
+    return message.as_dict()
+
+
+def calls_of(message: dict[str, Any]) -> list[tuple[str, str]]:
+    calls = message.get("tool_calls", [])
+    assert len({call["id"] for call in calls}) == len(calls)
+    return [(call["function"]["name"], call["function"]["arguments"]) for call in calls]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_calls_are_parsed_while_they_stream(kind: str) -> None:
+    _, answer, after_text = KINDS[kind]
+    found = dialect(kind)
+    assert found.syntax.name == kind
+    assert found.template_tools()
+    want = [("weather", PARIS), ("weather", ROME)][: answer.count("weather")]
+    for seed in range(60):
+        message = parsed(found.parser("", True), answer, seed)
+        assert calls_of(message) == want, seed
+        assert message["content"] is None
+        if after_text:
+            said = ">>>all\nLet me see: a < b.\n" if kind == "functionary" else "Let me see: a < b.\n"
+            message = parsed(found.parser("", True), said + answer, seed)
+            assert calls_of(message) == want
+            assert message["content"] == "Let me see: a < b."
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_arguments_grow(kind: str) -> None:
+    parser = dialect(kind).parser("", True)
+    deltas = [delta for char in KINDS[kind][1] for delta in parser.push(char)]
+    parts = [c for d in deltas for c in d.get("tool_calls", []) if c["index"] == 0]
+    assert parts[0]["function"] == {"name": "weather", "arguments": ""}
+    assert parts[0]["id"]
+    assert all("id" not in part for part in parts[1:])
+    assert len(parts) > len(PARIS) / 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_text_without_calls_is_content(kind: str) -> None:
+    for text in ("Just text.", "a < b > c {d} [e] to=", "", "{", "<", "  two  words  "):
+        for seed in range(10):
+            message = parsed(dialect(kind).parser("", True), text, seed)
+            assert "tool_calls" not in message
+            if kind != "harmony":
+                assert message["content"] == text
+    cut = KINDS[kind][1][: KINDS[kind][1].index("Paris") + 2]  # the answer was cut by its limit
+    message = parsed(dialect(kind).parser("", True), cut, 1)
+    assert calls_of(message) == [("weather", '{"city": "Pa')]
+
+
+def test_answers_are_held_to_the_tools() -> None:
+    jobs, wanted = [], []
+    for kind, (_, answer, after_text) in KINDS.items():
+        free, must, one = dialect(kind), dialect(kind, tool_choice="required"), dialect(kind, parallel_tool_calls=False)
+        named = dialect(kind, tool_choice={"type": "function", "function": {"name": "get.time"}})
+        wrong = [answer.replace("weather", "cooking", 1), answer.replace('"n": 2', '"n": "2"', 1)]
+        text = ["Just text."] if after_text or kind == "llama" else []
+        two = [answer] if answer.count("weather") > 1 else []
+        final = "<|channel|>final<|message|>Just text."
+        for found, good, bad in (
+            (free, [answer, *text, *([final] if kind == "harmony" else [])], wrong),
+            (must, [answer], [*wrong, "Just text.", final]),
+            (one, text, [*wrong, *two]),
+            (named, [], [answer, "Just text."]),
+        ):
+            rules = found.rules("", None)
+            assert rules is not None
+            jobs.append({"grammar": rules, "texts": good + bad})
+            wanted.append((kind, good + bad, [True] * len(good) + [False] * len(bad)))
+    for (kind, texts, want), result in zip(wanted, run(jobs), strict=True):
+        assert result.get("texts") == want, (kind, texts, result)
+
+
+def test_a_form_beside_tools() -> None:
+    form = Format("regex", "[0-9]+")
+    grammar = dialect("hermes").rules("", form)
+    (result,) = run([{"grammar": grammar, "texts": ["12", KINDS["hermes"][1], "text"]}])
+    assert result["texts"] == [True, True, False]
+    assert dialect_of(ChatTemplate(LOOP), Tools()).rules("", None) is None
+
+
+THINKS = LOOP + "{# <think></think> <tool_call> #}"
+
+
+def test_thinking_is_split_off() -> None:
+    found = dialect_of(ChatTemplate(THINKS), tools_of())
+    call = KINDS["hermes"][1]
+    for prompt, text, reasoning, content, calls in (
+        ("", "<think>\nhm <b>\n</think>\n\nSo: 5", "hm <b>\n", "So: 5", 0),
+        ("<think>\n", "hm\n</think>\n\nSo: 5", "hm\n", "So: 5", 0),
+        ("", "So: 5 <think>", None, "So: 5 <think>", 0),
+        ("", "\n<think>hm</think>" + call, "hm", None, 2),
+        ("<think>", "cut short", "cut short", "", 0),
+        ("", "<thi", None, "<thi", 0),
+    ):
+        for seed in range(30):
+            message = parsed(found.parser(prompt, True), text, seed)
+            assert message.get("reasoning_content") == reasoning, text
+            assert message["content"] == content
+            assert len(message.get("tool_calls", [])) == calls
+    whole = parsed(found.parser("", False), "<think>hm</think>5", 1)
+    assert whole["content"] == "<think>hm</think>5"
+
+
+def test_a_form_comes_after_the_thinking() -> None:
+    found = dialect_of(ChatTemplate(THINKS), Tools())
+    form = Format("regex", "[0-9]+")
+    jobs = [
+        {"grammar": found.rules("", form), "texts": ["12", "<think>so, a </thin k></think>\n\n12", "hm", "<think>12"]},
+        {"grammar": found.rules("...<think>\n", form), "texts": ["hm\n</think>\n\n12", "12", "hm</think>x"]},
+        {"grammar": found.rules("<think>\n\n</think>\n\n", form), "texts": ["12", "<think></think>12"]},
+        {"grammar": dialect("harmony").rules("", form), "texts": [
+            "<|channel|>final<|message|>12", "12",
+            "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>12"]},
+    ]  # fmt: skip
+    results = [result["texts"] for result in run(jobs)]
+    assert results == [[True, True, False, False], [True, False, False], [True, False], [True, False, True]]
+
+
+def test_harmony() -> None:
+    found = dialect("harmony")
+    text = (
+        "<|channel|>analysis<|message|>They want the weather.<|end|><|start|>assistant<|channel|>commentary<|message|>"
+        f"I'll look.<|end|><|start|>assistant to=functions.weather<|channel|>commentary json<|message|>{PARIS}"
+    )
+    for seed in range(40):
+        message = parsed(found.parser("", True), text, seed)
+        assert message["reasoning_content"] == "They want the weather."
+        assert message["content"] == "I'll look."
+        assert calls_of(message) == [("weather", PARIS)]
+        plain = parsed(found.parser("", True), "<|channel|>final<|message|>It is 5 < 6.", seed)
+        assert plain["content"] == "It is 5 < 6."
+        assert parsed(found.parser("", True), "No channels.", seed)["content"] == "No channels."
+
+
+@pytest.mark.parametrize(("golden", "kind"), [("qwen3", "hermes"), ("llama-3.2", "llama")])
+def test_real_templates(golden: str, kind: str) -> None:
+    path = Path(__file__).parents[1] / "golden" / "chat" / f"{golden}.json"
+    found = dialect_of(ChatTemplate(json.loads(path.read_text())["template"]), tools_of())
+    assert found.syntax.name == kind
+    assert found.template_tools()
+
+
+def test_templates_without_tools_are_told_in_words() -> None:
+    template = ChatTemplate(CHATML)
+    found = dialect_of(template, tools_of())
+    assert found.template_tools() is None
+    call = {"id": "1", "type": "function", "function": {"name": "weather", "arguments": {"city": "Rome"}}}
+    messages: list[dict[str, Any]] = [
+        *HI,
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "content": "sunny"},
+    ]
+    text = template.render(found.messages(messages))
+    assert text.startswith("<|im_start|>system\nYou may call functions")
+    assert '"name": "weather"' in text
+    assert '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>' in text
+    assert "<|im_start|>user\n<tool_response>\nsunny\n</tool_response>" in text
+    assert calls_of(parsed(found.parser("", True), KINDS["hermes"][1], 1)) == [("weather", PARIS), ("weather", ROME)]
+    without = dialect_of(template, Tools())
+    assert without.messages(HI) == HI
+    system = [{"role": "system", "content": "Be brief."}, *HI]
+    told = found.messages(system)
+    assert len(told) == 2
+    assert told[0]["content"].startswith("Be brief.\n\nYou may")

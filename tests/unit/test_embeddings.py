@@ -1,0 +1,145 @@
+"""Requests for embeddings and rankings, with the vocabulary of an encoder and an engine that adds up ids."""
+
+import base64
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app import embeddings
+from app.chat import Loaded
+from app.loading import vocabulary
+from app.turns import Job
+from py_engine.errors import WispError
+from py_engine.gguf_header import parse
+
+BERT = Path(__file__).parents[1] / "golden" / "embedding" / "bert.F16.gguf"
+CLS, SEP = 2, 3
+
+
+class Engine:
+    context_length = 20
+    pooling = "mean"
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[list[int], str]] = []
+
+    async def embed(self, ids: list[int], pooling: str) -> tuple[Any, tuple[int, ...]]:
+        self.asked.append((ids, pooling))
+        return np.array([3.0, 4.0, len(ids)], np.float32), (3,)
+
+    async def rank(self, ids: list[int]) -> list[float]:
+        self.asked.append((ids, "rank"))
+        return [float(sum(ids))]
+
+
+@pytest.fixture
+def model() -> Loaded:
+    data = BERT.read_bytes()
+    loaded = vocabulary("bert", parse(data, len(data)), {})
+    loaded.engine = Engine()
+    return loaded
+
+
+async def create(model: Loaded, /, **body: Any) -> dict[str, Any]:
+    return await embeddings.embeddings(model, embeddings.embedding_request(body), Job())
+
+
+async def test_one_text(model: Loaded) -> None:
+    answer = await create(model, input="hello", model="x", user="y")
+    (ids, pooling) = model.engine.asked[0]
+    assert (ids[0], ids[-1], pooling) == (CLS, SEP, "mean")
+    assert answer["object"] == "list"
+    assert answer["usage"] == {"prompt_tokens": len(ids), "total_tokens": len(ids)}
+    (one,) = answer["data"]
+    assert (one["object"], one["index"]) == ("embedding", 0)
+    want = np.array([3, 4, len(ids)]) / np.sqrt(25 + len(ids) ** 2)
+    np.testing.assert_allclose(one["embedding"], want, rtol=1e-6)
+
+
+async def test_several_inputs_in_each_form(model: Loaded) -> None:
+    texts = await create(model, input=["hello", "world world"])
+    assert [d["index"] for d in texts["data"]] == [0, 1]
+    assert len(model.engine.asked[1][0]) > len(model.engine.asked[0][0])
+    ids = await create(model, input=[[5, 6], [7]])
+    assert [a[0] for a in model.engine.asked[2:]] == [[5, 6], [7]], "token ids stay as they are"
+    assert ids["usage"]["prompt_tokens"] == 3
+    single = await create(model, input=[5, 6])
+    assert single["data"][0]["embedding"] == ids["data"][0]["embedding"]
+
+
+async def test_fewer_dimensions_and_base64(model: Loaded) -> None:
+    answer = await create(model, input="hello", dimensions=2, encoding_format="base64")
+    raw = base64.b64decode(answer["data"][0]["embedding"])
+    np.testing.assert_allclose(struct.unpack("<2f", raw), [0.6, 0.8], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "param"),
+    [
+        ({}, "invalid_type", "input"),
+        ({"input": 5}, "invalid_type", "input"),
+        ({"input": ""}, "invalid_value", "input"),
+        ({"input": []}, "invalid_value", "input"),
+        ({"input": ["a", ""]}, "invalid_value", "input[1]"),
+        ({"input": ["a", 5]}, "invalid_type", "input[1]"),
+        ({"input": [[5], [True]]}, "invalid_type", "input[1]"),
+        ({"input": [[5], [99999]]}, "invalid_value", "input[1]"),
+        ({"input": ["a"] * 2049}, "invalid_value", "input"),
+        ({"input": "a", "dimensions": 4}, "invalid_value", "dimensions"),
+        ({"input": "a", "dimensions": 0}, "invalid_value", "dimensions"),
+        ({"input": "a", "dimensions": 1.5}, "invalid_type", "dimensions"),
+        ({"input": "a", "encoding_format": "int8"}, "invalid_value", "encoding_format"),
+        ({"input": "a", "encoding_format": 1}, "invalid_type", "encoding_format"),
+        ({"input": "a", "nonsense": 1}, "unsupported_parameter", "nonsense"),
+        ({"input": ["a", "hello " * 30]}, "context_length_exceeded", "input[1]"),
+    ],
+    ids=lambda x: str(x)[:40],
+)
+async def test_bad_requests(model: Loaded, body: dict[str, Any], code: str, param: str) -> None:
+    with pytest.raises(WispError) as caught:
+        await create(model, **body)
+    assert (caught.value.code, caught.value.param) == (code, param)
+
+
+async def test_an_encoder_without_a_pooling_gives_the_mean(model: Loaded) -> None:
+    model.engine.pooling = "none"
+    await create(model, input="hello")
+    assert model.engine.asked[0][1] == "mean"
+
+
+async def test_a_ranking(model: Loaded) -> None:
+    model.engine.pooling = "rank"
+    with pytest.raises(WispError, match="ranks"):
+        await create(model, input="hello")
+    body = {"query": "hello", "documents": ["a", {"text": "world"}, "b"], "top_n": 2}
+    answer = await embeddings.rank(model, embeddings.rank_request(body), Job())
+    asked = [ids for ids, _ in model.engine.asked]
+    query, world = model.tokenizer.encode("hello"), model.tokenizer.encode("world")
+    assert asked[1] == [CLS, *query, SEP, *world]
+    scores = [float(sum(ids)) for ids in asked]
+    order = sorted(range(3), key=lambda i: -scores[i])[:2]
+    assert answer["results"] == [{"index": i, "relevance_score": scores[i]} for i in order]
+    assert answer["usage"]["prompt_tokens"] == sum(map(len, asked))
+
+
+async def test_a_ranking_by_the_models_own_template(model: Loaded) -> None:
+    model.header.metadata["tokenizer.chat_template.rerank"] = "[MASK]{query} and {document}[SEP]"
+    ids = embeddings.rank_prompt(model, "{document}", "hello")
+    assert ids == model.tokenizer.encode("[MASK]{document} and hello[SEP]", False, True)
+
+
+async def test_an_aborted_request(model: Loaded) -> None:
+    job = Job()
+    job.abort()
+    with pytest.raises(WispError, match="aborted"):
+        await embeddings.embeddings(model, embeddings.embedding_request({"input": "a"}), job)
+    assert not model.engine.asked
+
+
+@pytest.mark.parametrize("body", [{"query": 1, "documents": ["a"]}, {"query": "a", "documents": []}, {"query": "a"}])
+def test_bad_rankings(body: dict[str, Any]) -> None:
+    with pytest.raises(WispError):
+        embeddings.rank_request(body)

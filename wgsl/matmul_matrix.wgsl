@@ -1,0 +1,140 @@
+// matmul.wgsl with subgroup matrices (chromium_experimental_subgroup_matrix): f16 in, f32 sums. Tiles of TM tokens x TN
+// rows, DEPTH columns at a time: a subgroup sums a part of (TM / SM) x (TN / SN), in squares of SIDE.
+#param QUANT
+#param COLS
+#param TM
+#param TN
+#param SM // subgroups along the tokens
+#param SN // and along the rows
+#param DEPTH // 32 or 64
+#param BIAS
+#param EPILOGUE
+#param F16
+#include "matrices.wgsl"
+
+struct Params {
+  rows: u32,
+  row0: u32, // y's column of the first row
+  y_stride: u32,
+}
+#include "state.wgsl"
+@bind var<uniform> p: Params;
+@bind var<storage, read> state: State;
+@bind var<storage, read> x: array<vec4f>; // (n, COLS padded)
+const W_GROUPS = (COLS + 31u) / 32u;
+#include "quants/${QUANT}.wgsl"
+#if BIAS
+@bind var<storage, read> bias: array<f32>;
+#endif
+@bind var<storage, read_write> y: array<f32>; // (n, y_stride)
+
+const WG = SM * SN * LANES;
+const VECS = DEPTH / 4u;
+const GROUPS = DEPTH / 32u;
+const PITCH = DEPTH + 8u; // f16 between rows in workgroup memory: whole 16 bytes, and the banks spread
+
+var<workgroup> xs: array<f16, TM * PITCH>;
+var<workgroup> ws: array<f16, TN * PITCH>;
+var<workgroup> out: array<f32, SM * SN * SIDE * SIDE>;
+
+fn load_x(i: u32, m0: u32, g0: u32) -> vec4<f16> {
+  let m = m0 + i / VECS;
+  let c = i % VECS;
+  if (m >= state.n || g0 + c / 8u >= W_GROUPS) {
+    return vec4<f16>(0);
+  }
+  var v = x[(m * W_GROUPS + g0) * 8u + c];
+  if (COLS % 32u != 0u) { // what lies behind the row is not ours
+    v = select(vec4f(0), v, 32u * g0 + 4u * c + vec4u(0, 1, 2, 3) < vec4u(COLS));
+  }
+  return vec4<f16>(v);
+}
+
+fn put_x(i: u32, m0: u32, g0: u32) {
+  let v = load_x(i, m0, g0);
+  let at = i / VECS * PITCH + i % VECS * 4u;
+  xs[at] = v.x;
+  xs[at + 1u] = v.y;
+  xs[at + 2u] = v.z;
+  xs[at + 3u] = v.w;
+}
+
+fn put_w(i: u32, n0: u32, g0: u32) {
+  let w = w_group(min(n0 + i / GROUPS, p.rows - 1u), min(g0 + i % GROUPS, W_GROUPS - 1u));
+  let at = i / GROUPS * PITCH + i % GROUPS * 32u;
+#for c in 8
+  {
+    let v = vec4<f16>(w[${c}]);
+    ws[at + 4u * ${c}u] = v.x;
+    ws[at + 4u * ${c}u + 1u] = v.y;
+    ws[at + 4u * ${c}u + 2u] = v.z;
+    ws[at + 4u * ${c}u + 3u] = v.w;
+  }
+#endfor
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
+  let m0 = wid.y * TM;
+  let n0 = wid.x * TN;
+  if (m0 >= state.n) { // uniform: state does not change within a dispatch
+    return;
+  }
+  let sub = t / LANES;
+  let sm = sub / SN * (TM / SM);
+  let sn = sub % SN * (TN / SN);
+#for i in TM // SM // SIDE
+#for j in TN // SN // SIDE
+  var acc${i}_${j} = Result();
+#endfor
+#endfor
+  for (var g0 = 0u; g0 < W_GROUPS; g0 += GROUPS) {
+#for i in TM * DEPTH // 4 // (SM * SN * LANES)
+    put_x(t + ${i}u * WG, m0, g0);
+#endfor
+#for i in (TN * DEPTH // 32 + SM * SN * LANES - 1) // (SM * SN * LANES)
+    if (t + ${i}u * WG < TN * GROUPS) {
+      put_w(t + ${i}u * WG, n0, g0);
+    }
+#endfor
+    workgroupBarrier();
+    for (var k = 0u; k < DEPTH; k += SIDE) {
+#for i in TM // SM // SIDE
+      let a${i} = subgroupMatrixLoad<Left>(&xs, (sm + ${i}u * SIDE) * PITCH + k, false, PITCH);
+#endfor
+#for j in TN // SN // SIDE
+      {
+        let b = subgroupMatrixLoad<Right>(&ws, (sn + ${j}u * SIDE) * PITCH + k, true, PITCH);
+#for i in TM // SM // SIDE
+        acc${i}_${j} = subgroupMatrixMultiplyAccumulate(a${i}, b, acc${i}_${j});
+#endfor
+      }
+#endfor
+    }
+    workgroupBarrier();
+  }
+  let lane = t % LANES;
+#for i in TM // SM // SIDE
+#for j in TN // SN // SIDE
+  subgroupMatrixStore(&out, sub * SIDE * SIDE, acc${i}_${j}, false, SIDE);
+  workgroupBarrier();
+  for (var e = lane; e < SIDE * SIDE; e += LANES) {
+    let m = m0 + sm + ${i}u * SIDE + e / SIDE;
+    let row = n0 + sn + ${j}u * SIDE + e % SIDE;
+    if (m < state.n && row < p.rows) {
+      let at = m * p.y_stride + p.row0 + row;
+      var v = out[sub * SIDE * SIDE + e];
+#if BIAS
+      v += bias[p.row0 + row];
+#endif
+#if EPILOGUE == "add"
+      y[at] += v;
+#else
+      y[at] = v;
+#endif
+    }
+  }
+  workgroupBarrier();
+#endfor
+#endfor
+}

@@ -1,0 +1,8 @@
+// Matrices that the threads of a subgroup hold and multiply together.
+enable chromium_experimental_subgroup_matrix;
+diagnostic(off, chromium.subgroup_matrix_uniformity); // a condition on the subgroup's number is uniform in it
+#param SIDE // they are squares
+#param LANES // threads of a subgroup
+alias Left = subgroup_matrix_left<f16, SIDE, SIDE>;
+alias Right = subgroup_matrix_right<f16, SIDE, SIDE>;
+alias Result = subgroup_matrix_result<f32, SIDE, SIDE>;

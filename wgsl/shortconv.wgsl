@@ -1,0 +1,73 @@
+// LFM2's gated short convolution along the sequence: y[m] = c[m] * sum over the last TAPS tokens of weight * (b * z), each
+// channel for itself. What is convolved goes to a cache by position, so that a sequence can go on from any of them.
+#param COLS // channels
+#param TAPS
+#param KV // "f16" or "f32"
+#param RING // rows of the cache, where it keeps the last ones only; 0: all
+
+struct Params {
+  x_stride: u32, // floats between tokens of x
+  y_stride: u32,
+}
+#include "state.wgsl"
+@bind var<uniform> p: Params;
+@bind var<storage, read> state: State;
+@bind var<storage, read> x: array<f32>; // (n, x_stride): b, c and z of every token
+@bind var<storage, read> taps: array<f32>; // (COLS, TAPS), the last tap is the token's own
+@bind var<storage, read_write> conv_cache: array<u32>; // (rows, COLS), f16 pairs or f32
+@bind var<storage, read_write> y: array<f32>; // (n, y_stride)
+
+fn cached_word(pos: u32, i: u32) -> u32 {
+#if RING
+  return (pos % RING * COLS + i) / 2u;
+#else
+  return (pos * COLS + i) / 2u;
+#endif
+}
+
+fn product(m: u32, i: u32) -> vec2f {
+  let at = m * p.x_stride + i;
+  let z = at + 2u * COLS;
+  return vec2f(x[at], x[at + 1u]) * vec2f(x[z], x[z + 1u]);
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3u) {
+  let i = 2u * id.x; // two channels a thread: a word of the cache
+  let m = id.y;
+  if (m >= state.n || i >= COLS) {
+    return;
+  }
+  let pos = state.pos + m;
+  let own = product(m, i);
+  let word = cached_word(pos, i);
+#if KV == "f16"
+  conv_cache[word] = pack2x16float(own);
+#else
+  conv_cache[2u * word] = bitcast<u32>(own.x);
+  conv_cache[2u * word + 1u] = bitcast<u32>(own.y);
+#endif
+  var sum = vec2f(0);
+  for (var back = 0u; back < TAPS; back++) {
+    if (back > pos) {
+      break;
+    }
+    var u = vec2f(0);
+    if (back <= m) {
+      u = product(m - back, i);
+    } else { // of a batch before this one
+      let at = cached_word(pos - back, i);
+#if KV == "f16"
+      u = unpack2x16float(conv_cache[at]);
+#else
+      u = vec2f(bitcast<f32>(conv_cache[2u * at]), bitcast<f32>(conv_cache[2u * at + 1u]));
+#endif
+    }
+    let tap = TAPS - 1u - back;
+    sum += u * vec2f(taps[i * TAPS + tap], taps[(i + 1u) * TAPS + tap]);
+  }
+  let c = m * p.x_stride + COLS + i;
+  let to = m * p.y_stride + i;
+  y[to] = x[c] * sum.x;
+  y[to + 1u] = x[c + 1u] * sum.y;
+}
