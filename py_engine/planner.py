@@ -8,7 +8,7 @@ sample    the next token from the logits: temperature, top_k, top_p, min_p
 resample  after it: again, where a mask forbids the token
 shaped    instead of sample, with everything that a request can ask for; after it: reshaped
 logprobs  after any: log-probabilities of the token and of the likeliest
-embed     after prefill: the embedding of every token; then mean, cls, last or rank: one of the sequence
+embed     after prefill: the embedding of every token; then pool.mean, .cls, .last or .rank: one of the sequence
 
 Encoders, whose tokens see those after them, have the first and the last kind only, and take a sequence in one batch.
 """
@@ -138,6 +138,7 @@ def make_plan(
     plan.embedding = embedding.add_lists(cfg, header, weights, plan, device, x)
     if not cfg.causal:
         return plan
+    plan.lazy |= {name for name in plan.lists if name == "embed" or name.startswith("pool.")}
     model.output(cfg, weights, Ops(plan, "last", 1, device), x)
     model.output(cfg, weights, Ops(plan, "every", min(EVERY, plan.batch), device), x, every=True)
 
@@ -149,7 +150,7 @@ def make_plan(
     sampler_ops.sample(Ops(plan, "shaped", 1, device), logits, shaped=True)
     sampler_ops.resample(Ops(plan, "reshaped", 1, device), logits, shaped=True)
     sampler_ops.logprobs(Ops(plan, "logprobs", 1, device), logits)
-    plan.lazy |= {"resample", "shaped", "reshaped", "logprobs"}
+    plan.lazy |= {"every", "resample", "shaped", "reshaped", "logprobs"}
     return plan
 
 

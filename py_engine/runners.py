@@ -129,6 +129,7 @@ class GpuRunner:
     async def feed(self, position: int, ids: list[int], lists: list[str]) -> None:
         before, self._done = self._done, None
         self._check()
+        await self.gpu.compile(names=lists)
         self._done = self.gpu.feed(position, ids, lists)
         if before is not None:
             await before
