@@ -26,10 +26,14 @@ class Options:
     backend: str = "auto"
     kv_type: str = "f16"
     vocab_only: bool = False
+    variant: dict[str, Any] | None = None
+
+
+VARIANTS = ("dot8", "f16", "matrix", "software", "subgroup")  # fields of kernels.Device that a load may force
 
 
 def options(choice: Choice, fields: dict[str, Any]) -> Options:
-    """Checks the fields of a load request: contextLength, backend, kvType, vocabOnly."""
+    """Checks the fields of a load request: contextLength, backend, kvType, vocabOnly, variant."""
     length = fields.get("contextLength")
     if length is not None:
         if isinstance(length, bool) or not isinstance(length, int | float) or length != int(length):
@@ -39,12 +43,21 @@ def options(choice: Choice, fields: dict[str, Any]) -> Options:
     vocab_only = fields.get("vocabOnly")
     if vocab_only is not None and not isinstance(vocab_only, bool):
         raise WispError("vocabOnly must be true or false.", "invalid_type", param="vocabOnly")
+    variant = fields.get("variant")
+    if variant is not None and not isinstance(variant, dict):
+        raise WispError("variant must be an object.", "invalid_type", param="variant")
+    for key, value in (variant or {}).items():
+        if key not in VARIANTS:
+            raise WispError(f"variant.{key} is none of {', '.join(VARIANTS)}.", "invalid_value", param="variant")
+        if not isinstance(value, bool | int):
+            raise WispError(f"variant.{key} must be a number or a truth value.", "invalid_type", param="variant")
     return Options(
         choice,
         None if length is None else int(length),
         _one_of(fields, "backend", ("auto", "webgpu", "cpu")),
         _one_of(fields, "kvType", KINDS),
         bool(vocab_only),
+        variant,
     )
 
 
@@ -85,6 +98,7 @@ async def load(
                 backend=what.backend,
                 kv_type=what.kv_type,
                 on_progress=on_progress,
+                **({"variant": what.variant} if what.variant else {}),
             )
         timings["load_ms"] = _since(began)
     finally:

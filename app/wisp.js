@@ -25,6 +25,8 @@ export { WispError };
  * @property {number} [contextLength] in tokens; default: as the model was trained, as far as memory goes
  * @property {"auto" | "webgpu" | "cpu"} [backend] default "auto"
  * @property {"f16" | "f32" | "q8_0"} [kvType] the KV cache's numbers; default "f16"
+ * @property {Record<string, number | boolean>} [variant] forces kernels for comparison: f16, subgroup, dot8, matrix
+ *   (0: no subgroup matrices), software
  * @property {boolean} [vocabOnly] tokenizer and template without weights
  *
  * @typedef {Record<string, any>} Json
