@@ -12,6 +12,7 @@ from typing import Any, Protocol
 MOST_LOGPROBS = 20  # likeliest tokens of a position that can be asked for
 MOST_EXPONENT = 88.7228391  # e to this is the largest float32
 ALL = 0x7FFFFFFF  # of a context's tokens
+LEAST = 1e-6  # share of the likelihood: a filter never takes everything out
 FIELDS = (  # the Sampling struct of sampling.wgsl
     ("temperature", "f"), ("top_k", "I"), ("top_p", "f"), ("min_p", "f"), ("seed", "I"), ("shifted", "I"),
     ("typical_p", "f"), ("xtc_probability", "f"), ("xtc_threshold", "f"), ("answer", "I"), ("presence", "f"),
@@ -100,13 +101,13 @@ class Sampling:
         values = {
             "temperature": self.temperature,
             "top_k": self.top_k if filtered else 0,
-            "top_p": self.top_p if filtered else 1.0,
+            "top_p": max(self.top_p, LEAST) if filtered else 1.0,
             "min_p": self.min_p if filtered else 0.0,
             "seed": (self.seed or 0) & 0xFFFFFFFF,
             "shifted": shifted,
-            "typical_p": self.typical_p,
+            "typical_p": max(self.typical_p, LEAST),
             "xtc_probability": self._xtc,
-            "xtc_threshold": self.xtc_threshold,
+            "xtc_threshold": max(self.xtc_threshold, LEAST),
             "answer": answer,
             "presence": self.presence_penalty,
             "frequency": self.frequency_penalty,
@@ -174,6 +175,7 @@ def read_logprobs(rows: memoryview, count: int, n: int, vocab: int) -> list[Toke
     """What logprobs.wgsl wrote for `count` tokens: for each a row of (token, bits of its log-probability), the chosen
     one first, then MOST_LOGPROBS of which n are meant.
     """
+    n = min(n, MOST_LOGPROBS)
     ids, values = rows.cast("B").cast("I"), rows.cast("B").cast("f")
     out = []
     for first in range(0, 2 * count * (1 + MOST_LOGPROBS), 2 * (1 + MOST_LOGPROBS)):

@@ -81,6 +81,7 @@ const SLOTS = 12u;
 const EMPTY = -3e38;
 const STEPS = 64u; // a quarter wide
 const POOLED = SLOTS * WG / 5u; // at most, so that hardly ever a thread finds more than it has slots
+const WORTH_POOLING = 8192u; // of fewer, all are looked at as quickly
 var<workgroup> pool: array<f32, SLOTS * WG>;
 var<workgroup> steps: array<atomic<u32>, STEPS>; // how many logits lie so far below the top
 var<workgroup> overflow: atomic<u32>;
@@ -192,7 +193,8 @@ fn filtered(top: f32, at: u32, t: u32) -> Kept {
   var source = Source(false, p.vocab);
   var total = -1.0; // of all, where it is known
   let counts = sampling.top_k > 0u && sampling.top_k < p.vocab;
-  if (counts || (sampling.top_p < 1.0 && sampling.typical_p >= 1.0)) {
+  let sums = sampling.top_p < 1.0 && sampling.typical_p >= 1.0;
+  if (p.vocab > WORTH_POOLING && (counts || sums)) {
     let pooled = fill_pool(top, t);
     let in_pool = Source(pooled.count > 0u, select(p.vocab, SLOTS * WG, pooled.count > 0u));
     let inside = mass(kept, top, in_pool, t);

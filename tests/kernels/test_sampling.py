@@ -26,6 +26,7 @@ PLAIN = [
     Sampling(min_p=0.1),
     Sampling(temperature=0.9, top_k=40, top_p=0.95, min_p=0.05),
     Sampling(top_k=1),
+    Sampling(top_p=0.0),
 ]
 SHAPED = [
     Sampling(presence_penalty=1.5, frequency_penalty=-0.5, repeat_penalty=1.3, repeat_last_n=20),
@@ -33,6 +34,8 @@ SHAPED = [
     Sampling(temperature=0.8, typical_p=0.6),
     Sampling(typical_p=0.9, top_k=20, top_p=0.9, min_p=0.02),
     Sampling(xtc_probability=1.0, xtc_threshold=0.03),
+    Sampling(xtc_probability=1.0, xtc_threshold=0.0),
+    Sampling(typical_p=0.0),
     Sampling(temperature=0, xtc_probability=0.5, xtc_threshold=0.01, typical_p=0.95),
     Sampling(dry_multiplier=2.0, dry_base=1.75, dry_allowed_length=1),
     Sampling(temperature=0, dry_multiplier=0.8, dry_base=3.0, dry_penalty_last_n=15, dry_breakers=(1,)),
@@ -100,10 +103,9 @@ def test_shaped(bench: Bench, vocab: int) -> None:
 @pytest.mark.parametrize("spread", [0.001, 0.5, 8.0])
 def test_pool_or_all(bench: Bench, spread: float) -> None:
     """Logits so close that the sampler must look at all of them for a bound, or so far apart that few are enough."""
-    some = [*PLAIN, Sampling(top_k=700), Sampling(top_k=2400, top_p=0.5), Sampling(top_p=0.999), *SHAPED]
+    some = [*PLAIN, Sampling(top_k=700), Sampling(top_k=8999, top_p=0.5), Sampling(top_p=0.999), *SHAPED]
     for number, sampling in enumerate(some):
-        shaped = number >= len(PLAIN)
-        ops = prepare(bench, 2500, within(sampling, 2500), number, shaped)
+        ops = prepare(bench, 9001, within(sampling, 9001), number, sampling.shapes)
         bench.data["logits"] *= spread / 3
         gpu, host = bench.run(ops)
         assert gpu["tokens"][POS + N] == host["tokens"][POS + N], sampling
