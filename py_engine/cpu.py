@@ -60,8 +60,10 @@ def normed(x: Array, norm: Array, eps: float) -> Array:
 
 
 def norm(c: Call) -> None:
-    cols = c.params["COLS"]
-    x, y = c["x"][: c.n, :cols], c["y"][: c.n, :cols]
+    cols, each = c.params["COLS"], c.grid[1]
+    x, y = c["x"][: c.n, : cols * each], c["y"][: c.n, : cols * each]
+    if each > 1:
+        x, y = x.reshape(c.n, each, cols), y.reshape(c.n, each, cols)
     if c.params["MEAN"]:
         x = x - x.mean(axis=-1, keepdims=True, dtype=np.float32)
     out = normed(x, c["norm"][0], c.consts["eps"])
@@ -182,6 +184,8 @@ def rope_store(c: Call, rows: Array) -> Array:
     """Queries of the stacked rows (n, q + 2 kv), rotated; keys (rotated) and values go to the cache."""
     q, kv = c.consts["q_rows"], c.consts["kv_rows"]
     pos = np.arange(c.pos, c.pos + len(rows))
+    if not kv:
+        return rotate(c, rows[:, :q], pos)
     to = pos - c.pos if c.params["KV"] == "q8_0" else pos % c.params["RING"] if c.params["RING"] else pos
     c["k_cache"][to] = rotate(c, rows[:, q : q + kv], pos)
     c["v_cache"][to] = rows[:, q + kv : q + 2 * kv]
@@ -206,6 +210,9 @@ def norm_rope_append(c: Call) -> None:
         if c.params["BIAS"]:
             out = out + c["bias"][0, at].reshape(-1, width)
         x[:, first : first + rows] = out.reshape(c.n, rows)
+    if c.params["VALUES"]:
+        values = x[:, q + kv :].reshape(c.n, -1, dim)
+        x[:, q + kv :] = normed(values, np.float32(1), c.consts["eps"]).reshape(c.n, kv)
     c["y"][: c.n, :q] = rope_store(c, x)
 
 
@@ -314,6 +321,16 @@ def attention_combine(c: Call) -> None:
     c["y"].reshape(-1)[: y.size] = y.reshape(-1)
 
 
+def gate(c: Call) -> None:
+    cols, first = c.params["COLS"], c.consts["first"]
+    up = c["up"][: c.n, first : first + cols]
+    c["y"][: c.n, :cols] = gated(c.params["ACTIVATION"], c["x"][: c.n, :cols], up)
+
+
+def scale_by(c: Call) -> None:
+    c["x"][: c.n] *= c["factor"][0, 0]
+
+
 def pool(c: Call) -> None:
     x, y = c["x"][: c.n], c["y"].reshape(-1)
     match c.params["KIND"]:
@@ -341,11 +358,13 @@ def shortconv(c: Call) -> None:
 def route(c: Call) -> None:
     used = c.params["USED"]
     logits = c["logits"][: c.n, : c.params["EXPERTS"]]
-    chosen = np.argsort(-logits, axis=1, kind="stable")[:, :used]
     e = np.exp(logits - logits.max(axis=1, keepdims=True))
-    shares = np.take_along_axis(e / e.sum(axis=1, keepdims=True), chosen, 1)
+    all_shares = 1 / (1 + np.exp(-logits)) if c.params["GATING"] == "sigmoid" else e / e.sum(axis=1, keepdims=True)
+    order = all_shares + c["bias"][0] if c.params["BIASED"] else logits
+    chosen = np.argsort(-order, axis=1, kind="stable")[:, :used]
+    shares = np.take_along_axis(all_shares, chosen, 1)
     if c.params["NORMALISED"]:
-        shares = shares / shares.sum(axis=1, keepdims=True)
+        shares = shares / np.maximum(shares.sum(axis=1, keepdims=True), np.float32(6.1035e-5))
     c["chosen"][: c.n], c["shares"][: c.n] = chosen, shares * np.float32(c.consts["scale"])
 
 
@@ -370,7 +389,7 @@ KERNELS: dict[str, Callable[[Call], None]] = {
     f.__name__: f
     for f in (
         embed, norm, add_scaled, soft_cap, activate, matmul, matvec, rope_append, norm_rope_append, kv_quantize,
-        attention, attention_decode, attention_combine, pool, shortconv, route, experts,
+        attention, attention_decode, attention_combine, pool, shortconv, gate, scale_by, route, experts,
         sample_best, sample_shape, sample, logprobs,
     )
 }  # fmt: skip

@@ -32,7 +32,7 @@ from py_engine.models.common import rope_factors
 from py_engine.parts import Parts
 from py_engine.plan import Plan
 from py_engine.pooling import NAMES
-from py_engine.runners import GpuRunner, Runner
+from py_engine.runners import Counts, GpuRunner, Runner
 from py_engine.sampling import Batch, Constraint, Sampling
 
 DEFAULT_CONTEXT = 8192  # tokens, or the model's own limit where that is less
@@ -52,6 +52,8 @@ class GenerationStats:
     decode_ms: float = 0.0
     submits: int = 0
     dispatches: int = 0
+    encode_ms: float = 0.0  # spent on asking the GPU
+    wait_ms: float = 0.0  # spent on waiting for its answers: little means that the host is the slower
 
 
 class Engine:
@@ -204,14 +206,14 @@ class Engine:
         finally:
             self._unrefused = tokens.usual
 
-    def _note(self, tokens: int, begun: float, before: dict[str, int]) -> None:
+    def _note(self, tokens: int, begun: float, before: Counts) -> None:
         """Bring the statistics up to date."""
-        stats, now, after = self.last, 1000 * (time.perf_counter() - begun), self.runner.counts()
+        stats, now = self.last, 1000 * (time.perf_counter() - begun)
         if tokens and not stats.completion_tokens:
             stats.prefill_ms = now
         stats.completion_tokens, stats.decode_ms = tokens, max(0.0, now - (stats.prefill_ms or now))
-        stats.submits = after["submits"] - before["submits"]
-        stats.dispatches = after["dispatches"] - before["dispatches"]
+        for name, value in self.runner.counts().since(before).items():
+            setattr(stats, name, value)
 
     def forget(self) -> None:
         """The next request computes all of its prompt."""
@@ -318,7 +320,9 @@ class Engine:
                 )
 
     async def profile(self, position: int, n: int = 1) -> list[dict[str, Any]]:
-        """GPU time of every dispatch of a step: [{kernel, ns}] for n tokens at `position` (n > 1: prefill)."""
+        """GPU time of every dispatch of a step: [{kernel, ns}] for n tokens at `position` (n > 1: prefill), each
+        repeated by itself; and of all in a row, as "step".
+        """
         if not isinstance(self.runner, GpuRunner):
             raise WispError("Only WebGPU's kernels can be timed; this model runs on the CPU.", "unsupported_parameter")
         if not 0 <= position < self.context_length - 64 or not 1 <= n <= self.plan.batch:
@@ -327,9 +331,9 @@ class Engine:
             )
         self.check_generates()
         self._cache.reuse([])
-        if n > 1:
-            return await self.runner.profile(position, n, "prefill")
-        return [*await self.runner.profile(position, 1, "decode"), *await self.runner.profile(position, 1, "sample")]
+        lists = ["prefill"] if n > 1 else ["decode", "sample"]
+        times = [entry for name in lists for entry in await self.runner.profile(position, n, name)]
+        return [*times, {"kernel": "step", "ns": await self.runner.time_lists(position, n, lists)}]
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 

@@ -20,17 +20,23 @@ class Route:
     shares: Buffer
 
 
-def route(ops: Ops, logits: Buffer, experts: int, used: int, normalised: bool, scale: float) -> Route:
-    """The `used` likeliest experts of each row of logits (n, experts)."""
+def route(
+    ops: Ops, logits: Buffer, experts: int, used: int, normalised: bool, scale: float, gating: str = "softmax",
+    bias: Weight | None = None,
+) -> Route:  # fmt: skip
+    """The `used` likeliest experts of each row of logits (n, experts); with a `bias` (experts) it is added to what they
+    are chosen by. `gating`: "softmax" over all experts, or "sigmoid" of each.
+    """
     chosen = ops.buffer(f"{ops.name}.chosen", (ops.batch, used), "u32")
     shares = ops.buffer(f"{ops.name}.shares", (ops.batch, used))
     ops.add(
         "route",
-        {"EXPERTS": experts, "USED": used, "NORMALISED": int(normalised)},
+        {"EXPERTS": experts, "USED": used, "NORMALISED": int(normalised), "GATING": gating,
+         "BIASED": int(bias is not None)},
         {"scale": scale, "stride": logits.shape[1]},
-        {"state": ops.state, "logits": logits, "chosen": chosen, "shares": shares},
+        {"state": ops.state, "logits": logits, "chosen": chosen, "shares": shares} | ({"bias": bias} if bias else {}),
         PerToken(32),
-    )
+    )  # fmt: skip
     return Route(used, chosen, shares)
 
 

@@ -395,6 +395,10 @@ class Gpu:
         read = sum(product.bindings["w"].nbytes for product in products)
         return min(times) * read / op.bindings["w"].nbytes
 
+    async def time_lists(self, names: list[str], n: int, repeats: int) -> float:
+        """Nanoseconds of lists in a row on a batch of n tokens, the mean of `repeats`."""
+        return float(await self.replay.timeLists(to_js(names), n, repeats))
+
     async def profile(self, name: str, n: int, repeats: int) -> list[dict[str, Any]]:
         """[{kernel, ns}] of a list's dispatches on a batch of n tokens, each run `repeats` times."""
         times = await self.replay.profile(name, n, repeats)

@@ -27,13 +27,14 @@ class HeadNorm:
     """A norm of queries and of keys: of each head, or, `wide`, of all of them at once.
 
     `weight` and `bias`: a query head's and a key head's end to end, or all queries' and all keys'. `mean`: the layer
-    norm, not the RMS norm.
+    norm, not the RMS norm. `values`: each value head is normalised, too, without weights.
     """
 
     weight: Weight
     bias: Weight | None = None
     wide: bool = False
     mean: bool = False
+    values: bool = False
 
 
 class Ops:
@@ -58,8 +59,10 @@ class Ops:
         return known
 
     def rows(self, name: str, cols: int) -> Buffer:
-        """An activation (batch, cols padded), private to this list."""
-        return self.buffer(f"{self.name}.{name}", (self.batch, pad(cols)))
+        """An activation (batch, cols padded), private to this list: of the layers where theirs are as wide."""
+        shape, known = (self.batch, pad(cols)), self.plan.buffers.get(f"{self.name}.{name}")
+        apart = known is not None and known.shape != shape
+        return self.buffer(f"{self.name}.{name}" + (f".{cols}" if apart else ""), shape)
 
     def add(self, kernel: str, params: dict, consts: dict, bindings: dict, *grid: int | PerToken) -> None:
         """Append one dispatch."""
@@ -68,11 +71,11 @@ class Ops:
 
     # -- ops ----------------------------------------------------------------------------------------------------------
 
-    def embed(self, table: Weight, scale: float = 1.0, row: str = "token") -> Buffer:
-        """x (n, cols): the rows of the batch's tokens. `row` "position" adds those of their positions to x, "first" the
-        table's first row.
+    def embed(self, table: Weight, scale: float = 1.0, row: str = "token", name: str = "x") -> Buffer:
+        """x (n, cols), or the buffer of that name: the rows of the batch's tokens. `row` "position" adds those of their
+        positions to x, "first" the table's first row.
         """
-        x = self.rows("x", table.cols)
+        x = self.rows(name, table.cols)
         for row0, part in table.split(self.device.max_binding):
             self.add(
                 "embed",
@@ -130,6 +133,8 @@ class Ops:
         `qk_norm`: another norm before the rotation.
         """
         n_head, n_head_kv, head_dim = heads
+        if sum(w.rows for w in stack) == n_head * head_dim:  # queries alone: the cache is another layer's
+            n_head_kv = 0
         params = {
             "HEAD_DIM": head_dim, "ROPE_DIM": rope.dim, "NEOX": int(rope.neox), "KV": cache.kind, "RING": cache.ring
         }  # fmt: skip
@@ -154,6 +159,7 @@ class Ops:
                     "WIDE": int(qk_norm.wide),
                     "OWN": int(qk_norm.weight.cols > 2 * head_dim),
                     "MEAN": int(qk_norm.mean),
+                    "VALUES": int(qk_norm.values),
                     "BIAS": int(qk_norm.bias is not None),
                 },
                 consts | {"x_stride": rows.shape[1], "y_stride": y.shape[1], "eps": eps},
@@ -178,7 +184,7 @@ class Ops:
 
     def quantize_cache(self, cache: Cache, cols: int) -> None:
         """Bring what was staged for a q8_0 cache into it."""
-        if cache.staged is None:
+        if cache.staged is None or not cols:
             return
         groups = cols // CACHE_GROUP
         self.add(
@@ -223,7 +229,7 @@ class Ops:
             )
             return y
         positions, parts_each, split = tiles.attention_decode(self.device, self.plan.n_ctx, head_dim, group)
-        parts = self.buffer("decode.parts", (n_head, split, head_dim + 4))
+        parts = self.buffer(f"decode.parts.{head_dim}", (n_head, split, head_dim + 4))
         self.add(
             "attention_decode",
             kind | {"TS": positions, "SPLIT": split, "PARTS": parts_each},

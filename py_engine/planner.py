@@ -30,6 +30,7 @@ from py_engine.models import (
     exaone,
     falcon,
     gemma,
+    gemma4,
     glm4,
     gpt2,
     gpt_oss,
@@ -56,7 +57,9 @@ FAMILIES: dict[str, ModuleType] = {
     "codeshell": gpt2,
     "cohere2": cohere,
     "command-r": cohere,
+    "dots1": qwen,
     "ernie4_5": llama,
+    "ernie4_5-moe": llama,
     "exaone": exaone,
     "exaone4": exaone,
     "falcon": falcon,
@@ -64,7 +67,9 @@ FAMILIES: dict[str, ModuleType] = {
     "gemma-embedding": gemma,
     "gemma2": gemma,
     "gemma3": gemma,
+    "gemma4": gemma4,
     "glm4": glm4,
+    "glm4moe": qwen,
     "gpt-oss": gpt_oss,
     "gpt2": gpt2,
     "gptneox": gpt2,
@@ -74,6 +79,7 @@ FAMILIES: dict[str, ModuleType] = {
     "jina-bert-v2": bert,
     "jina-bert-v3": bert,
     "lfm2": lfm2,
+    "lfm2moe": lfm2,
     "llama": llama,
     "minicpm": granite,
     "mistral3": llama,
@@ -126,7 +132,10 @@ def make_plan(
     weights = Weights(header, plan)
     prefill = Ops(plan, "prefill", plan.batch, device)
     spare = slack(plan.batch) if spare is None else spare
-    caches = [_cache(cfg, prefill, i, kv_type, spare) for i in range(cfg.block_count)]
+    caches: list[Cache] = []
+    for i in range(cfg.block_count):
+        j = cfg.cache_of(i)
+        caches.append(caches[j] if j < i else _cache(cfg.layer(i), prefill, i, kv_type, spare))
     plan.spare = spare if any(c.ring for c in caches) else 0
     tables = {
         spec: _rope(plan, prefill, spec, model.NEOX, f"rope_freqs.{n}", rope_factors)

@@ -46,7 +46,7 @@ export class Replay {
     this.since = 0;
     this.batches = 0; // handed out since start()
     this.warm = false; // whether the last batch's time is that of its steps: the pipeline of submits was full
-    this.counts = { submits: 0, dispatches: 0 };
+    this.counts = { submits: 0, dispatches: 0, encode_ms: 0, wait_ms: 0 };
   }
 
   /**
@@ -67,10 +67,12 @@ export class Replay {
 
   /** @param {(encoder: GPUCommandEncoder) => void} fill */
   submit(fill) {
+    const begun = performance.now();
     const encoder = this.device.createCommandEncoder();
     fill(encoder);
     this.device.queue.submit([encoder.finish()]);
     this.counts.submits += 1;
+    this.counts.encode_ms += performance.now() - begun;
   }
 
   /**
@@ -186,7 +188,9 @@ export class Replay {
   async take() {
     const batch = this.flying.shift();
     if (!batch) return undefined;
+    const begun = performance.now();
     await batch.mapped;
+    this.counts.wait_ms += performance.now() - begun;
     const { staging, count } = batch;
     const ids = new Uint32Array(staging.getMappedRange(0, ID_BYTES)).slice(0, count);
     const rest = new Uint32Array(staging.getMappedRange(ID_BYTES));
@@ -243,23 +247,35 @@ export class Replay {
    */
   async profile(list, n, repeats) {
     const commands = this.lists.get(list) ?? [];
+    const out = [];
+    for (const command of commands) out.push(await this.timed([command], n, repeats));
+    return out;
+  }
+
+  /** GPU time of lists, one command after the other, in nanoseconds. @param {string[]} lists @param {number} n @param {number} repeats */
+  timeLists(lists, n, repeats) {
+    return this.timed(
+      lists.flatMap((list) => this.lists.get(list) ?? []),
+      n,
+      repeats,
+    );
+  }
+
+  /** @param {Command[]} commands @param {number} n @param {number} repeats @returns {Promise<number>} */
+  async timed(commands, n, repeats) {
     const queries = this.device.createQuerySet({ type: "timestamp", count: 2 });
     const times = this.device.createBuffer({ size: 16, usage: GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC });
-    const out = [];
-    for (const command of commands) {
-      this.submit((encoder) => {
-        const timestampWrites = { querySet: queries, beginningOfPassWriteIndex: 0, endOfPassWriteIndex: 1 };
-        const pass = encoder.beginComputePass({ timestampWrites });
-        for (let i = 0; i < repeats; i++) dispatch(pass, command, n);
-        pass.end();
-        encoder.resolveQuerySet(queries, 0, 2, times, 0);
-      });
-      const [start, end] = new BigUint64Array(await this.download(times, 0, 16));
-      out.push(Number(end - start) / repeats);
-    }
+    this.submit((encoder) => {
+      const timestampWrites = { querySet: queries, beginningOfPassWriteIndex: 0, endOfPassWriteIndex: 1 };
+      const pass = encoder.beginComputePass({ timestampWrites });
+      for (let i = 0; i < repeats; i++) for (const command of commands) dispatch(pass, command, n);
+      pass.end();
+      encoder.resolveQuerySet(queries, 0, 2, times, 0);
+    });
+    const [start, end] = new BigUint64Array(await this.download(times, 0, 16));
     queries.destroy();
     times.destroy();
-    return out;
+    return Number(end - start) / repeats;
   }
 }
 

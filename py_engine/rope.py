@@ -36,6 +36,7 @@ class RopeSpec:
     beta_fast: float = 32.0  # YaRN: rotations in the original context of pairs that stay as they are
     beta_slow: float = 1.0  # and of those that are interpolated
     attn_factor: float = 1.0
+    stretched: bool = True  # by the divisors in the file, where it has them
 
     @property
     def magnitude(self) -> float:
@@ -44,7 +45,7 @@ class RopeSpec:
 
     def frequencies(self, factors: Sequence[float] | None) -> list[float]:
         """Radians a position for each pair, (dim / 2,). `factors`: divisors from the file, where it has them."""
-        plain = frequencies(self.dim, self.base, factors)
+        plain = frequencies(self.dim, self.base, factors if self.stretched else None)
         if self.scaling == "none":
             return plain
         keep = self._kept() if self.scaling == "yarn" else [0.0] * len(plain)

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Protocol
 
 from py_engine.errors import SERVER_ERROR, WispError
@@ -26,6 +27,20 @@ MOST_STEPS = 64
 TIMED = 16  # tokens whose time is taken together: a browser tells of finished work in bursts
 # What is computed ahead where it may be in vain: a browser takes 2 to 3 ms to say that a token is there.
 AHEAD_MS = 6.0
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a device was asked for; milliseconds that went into asking, and into waiting for its answers."""
+
+    submits: int = 0
+    dispatches: int = 0
+    encode_ms: float = 0.0
+    wait_ms: float = 0.0
+
+    def since(self, before: Counts) -> dict[str, Any]:
+        """The difference, by name."""
+        return {f.name: getattr(self, f.name) - getattr(before, f.name) for f in fields(self)}
 
 
 class Runner(Protocol):
@@ -83,8 +98,8 @@ class Runner(Protocol):
     async def rows(self, name: str, n: int, width: int) -> Any:
         """The first rows of a buffer of the plan without their padding, float32 (n, width)."""
 
-    def counts(self) -> dict[str, int]:
-        """Submits and dispatches so far."""
+    def counts(self) -> Counts:
+        """What the device was asked for so far."""
 
     def close(self) -> None:
         """Give the memory back."""
@@ -217,13 +232,18 @@ class GpuRunner:
         self._check()
         return await self.gpu.rows(name, n, width)
 
-    def counts(self) -> dict[str, int]:
+    def counts(self) -> Counts:
         counts = self.gpu.replay.counts
-        return {"submits": int(counts.submits), "dispatches": int(counts.dispatches)}
+        return Counts(int(counts.submits), int(counts.dispatches), float(counts.encode_ms), float(counts.wait_ms))
 
     async def compile(self, on_progress: Callable[[int, int], None]) -> None:
         """Compile the kernels; nothing runs before."""
         await self.gpu.compile(on_progress)
+
+    async def time_lists(self, position: int, n: int, names: list[str]) -> float:
+        """Nanoseconds of lists in a row on n tokens at `position`."""
+        await self.feed(position, [0] * n, [])
+        return await self.gpu.time_lists(names, n, 1 if self.gpu.variant.software else 10)
 
     async def profile(self, position: int, n: int, name: str) -> list[dict[str, Any]]:
         """GPU time of each dispatch of a list, on a batch of n tokens at `position`."""
@@ -358,8 +378,8 @@ class CpuRunner:
     async def rows(self, name: str, n: int, width: int) -> Any:
         return self._cpu.buffers[name][:n, :width].copy()
 
-    def counts(self) -> dict[str, int]:
-        return {"submits": 0, "dispatches": 0}
+    def counts(self) -> Counts:
+        return Counts()
 
     def close(self) -> None:
         self._cpu = None

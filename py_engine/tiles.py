@@ -51,16 +51,16 @@ def matmul(device: Device, batch: int, rows: int) -> tuple[str, dict[str, int]]:
 
 def attention(device: Device, batch: int, head_dim: int, group: int, causal: bool = True) -> tuple[str, dict[str, int]]:
     """The kernel for batches of tokens whose `group` query heads share a key, and its tile of TQ tokens x TS
-    positions: as large as the workgroup's memory holds.
+    positions: as large as the workgroup's memory holds. Not `causal`: that of encoders.
     """
     side = device.matrix if causal else 0
     if side and batch >= 64 and head_dim % (2 * side) == 0 and head_dim <= 128 and group <= 32:
         return "attention_matrix", {"TQ": 32 // group, "ROWS": 32, "TS": 32, "SIDE": side, "LANES": device.subgroup}
     size = 2 if device.f16 else 4
-    tokens = max(1, 16 // group)
-    rows = group * tokens
+    most = max(1, 16 // group)
     threads = 64 if head_dim <= 128 else 128
-    for positions in (32, 16, 8, 4):
+    for tokens, positions in [(most, n) for n in (32, 16, 8, 4)] + [(1, 4)]:
+        rows = group * tokens
         used = (rows + positions) * (head_dim + 4) * size + rows * (positions + 3) * 4
         if used <= device.max_workgroup_storage:
             break

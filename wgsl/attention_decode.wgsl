@@ -32,7 +32,9 @@ const LANES = max(1u, WG / VECS); // positions that are summed side by side
 
 var<workgroup> qs: array<vec4f, G * VECS>;
 var<workgroup> weights: array<f32, G * TS>;
+#if TS * PARTS >= HEAD_DIM // 2
 var<workgroup> partial: array<vec4f, G * LANES * VECS>;
+#endif
 #include "reduce_rows.wgsl"
 
 @compute @workgroup_size(WG)
@@ -130,12 +132,17 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #for g in G
 #for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
   if (lane < LANES && t % VECS + ${c}u * WG < VECS) {
+#if TS * PARTS >= HEAD_DIM // 2
     partial[(${g}u * LANES + lane) * VECS + t % VECS + ${c}u * WG] = sum${g}_${c};
+#else
+    parts[((head * G + ${g}u) * SPLIT + wid.y) * (VECS + 1u) + t % VECS + ${c}u * WG] = sum${g}_${c}; // of the one lane
+#endif
   }
 #endfor
   rows_put_sum(${g}u, total${g}, t);
 #endfor
   workgroupBarrier();
+#if TS * PARTS >= HEAD_DIM // 2
   for (var i = t; i < G * VECS; i += WG) {
     let g = i / VECS;
     var sum = vec4f(0);
@@ -144,6 +151,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     }
     parts[((head * G + g) * SPLIT + wid.y) * (VECS + 1u) + i % VECS] = sum;
   }
+#endif
   if (t == 0u) {
 #for g in G
     parts[((head * G + ${g}u) * SPLIT + wid.y) * (VECS + 1u) + VECS] = vec4f(top${g}, rows_get_sum(${g}u), 0.0, 0.0);

@@ -1,4 +1,5 @@
-// y[m] = x[m] / rms(x[m]) * weight (Zhang and Sennrich 2019), a workgroup a row.
+// y[m] = x[m] / rms(x[m]) * weight (Zhang and Sennrich 2019), a workgroup a row; of as many rows a token as the grid is
+// high.
 // MEAN: of x less its mean, the layer norm of Ba et al. 2016. ADD: y[m] += the same.
 #param COLS
 #param WG
@@ -28,8 +29,12 @@ fn centred(at: u32, i: u32, mean: f32) -> vec4f {
 }
 
 @compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
-  let at = wid.x * VECS;
+fn main(
+  @builtin(workgroup_id) wid: vec3u,
+  @builtin(num_workgroups) wgs: vec3u,
+  @builtin(local_invocation_index) t: u32,
+) {
+  let at = (wid.x * wgs.y + wid.y) * VECS;
   var mean = 0.0;
 #if MEAN
   for (var i = t; i < VECS; i += WG) {

@@ -8,6 +8,7 @@
 #param OWN // 1: each head has weights of its own; 0: a query head's and a key head's
 #param MEAN // 1: the layer norm, of rows less their mean; 0: the RMS norm
 #param BIAS
+#param VALUES // 1: each value head is normalised, too, without weights
 #param SG
 
 struct Params {
@@ -43,7 +44,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   first = select(0u, p.q_rows, key);
   count = select(p.q_rows, p.kv_rows, key);
 #endif
-  let normed = head < p.q_rows + p.kv_rows;
+  let weighted = head < p.q_rows + p.kv_rows;
+  let normed = weighted || VALUES == 1u;
   var mean = 0.0;
 #if MEAN
   if (normed) {
@@ -68,7 +70,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let a = rope_row(i);
   let b = rope_row(i + 2u);
   var v = vec4f(x[x0 + a], x[x0 + a + 1u], x[x0 + b], x[x0 + b + 1u]);
-  if (normed) {
+  if (!weighted) {
+#if VALUES
+    v *= scale;
+#endif
+  } else {
     let wa = weights + a - head;
     let wb = weights + b - head;
     v = (v - mean) * scale * vec4f(norm[wa], norm[wa + 1u], norm[wb], norm[wb + 1u]);

@@ -38,6 +38,7 @@ async function route(engine, request) {
     completions: (body) => engine.completions.create(body, { signal }),
     responses: (body) => engine.responses.create(body, { signal }),
     embeddings: (body) => engine.embeddings.create(body, { signal }),
+    rerank: (body) => engine.rerank(body, { signal }),
   };
   if (Object.hasOwn(posts, found)) {
     if (method !== "POST") return refusal(405, `${method} is not allowed for ${path}; use POST.`);

@@ -26,6 +26,16 @@ def count(header: Header, key: str, default: Any = _NONE) -> int:
     return value
 
 
+def per_layer(header: Header, key: str, block_count: int) -> tuple[int, ...]:
+    """A positive whole number of every layer, which the metadata may give once for all."""
+    value = header.arch(key)
+    if not isinstance(value, list):
+        return (count(header, key),) * block_count
+    if len(value) < block_count or not all(isinstance(n, int) and 0 < n < 1 << 31 for n in value[:block_count]):
+        raise _bad(header, key, value, f"a positive whole number for each of {block_count} layers")
+    return tuple(value[:block_count])
+
+
 def head_count_kv(header: Header, block_count: int, default: int) -> int:
     """Key/value heads, which the metadata may tell for each layer; 0 there: the layer has no attention."""
     value = header.arch("attention.head_count_kv", default)

@@ -47,6 +47,8 @@ class Config:
     alibi: float = 0.0  # how steep attention's slopes are, 0: none
     layer_norm: bool = False  # norms subtract the mean
     parallel: bool = False  # attention and feed-forward net read the same stream
+    value_norm: bool = False  # each value head is normalised
+    looks_elsewhere: bool = False  # a layer without keys and values: it looks at another's
     activation: str = "silu"
     embedding_norm: str = ""  # the tensor of the norm of the embeddings
     attn_norm: str = "attn_norm"  # the tensor of the norm before attention
@@ -62,7 +64,8 @@ class Config:
     @classmethod
     def from_gguf(cls: type[C], header: Header) -> C:
         """Read and check the metadata; WispError missing_metadata, corrupt_header or unsupported_architecture."""
-        blocks = count(header, "block_count")
+        ahead = header.arch("nextn_predict_layers", 0)  # layers at the end that guess the token after the next
+        blocks = count(header, "block_count") - (ahead if isinstance(ahead, int) else 0)
         n_embd, n_head = count(header, "embedding_length"), count(header, "attention.head_count")
         head_dim = count(header, "attention.key_length", max(1, n_embd // n_head))
         rope = rope_spec(header, count(header, "rope.dimension_count", head_dim))
@@ -94,6 +97,14 @@ class Config:
             mixture=Mixture.from_gguf(header),
         )
 
+    def layer(self: C, i: int) -> C:
+        """The hyperparameters as they are in one layer."""
+        return self
+
+    def cache_of(self, i: int) -> int:
+        """The layer whose keys and values layer i looks at."""
+        return i
+
     @property
     def heads(self) -> tuple[int, int, int]:
         """(n_head, n_head_kv, head_dim)."""
@@ -110,21 +121,19 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
         x = ops.layer_norm("stream", x, norm, None, cfg.eps)
     for i in range(cfg.block_count):
         layer = Layer(cfg, w, ops, f"blk.{i}.", ropes[i], cfg.windows[i])
-        if cfg.taps and cfg.taps[i]:
-            layer.add_shortconv(x, caches[i], cfg.taps[i])
-            layer.add_feed_forward(layer.feed_forward(x), x)
-            continue
-        if cfg.mixture and layer.b + "ffn_gate_inp.weight" in w:
-            layer.add_attention(layer.attention(x, caches[i]), x)
-            add_experts(cfg, cfg.mixture, w, ops, layer.b, x, *normed(cfg, w, ops, x, layer.b + cfg.ffn_norm))
-            continue
         if cfg.parallel:
             mixed, hidden = layer.attention(x, caches[i]), layer.feed_forward(x)
             layer.add_attention(mixed, x)
+            layer.add_feed_forward(hidden, x)
+            continue
+        if cfg.taps and cfg.taps[i]:
+            layer.add_shortconv(x, caches[i], cfg.taps[i])
         else:
             layer.add_attention(layer.attention(x, caches[i]), x)
-            hidden = layer.feed_forward(x)
-        layer.add_feed_forward(hidden, x)
+        if cfg.mixture and layer.b + "ffn_gate_inp.weight" in w:
+            add_experts(cfg, cfg.mixture, w, ops, layer.b, x, *normed(cfg, w, ops, x, layer.b + cfg.ffn_norm))
+        else:
+            layer.add_feed_forward(layer.feed_forward(x), x)
     return x
 
 
@@ -167,8 +176,11 @@ class Layer:
         """What the heads gather, (n, n_head * head_dim)."""
         cfg, w, b = self.cfg, self.w, self.b
         q_rows, kv_rows = cfg.head_count * cfg.head_dim, cfg.head_count_kv * cfg.head_dim
-        rows = [(b + "attn_q", q_rows), (b + "attn_k", kv_rows), (b + "attn_v", kv_rows)]
-        if b + "attn_qkv.weight" in w:
+        values = "attn_k" if cfg.value_norm and b + "attn_v.weight" not in w else "attn_v"  # keys may serve as values
+        rows = [(b + "attn_q", q_rows), (b + "attn_k", kv_rows), (b + values, kv_rows)]
+        if cfg.looks_elsewhere:
+            rows = rows[:1]
+        elif b + "attn_qkv.weight" in w:
             rows = [(b + "attn_qkv", q_rows + 2 * kv_rows)]
         h, norm = normed(cfg, w, self.ops, x, b + cfg.attn_norm)
         stack = w.stack([(t + ".weight", n) for t, n in rows], cfg.embedding_length)
@@ -188,12 +200,14 @@ class Layer:
         q, k = self.b + "attn_q_norm", self.b + "attn_k_norm"
         if q + ".weight" not in self.w:
             return None
+        if self.cfg.looks_elsewhere:
+            return HeadNorm(self.w.vector((q + ".weight", head_dim)))
         size = self.w.size(q + ".weight")
         lengths = (head_dim, head_dim) if size == head_dim else (head_dim * n_head, head_dim * n_head_kv)
         weight = self.w.vector((q + ".weight", lengths[0]), (k + ".weight", lengths[1]))
         bias = self.w.vector_if_there((q + ".bias", lengths[0]), (k + ".bias", lengths[1]))
         wide = size != head_dim and not self.w.rows(q + ".weight")
-        return HeadNorm(weight, bias, wide, self.cfg.layer_norm)
+        return HeadNorm(weight, bias, wide, self.cfg.layer_norm, self.cfg.value_norm)
 
     def project_attention(self, attn: Buffer) -> Buffer:
         """What the output matrix makes of it."""

@@ -1,6 +1,6 @@
 """Qwen 2 (biases of q, k and v) and Qwen 3 (an RMS norm of each query and key head instead), with or without experts,
 and the text half of those that see; OLMoE (an RMS norm of all queries and all keys): what they differ in, their tensors
-tell. Seed-OSS is a Qwen 2 with another name for the norm before the net.
+tell. Seed-OSS and GLM 4.5 have another name for the norm before the net; dots.llm1 is a Qwen 3.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Config(decoder.Config):
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         base = super().from_gguf(header)
-        if header.architecture == "seed_oss":
+        if header.architecture in ("seed_oss", "glm4moe"):
             return replace(base, ffn_norm="post_attention_norm", post_norms=("", ""))
         return base
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
-from py_engine import alibi, experts, kernels
+from py_engine import alibi, experts, kernels, per_layer
 from py_engine.cache import Cache, make_cache, make_conv_cache
 from py_engine.ops import HeadNorm, pad
 from py_engine.plan import Weight
@@ -242,9 +242,9 @@ def test_qkv(bench: Bench, heads: tuple[int, int, int], rope_dim: int, neox: boo
         check(bench, gpu[name].astype(np.float32), host[name].astype(np.float32), max(tolerance(bench), 1e-8))
 
 
-@pytest.mark.parametrize("limit", [1 << 27, 2048])
+@pytest.mark.parametrize(("limit", "gating"), [(1 << 27, "softmax"), (2048, "sigmoid")])
 @pytest.mark.parametrize("batch", [1, 3])
-def test_experts(bench: Bench, batch: int, limit: int) -> None:
+def test_experts(bench: Bench, batch: int, limit: int, gating: str) -> None:
     """Routing and the products of the chosen experts, whose matrices may lie in several bindings."""
     bench = Bench(bench.page, replace(bench.device, max_binding=limit))
     n, n_ff, cols, used = 5, 7, 33, 2
@@ -263,7 +263,8 @@ def test_experts(bench: Bench, batch: int, limit: int) -> None:
             bench.plan.weights[part.name] = Weight(part.name, part.type, count, width, ((part.name, 0, count),))
     biases = [bench.weight(f"{m.name}.bias", Q.F32, n, m.rows // n) if m.cols == n_ff else None for m in matrices]
     gate, up, down = zip(matrices, biases, strict=True)
-    to = experts.route(ops, logits, n, used, True, 0.5)
+    bias = bench.vector("bias", n) if gating == "sigmoid" else None
+    to = experts.route(ops, logits, n, used, True, 0.5, gating, bias)
     experts.combine(ops, to, experts.hidden(ops, to, x, gate, up, n_ff, "silu"), down, cols, y)
     gpu, host = bench.run(ops)
     assert (gpu[to.chosen.name] == host[to.chosen.name]).all()
@@ -271,7 +272,9 @@ def test_experts(bench: Bench, batch: int, limit: int) -> None:
     check(bench, gpu[y.name][:, :cols], host[y.name][:, :cols], 1e-10)
 
 
-@pytest.mark.parametrize(("heads", "kind"), [((3, 1, 32), "head"), ((4, 2, 96), "wide"), ((3, 1, 16), "own")])
+@pytest.mark.parametrize(
+    ("heads", "kind"), [((3, 1, 32), "head"), ((4, 2, 96), "wide"), ((3, 1, 16), "own"), ((2, 2, 32), "values")]
+)
 @pytest.mark.parametrize("batch", [1, 3])
 def test_normalised_queries_and_keys(bench: Bench, heads: tuple[int, int, int], kind: str, batch: int) -> None:
     """Of each head, with half of it rotated, or of all at once and not rotated, or a layer norm of each head's own."""
@@ -285,9 +288,9 @@ def test_normalised_queries_and_keys(bench: Bench, heads: tuple[int, int, int], 
         bench.fill(b)
     rope = Rope(0 if wide else dim // 2, not wide, ops.buffer("freqs", (dim // 4,), "u32", "state"))
     bench.data["freqs"] = np.frombuffer(table(frequencies(dim // 2, 10000.0)), np.uint32).copy()
-    width = 2 * dim if kind == "head" else (n_head + n_kv) * dim
+    width = 2 * dim if kind in ("head", "values") else (n_head + n_kv) * dim
     bias = bench.vector("biases", width) if own else None
-    weights = HeadNorm(bench.vector("norms", width), bias, wide, mean=own)
+    weights = HeadNorm(bench.vector("norms", width), bias, wide, mean=own, values=kind == "values")
     rows = (n_head + 2 * n_kv) * dim
     q = ops.qkv(
         x, bench.vector("norm", 64), [bench.weight("w", Q.F16, rows, 64)], None, cache, heads, rope, EPS, weights
@@ -385,6 +388,21 @@ def test_attention_both_ways(bench: Bench, heads: tuple[int, int, int], n: int, 
     check(bench, gpu[y.name][:n, : n_head * dim], host[y.name][:n, : n_head * dim])
 
 
+def test_inputs_of_layers(bench: Bench) -> None:
+    """A norm of each part of a row, a gate before one of the parts, and a row times a number of the model."""
+    ops = bench.begin(batch=3, n=2)
+    x, opened = ops.rows("x", 5 * 32), ops.rows("opened", 32)
+    for b in (x, opened):
+        bench.fill(b)
+    extra = per_layer.group_norm(ops, x, bench.vector("norm", 32), 5, EPS)
+    y = per_layer.gate(ops, opened, extra, 64, 32, "gelu")
+    per_layer.scale_by(ops, opened, bench.vector("factor", 1))
+    gpu, host = bench.run(ops)
+    for b in (extra, y, opened):
+        check(bench, gpu[b.name][:2], host[b.name][:2], 1e-10)
+    assert np.isnan(gpu[y.name][2]).all()
+
+
 @pytest.mark.parametrize(("pos", "kv_type"), [(0, "f16"), (1, "f32"), (9, "f16"), (30, "f16")])
 def test_shortconv(bench: Bench, pos: int, kv_type: str) -> None:
     """At the beginning of a sequence, and behind it, where the taps before the batch are in the cache."""
@@ -434,6 +452,7 @@ def test_attention(bench: Bench, heads: tuple[int, int, int], n: int, pos: int, 
         ((4, 1, 80), 5, 1, "f16"),
         ((14, 2, 64), 3, 40, "f16"),
         ((2, 1, 256), 2, 33, "f32"),
+        ((8, 1, 512), 3, 9, "f16"),
     ],
 )
 def test_attention_of_wide_groups(

@@ -1,0 +1,24 @@
+// y[m, i] = activation(x[m, i]) * up[m, first + i].
+#param COLS
+#param ACTIVATION
+
+struct Params {
+  x_stride: u32,
+  up_stride: u32,
+  first: u32,
+  y_stride: u32,
+}
+#include "state.wgsl"
+@bind var<uniform> p: Params;
+@bind var<storage, read> state: State;
+@bind var<storage, read> x: array<f32>;
+@bind var<storage, read> up: array<f32>;
+@bind var<storage, read_write> y: array<f32>;
+#include "activation.wgsl"
+
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3u) {
+  if (id.y < state.n && id.x < COLS) {
+    y[id.y * p.y_stride + id.x] = gated(x[id.y * p.x_stride + id.x], up[id.y * p.up_stride + p.first + id.x]);
+  }
+}

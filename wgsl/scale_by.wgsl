@@ -1,0 +1,14 @@
+// x *= a number of the model.
+#param VECS // vectors of a row
+
+#include "state.wgsl"
+@bind var<storage, read> state: State;
+@bind var<storage, read> factor: array<f32>;
+@bind var<storage, read_write> x: array<vec4f>; // (n, VECS)
+
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3u) {
+  if (id.y < state.n && id.x < VECS) {
+    x[id.y * VECS + id.x] *= factor[0];
+  }
+}
