@@ -69,10 +69,7 @@ export async function bench(engine, options, onRow = () => {}) {
   tell("load", load_ms, "ms");
 
   const run = async (/** @type {number} */ n, /** @type {number} */ max_tokens) => {
-    await engine.completions.create(
-      { prompt: randomIds(n, VOCAB), max_tokens, temperature: 0, ignore_eos: true },
-      { signal },
-    );
+    await engine.completions.create({ prompt: randomIds(n, VOCAB), max_tokens, temperature: 0 }, { signal });
     return engine.stats();
   };
   /** A run that decodes at least half of what was asked: a model may end its answer early. @param {number} n */
