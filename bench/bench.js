@@ -32,6 +32,10 @@ export function median(values) {
 const randomIds = (n, vocab) => Array.from({ length: n }, () => Math.floor(Math.random() * vocab));
 
 const VOCAB = 256; // ids that every vocabulary has
+const ENDLESS = {
+  type: "json_schema",
+  json_schema: { name: "list", schema: { type: "array", items: { type: "string" }, minItems: 10_000 } },
+};
 const MARGIN = 64; // positions that the engine's profile keeps free
 
 /**
@@ -113,6 +117,30 @@ export async function bench(engine, options, onRow = () => {}) {
     const { dispatches_per_token: dispatches, submits_per_token: submits } = longest;
     result.decode.push({ context: n, per_second, ms: 1000 / per_second, dispatches, submits, ...spread(speeds) });
     tell(`decode at ${n}`, per_second, "tok/s");
+  }
+  const room = contexts.find((n) => n + tokens <= limit);
+  if (room !== undefined) {
+    try {
+      const prompt = randomIds(room, VOCAB);
+      const speed = async (/** @type {object} */ how) => {
+        const request = { prompt, max_tokens: tokens, temperature: 0, ...how };
+        await engine.completions.create(request, { signal });
+        const { last } = await engine.stats();
+        return (1000 * (last.completion_tokens - 1)) / last.decode_ms;
+      };
+      await speed({ response_format: ENDLESS }); // compiles the form
+      const pairs = await repeat(async () => [
+        await speed({ ignore_eos: true }),
+        await speed({ response_format: ENDLESS }),
+      ]);
+      const per_second = median(pairs.map(([, held]) => held));
+      const ratio = median(pairs.map(([free, held]) => held / free)); // of runs side by side
+      result.constrained = { context: room, per_second, ratio, runs: pairs.length };
+      tell(`decode at ${room}, held to a JSON schema`, per_second, "tok/s");
+    } catch (error) {
+      signal?.throwIfAborted();
+      skip("decode, held to a JSON schema", /** @type {Error} */ (error).message);
+    }
   }
   result.memory = (await engine.stats()).memory;
   if (first.backend !== "webgpu") return result;
