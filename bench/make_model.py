@@ -116,7 +116,12 @@ def main() -> None:
     parser.add_argument("--type", default="Q4_0", choices=["F32", "F16", "Q8_0", "Q4_0", "Q4_K", "Q6_K"])
     parser.add_argument("--context", type=int, default=16384, help="the longest context, in tokens")
     options = parser.parse_args()
-    write(replace(SHAPES[options.shape], context=options.context), Q[options.type], options.path, f"{options.shape} {options.type}, random weights")
+    write(
+        replace(SHAPES[options.shape], context=options.context),
+        Q[options.type],
+        options.path,
+        f"{options.shape} {options.type}, random weights",
+    )
 
 
 if __name__ == "__main__":
