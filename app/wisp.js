@@ -32,8 +32,20 @@ export { WispError };
  * @property {boolean} [vocabOnly] tokenizer and template without weights
  *
  * @typedef {Record<string, any>} Json
+ * @typedef {import("./sdk/types.d.ts").ChatRequest} ChatRequest
+ * @typedef {import("./sdk/types.d.ts").CompletionRequest} CompletionRequest
+ * @typedef {import("./sdk/types.d.ts").ResponsesRequest} ResponsesRequest
+ * @typedef {import("./sdk/types.d.ts").Form} Form what an answer's form may be
  * @typedef {{ addSpecial?: boolean, parseSpecial?: boolean }} TokenizeOptions
  * @typedef {import("./sdk/stream.js").ChunkStream<any>} ChunkStream
+ */
+/**
+ * An endpoint: with `stream: true` chunks, else the whole answer.
+ * @template Request
+ * @typedef {{
+ *   (request: Request & { stream: true }, options?: CallOptions): Promise<ChunkStream>,
+ *   (request: Request, options?: CallOptions): Promise<any>,
+ * }} Create
  */
 
 /** @type {Promise<Wisp> | null} the page's engine */
@@ -91,9 +103,9 @@ export class Wisp {
     });
   }
 
-  chat = { completions: { create: this.#creator("chat.completions") } };
-  completions = { create: this.#creator("completions") };
-  responses = { create: this.#creator("responses") };
+  chat = { completions: { create: /** @type {Create<ChatRequest>} */ (this.#creator("chat.completions")) } };
+  completions = { create: /** @type {Create<CompletionRequest>} */ (this.#creator("completions")) };
+  responses = { create: /** @type {Create<ResponsesRequest>} */ (this.#creator("responses")) };
   embeddings = { create: this.#creator("embeddings") };
   /** Documents in the order of their relevance to a query, by a model that ranks: {query, documents, top_n}. */
   rerank = this.#creator("rerank");
@@ -146,7 +158,7 @@ export class Wisp {
 
   /**
    * Would constrained decoding allow this text?
-   * @param {Json} format {response_format} | {grammar} | {regex} @param {string} text
+   * @param {Form} format {response_format} | {grammar} | {regex} @param {string} text
    * @returns {Promise<{ accepted: boolean, complete: boolean }>}
    */
   validate(format, text) {

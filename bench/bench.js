@@ -13,6 +13,7 @@
  * @property {number} [secondsPerRow] no further run of a row begins after so long; one always runs
  * @property {string} [backend]
  * @property {number} [contextLength]
+ * @property {"f16" | "f32" | "q8_0"} [kvType]
  * @property {number[]} [profileAt] positions whose decode step is timed by kernel; default: contexts
  * @property {number[]} [profilePrompts] batches whose prefill is timed by kernel
  * @property {AbortSignal} [signal] ends it with the error "aborted"
@@ -32,6 +33,11 @@ export function median(values) {
 const randomIds = (n, vocab) => Array.from({ length: n }, () => Math.floor(Math.random() * vocab));
 
 const VOCAB = 256; // ids that every vocabulary has
+const ENDLESS = {
+  type: "json_schema",
+  json_schema: { name: "list", schema: { type: "array", items: { type: "string" }, minItems: 10_000 } },
+};
+const WARM_UP = 500; // ms
 const MARGIN = 64; // positions that the engine's profile keeps free
 
 /**
@@ -42,9 +48,9 @@ const MARGIN = 64; // positions that the engine's profile keeps free
 export async function bench(engine, options, onRow = () => {}) {
   const { model, prompts = [32, 512, 2048], contexts = [16, 1024, 8192], tokens = 128, runs = 5, signal } = options;
   const { profileAt = contexts, profilePrompts = [32, 512], secondsPerRow = Infinity } = options;
-  const { backend, contextLength } = options;
+  const { backend, contextLength, kvType } = options;
   const started = performance.now();
-  await engine.load({ model, backend, contextLength }, { signal });
+  await engine.load({ model, backend, contextLength, kvType }, { signal });
   const load_ms = performance.now() - started;
   const first = await engine.stats();
   const limit = first.context_length;
@@ -65,10 +71,7 @@ export async function bench(engine, options, onRow = () => {}) {
   tell("load", load_ms, "ms");
 
   const run = async (/** @type {number} */ n, /** @type {number} */ max_tokens) => {
-    await engine.completions.create(
-      { prompt: randomIds(n, VOCAB), max_tokens, temperature: 0, ignore_eos: true },
-      { signal },
-    );
+    await engine.completions.create({ prompt: randomIds(n, VOCAB), max_tokens, temperature: 0 }, { signal });
     return engine.stats();
   };
   /** A run that decodes at least half of what was asked: a model may end its answer early. @param {number} n */
@@ -88,7 +91,9 @@ export async function bench(engine, options, onRow = () => {}) {
     return found;
   };
 
-  await run(Math.min(prompts[0] ?? 8, limit - 8), 8); // compiles what compiles late
+  const begun = performance.now();
+  do await run(Math.min(prompts[0] ?? 8, limit - 8), 8);
+  while (performance.now() - begun < WARM_UP); // compiles what compiles late; a GPU's clocks rise only under load
   for (const n of prompts) {
     if (n >= limit) {
       skip(`prefill ${n}`, `the context holds ${limit}`);
@@ -116,6 +121,30 @@ export async function bench(engine, options, onRow = () => {}) {
     const { dispatches_per_token: dispatches, submits_per_token: submits } = longest;
     result.decode.push({ context: n, per_second, ms: 1000 / per_second, dispatches, submits, ...spread(speeds) });
     tell(`decode at ${n}`, per_second, "tok/s");
+  }
+  const room = contexts.find((n) => n + tokens <= limit);
+  if (room !== undefined) {
+    try {
+      const prompt = randomIds(room, VOCAB);
+      const speed = async (/** @type {object} */ how) => {
+        const request = { prompt, max_tokens: tokens, temperature: 0, ...how };
+        await engine.completions.create(request, { signal });
+        const { last } = await engine.stats();
+        return (1000 * (last.completion_tokens - 1)) / last.decode_ms;
+      };
+      await speed({ response_format: ENDLESS }); // compiles the form
+      const pairs = await repeat(async () => [
+        await speed({ ignore_eos: true }),
+        await speed({ response_format: ENDLESS }),
+      ]);
+      const per_second = median(pairs.map(([, held]) => held));
+      const ratio = median(pairs.map(([free, held]) => held / free)); // of runs side by side
+      result.constrained = { context: room, per_second, ratio, runs: pairs.length };
+      tell(`decode at ${room}, held to a JSON schema`, per_second, "tok/s");
+    } catch (error) {
+      signal?.throwIfAborted();
+      skip("decode, held to a JSON schema", /** @type {Error} */ (error).message);
+    }
   }
   result.memory = (await engine.stats()).memory;
   if (first.backend !== "webgpu") return result;

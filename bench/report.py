@@ -48,7 +48,13 @@ def _speeds(result: dict[str, Any]) -> str:
     for row in result["decode"]:
         gpu = [f"{row['dispatches']}", f"{row['submits']:.2f}"] if result["backend"] == "webgpu" else ["", ""]
         rows.append([f"decode at {row['context']}", *_speed(row), *gpu])
-    return table(rows)
+    lines = [table(rows)]
+    if held := result.get("constrained"):
+        lines.append(
+            f"Held to a JSON schema, decode at {held['context']} runs at {held['per_second']:.1f} tok/s, "
+            f"{100 * held['ratio']:.0f}% of the same prompt's without."
+        )
+    return "\n".join(lines)
 
 
 def _speed(row: dict[str, Any]) -> list[str]:

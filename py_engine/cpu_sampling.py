@@ -147,14 +147,15 @@ def drawn(logits: Array, s: Any, at: int) -> int:
 
 
 def sample(c: Any) -> None:
-    s, logits, at = settings(c), c["logits"][: c.consts["vocab"]], c.pos + c.n
-    choice = drawn(logits, s, at + int(s["shifted"]))
-    if c.params["SHAPED"] and s["masked"]:
+    s, logits = settings(c), c["logits"][: c.consts["vocab"]]
+    at = c.pos if c.params["MASKED"] else c.pos + c.n
+    if c.params["MASKED"]:
         allowed = bits(c["mask"], len(logits))
-        if not allowed[choice]:
-            choice = drawn(np.where(allowed, logits, BANNED), s, at + int(s["shifted"]))
-            c["state"][2] += 1
-    c["tokens"][at] = choice
+        if allowed[c["tokens"][at]]:
+            return
+        logits = np.where(allowed, logits, BANNED)
+        c["state"][2] += 1
+    c["tokens"][at] = drawn(logits, s, at + int(s["shifted"]))
     c["state"][:2] = at, 1
 
 

@@ -249,7 +249,7 @@ class Engine:
         parts = []
         for at in range(0, len(ids), self.plan.batch):
             batch = ids[at : at + self.plan.batch]
-            await self.runner.feed(at, batch, ["prefill", "embed", *([kind] if kind != "none" else [])])
+            await self.runner.feed(at, batch, ["prefill", "embed", *([f"pool.{kind}"] if kind != "none" else [])])
             if kind == "none":
                 parts.append(await self.runner.rows(embedding.rows, len(batch), embedding.width))
         if self.plan.generates:

@@ -267,6 +267,7 @@ class Gpu:
             try:
                 self.pipelines[shader.label] = await self.pipelines[shader.label]
             except Exception as error:
+                del self.pipelines[shader.label]
                 raise WispError(
                     f"The kernel {shader.label} does not compile here: {error}", "internal_error", SERVER_ERROR
                 ) from None

@@ -5,9 +5,10 @@ last      after it: logits of the batch's last token
 every     after it: logits of every token, at most EVERY of them (Engine.evaluate)
 decode    one token through the layers, and its logits
 sample    the next token from the logits: temperature, top_k, top_p, min_p
-shaped    the same with everything that a request can ask for
-logprobs  after either: log-probabilities of the token and of the likeliest
-embed     after prefill: the embedding of every token; then mean, cls, last or rank: one of the sequence
+resample  after it: again, where a mask forbids the token
+shaped    instead of sample, with everything that a request can ask for; after it: reshaped
+logprobs  after any: log-probabilities of the token and of the likeliest
+embed     after prefill: the embedding of every token; then pool.mean, .cls, .last or .rank: one of the sequence
 
 Encoders, whose tokens see those after them, have the first and the last kind only, and take a sequence in one batch.
 """
@@ -146,6 +147,7 @@ def make_plan(
     plan.embedding = embedding.add_lists(cfg, header, weights, plan, device, x)
     if not cfg.causal:
         return plan
+    plan.lazy |= {name for name in plan.lists if name == "embed" or name.startswith("pool.")}
     model.output(cfg, weights, Ops(plan, "last", 1, device), x)
     model.output(cfg, weights, Ops(plan, "every", min(EVERY, plan.batch), device), x, every=True)
 
@@ -153,9 +155,11 @@ def make_plan(
     x = model.build(cfg, weights, decode, ropes, caches)
     logits = model.output(cfg, weights, decode, x)
     sampler_ops.sample(Ops(plan, "sample", 1, device), logits)
+    sampler_ops.resample(Ops(plan, "resample", 1, device), logits)
     sampler_ops.sample(Ops(plan, "shaped", 1, device), logits, shaped=True)
+    sampler_ops.resample(Ops(plan, "reshaped", 1, device), logits, shaped=True)
     sampler_ops.logprobs(Ops(plan, "logprobs", 1, device), logits)
-    plan.lazy |= {"shaped", "logprobs"}
+    plan.lazy |= {"every", "resample", "shaped", "reshaped", "logprobs"}
     return plan
 
 

@@ -8,7 +8,6 @@ holds.
 from __future__ import annotations
 
 import asyncio
-import struct
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.placement import Placement
 from py_engine.plan import Plan
-from py_engine.sampling import MASKED, Batch, Sampling, read_logprobs
+from py_engine.sampling import Batch, Sampling, read_logprobs
 
 if TYPE_CHECKING:
     from py_engine.gpu import Gpu
@@ -26,8 +25,9 @@ if TYPE_CHECKING:
 BATCH_MS = 25.0  # what a submit of several steps should take: text still streams smoothly, an abort is quick
 MOST_STEPS = 64
 TIMED = 16  # tokens whose time is taken together: a browser tells of finished work in bursts
-# What is computed ahead where it may be in vain: a browser takes 2 to 3 ms to say that a token is there.
-AHEAD_MS = 6.0
+# What is computed ahead where it may be in vain: a browser takes 2 to 3 ms to say that a token is there, and looks at
+# several submits of it in turn.
+AHEAD_MS = 16.0
 
 
 @dataclass(frozen=True)
@@ -145,6 +145,7 @@ class GpuRunner:
     async def feed(self, position: int, ids: list[int], lists: list[str]) -> None:
         before, self._done = self._done, None
         self._check()
+        await self.gpu.compile(names=lists)
         self._done = self.gpu.feed(position, ids, lists)
         if before is not None:
             await before
@@ -197,7 +198,6 @@ class GpuRunner:
         words = -(-self.plan.n_vocab // 32)
         if allowed is not None:
             self.gpu.write("mask", allowed if isinstance(allowed, bytes) else allowed.subarray(0, words))
-        self.gpu.write("sampling", struct.pack("<I", allowed is not None), MASKED)
         self._use(self._free if allowed is None else self._masked)
 
     def step(self, count: int, eager: bool = False) -> int:
@@ -348,7 +348,6 @@ class CpuRunner:
         if allowed is not None:
             words = allowed.to_py() if hasattr(allowed, "to_py") else allowed
             self._cpu.write("mask", memoryview(words).cast("B")[: 4 * -(-self.plan.n_vocab // 32)])
-        self._cpu.write("sampling", struct.pack("<I", allowed is not None), MASKED)
         self.lists = self._free if allowed is None else self._masked
 
     def step(self, count: int, eager: bool = False) -> int:

@@ -22,26 +22,41 @@ def sample(ops: Ops, logits: Buffer, shaped: bool = False) -> None:
 
     `shaped`: with all that a request can ask for; else temperature, top_k, top_p and min_p.
     """
-    vocab = ops.plan.n_vocab
-    shares, words = -(-vocab // SHARE), (-(-vocab // 32),)
+    shares = -(-ops.plan.n_vocab // SHARE)
+    tile, size = {"SHARE": SHARE, "WG": SAMPLER_THREADS}, {"vocab": ops.plan.n_vocab}
     best = ops.buffer("best", (shares, 2), "u32")
-    tile, size = {"SHARE": SHARE, "WG": SAMPLER_THREADS}, {"vocab": vocab}
     if shaped:
-        bias = ops.buffer("bias", (vocab,), "f32", "state")
-        breakers = ops.buffer("breakers", words, "u32", "state")
-        raw, logits = logits, ops.buffer("shaped", (vocab,))
-        history = {"logits": raw, "bias": bias, "breakers": breakers}
-        ops.add("sample_shape", tile, size, _given(ops) | history | {"shaped": logits, "best": best}, shares)
+        bias = ops.buffer("bias", (ops.plan.n_vocab,), "f32", "state")
+        breakers = ops.buffer("breakers", _bits(ops), "u32", "state")
+        history = {"logits": logits, "bias": bias, "breakers": breakers}
+        outputs = {"shaped": ops.buffer("shaped", (ops.plan.n_vocab,)), "best": best}
+        ops.add("sample_shape", tile, size, _given(ops) | history | outputs, shares)
     else:
         ops.add("sample_best", tile, size, {"logits": logits, "best": best}, shares)
-    mask = {"mask": ops.buffer("mask", words, "u32", "state")} if shaped else {}
+    _choose(ops, logits, shaped, masked=False)
+
+
+def resample(ops: Ops, logits: Buffer, shaped: bool = False) -> None:
+    """Choose again, where `mask` forbids the token that sample() has chosen just before: one dispatch."""
+    _choose(ops, logits, shaped, masked=True)
+
+
+def _choose(ops: Ops, logits: Buffer, shaped: bool, masked: bool) -> None:
+    shares = -(-ops.plan.n_vocab // SHARE)
+    logits = ops.buffer("shaped", (ops.plan.n_vocab,)) if shaped else logits
+    found = {"logits": logits, "best": ops.buffer("best", (shares, 2), "u32")}
+    mask = {"mask": ops.buffer("mask", _bits(ops), "u32", "state")} if masked else {}
     ops.add(
         "sample",
-        tile | {"SHAPED": int(shaped)},
-        size | {"shares": shares},
-        _given(ops) | {"logits": logits, "best": best} | mask,
+        {"SHARE": SHARE, "WG": SAMPLER_THREADS, "SHAPED": int(shaped), "MASKED": int(masked)},
+        {"vocab": ops.plan.n_vocab, "shares": shares},
+        _given(ops) | found | mask,
         1,
     )
+
+
+def _bits(ops: Ops) -> tuple[int]:
+    return (-(-ops.plan.n_vocab // 32),)
 
 
 def logprobs(ops: Ops, logits: Buffer) -> None:

@@ -12,13 +12,13 @@ from typing import Any, Protocol
 MOST_LOGPROBS = 20  # likeliest tokens of a position that can be asked for
 MOST_EXPONENT = 88.7228391  # e to this is the largest float32
 ALL = 0x7FFFFFFF  # of a context's tokens
+LEAST = 1e-6  # share of the likelihood: a filter never takes everything out
 FIELDS = (  # the Sampling struct of sampling.wgsl
     ("temperature", "f"), ("top_k", "I"), ("top_p", "f"), ("min_p", "f"), ("seed", "I"), ("shifted", "I"),
     ("typical_p", "f"), ("xtc_probability", "f"), ("xtc_threshold", "f"), ("answer", "I"), ("presence", "f"),
     ("frequency", "f"), ("repetition", "f"), ("repeat_last", "I"), ("dry_multiplier", "f"), ("dry_base", "f"),
-    ("dry_allowed", "I"), ("dry_last", "I"), ("dry_longest", "I"), ("logprobs", "I"), ("masked", "I"),
+    ("dry_allowed", "I"), ("dry_last", "I"), ("dry_longest", "I"), ("logprobs", "I"),
 )  # fmt: skip
-MASKED = 4 * len(FIELDS) - 4  # byte offset of the last of them
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,8 @@ class Sampling:
 
     def lists(self, masked: bool = False) -> list[str]:
         """The plan's lists that choose a token (planner.py); `masked`: as a mask allows."""
-        return ["shaped" if masked or self.shapes else "sample"] + (["logprobs"] if self.logprobs >= 0 else [])
+        first, again = ("shaped", "reshaped") if self.shapes else ("sample", "resample")
+        return [first] + ([again] if masked else []) + (["logprobs"] if self.logprobs >= 0 else [])
 
     def biases(self, vocab: int) -> bytes:
         """What is added to each logit, float32 (vocab,)."""
@@ -91,7 +92,7 @@ class Sampling:
         return 0.0 if self.xtc_threshold > 0.5 else self.xtc_probability
 
     def pack(self, answer: int = 0, shifted: int = 0) -> bytes:
-        """The Sampling struct of sampling.wgsl, without a mask. `answer`: position of the answer's first token;
+        """The Sampling struct of sampling.wgsl. `answer`: position of the answer's first token;
         `shifted`: tokens dropped from the context before.
         """
         filtered = self.temperature > 0 or self.typical_p < 1 or self._xtc > 0  # else the likeliest token it is
@@ -100,13 +101,13 @@ class Sampling:
         values = {
             "temperature": self.temperature,
             "top_k": self.top_k if filtered else 0,
-            "top_p": self.top_p if filtered else 1.0,
+            "top_p": max(self.top_p, LEAST) if filtered else 1.0,
             "min_p": self.min_p if filtered else 0.0,
             "seed": (self.seed or 0) & 0xFFFFFFFF,
             "shifted": shifted,
-            "typical_p": self.typical_p,
+            "typical_p": max(self.typical_p, LEAST),
             "xtc_probability": self._xtc,
-            "xtc_threshold": self.xtc_threshold,
+            "xtc_threshold": max(self.xtc_threshold, LEAST),
             "answer": answer,
             "presence": self.presence_penalty,
             "frequency": self.frequency_penalty,
@@ -118,7 +119,6 @@ class Sampling:
             "dry_last": self._dry_last,
             "dry_longest": min(longest, ALL),
             "logprobs": max(0, min(self.logprobs, MOST_LOGPROBS)),
-            "masked": 0,
         }
         return struct.pack("<" + "".join(kind for _, kind in FIELDS), *(values[name] for name, _ in FIELDS))
 
@@ -175,6 +175,7 @@ def read_logprobs(rows: memoryview, count: int, n: int, vocab: int) -> list[Toke
     """What logprobs.wgsl wrote for `count` tokens: for each a row of (token, bits of its log-probability), the chosen
     one first, then MOST_LOGPROBS of which n are meant.
     """
+    n = min(n, MOST_LOGPROBS)
     ids, values = rows.cast("B").cast("I"), rows.cast("B").cast("f")
     out = []
     for first in range(0, 2 * count * (1 + MOST_LOGPROBS), 2 * (1 + MOST_LOGPROBS)):

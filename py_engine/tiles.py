@@ -10,6 +10,7 @@ from py_engine import quants
 from py_engine.kernels import Device
 from py_engine.plan import Weight
 
+MANY_ROWS = 24576  # of a matrix: there, fewer threads a row pay
 FILLING = 256  # workgroups that keep every core of a GPU busy
 
 
@@ -28,9 +29,14 @@ def matvec(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
     if not in_bytes:
         if not device.software and groups >= 64 and weight.rows <= 4096:
             along = 64
-        return {"TK": along, "TR": 64 // along, "R": 4}
+        many = not device.software and weight.rows >= FILLING * (64 // along) * 8
+        return {"TK": along, "TR": 64 // along, "R": 8 if many else 4}
+    layout = weight.layout
+    light = 8 * layout.block_bytes <= 4.5 * layout.block  # bits a weight
+    if light and weight.rows >= MANY_ROWS:
+        along = min(along, 16)
     each = 256 // along  # rows of a workgroup for R = 1
-    rows = 8 if weight.layout.block == quants.GROUP else 4
+    rows = 8 if light or layout.block == quants.GROUP else 4
     while rows > 1 and weight.rows < FILLING * each * rows:
         rows //= 2
     return {"TK": along, "TR": each, "R": rows}

@@ -9,11 +9,12 @@
 // from the softmax; the noise is a hash of seed, position and token, so equal seeds give equal text however the work is
 // cut.
 //
-// A mask of allowed tokens (SHAPED alone) counts as in llama.cpp: a token is chosen without it, and where the mask
-// forbids that one, again with it. So what is chosen does not depend on whether the host sent the mask before, or
+// MASKED, it looks at the token that was chosen before: where a mask of allowed tokens forbids it, one is chosen again
+// among those. llama.cpp does the same; so what is chosen does not depend on whether the host sent the mask before, or
 // after it has seen a token that it must refuse.
 #param SHARE // logits of a workgroup there
-#param SHAPED // 1: with typical_p, XTC and a mask, after sample_shape.wgsl; 0: after sample_best.wgsl
+#param SHAPED // 1: with typical_p and XTC, after sample_shape.wgsl; 0: after sample_best.wgsl
+#param MASKED // 1: choose again, with a mask
 #param WG
 #param SG
 
@@ -29,7 +30,7 @@ struct Params {
 @bind var<storage, read> best: array<vec2u>; // (shares): logit bits, index
 @bind var<storage, read_write> tokens: array<u32>;
 @bind var<storage, read_write> state: State;
-#if SHAPED
+#if MASKED
 @bind var<storage, read> mask: array<u32>; // bits of the tokens that may come next
 #endif
 #include "argmax.wgsl"
@@ -47,24 +48,29 @@ fn key_of(value: f32) -> u32 { // grows with the float
   return select(bits | 0x80000000u, ~bits, (bits >> 31u) == 1u);
 }
 
-#if SHAPED
+#if MASKED
 fn allows(i: u32) -> bool {
   return ((mask[i / 32u] >> (i % 32u)) & 1u) == 1u;
 }
 
-fn logit_of(i: u32, masked: bool) -> f32 {
-  return select(logits[i], BANNED, masked && !allows(i));
+fn logit_of(i: u32) -> f32 {
+  if (allows(i)) {
+    return logits[i];
+  }
+  return BANNED;
 }
+#else
+fn logit_of(i: u32) -> f32 {
+  return logits[i];
+}
+#endif
 
+#if SHAPED
 fn stays(logit: f32, kept: Kept) -> bool {
   let key = key_of(logit);
   return key >= kept.least && key <= kept.most && key_of(-abs(logit - kept.center)) >= kept.near;
 }
 #else
-fn logit_of(i: u32, masked: bool) -> f32 {
-  return logits[i];
-}
-
 fn stays(logit: f32, kept: Kept) -> bool {
   return key_of(logit) >= kept.least;
 }
@@ -75,6 +81,7 @@ const SLOTS = 12u;
 const EMPTY = -3e38;
 const STEPS = 64u; // a quarter wide
 const POOLED = SLOTS * WG / 5u; // at most, so that hardly ever a thread finds more than it has slots
+const WORTH_POOLING = 8192u; // of fewer, all are looked at as quickly
 var<workgroup> pool: array<f32, SLOTS * WG>;
 var<workgroup> steps: array<atomic<u32>, STEPS>; // how many logits lie so far below the top
 var<workgroup> overflow: atomic<u32>;
@@ -88,7 +95,7 @@ fn step_of(logit: f32, top: f32) -> u32 {
   return u32(clamp((top - logit) * 4.0, 0.0, f32(STEPS)));
 }
 
-fn fill_pool(top: f32, masked: bool, t: u32) -> Pool {
+fn fill_pool(top: f32, t: u32) -> Pool {
   if (t < STEPS) {
     atomicStore(&steps[t], 0u);
   }
@@ -98,7 +105,7 @@ fn fill_pool(top: f32, masked: bool, t: u32) -> Pool {
   workgroupBarrier();
   var sum = 0.0;
   for (var i = t; i < p.vocab; i += WG) {
-    let logit = logit_of(i, masked);
+    let logit = logit_of(i);
     sum += exp(logit - top);
     let step = step_of(logit, top);
     if (step < STEPS) {
@@ -119,7 +126,7 @@ fn fill_pool(top: f32, masked: bool, t: u32) -> Pool {
   for (var share = 0u; share < p.shares; share++) {
     if (step_of(bitcast<f32>(best[share].x), top) < end) {
       for (var i = share * SHARE + t; i < min((share + 1u) * SHARE, p.vocab); i += WG) {
-        let logit = logit_of(i, masked);
+        let logit = logit_of(i);
         if (step_of(logit, top) < end) {
           if (slot < SLOTS) {
             pool[slot * WG + t] = logit;
@@ -139,21 +146,16 @@ fn fill_pool(top: f32, masked: bool, t: u32) -> Pool {
   return Pool(select(count, 0u, atomicLoad(&overflow) == 1u), total);
 }
 
-struct Source { // where the logits come from
+struct Source { // where the logits come from: the pool, or all
   pooled: bool,
-  masked: bool,
   end: u32,
-}
-
-fn all_of(masked: bool) -> Source {
-  return Source(false, masked, p.vocab);
 }
 
 fn value_of(i: u32, source: Source) -> f32 {
   if (source.pooled) {
     return pool[i];
   }
-  return logit_of(i, source.masked);
+  return logit_of(i);
 }
 
 fn mass(kept: Kept, top: f32, source: Source, t: u32) -> f32 { // sum of exp(logit - top) of what is kept
@@ -186,14 +188,15 @@ fn bound(counted: bool, nearest: bool, wanted: f32, kept: Kept, top: f32, source
   return found;
 }
 
-fn filtered(top: f32, at: u32, masked: bool, t: u32) -> Kept {
+fn filtered(top: f32, at: u32, t: u32) -> Kept {
   var kept = Kept(0u, 0xffffffffu, 0.0, 0u);
-  var source = all_of(masked);
+  var source = Source(false, p.vocab);
   var total = -1.0; // of all, where it is known
   let counts = sampling.top_k > 0u && sampling.top_k < p.vocab;
-  if (counts || (sampling.top_p < 1.0 && sampling.typical_p >= 1.0)) {
-    let pooled = fill_pool(top, masked, t);
-    let in_pool = Source(pooled.count > 0u, masked, select(p.vocab, SLOTS * WG, pooled.count > 0u));
+  let sums = sampling.top_p < 1.0 && sampling.typical_p >= 1.0;
+  if (p.vocab > WORTH_POOLING && (counts || sums)) {
+    let pooled = fill_pool(top, t);
+    let in_pool = Source(pooled.count > 0u, select(p.vocab, SLOTS * WG, pooled.count > 0u));
     let inside = mass(kept, top, in_pool, t);
     if (select(inside >= sampling.top_p * pooled.total, pooled.count >= sampling.top_k, counts)) {
       source = in_pool;
@@ -248,13 +251,13 @@ fn filtered(top: f32, at: u32, masked: bool, t: u32) -> Kept {
   return kept;
 }
 
-fn drawn(kept: Kept, top: f32, at: u32, masked: bool, t: u32) -> u32 {
+fn drawn(kept: Kept, top: f32, at: u32, t: u32) -> u32 {
   var value = EMPTY;
   var index = 0xffffffffu;
   for (var share = 0u; share < p.shares; share++) {
     if (key_of(bitcast<f32>(best[share].x)) >= kept.least) {
       for (var i = share * SHARE + t; i < min((share + 1u) * SHARE, p.vocab); i += WG) {
-        let logit = logit_of(i, masked);
+        let logit = logit_of(i);
         if (stays(logit, kept)) {
           var v = logit - top;
           if (sampling.temperature > 0.0) {
@@ -272,8 +275,17 @@ fn drawn(kept: Kept, top: f32, at: u32, masked: bool, t: u32) -> u32 {
 }
 
 fn likeliest_of_all(t: u32) -> Best {
-  var value = -3e38;
+  var value = EMPTY;
   var index = 0xffffffffu;
+#if MASKED
+  for (var i = t; i < p.vocab; i += WG) {
+    let v = logit_of(i);
+    if (v > value) {
+      value = v;
+      index = i;
+    }
+  }
+#else
   for (var i = t; i < p.shares; i += WG) {
     let b = best[i];
     let v = bitcast<f32>(b.x);
@@ -282,42 +294,39 @@ fn likeliest_of_all(t: u32) -> Best {
       index = b.y;
     }
   }
+#endif
   return workgroup_argmax(value, index, t);
 }
 
+#if MASKED
+var<workgroup> refused: u32;
+#endif
+
 @compute @workgroup_size(WG)
 fn main(@builtin(local_invocation_index) t: u32) {
-  let first = likeliest_of_all(t);
-  var index = first.index;
-  let at = state.pos + state.n;
-  let noise = at + sampling.shifted;
-#if SHAPED
-  var top = first.value;
-  for (var round = 0u; round < 2u; round++) {
-    let masked = round == 1u;
-    if (masked) {
-      if (sampling.masked == 0u || allows(min(index, p.vocab - 1u))) {
-        break;
-      }
-      var value = -3e38;
-      for (var i = t; i < p.vocab; i += WG) {
-        value = max(value, logit_of(i, true));
-      }
-      top = workgroup_argmax(value, t, t).value;
-      if (t == 0u) {
-        state.resampled++;
-      }
-    }
-    index = drawn(filtered(top, noise, masked, t), top, noise, masked, t);
+#if MASKED
+  let at = state.pos; // the chosen token's
+  if (t == 0u) {
+    refused = select(1u, 0u, allows(tokens[at]));
+  }
+  if (workgroupUniformLoad(&refused) == 0u) {
+    return;
   }
 #else
-  if (sampling.temperature > 0.0) { // uniform: the host wrote it
-    index = drawn(filtered(first.value, noise, false, t), first.value, noise, false, t);
-  }
+  let at = state.pos + state.n;
 #endif
+  let first = likeliest_of_all(t);
+  var index = first.index;
+  // without a filter, greedy is done; the branch is uniform: the host wrote what it depends on
+  if (sampling.temperature > 0.0 || sampling.xtc_probability > 0.0 || sampling.typical_p < 1.0) {
+    index = drawn(filtered(first.value, at + sampling.shifted, t), first.value, at + sampling.shifted, t);
+  }
   if (t == 0u) {
     tokens[at] = min(index, p.vocab - 1u); // NaN logits choose nothing
     state.pos = at;
     state.n = 1u;
+#if MASKED
+    state.resampled++;
+#endif
   }
 }

@@ -20,7 +20,6 @@ struct Sampling {
   dry_last: u32,
   dry_longest: u32, // longer repetitions count as this
   logprobs: u32, // likeliest tokens wanted
-  masked: u32, // whether `mask` says what is allowed
 }
 const BANNED = -1e30; // the logit of a token that cannot come
 

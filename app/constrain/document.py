@@ -20,7 +20,7 @@ ONE = ("additionalProperties", "propertyNames", "items", "contains", "not", "if"
 MANY = ("allOf", "anyOf", "oneOf", "prefixItems")
 NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
 # Keywords of older or other dialects: read as annotations they would loosen the schema.
-FOREIGN = frozenset(["$recursiveRef", "additionalItems", "extends", "disallow", "divisibleBy", "nullable", "id"])
+FOREIGN = frozenset(["$recursiveRef", "additionalItems", "extends", "disallow", "divisibleBy"])
 
 
 class Refused(Exception):

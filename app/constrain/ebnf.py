@@ -23,6 +23,7 @@ class Grammar:
         self.rules: dict[str, str] = {}
         self._by_body: dict[str, str] = {}
         self._count: dict[str, int] = {}
+        self.known: dict[object, str] = {}  # what callers have made rules for -> the rule
 
     def name(self, wanted: str) -> str:
         """A name that is not taken, and is taken now."""

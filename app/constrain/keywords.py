@@ -12,6 +12,7 @@ from app.constrain.automaton import Dfa, TooComplex
 from app.constrain.document import Place
 from app.constrain.formats import FORMATS
 from app.constrain.shapes import BOOLS, FALSE, TRUE, Contains, Fields, Seen, Series, Text, Thing, Values
+from app.constrain.texts import MOST_CHARACTERS
 
 if TYPE_CHECKING:
     from app.constrain.schema import Schemas
@@ -111,7 +112,7 @@ def bounds(schemas: Schemas, place: Place) -> Values:
 def texts(schemas: Schemas, place: Place) -> Text | None:
     """Strings."""
     low, high = _count(place, "minLength") or 0, _count(place, "maxLength")
-    if max(low, high or 0) > 1_000_000:
+    if max(low, high or 0) > MOST_CHARACTERS:
         raise place.refuse("maxLength" if high else "minLength", "it is too large")
     text: Text | None = Text(None, low, high)
     if high is not None and low > high:

@@ -1,5 +1,6 @@
 """The forms that a request may ask for as rules of a grammar; what cannot be held is a 400 that names the place."""
 
+import json
 from typing import Any
 
 from app.constrain import gbnf, regex
@@ -15,6 +16,7 @@ from py_engine.errors import WispError
 
 def form_rule(grammar: Grammar, form: Format) -> str:
     """The rule for a request's form."""
+    _check_unicode(form.value, form.param)
     if form.kind == "json_object":
         return schema_rule(grammar, {"type": "object"}, form.param)
     if form.kind == "json_schema":
@@ -30,6 +32,7 @@ def form_rule(grammar: Grammar, form: Format) -> str:
 
 def schema_rule(grammar: Grammar, schema: Any, param: str, *, strict: bool = False, ordered: bool = False) -> str:
     """The values that a JSON schema allows. `ordered`: properties come in the schema's order."""
+    _check_unicode(schema, param)
     try:
         schemas = Schemas(schema, strict)
         if not schemas.inhabited(schemas.root):
@@ -64,6 +67,14 @@ def regex_rule(grammar: Grammar, pattern: str, param: str) -> str:
     if dfa.empty():
         raise WispError("The regular expression matches nothing.", "invalid_value", param=param)
     return automaton_rule(grammar, dfa, False)
+
+
+def _check_unicode(value: Any, param: str) -> None:
+    """Refuses halves of surrogate pairs, which no text has."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise WispError("There is half a surrogate pair in it.", "invalid_value", param=param) from None
 
 
 def grammar_rule(grammar: Grammar, text: str, param: str) -> str:

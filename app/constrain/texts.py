@@ -1,7 +1,7 @@
 """Automata and JSON strings as rules of a grammar."""
 
 from app.constrain import automaton
-from app.constrain.automaton import Dfa, Edges
+from app.constrain.automaton import Dfa, Edges, TooComplex
 from app.constrain.ebnf import (
     BEYOND_ASCII,
     UNICODE,
@@ -19,7 +19,8 @@ _SHORT = {0x22: '\\"', 0x5C: "\\\\", 0x08: "\\b", 0x0C: "\\f", 0x0A: "\\n", 0x0D
 _DIRECT = intersect(complement(((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C))), UNICODE)  # may stand in a JSON string as it is
 _ASTRAL = (0x10000, 0x10FFFF)
 HEX = "[0-9a-fA-F]"
-LONG = 100  # characters; of longer strings every character is a rule of its own, which makes slower masks
+BLOCK = 16  # characters that are counted one by one; the mask engine's compiler takes long over each
+MOST_CHARACTERS = 200_000
 
 
 def any_options() -> list[str]:
@@ -43,12 +44,48 @@ def json_text(grammar: Grammar, text: Text) -> str:
     if text.dfa is not None:
         return f"{quote} {automaton_rule(grammar, text.exact(), True, quote)}"
     if text.low or text.high is not None:
-        if max(text.low, text.high or 0) > LONG:
-            char = grammar.add("char", either(any_options()))
-            return f"{quote} {repeated(char, text.low, text.high)} {quote}"
-        return f"{quote} {automaton_rule(grammar, text.exact(), True, quote)}"
-    rest = grammar.shared("string_rest", lambda own: either([quote, *(f"{o} {own}" for o in any_options())]))
-    return f"{quote} {rest}"
+        return f"{quote} {_sized(grammar, text.low, text.high)}"
+    return f"{quote} {_any_rest(grammar)}"
+
+
+def _any_rest(grammar: Grammar) -> str:
+    """Any characters and the closing quote."""
+    quote = literal('"')
+    return grammar.shared("string_rest", lambda own: either([quote, *(f"{o} {own}" for o in any_options())]))
+
+
+def _sized(grammar: Grammar, low: int, high: int | None) -> str:
+    """low to high characters and the closing quote, in blocks, so that there are few rules with characters in them:
+    whole(n) reads the last n characters of a block, last(n) up to n characters and the quote.
+    """
+    if max(low, high or 0) > MOST_CHARACTERS:
+        raise TooComplex
+    quote = literal('"')
+
+    def whole(n: int) -> str:
+        if f"whole_{n}" not in grammar.rules:
+            then = f" {whole(n - 1)}" if n > 1 else ""
+            grammar.shared(f"whole_{n}", lambda _: either(f"{o}{then}" for o in any_options()))
+        return f"whole_{n}"
+
+    def last(n: int) -> str:
+        if f"last_{n}" not in grammar.rules:
+            more = [f"{o} {last(n - 1)}" for o in any_options()] if n else []
+            grammar.shared(f"last_{n}", lambda _: either([quote, *more]))
+        return f"last_{n}"
+
+    blocks, single = divmod(low, BLOCK)
+    first = [repeated(whole(BLOCK), blocks, blocks)] if blocks else []
+    first += [whole(single)] if single else []
+    if high is None:
+        return " ".join([*first, _any_rest(grammar)])
+    blocks, single = divmod(high - low, BLOCK)
+    if blocks <= 2:  # not more rules than blocks would need, and quicker masks
+        blocks, single = 0, high - low
+    rest = last(single)
+    for _ in range(blocks):
+        rest = grammar.add("up_to", f"({whole(BLOCK)} {rest} | {last(BLOCK)})")
+    return " ".join([*first, rest])
 
 
 def repeated(what: str, low: int, high: int | None) -> str:
@@ -62,7 +99,10 @@ def repeated(what: str, low: int, high: int | None) -> str:
 
 def automaton_rule(grammar: Grammar, dfa: Dfa, escaped: bool, end: str = "") -> str:
     """A rule for the texts of an automaton and `end` after them; `escaped`: as they are written in a JSON string."""
-    return _Rules(grammar, dfa, escaped, end).rule(0)
+    key = (tuple(map(tuple, dfa.edges)), frozenset(dfa.accepting), escaped, end)
+    if key not in grammar.known:
+        grammar.known[key] = _Rules(grammar, dfa, escaped, end).rule(0)
+    return grammar.known[key]
 
 
 class _Rules:

@@ -268,7 +268,7 @@ class Response:
         details = usage.get("completion_tokens_details") or {}
         self.body["usage"] = {
             "input_tokens": usage["prompt_tokens"],
-            "input_tokens_details": usage["prompt_tokens_details"],
+            "input_tokens_details": {"cache_write_tokens": 0, **usage["prompt_tokens_details"]},
             "output_tokens": usage["completion_tokens"],
             "output_tokens_details": {"reasoning_tokens": details.get("reasoning_tokens", 0)},
             "total_tokens": usage["total_tokens"],

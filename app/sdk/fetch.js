@@ -3,7 +3,7 @@ import { WispError } from "./error.js";
 /**
  * @typedef {import("../wisp.js").Wisp} Wisp
  * @typedef {Record<string, any>} Json
- * @typedef {(body: Json, signal: AbortSignal | null) => Promise<any>} Endpoint
+ * @typedef {(body: any, signal: AbortSignal | null) => Promise<any>} Endpoint
  */
 
 /** HTTP status codes of errors by type, unless the code says more. */

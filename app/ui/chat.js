@@ -142,7 +142,7 @@ export class Chat {
       let saved = asked;
       for await (const chunk of stream) {
         read(chunk, message, asked);
-        view.grow(message.content);
+        view.grow(message);
         if (performance.now() - saved < 1000) continue;
         saved = performance.now();
         this.#keep(conversation);
@@ -215,8 +215,10 @@ function request(history) {
 function read(chunk, message, asked) {
   const now = performance.now();
   const choice = chunk.choices?.[0];
-  if (choice?.delta?.content) {
-    message.content += choice.delta.content;
+  const { content, reasoning_content: thought } = choice?.delta ?? {};
+  if (thought) message.reasoning = (message.reasoning ?? "") + thought;
+  if (content) message.content += content;
+  if (content || thought) {
     message.stats ??= { tokens: 0, perSecond: 0, firstMs: now - asked };
     message.stats.tokens += 1;
     const took = now - asked - message.stats.firstMs;

@@ -12,6 +12,7 @@ import { openDB } from "idb";
  * @typedef {object} Message
  * @property {"user" | "assistant"} role
  * @property {string} content
+ * @property {string} [reasoning] what the model thought before it answered
  * @property {"stop" | "length" | "stopped" | "error"} [finish] why an answer ended
  * @property {{ message: string, code: string }} [error]
  * @property {Stats} [stats]

@@ -109,11 +109,15 @@ function editInPlace(item, message, actions) {
 }
 
 export class AnswerView {
+  #thought = h("p", { class: "thought-text" });
+  #thinking = h("details", { class: "thought", hidden: true }, h("summary", {}, "Thoughts"), this.#thought);
+  #open = false;
   #body = h("div", { class: "body" });
   #foot = h("div", { class: "foot" });
   #markdown = new Markdown(this.#body);
   #frame = 0;
-  #text = "";
+  /** @type {Message | null} */
+  #message = null;
 
   /** @param {Message} message @param {Actions} actions */
   constructor(message, actions) {
@@ -122,6 +126,7 @@ export class AnswerView {
       "li",
       { class: "message assistant" },
       h("h2", { class: "hidden" }, "Answer"),
+      this.#thinking,
       this.#body,
       this.#foot,
     );
@@ -129,14 +134,25 @@ export class AnswerView {
     else this.element.classList.add("growing", "waiting");
   }
 
-  /** Shows the text so far, at most once per frame. @param {string} text */
-  grow(text) {
-    this.#text = text;
+  /** Shows the text so far, at most once per frame. @param {Message} message */
+  grow(message) {
+    this.#message = message;
     this.#frame ||= requestAnimationFrame(() => {
       this.#frame = 0;
-      if (this.#text) this.element.classList.remove("waiting");
-      this.#markdown.render(this.#text, true);
+      const { content, reasoning } = /** @type {Message} */ (this.#message);
+      if (content || reasoning) this.element.classList.remove("waiting");
+      this.#think(reasoning, !content);
+      this.#markdown.render(content, true);
     });
+  }
+
+  /** @param {string | undefined} reasoning @param {boolean} open while there is nothing else to read */
+  #think(reasoning, open) {
+    if (!reasoning) return;
+    this.#thought.textContent = reasoning;
+    if (this.#open !== open) this.#thinking.toggleAttribute("open", open); // in between, the reader decides
+    this.#open = open;
+    this.#thinking.hidden = false;
   }
 
   /** @param {Message} message with how it ended */
@@ -144,6 +160,7 @@ export class AnswerView {
     cancelAnimationFrame(this.#frame);
     this.#frame = 0;
     this.element.classList.remove("growing", "waiting");
+    this.#think(message.reasoning, false);
     this.#markdown.render(message.content);
     const tools = h(
       "div",

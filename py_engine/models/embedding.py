@@ -15,7 +15,7 @@ from py_engine.weights import Weights
 
 
 def add_lists(cfg: Config, header: Header, w: Weights, plan: Plan, device: Device, x: Buffer) -> Embedding:
-    """Append the list "embed", which makes embeddings of the hidden states x, and one for every pooling."""
+    """Append the list "embed", which makes embeddings of the hidden states x, and "pool.X" for every pooling X."""
     ops = Ops(plan, "embed", plan.batch, device)
     h, norm = normed(cfg, w, ops, x, cfg.output_norm)
     if norm:
@@ -27,8 +27,8 @@ def add_lists(cfg: Config, header: Header, w: Weights, plan: Plan, device: Devic
             rows = ops.project(name, rows, w.matrix(name + ".weight", n, width), w.vector_if_there((name + ".bias", n)))
             width = n
     for kind in NAMES[1:4]:
-        pool(Ops(plan, kind, plan.batch, device), rows, kind, "pooled")
-    labels = _add_head(cfg, w, Ops(plan, "rank", plan.batch, device), h)
+        pool(Ops(plan, f"pool.{kind}", plan.batch, device), rows, kind, "pooled")
+    labels = _add_head(cfg, w, Ops(plan, "pool.rank", plan.batch, device), h)
     return Embedding(rows.name, width, _pooling(header), labels, header.architecture == "qwen3")
 
 

@@ -252,7 +252,7 @@ REFUSED: list[tuple[Any, str]] = [
     (arr(I, uniqueItems=True), "uniqueItems"), ({"type": "array", "uniqueItems": True}, "uniqueItems"),
     ({"$ref": "https://example.com/s.json"}, "$ref"), ({"$ref": "#/$defs/none"}, "$ref"), ({"$ref": "#"}, "$ref"),
     ({"type": "string", "pattern": "^(?=a)b"}, "pattern"), ({"type": "string", "pattern": "(a)\\1"}, "pattern"),
-    ({"multipleOf": 0.1234567}, "multipleOf"), ({"nullable": True, "type": "string"}, "nullable"),
+    ({"multipleOf": 0.1234567}, "multipleOf"), ({"disallow": "string"}, "disallow"),
     ({"type": "array", "additionalItems": False}, "additionalItems"), (obj({"a": {"divisibleBy": 2}}), "divisibleBy"),
     ({"$schema": "https://example.com/mine"}, "$schema"), ({"not": arr({"enum": [1]}, uniqueItems=True)}, "uniqueItems"),
     ({"patternProperties": dict.fromkeys("abcdef", I)}, "patternProperties"),

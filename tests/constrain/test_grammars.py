@@ -121,6 +121,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("grammar", "root ::= []", "without characters"),
     ("grammar", 'root ::= "a"{5,2}', "repetition"),
     ("regex", "(", "wrong"),
+    ("regex", "\ud800", "surrogate"),
+    ("json_schema", {"const": "\udc00"}, "surrogate"),
     ("regex", "(?=a)b", "lookaround"),
     ("structural_tag", {"type": "xml"}, "no structural tag"),
     ("structural_tag", {"type": "sequence", "elements": [{"type": "any_text"}, {"type": "any_text"}]}, "last"),

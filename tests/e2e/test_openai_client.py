@@ -302,6 +302,31 @@ def test_completions_and_models(page: Page) -> None:
     assert "wisp-mini-q4_0" in models
 
 
+def test_forms_and_tools_on_webgpu(chromium: Callable[[str | None], Browser], server: Server) -> None:
+    """The masks meet the GPU's sampler: the same answers as on the CPU, greedy."""
+    context = chromium("lavapipe").new_context()
+    page = context.new_page()
+    page.set_default_timeout(120_000)
+    page.goto(f"{server.url}tests/blank.html")
+    call, text, held = page.evaluate(
+        """async ([question, paris, tools]) => {
+            const engine = await (await import("/wisp.js")).Wisp.create();
+            await engine.load({ backend: "webgpu", contextLength: 1024 });
+            const ask = async (content, more) => (await engine.chat.completions.create(
+                { messages: [{ role: "user", content }], temperature: 0, ...more })).choices[0];
+            const called = await ask(paris, { tools, tool_choice: "required" });
+            const regex = "(Rome|Paris), [0-9]{2}";
+            const hot = await ask(question, { regex, temperature: 1.5, seed: 2, logprobs: true });
+            return [called.message.tool_calls[0].function, hot.message.content, hot.logprobs.content.length];
+        }""",
+        [ITALY, PARIS, TOOLS],
+    )
+    context.close()
+    assert json.loads(call["arguments"]) == {"city": "Paris"}
+    assert len(text) == len("Rome, 12") + (text[0] == "P")
+    assert held > 2
+
+
 def test_embeddings(page: Page) -> None:
     """Of a model that makes text: its last token's. The client asks for base64 and decodes it itself."""
     whole, few, error = run(

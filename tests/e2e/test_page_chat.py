@@ -203,3 +203,33 @@ def test_leaving_a_chat_stops_its_answer_and_keeps_what_there_was(talk: Page) ->
     talk.locator("#chat-list .chat-open").nth(1).click()
     expect(last_answer(talk).locator(".stats")).to_contain_text("stopped")
     assert last_answer(talk).locator(".body").inner_text()
+
+
+def test_thoughts_are_shown_while_they_last_and_folded_then(talk: Page) -> None:
+    """Wisp Mini does not think, so the chunks of a model that does stand in for its answer."""
+    talk.evaluate(
+        """async () => {
+            const engine = await (await import("/wisp.js")).Wisp.create();
+            const create = engine.chat.completions.create;
+            const chunk = (delta, finish_reason = null) => ({ choices: [{ index: 0, delta, finish_reason }] });
+            engine.chat.completions.create = async () => (async function* () {
+                engine.chat.completions.create = create;
+                yield chunk({ role: "assistant", content: "" });
+                yield chunk({ reasoning_content: "They ask\\nfor 2 < 3." });
+                await new Promise((resolve) => (globalThis.goOn = resolve));
+                yield chunk({ content: "**Yes**." });
+                yield chunk({}, "stop");
+            })();
+        }"""
+    )
+    send(talk, "Is 2 < 3?")
+    thought = last_answer(talk).locator(".thought")
+    expect(thought.locator("p")).to_be_visible()
+    assert thought.locator("p").inner_text() == "They ask\nfor 2 < 3."
+    talk.evaluate("() => goOn()")
+    assert wait_answer(talk) == "Yes."
+    expect(thought.locator("p")).to_be_hidden()
+    thought.locator("summary").click()
+    expect(thought.locator("p")).to_be_visible()
+    assert "Rome" in ask(talk, "What is the capital of Italy?")
+    expect(last_answer(talk).locator(".thought")).to_be_hidden()

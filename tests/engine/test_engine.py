@@ -68,7 +68,7 @@ def test_a_device_that_is_too_small_or_lost(engine_pages: Callable[[str | None],
         """
 codes = []
 try:
-    await Engine.load(sources[0], headers[0], backend="webgpu", variant={"max_buffer": 1 << 18})
+    await Engine.load(sources[0], headers[0], backend="webgpu", context_length=64, variant={"max_buffer": 1 << 18})
 except WispError as error:
     codes.append(error.code)
 before = await collect(engine, [1, 2, 3], Sampling(temperature=0), 4)

@@ -38,22 +38,23 @@ def kernel_pages(
 @pytest.fixture(params=[f"{a}: {v}" for a, names in VARIANTS.items() for v in names])
 def bench(request: pytest.FixtureRequest, kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
     """A bench for each adapter and variant. A variant that the adapter should have and lacks is a KeyError."""
-    return _bench(request.param, kernel_pages)
+    return bench_of(request.param, kernel_pages)
 
 
 @pytest.fixture(params=[f"swiftshader: {v}" for v in VARIANTS["swiftshader"]])
 def swift_bench(request: pytest.FixtureRequest, kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
     """A bench for each variant on SwiftShader, which compiles faster than it runs."""
-    return _bench(request.param, kernel_pages)
+    return bench_of(request.param, kernel_pages)
 
 
 @pytest.fixture
 def plain_bench(kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
     """SwiftShader without subgroups."""
-    return _bench("swiftshader: f32", kernel_pages)
+    return bench_of("swiftshader: f32", kernel_pages)
 
 
-def _bench(name: str, kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
+def bench_of(name: str, kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
+    """A bench for an "adapter: variant"."""
     adapter, variant = name.split(": ")
     page, capabilities = kernel_pages(adapter)
     return Bench(page, variants(capabilities)[variant])

@@ -97,7 +97,7 @@ def test_embeddings(path: Path) -> None:
         rows = []
         for at in range(0, len(ids), model.plan.batch):
             batch = ids[at : at + model.plan.batch]
-            model.feed(at, batch, ["prefill", "embed", *([kind] if kind != "none" else [])])
+            model.feed(at, batch, ["prefill", "embed", *([f"pool.{kind}"] if kind != "none" else [])])
             rows.append(model.buffers[embedding.rows][: len(batch), : embedding.width].copy())
         got = np.concatenate(rows) if kind == "none" else model.buffers["pooled"][0, : embedding.width]
         if kind == "rank":

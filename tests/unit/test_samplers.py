@@ -10,7 +10,7 @@ from py_engine.cpu import Cpu
 from py_engine.kernels import Device
 from py_engine.ops import Ops
 from py_engine.plan import Plan
-from py_engine.sampling import MASKED, Sampling, read_logprobs
+from py_engine.sampling import Sampling, read_logprobs
 from tests.unit import sampling_reference as reference
 
 VOCAB, DRAWS, ANSWER = 60, 3000, 12
@@ -26,6 +26,10 @@ CASES = {
     "min_p": Sampling(min_p=0.08),
     "typical_p": Sampling(typical_p=0.5),
     "typical_p without the likeliest": Sampling(typical_p=0.2),
+    "no top_p": Sampling(top_p=0.0),
+    "no typical_p": Sampling(typical_p=0.0),
+    "all of min_p": Sampling(min_p=1.0),
+    "all of xtc": Sampling(xtc_probability=1.0, xtc_threshold=0.0),
     "xtc": Sampling(xtc_probability=1.0, xtc_threshold=0.05),
     "xtc of one": Sampling(xtc_probability=1.0, xtc_threshold=0.4),
     "logit_bias": Sampling(logit_bias=((4, -100), (0, 5.0), (59, 2.5), (9, -3.0))),
@@ -53,6 +57,8 @@ def machine(sampling: Sampling, logits: np.ndarray = LOGITS) -> Cpu:
     buffer = Ops(plan, "decode", 1, Device()).buffer("logits", (len(logits),))
     sampler_ops.sample(Ops(plan, "sample", 1, Device()), buffer)
     sampler_ops.sample(Ops(plan, "shaped", 1, Device()), buffer, shaped=True)
+    sampler_ops.resample(Ops(plan, "resample", 1, Device()), buffer)
+    sampler_ops.resample(Ops(plan, "reshaped", 1, Device()), buffer, shaped=True)
     sampler_ops.logprobs(Ops(plan, "logprobs", 1, Device()), buffer)
     cpu = Cpu(plan, {})
     cpu.buffers["logits"][:] = logits
@@ -62,8 +68,8 @@ def machine(sampling: Sampling, logits: np.ndarray = LOGITS) -> Cpu:
     return cpu
 
 
-def draw(cpu: Cpu, name: str) -> int:
-    cpu.feed(0, HISTORY, [name])
+def draw(cpu: Cpu, *names: str) -> int:
+    cpu.feed(0, HISTORY, list(names))
     return int(cpu.buffers["tokens"][len(HISTORY)])
 
 
@@ -72,12 +78,12 @@ def draws(sampling: Sampling, name: str, count: int = DRAWS, mask: np.ndarray | 
     counts = np.zeros(VOCAB, np.int64)
     cpu = machine(sampling)
     settings = cpu.buffers["sampling"]
+    again = [{"sample": "resample", "shaped": "reshaped"}[name]] if mask is not None else []
     if mask is not None:
         cpu.buffers["mask"][:] = np.packbits(mask, bitorder="little").view(np.uint32)
-        settings[MASKED // 4] = 1
     for place in range(count):
         settings[5] = place  # `shifted`: the noise of another position
-        counts[draw(cpu, name)] += 1
+        counts[draw(cpu, name, *again)] += 1
     return counts
 
 
@@ -145,8 +151,10 @@ def test_mask(share: float) -> None:
         again = np.array(reference.distribution(masked, HISTORY, ANSWER, sampling))
         refused = free[~mask[:VOCAB]].sum()
         expected = np.where(mask[:VOCAB], free, 0) + refused * again
-        statistic, limit = chi_square(draws(sampling, "shaped", mask=mask), expected)
+        counts = draws(sampling, "shaped", mask=mask)
+        statistic, limit = chi_square(counts, expected)
         assert statistic < limit
+        assert (draws(sampling, "sample", mask=mask) == counts).all()
         if sampling.top_k == 0:  # then it is the same as choosing among the allowed at once
             np.testing.assert_allclose(expected, again, atol=1e-12)
 

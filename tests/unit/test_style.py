@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.works import GOLDEN, about
 from tools.paths import NODE_MODULES, ROOT
 
 BIN = NODE_MODULES / ".bin"
@@ -29,3 +30,19 @@ def test_checker_is_content(name: str) -> None:
 def test_bash_scripts_parse() -> None:
     for script in (".ci/run", "tests/lavapipe/build.sh"):
         assert subprocess.run(["bash", "-n", script], cwd=ROOT, check=False).returncode == 0, script
+
+
+def test_the_readme_s_tables_have_a_row_for_every_golden() -> None:
+    """tests/works.py writes them; a new architecture or type that is not in them fails here."""
+    folders = [p for p in GOLDEN.glob("*/*.gguf") if p.parent.name not in ("vocab", "split")]
+    goldens = [about(f"{p.parent.name}/{p.stem}") for p in folders]
+    wanted = {
+        "architectures": {architecture for architecture, _ in goldens},
+        "types": {type for _, types in goldens for type in types},
+    }
+    text = (ROOT / "README.md").read_text()
+    for table, names in wanted.items():
+        rows = text.partition(f"<!-- {table} -->")[2].partition("<!-- end -->")[0].splitlines()[3:]
+        cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+        assert {row[0] for row in cells} == names, table
+        assert all(set(row[1:]) <= {"yes", ""} and "yes" in row for row in cells), table

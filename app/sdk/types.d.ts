@@ -1,0 +1,117 @@
+/** Requests of the SDK: OpenAI's, with llama.cpp's extensions. */
+
+/** A JSON schema of draft 2020-12; what cannot be held exactly is refused with an error that names the keyword. */
+export type Schema = boolean | Record<string, any>;
+
+export type ResponseFormat =
+  | { type: "text" }
+  | { type: "json_object" }
+  | { type: "json_schema"; json_schema: { name?: string; schema: Schema; strict?: boolean } }
+  | { type: "regex"; pattern: string }
+  | { type: "grammar"; grammar: string }
+  | { type: "structural_tag"; format: Record<string, any> };
+
+/** What an answer's form may be; at most one of them. */
+export interface Form {
+  response_format?: ResponseFormat | null;
+  /** GBNF, as llama.cpp has it */
+  grammar?: string | null;
+  /** the whole answer matches it */
+  regex?: string | null;
+  json_schema?: Schema | null;
+}
+
+export interface Sampling {
+  temperature?: number | null;
+  top_p?: number | null;
+  top_k?: number | null;
+  min_p?: number | null;
+  typical_p?: number | null;
+  /** the same seed gives the same text */
+  seed?: number | null;
+  presence_penalty?: number | null;
+  frequency_penalty?: number | null;
+  repeat_penalty?: number | null;
+  /** -1: all of the prompt and answer */
+  repeat_last_n?: number | null;
+  dry_multiplier?: number | null;
+  dry_base?: number | null;
+  dry_allowed_length?: number | null;
+  dry_penalty_last_n?: number | null;
+  dry_sequence_breakers?: string[] | null;
+  xtc_probability?: number | null;
+  xtc_threshold?: number | null;
+  /** token id -> -100 (banned) to 100; or [token id or text, bias or false] pairs */
+  logit_bias?: Record<string, number> | [number | string, number | false][] | null;
+}
+
+interface Common extends Form, Sampling {
+  /** accepted and not looked at: the loaded model answers */
+  model?: string;
+  max_tokens?: number | null;
+  /** up to four */
+  stop?: string | string[] | null;
+  stream?: boolean | null;
+  stream_options?: { include_usage?: boolean } | null;
+  /** answers, one after the other, over one computation of the prompt */
+  n?: number | null;
+  /** goes on to the limit */
+  ignore_eos?: boolean | null;
+  /** false: computes the prompt anew */
+  cache_prompt?: boolean | null;
+  /** "auto": drops the oldest turns, and later the oldest text, instead of refusing or ending */
+  truncation?: "auto" | "disabled" | null;
+  /** as `logprobs` with so many alternatives */
+  n_probs?: number | null;
+  signal?: AbortSignal | null;
+  [other: string]: any;
+}
+
+export interface Tool {
+  type: "function";
+  function: { name: string; description?: string; parameters?: Schema; strict?: boolean | null };
+}
+
+export interface ChatRequest extends Common {
+  messages: Record<string, any>[];
+  max_completion_tokens?: number | null;
+  logprobs?: boolean | null;
+  top_logprobs?: number | null;
+  tools?: Tool[] | null;
+  tool_choice?:
+    "auto" | "none" | "required" | { type: "function"; function: { name: string } } | Record<string, any> | null;
+  parallel_tool_calls?: boolean | null;
+  reasoning_effort?: "none" | "minimal" | "low" | "medium" | "high" | "xhigh" | null;
+  /** "none" leaves the thinking in `content`; else it comes as `reasoning_content` */
+  reasoning_format?: "auto" | "deepseek" | "none" | null;
+  /** variables of the model's chat template */
+  chat_template_kwargs?: Record<string, any> | null;
+}
+
+export interface CompletionRequest extends Common {
+  /** texts or token ids, one or several */
+  prompt: string | string[] | number[] | number[][];
+  logprobs?: number | null;
+  echo?: boolean | null;
+}
+
+export interface ResponsesRequest extends Pick<Sampling, "temperature" | "top_p" | "top_k" | "min_p" | "seed"> {
+  model?: string;
+  input: string | Record<string, any>[];
+  instructions?: string | null;
+  max_output_tokens?: number | null;
+  tools?:
+    { type: "function"; name: string; description?: string; parameters?: Schema; strict?: boolean | null }[] | null;
+  tool_choice?: ChatRequest["tool_choice"];
+  parallel_tool_calls?: boolean | null;
+  text?: {
+    format?:
+      { type: "text" | "json_object" } | { type: "json_schema"; name?: string; schema: Schema; strict?: boolean };
+  };
+  reasoning?: { effort?: ChatRequest["reasoning_effort"] } | null;
+  include?: string[] | null;
+  top_logprobs?: number | null;
+  truncation?: "auto" | "disabled" | null;
+  stream?: boolean | null;
+  [other: string]: any;
+}

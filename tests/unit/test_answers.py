@@ -1,0 +1,206 @@
+"""Answers of the worker beyond one plain choice: several, shortened prompts, logprobs, tools, responses."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from py_engine.sampling import Batch, TokenLogprob
+from tests.unit.test_handlers import HELLO, HI, Engine, Page
+
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+
+
+class Scored(Engine):
+    """Notes what it is asked for, and gives every token a logprob."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.asked: list[SimpleNamespace] = []
+
+    async def generate(
+        self,
+        prompt_ids: list[int],
+        sampling: Any,
+        max_tokens: int,
+        stop_ids: frozenset[int],
+        constraint: Any = None,
+        keep: int | None = None,
+    ) -> AsyncGenerator[Batch, None]:
+        self.asked.append(SimpleNamespace(sampling=sampling, max_tokens=max_tokens, stop_ids=stop_ids, keep=keep))
+        try:
+            async with aclosing(super().generate(prompt_ids, sampling, max_tokens, stop_ids)) as batches:
+                async for batch in batches:
+                    scored = [TokenLogprob(token, -0.25, [(token, -0.25), (3, -2.0)]) for token in batch.ids]
+                    yield Batch(batch.ids, scored if sampling.logprobs >= 0 else None)
+        finally:
+            self.last.shifted_tokens = 7 if keep is not None else 0
+
+
+@pytest.fixture
+async def page() -> Page:
+    page = Page()
+
+    async def make(source: Any, header: Any, **options: Any) -> Engine:
+        from py_engine.tokenizer import load_tokenizer
+
+        engine = Scored()
+        engine.tokenizer = load_tokenizer(header.metadata)
+        page.platform.engines.append(engine)
+        return engine
+
+    page.platform.make = make
+    await page.call("load")
+    return page
+
+
+async def chat(page: Page, **request: Any) -> Any:
+    return await page.call("chat.completions", request={"messages": HI, **request})
+
+
+async def test_several_choices_share_the_prompt_and_differ_by_seed(page: Page) -> None:
+    answer = await chat(page, n=3, seed=11)
+    assert [c["index"] for c in answer["choices"]] == [0, 1, 2]
+    assert {c["message"]["content"] for c in answer["choices"]} == {HELLO}
+    assert [a.sampling.seed for a in page.engine.asked] == [11, 12, 13]  # type: ignore[attr-defined]
+    assert len({tuple(p) for p in page.engine.prompts}) == 1
+    assert answer["usage"]["prompt_tokens"] == len(page.engine.prompts[0])
+    chunks = await page.stream("chat.completions", messages=HI, n=2, stream_options={"include_usage": True})
+    for index in (0, 1):
+        mine = [c["choices"][0] for c in chunks if c["choices"] and c["choices"][0]["index"] == index]
+        assert "".join(c["delta"].get("content", "") for c in mine) == HELLO
+        assert (mine[0]["delta"]["role"], mine[-1]["finish_reason"]) == ("assistant", "stop")
+    assert chunks[-1]["usage"]["completion_tokens"] == 2 * (len(page.engine.tokenizer.encode(HELLO)) + 1)
+
+
+async def test_several_prompts_and_echo(page: Page) -> None:
+    answer = await page.call("completions", request={"prompt": ["One", [5, 6]], "n": 2, "max_tokens": 99, "echo": True})
+    decoded = page.engine.tokenizer.decode([5, 6])
+    assert [c["text"] for c in answer["choices"]] == ["One" + HELLO] * 2 + [decoded + HELLO] * 2
+    assert [c["index"] for c in answer["choices"]] == [0, 1, 2, 3]
+    assert answer["usage"]["prompt_tokens"] == len(page.engine.tokenizer.encode("One")) + 2
+
+
+async def test_parameters_reach_the_engine(page: Page) -> None:
+    engine: Any = page.engine
+    await chat(page, ignore_eos=True, max_tokens=4, logit_bias={"5": 2}, dry_multiplier=1, dry_sequence_breakers=["zz"])
+    asked = engine.asked[-1]
+    assert asked.stop_ids == frozenset()
+    assert set(asked.sampling.logit_bias) == {(5, 2.0)} | {(i, -100.0) for i in engine.tokenizer.eog_ids}
+    assert asked.sampling.dry_breakers
+    assert all(b"zz" in engine.tokenizer.piece(i) for i in asked.sampling.dry_breakers)
+    assert engine.forgotten == 0
+    await chat(page, cache_prompt=False)
+    assert engine.forgotten == 1
+    assert await page.code("chat.completions", request={"messages": HI, "logit_bias": {"999999": 1}}) == "invalid_value"
+
+
+async def test_logprobs_go_with_their_text(page: Page) -> None:
+    answer = await chat(page, logprobs=True, top_logprobs=2)
+    content = answer["choices"][0]["logprobs"]["content"]
+    assert "".join(e["token"] for e in content) == HELLO
+    assert [len(e["top_logprobs"]) for e in content] == [2] * len(content)
+    page.engine.size = 1
+    for stop in ("zzz", " can I", "help?", "Hel"):
+        chunks = await page.stream("chat.completions", messages=HI, logprobs=True, stop=[stop])
+        choices = [c["choices"][0] for c in chunks if c["choices"]]
+        text = "".join(c["delta"].get("content", "") for c in choices)
+        tokens = "".join(e["token"] for c in choices if c["logprobs"] for e in c["logprobs"]["content"])
+        assert text == HELLO.split(stop)[0]
+        assert tokens.startswith(text)
+        sent = 0
+        for c in choices:  # no token's logprob comes before its text
+            sent += len(c["delta"].get("content", ""))
+            tokens = tokens[sum(len(e["token"]) for e in (c["logprobs"] or {"content": []})["content"]) :]
+    answer = await page.call("completions", request={"prompt": "x", "logprobs": 1, "max_tokens": 99})
+    found = answer["choices"][0]["logprobs"]
+    assert "".join(found["tokens"]) == HELLO
+    assert found["text_offset"] == [len("".join(found["tokens"][:i])) for i in range(len(found["tokens"]))]
+
+
+async def test_truncation_drops_the_oldest_turns(page: Page) -> None:
+    messages = [{"role": "system", "content": "Be kind."}]
+    for i in range(12):
+        messages += [
+            {"role": "user", "content": f"Question {i} about things."},
+            {"role": "assistant", "content": "Yes."},
+        ]
+    messages.append({"role": "user", "content": "Last?"})
+    assert await page.code("chat.completions", request={"messages": messages}) == "context_length_exceeded"
+    answer = await page.call("chat.completions", request={"messages": messages, "truncation": "auto", "max_tokens": 20})
+    engine: Any = page.engine
+    text = engine.tokenizer.decode(engine.prompts[-1])
+    assert "Be kind." in text
+    assert "Question 0" not in text
+    assert "Question 11" in text
+    assert len(engine.prompts[-1]) + 20 <= engine.context_length
+    asked = engine.asked[-1]
+    assert engine.tokenizer.decode(engine.prompts[-1][: asked.keep]).endswith("Be kind.<|im_end|>\n")
+    assert answer["usage"]["prompt_tokens_details"]["truncated_tokens"] > 7
+    long = await page.call("completions", request={"prompt": [5] * 500, "truncation": "auto", "max_tokens": 20})
+    assert len(engine.prompts[-1]) == engine.context_length - 20
+    assert long["usage"]["prompt_tokens_details"]["truncated_tokens"] == 500 - 180 + 7
+    whole = await page.call("chat.completions", request={"messages": HI, "truncation": "auto"})
+    assert whole["usage"]["prompt_tokens_details"]["truncated_tokens"] == 7
+
+
+async def respond(page: Page, **request: Any) -> Any:
+    return await page.call("responses", request={"input": "Hi", **request})
+
+
+async def test_responses_have_the_shapes_of_openai(page: Page) -> None:
+    from openai.types.responses import Response, ResponseStreamEvent
+    from pydantic import TypeAdapter
+
+    whole = await respond(page, instructions="Be kind.", top_logprobs=1, include=["message.output_text.logprobs"])
+    parsed = Response.model_validate(whole)
+    assert parsed.output_text == HELLO
+    assert parsed.usage is not None
+    assert parsed.usage.output_tokens == len(page.engine.tokenizer.encode(HELLO)) + 1
+    assert "Be kind." in page.engine.tokenizer.decode(page.engine.prompts[-1])
+    assert "".join(e["token"] for e in whole["output"][0]["content"][0]["logprobs"]) == HELLO
+    events = await page.stream("responses", input="Hi")
+    adapter: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
+    for event in events:
+        adapter.validate_python(event)
+    assert "".join(e["delta"] for e in events if e["type"] == "response.output_text.delta") == HELLO
+    assert events[-1]["response"]["status"] == "completed"
+    cut = await respond(page, max_output_tokens=2)
+    assert (cut["status"], cut["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
+
+
+async def test_responses_take_items(page: Page) -> None:
+    items = [
+        {"role": "user", "content": [{"type": "input_text", "text": "Look it up"}]},
+        {"type": "function_call", "call_id": "1", "name": "look", "arguments": '{"a": 1}'},
+        {"type": "function_call_output", "call_id": "1", "output": "found it"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "There."}]},
+        {"role": "user", "content": "More"},
+    ]
+    await respond(page, input=items)
+    text = page.engine.tokenizer.decode(page.engine.prompts[-1])
+    assert '{"name": "look", "arguments": {"a": 1}}' in text
+    assert "found it" in text
+    assert text.index("There.") < text.index("More")
+
+
+async def test_wrong_responses_name_their_field(page: Page) -> None:
+    for request, code, param in (
+        ({"input": 5}, "invalid_type", "input"),
+        ({"input": []}, "empty_messages", "input"),
+        ({"input": [{"role": "robot", "content": "x"}]}, "invalid_value", "input[0].role"),
+        ({"input": [{"type": "image"}]}, "unsupported_parameter", "input[0].type"),
+        ({"temperature": 3}, "invalid_value", "temperature"),
+        ({"max_output_tokens": 0}, "invalid_value", "max_output_tokens"),
+        ({"previous_response_id": "x"}, "unsupported_parameter", "previous_response_id"),
+        ({"background": True}, "unsupported_parameter", "background"),
+        ({"tools": [{"type": "web_search"}]}, "invalid_value", "tools[0].type"),
+        ({"text": {"format": {"type": "xml"}}}, "invalid_value", "text.format.type"),
+        ({"reasoning": {"effort": "huge"}}, "invalid_value", "reasoning.effort"),
+        ({"nonsense": 1}, "unsupported_parameter", "nonsense"),
+        ({"stream": 5}, "invalid_type", "stream"),
+    ):
+        answer = await respond(page, **request)
+        assert (answer["error"]["code"], answer["error"]["param"]) == (code, param), request

@@ -1,0 +1,114 @@
+"""What the mask engine is told of a vocabulary, and how its word is passed on."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.grammar import Compiled, Grammars, Matcher, vocabulary
+from app.loaded import Loaded
+from py_engine.errors import WispError
+from py_engine.gguf_header import parse
+from py_engine.tokenizer import Tokenizer, load_tokenizer
+from tests.unit.test_gguf_header import MINI
+
+VOCAB = Path(__file__).parents[1] / "golden" / "vocab"
+
+
+def tokenizer(path: Path) -> Tokenizer:
+    data = path.read_bytes()
+    return load_tokenizer(parse(data, len(data)).metadata)
+
+
+def pieces(found: Tokenizer, shown: frozenset[int] = frozenset()) -> list[bytes]:
+    data, ends = vocabulary(found, shown)
+    assert len(ends) == len(found)
+    return [data[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+@pytest.mark.parametrize("name", ["llama-bpe", "llama-spm", "mini"])
+def test_tokens_are_their_bytes(name: str) -> None:
+    found = tokenizer(MINI if name == "mini" else VOCAB / f"ggml-vocab-{name}.gguf")
+    known = pieces(found)
+    text = 'Hello {"a": 1}\n日本 🚀 ü'
+    ids = found.encode(text)
+    joined = b"".join(known[i] for i in ids)
+    assert joined.decode().removeprefix(" " if found.add_space_prefix else "") == text
+    for token in found.eog_ids:
+        assert known[token] == b""
+    assert all(byte not in piece for piece in known for byte in (0xC0, 0xC1, 0xF5, 0xFE, 0xFF))
+    hidden = [i for i in range(len(found)) if found.hidden(i)]
+    assert hidden
+    assert not any(known[i] for i in hidden)
+    assert sum(map(bool, known)) > 0.95 * (len(known) - len(hidden)) - 20
+    marker = next(i for i in hidden if found.piece(i).isascii() and found.piece(i))
+    assert pieces(found, frozenset([marker]))[marker] == found.piece(marker)
+
+
+class Engine:
+    """grammar.js's matcher, as far as it is asked for here."""
+
+    def __init__(self, jump: str = "") -> None:
+        self.jump, self.closed = jump, 0
+
+    def forced(self) -> str:
+        return self.jump
+
+    def accept(self, token: int) -> bool:
+        return token < 10
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+async def test_forced_text_becomes_tokens_but_for_the_last() -> None:
+    found = tokenizer(MINI)
+    text = '{"capital": "'
+    ids = await Matcher(Engine(text), found).forced()
+    assert found.decode(ids) == text[: len(found.decode(ids))]
+    assert ids == found.encode(text)[:-1]
+    for jump in ("", "a"):
+        assert await Matcher(Engine(jump), found).forced() == []
+    spaced = tokenizer(VOCAB / "ggml-vocab-llama-spm.gguf")  # its encoding begins with a space that the text lacks
+    assert await Matcher(Engine("capital of"), spaced).forced() == []
+
+
+async def test_a_refused_token_is_a_defect_where_it_was_not_to_be_asked() -> None:
+    matcher = Matcher(Engine(), tokenizer(MINI))
+    await matcher.accept(5)
+    assert await matcher.try_accept(5)
+    assert not await matcher.try_accept(50)
+    with pytest.raises(WispError) as error:
+        await matcher.accept(50)
+    assert error.value.code == "internal_error"
+
+
+async def test_grammars_are_compiled_once_and_closed() -> None:
+    made: list[Any] = []
+
+    class Compiler(Engine):
+        async def compile(self, rules: str) -> Engine:
+            if rules == "bad":
+                raise RuntimeError("aborted")
+            made.append(Engine())
+            return made[-1]
+
+    found = tokenizer(MINI)
+    grammars = Grammars(Loaded("mini", None, found, None))  # type: ignore[arg-type]
+    compiler = Compiler()
+    grammars._compilers[frozenset()] = compiler
+
+    async def load() -> Any:
+        raise AssertionError("the compiler is there")
+
+    first = await grammars.compiled("a", frozenset(), load)
+    assert isinstance(first, Compiled)
+    assert await grammars.compiled("a", frozenset(), load) is first
+    for i in range(30):
+        await grammars.compiled(f"r{i}", frozenset(), load)
+    assert [m.closed for m in made[:3]] == [1, 1, 1]  # only the last are kept
+    with pytest.raises(WispError) as error:
+        await grammars.compiled("bad", frozenset(), load)
+    assert error.value.type == "server_error"
+    grammars.close()
+    assert all(m.closed == 1 for m in [*made, compiler])

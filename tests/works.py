@@ -1,0 +1,100 @@
+"""The README's tables of what works, made from what the tests found: `pytest --works README.md`.
+
+Every golden counts for its file's architecture and for its file's types, on each executor that ran it; a row says
+"yes" where every case passed, else what failed. tests/unit/test_style.py compares the README's rows with the goldens.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from py_engine.gguf_header import parse
+
+ROOT = Path(__file__).parents[1]
+GOLDEN = Path(__file__).parent / "golden"
+NUMPY, F32, F16 = "numpy", "WebGPU f32", "WebGPU f16"
+COLUMNS = (NUMPY, F32, F16)
+WAYS = {"swiftshader": F32, "lavapipe": F16, "cpu": NUMPY}
+Results = dict[tuple[str, str, str], list[tuple[str, bool]]]  # (table, row, column) -> (test, whether it passed)
+
+
+@cache
+def about(golden: str) -> tuple[str, frozenset[str]]:
+    """(architecture, types) of a golden's file, "folder/name"."""
+    data = (GOLDEN / f"{golden}.gguf").read_bytes()
+    header = parse(data, len(data))
+    return header.architecture, frozenset(t.type.name for t in header.tensors.values() if len(t.shape) > 1)
+
+
+def claims(item: pytest.Item) -> list[tuple[str, str, str]]:
+    """The (table, row, column) entries that a test speaks for."""
+    params: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+    file, name = item.path.name, getattr(item, "originalname", "")
+    if file == "test_goldens.py" and "path" in params:
+        path = params["path"]
+        return _of_file(f"{path.parent.name}/{path.stem}", NUMPY)
+    if file == "test_parity.py" and name == "test_logits_and_greedy_ids":
+        return _of_file(params["model"], WAYS[params["way"]])
+    if file == "test_parity.py" and name == "test_embeddings":
+        return _of_file(params["model"], F16)
+    if file == "test_quants.py" and "type" in params:
+        return [("types", params["type"].name, WAYS[params.get("one_bench", "lavapipe")])]
+    return []
+
+
+def _of_file(golden: str, column: str) -> list[tuple[str, str, str]]:
+    architecture, types = about(golden)
+    return [("architectures", architecture, column), *(("types", type, column) for type in types)]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """This module is a plugin that pyproject.toml names."""
+    parser.addoption("--works", type=Path, metavar="FILE", help="write the tables of what works into this file")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Collect, where asked to."""
+    if path := config.getoption("--works"):
+        config.pluginmanager.register(Works(path))
+
+
+class Works:
+    """Collects results while a run goes on; writes or checks the tables at its end."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.results: Results = defaultdict(list)
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+        outcome = yield
+        report = outcome.get_result()
+        if report.when == "call" or report.failed:
+            for entry in claims(item):
+                self.results[entry].append((item.name, report.passed))
+
+    def pytest_sessionfinish(self) -> None:
+        text = self.path.read_text()
+        for table, title in (("architectures", "architecture"), ("types", "tensor type")):
+            before, begin, rest = text.partition(f"<!-- {table} -->\n")
+            _, end, after = rest.partition("<!-- end -->")
+            text = before + begin + self.table(table, title) + end + after
+        self.path.write_text(text)
+
+    def table(self, table: str, title: str) -> str:
+        """Markdown."""
+        rows = sorted({row for name, row, _ in self.results if name == table}, key=str.lower)
+        lines = [f"| {title} | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]
+        lines += [f"| {row} | {' | '.join(self.cell(table, row, column) for column in COLUMNS)} |" for row in rows]
+        return "\n".join(lines) + "\n"
+
+    def cell(self, table: str, row: str, column: str) -> str:
+        """ "yes", the first test that failed, or nothing where none ran."""
+        found = self.results.get((table, row, column), [])
+        failed = [test for test, passed in found if not passed]
+        return f"fails: {failed[0]}" if failed else "yes" if found else ""
