@@ -50,6 +50,7 @@ class ApiHandler(Handler):
     """Files, as the page's server gives them; below /v1 the API."""
 
     server: "ApiServer"
+    disable_nagle_algorithm = True
 
     def setup(self) -> None:
         """Read with a deadline."""
