@@ -54,8 +54,9 @@ def reference(w: dict[str, np.ndarray], ids: list[int]) -> np.ndarray:
         mixed = (scores / scores.sum(-1, keepdims=True) @ v).swapaxes(0, 1).reshape(len(ids), -1)
         x = norm(x + dense(mixed, f"{b}attention.output.dense"), f"{b}attention.output.LayerNorm")
         up = dense(x, f"{b}intermediate.dense")
+        up *= (1 + np.interp(up / math.sqrt(2), GRID, ERF)) / 2
         x = norm(
-            x + dense(up * (1 + np.interp(up / math.sqrt(2), GRID, ERF)) / 2, f"{b}output.dense"),
+            x + dense(up, f"{b}output.dense"),
             f"{b}output.LayerNorm",
         )
     mean = x.mean(0)
