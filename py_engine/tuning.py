@@ -1,0 +1,321 @@
+"""Choosing kernels by measurement: which candidates there are for a model, and which of them to take.
+
+Each choice is made on ops like the model's own, of its types and shapes, on throwaway buffers. A candidate is first
+checked: on the same random inputs as a reference (f32, no subgroups, nothing rounded) its outputs must be the same.
+Those that pass are timed, and the fastest is taken, or the first where the others gain next to nothing. When the time
+is up, what has not been chosen stays as it is. gpu_tuning.py does the measuring and keeps the result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from py_engine import tiles
+from py_engine.errors import WispError
+from py_engine.kernels import WGSL, Device
+from py_engine.plan import Plan
+from py_engine.tuning_works import Attention, Matrix, Prefill, Work, attention_of, matrices_of, prefill_of
+
+SECONDS = 2.0  # for all of it
+GAIN = 1.03  # times faster that a candidate must be for leaving the first
+EXACT, ROUNDED = 1e-5, 1e-4  # largest normalised mean squared error, and where activations are rounded to bytes
+MATRICES = 5  # of a model that are looked at, the most costly first
+FIELDS = ("f16", "subgroup", "matrix", "dot8")  # of Device that a choice can change
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A device with some fields of its own; `limit`: the largest error."""
+
+    name: str
+    device: Device
+    limit: float = EXACT
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Candidates for one work, the one that is used without measuring first; `adopt` takes one over into the device.
+
+    `gain`: how many times faster another must be.
+    """
+
+    name: str
+    work: Work
+    candidates: list[Candidate]
+    adopt: Callable[[Device, Candidate], Device]
+    gain: float = GAIN
+
+
+class Trial(Protocol):
+    """A work compiled for one device."""
+
+    async def outputs(self) -> list[list[float]]:
+        """What it computes, or a part of that, from the same inputs each time."""
+        ...
+
+    async def microseconds(self) -> float:
+        """How long it takes."""
+        ...
+
+    def close(self) -> None:
+        """Give its memory back."""
+        ...
+
+
+class Bench(Protocol):
+    """Where works run."""
+
+    async def trial(self, device: Device, work: Work) -> Trial:
+        """Raises WispError where it does not compile."""
+        ...
+
+
+def choices(plan: Plan, device: Device, forced: Iterable[str]) -> list[Callable[[Device], Choice | None]]:
+    """What there is to choose, in order, each given the device as chosen so far; `forced` fields stay as they are."""
+    fixed = frozenset(forced)
+    found: list[Callable[[Device], Choice | None]] = []
+    matrices = matrices_of(plan)[:MATRICES]
+    if matrices:
+        found.append(lambda now: _subgroups(now, matrices[0], fixed))
+    if (prefill := prefill_of(plan)) is not None:
+        found.append(lambda now: _prefill(now, prefill, fixed))
+    found += [partial(_matrix, matrix=m, fixed=fixed) for m in matrices]
+    if (attention := attention_of(plan)) is not None:
+        found.append(lambda now: _attention(now, attention))
+    return found
+
+
+def _take(device: Device, candidate: Candidate) -> Device:
+    return replace(device, **{name: getattr(candidate.device, name) for name in FIELDS})
+
+
+def _subgroups(device: Device, matrix: Matrix, fixed: frozenset[str]) -> Choice | None:
+    """Sums by exchange within subgroups, or through the workgroup's memory. Where subgroups multiply matrices in
+    prefill, they are given up only for being wrong.
+    """
+    if not device.subgroup or "subgroup" in fixed:
+        return None
+    plain = replace(device, subgroup=0, matrix=0)
+    limit = ROUNDED if device.dot8 else EXACT
+    candidates = [
+        Candidate(f"subgroups of {device.subgroup}", device, limit),
+        Candidate("workgroup memory", plain, limit),
+    ]
+    return Choice("sums", matrix, candidates, _take, float("inf") if device.matrix else GAIN)
+
+
+def _prefill(device: Device, work: Prefill, fixed: frozenset[str]) -> Choice | None:
+    """Subgroup matrices, f16 or f32 in mat-mul and attention of many tokens."""
+    candidates = []
+    if device.matrix:
+        candidates.append(Candidate(f"subgroup matrices of {device.matrix}", device))
+    if (not device.matrix or "matrix" not in fixed) and device.f16:
+        candidates.append(Candidate("f16", replace(device, matrix=0)))
+    if not fixed & {"f16", "matrix"} or not candidates:
+        candidates.append(Candidate("f32", replace(device, matrix=0, f16=False)))
+    return Choice("prefill", work, candidates, _take) if len(candidates) > 1 else None
+
+
+def _matrix(device: Device, matrix: Matrix, fixed: frozenset[str]) -> Choice | None:
+    """How one of the model's matrices meets a vector: in bytes or floats, and in which tiles."""
+    ways = [device.dot8] if "dot8" in fixed or not device.dot8 else [True, False]
+    real = matrix.weight
+    candidates = []
+    for in_bytes in ways:
+        if in_bytes and not tiles.dot8(device, real):
+            continue
+        tile = tiles.matvec(device, real, in_bytes)
+        first = (int(in_bytes), tile["TK"], tile["TR"], tile["R"])
+        for cut in dict.fromkeys([first, *tiles.alternatives(device, real, first)]):
+            one = replace(device, tiles=((tiles.matvec_key(matrix.cut), cut),))
+            name = f"{'bytes' if in_bytes else 'floats'}, {cut[1]} threads a row, {cut[3]} rows a thread"
+            candidates.append(Candidate(name, one, ROUNDED if in_bytes else EXACT))
+    key = tiles.matvec_key(real)
+    return Choice(matrix.name, matrix, candidates, lambda d, c: tiles.adopt(d, key, c.device.tiles[0][1]))
+
+
+def _attention(device: Device, work: Attention) -> Choice:
+    """How attention of one token is cut: positions of a tile, threads of a position, shares of the context."""
+    first = tiles.attention_decode(device, work.real_ctx, work.head_dim, work.group)
+    positions, threads, shares = first
+    cuts = [first, (positions, 1, shares), (positions, threads, max(1, shares // 2))]
+    if not device.software:
+        cuts += [(32, min(4, max(1, device.subgroup)), shares), (32, threads, shares)]
+    candidates = []
+    for cut in dict.fromkeys(cuts):
+        one = replace(device, tiles=((tiles.attention_key(work.n_ctx, work.head_dim, work.group), cut),))
+        candidates.append(Candidate(f"{cut[0]} positions, {cut[1]} threads each, {cut[2]} shares", one))
+    key = tiles.attention_key(work.real_ctx, work.head_dim, work.group)
+    return Choice("attention", work, candidates, lambda d, c: tiles.adopt(d, key, c.device.tiles[0][1]))
+
+
+async def tune(
+    plan: Plan, device: Device, bench: Bench, forced: Iterable[str] = (), seconds: float = SECONDS
+) -> tuple[Device, list[dict[str, Any]]]:
+    """(the device with what was chosen, a report of each choice): {choice, chosen, why, candidates: [{name,
+    microseconds, error} or {name, rejected}]}.
+    """
+    end = time.perf_counter() + seconds
+    reports = []
+    for make in choices(plan, device, forced):
+        choice = make(device)
+        if choice is None:
+            continue
+        candidate, report = await _choose(choice, bench, end)
+        if candidate is not None:
+            device = choice.adopt(device, candidate)
+        reports.append(report)
+    return device, reports
+
+
+async def _choose(choice: Choice, bench: Bench, end: float) -> tuple[Candidate | None, dict[str, Any]]:
+    trials = _Trials(bench, choice, end)
+    entries: list[dict[str, Any]] = [{"name": c.name} for c in choice.candidates]
+    report: dict[str, Any] = {
+        "choice": choice.name,
+        "chosen": choice.candidates[0].name,
+        "why": "",
+        "candidates": entries,
+    }
+    try:
+        reference = await trials.reference()
+        for i, (candidate, entry) in enumerate(zip(choice.candidates, entries, strict=True)):
+            await trials.measure(i, candidate, entry, reference)
+    except TimeoutError:
+        report["why"] = "no time was left to look at all"
+    except WispError as error:
+        report["why"] = f"not measured: {error}"
+        return None, report
+    finally:
+        trials.close()
+    timed = [i for i, e in enumerate(entries) if "microseconds" in e]
+    if not timed:
+        right = [i for i, e in enumerate(entries) if "rejected" not in e]
+        best = next(iter(right), 0)
+        report["why"] = report["why"] or "every candidate was rejected"
+        report["chosen"] = entries[best]["name"]
+        return (choice.candidates[best] if best else None), report
+    first = timed[0]
+    best = min(timed, key=lambda i: entries[i]["microseconds"])
+    if "microseconds" not in entries[0] and "rejected" not in entries[0]:
+        best = 0
+    elif entries[first]["microseconds"] < choice.gain * entries[best]["microseconds"]:
+        best = first
+    reason = "the fastest" if best != first or len(timed) > 1 else "the only one that is right"
+    report["why"] = "; ".join(filter(None, [reason, report["why"]]))
+    report["chosen"] = entries[best]["name"]
+    return choice.candidates[best], report
+
+
+class _Trials:
+    """The trials of one choice, compiled side by side, none of them waited for after the end."""
+
+    def __init__(self, bench: Bench, choice: Choice, end: float) -> None:
+        self._end = end
+        plain = plain_of(choice.candidates[0].device)
+        wanted = [plain, *(c.device for c in choice.candidates)] if end > time.perf_counter() else []
+        self._tasks = [asyncio.ensure_future(bench.trial(device, choice.work)) for device in wanted]
+
+    async def _in_time(self, future: Any) -> Any:
+        left = self._end - time.perf_counter()
+        if left <= 0:
+            if asyncio.iscoroutine(future):
+                future.close()
+            raise TimeoutError
+        return await asyncio.wait_for(future, left)
+
+    async def reference(self) -> list[list[float]]:
+        if not self._tasks:
+            raise TimeoutError
+        trial = await self._in_time(asyncio.shield(self._tasks[0]))
+        out: list[list[float]] = await self._in_time(trial.outputs())
+        return out
+
+    async def measure(self, i: int, candidate: Candidate, entry: dict[str, Any], reference: list[list[float]]) -> None:
+        """Fill in what became of a candidate."""
+        try:
+            trial = await self._in_time(asyncio.shield(self._tasks[1 + i]))
+            got = await self._in_time(trial.outputs())
+        except WispError as error:
+            entry["rejected"] = str(error)
+            return
+        apart = max((nmse(a, b) for a, b in zip(got, reference, strict=True)), default=0.0)
+        if not apart < candidate.limit:
+            entry["rejected"] = f"wrong: a normalised mean squared error of {apart:.2g}"
+            return
+        entry["error"] = apart
+        entry["microseconds"] = round(await self._in_time(trial.microseconds()), 2)
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.add_done_callback(_close)
+            task.cancel()
+
+
+def _close(task: asyncio.Future[Trial]) -> None:
+    if not task.cancelled() and task.exception() is None:
+        task.result().close()
+
+
+def plain_of(device: Device) -> Device:
+    """The reference: no f16, no subgroups, nothing rounded."""
+    return replace(device, f16=False, subgroup=0, matrix=0, dot8=False, tiles=())
+
+
+def nmse(got: list[float], want: list[float]) -> float:
+    """Normalised mean squared error; not a number where something is not one."""
+    if len(got) != len(want):
+        return float("nan")
+    errors = sum((a - b) ** 2 for a, b in zip(got, want, strict=True))
+    return errors / max(1e-30, sum(b * b for b in want))
+
+
+# -- what is kept ---------------------------------------------------------------------------------------------------
+
+
+def kernels_hash(files: Iterable[Path] | None = None) -> str:
+    """Of the kernels' text and of how they are cut."""
+    here = Path(__file__).parent
+    own = [here / name for name in ("tiles.py", "tuning.py", "tuning_works.py", "gpu_tuning.py")]
+    digest = hashlib.sha256()
+    for path in files or [*sorted(WGSL.rglob("*.wgsl")), *own]:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def key(about: dict[str, Any], plan: Plan, device: Device, forced: Iterable[str], kernels: str) -> str:
+    """What a choice holds for: the adapter and browser (`about`), the kernels, the model's types and shapes."""
+    shapes = sorted({f"{w.type.name} {w.rows}x{w.cols}" for w in plan.weights.values()})
+    attention = attention_of(plan)
+    parts = [about, kernels, shapes, repr(attention), plan.n_ctx, plan.batch, repr(device), sorted(forced)]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def kept(device: Device, reports: list[dict[str, Any]]) -> str:
+    """What to keep of a choice, as JSON."""
+    fields = {name: getattr(device, name) for name in FIELDS}
+    return json.dumps({"fields": fields, "tiles": device.tiles, "choices": reports})
+
+
+def restored(device: Device, text: str) -> tuple[Device, list[dict[str, Any]]]:
+    """The device and the reports of what was kept. ValueError, KeyError or TypeError for something else."""
+    found = json.loads(text)
+    cuts = tuple((str(name), tuple(int(n) for n in cut)) for name, cut in found["tiles"])
+    return replace(device, tiles=cuts, **{name: found["fields"][name] for name in FIELDS}), list(found["choices"])
+
+
+def shown(device: Device, reports: list[dict[str, Any]]) -> dict[str, Any]:
+    """For Engine.stats(): what is used now, and the choices that led there."""
+    return {
+        "device": {name: getattr(device, name) for name in FIELDS},
+        "tiles": {name: list(cut) for name, cut in device.tiles},
+        "choices": reports,
+    }
