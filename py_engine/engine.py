@@ -34,6 +34,7 @@ from py_engine.plan import Plan
 from py_engine.pooling import NAMES
 from py_engine.runners import Counts, GpuRunner, Runner
 from py_engine.sampling import Batch, Constraint, Sampling
+from py_engine.tuning import shown
 
 DEFAULT_CONTEXT = 8192  # tokens, or the model's own limit where that is less
 ENCODER_CONTEXT = 2048  # the same for encoders, which have room for activations of all of it
@@ -109,6 +110,8 @@ class Engine:
 
             device, kernels = await tuned(adapter, device, plan, variant or {})
             plan = await _plan(parts, device, context_length, kv_type)
+        elif device is not None:
+            kernels = {"source": "default", "why": "not measured", **shown(device, [])}
         loader = Loader(parts, plan, adapter, device, backend, report, load_package)
         name, runner = await loader.run()
         self = cls(plan, runner, name, plan.n_ctx)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 import js
-from pyodide.ffi import JsException, to_js
+from pyodide.ffi import JsException, create_once_callable, to_js
 
 from py_engine import quants, tuning
 from py_engine.errors import SERVER_ERROR, WispError
@@ -27,6 +27,7 @@ SOURCE = (1 << 20) - 4092  # bytes of random data that buffers are filled with; 
 COMPARED = 4096  # numbers of an output, about
 ROUND_NS, WARM_NS = 1.5e6, 3e7  # of GPU time: of a round, whose least counts; before the first
 ROUNDS = 3
+FAR = 1.2  # times the best: no candidate any more
 
 T = TypeVar("T")
 
@@ -71,7 +72,10 @@ async def _measured(device: Device, plan: Plan, forced: list[str]) -> tuple[Devi
         raise WispError("There is no second adapter.", "internal_error", SERVER_ERROR)
     bench = GpuBench(await request_device(adapter))
     try:
-        return await tuning.tune(plan, device, bench, forced)
+        chosen = await tuning.tune(plan, device, bench, forced)
+        if bench.lost:
+            raise WispError(f"The GPU was lost: {bench.lost}", "internal_error", SERVER_ERROR)
+        return chosen
     finally:
         bench.close()
 
@@ -82,6 +86,8 @@ class GpuBench:
     def __init__(self, device: Any) -> None:
         self.device = device
         self.warm = False
+        self.lost: str | None = None
+        device.lost.then(create_once_callable(self._on_lost))
         self._random = random.Random(1)
         self._sources: dict[str, Any] = {}
         self._pools: dict[str, tuple[Any, int]] = {}  # kind -> (GPUBuffer, bytes), read by kernels
@@ -99,6 +105,9 @@ class GpuBench:
             trial.close()
             raise
         return trial
+
+    def _on_lost(self, info: Any) -> None:
+        self.lost = str(info.message)
 
     def buffer(self, size: int) -> Any:
         """A buffer that lives as long as the bench."""
@@ -161,9 +170,6 @@ class Trial(Gpu):
         for b in self.plan.buffers.values():
             self.places[b.name] = self.bench.shared(b), 0, b.nbytes
 
-    def _state(self, n: int) -> None:
-        self.write("state", struct.pack("<4I", self.work.pos, n, 0, 0))
-
     async def outputs(self) -> list[list[float]]:
         """Some of the numbers of every output, the same ones each time."""
         return await _plainly(self._compute())
@@ -172,8 +178,7 @@ class Trial(Gpu):
         for b in self.plan.buffers.values():
             if b.pool == "activations":
                 self.bench.fill(self.places[b.name][0], "f32", b.nbytes)
-        self._state(self.work.checked)
-        await self.replay.timeLists(to_js(["test"]), self.work.checked, 1)
+        self.replay.feed(self.work.pos, js.Uint32Array.new(self.work.checked), to_js(["test"]))
         found = []
         for b in self._outputs:
             size = 4 * self.work.checked * b.shape[-1]
@@ -181,17 +186,19 @@ class Trial(Gpu):
             found.append(data[:: max(1, len(data) // COMPARED) | 1])
         return found
 
-    async def microseconds(self) -> float:
-        """The least of some rounds, of one copy of what the work is."""
-        self._state(self.work.n)
+    async def microseconds(self, best: float) -> float:
+        """The least of some rounds, of one copy of what the work is; the first where that is far from `best`."""
+        self.write("state", struct.pack("<2I", self.work.pos, self.work.n))
         once = await _plainly(self._ns(1))
         if not self.bench.warm:
             self.bench.warm = True
             await _plainly(self._ns(_times(WARM_NS, once)))
-        repeats, best = _times(ROUND_NS, once), once
+        repeats, least, copies = _times(ROUND_NS, once), once, 1000 * self.work.copies
         for _ in range(ROUNDS if once < 10 * ROUND_NS else 1):
-            best = min(best, await _plainly(self._ns(repeats)))
-        return best / 1000 / self.work.copies
+            least = min(least, await _plainly(self._ns(repeats)))
+            if least / copies > FAR * best:
+                break
+        return least / copies
 
     async def _ns(self, repeats: int) -> float:
         return float(await self.replay.timeLists(to_js(["test"]), self.work.n, repeats))

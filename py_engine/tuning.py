@@ -61,8 +61,8 @@ class Trial(Protocol):
         """What it computes, or a part of that, from the same inputs each time."""
         ...
 
-    async def microseconds(self) -> float:
-        """How long it takes."""
+    async def microseconds(self, best: float) -> float:
+        """How long it takes; roughly where that is far from `best`."""
         ...
 
     def close(self) -> None:
@@ -84,17 +84,18 @@ def choices(plan: Plan, device: Device, forced: Iterable[str]) -> list[Callable[
     found: list[Callable[[Device], Choice | None]] = []
     matrices = matrices_of(plan)[:MATRICES]
     if matrices:
-        found.append(lambda now: _subgroups(now, matrices[0], fixed))
+        found.append(partial(_subgroups, matrix=matrices[0], fixed=fixed))
+        found.append(partial(_activations, matrix=matrices[0], fixed=fixed))
     if (prefill := prefill_of(plan)) is not None:
-        found.append(lambda now: _prefill(now, prefill, fixed))
+        found.append(partial(_prefill, work=prefill, fixed=fixed))
     found += [partial(_matrix, matrix=m, fixed=fixed) for m in matrices]
     if (attention := attention_of(plan)) is not None:
-        found.append(lambda now: _attention(now, attention))
+        found.insert(4, partial(_attention, work=attention))  # it grows with the context: not last
     return found
 
 
-def _take(device: Device, candidate: Candidate) -> Device:
-    return replace(device, **{name: getattr(candidate.device, name) for name in FIELDS})
+def _take(device: Device, candidate: Candidate, names: Iterable[str]) -> Device:
+    return replace(device, **{name: getattr(candidate.device, name) for name in names})
 
 
 def _subgroups(device: Device, matrix: Matrix, fixed: frozenset[str]) -> Choice | None:
@@ -103,41 +104,52 @@ def _subgroups(device: Device, matrix: Matrix, fixed: frozenset[str]) -> Choice 
     """
     if not device.subgroup or "subgroup" in fixed:
         return None
-    plain = replace(device, subgroup=0, matrix=0)
-    limit = ROUNDED if device.dot8 else EXACT
+    floats = replace(device, dot8=False)
     candidates = [
-        Candidate(f"subgroups of {device.subgroup}", device, limit),
-        Candidate("workgroup memory", plain, limit),
+        Candidate(f"subgroups of {device.subgroup}", floats),
+        Candidate("workgroup memory", replace(floats, subgroup=0, matrix=0)),
     ]
-    return Choice("sums", matrix, candidates, _take, float("inf") if device.matrix else GAIN)
+    return Choice(
+        "sums",
+        matrix,
+        candidates,
+        partial(_take, names=("subgroup", "matrix")),
+        float("inf") if device.matrix else GAIN,
+    )
 
 
-def _prefill(device: Device, work: Prefill, fixed: frozenset[str]) -> Choice | None:
+def _prefill(device: Device, work: Prefill, fixed: frozenset[str]) -> Choice:
     """Subgroup matrices, f16 or f32 in mat-mul and attention of many tokens."""
     candidates = []
-    if device.matrix:
-        candidates.append(Candidate(f"subgroup matrices of {device.matrix}", device))
-    if (not device.matrix or "matrix" not in fixed) and device.f16:
-        candidates.append(Candidate("f16", replace(device, matrix=0)))
-    if not fixed & {"f16", "matrix"} or not candidates:
-        candidates.append(Candidate("f32", replace(device, matrix=0, f16=False)))
-    return Choice("prefill", work, candidates, _take) if len(candidates) > 1 else None
+    for side in dict.fromkeys([device.matrix] if "matrix" in fixed else [device.matrix, 0]):
+        for f16 in dict.fromkeys([device.f16] if "f16" in fixed else [device.f16, False]):
+            if side and not f16:
+                continue
+            name = f"subgroup matrices of {side}" if side else "f16" if f16 else "f32"
+            candidates.append(Candidate(name, replace(device, matrix=side, f16=f16)))
+    return Choice("prefill", work, candidates, partial(_take, names=("matrix", "f16")))
+
+
+def _activations(device: Device, matrix: Matrix, fixed: frozenset[str]) -> Choice | None:
+    """Whether matrices of integers meet their vector as bytes, or as floats."""
+    if not device.dot8 or "dot8" in fixed or not tiles.dot8(device, matrix.weight):
+        return None
+    candidates = [Candidate("bytes", device, ROUNDED), Candidate("floats", replace(device, dot8=False))]
+    return Choice("activations", matrix, candidates, partial(_take, names=("dot8",)))
 
 
 def _matrix(device: Device, matrix: Matrix, fixed: frozenset[str]) -> Choice | None:
-    """How one of the model's matrices meets a vector: in bytes or floats, and in which tiles."""
-    ways = [device.dot8] if "dot8" in fixed or not device.dot8 else [True, False]
+    """In which tiles one of the model's matrices meets a vector; and as floats after all, where others do as bytes."""
     real = matrix.weight
+    in_bytes = tiles.dot8(device, real)
     candidates = []
-    for in_bytes in ways:
-        if in_bytes and not tiles.dot8(device, real):
-            continue
-        tile = tiles.matvec(device, real, in_bytes)
-        first = (int(in_bytes), tile["TK"], tile["TR"], tile["R"])
-        for cut in dict.fromkeys([first, *tiles.alternatives(device, real, first)]):
+    for way in dict.fromkeys([in_bytes] if "dot8" in fixed else [in_bytes, False]):
+        tile = tiles.matvec(device, real, way)
+        first = (int(way), tile["TK"], tile["TR"], tile["R"])
+        for cut in [first, *(tiles.alternatives(device, real, first) if way == in_bytes else [])]:
             one = replace(device, tiles=((tiles.matvec_key(matrix.cut), cut),))
-            name = f"{'bytes' if in_bytes else 'floats'}, {cut[1]} threads a row, {cut[3]} rows a thread"
-            candidates.append(Candidate(name, one, ROUNDED if in_bytes else EXACT))
+            name = f"{'bytes' if way else 'floats'}, {cut[1]} threads a row, {cut[3]} rows a thread"
+            candidates.append(Candidate(name, one, ROUNDED if way else EXACT))
     key = tiles.matvec_key(real)
     return Choice(matrix.name, matrix, candidates, lambda d, c: tiles.adopt(d, key, c.device.tiles[0][1]))
 
@@ -167,7 +179,7 @@ async def tune(
     reports = []
     for make in choices(plan, device, forced):
         choice = make(device)
-        if choice is None:
+        if choice is None or len(choice.candidates) < 2:
             continue
         candidate, report = await _choose(choice, bench, end)
         if candidate is not None:
@@ -219,7 +231,7 @@ class _Trials:
     """The trials of one choice, compiled side by side, none of them waited for after the end."""
 
     def __init__(self, bench: Bench, choice: Choice, end: float) -> None:
-        self._end = end
+        self._end, self._best = end, float("inf")
         plain = plain_of(choice.candidates[0].device)
         wanted = [plain, *(c.device for c in choice.candidates)] if end > time.perf_counter() else []
         self._tasks = [asyncio.ensure_future(bench.trial(device, choice.work)) for device in wanted]
@@ -247,12 +259,17 @@ class _Trials:
         except WispError as error:
             entry["rejected"] = str(error)
             return
-        apart = max((nmse(a, b) for a, b in zip(got, reference, strict=True)), default=0.0)
-        if not apart < candidate.limit:
-            entry["rejected"] = f"wrong: a normalised mean squared error of {apart:.2g}"
+        errors = [nmse(a, b) for a, b in zip(got, reference, strict=True)]
+        if wrong := [e for e in errors if not e < candidate.limit]:
+            entry["rejected"] = f"wrong: a normalised mean squared error of {wrong[0]:.2g}"
             return
-        entry["error"] = apart
-        entry["microseconds"] = round(await self._in_time(trial.microseconds()), 2)
+        entry["error"] = max(errors)
+        try:
+            entry["microseconds"] = round(await self._in_time(trial.microseconds(self._best)), 2)
+        except WispError as error:
+            entry["rejected"] = str(error)
+            return
+        self._best = min(self._best, entry["microseconds"])
 
     def close(self) -> None:
         for task in self._tasks:
