@@ -6,7 +6,7 @@ python -m bench.make_model smollm2-135m out.gguf --type Q4_0
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from gguf import GGUFWriter
@@ -114,8 +114,14 @@ def main() -> None:
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("path")
     parser.add_argument("--type", default="Q4_0", choices=["F32", "F16", "Q8_0", "Q4_0", "Q4_K", "Q6_K"])
+    parser.add_argument("--context", type=int, default=16384, help="the longest context, in tokens")
     options = parser.parse_args()
-    write(SHAPES[options.shape], Q[options.type], options.path, f"{options.shape} {options.type}, random weights")
+    write(
+        replace(SHAPES[options.shape], context=options.context),
+        Q[options.type],
+        options.path,
+        f"{options.shape} {options.type}, random weights",
+    )
 
 
 if __name__ == "__main__":

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 BATCH_MS = 25.0  # what a submit of several steps should take: text still streams smoothly, an abort is quick
 MOST_STEPS = 64
 TIMED = 16  # tokens whose time is taken together: a browser tells of finished work in bursts
-# What is computed ahead where it may be in vain: a browser takes 2 to 3 ms to say that a token is there.
-AHEAD_MS = 6.0
+# What is computed ahead where it may be in vain: a browser takes 2 to 3 ms to say that a token is there, and looks at
+# several submits of it in turn.
+AHEAD_MS = 16.0
 
 
 @dataclass(frozen=True)

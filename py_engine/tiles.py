@@ -50,7 +50,8 @@ def matvec(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
     if not in_bytes:
         if not device.software and groups >= 64 and weight.rows <= 4096:
             along = 64
-        return {"TK": along, "TR": 64 // along, "R": 4}
+        many = not device.software and weight.rows >= FILLING * (64 // along) * 8
+        return {"TK": along, "TR": 64 // along, "R": 8 if many else 4}
     layout = weight.layout
     light = 8 * layout.block_bytes <= 4.5 * layout.block  # bits a weight
     if light and weight.rows >= MANY_ROWS:

@@ -7,20 +7,9 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
 
 from tests import browser as browsers
-from tests.works import Works
 from tools import dist as dist_maker
 from tools.paths import ROOT
 from tools.serve import Server
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--works", type=Path, help="write the tables of what works into this file")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    if path := config.getoption("--works"):
-        config.pluginmanager.register(Works(path))
-
 
 BROWSER_FIXTURES = {"playwright_run", "chromium"}
 

@@ -52,10 +52,21 @@ def _of_file(golden: str, column: str) -> list[tuple[str, str, str]]:
     return [("architectures", architecture, column), *(("types", type, column) for type in types)]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """This module is a plugin that pyproject.toml names."""
+    parser.addoption("--works", type=Path, metavar="FILE", help="write the tables of what works into this file")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Collect, where asked to."""
+    if path := config.getoption("--works"):
+        config.pluginmanager.register(Works(path))
+
+
 class Works:
     """Collects results while a run goes on; writes or checks the tables at its end."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         self.results: Results = defaultdict(list)
 
@@ -68,8 +79,6 @@ class Works:
                 self.results[entry].append((item.name, report.passed))
 
     def pytest_sessionfinish(self) -> None:
-        if self.path is None or not self.results:
-            return
         text = self.path.read_text()
         for table, title in (("architectures", "architecture"), ("types", "tensor type")):
             before, begin, rest = text.partition(f"<!-- {table} -->\n")
