@@ -13,6 +13,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -201,6 +202,7 @@ async def _choose(choice: Choice, bench: Bench, end: float) -> tuple[Candidate |
         reference = await trials.reference()
         for i, (candidate, entry) in enumerate(zip(choice.candidates, entries, strict=True)):
             await trials.measure(i, candidate, entry, reference)
+        await trials.confirm(entries)
     except TimeoutError:
         report["why"] = "no time was left to look at all"
     except WispError as error:
@@ -270,6 +272,15 @@ class _Trials:
             entry["rejected"] = str(error)
             return
         self._best = min(self._best, entry["microseconds"])
+
+    async def confirm(self, entries: list[dict[str, Any]]) -> None:
+        """Time the first once more where another was faster: what ran first may have run while others compiled."""
+        mine = entries[0].get("microseconds", 0.0)
+        if mine <= self._best:
+            return
+        with suppress(WispError):
+            again = await self._in_time(self._tasks[1].result().microseconds(self._best))
+            entries[0]["microseconds"] = min(mine, round(again, 2))
 
     def close(self) -> None:
         for task in self._tasks:
