@@ -99,19 +99,24 @@ class Engine:
         tune = tune if tune is not None else device is not None and not device.software
         if device is not None and variant:
             device = replace(device, **variant)
-        plan = await _plan(parts, device, context_length, kv_type)
-        if device is not None and (error := budget.refusal(plan, device)):
-            raise error
-        needed = budget.estimate(plan, device)["total"]
-        report("memory", needed, needed)
+
+        async def planned(device: Device | None) -> Plan:
+            plan = await _plan(parts, device, context_length, kv_type)
+            if device is not None and (error := budget.refusal(plan, device)):
+                raise error
+            return plan
+
         kernels: dict[str, Any] | None = None
         if device is not None and tune:
             from py_engine.gpu_tuning import tuned
 
-            device, kernels = await tuned(adapter, device, plan, variant or {})
-            plan = await _plan(parts, device, context_length, kv_type)
+            way = {"n_ctx": _context(parts.header, context_length), "kv_type": kv_type}
+            device, kernels = await tuned(adapter, device, parts.header, way, variant or {}, planned)
         elif device is not None:
             kernels = {"source": "default", "why": "not measured", **shown(device, [])}
+        plan = await planned(device)
+        needed = budget.estimate(plan, device)["total"]
+        report("memory", needed, needed)
         loader = Loader(parts, plan, adapter, device, backend, report, load_package)
         name, runner = await loader.run()
         self = cls(plan, runner, name, plan.n_ctx)

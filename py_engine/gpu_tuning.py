@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import struct
 import time
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from pyodide.ffi import JsException, create_once_callable, to_js
 
 from py_engine import quants, tuning
 from py_engine.errors import SERVER_ERROR, WispError
+from py_engine.gguf_header import Header
 from py_engine.gpu import COPY_DST, COPY_SRC, STORAGE, Gpu, obj, request_adapter, request_device
 from py_engine.kernels import Device
 from py_engine.plan import Buffer, Plan, Weight
@@ -32,16 +33,28 @@ FAR = 1.2  # times the best: no candidate any more
 T = TypeVar("T")
 
 
-async def tuned(adapter: Any, device: Device, plan: Plan, forced: Iterable[str]) -> tuple[Device, dict[str, Any]]:
-    """(the device with what is best for the plan's model, Engine.stats()'s "kernels"). Never fails."""
+async def tuned(
+    adapter: Any,
+    device: Device,
+    header: Header,
+    way: dict[str, Any],
+    forced: Iterable[str],
+    planned: Callable[[Device], Awaitable[Plan]],
+) -> tuple[Device, dict[str, Any]]:
+    """(the device with what is best for the model, Engine.stats()'s "kernels"). `way`: how it is to be loaded, plain
+    JSON; `planned` is asked for a plan where nothing is kept, and may fail as loading would.
+    """
     begun = time.perf_counter()
     info = adapter.info
-    about = {name: str(getattr(info, name)) for name in ("vendor", "architecture", "description", "device")}
-    about["browser"] = str(js.navigator.userAgent)
+    about: dict[str, Any] = {
+        name: str(getattr(info, name)) for name in ("vendor", "architecture", "description", "device")
+    }
+    about |= {"browser": str(js.navigator.userAgent), **way}
     forced = sorted(forced)
-    key = tuning.key(about, plan, device, forced, tuning.kernels_hash())
+    key = tuning.key(about, header, device, forced, tuning.kernels_hash())
     found = await _kept(key, device)
     if found is None:
+        plan = await planned(device)
         try:
             chosen, reports = await _measured(device, plan, forced)
         except (JsException, WispError, ValueError) as error:

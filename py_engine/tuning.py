@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 from py_engine import tiles
 from py_engine.errors import WispError
+from py_engine.gguf_header import Header
 from py_engine.kernels import WGSL, Device
 from py_engine.plan import Plan
 from py_engine.tuning_works import Attention, Matrix, Prefill, Work, attention_of, matrices_of, prefill_of
@@ -319,11 +320,15 @@ def kernels_hash(files: Iterable[Path] | None = None) -> str:
     return digest.hexdigest()
 
 
-def key(about: dict[str, Any], plan: Plan, device: Device, forced: Iterable[str], kernels: str) -> str:
-    """What a choice holds for: the adapter and browser (`about`), the kernels, the model's types and shapes."""
-    shapes = sorted({f"{w.type.name} {w.rows}x{w.cols}" for w in plan.weights.values()})
-    attention = attention_of(plan)
-    parts = [about, kernels, shapes, repr(attention), plan.n_ctx, plan.batch, repr(device), sorted(forced)]
+def key(about: dict[str, Any], header: Header, device: Device, forced: Iterable[str], kernels: str) -> str:
+    """What a choice holds for: adapter, browser and way of loading (`about`), kernels, the model's types and shapes."""
+    shapes = sorted({f"{t.type.name} {list(t.shape)}" for t in header.tensors.values()})
+    numbers = {
+        name: value
+        for name, value in header.metadata.items()
+        if name.startswith(f"{header.architecture}.") and isinstance(value, int | float)
+    }
+    parts = [about, kernels, shapes, numbers, repr(device), sorted(forced)]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
