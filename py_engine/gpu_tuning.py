@@ -26,8 +26,9 @@ from py_engine.tuning_works import Work
 
 SOURCE = (1 << 20) - 4092  # bytes of random data that buffers are filled with; rows of a matrix shall not repeat soon
 COMPARED = 4096  # numbers of an output, about
-ROUND_NS, WARM_NS = 1.5e6, 3e7  # of GPU time: of a round, whose least counts; before the first
-ROUNDS = 3
+ROUND_NS, WARM_NS = 4e6, 3e7  # of GPU time: of a round, whose least counts; before the first
+LEAST_NS = 5e4  # that a work is taken to last: browsers round their clocks to 100 microseconds
+ROUNDS = 2
 FAR = 1.2  # times the best: no candidate any more
 
 T = TypeVar("T")
@@ -206,8 +207,8 @@ class Trial(Gpu):
         if not self.bench.warm:
             self.bench.warm = True
             await _plainly(self._ns(_times(WARM_NS, once)))
-        repeats, least, copies = _times(ROUND_NS, once), once, 1000 * self.work.copies
-        for _ in range(ROUNDS if once < 10 * ROUND_NS else 1):
+        repeats, least, copies = _times(ROUND_NS, once), float("inf"), 1000 * self.work.copies
+        for _ in range(ROUNDS if once < 5 * ROUND_NS else 1):
             least = min(least, await _plainly(self._ns(repeats)))
             if least / copies > FAR * best:
                 break
@@ -223,7 +224,7 @@ class Trial(Gpu):
 
 
 def _times(ns: float, once: float) -> int:
-    return max(1, min(500, int(ns / max(1.0, once))))
+    return max(1, int(ns / max(LEAST_NS, once)))
 
 
 async def _plainly(work: Awaitable[T]) -> T:
