@@ -27,13 +27,14 @@ class Options:
     kv_type: str = "f16"
     vocab_only: bool = False
     variant: dict[str, Any] | None = None
+    tune: bool | None = None
 
 
 VARIANTS = ("dot8", "f16", "matrix", "software", "subgroup")  # fields of kernels.Device that a load may force
 
 
 def options(choice: Choice, fields: dict[str, Any]) -> Options:
-    """Checks the fields of a load request: contextLength, backend, kvType, vocabOnly, variant."""
+    """Checks the fields of a load request: contextLength, backend, kvType, vocabOnly, variant, tune."""
     length = fields.get("contextLength")
     if length is not None:
         if isinstance(length, bool) or not isinstance(length, int | float) or length != int(length):
@@ -43,6 +44,9 @@ def options(choice: Choice, fields: dict[str, Any]) -> Options:
     vocab_only = fields.get("vocabOnly")
     if vocab_only is not None and not isinstance(vocab_only, bool):
         raise WispError("vocabOnly must be true or false.", "invalid_type", param="vocabOnly")
+    tune = fields.get("tune")
+    if tune is not None and not isinstance(tune, bool):
+        raise WispError("tune must be true or false.", "invalid_type", param="tune")
     variant = fields.get("variant")
     if variant is not None and not isinstance(variant, dict):
         raise WispError("variant must be an object.", "invalid_type", param="variant")
@@ -58,6 +62,7 @@ def options(choice: Choice, fields: dict[str, Any]) -> Options:
         _one_of(fields, "kvType", KINDS),
         bool(vocab_only),
         variant,
+        tune,
     )
 
 
@@ -99,6 +104,7 @@ async def load(
                 kv_type=what.kv_type,
                 on_progress=on_progress,
                 **({"variant": what.variant} if what.variant else {}),
+                **({"tune": what.tune} if what.tune is not None else {}),
             )
         timings["load_ms"] = _since(began)
     finally:

@@ -29,6 +29,7 @@ export { WispError };
  * @property {"f16" | "f32" | "q8_0"} [kvType] the KV cache's numbers; default "f16"
  * @property {Record<string, number | boolean>} [variant] forces kernels for comparison: f16, subgroup, dot8, matrix
  *   (0: no subgroup matrices), software
+ * @property {boolean} [tune] choose kernels by measuring them once on this device; default: where there is a GPU
  * @property {boolean} [vocabOnly] tokenizer and template without weights
  *
  * @typedef {Record<string, any>} Json

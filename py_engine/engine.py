@@ -34,6 +34,7 @@ from py_engine.plan import Plan
 from py_engine.pooling import NAMES
 from py_engine.runners import Counts, GpuRunner, Runner
 from py_engine.sampling import Batch, Constraint, Sampling
+from py_engine.tuning import shown
 
 DEFAULT_CONTEXT = 8192  # tokens, or the model's own limit where that is less
 ENCODER_CONTEXT = 2048  # the same for encoders, which have room for activations of all of it
@@ -64,6 +65,7 @@ class Engine:
         self.notices: list[str] = []
         self.adapter: dict[str, Any] | None = None
         self.timings: dict[str, float] = {}
+        self.kernels: dict[str, Any] | None = None
         self.last = GenerationStats()
         self._cache = KvCache(plan.spare)
         self._unrefused = 0.0  # tokens that a constraint usually accepts one after the other
@@ -82,27 +84,43 @@ class Engine:
         on_progress: OnProgress | None = None,
         load_package: LoadPackage | None = None,
         variant: dict[str, Any] | None = None,
+        tune: bool | None = None,
     ) -> Engine:
         """Load the model of a shards.Source and its header, or of lists of them where it is in several files.
 
         `backend`: "webgpu", "cpu", or "auto": WebGPU where there is any, but numpy where the adapter is a software
         one and numpy measures faster. `load_package` makes a compiled package such as numpy importable. `variant`
-        overrides fields of kernels.Device, to force a kernel variant. Raises WispError; nothing stays allocated then.
+        overrides fields of kernels.Device, to force a kernel variant. `tune`: choose kernels by measuring them, once
+        for a device and model (tuning.py); None: where there is a GPU. Raises WispError; nothing stays allocated then.
         """
         parts = Parts.of(source, header)
         report = on_progress or (lambda stage, done, total: None)
         adapter, device = await _adapter(backend)
+        tune = tune if tune is not None else device is not None and not device.software
         if device is not None and variant:
             device = replace(device, **variant)
-        plan = await _plan(parts, device, context_length, kv_type)
-        if device is not None and (error := budget.refusal(plan, device)):
-            raise error
+
+        async def planned(device: Device | None) -> Plan:
+            plan = await _plan(parts, device, context_length, kv_type)
+            if device is not None and (error := budget.refusal(plan, device)):
+                raise error
+            return plan
+
+        kernels: dict[str, Any] | None = None
+        if device is not None and tune:
+            from py_engine.gpu_tuning import tuned
+
+            way = {"n_ctx": _context(parts.header, context_length), "kv_type": kv_type}
+            device, kernels = await tuned(adapter, device, parts.header, way, variant or {}, planned)
+        elif device is not None:
+            kernels = {"source": "default", "why": "not measured", **shown(device, [])}
+        plan = await planned(device)
         needed = budget.estimate(plan, device)["total"]
         report("memory", needed, needed)
         loader = Loader(parts, plan, adapter, device, backend, report, load_package)
         name, runner = await loader.run()
         self = cls(plan, runner, name, plan.n_ctx)
-        self.notices, self.timings = loader.notices, loader.timings
+        self.notices, self.timings, self.kernels = loader.notices, loader.timings, kernels
         if adapter is not None:
             from py_engine.gpu import describe
 
@@ -338,7 +356,7 @@ class Engine:
     # -- the rest -----------------------------------------------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:
-        """Plain JSON: adapter, memory per pool, timings, the last request, dispatches and submits per token."""
+        """Plain JSON: adapter, memory per pool, timings, kernels and why, the last request, counts per token."""
         steps, gpu = max(1, self.last.completion_tokens), self.backend == "webgpu"
         return {
             "adapter": self.adapter,
@@ -346,6 +364,7 @@ class Engine:
             "memory": self.plan.memory(),
             "batch": self.plan.batch,
             "timings": self.timings,
+            "kernels": self.kernels,
             "last": asdict(self.last),
             "dispatches_per_token": sum(len(self.plan.lists.get(n, [])) for n in ("decode", "sample")) if gpu else 0,
             "submits_per_token": self.last.submits / steps,

@@ -47,6 +47,13 @@ async def request_adapter() -> Any | None:
     return None
 
 
+async def request_device(adapter: Any) -> Any:
+    """A device with all that the adapter offers and kernels use; an adapter gives one."""
+    features = [f for f in ("shader-f16", "subgroups", "timestamp-query", MATRICES) if adapter.features.has(f)]
+    limits = obj(**{n: getattr(adapter.limits, n) for n in LIMITS})
+    return await adapter.requestDevice(obj(requiredFeatures=features, requiredLimits=limits))
+
+
 def describe(adapter: Any) -> dict[str, Any]:
     """What the adapter says of itself, as plain JSON."""
     info = adapter.info
@@ -107,9 +114,7 @@ class Gpu:
     @classmethod
     async def open(cls, adapter: Any, variant: Device, plan: Plan) -> Gpu:
         """Request a device with all that the adapter offers, and allocate the plan; WispError out_of_memory."""
-        features = [f for f in ("shader-f16", "subgroups", "timestamp-query", MATRICES) if adapter.features.has(f)]
-        limits = obj(**{n: getattr(adapter.limits, n) for n in LIMITS})
-        device = await adapter.requestDevice(obj(requiredFeatures=features, requiredLimits=limits))
+        device = await request_device(adapter)
         self = cls(device, variant, plan)
         device.lost.then(create_once_callable(self._on_lost))
         try:
@@ -128,7 +133,8 @@ class Gpu:
         for scope in scopes:
             self.device.pushErrorScope(scope)
         work()
-        errors = [await self.device.popErrorScope() for _ in scopes]
+        popped = [self.device.popErrorScope() for _ in scopes]  # before anyone else's
+        errors = [await error for error in popped]
         if errors[2]:
             raise budget.out_of_memory(self.plan)
         for error in errors[:2]:

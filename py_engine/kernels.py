@@ -39,6 +39,7 @@ class Device:
     dot8: bool = False  # round activations to bytes where the weights are integers: faster on GPUs
     matrix: int = 0  # side of the f16 matrices that a subgroup multiplies with f32 sums, 0: none
     software: bool = False  # a CPU pretending to be a GPU: smaller batches keep it answering
+    tiles: tuple[tuple[str, tuple[int, ...]], ...] = ()  # measured to be the best (tuning.py), by tiles.py's keys
 
 
 @dataclass(frozen=True)

@@ -229,3 +229,34 @@ export async function deleteModel(url) {
   await transact(RECORDS, "readwrite", (store) => store.delete(allOf(url)));
   await transact(MODELS, "readwrite", (store) => store.delete(url));
 }
+
+/** @returns {Promise<IDBDatabase>} a database of its own: one record of JSON for a device and model */
+function choices() {
+  return new Promise((resolve, reject) => {
+    const asked = indexedDB.open("wisp-kernels", 1);
+    asked.onupgradeneeded = () => asked.result.createObjectStore("choices");
+    asked.onerror = () => reject(plain(asked.error));
+    asked.onsuccess = () => resolve(asked.result);
+  });
+}
+
+/** @param {IDBTransactionMode} mode @param {(store: IDBObjectStore) => IDBRequest} ask @returns {Promise<any>} */
+async function choose(mode, ask) {
+  const opened = await choices();
+  try {
+    return await new Promise((resolve, reject) => {
+      const transaction = opened.transaction("choices", mode);
+      const asked = ask(transaction.objectStore("choices"));
+      transaction.oncomplete = () => resolve(asked.result);
+      transaction.onabort = () => reject(plain(transaction.error ?? asked.error));
+    });
+  } finally {
+    opened.close();
+  }
+}
+
+/** The choice of kernels kept under a key, or undefined. @param {string} key */
+export const getChoice = (key) => choose("readonly", (store) => store.get(key));
+
+/** @param {string} key @param {string} choice JSON */
+export const putChoice = (key, choice) => choose("readwrite", (store) => store.put(choice, key));

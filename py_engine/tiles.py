@@ -1,10 +1,12 @@
 """How the work of a kernel is cut for a device: the #params of matvec, matmul and attention, measured to be good.
 
 Larger tiles load less for each product, smaller ones give every core of a GPU something to do. The workgroup's memory
-bounds both.
+bounds both. What was measured on the device itself (tuning.py) goes before what holds for most.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from py_engine import quants
 from py_engine.kernels import Device
@@ -14,14 +16,33 @@ MANY_ROWS = 24576  # of a matrix: there, fewer threads a row pay
 FILLING = 256  # workgroups that keep every core of a GPU busy
 
 
+def matvec_key(weight: Weight) -> str:
+    """Where Device.tiles has (in bytes, TK, TR, R) of a matrix."""
+    return f"matvec {weight.type.name} {weight.rows}x{weight.cols}"
+
+
+def attention_key(n_ctx: int, head_dim: int, group: int) -> str:
+    """Where Device.tiles has what attention_decode() gives."""
+    return f"attention_decode {n_ctx} {head_dim} {group}"
+
+
+def adopt(device: Device, key: str, tile: tuple[int, ...]) -> Device:
+    """The device with a measured tile."""
+    return replace(device, tiles=(*((k, v) for k, v in device.tiles if k != key), (key, tile)))
+
+
 def dot8(device: Device, weight: Weight) -> bool:
     """Whether the matrix meets its vector as bytes: integer weights, and x fits the workgroup's memory."""
+    if measured := dict(device.tiles).get(matvec_key(weight)):
+        return bool(measured[0])
     x = quants.groups(weight.cols) * (quants.GROUP + 8)
     return device.dot8 and weight.layout.dot8 and x + 4096 <= device.max_workgroup_storage
 
 
 def matvec(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
     """matvec.wgsl: TK threads share a row, and each has R rows, so that x is loaded once for them."""
+    if (measured := dict(device.tiles).get(matvec_key(weight))) and bool(measured[0]) == in_bytes:
+        return dict(zip(("TK", "TR", "R"), measured[1:], strict=True))
     groups = quants.groups(weight.cols)
     along = 4
     while along < 32 and along * 2 <= groups:
@@ -40,6 +61,22 @@ def matvec(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
     while rows > 1 and weight.rows < FILLING * each * rows:
         rows //= 2
     return {"TK": along, "TR": each, "R": rows}
+
+
+def alternatives(device: Device, weight: Weight, tile: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Other tiles than `tile` (in bytes, TK, TR, R) that the kernel can have: half and twice the threads of a row, half
+    and twice the rows of a thread.
+    """
+    in_bytes, along, across, each = tile
+    threads, groups = along * across, quants.groups(weight.cols)
+    found: list[tuple[int, ...]] = []
+    for a, r in ((along // 2, each), (along * 2, each), (along, each * 2), (along, each // 2)):
+        used = (r + 1) * threads * 4 + (groups * (quants.GROUP + 8) if in_bytes else 0)
+        rows = threads // max(1, a) * r  # of a workgroup: as many as threads at most, and four end to end
+        fits = 1 <= r <= min(8, a) and 4 <= a <= min(64, threads, groups) and rows % 4 == 0
+        if fits and used <= device.max_workgroup_storage:
+            found.append((in_bytes, a, threads // a, r))
+    return found
 
 
 def matmul(device: Device, batch: int, rows: int) -> tuple[str, dict[str, int]]:
@@ -77,6 +114,9 @@ def attention_decode(device: Device, n_ctx: int, head_dim: int, group: int) -> t
     """(positions of a tile, threads of a position, shares): a short context in one share, a long one over enough
     workgroups to fill a GPU.
     """
+    if measured := dict(device.tiles).get(attention_key(n_ctx, head_dim, group)):
+        positions, threads, shares = measured
+        return positions, threads, shares
     if device.software:
         return 32, 1, max(1, min(8, -(-n_ctx // 32)))
     threads = 2 if device.subgroup >= 2 else 1

@@ -42,10 +42,14 @@ result
 """
 
 
-def run(page: Page, url: str | list[str], code: str, args: dict[str, Any] | None = None, **options: Any) -> Any:
-    """Load `url` with `options`, run `code` (the body of `async def main()`, which returns JSON), unload."""
+def run(
+    page: Page, url: str | list[str], code: str, args: dict[str, Any] | None = None, before: str = "", **options: Any
+) -> Any:
+    """Load `url` with `options` after the Python of `before`, run `code` (the body of `async def main()`, which returns
+    JSON), unload.
+    """
     body = "async def main():\n" + "\n".join(f"    {line}" for line in code.strip().splitlines()) + "\n"
-    return run_python(page, body + LOAD, {"url": url, "options": options, **(args or {})})
+    return run_python(page, before + body + LOAD, {"url": url, "options": options, **(args or {})})
 
 
 def floats(text: str, shape: Any) -> np.ndarray:

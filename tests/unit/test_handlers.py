@@ -390,6 +390,7 @@ async def test_failed_loads_leave_the_loaded_model(page: Page) -> None:
         ({"backend": 1}, "invalid_type"),
         ({"kvType": "q1"}, "invalid_value"),
         ({"variant": 1}, "invalid_type"),
+        ({"tune": "yes"}, "invalid_type"),
         ({"variant": {"f16": "yes"}}, "invalid_type"),
         ({"variant": {"magic": 1}}, "invalid_value"),
         ({"contextLength": "x"}, "invalid_type"),

@@ -1,0 +1,209 @@
+"""The choice of kernels, on a bench that is told how fast and how wrong each candidate is."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from py_engine import kernels, planner, tiles, tuning
+from py_engine.errors import SERVER_ERROR, WispError
+from py_engine.kernels import Device
+from py_engine.plan import Plan, Weight
+from py_engine.tuning_works import Attention, Prefill, Work, attention_of, matrices_of
+from tests.unit.test_budget import header
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+GPU = Device(f16=True, subgroup=32, max_workgroup_storage=49152, dot8=True, matrix=16)
+ONE_OF_EACH = sorted(
+    {
+        p.parent.name: f"{p.parent.name}/{p.stem}"
+        for p in GOLDEN.glob("*/*.gguf")
+        if p.parent.name not in ("vocab", "split")
+    }.values()
+)
+
+
+def plan_of(name: str = "llama/llama.Q4_0", device: Device = GPU) -> Plan:
+    return planner.make_plan(header(name), device, 64, 64, "f16", None)
+
+
+@dataclass
+class Said:
+    """A trial that answers what it was told."""
+
+    values: list[float]
+    time: Callable[[], float]
+    closed: list["Said"]
+
+    async def outputs(self) -> list[list[float]]:
+        return [self.values]
+
+    async def microseconds(self, best: float) -> float:
+        return self.time()
+
+    def close(self) -> None:
+        self.closed.append(self)
+
+
+class Bench:
+    """`time` and `values` by device and work; WispErrors are raised."""
+
+    def __init__(
+        self, time: Callable[[Device, Work], float], values: Callable[[Device, Work], Any] = lambda *_: [1.0, 2.0]
+    ):
+        self.time, self.values = time, values
+        self.closed: list[Said] = []
+        self.trials = 0
+
+    async def trial(self, device: Device, work: Work) -> Said:
+        self.trials += 1
+        plan, outputs = work.planned(device)
+        assert plan.lists["test"]
+        assert outputs
+        values = self.values(device, work)
+        if isinstance(values, WispError):
+            raise values
+        if values is None:
+            await asyncio.sleep(60)
+        return Said(values, lambda: self.time(device, work), self.closed)
+
+
+def tune(bench: Bench, device: Device = GPU, **options: Any) -> tuple[Device, dict[str, dict[str, Any]]]:
+    chosen, reports = asyncio.run(tuning.tune(plan_of(device=device), device, bench, **options))
+    return chosen, {report["choice"]: report for report in reports}
+
+
+def test_the_fastest_is_taken_and_planned_with() -> None:
+    """Matrices in floats, four rows a thread; prefill in f32; attention in tiles of 32."""
+
+    def time(device: Device, work: Work) -> float:
+        if isinstance(work, Attention):
+            return dict(device.tiles)[tiles.attention_key(work.n_ctx, work.head_dim, work.group)][0]
+        if device.tiles:
+            in_bytes, along, _, _ = device.tiles[0][1]
+            return 10 + 5 * in_bytes + along
+        return 5 if not device.f16 else 9
+
+    bench = Bench(time)
+    chosen, reports = tune(bench)
+    assert (chosen.f16, chosen.matrix, chosen.subgroup) == (False, 0, 32)
+    assert reports["prefill"]["chosen"] == "f32"
+    for matrix in matrices_of(plan_of()):
+        if matrix.name not in reports:
+            continue
+        report = reports[matrix.name]
+        fastest = min(report["candidates"], key=lambda c: c["microseconds"])
+        assert report["chosen"] == fastest["name"]
+        assert not tiles.dot8(chosen, matrix.weight)
+    again = plan_of(device=chosen)
+    assert {op.params["DOT8"] for op in again.lists["decode"] if op.kernel == "matvec"} == {0}
+    assert {op.params["TS"] for op in again.lists["decode"] if op.kernel == "attention_decode"} == {32}
+    assert len(bench.closed) == bench.trials
+
+
+def test_little_gain_changes_nothing() -> None:
+    times = iter([10.0, 9.9] * 100)
+    chosen, reports = tune(Bench(lambda *_: next(times)))
+    assert chosen == replace(GPU, tiles=chosen.tiles)
+    before, after = (plan_of(device=d).lists["decode"] for d in (GPU, chosen))
+    assert [op.params for op in before] == [op.params for op in after]
+    assert all(r["chosen"] == r["candidates"][0]["name"] for r in reports.values())
+
+
+@pytest.mark.parametrize("bad", [[float("nan"), 2.0], [1.0, 2.1], WispError("no such thing", "x", SERVER_ERROR)])
+def test_what_is_wrong_is_not_used(bad: Any) -> None:
+    """However fast it is: what subgroups multiply here, and matrices in bytes."""
+
+    def values(device: Device, work: Work) -> Any:
+        return bad if device.dot8 or (device.matrix and isinstance(work, Prefill)) else [1.0, 2.0]
+
+    chosen, reports = tune(Bench(lambda device, _: 1 if device.dot8 or device.matrix else 100, values))
+    assert not chosen.matrix
+    assert not chosen.dot8
+    for name, right in (("prefill", ["f16", "f32"]), ("activations", ["floats"])):
+        report = reports[name]
+        assert [c["name"] for c in report["candidates"] if "rejected" not in c] == right
+        assert report["chosen"] == right[0]
+
+
+def test_the_time_is_kept() -> None:
+    """What does not compile in time is not waited for, and everything stays as it is."""
+    bench = Bench(lambda *_: 1.0, lambda device, _: [1.0] if device == tuning.plain_of(device) else None)
+    chosen, reports = tune(bench, seconds=0.05)
+    assert chosen == GPU
+    assert {r["why"] for r in reports.values()} == {"no time was left to look at all"}
+
+
+def test_what_is_replaced_is_timed_once_more() -> None:
+    """The first candidate runs while others compile: it may look slow for that."""
+    seen: set[str] = set()
+
+    def time(device: Device, work: Work) -> float:
+        first = work.name not in seen
+        seen.add(work.name)
+        return 100 if first else 10
+
+    _, reports = tune(Bench(time), forced={"dot8": True, "f16": True, "matrix": 16, "subgroup": 32})
+    assert reports
+    assert all(r["chosen"] == r["candidates"][0]["name"] for r in reports.values())
+
+
+def test_forced_fields_stay() -> None:
+    fast = Bench(lambda device, _: 1 + device.dot8 + device.f16 + device.subgroup)
+    chosen, reports = tune(fast, forced={"dot8": True, "f16": True, "matrix": 16, "subgroup": 32})
+    assert (chosen.dot8, chosen.f16, chosen.matrix, chosen.subgroup) == (True, True, 16, 32)
+    assert all("floats" not in c["name"] for r in reports.values() for c in r["candidates"])
+    assert tune(fast, forced={"matrix": 16})[0].matrix == 16
+
+
+def test_what_is_kept_is_for_this_device_model_and_kernels(tmp_path: Path) -> None:
+    plan, model, about = plan_of(), header("llama/llama.Q4_0"), {"vendor": "a", "browser": "b", "n_ctx": 64}
+    key = tuning.key(about, model, GPU, [], "hash")
+    assert key == tuning.key(dict(about), header("llama/llama.Q4_0"), GPU, [], "hash")
+    others = [
+        tuning.key(about | {"browser": "c"}, model, GPU, [], "hash"),
+        tuning.key(about, header("llama/llama.Q8_0"), GPU, [], "hash"),
+        tuning.key(about, model, replace(GPU, f16=False), [], "hash"),
+        tuning.key(about, model, GPU, ["f16"], "hash"),
+        tuning.key(about, model, GPU, [], "other"),
+    ]
+    assert len({key, *others}) == 6
+    kernel = tmp_path / "a.wgsl"
+    kernel.write_text("one")
+    one = tuning.kernels_hash([kernel])
+    kernel.write_text("two")
+    assert tuning.kernels_hash([kernel]) != one
+    assert tuning.kernels_hash() == tuning.kernels_hash()
+    chosen, reports = asyncio.run(tuning.tune(plan, GPU, Bench(lambda device, _: 9 - 2 * device.f16)))
+    assert tuning.restored(GPU, tuning.kept(chosen, reports)) == (chosen, reports)
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_every_architecture_s_candidates_can_be_made(name: str) -> None:
+    """Their kernels expand and bind what they ask for, and differ from each other."""
+    plan = plan_of(name)
+    assert plan.generates == bool(matrices_of(plan))
+    for make in tuning.choices(plan, GPU, []):
+        choice = make(GPU)
+        if choice is None or len(choice.candidates) < 2:
+            continue
+        texts = set()
+        for candidate in choice.candidates:
+            small, outputs = choice.work.planned(candidate.device)
+            ops = small.lists["test"]
+            shaders = [kernels.expand(op.kernel, op.params, candidate.device) for op in ops]
+            texts.add((shaders[0].code, repr(ops[-1].params), repr(ops[-1].grid)))
+            for op, shader in zip(ops, shaders, strict=True):
+                planes = {
+                    n: list(b.layout.planes) for n, b in op.bindings.items() if n == "w" and isinstance(b, Weight)
+                }
+                bound = {p for n in op.bindings for p in planes.get(n, [n])}
+                assert bound == set(shader.bindings) - {"p"}
+                shader.pack(op.consts)
+            assert all(b.name in small.buffers for b in outputs)
+        assert len(texts) == len(choice.candidates)
+    attends = [op for op in plan.lists.get("decode", []) if op.kernel == "attention_decode"]
+    assert (attention_of(plan) is not None) == bool(attends)
