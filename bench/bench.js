@@ -14,6 +14,7 @@
  * @property {string} [backend]
  * @property {number} [contextLength]
  * @property {"f16" | "f32" | "q8_0"} [kvType]
+ * @property {boolean} [tune] as for `load()`
  * @property {number[]} [profileAt] positions whose decode step is timed by kernel; default: contexts
  * @property {number[]} [profilePrompts] batches whose prefill is timed by kernel
  * @property {AbortSignal} [signal] ends it with the error "aborted"
@@ -48,9 +49,9 @@ const MARGIN = 64; // positions that the engine's profile keeps free
 export async function bench(engine, options, onRow = () => {}) {
   const { model, prompts = [32, 512, 2048], contexts = [16, 1024, 8192], tokens = 128, runs = 5, signal } = options;
   const { profileAt = contexts, profilePrompts = [32, 512], secondsPerRow = Infinity } = options;
-  const { backend, contextLength, kvType } = options;
+  const { backend, contextLength, kvType, tune } = options;
   const started = performance.now();
-  await engine.load({ model, backend, contextLength, kvType }, { signal });
+  await engine.load({ model, backend, contextLength, kvType, tune }, { signal });
   const load_ms = performance.now() - started;
   const first = await engine.stats();
   const limit = first.context_length;
