@@ -27,7 +27,7 @@ from py_engine.plan import Plan
 from py_engine.tuning_works import Attention, Matrix, Prefill, Work, attention_of, matrices_of, prefill_of
 
 SECONDS = 2.0  # for all of it
-GAIN = 1.03  # times faster that a candidate must be for leaving the first
+GAIN = 1.1  # times faster that a candidate must be for leaving the first; less is within what a model would not show
 EXACT, ROUNDED = 1e-5, 1e-4  # largest normalised mean squared error, and where activations are rounded to bytes
 MATRICES = 5  # of a model that are looked at, the most costly first
 FIELDS = ("f16", "subgroup", "matrix", "dot8")  # of Device that a choice can change
