@@ -6,13 +6,22 @@ batch, and its buffers as numpy arrays that it writes in place. Weights are floa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from py_engine.cache import GROUP
+from py_engine.cpu_attention import (
+    attention,
+    attention_combine,
+    attention_decode,
+    kv_quantize,
+    norm_rope_append,
+    rope_append,
+    rope_store,
+)  # fmt: skip
+from py_engine.cpu_math import ACTIVATIONS, capped, gated, normed
 from py_engine.cpu_sampling import logprobs, sample, sample_best, sample_shape
 from py_engine.plan import Op, Plan, Weight
 from py_engine.quants import row_bytes
@@ -53,12 +62,6 @@ def embed(c: Call) -> None:
     x[here, :cols] = w if kind == "token" else x[here, :cols] + w
 
 
-def normed(x: Array, norm: Array, eps: float) -> Array:
-    """RMS norm of rows."""
-    scale = 1 / np.sqrt((x * x).mean(axis=-1, keepdims=True, dtype=np.float32) + np.float32(eps))
-    return x * scale.astype(np.float32) * norm
-
-
 def norm(c: Call) -> None:
     cols, each = c.params["COLS"], c.grid[1]
     x, y = c["x"][: c.n, : cols * each], c["y"][: c.n, : cols * each]
@@ -79,38 +82,9 @@ def add_scaled(c: Call) -> None:
     c["y"][: c.n] += np.float32(c.consts["scale"]) * x
 
 
-def capped(x: Array, cap: float) -> Array:
-    return np.float32(cap) * np.tanh(x / np.float32(cap)) if cap else x
-
-
 def soft_cap(c: Call) -> None:
     y = c["y"][: c.n] if c["y"].ndim > 1 else c["y"]
     y[:] = capped(y * np.float32(c.consts["scale"]), c.params["CAP"])
-
-
-def silu(x: Array) -> Array:
-    return x / (1 + np.exp(-x))
-
-
-def gelu(x: Array) -> Array:
-    """In its tanh form."""
-    return np.float32(0.5) * x * (1 + np.tanh(np.float32((2 / np.pi) ** 0.5) * x * (1 + np.float32(0.044715) * x * x)))
-
-
-def gated(act: str, gate: Array, up: Array) -> Array:
-    """The product of a gate, activated, and its up."""
-    if act == "swiglu_oai":
-        g = np.minimum(gate, np.float32(7))
-        return g / (1 + np.exp(np.float32(-1.702) * g)) * (np.clip(up, -7, 7) + 1)
-    return ACTIVATIONS[act](gate) * up
-
-
-def relu2(x: Array) -> Array:
-    """The square of what is positive (So et al. 2021)."""
-    return np.square(np.maximum(x, np.float32(0)))
-
-
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"silu": silu, "gelu": gelu, "tanh": np.tanh, "relu2": relu2}
 
 
 def activate(c: Call) -> None:
@@ -161,164 +135,6 @@ def matvec(c: Call) -> None:
             out[row0 : row0 + rows // 2] = gated(c.params["ACTIVATION"], y[: rows // 2], y[rows // 2 :])
         case "qkv":
             out[: c.consts["q_rows"]] = rope_store(c, y[None])[0]
-
-
-def rotate(c: Call, x: Array, pos: Array) -> Array:
-    """RoPE of (n, heads * head_dim) at positions (n,)."""
-    dim, head = c.params["ROPE_DIM"], c.params["HEAD_DIM"]
-    # 32-bit wrap-around, as on the GPU
-    turns = (pos.astype(np.uint32)[:, None] * c["rope_freqs"][: dim // 2]).astype(np.uint32).view(np.int32)
-    angle = turns.astype(np.float32) * np.float32(2 * np.pi / 2**32)
-    cos, sin = ((f(angle) * np.float32(c.consts["rope_scale"]))[:, None, :] for f in (np.cos, np.sin))
-    heads = x.reshape(len(x), -1, head)
-    out = heads.copy()
-    first, second = (
-        (slice(0, dim // 2), slice(dim // 2, dim)) if c.params["NEOX"] else (slice(0, dim, 2), slice(1, dim, 2))
-    )
-    out[..., first] = heads[..., first] * cos - heads[..., second] * sin
-    out[..., second] = heads[..., first] * sin + heads[..., second] * cos
-    return out.reshape(x.shape)
-
-
-def rope_store(c: Call, rows: Array) -> Array:
-    """Queries of the stacked rows (n, q + 2 kv), rotated; keys (rotated) and values go to the cache."""
-    q, kv = c.consts["q_rows"], c.consts["kv_rows"]
-    pos = np.arange(c.pos, c.pos + len(rows))
-    if not kv:
-        return rotate(c, rows[:, :q], pos)
-    to = pos - c.pos if c.params["KV"] == "q8_0" else pos % c.params["RING"] if c.params["RING"] else pos
-    c["k_cache"][to] = rotate(c, rows[:, q : q + kv], pos)
-    c["v_cache"][to] = rows[:, q + kv : q + 2 * kv]
-    return rotate(c, rows[:, :q], pos)
-
-
-def rope_append(c: Call) -> None:
-    y = c["y"][: c.n]
-    y[:, : c.consts["q_rows"]] = rope_store(c, y)
-
-
-def norm_rope_append(c: Call) -> None:
-    q, kv, dim = c.consts["q_rows"], c.consts["kv_rows"], c.params["HEAD_DIM"]
-    x = c["x"][: c.n, : q + 2 * kv].copy()
-    for first, rows in ((0, q), (q, kv)):
-        width = rows if c.params["WIDE"] else dim
-        part = x[:, first : first + rows].reshape(c.n, -1, width)
-        if c.params["MEAN"]:
-            part = part - part.mean(axis=-1, keepdims=True, dtype=np.float32)
-        at = slice(first, first + rows) if c.params["OWN"] else slice(dim * (first > 0), dim * (1 + (first > 0)))
-        out = normed(part, c["norm"][0, at].reshape(-1, width), c.consts["eps"])
-        if c.params["BIAS"]:
-            out = out + c["bias"][0, at].reshape(-1, width)
-        x[:, first : first + rows] = out.reshape(c.n, rows)
-    if c.params["VALUES"]:
-        values = x[:, q + kv :].reshape(c.n, -1, dim)
-        x[:, q + kv :] = normed(values, np.float32(1), c.consts["eps"]).reshape(c.n, kv)
-    c["y"][: c.n, :q] = rope_store(c, x)
-
-
-def attention(c: Call) -> None:
-    group, kv_heads, head_dim = c.params["G"], c.consts["n_head_kv"], c.params["HEAD_DIM"]
-    y = c["y"][: c.n, : kv_heads * group * head_dim].reshape(c.n, kv_heads, group, head_dim)
-    for head, scores, v in _scores(c):
-        top, more = scores.max(axis=-1, keepdims=True), np.float32(0)
-        if c.params["SINKS"]:
-            sinks = c["sinks"][0, head * group : (head + 1) * group, None, None]
-            top = np.maximum(top, sinks)
-            more = np.exp(sinks - top)
-        e = np.exp(scores - top)
-        y[:, head] = (e @ v / (e.sum(axis=-1, keepdims=True) + more)).transpose(1, 0, 2)
-
-
-def attention_decode(c: Call) -> None:
-    group, head_dim, share = c.params["G"], c.params["HEAD_DIM"], attention_share(c)
-    for head, scores, v in _scores(c):
-        for part, first in enumerate(range(c.pos + 1 - attention_seen(c), c.pos + 1, share)):
-            s = scores[:, 0, first : first + share]
-            top = s.max(axis=-1, keepdims=True)
-            e = np.exp(s - top)
-            to = c["parts"][head * group : (head + 1) * group, part]
-            to[:, :head_dim] = e @ v[first : first + share]
-            to[:, head_dim], to[:, head_dim + 1] = top[:, 0], e.sum(axis=-1)
-
-
-def _scores(c: Call) -> Iterator[tuple[int, Array, Array]]:
-    """(kv head, scaled and masked scores (group, n, positions), values (positions, head_dim)) for each kv head."""
-    head_dim, group, kv_heads = c.params["HEAD_DIM"], c.params["G"], c.consts["n_head_kv"]
-    pos, n = c.pos, c.n
-    q = c["q"][:n, : kv_heads * group * head_dim].reshape(n, kv_heads, group, head_dim) * np.float32(c.consts["scale"])
-    k, v = (_cached(c, name, pos + n).reshape(-1, kv_heads, head_dim) for name in ("k_cache", "v_cache"))
-    distance = np.arange(pos, pos + n)[:, None] - np.arange(pos + n)[None, :]
-    window = c.params["WINDOW"] or 2 * (pos + n)
-    if c.params.get("CAUSAL", 1):
-        hidden = (distance < 0) | (distance >= window)
-    else:
-        hidden = abs(distance) > window // 2
-    for head in range(kv_heads):
-        scores = np.einsum("ngd,sd->gns", q[:, head], k[:, head])
-        scores = capped(scores, c.params["SOFT_CAP"])
-        if c.params.get("ALIBI"):
-            slopes = c["slopes"].view(np.float32)[head * group : (head + 1) * group]
-            scores -= slopes[:, None, None] * abs(distance).astype(np.float32)
-        scores[:, hidden] = -np.inf
-        yield head, scores, v[:, head]
-
-
-def _cached(c: Call, name: str, positions: int) -> Array:
-    """Rows of the positions up to `positions` in float32; those that a ring has lost are some other's."""
-    cache, ring = c[name], c.params["RING"]
-    rows = np.arange(positions) % ring if ring else np.arange(positions)
-    if c.params["KV"] != "q8_0":
-        return cache[rows].astype(np.float32)
-    cols = c.consts["n_head_kv"] * c.params["HEAD_DIM"]
-    values, steps = _q8_0(cache, c.params["KV_ROWS"], cols)
-    return (values[rows].reshape(positions, -1, GROUP) * (steps[rows] / np.float32(127))[..., None]).reshape(
-        positions, -1
-    )
-
-
-def _q8_0(cache: Array, rows: int, cols: int) -> tuple[Array, Array]:
-    """Views of a q8_0 cache: bytes (rows, cols), steps (rows, groups)."""
-    flat = cache.reshape(-1)
-    values, steps = flat[: rows * cols // 4], flat[rows * cols // 4 : rows * (cols // 4 + cols // GROUP)]
-    return values.view(np.int8).reshape(rows, cols), steps.view(np.float32).reshape(rows, cols // GROUP)
-
-
-def kv_quantize(c: Call) -> None:
-    cols, ring = c.params["COLS"], c.params["RING"]
-    at = np.arange(c.pos, c.pos + c.n)
-    rows = at % ring if ring else at
-    for name in ("k", "v"):
-        groups = c[name][: c.n].reshape(c.n, -1, GROUP)
-        most = np.abs(groups).max(axis=-1)
-        values, steps = _q8_0(c[f"{name}_cache"], c.params["KV_ROWS"], cols)
-        grow = np.where(most > 0, 1 / most, 0).astype(np.float32)
-        values[rows] = np.floor(np.float32(0.5) + 127 * (groups * grow[..., None])).reshape(c.n, cols)
-        steps[rows] = most
-
-
-def attention_seen(c: Call) -> int:
-    """Positions that the token sees: the last ones."""
-    return min(c.pos + 1, c.params["WINDOW"] or c.pos + 1)
-
-
-def attention_share(c: Call) -> int:
-    """Positions that each of the SPLIT parts takes: whole tiles of TS."""
-    tiles = -(-attention_seen(c) // c.params["TS"])
-    return -(-tiles // c.params["SPLIT"]) * c.params["TS"]
-
-
-def attention_combine(c: Call) -> None:
-    head_dim, share = c.params["HEAD_DIM"], attention_share(c)
-    parts = c["parts"][: c.consts["n_head"], : -(-attention_seen(c) // share)]
-    top, more = parts[..., head_dim].max(axis=1, keepdims=True), np.float32(0)
-    if c.params["SINKS"]:
-        sinks = c["sinks"][0, : c.consts["n_head"], None]
-        top = np.maximum(top, sinks)
-        more = np.exp(sinks - top)
-    weight = np.exp(parts[..., head_dim] - top)
-    total = (weight * parts[..., head_dim + 1]).sum(axis=1, keepdims=True) + more
-    y = (weight[..., None] * parts[..., :head_dim]).sum(axis=1) / total
-    c["y"].reshape(-1)[: y.size] = y.reshape(-1)
 
 
 def gate(c: Call) -> None:

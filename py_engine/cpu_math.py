@@ -1,0 +1,45 @@
+"""What the kernels share with numpy: norms, caps and activations of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Array = Any
+
+
+def normed(x: Array, norm: Array, eps: float) -> Array:
+    """RMS norm of rows."""
+    scale = 1 / np.sqrt((x * x).mean(axis=-1, keepdims=True, dtype=np.float32) + np.float32(eps))
+    return x * scale.astype(np.float32) * norm
+
+
+def capped(x: Array, cap: float) -> Array:
+    return np.float32(cap) * np.tanh(x / np.float32(cap)) if cap else x
+
+
+def silu(x: Array) -> Array:
+    return x / (1 + np.exp(-x))
+
+
+def gelu(x: Array) -> Array:
+    """In its tanh form."""
+    return np.float32(0.5) * x * (1 + np.tanh(np.float32((2 / np.pi) ** 0.5) * x * (1 + np.float32(0.044715) * x * x)))
+
+
+def gated(act: str, gate: Array, up: Array) -> Array:
+    """The product of a gate, activated, and its up."""
+    if act == "swiglu_oai":
+        g = np.minimum(gate, np.float32(7))
+        return g / (1 + np.exp(np.float32(-1.702) * g)) * (np.clip(up, -7, 7) + 1)
+    return ACTIVATIONS[act](gate) * up
+
+
+def relu2(x: Array) -> Array:
+    """The square of what is positive (So et al. 2021)."""
+    return np.square(np.maximum(x, np.float32(0)))
+
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"silu": silu, "gelu": gelu, "tanh": np.tanh, "relu2": relu2}
