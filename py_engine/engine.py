@@ -115,7 +115,7 @@ class Engine:
         elif device is not None:
             kernels = {"source": "default", "why": "not measured", **shown(device, [])}
         plan = await planned(device)
-        needed = budget.estimate(plan, device)["total"]
+        needed = sum(plan.memory().values())
         report("memory", needed, needed)
         loader = Loader(parts, plan, adapter, device, backend, report, load_package)
         name, runner = await loader.run()

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Protocol
 
+from py_engine.cache import AHEAD
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.placement import Placement
 from py_engine.plan import Plan
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from py_engine.gpu import Gpu
 
 BATCH_MS = 25.0  # what a submit of several steps should take: text still streams smoothly, an abort is quick
-MOST_STEPS = 64
+MOST_STEPS = AHEAD // 4  # three submits ahead, and what is left of one behind the last token that is wanted
 TIMED = 16  # tokens whose time is taken together: a browser tells of finished work in bursts
 # What is computed ahead where it may be in vain: a browser takes 2 to 3 ms to say that a token is there, and looks at
 # several submits of it in turn.

@@ -6,11 +6,10 @@ import tempfile
 import threading
 import webbrowser
 
-from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import sync_playwright
 
 from tools.api import ApiServer
-from tools.chat import open_browser, open_page
+from tools.chat import exit_status, open_browser, open_page
 from tools.failure import Failure
 from tools.paths import DIST, cache_dir
 from tools.serve import has_desktop, open_port
@@ -38,31 +37,29 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--model")
     options = parser.parse_args(arguments)
     try:
-        server = open_port(DIST, options.port, ApiServer)
-        assert isinstance(server, ApiServer)
-        server.start()
-        print(f"Serving {server.url}", flush=True)
-        print(f"API: {server.url}v1", flush=True)
-        print(f"API key: {server.key}", flush=True)
-        print(f"To let a tab of your browser answer, open {server.lending_url}", flush=True)
-        if not options.no_open and has_desktop():
-            threading.Thread(target=webbrowser.open, args=(server.lending_url,), daemon=True).start()
-            server.wait_for_tab(GRACE_S)
-        while True:
-            if server.tab is None:
-                _lend(server, options.model)
-            with server.changed:
-                server.changed.wait(0.5)
-            if server.tab is None:
-                server.wait_for_tab(GRACE_S)  # a tab that reloads comes back
+        return exit_status(lambda: _serve(options))
     except KeyboardInterrupt:
         return 0
-    except Failure as failure:
-        print(f"build.py: {failure}", file=sys.stderr)
-        return 1
-    except PlaywrightError as error:
-        print(f"build.py: the browser failed: {error.message.splitlines()[0]}", file=sys.stderr)
-        return 1
+
+
+def _serve(options: argparse.Namespace) -> None:
+    server = open_port(DIST, options.port, ApiServer)
+    assert isinstance(server, ApiServer)
+    server.start()
+    print(f"Serving {server.url}", flush=True)
+    print(f"API: {server.url}v1", flush=True)
+    print(f"API key: {server.key}", flush=True)
+    print(f"To let a tab of your browser answer, open {server.lending_url}", flush=True)
+    if not options.no_open and has_desktop():
+        threading.Thread(target=webbrowser.open, args=(server.lending_url,), daemon=True).start()
+        server.wait_for_tab(GRACE_S)
+    while True:
+        if server.tab is None:
+            _lend(server, options.model)
+        with server.changed:
+            server.changed.wait(0.5)
+        if server.tab is None:
+            server.wait_for_tab(GRACE_S)  # a tab that reloads comes back
 
 
 def _lend(server: ApiServer, model: str | None) -> None:

@@ -6,6 +6,7 @@ Run by `build.py chat`, in the environment, which has Playwright.
 import argparse
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +47,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--max-tokens", type=int)
     parser.add_argument("--temperature", type=float)
     options = parser.parse_args(arguments)
-    try:
+
+    def ask() -> None:
         with sync_playwright() as playwright:
             _ask(playwright, options)
+
+    return exit_status(ask)
+
+
+def exit_status(work: Callable[[], None]) -> int:
+    """0, or 1 after saying on stderr what failed."""
+    try:
+        work()
     except Failure as failure:
         print(f"build.py: {failure}", file=sys.stderr)
         return 1

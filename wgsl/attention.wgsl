@@ -14,27 +14,11 @@
 #param CAUSAL // 0: a token also sees what comes after it in the batch, and half of WINDOW to either side
 #param ALIBI // 1: scores fall with the distance, by a slope for each head (Press et al. 2022)
 #param F16
-
-struct Params {
-  scale: f32,
-  q_stride: u32, // floats between tokens of q
-  n_head_kv: u32,
-}
-#include "state.wgsl"
-@bind var<uniform> p: Params;
-@bind var<storage, read> state: State;
-@bind var<storage, read> q: array<vec4f>;
-#include "kv_cache.wgsl"
-#if SINKS
-@bind var<storage, read> sinks: array<f32>; // (heads)
-#endif
+#include "attention_inputs.wgsl"
 #if ALIBI
 @bind var<storage, read> slopes: array<f32>; // (heads)
 #endif
 @bind var<storage, read_write> y: array<vec4f>; // (n, heads * HEAD_DIM padded)
-#if SOFT_CAP
-#include "capped.wgsl"
-#endif
 
 #if F16
 alias h4 = vec4<f16>;
@@ -42,7 +26,6 @@ alias h4 = vec4<f16>;
 alias h4 = vec4f;
 #endif
 
-const VECS = HEAD_DIM / 4u;
 const PAD = VECS + 1u; // spreads the banks
 const ROWS = G * TQ;
 const LANES = WG / VECS; // rows that are summed side by side
@@ -59,17 +42,7 @@ var<workgroup> row_shrink: array<f32, ROWS>;
 
 fn load_tile(values: bool, s0: u32, end: u32, head: u32, t: u32) {
   for (var i = t; i < TS * VECS; i += WG) {
-    let s = s0 + i / VECS;
-    var v = vec4f(0);
-    if (s < end) {
-      let at = (cached_row(s) * p.n_head_kv + head) * VECS + i % VECS;
-      if (values) {
-        v = cached_value(at);
-      } else {
-        v = cached_key(at);
-      }
-    }
-    kv[i / VECS * PAD + i % VECS] = h4(v);
+    kv[i / VECS * PAD + i % VECS] = h4(cached_vector(values, s0 + i / VECS, end, head, i % VECS));
   }
 }
 

@@ -12,26 +12,9 @@
 #param SINKS // 1: each head has a score more, which takes its share and has no value
 #param F16
 #include "matrices.wgsl"
-
-struct Params {
-  scale: f32,
-  q_stride: u32, // floats between tokens of q
-  n_head_kv: u32,
-}
-#include "state.wgsl"
-@bind var<uniform> p: Params;
-@bind var<storage, read> state: State;
-@bind var<storage, read> q: array<vec4f>;
-#include "kv_cache.wgsl"
-#if SINKS
-@bind var<storage, read> sinks: array<f32>; // (heads)
-#endif
+#include "attention_inputs.wgsl"
 @bind var<storage, read_write> y: array<f32>; // (n, heads * HEAD_DIM padded)
-#if SOFT_CAP
-#include "capped.wgsl"
-#endif
 
-const VECS = HEAD_DIM / 4u;
 const WG = 4u * LANES; // two subgroups along the rows, two along what is multiplied with them
 const PITCH = HEAD_DIM + 8u;
 const S_PITCH = TS + 4u;
@@ -52,16 +35,7 @@ var<workgroup> grown: array<u32, 4>; // 16 bytes, as all here are multiples of: 
 
 fn load_tile(values: bool, s0: u32, end: u32, head: u32, t: u32) {
   for (var i = t; i < TS * VECS; i += WG) {
-    let s = s0 + i / VECS;
-    var v = vec4f(0);
-    if (s < end) {
-      let at = (cached_row(s) * p.n_head_kv + head) * VECS + i % VECS;
-      if (values) {
-        v = cached_value(at);
-      } else {
-        v = cached_key(at);
-      }
-    }
+    let v = cached_vector(values, s0 + i / VECS, end, head, i % VECS);
     let to = i / VECS * PITCH + i % VECS * 4u;
     kv[to] = f16(v.x);
     kv[to + 1u] = f16(v.y);

@@ -10,22 +10,7 @@
 #param BIAS
 #param EPILOGUE
 #param F16
-
-struct Params {
-  rows: u32,
-  row0: u32, // y's column of the first row
-  y_stride: u32,
-}
-#include "state.wgsl"
-@bind var<uniform> p: Params;
-@bind var<storage, read> state: State;
-@bind var<storage, read> x: array<vec4f>; // (n, COLS padded)
-const W_GROUPS = (COLS + 31u) / 32u;
-#include "quants/${QUANT}.wgsl"
-#if BIAS
-@bind var<storage, read> bias: array<f32>;
-#endif
-@bind var<storage, read_write> y: array<f32>; // (n, y_stride)
+#include "matmul_inputs.wgsl"
 
 #if F16
 alias h4 = vec4<f16>;
@@ -54,14 +39,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     for (var i = t; i < TM * 8u; i += WG) {
       let m = i / 8u;
       let c = i % 8u;
-      var v = vec4f(0);
-      if (m0 + m < state.n) {
-        v = x[((m0 + m) * W_GROUPS + g) * 8u + c];
-        if (COLS % 32u != 0u) { // what lies behind the row is not ours
-          v = select(vec4f(0), v, 32u * g + 4u * c + vec4u(0, 1, 2, 3) < vec4u(COLS));
-        }
-      }
-      xs[m * PAD + c] = h4(v);
+      xs[m * PAD + c] = h4(x_vector(m0 + m, g, c));
     }
     for (var n = t; n < TN; n += WG) {
       let w = w_group(min(n0 + n, p.rows - 1u), g);
@@ -94,19 +72,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   for (var i = 0u; i < MM; i++) {
     let m = m0 + i * WM + tm;
     for (var j = 0u; j < MN; j++) {
-      let row = n0 + j * WN + tn;
-      if (m < state.n && row < p.rows) {
-        let at = m * p.y_stride + p.row0 + row;
-        var v = acc[i][j];
-#if BIAS
-        v += bias[p.row0 + row];
-#endif
-#if EPILOGUE == "add"
-        y[at] += v;
-#else
-        y[at] = v;
-#endif
-      }
+      y_put(m, n0 + j * WN + tn, acc[i][j]);
     }
   }
 }

@@ -11,22 +11,7 @@
 #param EPILOGUE
 #param F16
 #include "matrices.wgsl"
-
-struct Params {
-  rows: u32,
-  row0: u32, // y's column of the first row
-  y_stride: u32,
-}
-#include "state.wgsl"
-@bind var<uniform> p: Params;
-@bind var<storage, read> state: State;
-@bind var<storage, read> x: array<vec4f>; // (n, COLS padded)
-const W_GROUPS = (COLS + 31u) / 32u;
-#include "quants/${QUANT}.wgsl"
-#if BIAS
-@bind var<storage, read> bias: array<f32>;
-#endif
-@bind var<storage, read_write> y: array<f32>; // (n, y_stride)
+#include "matmul_inputs.wgsl"
 
 const WG = SM * SN * LANES;
 const VECS = DEPTH / 4u;
@@ -37,22 +22,10 @@ var<workgroup> xs: array<f16, TM * PITCH>;
 var<workgroup> ws: array<f16, TN * PITCH>;
 var<workgroup> out: array<f32, SM * SN * SIDE * SIDE>;
 
-fn load_x(i: u32, m0: u32, g0: u32) -> vec4<f16> {
-  let m = m0 + i / VECS;
-  let c = i % VECS;
-  if (m >= state.n || g0 + c / 8u >= W_GROUPS) {
-    return vec4<f16>(0);
-  }
-  var v = x[(m * W_GROUPS + g0) * 8u + c];
-  if (COLS % 32u != 0u) { // what lies behind the row is not ours
-    v = select(vec4f(0), v, 32u * g0 + 4u * c + vec4u(0, 1, 2, 3) < vec4u(COLS));
-  }
-  return vec4<f16>(v);
-}
-
 fn put_x(i: u32, m0: u32, g0: u32) {
-  let v = load_x(i, m0, g0);
-  let at = i / VECS * PITCH + i % VECS * 4u;
+  let c = i % VECS;
+  let v = vec4<f16>(x_vector(m0 + i / VECS, g0 + c / 8u, c % 8u));
+  let at = i / VECS * PITCH + c * 4u;
   xs[at] = v.x;
   xs[at + 1u] = v.y;
   xs[at + 2u] = v.z;
@@ -120,19 +93,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   workgroupBarrier();
   for (var e = lane; e < SIDE * SIDE; e += LANES) {
     let m = m0 + sm + ${i}u * SIDE + e / SIDE;
-    let row = n0 + sn + ${j}u * SIDE + e % SIDE;
-    if (m < state.n && row < p.rows) {
-      let at = m * p.y_stride + p.row0 + row;
-      var v = out[sub * SIDE * SIDE + e];
-#if BIAS
-      v += bias[p.row0 + row];
-#endif
-#if EPILOGUE == "add"
-      y[at] += v;
-#else
-      y[at] = v;
-#endif
-    }
+    y_put(m, n0 + sn + ${j}u * SIDE + e % SIDE, out[sub * SIDE * SIDE + e]);
   }
   workgroupBarrier();
 #endfor

@@ -6,12 +6,14 @@ A Dfa's missing transitions lead nowhere. State 0 is the start.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from app.constrain.ebnf import UNICODE, Ranges, intersect, normal
 
 MOST_STATES = 6000
+State = TypeVar("State", bound=Hashable)
 
 
 class TooComplex(Exception):
@@ -72,25 +74,40 @@ class Nfa:
 
     def determined(self, start: int, end: int) -> Dfa:
         """The smallest Dfa for the texts that lead from start to end."""
-        first = self.closure([start])
-        numbers, queue = {first: 0}, deque([first])
+        numbers = _Numbers(self.closure([start]))
         edges: list[Edges] = []
         accepting: set[int] = set()
-        while queue:
-            states = queue.popleft()
+        for states in numbers:
             if end in states:
-                accepting.add(numbers[states])
+                accepting.add(numbers.of(states))
             out: Edges = []
             for low, high, targets in _pieces([e for s in states for e in self.edges[s]]):
-                target = self.closure(targets)
-                if target not in numbers:
-                    if len(numbers) >= MOST_STATES:
-                        raise TooComplex
-                    numbers[target] = len(numbers)
-                    queue.append(target)
-                out.append((low, high, numbers[target]))
+                out.append((low, high, numbers.of(self.closure(targets))))
             edges.append(out)
         return minimal(Dfa(edges, accepting))
+
+
+class _Numbers(Generic[State]):
+    """Numbers for the states of an automaton in the making, in the order in which they are met; going through them
+    meets those that are found on the way, too.
+    """
+
+    def __init__(self, first: State) -> None:
+        self._numbers = {first: 0}
+        self._queue = deque([first])
+
+    def __iter__(self) -> Iterator[State]:
+        while self._queue:
+            yield self._queue.popleft()
+
+    def of(self, state: State) -> int:
+        """The state's number, a new one if need be; TooComplex where there are too many."""
+        if state not in self._numbers:
+            if len(self._numbers) >= MOST_STATES:
+                raise TooComplex
+            self._numbers[state] = len(self._numbers)
+            self._queue.append(state)
+        return self._numbers[state]
 
 
 def _pieces(edges: Edges) -> list[tuple[int, int, list[int]]]:
@@ -164,14 +181,12 @@ def others(a: Dfa) -> Dfa:
 
 def _product(a: Dfa, b: Dfa, accept: Callable[[bool, bool], bool]) -> Dfa:
     """-1 stands for having left an automaton."""
-    numbers, queue = {(0, 0): 0}, deque([(0, 0)])
+    numbers = _Numbers((0, 0))
     edges: list[Edges] = []
     accepting: set[int] = set()
-    while queue:
-        at = queue.popleft()
-        x, y = at
+    for x, y in numbers:
         if accept(x in a.accepting, y in b.accepting):
-            accepting.add(numbers[at])
+            accepting.add(numbers.of((x, y)))
         mine = a.edges[x] if x >= 0 else []
         theirs = b.edges[y] if y >= 0 else []
         marked = [(low, high, 2 * t) for low, high, t in mine] + [(low, high, 2 * t + 1) for low, high, t in theirs]
@@ -181,12 +196,7 @@ def _product(a: Dfa, b: Dfa, accept: Callable[[bool, bool], bool]) -> Dfa:
                 next((t // 2 for t in targets if t % 2 == 0), -1),
                 next((t // 2 for t in targets if t % 2 == 1), -1),
             )
-            if to not in numbers:
-                if len(numbers) >= MOST_STATES:
-                    raise TooComplex
-                numbers[to] = len(numbers)
-                queue.append(to)
-            out.append((low, high, numbers[to]))
+            out.append((low, high, numbers.of(to)))
         edges.append(out)
     return minimal(Dfa(edges, accepting))
 
