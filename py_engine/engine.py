@@ -47,7 +47,7 @@ class Engine:
 
     def __init__(self, plan: Plan, runner: Runner, backend: str, context_length: int, parallel: int = PARALLEL) -> None:
         self.plan, self.runner, self.backend, self.context_length = plan, runner, backend, context_length
-        self.parallel = min(parallel, FEW) if plan.generates else 1  # requests that generate() takes side by side
+        self.parallel = min(parallel, FEW) if plan.generates else 1  # generate() calls side by side; all else wants it alone
         self.notices: list[str] = []
         self.adapter: dict[str, Any] | None = None
         self.timings: dict[str, float] = {}
