@@ -32,8 +32,10 @@ from py_engine.models.common import rope_factors
 from py_engine.parts import Parts
 from py_engine.plan import Plan
 from py_engine.pooling import NAMES
+from py_engine.read_rate import read_rates
 from py_engine.runners import Counts, GpuRunner, Runner
 from py_engine.sampling import Batch, Constraint, Sampling
+from py_engine.traffic import profiled
 from py_engine.tuning import shown
 
 DEFAULT_CONTEXT = 8192  # tokens, or the model's own limit where that is less
@@ -66,6 +68,7 @@ class Engine:
         self.adapter: dict[str, Any] | None = None
         self.timings: dict[str, float] = {}
         self.kernels: dict[str, Any] | None = None
+        self.read_rates: list[tuple[int, float]] = []  # of the device, once it was profiled
         self.last = GenerationStats()
         self._cache = KvCache(plan.spare)
         self._unrefused = 0.0  # tokens that a constraint usually accepts one after the other
@@ -338,8 +341,8 @@ class Engine:
                 )
 
     async def profile(self, position: int, n: int = 1) -> list[dict[str, Any]]:
-        """GPU time of every dispatch of a step: [{kernel, ns}] for n tokens at `position` (n > 1: prefill), each
-        repeated by itself; and of all in a row, as "step".
+        """GPU time of every dispatch of a step: [{kernel, ns, bytes, flops, floor_ns}] for n tokens at `position` (n > 1:
+        prefill), each repeated by itself; and of all in a row, as "step". `floor_ns`: in which this device reads `bytes`.
         """
         if not isinstance(self.runner, GpuRunner):
             raise WispError("Only WebGPU's kernels can be timed; this model runs on the CPU.", "unsupported_parameter")
@@ -350,8 +353,11 @@ class Engine:
         self.check_generates()
         self._cache.reuse([])
         lists = ["prefill"] if n > 1 else ["decode", "sample"]
-        times = [entry for name in lists for entry in await self.runner.profile(position, n, name)]
-        return [*times, {"kernel": "step", "ns": await self.runner.time_lists(position, n, lists)}]
+        times = {name: await self.runner.profile(position, n, name) for name in lists}
+        step = await self.runner.time_lists(position, n, lists)
+        device = self.runner.gpu.variant
+        self.read_rates = self.read_rates or await read_rates(device)
+        return profiled(self.plan, device, n, position, self.read_rates, times, step)
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
@@ -365,6 +371,7 @@ class Engine:
             "batch": self.plan.batch,
             "timings": self.timings,
             "kernels": self.kernels,
+            "read_rates": self.read_rates,
             "last": asdict(self.last),
             "dispatches_per_token": sum(len(self.plan.lists.get(n, [])) for n in ("decode", "sample")) if gpu else 0,
             "submits_per_token": self.last.submits / steps,
