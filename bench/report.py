@@ -62,16 +62,58 @@ def _speed(row: dict[str, Any]) -> list[str]:
 
 
 def _kernels(result: dict[str, Any]) -> list[str]:
+    """For each step: what its kernels take and could take, and where the time goes."""
     parts = []
     for name, times in result["kernels"].items():
+        if not times:
+            continue
         total = sum(time["total_us"] for time in times)
-        rows = [["kernel", "times", "us each", "us", "share"]]
+        rows = [["kernel", "times", "us each", "us", "share", "MB", "GB/s", "GFLOP/s", "floor us", "x floor"]]
         for time in times[:TOP_KERNELS]:
-            share = f"{100 * time['total_us'] / total:.0f}%" if total else ""
-            rows.append([time["kernel"], str(time["count"]), f"{time['us']:.1f}", f"{time['total_us']:.1f}", share])
-        if times:
-            parts.append(f"GPU time, {name}: {total:.0f} us\n{table(rows)}")
+            us = time["us"] or float("inf")
+            rows.append(
+                [
+                    time["kernel"],
+                    str(time["count"]),
+                    f"{time['us']:.1f}",
+                    f"{time['total_us']:.1f}",
+                    f"{100 * time['total_us'] / total:.0f}%" if total else "",
+                    f"{time['bytes'] / 1e6:.3g}",
+                    f"{time['bytes'] / us / 1e3:.0f}",
+                    f"{time['flops'] / us / 1e3:.0f}" if time["flops"] else "",
+                    f"{time['floor_us']:.1f}",
+                    f"{time['us'] / time['floor_us']:.2f}" if time["floor_us"] else "",
+                ]
+            )
+        parts.append(f"GPU time, {name}: {total:.0f} us\n{table(rows)}\n{_step(result, name)}".rstrip())
+    if rates := result.get("read_rates"):
+        said = ", ".join(f"{_size(size)} {ns / 1000:.1f} us ({size / ns:.0f} GB/s)" for size, ns in rates)
+        parts.append(f"One dispatch that only reads, which is the floor: {said}")
     return parts
+
+
+def _step(result: dict[str, Any], name: str) -> str:
+    """Where the time of a whole step goes."""
+    step = (result.get("steps") or {}).get(name)
+    if not step:
+        return ""
+    between = step["us"] - step["kernels_us"]
+    parts = [
+        f"{step['dispatches']} dispatches one after the other {step['us']:.0f} us",
+        f"each by itself {step['kernels_us']:.0f} us, the difference {between:+.0f} us",
+    ]
+    if step["wall_us"] is not None:
+        parts.append(
+            f"measured by the clock {step['wall_us']:.0f} us, beside the GPU {step['wall_us'] - step['us']:+.0f}"
+        )
+    parts.append(
+        f"floor {step['floor_us']:.0f} us for {step['bytes'] / 1e6:.4g} MB, {step['us'] / step['floor_us']:.2f} times that"
+    )
+    return "Step: " + "; ".join(parts)
+
+
+def _size(size: int) -> str:
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
 
 
 def _peers(result: dict[str, Any]) -> list[str]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-
 from typing import TYPE_CHECKING
 
 from py_engine.errors import SERVER_ERROR, WispError

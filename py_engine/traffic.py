@@ -164,5 +164,3 @@ def profiled(
     floor = step_floor_ns(rates, whole.bytes, len(entries))
     step = {"kernel": "step", "ns": step_ns, "bytes": whole.bytes, "flops": whole.flops, "floor_ns": floor}
     return [*entries, step]
-
-
