@@ -150,8 +150,9 @@ export class Wisp {
   }
 
   /**
-   * GPU time of every dispatch of a step: one token, or a prefill batch of `n`, at `position`.
-   * @param {number} position @param {number} [n] @returns {Promise<{ kernel: string, ns: number }[]>}
+   * GPU time of every dispatch of a step: one token, or a prefill batch of `n`, at `position`; the last is "step", all
+   * of them in a row. `floor_ns` is the time in which this device reads as many bytes.
+   * @param {number} position @param {number} [n] @returns {Promise<import("./sdk/types.d.ts").Dispatch[]>}
    */
   profile(position, n = 1) {
     return this.#connection.call("profile", { position, n });

@@ -20,7 +20,7 @@
  * @property {AbortSignal} [signal] ends it with the error "aborted"
  *
  * @typedef {{ what: string, value: number, unit: string }} Row
- * @typedef {{ kernel: string, ns: number, bytes: number, flops: number, floor_ns: number }} Dispatch of `profile()`
+ * @typedef {import("../app/sdk/types.d.ts").Dispatch} Dispatch
  * @typedef {{ kernel: string, count: number, us: number, total_us: number, bytes: number, flops: number,
  *   floor_us: number }} KernelTime  of `count` dispatches: each, and together; bytes, operations and the floor of one
  * @typedef {{ us: number, kernels_us: number, wall_us: number | null, floor_us: number, bytes: number, flops: number,

@@ -103,12 +103,10 @@ def _step(result: dict[str, Any], name: str) -> str:
         f"each by itself {step['kernels_us']:.0f} us, the difference {between:+.0f} us",
     ]
     if step["wall_us"] is not None:
-        parts.append(
-            f"measured by the clock {step['wall_us']:.0f} us, beside the GPU {step['wall_us'] - step['us']:+.0f}"
-        )
-    parts.append(
-        f"floor {step['floor_us']:.0f} us for {step['bytes'] / 1e6:.4g} MB, {step['us'] / step['floor_us']:.2f} times that"
-    )
+        beside = step["wall_us"] - step["us"]
+        parts.append(f"measured by the clock {step['wall_us']:.0f} us, beside the GPU {beside:+.0f}")
+    times = step["us"] / step["floor_us"]
+    parts.append(f"floor {step['floor_us']:.0f} us for {step['bytes'] / 1e6:.4g} MB, {times:.2f} times that")
     return "Step: " + "; ".join(parts)
 
 

@@ -341,8 +341,9 @@ class Engine:
                 )
 
     async def profile(self, position: int, n: int = 1) -> list[dict[str, Any]]:
-        """GPU time of every dispatch of a step: [{kernel, ns, bytes, flops, floor_ns}] for n tokens at `position` (n > 1:
-        prefill), each repeated by itself; and of all in a row, as "step". `floor_ns`: in which this device reads `bytes`.
+        """GPU time of every dispatch of a step: [{kernel, ns, bytes, flops, floor_ns}] for n tokens at `position`
+        (n > 1: prefill), each repeated by itself; and of all in a row, as "step". `floor_ns`: in which this device
+        reads so many bytes.
         """
         if not isinstance(self.runner, GpuRunner):
             raise WispError("Only WebGPU's kernels can be timed; this model runs on the CPU.", "unsupported_parameter")

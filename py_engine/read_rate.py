@@ -72,6 +72,8 @@ async def read_rates(device: Device) -> list[tuple[int, float]]:
                 break  # no memory for more
     finally:
         bench.close()
+    for i in range(len(found) - 1, 0, -1):  # fewer bytes take no longer
+        found[i - 1] = found[i - 1][0], min(found[i - 1][1], found[i][1])
     return found
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from py_engine import kernels
 from py_engine.kernels import Device
@@ -111,7 +112,8 @@ def _shares(op: Op, position: int) -> int:
     """Workgroups of a head that have something to do: attention_share.wgsl."""
     tile, split = int(op.params["TS"]), int(op.params["SPLIT"])
     seen = _seen(op, 1, position)
-    share = -(-(-(-seen // tile)) // split) * tile
+    tiles = -(-seen // tile)
+    share = -(-tiles // split) * tile
     return -(-seen // share)
 
 
@@ -138,7 +140,7 @@ def floor_ns(rates: Rates, size: int) -> float:
         return least
     if size >= most:
         return longest * size / most
-    for (a, low), (b, high) in zip(rates, rates[1:], strict=False):
+    for (a, low), (b, high) in pairwise(rates):
         if size <= b:
             return low + (high - low) * (size - a) / (b - a)
     raise AssertionError("rates are sorted")
@@ -152,8 +154,8 @@ def step_floor_ns(rates: Rates, size: int, dispatches: int) -> float:
 def profiled(
     plan: Plan, device: Device, n: int, position: int, rates: Rates, times: dict[str, list[dict]], step_ns: float
 ) -> list[dict]:
-    """What Engine.profile() says: `times` of lists {kernel, ns}, each with its bytes, flops and floor_ns; then the whole
-    as "step".
+    """What Engine.profile() says: the lists' `times` {kernel, ns}, each with its bytes, flops and floor_ns; then the
+    whole as "step".
     """
     entries, whole = [], Traffic()
     for name, list_times in times.items():

@@ -90,7 +90,8 @@ def test_profile_compares_every_dispatch_with_the_device(engine_pages: Callable[
         engine_pages("swiftshader"),
         "/repo/tests/golden/llama/llama.Q4_0.gguf",
         """
-return {"decode": await engine.profile(5), "prefill": await engine.profile(0, 16), "rates": engine.stats()["read_rates"],
+return {"decode": await engine.profile(5), "prefill": await engine.profile(0, 16),
+        "rates": engine.stats()["read_rates"],
         "count": len(engine.plan.lists["decode"]) + len(engine.plan.lists["sample"])}
 """,
         backend="webgpu",

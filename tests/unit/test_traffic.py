@@ -6,7 +6,7 @@ import pytest
 
 from py_engine.gguf_header import Header, parse
 from py_engine.kernels import Device
-from py_engine.plan import Plan, Weight
+from py_engine.plan import Buffer, Plan, Weight
 from py_engine.planner import make_plan
 from py_engine.traffic import Traffic, floor_ns, of_list, profiled, step_floor_ns
 
@@ -46,6 +46,7 @@ def test_attention_reads_what_is_seen(llama: Plan) -> None:
     ops = llama.lists["decode"]
     at = next(i for i, op in enumerate(ops) if op.kernel == "attention_decode")
     k = ops[at].bindings["k_cache"]
+    assert isinstance(k, Buffer)
     row = 2 * k.nbytes // k.shape[0]
     few, many = (of_list(llama, "decode", DEVICE, 1, position)[at] for position in (63, 127))
     assert many.read - few.read == 64 * row
@@ -57,6 +58,7 @@ def test_prefill_moves_matrices_once_and_rows_by_tokens(llama: Plan) -> None:
     ops = llama.lists["prefill"]
     at = next(i for i, op in enumerate(ops) if op.kernel.startswith("matmul"))
     weight = ops[at].bindings["w"]
+    assert isinstance(weight, Weight)
     one, all = (of_list(llama, "prefill", DEVICE, n, 0)[at] for n in (1, 64))
     assert all.written == 64 * one.written == 64 * 4 * weight.rows
     assert all.read - one.read == 63 * ops[at].bindings["x"].nbytes // 64
@@ -72,7 +74,9 @@ def test_window_and_cache_in_bytes() -> None:
     at = next(i for i, op in enumerate(ops) if op.kernel == "attention_decode" and op.params["WINDOW"])
     early, late = (of_list(plan, "decode", DEVICE, 1, position)[at] for position in (window + 5, window + 50))
     assert early.read == late.read
-    cols = ops[at].bindings["k_cache"].shape[1] * 4 * 8 // 9
+    cache = ops[at].bindings["k_cache"]
+    assert isinstance(cache, Buffer)
+    cols = cache.shape[1] * 4 * 8 // 9
     q = ops[at].bindings["q"].nbytes
     assert late.read == 2 * window * cols * 9 // 8 + q + 16
     store = next(i for i, op in enumerate(ops) if op.kernel == "kv_quantize")
