@@ -7,7 +7,8 @@
  *   wispImport       (url) => Promise, loads a JavaScript module
  */
 import { Replay } from "../py_engine/replay.js";
-import * as wispShards from "../py_engine/shards.js";
+import { NAME, Readers, serve } from "../py_engine/readers.js";
+import * as shards from "../py_engine/shards.js";
 
 /** @typedef {{ pyodide: string, zip: string, wheels: string[], catalog?: string }} Assets */
 
@@ -33,6 +34,8 @@ async function boot(assets, report) {
     return loading.get(name);
   };
   const wispImport = (/** @type {string} */ url) => import(url);
+  const { getRecord, slice } = new Readers(import.meta.url);
+  const wispShards = { ...shards, getRecord, slice };
   Object.assign(globalThis, { wispAssets: assets, wispReplay: Replay, wispShards, wispLoadPackage, wispImport });
   pyodide.unpackArchive(zip, "zip", { extractDir: "/wisp" });
   pyodide.pyimport("sys").path.insert(0, "/wisp");
@@ -40,7 +43,11 @@ async function boot(assets, report) {
   return pyodide.pyimport("app.main");
 }
 
-self.onmessage = async ({ data }) => {
+if (self.name === NAME) serve();
+else self.onmessage = answer;
+
+/** @param {MessageEvent} event */
+async function answer({ data }) {
   const { id, kind, assets } = data;
   try {
     if (kind !== "boot") return void (await (await main).handle(data));
@@ -57,4 +64,4 @@ self.onmessage = async ({ data }) => {
     self.postMessage({ id, kind: "error", error: body });
     if (error?.pyodide_fatal_error) reportError(error); // the interpreter is dead: the page boots a new worker
   }
-};
+}

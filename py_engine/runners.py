@@ -51,7 +51,7 @@ class Runner(Protocol):
     plan: Plan
     lists: list[str]  # those that choose a token, behind "last" or "decode"
 
-    def load(self, data: Any, placements: Sequence[Placement]) -> None:
+    async def load(self, data: Any, placements: Sequence[Placement]) -> None:
         """Take the weights out of a record, a JavaScript ArrayBuffer."""
 
     async def ready(self) -> None:
@@ -120,11 +120,15 @@ class GpuRunner:
         self._tokens, self._ms = 0, 0.0  # what was taken lately, step by step
         self._resampled = 0
 
-    def load(self, data: Any, placements: Sequence[Placement]) -> None:
-        self.gpu.upload(data, placements)
+    async def load(self, data: Any, placements: Sequence[Placement]) -> None:
+        self._check()
+        assert self.gpu.uploading is not None
+        await self.gpu.uploading.take(data, placements)
 
     async def ready(self) -> None:
-        await self.gpu.upload_end()
+        if self.gpu.uploading is not None:
+            await self.gpu.uploading.end()
+            self.gpu.uploading = None
 
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool) -> None:
         self._check()
@@ -277,7 +281,7 @@ class CpuRunner:
         self._owed = False  # whether the last token chosen has not gone through the layers, in steps
         self._flying: deque[tuple[int, int]] = deque()  # of each step: tokens, resampled
 
-    def load(self, data: Any, placements: Sequence[Placement]) -> None:
+    async def load(self, data: Any, placements: Sequence[Placement]) -> None:
         import numpy as np
 
         for p in placements:
