@@ -1,7 +1,7 @@
 /**
  * The worker: starts Pyodide, unpacks the Python packages and hands every message to `app/main.py`.
  * It knows nothing of models or chats. What it offers Python, on `globalThis`:
- *   wispReplay, wispShards  the modules py_engine/replay.js and shards.js
+ *   wispReplay, wispUpload, wispShards  of the modules py_engine/replay.js, upload.js and shards.js with readers.js
  *   wispAssets       the URLs it was booted with: {pyodide, zip, wheels, catalog, grammar}
  *   wispLoadPackage  (name) => Promise, loads a compiled wheel (numpy) on first need
  *   wispImport       (url) => Promise, loads a JavaScript module
@@ -9,6 +9,7 @@
 import { Replay } from "../py_engine/replay.js";
 import { NAME, Readers, serve } from "../py_engine/readers.js";
 import * as shards from "../py_engine/shards.js";
+import { Upload } from "../py_engine/upload.js";
 
 /** @typedef {{ pyodide: string, zip: string, wheels: string[], catalog?: string }} Assets */
 
@@ -36,7 +37,14 @@ async function boot(assets, report) {
   const wispImport = (/** @type {string} */ url) => import(url);
   const { getRecord, slice } = new Readers(import.meta.url);
   const wispShards = { ...shards, getRecord, slice };
-  Object.assign(globalThis, { wispAssets: assets, wispReplay: Replay, wispShards, wispLoadPackage, wispImport });
+  Object.assign(globalThis, {
+    wispAssets: assets,
+    wispReplay: Replay,
+    wispUpload: Upload,
+    wispShards,
+    wispLoadPackage,
+    wispImport,
+  });
   pyodide.unpackArchive(zip, "zip", { extractDir: "/wisp" });
   pyodide.pyimport("sys").path.insert(0, "/wisp");
   report("python", 2, 3);

@@ -2,6 +2,7 @@
  * Measures a model through the SDK: load, prefill by prompt length, decode by context, GPU time per kernel.
  * Each figure is the median of several runs; prompts are random ids, fresh each time, so that no cache answers them.
  */
+import { loadAgain } from "./upload.js";
 
 /**
  * @typedef {object} Options
@@ -74,6 +75,10 @@ export async function bench(engine, options, onRow = () => {}) {
   const tell = (/** @type {string} */ what, /** @type {number} */ value, /** @type {string} */ unit) =>
     onRow({ what, value, unit }, result);
   tell("load", load_ms, "ms");
+  if (first.backend === "webgpu") {
+    result.upload = await loadAgain(engine, { model, backend, contextLength, kvType, tune }, { signal });
+    tell("upload of the cached model", result.upload.per_second / 1e9, "GB/s");
+  }
 
   const run = async (/** @type {number} */ n, /** @type {number} */ max_tokens) => {
     await engine.completions.create({ prompt: randomIds(n, VOCAB), max_tokens, temperature: 0 }, { signal });

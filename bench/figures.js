@@ -30,12 +30,21 @@ function facts(result) {
     ["Runs on", result.backend === "webgpu" ? `WebGPU${gpu ? ` (${gpu})` : ""}` : "the CPU"],
     ["GPU features", adapter && result.backend === "webgpu" && features(adapter.features ?? [])],
     ["Loading", `${duration(result.load_ms)}, after ${duration(timings.boot_ms ?? 0)} of starting Python`],
+    ["From the cache", result.upload && uploaded(result.upload)],
     ["Context", `${result.context_length.toLocaleString()} tokens`],
     ["Memory", parts.map(([key, name]) => `${name} ${bytes(memory[key])}`).join(", ")],
     ["Notes", (result.notices ?? []).join(" ")],
   ];
   const list = rows.flatMap(([term, value]) => (value ? [h("dt", {}, term), h("dd", {}, value)] : []));
   return h("dl", { class: "facts" }, ...list);
+}
+
+/** @param {import("./upload.js").Upload} upload */
+function uploaded({ bytes: size, ms, per_second, write_buffer, share: part }) {
+  const rates = [`${bytes(Math.round(per_second))}/s`];
+  if (write_buffer && part)
+    rates.push(`${Math.round(100 * part)}% of what the GPU takes (${bytes(Math.round(write_buffer))}/s)`);
+  return `${bytes(size)} in ${duration(ms)}: ${rates.join(", ")}`;
 }
 
 /** The features that change which kernels run. @param {string[]} names */

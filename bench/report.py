@@ -33,12 +33,27 @@ def _facts(result: dict[str, Any]) -> str:
     lines = [
         f"{result['model']} on {'WebGPU: ' + gpu if result['backend'] == 'webgpu' else 'the CPU'}",
         f"loaded in {result['load_ms']:.0f} ms, after {result['timings']['boot_ms']:.0f} ms of starting Python",
+        *_upload(result.get("upload")),
         f"memory: {memory}",
         *result["notices"],
     ]
     if result.get("load_average") is not None:
         lines.append(f"load of the machine at the start: {result['load_average']:.1f}")
     return "\n".join(lines)
+
+
+def _upload(upload: dict[str, Any] | None) -> list[str]:
+    if not upload:
+        return []
+    rate = f"{upload['per_second'] / 1e9:.2f} GB/s"
+    if upload["share"]:
+        rate += f", {100 * upload['share']:.0f}% of writeBuffer's {upload['write_buffer'] / 1e9:.2f}"
+    return [
+        f"again, from the cache: {upload['bytes'] / 1e6:.0f} MB in {upload['ms']:.0f} ms ({rate}), of that "
+        f"{upload['waited_ms']:.0f} ms waiting for records, {upload['written_ms']:.0f} handing them to the GPU, "
+        f"{upload['end_ms']:.0f} waiting for it; side by side, reading took {upload['read_ms']:.0f} ms, hashing "
+        f"{upload['hash_ms']:.0f}"
+    ]
 
 
 def _speeds(result: dict[str, Any]) -> str:
