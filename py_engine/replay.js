@@ -26,7 +26,7 @@ const ROW_BYTES = 21 * 8;
 export class Replay {
   /**
    * @param {GPUDevice} device @param {GPUBuffer} tokens u32 ids by sequence and position @param {number} room of each
-   * @param {GPUBuffer} state of one sequence @param {GPUBuffer | undefined} states of FEW tokens @param {GPUBuffer} logprobs rows of
+   * @param {GPUBuffer} state of one sequence @param {GPUBuffer} states of FEW tokens, not there where only one is generated @param {GPUBuffer} logprobs rows of
    *   them by position % LOGPROB_ROWS @param {GPUBuffer} drafting u32 end, most
    */
   constructor(device, tokens, room, state, states, logprobs, drafting) {
