@@ -10,13 +10,14 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from app import chat, embeddings, grammar, loading
+from app import chat, embeddings, grammar, loading, upstreams
 from app.catalog import Catalog
 from app.loaded import Loaded
 from app.openai import formats
 from app.openai.requests import chat_request, completion_request
 from app.openai.responses import Response, responses_request
 from app.turns import Job, Turns, aborted
+from app.upstreams import Upstreams
 from py_engine.chat_template import ChatTemplate
 from py_engine.errors import SERVER_ERROR, WispError
 
@@ -24,11 +25,8 @@ Fields = dict[str, Any]  # a message, in Python's own types but for File objects
 _TEMPLATE_OPTIONS = ("tools", "documents", "template", "addGenerationPrompt")
 
 
-class Platform(Protocol):
+class Platform(upstreams.Platform, Protocol):
     """What the browser does for the worker."""
-
-    def post(self, message: dict[str, Any]) -> None:
-        """Sends a message to the page."""
 
     async def catalog(self) -> Catalog:
         """The models that come with the page."""
@@ -61,7 +59,8 @@ class Worker:
         self._options: loading.Options | None = None  # what the model was loaded with
         self._jobs: dict[Any, Job] = {}
         self._engine_turns, self._load_turns = Turns(), Turns()
-        self._handlers: dict[str, Callable[[Fields, Job], Awaitable[Any]]] = {
+        self._upstreams = Upstreams(platform, lambda name: self._model is not None and self._model.id == name, DONE)
+        handlers: dict[str, Callable[[Fields, Job], Awaitable[Any]]] = {
             "load": self._load,
             "unload": self._unload,
             "chat.completions": self._chat,
@@ -80,6 +79,7 @@ class Worker:
             "stats": self._stats,
             "abort": self._abort,
         }
+        self._handlers = self._upstreams.handlers(handlers)
 
     async def handle(self, message: Fields) -> None:
         """Answers one message, whatever happens."""
@@ -191,7 +191,8 @@ class Worker:
         return self._catalog
 
     async def _models(self, fields: Fields, job: Job) -> dict[str, Any]:
-        return (await self._catalog_now()).listing(self._model.id if self._model else None)
+        listing = (await self._catalog_now()).listing(self._model.id if self._model else None)
+        return {**listing, "data": [*listing["data"], *await self._upstreams.models()]}
 
     def _current(self) -> Loaded:
         if self._model is None:

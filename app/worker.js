@@ -1,13 +1,14 @@
 /**
  * The worker: starts Pyodide, unpacks the Python packages and hands every message to `app/main.py`.
  * It knows nothing of models or chats. What it offers Python, on `globalThis`:
- *   wispReplay, wispShards  the modules py_engine/replay.js and shards.js
+ *   wispReplay, wispShards, wispKept  the modules py_engine/replay.js, shards.js and app/kept.js
  *   wispAssets       the URLs it was booted with: {pyodide, zip, wheels, catalog, grammar}
  *   wispLoadPackage  (name) => Promise, loads a compiled wheel (numpy) on first need
  *   wispImport       (url) => Promise, loads a JavaScript module
  */
 import { Replay } from "../py_engine/replay.js";
 import * as wispShards from "../py_engine/shards.js";
+import * as wispKept from "./kept.js";
 
 /** @typedef {{ pyodide: string, zip: string, wheels: string[], catalog?: string }} Assets */
 
@@ -33,7 +34,14 @@ async function boot(assets, report) {
     return loading.get(name);
   };
   const wispImport = (/** @type {string} */ url) => import(url);
-  Object.assign(globalThis, { wispAssets: assets, wispReplay: Replay, wispShards, wispLoadPackage, wispImport });
+  Object.assign(globalThis, {
+    wispAssets: assets,
+    wispReplay: Replay,
+    wispShards,
+    wispKept,
+    wispLoadPackage,
+    wispImport,
+  });
   pyodide.unpackArchive(zip, "zip", { extractDir: "/wisp" });
   pyodide.pyimport("sys").path.insert(0, "/wisp");
   report("python", 2, 3);
