@@ -136,9 +136,11 @@ export class Chat {
     try {
       const stopped = new Promise((_, reject) => controller.signal.addEventListener("abort", () => reject(null)));
       const wisp = await Promise.race([engine.ready(), stopped]);
-      message.model = engine.loaded?.name;
+      const { name, choice } = /** @type {import("./engine.js").Loaded} */ (engine.loaded);
+      message.model = name;
+      message.upstream = choice.upstream;
       const asked = performance.now();
-      const stream = await wisp.chat.completions.create(request(history), { signal: controller.signal });
+      const stream = await wisp.chat.completions.create(request(history, choice), { signal: controller.signal });
       let saved = asked;
       for await (const chunk of stream) {
         read(chunk, message, asked);
@@ -198,13 +200,17 @@ function answered(messages) {
   });
 }
 
-/** @param {Message[]} history @returns {Record<string, any> & { stream: true }} */
-function request(history) {
+/**
+ * @param {Message[]} history @param {import("./engine.js").Choice} choice what answers
+ * @returns {Record<string, any> & { stream: true }}
+ */
+function request(history, { model, upstream }) {
   const settings = readSettings();
   const messages = history.map(({ role, content }) => ({ role, content }));
   const system = settings.system.trim() ? [{ role: "system", content: settings.system.trim() }] : [];
   return {
-    ...samplingFields(settings),
+    ...(upstream ? { model } : {}),
+    ...samplingFields(settings, upstream !== undefined),
     messages: [...system, ...messages],
     stream: true,
     stream_options: { include_usage: true },

@@ -8,8 +8,11 @@ import { notify } from "./notices.js";
  * @typedef {import("./engine.js").Loaded} Loaded
  */
 
-/** @param {{ choose: (choice: Choice) => void, list: () => Promise<Record<string, any>[]> }} actions */
-export function startModels({ choose, list }) {
+/**
+ * @param {{ choose: (choice: Choice) => void, list: () => Promise<Record<string, any>[]>,
+ *   opened: (loaded: Loaded | null, take: (choice: Choice) => void) => void }} actions
+ */
+export function startModels({ choose, list, opened }) {
   const dialog = /** @type {HTMLDialogElement} */ (byId("model-dialog"));
   const input = /** @type {HTMLInputElement} */ (byId("file-input"));
   /** @type {Loaded | null} */
@@ -26,6 +29,7 @@ export function startModels({ choose, list }) {
   byId("model-button").onclick = async () => {
     dialog.showModal();
     byId("model-facts").replaceChildren(...facts(loaded));
+    opened(loaded, take);
     const models = await list().catch(() => []);
     byId("model-list").replaceChildren(
       ...models.filter(({ size }) => size).map((model) => modelItem(model, loaded, take)),
@@ -104,7 +108,10 @@ function facts(loaded) {
   /** @type {[string, string | undefined | false][]} */
   const rows = [
     ["Answering", loaded.name],
-    ["Runs on", stats.backend === "webgpu" ? `WebGPU${adapter ? ` (${adapter})` : ""}` : "the CPU"],
+    [
+      "Runs on",
+      loaded.choice.upstream ?? (stats.backend === "webgpu" ? `WebGPU${adapter && ` (${adapter})`}` : "the CPU"),
+    ],
     ["Context", stats.context_length && plural(stats.context_length, "token")],
     ["Memory", memory.length > 0 && bytes(memory.reduce((sum, value) => sum + value, 0))],
   ];
