@@ -3,6 +3,7 @@ import { explain } from "./ui/advice.js";
 import { startBridge } from "./ui/bridge.js";
 import { Chat } from "./ui/chat.js";
 import { startComposer } from "./ui/composer.js";
+import { startDocuments } from "./ui/documents.js";
 import { byId, h, placeIcons } from "./ui/dom.js";
 import { Engine } from "./ui/engine.js";
 import { EXAMPLES } from "./ui/examples.js";
@@ -62,7 +63,8 @@ const thread = new Thread({
   edit: (text) => chat.edit(text),
   settings: () => byId("settings-button").click(),
 });
-const chat = new Chat({ engine, thread, changed: showChat, failed: answerFailed });
+const documents = startDocuments(engine);
+const chat = new Chat({ engine, thread, documents, changed: showChat, failed: answerFailed });
 const composer = startComposer({ send: (text) => chat.send(text), stop: () => chat.stop() });
 const sidebar = startSidebar({
   open(id) {
@@ -83,6 +85,11 @@ const models = startModels({
   },
   list: () => engine.models(),
   opened: (loaded, take) => void upstreams.show(loaded, take),
+  documents(files) {
+    const rest = files.filter((file) => !documents.isDocument(file));
+    if (rest.length < files.length) documents.add(files.filter((file) => !rest.includes(file)));
+    return rest;
+  },
 });
 const upstreams = startUpstreams({
   wisp: () => engine.wisp(),

@@ -30,6 +30,7 @@ export { WispError };
  * @property {Record<string, number | boolean>} [variant] forces kernels for comparison: f16, subgroup, dot8, matrix
  *   (0: no subgroup matrices), software
  * @property {boolean} [tune] choose kernels by measuring them once on this device; default: where there is a GPU
+ * @property {boolean} [default] whether requests that name no model go to it from now on; default true
  * @property {boolean} [vocabOnly] tokenizer and template without weights
  *
  * @typedef {object} Upstream
@@ -48,7 +49,7 @@ export { WispError };
  * @typedef {import("./sdk/types.d.ts").CompletionRequest} CompletionRequest
  * @typedef {import("./sdk/types.d.ts").ResponsesRequest} ResponsesRequest
  * @typedef {import("./sdk/types.d.ts").Form} Form what an answer's form may be
- * @typedef {{ addSpecial?: boolean, parseSpecial?: boolean }} TokenizeOptions
+ * @typedef {{ model?: string, addSpecial?: boolean, parseSpecial?: boolean }} TokenizeOptions
  * @typedef {import("./sdk/stream.js").ChunkStream<any>} ChunkStream
  */
 /**
@@ -152,8 +153,8 @@ export class Wisp {
   fetch = (input, init) => engineFetch(this, input, init);
 
   /** @param {string} text @param {TokenizeOptions} [options] @returns {Promise<number[]>} token ids */
-  tokenize(text, { addSpecial, parseSpecial } = {}) {
-    return this.#connection.call("tokenize", { text, addSpecial, parseSpecial });
+  tokenize(text, { model, addSpecial, parseSpecial } = {}) {
+    return this.#connection.call("tokenize", { text, model, addSpecial, parseSpecial });
   }
 
   /** @param {ArrayLike<number>} ids @returns {Promise<string>} */

@@ -10,9 +10,10 @@ import { notify } from "./notices.js";
 
 /**
  * @param {{ choose: (choice: Choice) => void, list: () => Promise<Record<string, any>[]>,
- *   opened: (loaded: Loaded | null, take: (choice: Choice) => void) => void }} actions
+ *   opened: (loaded: Loaded | null, take: (choice: Choice) => void) => void, documents: (files: File[]) => File[] }} actions
+ *   `documents` takes the documents among dropped files, and gives the rest
  */
-export function startModels({ choose, list, opened }) {
+export function startModels({ choose, list, opened, documents }) {
   const dialog = /** @type {HTMLDialogElement} */ (byId("model-dialog"));
   const input = /** @type {HTMLInputElement} */ (byId("file-input"));
   /** @type {Loaded | null} */
@@ -49,7 +50,7 @@ export function startModels({ choose, list, opened }) {
     const url = new URL(address, document.baseURI).href;
     take({ model: url, name: nameOf(url), keep: url });
   });
-  startDrop(takeFiles);
+  startDrop((files) => takeFiles(documents(files)));
 
   return {
     /** @param {Loaded | null} now the model that answers */
@@ -60,7 +61,7 @@ export function startModels({ choose, list, opened }) {
 }
 
 /** @param {string} text */
-function isAddress(text) {
+export function isAddress(text) {
   return /^(https?:\/\/|\.{0,2}\/)\S+$/i.test(text);
 }
 
@@ -137,6 +138,6 @@ function startDrop(takeFiles) {
     veil.hidden = true;
     const files = [...(event.dataTransfer?.files ?? [])];
     if (files.length) return takeFiles(files);
-    notify({ key: "drop", text: "That was not a file.", more: "Drop a .gguf file from this computer.", kind: "error" });
+    notify({ key: "drop", text: "That was not a file.", more: "Drop files from this computer.", kind: "error" });
   });
 }

@@ -4,6 +4,7 @@ import { byId, h, iconButton } from "./dom.js";
 import { icon } from "./icons.js";
 import { plural, rate, seconds } from "./format.js";
 import { Markdown } from "./markdown.js";
+import { showSources } from "./sources.js";
 
 /**
  * @typedef {import("./store.js").Message} Message
@@ -163,6 +164,7 @@ export class AnswerView {
     this.element.classList.remove("growing", "waiting");
     this.#think(message.reasoning, false);
     this.#markdown.render(message.content);
+    if (message.sources) this.#foot.before(showSources(this.#body, message.content, message.sources));
     const tools = h(
       "div",
       { class: "tools" },
