@@ -1,17 +1,8 @@
-/**
- * The text of a PDF file, by pdf.js: lines put together into paragraphs, with the page and, where larger letters tell,
- * the heading that they stand under. A bundle of its own, which the page fetches when the first PDF comes.
- */
+/** The text of a PDF file, by pdf.js. A bundle of its own, which the page fetches when the first PDF comes. */
 import { getDocument, GlobalWorkerOptions } from "pdfjs-dist/legacy/build/pdf.mjs";
+import { blocksOf, linesOf } from "./lines.js";
 
-/**
- * @typedef {import("./split.js").Block} Block
- * @typedef {{ text: string, top: number, left: number, height: number, page: number }} Line `top` grows downwards
- */
-
-const LARGER = 1.15; // than the body's letters: a heading's
-const MOST_HEADING = 120; // characters
-const APART = 1.7; // line heights from one line to the next: a new paragraph
+/** @typedef {import("./split.js").Block} Block */
 
 /** @param {ArrayBuffer} data @param {string} workerUrl of pdf.js's worker @returns {Promise<{ blocks: Block[], pages: number }>} */
 export async function readPdf(data, workerUrl) {
@@ -24,12 +15,12 @@ export async function readPdf(data, workerUrl) {
   });
   try {
     const pdf = await task.promise;
-    /** @type {Line[]} */
+    /** @type {import("./lines.js").Line[]} */
     const lines = [];
     for (let number = 1; number <= pdf.numPages; number++) {
       const page = await pdf.getPage(number);
       const { items } = await page.getTextContent();
-      lines.push(...linesOf(/** @type {Item[]} */ (items), number));
+      lines.push(...linesOf(/** @type {import("./lines.js").Item[]} */ (items), number));
       page.cleanup();
     }
     return { blocks: blocksOf(lines), pages: pdf.numPages };
@@ -40,83 +31,4 @@ export async function readPdf(data, workerUrl) {
   } finally {
     await task.destroy();
   }
-}
-
-/** @typedef {{ str: string, transform: number[], width: number, height: number, hasEOL: boolean }} Item of pdf.js */
-
-/** @param {Item[]} items @param {number} page @returns {Line[]} */
-function linesOf(items, page) {
-  /** @type {Line[]} */
-  const lines = [];
-  /** @type {Line | null} */
-  let line = null;
-  let end = 0;
-  for (const { str, transform, width, height, hasEOL } of items) {
-    const [left, top] = [transform[4], -transform[5]];
-    if (str && line && Math.abs(top - line.top) > Math.max(height, line.height) / 2) line = null;
-    if (str.trim() && !line) lines.push((line = { text: "", top, left, height: 0, page }));
-    if (line && str) {
-      const gap = line.text && left - end > height * 0.15 && !/\s$/.test(line.text) && !/^\s/.test(str);
-      line.text += (gap ? " " : "") + str;
-      line.height = Math.max(line.height, height);
-      end = left + width;
-    }
-    if (hasEOL) line = null;
-  }
-  return lines.filter(({ text }) => text.trim());
-}
-
-/** @param {Line[]} lines @returns {Block[]} */
-export function blocksOf(lines) {
-  const body = usual(lines);
-  /** @type {Block[]} */
-  const blocks = [];
-  let heading = "";
-  let text = "";
-  /** @type {Line | null} */
-  let before = null;
-  let page = 1;
-  const flush = () => {
-    if (text.trim()) blocks.push({ text: text.trim(), page, ...(heading ? { heading } : {}) });
-    text = "";
-  };
-  let inHeading = false;
-  for (const line of lines) {
-    const words = line.text.trim().replace(/\s+/g, " ");
-    if (line.height > body * LARGER && words.length <= MOST_HEADING && /\p{L}/u.test(words)) {
-      flush();
-      const goesOn = inHeading && before?.page === line.page && line.top - before.top < line.height * APART;
-      heading = goesOn ? `${heading} ${words}` : words;
-      [before, inHeading] = [line, true];
-      continue;
-    }
-    inHeading = false;
-    const step = before ? line.top - before.top : 0;
-    const newPage = before !== null && before.page !== line.page;
-    if (!before || newPage ? /[.!?:]["'”’)]*$/.test(text) || !text : step > line.height * APART || step < -line.height)
-      flush();
-    if (!text) page = line.page;
-    text = joined(text, words);
-    before = line;
-  }
-  flush();
-  return blocks;
-}
-
-/** A word that was parted at the line's end becomes whole. @param {string} text @param {string} line */
-function joined(text, line) {
-  if (!text) return line;
-  if (/\p{L}[-\u00ad\u2010]$/u.test(text) && /^\p{Ll}/u.test(line)) return text.slice(0, -1) + line;
-  return `${text} ${line}`;
-}
-
-/** The height of most letters. @param {Line[]} lines */
-function usual(lines) {
-  /** @type {Map<number, number>} */
-  const counts = new Map();
-  for (const { height, text } of lines) {
-    const rounded = Math.round(height * 2) / 2;
-    counts.set(rounded, (counts.get(rounded) ?? 0) + text.length);
-  }
-  return [...counts].sort((a, b) => b[1] - a[1])[0]?.[0] ?? 0;
 }

@@ -1,5 +1,5 @@
 /** A question with the passages that may answer it, and the passages that an answer names. */
-import { words } from "./search.js";
+import { subjects, words } from "./search.js";
 import { sentences } from "./split.js";
 
 /**
@@ -76,7 +76,7 @@ export function matching(answer, sources) {
   const texts = sources.map(({ text }) => new Set(words(text)));
   const found = new Set();
   for (const sentence of sentences(answer)) {
-    const said = [...new Set(words(sentence))].filter((word) => word.length > 2 || /\d/.test(word));
+    const said = subjects(sentence);
     if (said.length < 2) continue;
     const shares = texts.map((text) => said.filter((word) => text.has(word)).length / said.length);
     const best = Math.max(...shares);

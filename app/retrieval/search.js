@@ -29,6 +29,11 @@ export function words(text) {
   return (folded.match(/[\p{L}\p{N}]+/gu) ?? []).flatMap((word) => (CJK.test(word) ? pairs(word) : [singular(word)]));
 }
 
+/** The words of a text that say what it is about, each once. @param {string} text @returns {string[]} */
+export function subjects(text) {
+  return [...new Set(words(text))].filter((word) => !EMPTY.has(word));
+}
+
 const CJK = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]/u;
 
 /** @param {string} word @returns {string[]} */
@@ -71,7 +76,7 @@ export class Lexical {
     const n = this.#lengths.length;
     /** @type {Map<number, number>} */
     const scores = new Map();
-    for (const word of new Set(words(query).filter((one) => !EMPTY.has(one)))) {
+    for (const word of subjects(query)) {
       const posting = this.#postings.get(word);
       if (!posting) continue;
       const rarity = Math.log(1 + (n - posting.size + 0.5) / (posting.size + 0.5));
