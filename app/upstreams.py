@@ -12,14 +12,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from app import upstream_errors as errors
+from app.client import Call, Fields
 from app.events import Events
-from app.turns import Job
 from app.upstream import Upstream, checked_name, configured
 from py_engine.errors import NOT_FOUND, WispError
 
-Fields = dict[str, Any]
-Handler = Callable[[Fields, Job], Awaitable[Any]]
-Post = Callable[[dict[str, Any]], None]
+Handler = Callable[[Fields, Call], Awaitable[Any]]
 
 # kind of message -> path below the upstream's base URL
 PATHS = {
@@ -52,9 +50,6 @@ class Platform(Protocol):
 
     origin: str  # of the page
 
-    def post(self, message: dict[str, Any]) -> None:
-        """Sends a message to the page."""
-
     async def read_kept(self, name: str) -> str | None:
         """A text kept under a name."""
 
@@ -68,10 +63,15 @@ class Platform(Protocol):
 class Upstreams:
     """The configured upstreams, and the requests that go to them."""
 
-    def __init__(self, platform: Platform, is_local: Callable[[str], bool], done: object) -> None:
-        """`is_local`: whether a model of this machine has that id; `done`: what a streamed request results in."""
+    def __init__(
+        self, platform: Platform, is_local: Callable[[str], bool], tell: Callable[[str], None], done: object
+    ) -> None:
+        """`is_local`: whether a model of this machine has that id; `tell` says to all clients which request left, as
+        "NAME: PATH"; `done`: what a streamed request results in.
+        """
         self._platform = platform
         self._is_local = is_local
+        self._tell = tell
         self._done = done
         self._sent: dict[str, list[float]] = {}  # name -> when requests went there, seconds since 1970
 
@@ -110,18 +110,18 @@ class Upstreams:
         sent = self._sent.get(upstream.name, [])
         return {**upstream.about(), "requests": len(sent), "last_request": sent[-1] if sent else None}
 
-    async def _list(self, fields: Fields, job: Job) -> dict[str, Any]:
+    async def _list(self, fields: Fields, call: Call) -> dict[str, Any]:
         return {"object": "list", "data": [self._about(upstream) for upstream in (await self._all()).values()]}
 
-    async def _set(self, fields: Fields, job: Job) -> dict[str, Any]:
+    async def _set(self, fields: Fields, call: Call) -> dict[str, Any]:
         before = await self._all()
         upstream = configured(fields, before.get(str(fields.get("name"))))
         return await self._asked(upstream)
 
-    async def _refresh(self, fields: Fields, job: Job) -> dict[str, Any]:
+    async def _refresh(self, fields: Fields, call: Call) -> dict[str, Any]:
         return await self._asked(await self._named(fields))
 
-    async def _remove(self, fields: Fields, job: Job) -> None:
+    async def _remove(self, fields: Fields, call: Call) -> None:
         upstream = await self._named(fields)
         rest = await self._all()
         rest.pop(upstream.name, None)
@@ -161,17 +161,17 @@ class Upstreams:
     # -- requests
 
     def _before(self, kind: str, local: Handler) -> Handler:
-        async def handler(fields: Fields, job: Job) -> Any:
+        async def handler(fields: Fields, call: Call) -> Any:
             request = fields.get("request")
             found = await self._meant(request.get("model")) if isinstance(request, dict) else None
             if not isinstance(request, dict) or found is None:
-                return await local(fields, job)
+                return await local(fields, call)
             task = asyncio.current_task()
             if task is not None:
-                job.check()
-                job.on_abort(task.cancel)
+                call.job.check()
+                call.job.on_abort(task.cancel)
             upstream, model = found
-            return await self._forward(kind, upstream, {**request, "model": model}, fields.get("id"))
+            return await self._forward(kind, upstream, {**request, "model": model}, call)
 
         return handler
 
@@ -187,17 +187,15 @@ class Upstreams:
             raise WispError(f"Say which model of {name} is meant: {name}/MODEL.", "invalid_value", param="model")
         return upstream, rest
 
-    async def _forward(self, kind: str, upstream: Upstream, body: dict[str, Any], number: Any) -> Any:
+    async def _forward(self, kind: str, upstream: Upstream, body: dict[str, Any], call: Call) -> Any:
         path = PATHS[kind]
         self._sent.setdefault(upstream.name, []).append(time.time())
-        self._platform.post({"kind": "log", "level": "upstream", "text": f"{upstream.name}: {path}"})
+        self._tell(f"{upstream.name}: {path}")
         reply = await self._ask(upstream, "POST", path, json.dumps(body), upstream.timeout)
         try:
             if not body.get("stream") or reply.status != 200:
                 return upstream.marked(await self._whole(upstream, reply, upstream.timeout))
-            await self._pass_on(
-                upstream, reply, lambda chunk: self._platform.post({"id": number, "kind": "chunk", "chunk": chunk})
-            )
+            await self._pass_on(upstream, reply, call)
         finally:
             reply.close()
         return self._done
@@ -247,7 +245,7 @@ class Upstreams:
             raise errors.unexpected(upstream, "JSON", text)
         return answer
 
-    async def _pass_on(self, upstream: Upstream, reply: Reply, emit: Post) -> None:
+    async def _pass_on(self, upstream: Upstream, reply: Reply, call: Call) -> None:
         """Posts the chunks of a stream as they come; raises if it breaks off."""
         if reply.type != "text/event-stream":
             answer = await self._whole(upstream, reply, upstream.timeout)
@@ -266,7 +264,7 @@ class Upstreams:
                     raise errors.unexpected(upstream, "JSON in its stream", event.data)
                 if (chunk.get("error") and "choices" not in chunk) or chunk.get("type") == "error":
                     raise errors.refused(upstream, 500, chunk, event.data)
-                emit(upstream.marked(chunk))
+                call.chunk(upstream.marked(chunk))
                 finished |= _finishes(chunk)
             if not piece:
                 if not finished:

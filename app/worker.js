@@ -1,5 +1,6 @@
 /**
- * The worker: starts Pyodide, unpacks the Python packages and hands every message to `app/main.py`.
+ * The worker, shared by all pages or of one: starts Pyodide, unpacks the Python packages and hands every message of its
+ * clients (ports.js) to `app/main.py`.
  * It knows nothing of models or chats. What it offers Python, on `globalThis`:
  *   wispReplay, wispShards, wispKept  the modules py_engine/replay.js, shards.js and app/kept.js
  *   wispAssets       the URLs it was booted with: {pyodide, zip, wheels, catalog, grammar}
@@ -9,6 +10,7 @@
 import { Replay } from "../py_engine/replay.js";
 import * as wispShards from "../py_engine/shards.js";
 import * as wispKept from "./kept.js";
+import { Ports } from "./ports.js";
 
 /** @typedef {{ pyodide: string, zip: string, wheels: string[], catalog?: string }} Assets */
 
@@ -48,21 +50,52 @@ async function boot(assets, report) {
   return pyodide.pyimport("app.main");
 }
 
-self.onmessage = async ({ data }) => {
-  const { id, kind, assets } = data;
-  try {
-    if (kind !== "boot") return void (await (await main).handle(data));
-    main = boot(assets, (stage, loaded, total) =>
-      self.postMessage({ id, kind: "progress", progress: { stage, loaded, total, speed: 0 } }),
-    );
-    await main;
-    self.postMessage({ id, kind: "result", result: null });
-  } catch (/** @type {any} */ error) {
-    const lines = String(error?.message ?? error)
-      .trim()
-      .split("\n");
-    const body = { message: lines.at(-1), type: "server_error", param: null, code: "internal_error" };
-    self.postMessage({ id, kind: "error", error: body });
-    if (error?.pyodide_fatal_error) reportError(error); // the interpreter is dead: the page boots a new worker
+/** @type {Set<(stage: string, loaded: number, total: number) => void>} of clients that wait for the boot */
+const waiting = new Set();
+
+/** @param {MessagePort} port @returns {import("./ports.js").Served} */
+function serve(port) {
+  /** @type {Promise<any> | undefined} an app.client.Client */
+  let client;
+  /** @param {number} id @param {Assets} assets */
+  async function booted(id, assets) {
+    /** @type {(stage: string, loaded: number, total: number) => void} */
+    const report = (stage, loaded, total) =>
+      port.postMessage({ id, kind: "progress", progress: { stage, loaded, total, speed: 0 } });
+    waiting.add(report);
+    main ??= boot(assets, (...progress) => waiting.forEach((each) => each(...progress)));
+    await main.finally(() => waiting.delete(report));
+    port.postMessage({ id, kind: "result", result: null });
   }
-};
+  return {
+    async receive(data) {
+      const { id, kind, assets } = data;
+      try {
+        if (kind === "boot") return await booted(id, assets);
+        const python = await main;
+        client ??= python.connect(port);
+        await python.handle(await client, data);
+      } catch (/** @type {any} */ error) {
+        const lines = String(error?.message ?? error)
+          .trim()
+          .split("\n");
+        const message = lines.at(-1) ?? "";
+        port.postMessage({
+          id,
+          kind: "error",
+          error: { message, type: "server_error", param: null, code: "internal_error" },
+        });
+        // A half-booted worker is of no use, nor is one whose interpreter is dead: the next page boots a new one.
+        if (kind === "boot" || error?.pyodide_fatal_error) ports.die(message);
+      }
+    },
+    async leave() {
+      if (client) (await main).leave(await client);
+    },
+  };
+}
+
+const ports = new Ports(serve);
+self.addEventListener("error", (event) => ports.die(event.message));
+self.onmessage = ({ data }) => ports.add(data.port); // the page whose own worker this is
+/** @type {any} */ (self).onconnect = (/** @type {MessageEvent} */ event) => ports.add(event.ports[0]); // all pages

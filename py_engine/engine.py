@@ -60,6 +60,8 @@ class GenerationStats:
 class Engine:
     """One loaded model."""
 
+    parallel = 1  # how many generate() calls it takes side by side; all else wants it alone
+
     def __init__(self, plan: Plan, runner: Runner, backend: str, context_length: int) -> None:
         self.plan, self.runner, self.backend, self.context_length = plan, runner, backend, context_length
         self.notices: list[str] = []

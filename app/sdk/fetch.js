@@ -1,7 +1,7 @@
 import { WispError } from "./error.js";
 
 /**
- * @typedef {import("../wisp.js").Wisp} Wisp
+ * @typedef {ReturnType<typeof import("./endpoints.js").endpoints>} Engine
  * @typedef {Record<string, any>} Json
  * @typedef {(body: any, signal: AbortSignal | null) => Promise<any>} Endpoint
  */
@@ -19,6 +19,7 @@ const STATUS_OF_CODE = {
   aborted: 499,
   device_lost: 503,
   worker_crashed: 503,
+  engine_gone: 503,
   upstream_error: 502,
   upstream_unreachable: 502,
   upstream_timeout: 504,
@@ -27,7 +28,7 @@ const STATUS_OF_CODE = {
 /**
  * An engine as an HTTP server: takes what `fetch` takes and answers the paths of the OpenAI API below any prefix that
  * ends with /v1, with JSON or server-sent events.
- * @param {Wisp} engine @param {RequestInfo | URL} input @param {RequestInit} [init] @returns {Promise<Response>}
+ * @param {Engine} engine @param {RequestInfo | URL} input @param {RequestInit} [init] @returns {Promise<Response>}
  */
 export async function engineFetch(engine, input, init) {
   const request = new Request(input, init);
@@ -41,7 +42,7 @@ export async function engineFetch(engine, input, init) {
   }
 }
 
-/** @param {Wisp} engine @param {Request} request */
+/** @param {Engine} engine @param {Request} request */
 async function route(engine, request) {
   const path = new URL(request.url).pathname.replace(/\/+$/, "");
   const found = /\/v1\/(.+)$/.exec(path)?.[1] ?? "";

@@ -70,6 +70,7 @@ class AwayPage(Page):
         self.away = Away()
         self.platform = self.away
         self.worker = Worker(self.away)
+        self.client = self.worker.connect(self.away.post)
 
 
 @pytest.fixture
