@@ -26,6 +26,8 @@ export class Library {
   passages = [];
   /** @type {Map<string, string>} what is being done: a document's id or a file's name -> in words */
   busy = new Map();
+  /** @type {string | null} why the embedding model was not of use the last time */
+  trouble = null;
   /** @type {Lexical | null} made when it is needed */
   #lexical = null;
   #channel = new BroadcastChannel("wisp-documents");
@@ -57,7 +59,7 @@ export class Library {
       await addDocument({ ...about, ...(pages ? { pages } : {}) }, passages);
       for (const { id } of before) await removeDocument(id);
       await this.#changed();
-      await this.#embed(say);
+      await this.#embed(say).catch((error) => this.#fall(error)); // by its words it is found all the same
     });
   }
 
@@ -72,6 +74,7 @@ export class Library {
     return this.#inTurn("", "loading the model", async (say) => {
       if (chosen) await this.embedder.choose(chosen);
       else this.embedder.forget();
+      this.trouble = null;
       await this.#embed(say);
     });
   }
@@ -82,7 +85,8 @@ export class Library {
     const current = new Set(this.documents.filter(({ model }) => id && model === id).map((document) => document.id));
     const names = new Map(this.documents.map((document) => [document.id, document.name]));
     const vectors = this.passages.map(({ document, vector }) => (current.has(document) ? vector : undefined));
-    const meaning = current.size ? { query: (await this.embedder.embed([question]))[0], vectors } : null;
+    const asked = current.size ? await this.embedder.embed([question]).catch((error) => this.#fall(error)) : null;
+    const meaning = asked ? { query: asked[0], vectors } : null;
     this.#lexical ??= new Lexical(this.passages.map(embedded));
     return search(this.#lexical, question, meaning, most).map(({ index }) => {
       const { document, text, heading, page } = this.passages[index];
@@ -111,6 +115,13 @@ export class Library {
       await keepVectors(document.id, id, vectors);
       await this.#changed();
     }
+  }
+
+  /** The embedding model is not there: words go on. @param {any} error @returns {null} */
+  #fall(error) {
+    this.trouble = `${this.embedder.id}: ${error?.message ?? error}`;
+    this.parts.changed();
+    return null;
   }
 
   async #changed() {

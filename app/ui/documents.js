@@ -42,6 +42,10 @@ export function startDocuments(engine) {
       : embedder.chosen
         ? `By meaning, with ${embedder.chosen.name}, and by words.`
         : "By words alone. An embedding model finds what is said in other words, too.";
+    if (library.trouble && !loading) {
+      error.textContent = `Searched by words alone. ${library.trouble}`;
+      error.hidden = false;
+    }
     byId("embedder-form").hidden = embedder.chosen !== null || loading !== undefined;
     byId("embedder-forget").hidden = !embedder.chosen || loading !== undefined;
     byId("documents-away").hidden = !engine.loaded?.choice.upstream;
