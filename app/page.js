@@ -166,6 +166,7 @@ function showModel() {
   byId("welcome-text").textContent = upstream
     ? `What you write in this chat leaves this computer: it goes to ${upstream}.`
     : "A language model, here in this tab. Nothing you write leaves this computer.";
+  documents.show();
 }
 
 function showChat() {

@@ -34,7 +34,10 @@ export function startDocuments(engine) {
     toggle.hidden = !documents.length;
     toggle.setAttribute("aria-pressed", String(asked()));
     const names = plural(documents.length, "document");
-    toggle.title = toggle.ariaLabel = asked() ? `Answers come from ${names}` : `Answer from ${names}`;
+    const upstream = engine.loaded?.choice.upstream;
+    const goes = upstream ? `, whose passages go to ${upstream}` : "";
+    toggle.title = toggle.ariaLabel = asked() ? `Answers come from ${names}${goes}` : `Answer from ${names}`;
+    toggle.classList.toggle("away", upstream !== undefined);
     byId("prompt").setAttribute("placeholder", asked() ? "Ask your documents" : "Write a message");
     const loading = busy.get("");
     byId("search-how").textContent = loading
@@ -48,9 +51,9 @@ export function startDocuments(engine) {
     }
     byId("embedder-form").hidden = embedder.chosen !== null || loading !== undefined;
     byId("embedder-forget").hidden = !embedder.chosen || loading !== undefined;
-    byId("documents-away").hidden = !engine.loaded?.choice.upstream;
+    byId("documents-away").hidden = !upstream;
     byId("documents-away").textContent =
-      `${engine.loaded?.choice.upstream} answers now: the passages found for a question leave this computer with it.`;
+      `${upstream} answers now: the passages found for a question leave this computer with it.`;
   };
 
   const remove = async (/** @type {import("../retrieval/index.js").Document} */ document) => {

@@ -144,8 +144,8 @@ export function startUpstreams({ wisp, removed }) {
     left(text) {
       const name = text.split(":")[0];
       counts.set(name, (counts.get(name) ?? 0) + 1);
-      const all = [...counts].map(([server, count]) => `${plural(count, "request")} left for ${server}`);
-      byId("privacy").textContent = `Runs in this tab. Since it was opened, ${all.join(", ")}.`;
+      const all = [...counts].map(([server, count]) => `${plural(count, "request")} for ${server}`);
+      byId("privacy").textContent = `Runs in this tab. Since it was opened, ${all.join(" and ")} left this computer.`;
       byId("privacy").classList.add("left");
     },
   };

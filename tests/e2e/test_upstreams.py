@@ -167,7 +167,7 @@ def test_the_page_says_what_leaves(page: Page, upstream: UpstreamServer) -> None
     upstream.seen.clear()
     assert "Rome" in ask(page, "What is the capital of Italy?")
     expect(last_answer(page).locator(".badge.away")).to_contain_text("office")
-    expect(page.locator("#privacy")).to_contain_text("left for office")
+    expect(page.locator("#privacy")).to_contain_text("for office left this computer")
     assert page.inner_text("#privacy") != before
     ((path, _, body),) = upstream.seen
     assert path == "/v1/chat/completions"
