@@ -21,8 +21,8 @@ def unreachable(upstream: Upstream, origin: str) -> WispError:
     """No answer at all. Browsers do not tell why."""
     return WispError(
         f"{upstream.name} ({upstream.base_url}) cannot be reached: it is not running, its address is wrong, this "
-        f"machine is offline, or it does not let the page at {origin} ask (CORS). Let it: vllm serve "
-        f"--allowed-origins '[\"{origin}\"]', OLLAMA_ORIGINS={origin} ollama serve; llama-server allows every page.",
+        f"machine is offline, or it does not let the page at {origin} ask (CORS). vLLM (--allowed-origins) and "
+        f"llama-server let every page, unless they were told otherwise; Ollama: OLLAMA_ORIGINS={origin} ollama serve.",
         "upstream_unreachable",
         SERVER_ERROR,
     )

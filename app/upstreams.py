@@ -73,7 +73,7 @@ class Upstreams:
         self._is_local = is_local
         self._tell = tell
         self._done = done
-        self._sent: dict[str, list[float]] = {}  # name -> when requests went there, seconds since 1970
+        self._sent: dict[str, tuple[int, float]] = {}  # name -> requests, and when the last went, seconds since 1970
 
     def handlers(self, local: dict[str, Handler]) -> dict[str, Handler]:
         """The worker's handlers, with upstreams before those that answer requests, and those that configure them."""
@@ -107,8 +107,8 @@ class Upstreams:
             raise WispError(f"This browser did not keep the upstream: {error}", "quota_exceeded") from None
 
     def _about(self, upstream: Upstream) -> dict[str, Any]:
-        sent = self._sent.get(upstream.name, [])
-        return {**upstream.about(), "requests": len(sent), "last_request": sent[-1] if sent else None}
+        count, last = self._sent.get(upstream.name, (0, None))
+        return {**upstream.about(), "requests": count, "last_request": last}
 
     async def _list(self, fields: Fields, call: Call) -> dict[str, Any]:
         return {"object": "list", "data": [self._about(upstream) for upstream in (await self._all()).values()]}
@@ -189,7 +189,7 @@ class Upstreams:
 
     async def _forward(self, kind: str, upstream: Upstream, body: dict[str, Any], call: Call) -> Any:
         path = PATHS[kind]
-        self._sent.setdefault(upstream.name, []).append(time.time())
+        self._sent[upstream.name] = (self._sent.get(upstream.name, (0, 0.0))[0] + 1, time.time())
         self._tell(f"{upstream.name}: {path}")
         reply = await self._ask(upstream, "POST", path, json.dumps(body), upstream.timeout)
         try:

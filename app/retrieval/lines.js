@@ -12,6 +12,8 @@ const LARGER = 1.15; // than the body's letters: a heading's
 const MOST_HEADING = 120; // characters
 const APART = 1.7; // line heights from one line to the next: a new paragraph
 
+const LEADERS = /(?:\s*\.){4,}/g; // the dots from a heading to its page, in a table of contents
+
 /** @typedef {{ str: string, transform: number[], width: number, height: number, hasEOL: boolean }} Item of pdf.js */
 
 /** @param {Item[]} items @param {number} page @returns {Line[]} */
@@ -36,8 +38,9 @@ export function linesOf(items, page) {
   return lines.filter(({ text }) => text.trim());
 }
 
-/** @param {Line[]} lines @returns {Block[]} */
-export function blocksOf(lines) {
+/** @param {Line[]} all @returns {Block[]} */
+export function blocksOf(all) {
+  const lines = withoutMargins(all);
   const body = usual(lines);
   /** @type {Block[]} */
   const blocks = [];
@@ -52,7 +55,7 @@ export function blocksOf(lines) {
   };
   let inHeading = false;
   for (const line of lines) {
-    const words = line.text.trim().replace(/\s+/g, " ");
+    const words = line.text.replace(LEADERS, " ").replace(/\s+/g, " ").trim();
     if (line.height > body * LARGER && words.length <= MOST_HEADING && /\p{L}/u.test(words)) {
       flush();
       const goesOn = inHeading && before?.page === line.page && line.top - before.top < line.height * APART;
@@ -71,6 +74,18 @@ export function blocksOf(lines) {
   }
   flush();
   return blocks;
+}
+
+/** Lines without what stands at the head or foot of most pages: titles and page numbers. @param {Line[]} lines */
+function withoutMargins(lines) {
+  const edges = lines.filter(({ page }, i) => lines[i - 1]?.page !== page || lines[i + 1]?.page !== page);
+  /** @type {Map<string, number>} */
+  const counts = new Map();
+  const gist = (/** @type {Line} */ { text }) => text.replace(/\d+/g, "#").replace(/\s+/g, " ").trim();
+  for (const line of edges) counts.set(gist(line), (counts.get(gist(line)) ?? 0) + 1);
+  const pages = new Set(lines.map(({ page }) => page)).size;
+  const margins = new Set(edges.filter((line) => (counts.get(gist(line)) ?? 0) >= Math.max(3, pages / 3)));
+  return lines.filter((line) => !margins.has(line));
 }
 
 /** A word that was parted at the line's end becomes whole. @param {string} text @param {string} line */

@@ -256,6 +256,21 @@ def test_a_pdf_s_lines_become_paragraphs_with_page_and_heading(js: Any) -> None:
     assert js("m.blocksOf([])") == []
 
 
+def test_heads_feet_and_dots_of_a_pdf_are_left_out(js: Any) -> None:
+    pages = [
+        [line("The manual", 0, page=p), line(f"Page {p} is about {p * 7}.", 50, page=p), line(f"- {p} -", 700, page=p)]
+        for p in range(1, 5)
+    ]
+    pages[0].insert(2, line("Chapter one . . . . . . . . . 3", 80))
+    blocks = js("m.blocksOf(a[0])", [one for page in pages for one in page])
+    assert [b["text"] for b in blocks] == [
+        "Page 1 is about 7.",
+        "Chapter one 3 Page 2 is about 14.",
+        "Page 3 is about 21.",
+        "Page 4 is about 28.",
+    ]
+
+
 def test_a_pdf_s_pieces_become_lines(js: Any) -> None:
     def item(text: str, x: float, y: float, width: float, end: bool = False) -> dict[str, Any]:
         return {"str": text, "transform": [1, 0, 0, 1, x, y], "width": width, "height": 10, "hasEOL": end}
