@@ -6,16 +6,20 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from py_engine import quants
+from py_engine.cpu_runner import CpuRunner
 from py_engine.errors import WispError
 from py_engine.kernels import Device
 from py_engine.parts import Parts
 from py_engine.placement import Placements
 from py_engine.plan import Plan
 from py_engine.records import PieceIndex, plan_records
-from py_engine.runners import CpuRunner, GpuRunner, Runner, step_ms
+from py_engine.runners import Runner, step_ms
+
+if TYPE_CHECKING:
+    from py_engine.gpu_runner import GpuRunner
 
 CPU_LIMIT = 1 << 30  # bytes of float32 weights that fit beside everything else in 32-bit WebAssembly
 
@@ -80,6 +84,7 @@ class Loader:
 
     async def _open_gpu(self, device: Device) -> GpuRunner:
         from py_engine.gpu import Gpu
+        from py_engine.gpu_runner import GpuRunner
 
         if any(quants.needs_numpy(w.type) for w in self.plan.weights.values()):
             await self._package("numpy")
@@ -100,26 +105,32 @@ class Loader:
         begun = time.perf_counter()
         limits = {"webgpu": self.device.max_binding if self.device else 0, "cpu": 1 << 62}
         homes = {name: Placements(self.parts.header, self.plan, limits[name]) for name in runners}
-        done = 0
+        done, spent = 0, 0.0
         for source, header in zip(self.parts.sources, self.parts.headers, strict=True):
             index = PieceIndex(header)
             async for record, data in source.records(plan_records(header, source.size)):
+                taken = time.perf_counter()
                 for name, runner in runners.items():
-                    runner.load(data, homes[name].of(index.pieces(record)))
+                    await runner.load(data, homes[name].of(index.pieces(record)))
                 del data
+                spent += time.perf_counter() - taken
                 done += record.length
                 self.report("upload", done, self.parts.size)
+        last = time.perf_counter()
         for runner in runners.values():
             await runner.ready()
-        self.timings["upload_ms"] = 1000 * (time.perf_counter() - begun)
+        end = time.perf_counter()
+        self.timings["upload_ms"] = 1000 * (end - begun)
+        self.timings["upload_read_ms"] = 1000 * (last - begun - spent)  # spent on waiting for records
+        self.timings["upload_write_ms"] = 1000 * spent  # on handing them to the GPU
+        self.timings["upload_end_ms"] = 1000 * (end - last)  # on waiting for it at the end
 
     async def _choose(self, runners: dict[str, Runner]) -> str:
         """Where a CPU stands in for the GPU: numpy, unless WebGPU is measured to be faster.
 
         Compiling every kernel takes seconds there, so one is timed first, which may settle it.
         """
-        gpu = runners["webgpu"]
-        assert isinstance(gpu, GpuRunner)
+        gpu: Any = runners["webgpu"]
         cpu_ms = await step_ms(runners["cpu"])
         gpu_ms, about = await gpu.gpu.least_step_ms() if self.plan.generates else 0.0, "at least "
         if gpu_ms < cpu_ms:
