@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.browser import watch
 from tests.e2e.pdf_file import pdf
-from tests.e2e.talking import ask, last_answer, new_chat, open_page, wait_ready
+from tests.e2e.talking import READY_MS, ask, last_answer, new_chat, open_page, wait_ready
 from tools import minilm
 from tools.paths import NODE_MODULES
 from tools.serve import Server
@@ -106,7 +106,7 @@ def test_files_are_dropped_and_kept(talk: Page) -> None:
     expect(talk.locator("#ask-documents")).to_be_hidden()
     drop(talk, {"manual.pdf": MANUAL, "notes.md": NOTES.encode(), "evil.txt": HOSTILE.encode()})
     talk.click("#documents-button")
-    expect(listed(talk)).to_have_count(3)
+    expect(listed(talk)).to_have_count(3, timeout=30_000)  # what reads PDF is fetched first
     expect(listed(talk).nth(0)).to_contain_text("2 pages · 2 passages")
     expect(talk.locator("#search-how")).to_contain_text("By words alone")
     kept = talk.evaluate(INDEX)
@@ -167,7 +167,7 @@ def test_an_embedding_model_finds_what_is_said_in_other_words(talk: Page) -> Non
     use_model(talk, "/repo/tests/golden/llama/tokens.gguf")
     expect(talk.locator("#embedder-error")).to_contain_text("404")
     use_model(talk, "/repo/node_modules/.cache/wisp/minilm.gguf")
-    expect(talk.locator("#search-how")).to_contain_text("By meaning, with minilm", timeout=60_000)
+    expect(talk.locator("#search-how")).to_contain_text("By meaning, with minilm", timeout=READY_MS)
     talk.keyboard.press("Escape")
     expect(talk.locator("#model-name")).to_have_text("Wisp Mini")  # goes on answering
     kept = talk.evaluate(INDEX)
@@ -182,7 +182,7 @@ def test_another_embedding_model_embeds_anew(talk: Page) -> None:
     talk.get_by_role("button", name="Search by words alone").click()
     expect(talk.locator("#search-how")).to_contain_text("By words alone")
     use_model(talk, BERT)
-    expect(talk.locator("#search-how")).to_contain_text("By meaning, with bert.F16", timeout=60_000)
+    expect(talk.locator("#search-how")).to_contain_text("By meaning, with bert.F16", timeout=READY_MS)
     assert {p["vector"] for p in talk.evaluate(INDEX)["passages"]} == {64}
     talk.keyboard.press("Escape")
 

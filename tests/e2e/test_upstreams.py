@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.browser import watch
 from tests.e2e.clients import client_path
-from tests.e2e.talking import ask, last_answer, new_chat, open_page, send, wait_answer
+from tests.e2e.talking import READY_MS, ask, last_answer, new_chat, open_page, send, wait_answer
 from tests.e2e.upstream_server import HOSTILE_MODEL, UpstreamServer
 from tools.api import ApiServer
 from tools.serve import Server
@@ -173,11 +174,11 @@ def test_the_page_says_what_leaves(page: Page, upstream: UpstreamServer) -> None
     assert path == "/v1/chat/completions"
     assert "top_k" not in body
     page.reload()  # the choice is kept, and so is the mark
-    expect(page.locator("#model-badge")).to_have_text("office")
+    expect(page.locator("#model-badge")).to_have_text("office", timeout=READY_MS)
     expect(last_answer(page).locator(".badge.away")).to_contain_text("office")
     page.click("#model-button")
     page.locator("#model-list button").first.click()
-    expect(page.locator("#model-badge")).to_have_text("CPU", timeout=60_000)
+    expect(page.locator("#model-badge")).to_have_text("CPU", timeout=READY_MS)
     new_chat(page)
     expect(page.locator("#welcome-text")).to_contain_text("Nothing you write leaves")
     ask(page, "What is the capital of Italy?")
@@ -209,7 +210,8 @@ def test_leaving_a_stream_stops_the_other_server(page: Page, upstream: UpstreamS
 ERRORS = """
     const out = [];
     const messages = [{ role: "user", content: "Hi" }];
-    for (const extra of [{ temperature: 9 }, { model: "wrong/m" }, { model: "closed/m" }, { model: "strict/m" }]) {
+    for (const extra of [{ temperature: 9 }, { model: "wrong/m" }, { model: "closed/m" }, { model: "strict/m" },
+                         { model: "moved/m" }]) {
         const asked = { model, messages, ...extra };
         await openai.chat.completions.create(asked).catch(
             ({ status, type, code, param, message }) => out.push({ status, type, code, param, message }));
@@ -218,18 +220,41 @@ ERRORS = """
 """
 
 
+def test_the_bridge_passes_on_too(page: Page, bridge: ApiServer, chromium: Callable[[str | None], Browser]) -> None:
+    """A program asks a tab through the bridge, the tab asks its upstream, which is the same tab's own model."""
+    loop = UpstreamServer(bridge.url, bridge.url.rstrip("/"))
+    tab = next(p for context in chromium(None).contexts for p in context.pages if p.url.startswith(bridge.url))
+    fields = {"name": "loop", "baseURL": loop.url, "apiKey": bridge.key}
+    about = tab.evaluate(
+        "async (fields) => (await (await import('/wisp.js')).Wisp.create()).upstreams.set(fields)", fields
+    )
+    assert about["models"] == ["loop/wisp-mini-q4_0", "loop/wisp-mini-q8_0"]
+    client = openai.OpenAI(base_url=f"{bridge.url}v1", api_key=bridge.key, max_retries=0, timeout=60)
+    question: Any = [{"role": "user", "content": "What is the capital of Italy?"}]
+    asked = client.chat.completions.create(model="loop/wisp-mini-q8_0", messages=question, temperature=0, stream=True)
+    chunks = list(asked)
+    loop.shutdown()
+    loop.server_close()
+    assert "Rome" in "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert {chunk.model for chunk in chunks} == {"loop/wisp-mini-q8_0"}
+    assert loop.seen[-1][2]["model"] == "wisp-mini-q8_0"
+    assert "loop" in tab.inner_text("#privacy")  # the page says so, whoever asked
+
+
 def test_errors_say_whose_they_are(page: Page, upstream: UpstreamServer, bridge: ApiServer) -> None:
     strict = UpstreamServer(bridge.url, None)  # no CORS
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         closed = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
-    for name, url, key in (("wrong", upstream.url, "no-key-of-it"), ("closed", closed, ""), ("strict", strict.url, "")):
-        fields = {"name": name, "baseURL": url, "apiKey": key}
+    moved = upstream.url.replace("/v1", "/moved/v1")
+    for name, url in {"wrong": upstream.url, "closed": closed, "strict": strict.url, "moved": moved}.items():
+        fields = {"name": name, "baseURL": url, "apiKey": "no-key-of-it"}
         about = page.evaluate(
             "async (fields) => (await (await import('/wisp.js')).Wisp.create()).upstreams.set(fields)", fields
         )
         assert about["error"]
-    value, wrong, gone, refused = run(page, ERRORS)
+    upstream.seen.clear()
+    value, wrong, gone, refused, redirected = run(page, ERRORS)
     strict.shutdown()
     strict.server_close()
     assert (value["status"], value["param"]) == (400, "temperature")
@@ -239,9 +264,11 @@ def test_errors_say_whose_they_are(page: Page, upstream: UpstreamServer, bridge:
     for error in (gone, refused):
         assert (error["status"], error["code"]) == (502, "upstream_unreachable")
         assert "CORS" in error["message"]
+    assert (redirected["status"], redirected["code"]) == (502, "upstream_error")
+    assert [path for path, _, _ in upstream.seen][-1] == "/moved/v1/chat/completions"  # and nowhere else
     assert page.evaluate("""async () => {
         const { upstreams } = await (await import("/wisp.js")).Wisp.create();
-        for (const name of ["wrong", "closed", "strict"]) await upstreams.remove(name);
+        for (const name of ["wrong", "closed", "strict", "moved"]) await upstreams.remove(name);
         return (await upstreams.list()).data.map(({ name }) => name);
     }""") == ["office"]
 
@@ -273,5 +300,5 @@ def test_a_hostile_server_stays_text(page: Page, upstream: UpstreamServer) -> No
     page.click("#model-button")
     page.get_by_role("button", name="Remove evil").click()
     expect(page.locator("#upstream-list .upstream")).to_have_count(1)
-    expect(page.locator("#model-badge")).to_have_text("CPU", timeout=60_000)  # what it would have answered is gone
+    expect(page.locator("#model-badge")).to_have_text("CPU", timeout=READY_MS)  # what it would have answered is gone
     page.keyboard.press("Escape")

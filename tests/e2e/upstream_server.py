@@ -1,6 +1,6 @@
 """A server for the tests of upstreams: passes /v1 on to a real Wisp behind its bridge, and lets a page ask (CORS).
 
-Below /hostile/v1 it answers by itself, with texts that must not become a part of the page.
+Below /hostile/v1 it answers by itself, with texts that must not become a part of the page; from /moved/v1 it redirects.
 """
 
 import http.client
@@ -39,6 +39,9 @@ class Handler(BaseHTTPRequestHandler):
         self.server.seen.append((self.path, dict(self.headers), json.loads(body) if body else None))
         if self.path.startswith("/hostile/"):
             self._hostile()
+            return
+        if self.path.startswith("/moved/"):
+            self._head(307, {"Location": self.path.removeprefix("/moved"), "Content-Length": "0"})
             return
         host = urlsplit(self.server.bridge).netloc
         connection = http.client.HTTPConnection(host, timeout=30)
