@@ -8,7 +8,9 @@
 
 const K1 = 1.2; // how soon a word that comes again counts no more
 const B = 0.75; // how much a long passage is held against it
-const RRF = 60; // how little the first ranks stand out; the usual constant of reciprocal rank fusion
+// How little the first ranks stand out. Less than the usual 60, which is for long rankings of large collections: of 28
+// questions to 103 passages, words had the answer first for 46 %, meaning for 36 %, both for 50 % with 60, 54 % with 5.
+const RRF = 5;
 const LEAST_COSINE = 0.15; // below it, a passage that shares no word with the question has nothing to do with it
 
 // What questions are made of, and says nothing of what they are about; in other languages, rarity alone tells.

@@ -178,7 +178,7 @@ def test_fusion_is_reciprocal_rank_fusion(js: Any) -> None:
     rankings = [[{"index": i} for i in (3, 1, 2)], [{"index": i} for i in (1, 5)]]
     found = js("m.fuse(a[0])", rankings)
     assert [f["index"] for f in found] == [1, 3, 5, 2]
-    assert found[0]["score"] == pytest.approx(1 / 62 + 1 / 61)
+    assert found[0]["score"] == pytest.approx(1 / 7 + 1 / 6)
 
 
 def test_search_leaves_out_what_is_far_in_words_and_meaning(js: Any) -> None:
