@@ -30,5 +30,9 @@ export async function askDocuments(library, question, before, wisp, context) {
     room = context - answer - (await count(await wisp.applyTemplate(messages)));
   }
   const sources = await fitting(found, room, count);
+  if (found.length && !sources.length) {
+    const message = "This chat leaves no room for passages of the documents.";
+    throw Object.assign(new Error(message), { code: "context_length_exceeded" });
+  }
   return { content: sources.length ? promptOf(question, sources) : question, sources };
 }
