@@ -138,7 +138,10 @@ export class Chat {
       const wisp = await Promise.race([engine.ready(), stopped]);
       message.model = engine.loaded?.name;
       const asked = performance.now();
-      const stream = await wisp.chat.completions.create(request(history), { signal: controller.signal });
+      const stream = await wisp.chat.completions.create(
+        { ...request(history), model: engine.loaded?.stats.model }, // other tabs may have loaded others since
+        { signal: controller.signal },
+      );
       let saved = asked;
       for await (const chunk of stream) {
         read(chunk, message, asked);
