@@ -158,9 +158,10 @@ export class Wisp {
   }
 
   /**
-   * GPU time of every dispatch of a step: one token, or a prefill batch of `n`, at `position`.
+   * GPU time of every dispatch of a step: one token, or a prefill batch of `n`, at `position`; the last is "step", all
+   * of them in a row. `floor_ns` is the time in which this device reads as many bytes.
    * @param {number} position @param {number} [n] @param {Which} [which]
-   * @returns {Promise<{ kernel: string, ns: number }[]>}
+   * @returns {Promise<import("./sdk/types.d.ts").Dispatch[]>}
    */
   profile(position, n = 1, { model } = {}) {
     return this.#connection.call("profile", { position, n, model });

@@ -2,13 +2,15 @@
  * The worker, shared by all pages or of one: starts Pyodide, unpacks the Python packages and hands every message of its
  * clients (ports.js) to `app/main.py`.
  * It knows nothing of models or chats. What it offers Python, on `globalThis`:
- *   wispReplay, wispShards  the modules py_engine/replay.js and shards.js
+ *   wispReplay, wispUpload, wispShards  of the modules py_engine/replay.js, upload.js and shards.js with readers.js
  *   wispAssets       the URLs it was booted with: {pyodide, zip, wheels, catalog, grammar}
  *   wispLoadPackage  (name) => Promise, loads a compiled wheel (numpy) on first need
  *   wispImport       (url) => Promise, loads a JavaScript module
  */
 import { Replay } from "../py_engine/replay.js";
-import * as wispShards from "../py_engine/shards.js";
+import { NAME, Readers, serve as serveReads } from "../py_engine/readers.js";
+import * as shards from "../py_engine/shards.js";
+import { Upload } from "../py_engine/upload.js";
 import { Ports } from "./ports.js";
 
 /** @typedef {{ pyodide: string, zip: string, wheels: string[], catalog?: string }} Assets */
@@ -35,7 +37,16 @@ async function boot(assets, report) {
     return loading.get(name);
   };
   const wispImport = (/** @type {string} */ url) => import(url);
-  Object.assign(globalThis, { wispAssets: assets, wispReplay: Replay, wispShards, wispLoadPackage, wispImport });
+  const { getRecord, slice } = new Readers(import.meta.url);
+  const wispShards = { ...shards, getRecord, slice };
+  Object.assign(globalThis, {
+    wispAssets: assets,
+    wispReplay: Replay,
+    wispUpload: Upload,
+    wispShards,
+    wispLoadPackage,
+    wispImport,
+  });
   pyodide.unpackArchive(zip, "zip", { extractDir: "/wisp" });
   pyodide.pyimport("sys").path.insert(0, "/wisp");
   report("python", 2, 3);
@@ -88,6 +99,9 @@ function serve(port) {
 }
 
 const ports = new Ports(serve);
-self.addEventListener("error", (event) => ports.die(event.message));
-self.onmessage = ({ data }) => ports.add(data.port); // the page whose own worker this is
-/** @type {any} */ (self).onconnect = (/** @type {MessageEvent} */ event) => ports.add(event.ports[0]); // all pages
+if (self.name === NAME) serveReads();
+else {
+  self.addEventListener("error", (event) => ports.die(event.message));
+  self.onmessage = ({ data }) => ports.add(data.port); // the page whose own worker this is
+  /** @type {any} */ (self).onconnect = (/** @type {MessageEvent} */ event) => ports.add(event.ports[0]); // all pages
+}

@@ -2,6 +2,7 @@
  * Measures a model through the SDK: load, prefill by prompt length, decode by context, GPU time per kernel.
  * Each figure is the median of several runs; prompts are random ids, fresh each time, so that no cache answers them.
  */
+import { loadAgain } from "./upload.js";
 
 /**
  * @typedef {object} Options
@@ -20,7 +21,11 @@
  * @property {AbortSignal} [signal] ends it with the error "aborted"
  *
  * @typedef {{ what: string, value: number, unit: string }} Row
- * @typedef {{ kernel: string, count: number, us: number, total_us: number }} KernelTime
+ * @typedef {import("../app/sdk/types.d.ts").Dispatch} Dispatch
+ * @typedef {{ kernel: string, count: number, us: number, total_us: number, bytes: number, flops: number,
+ *   floor_us: number }} KernelTime  of `count` dispatches: each, and together; bytes, operations and the floor of one
+ * @typedef {{ us: number, kernels_us: number, wall_us: number | null, floor_us: number, bytes: number, flops: number,
+ *   dispatches: number }} Step  on the GPU, its kernels one by one, and as a request sees it
  * @typedef {Record<string, any>} Result
  */
 
@@ -65,12 +70,16 @@ export async function bench(engine, options, onRow = () => {}) {
     options: { prompts, contexts, tokens, runs, backend: backend ?? "auto" },
     ...{ backend: first.backend, adapter: first.adapter, context_length: limit, load_ms },
     ...{ timings: first.timings, memory: first.memory, notices: first.notices },
-    ...{ prefill: [], decode: [], kernels: {}, skipped: [] },
+    ...{ prefill: [], decode: [], kernels: {}, steps: {}, skipped: [] },
   };
   const skip = (/** @type {string} */ what, /** @type {string} */ why) => result.skipped.push({ what, why });
   const tell = (/** @type {string} */ what, /** @type {number} */ value, /** @type {string} */ unit) =>
     onRow({ what, value, unit }, result);
   tell("load", load_ms, "ms");
+  if (first.backend === "webgpu") {
+    result.upload = await loadAgain(engine, { model, backend, contextLength, kvType, tune }, { signal });
+    tell("upload of the cached model", result.upload.per_second / 1e9, "GB/s");
+  }
 
   const run = async (/** @type {number} */ n, /** @type {number} */ max_tokens) => {
     await engine.completions.create({ prompt: randomIds(n, VOCAB), max_tokens, temperature: 0 }, { signal });
@@ -151,18 +160,36 @@ export async function bench(engine, options, onRow = () => {}) {
   result.memory = (await engine.stats()).memory;
   if (first.backend !== "webgpu") return result;
 
-  const profile = async (/** @type {string} */ name, /** @type {number} */ at, /** @type {number} */ n) => {
+  const profile = async (
+    /** @type {string} */ name,
+    /** @type {number} */ at,
+    /** @type {number} */ n,
+    /** @type {{ ms: number } | undefined} */ measured,
+  ) => {
     signal?.throwIfAborted();
+    /** @type {Dispatch[]} */
     const times = await engine.profile(at, n).catch((/** @type {Error} */ error) => (skip(name, error.message), []));
-    result.kernels[name] = summary(times.filter((/** @type {any} */ { kernel }) => kernel !== "step"));
-    const step = times.find((/** @type {any} */ { kernel }) => kernel === "step");
-    if (step) tell(`GPU time, ${name}`, step.ns / 1000, "us");
+    const dispatches = times.filter(({ kernel }) => kernel !== "step");
+    result.kernels[name] = summary(dispatches);
+    const whole = times.find(({ kernel }) => kernel === "step");
+    if (!whole) return;
+    result.steps[name] = {
+      ...{ us: whole.ns / 1000, kernels_us: sum(dispatches.map(({ ns }) => ns / 1000)) },
+      ...{ wall_us: measured ? 1000 * measured.ms : null, floor_us: whole.floor_ns / 1000 },
+      ...{ bytes: whole.bytes, flops: whole.flops, dispatches: dispatches.length },
+    };
+    tell(`GPU time, ${name}`, whole.ns / 1000, "us");
   };
-  for (const at of profileAt) if (at + MARGIN < limit) await profile(`decode at ${at}`, at, 1);
+  for (const at of profileAt) {
+    const row = result.decode.find((/** @type {any} */ { context }) => context === at);
+    if (at + MARGIN < limit) await profile(`decode at ${at}`, at, 1, row);
+  }
   // A longer prompt is read in pieces of at most first.batch tokens.
   for (const n of new Set(profilePrompts.map((n) => Math.min(n, first.batch ?? n)))) {
-    if (n < limit) await profile(`prefill ${n}`, 0, n);
+    const row = result.prefill.find((/** @type {any} */ { prompt }) => prompt === n);
+    if (n < limit) await profile(`prefill ${n}`, 0, n, row);
   }
+  result.read_rates = (await engine.stats()).read_rates;
   return result;
 }
 
@@ -172,12 +199,20 @@ const sum = (values) => values.reduce((a, b) => a + b, 0);
 /** @param {number[]} speeds */
 const spread = (speeds) => ({ slowest: Math.min(...speeds), fastest: Math.max(...speeds), runs: speeds.length });
 
-/** Dispatches of the same kernel together, the costliest first. @param {{ kernel: string, ns: number }[]} times @returns {KernelTime[]} */
+/** Dispatches of the same kernel together, the costliest first. @param {Dispatch[]} times @returns {KernelTime[]} */
 export function summary(times) {
-  /** @type {Map<string, number[]>} */
+  /** @type {Map<string, Dispatch[]>} */
   const byKernel = new Map();
-  for (const { kernel, ns } of times) byKernel.set(kernel, [...(byKernel.get(kernel) ?? []), ns / 1000]);
+  for (const time of times) byKernel.set(time.kernel, [...(byKernel.get(time.kernel) ?? []), time]);
   return [...byKernel]
-    .map(([kernel, us]) => ({ kernel, count: us.length, us: median(us), total_us: sum(us) }))
+    .map(([kernel, all]) => ({
+      kernel,
+      count: all.length,
+      us: median(all.map(({ ns }) => ns / 1000)),
+      total_us: sum(all.map(({ ns }) => ns / 1000)),
+      bytes: median(all.map(({ bytes }) => bytes)),
+      flops: median(all.map(({ flops }) => flops)),
+      floor_us: median(all.map(({ floor_ns }) => floor_ns / 1000)),
+    }))
     .sort((a, b) => b.total_us - a.total_us);
 }

@@ -30,12 +30,21 @@ function facts(result) {
     ["Runs on", result.backend === "webgpu" ? `WebGPU${gpu ? ` (${gpu})` : ""}` : "the CPU"],
     ["GPU features", adapter && result.backend === "webgpu" && features(adapter.features ?? [])],
     ["Loading", `${duration(result.load_ms)}, after ${duration(timings.boot_ms ?? 0)} of starting Python`],
+    ["From the cache", result.upload && uploaded(result.upload)],
     ["Context", `${result.context_length.toLocaleString()} tokens`],
     ["Memory", parts.map(([key, name]) => `${name} ${bytes(memory[key])}`).join(", ")],
     ["Notes", (result.notices ?? []).join(" ")],
   ];
   const list = rows.flatMap(([term, value]) => (value ? [h("dt", {}, term), h("dd", {}, value)] : []));
   return h("dl", { class: "facts" }, ...list);
+}
+
+/** @param {import("./upload.js").Upload} upload */
+function uploaded({ bytes: size, ms, per_second, write_buffer, share: part }) {
+  const rates = [`${bytes(Math.round(per_second))}/s`];
+  if (write_buffer && part)
+    rates.push(`${Math.round(100 * part)}% of what the GPU takes (${bytes(Math.round(write_buffer))}/s)`);
+  return `${bytes(size)} in ${duration(ms)}: ${rates.join(", ")}`;
 }
 
 /** The features that change which kernels run. @param {string[]} names */
@@ -112,19 +121,54 @@ function kernels(result) {
     .filter(([, times]) => times.length)
     .map(([name, times]) => {
       const total = times.reduce((/** @type {number} */ sum, /** @type {any} */ time) => sum + time.total_us, 0);
-      const rows = times.map((/** @type {any} */ { kernel, count, us, total_us }) => [
-        h("code", {}, kernel),
-        String(count),
-        micro(us),
-        micro(total_us),
-        share(total_us / total),
+      const rows = times.map((/** @type {any} */ time) => [
+        h("code", {}, time.kernel),
+        String(time.count),
+        micro(time.us),
+        micro(time.total_us),
+        share(time.total_us / total),
+        bytes(time.bytes),
+        perSecond(time.bytes, time.us, "B"),
+        time.flops ? perSecond(time.flops, time.us, "FLOP") : "",
+        micro(time.floor_us),
+        fold(time.us / time.floor_us),
       ]);
-      const body = table(`GPU time, ${name}: ${micro(total)}`, ["Kernel", "Times", "Each", "Together", "Share"], rows);
+      const heads = [
+        "Kernel",
+        "Times",
+        "Each",
+        "Together",
+        "Share",
+        "Moves",
+        "Speed",
+        "Computes",
+        "Floor",
+        "Of the floor",
+      ];
+      const body = table(`GPU time, ${name}: ${micro(total)}`, heads, rows);
       const title = body.querySelector("h3")?.textContent ?? name;
       body.querySelector("h3")?.remove();
-      return h("details", { class: "figure" }, h("summary", {}, title), body);
+      const step = result.steps?.[name];
+      return h("details", { class: "figure" }, h("summary", {}, title), ...(step ? [whole(step)] : []), body);
     });
 }
+
+/** Where the time of a whole step goes. @param {import("./bench.js").Step} step */
+function whole({ us, kernels_us, wall_us, floor_us, bytes: size, dispatches }) {
+  const apart = `${dispatches} dispatches, each by itself ${micro(kernels_us)}, one after the other ${micro(us)}`;
+  const clock = wall_us === null ? "" : `; by the clock ${micro(wall_us)}`;
+  const floor = `The floor, reading ${bytes(size)} and beginning every dispatch, is ${micro(floor_us)}`;
+  return h("p", { class: "note" }, `${apart}${clock}. ${floor}: the GPU takes ${fold(us / floor_us)} that.`);
+}
+
+/** @param {number} amount @param {number} us @param {string} unit */
+function perSecond(amount, us, unit) {
+  const giga = us > 0 ? amount / us / 1000 : 0;
+  return giga >= 1000 ? `${(giga / 1000).toFixed(1)} T${unit}/s` : `${giga.toFixed(giga < 10 ? 1 : 0)} G${unit}/s`;
+}
+
+/** @param {number} factor */
+const fold = (factor) => (Number.isFinite(factor) ? `${factor.toFixed(factor < 10 ? 2 : 0)} ×` : "");
 
 /** @param {number} us */
 const micro = (us) => (us < 1000 ? `${us.toFixed(us < 10 ? 1 : 0)} µs` : `${(us / 1000).toFixed(us < 1e5 ? 2 : 0)} ms`);

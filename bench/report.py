@@ -33,12 +33,27 @@ def _facts(result: dict[str, Any]) -> str:
     lines = [
         f"{result['model']} on {'WebGPU: ' + gpu if result['backend'] == 'webgpu' else 'the CPU'}",
         f"loaded in {result['load_ms']:.0f} ms, after {result['timings']['boot_ms']:.0f} ms of starting Python",
+        *_upload(result.get("upload")),
         f"memory: {memory}",
         *result["notices"],
     ]
     if result.get("load_average") is not None:
         lines.append(f"load of the machine at the start: {result['load_average']:.1f}")
     return "\n".join(lines)
+
+
+def _upload(upload: dict[str, Any] | None) -> list[str]:
+    if not upload:
+        return []
+    rate = f"{upload['per_second'] / 1e9:.2f} GB/s"
+    if upload["share"]:
+        rate += f", {100 * upload['share']:.0f}% of writeBuffer's {upload['write_buffer'] / 1e9:.2f}"
+    return [
+        f"again, from the cache: {upload['bytes'] / 1e6:.0f} MB in {upload['ms']:.0f} ms ({rate}), of that "
+        f"{upload['waited_ms']:.0f} ms waiting for records, {upload['written_ms']:.0f} handing them to the GPU, "
+        f"{upload['end_ms']:.0f} waiting for it; side by side, reading took {upload['read_ms']:.0f} ms, hashing "
+        f"{upload['hash_ms']:.0f}"
+    ]
 
 
 def _speeds(result: dict[str, Any]) -> str:
@@ -62,16 +77,56 @@ def _speed(row: dict[str, Any]) -> list[str]:
 
 
 def _kernels(result: dict[str, Any]) -> list[str]:
+    """For each step: what its kernels take and could take, and where the time goes."""
     parts = []
     for name, times in result["kernels"].items():
+        if not times:
+            continue
         total = sum(time["total_us"] for time in times)
-        rows = [["kernel", "times", "us each", "us", "share"]]
+        rows = [["kernel", "times", "us each", "us", "share", "MB", "GB/s", "GFLOP/s", "floor us", "x floor"]]
         for time in times[:TOP_KERNELS]:
-            share = f"{100 * time['total_us'] / total:.0f}%" if total else ""
-            rows.append([time["kernel"], str(time["count"]), f"{time['us']:.1f}", f"{time['total_us']:.1f}", share])
-        if times:
-            parts.append(f"GPU time, {name}: {total:.0f} us\n{table(rows)}")
+            us = time["us"] or float("inf")
+            rows.append(
+                [
+                    time["kernel"],
+                    str(time["count"]),
+                    f"{time['us']:.1f}",
+                    f"{time['total_us']:.1f}",
+                    f"{100 * time['total_us'] / total:.0f}%" if total else "",
+                    f"{time['bytes'] / 1e6:.3g}",
+                    f"{time['bytes'] / us / 1e3:.0f}",
+                    f"{time['flops'] / us / 1e3:.0f}" if time["flops"] else "",
+                    f"{time['floor_us']:.1f}",
+                    f"{time['us'] / time['floor_us']:.2f}" if time["floor_us"] else "",
+                ]
+            )
+        parts.append(f"GPU time, {name}: {total:.0f} us\n{table(rows)}\n{_step(result, name)}".rstrip())
+    if rates := result.get("read_rates"):
+        said = ", ".join(f"{_size(size)} {ns / 1000:.1f} us ({size / ns:.0f} GB/s)" for size, ns in rates)
+        parts.append(f"One dispatch that only reads, which is the floor: {said}")
     return parts
+
+
+def _step(result: dict[str, Any], name: str) -> str:
+    """Where the time of a whole step goes."""
+    step = (result.get("steps") or {}).get(name)
+    if not step:
+        return ""
+    between = step["us"] - step["kernels_us"]
+    parts = [
+        f"{step['dispatches']} dispatches one after the other {step['us']:.0f} us",
+        f"each by itself {step['kernels_us']:.0f} us, the difference {between:+.0f} us",
+    ]
+    if step["wall_us"] is not None:
+        beside = step["wall_us"] - step["us"]
+        parts.append(f"measured by the clock {step['wall_us']:.0f} us, beside the GPU {beside:+.0f}")
+    times = step["us"] / step["floor_us"]
+    parts.append(f"floor {step['floor_us']:.0f} us for {step['bytes'] / 1e6:.4g} MB, {times:.2f} times that")
+    return "Step: " + "; ".join(parts)
+
+
+def _size(size: int) -> str:
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
 
 
 def _peers(result: dict[str, Any]) -> list[str]:

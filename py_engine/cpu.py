@@ -239,13 +239,21 @@ def experts(c: Call) -> None:
                 y[slot, row0 + lo : row0 + hi] = w @ x[m, :cols] + bias
 
 
+def read(c: Call) -> None:
+    threads, loads = c.params["WG"], c.params["LOADS"]
+    y = c["y"]
+    words = np.zeros((len(y) // threads, loads, threads, 4), np.uint32)
+    words.reshape(-1)[: c["x"].size] = c["x"].reshape(-1)
+    y[:] = words.sum(axis=(1, 3), dtype=np.uint32).reshape(-1)
+
+
 KERNELS: dict[str, Callable[[Call], None]] = {
     f.__name__: f
     for f in (
         embed, norm, add_scaled, soft_cap, activate, matmul, matvec, matvecs, rope_append, norm_rope_append,
         kv_quantize,
         attention, attention_decode, attention_combine, pool, shortconv, gate, scale_by, route, experts,
-        sample_best, sample_shape, sample, advance, logprobs,
+        sample_best, sample_shape, sample, advance, logprobs, read,
     )
 }  # fmt: skip
 

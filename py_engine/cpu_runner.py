@@ -32,7 +32,7 @@ class CpuRunner:
         self._owed = False  # whether the last token chosen has not gone through the layers, in steps
         self._flying: deque[tuple[int, int]] = deque()  # of each step: tokens, resampled
 
-    def load(self, data: Any, placements: Sequence[Placement]) -> None:
+    async def load(self, data: Any, placements: Sequence[Placement]) -> None:
         import numpy as np
 
         for p in placements:

@@ -32,8 +32,10 @@ from py_engine.ops import FEW
 from py_engine.parts import Parts
 from py_engine.plan import Plan
 from py_engine.pooling import NAMES
+from py_engine.read_rate import read_rates
 from py_engine.runners import Runner
 from py_engine.sampling import Batch, Constraint, Sampling
+from py_engine.traffic import profiled
 from py_engine.tuning import shown
 
 DEFAULT_CONTEXT = 8192  # tokens, or the model's own limit where that is less
@@ -47,11 +49,14 @@ class Engine:
 
     def __init__(self, plan: Plan, runner: Runner, backend: str, context_length: int, parallel: int = PARALLEL) -> None:
         self.plan, self.runner, self.backend, self.context_length = plan, runner, backend, context_length
-        self.parallel = min(parallel, FEW) if plan.generates else 1  # generate() calls side by side; all else wants it alone
+        self.parallel = (
+            min(parallel, FEW) if plan.generates else 1
+        )  # generate() calls side by side; all else wants it alone
         self.notices: list[str] = []
         self.adapter: dict[str, Any] | None = None
         self.timings: dict[str, float] = {}
         self.kernels: dict[str, Any] | None = None
+        self.read_rates: list[tuple[int, float]] = []  # of the device, once it was profiled
         self.last = GenerationStats()
         self._generation = Generation(runner, context_length, self.parallel)
 
@@ -263,8 +268,9 @@ class Engine:
                 )
 
     async def profile(self, position: int, n: int = 1) -> list[dict[str, Any]]:
-        """GPU time of every dispatch of a step: [{kernel, ns}] for n tokens at `position` (n > 1: prefill), each
-        repeated by itself; and of all in a row, as "step".
+        """GPU time of every dispatch of a step: [{kernel, ns, bytes, flops, floor_ns}] for n tokens at `position`
+        (n > 1: prefill), each repeated by itself; and of all in a row, as "step". `floor_ns`: in which this device
+        reads so many bytes.
         """
         if self.backend != "webgpu":
             raise WispError("Only WebGPU's kernels can be timed; this model runs on the CPU.", "unsupported_parameter")
@@ -276,8 +282,11 @@ class Engine:
         self._generation.seats.first.cache.reuse([])
         runner: Any = self.runner
         lists = ["prefill"] if n > 1 else ["decode", "sample"]
-        times = [entry for name in lists for entry in await runner.profile(position, n, name)]
-        return [*times, {"kernel": "step", "ns": await runner.time_lists(position, n, lists)}]
+        times = {name: await runner.profile(position, n, name) for name in lists}
+        step = await runner.time_lists(position, n, lists)
+        device = runner.gpu.variant
+        self.read_rates = self.read_rates or await read_rates(device)
+        return profiled(self.plan, device, n, position, self.read_rates, times, step)
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
@@ -293,6 +302,7 @@ class Engine:
             "sequences": self.plan.sequences,
             "timings": self.timings,
             "kernels": self.kernels,
+            "read_rates": self.read_rates,
             "last": asdict(self.last),
             "dispatches_per_token": sum(len(self.plan.lists.get(n, [])) for n in ("decode", "sample")) if gpu else 0,
             "submits_per_token": self.last.submits / steps,

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import js
 from pyodide.ffi import create_once_callable, to_js
 
-from py_engine import budget, kernels, quants, repack
+from py_engine import budget, kernels, quants
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.kernels import Device
-from py_engine.placement import Placement
 from py_engine.plan import Buffer, Op, PerToken, Plan
+from py_engine.upload import Upload
 
 LIMITS = (
     "maxBufferSize", "maxStorageBufferBindingSize", "maxStorageBuffersPerShaderStage", "maxComputeWorkgroupStorageSize",
@@ -25,7 +25,6 @@ LIMITS = (
 )  # fmt: skip
 MATRICES = "chromium-experimental-subgroup-matrix"
 ARENA = 1 << 30  # bytes of one weight buffer, at most
-STAGING = 64 << 20
 STORAGE, UNIFORM, COPY_SRC, COPY_DST = 0x80, 0x40, 0x4, 0x8
 
 
@@ -109,7 +108,7 @@ class Gpu:
         self.pipelines: dict[str, Any] = {}
         self.recorded: set[str] = set()  # lists that can be run
         self.replay: Any = None
-        self.staging: Any = None
+        self.uploading: Upload | None = None
 
     @classmethod
     async def open(cls, adapter: Any, variant: Device, plan: Plan) -> Gpu:
@@ -226,66 +225,11 @@ class Gpu:
         buffer, offset, _ = self.places[name]
         self.device.queue.writeBuffer(buffer, offset + at, to_js(memoryview(data)) if isinstance(data, bytes) else data)
 
-    # -- weights ------------------------------------------------------------------------------------------------------
-
-    async def upload_start(self) -> None:
-        """Make ready for upload(): the staging buffer, the repack pipelines, the grids that planes begin with."""
-        usage = STORAGE | COPY_DST | COPY_SRC
-        self.staging = self.device.createBuffer(obj(size=STAGING + 256, usage=usage, label="staging"))
-        for weight in self.plan.weights.values():
-            if shader := repack.shader_for(weight, self.variant):
-                await self._pipeline(shader)
-            for _, part in weight.split(self.variant.max_binding):
-                for name, plane in part.layout.planes.items():
-                    if plane.table:
-                        self.write(f"{part.name}.{name}", quants.grid(part.type))
-
-    def upload(self, data: Any, placements: Sequence[Placement]) -> None:
-        """Take weights out of one record, a JavaScript ArrayBuffer.
-
-        Types that lie in memory as they do in the file are written straight; the others go through the staging buffer
-        and a repack kernel. Nothing passes through Python's heap.
-        """
-        jobs = []
-        for place in placements:
-            repacks = repack.repacks(place, self.variant)
-            jobs += [(place.weight, r) for r in repacks]
-            if not repacks:
-                buffer, offset, _ = self.places[f"{place.weight.name}.w_qs"]
-                size = -(-place.rows * place.row_bytes // 4) * 4
-                at = place.row0 * (1 if place.weight.rows == 1 else place.row_bytes)
-                self.device.queue.writeBuffer(buffer, offset + at, data, place.src, size)
-        if not jobs:
-            return
-        size = int(data.byteLength)
-        if size % 4:  # the end of a file that is not padded
-            whole = js.Uint8Array.new(-(-size // 4) * 4)
-            whole.set(js.Uint8Array.new(data))
-            data = whole.buffer
-        self.device.queue.writeBuffer(self.staging, 0, data)
-        used = []
-        encoder = self.device.createCommandEncoder()
-        compute = encoder.beginComputePass()
-        for weight, job in jobs:
-            packed = job.shader.pack(job.consts)
-            params = self.device.createBuffer(obj(size=len(packed), usage=UNIFORM | COPY_DST))
-            self.device.queue.writeBuffer(params, 0, to_js(memoryview(packed)))
-            used.append(params)
-            bound = {"p": (params, 0, len(packed)), "raw": (self.staging, 0, STAGING + 256)}
-            bound[job.binding] = self.places[f"{weight.name}.{job.plane}"]
-            compute.setPipeline(self.pipelines[job.shader.label])
-            compute.setBindGroup(0, self._group(job.shader, bound))
-            compute.dispatchWorkgroups(*job.grid)
-        compute.end()
-        self.device.queue.submit(to_js([encoder.finish()]))
-        for params in used:
-            params.destroy()
-
-    async def upload_end(self) -> None:
-        """Wait until the weights are in place and let the staging buffer go."""
-        await self.device.queue.onSubmittedWorkDone()
-        self.staging.destroy()
-        self.staging = None
+    async def upload_start(self) -> Upload:
+        """Who takes the weights in."""
+        self.uploading = Upload(self)
+        await self.uploading.start()
+        return self.uploading
 
     # -- recording ----------------------------------------------------------------------------------------------------
 
@@ -448,6 +392,8 @@ class Gpu:
 
     def close(self) -> None:
         """Give everything back."""
+        if self.uploading is not None:
+            self.uploading.close()
         for buffer in self.buffers:
             buffer.destroy()
         self.buffers, self.places, self.pipelines, self.recorded = [], {}, {}, set()

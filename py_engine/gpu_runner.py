@@ -41,11 +41,15 @@ class GpuRunner:
         self._tokens, self._ms = 0, 0.0  # what was taken lately, step by step
         self._resampled = 0
 
-    def load(self, data: Any, placements: Sequence[Placement]) -> None:
-        self.gpu.upload(data, placements)
+    async def load(self, data: Any, placements: Sequence[Placement]) -> None:
+        self._check()
+        assert self.gpu.uploading is not None
+        await self.gpu.uploading.take(data, placements)
 
     async def ready(self) -> None:
-        await self.gpu.upload_end()
+        if self.gpu.uploading is not None:
+            await self.gpu.uploading.end()
+            self.gpu.uploading = None
 
     async def make_room(self, sequences: int) -> None:
         self._check()

@@ -105,18 +105,25 @@ class Loader:
         begun = time.perf_counter()
         limits = {"webgpu": self.device.max_binding if self.device else 0, "cpu": 1 << 62}
         homes = {name: Placements(self.parts.header, self.plan, limits[name]) for name in runners}
-        done = 0
+        done, spent = 0, 0.0
         for source, header in zip(self.parts.sources, self.parts.headers, strict=True):
             index = PieceIndex(header)
             async for record, data in source.records(plan_records(header, source.size)):
+                taken = time.perf_counter()
                 for name, runner in runners.items():
-                    runner.load(data, homes[name].of(index.pieces(record)))
+                    await runner.load(data, homes[name].of(index.pieces(record)))
                 del data
+                spent += time.perf_counter() - taken
                 done += record.length
                 self.report("upload", done, self.parts.size)
+        last = time.perf_counter()
         for runner in runners.values():
             await runner.ready()
-        self.timings["upload_ms"] = 1000 * (time.perf_counter() - begun)
+        end = time.perf_counter()
+        self.timings["upload_ms"] = 1000 * (end - begun)
+        self.timings["upload_read_ms"] = 1000 * (last - begun - spent)  # spent on waiting for records
+        self.timings["upload_write_ms"] = 1000 * spent  # on handing them to the GPU
+        self.timings["upload_end_ms"] = 1000 * (end - last)  # on waiting for it at the end
 
     async def _choose(self, runners: dict[str, Runner]) -> str:
         """Where a CPU stands in for the GPU: numpy, unless WebGPU is measured to be faster.

@@ -38,7 +38,7 @@ class Runner(Protocol):
     plan: Plan
     lists: list[str]  # those that choose a token, behind "last" or "decode"
 
-    def load(self, data: Any, placements: Sequence[Placement]) -> None:
+    async def load(self, data: Any, placements: Sequence[Placement]) -> None:
         """Take the weights out of a record, a JavaScript ArrayBuffer."""
 
     async def ready(self) -> None:

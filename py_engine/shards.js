@@ -186,15 +186,20 @@ export async function listRecords(url) {
 }
 
 /**
- * A record's bytes and the SHA-256 kept with it; undefined if it is absent or its file was lost.
+ * A record's bytes, the SHA-256 kept with it and the one it has, and the milliseconds of reading and of hashing;
+ * undefined if it is absent or its file was lost.
  * @param {string} url @param {number} offset @param {number} length
- * @returns {Promise<{ sha256: string, buffer: ArrayBuffer } | undefined>}
+ * @returns {Promise<{ sha256: string, digest: string, buffer: ArrayBuffer, read: number, hash: number } | undefined>}
  */
 export async function getRecord(url, offset, length) {
+  const begun = performance.now();
   const entry = await transact(RECORDS, "readonly", (store) => store.get([url, offset, length]));
   if (!(entry?.data instanceof Blob)) return undefined;
   const buffer = await entry.data.arrayBuffer().catch(() => undefined);
-  return buffer && { sha256: entry.sha256, buffer };
+  if (!buffer) return undefined;
+  const read = performance.now();
+  const digest = await sha256(buffer);
+  return { sha256: entry.sha256, digest, buffer, read: read - begun, hash: performance.now() - read };
 }
 
 /**

@@ -7,8 +7,8 @@ fetched again. A model that is wholly in the cache is loaded without a single re
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from contextlib import aclosing, suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -20,7 +20,7 @@ from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.records import Record
 
 OnProgress = Callable[[str, int, int], None]  # (stage, loaded bytes, total bytes)
-AHEAD = 2  # records under way while one is being used, so that three are alive at most
+AHEAD = 4  # records under way while one is being used, so that five are alive at most
 
 
 class Source:
@@ -35,9 +35,9 @@ class Source:
         self._counts = dict.fromkeys(("records", "from_cache", "cached_bytes", "healed"), 0)
 
     @property
-    def stats(self) -> dict[str, int]:
-        """records, from_cache, cached_bytes, healed, downloaded_bytes, requests: so far."""
-        return {**self._counts, "downloaded_bytes": 0, "requests": 0}
+    def stats(self) -> dict[str, float]:
+        """records, from_cache, cached_bytes, healed, downloaded_bytes, requests, read_ms, hash_ms: so far."""
+        return {**self._counts, "downloaded_bytes": 0, "requests": 0, "read_ms": 0.0, "hash_ms": 0.0}
 
     async def read(self, offset: int, length: int) -> bytes:
         """A small piece of the file, such as its header; shorter only at the file's end."""
@@ -70,10 +70,8 @@ class FileSource(Source):
 
     async def records(self, plan: list[Record]) -> AsyncIterator[tuple[Record, Any]]:
         self._counts["records"] = len(plan)
-        for record in plan:
-            buffer = await self._slice(record.offset, record.end)
+        async for record, buffer in _ahead(plan, AHEAD, lambda r: self._slice(r.offset, r.end)):
             yield record, buffer
-            js.wispShards.release(buffer)
             self._on_progress("cache", record.end, self.size)
 
     async def _slice(self, start: int, end: int) -> Any:
@@ -97,8 +95,10 @@ class UrlSource(Source):
         self._kept: set[tuple[int, int]] = set()  # (offset, length) of the records in the database
         self._damaged: set[int] = set()  # offsets of records that were in the database and not right
         self._prefix: Any = None  # an ArrayBuffer with the file's first bytes
+        self._header: Any = None  # the same, where it is a record of the database
         self._remote = Remote(url, self._on_bytes)
         self._loaded = 0
+        self._times = {"read_ms": 0.0, "hash_ms": 0.0}  # of the database's records, several at a time
         self._spoilt = False  # what the database holds must go
         self._stores = True  # whether there is a database at all
 
@@ -120,8 +120,9 @@ class UrlSource(Source):
         self.size = self._remote.size
 
     @property
-    def stats(self) -> dict[str, int]:
-        return {**self._counts, "downloaded_bytes": self._remote.downloaded, "requests": self._remote.requests}
+    def stats(self) -> dict[str, float]:
+        remote = self._remote
+        return {**self._counts, "downloaded_bytes": remote.downloaded, "requests": remote.requests, **self._times}
 
     async def _remember(self) -> None:
         if self._stores:
@@ -150,7 +151,7 @@ class UrlSource(Source):
     async def _kept_header(self) -> Any:
         """The record that holds the header, if the database has it; read whole, so that its hash can be checked."""
         for length in [n for start, n in self._kept if start == 0]:
-            self._prefix = await self._from_cache(Record(0, 0, length))
+            self._prefix = self._header = await self._from_cache(Record(0, 0, length))
             if self._prefix is not None:
                 break
             self._kept.discard((0, length))
@@ -185,36 +186,23 @@ class UrlSource(Source):
         for offset, length in self._kept - wanted:  # cut otherwise by another version
             await js.wispShards.deleteRecord(self.url, offset, length)
         self._kept &= wanted
-        ahead = AHEAD if self._remote.ranged else 0
-        window: deque[tuple[Record, asyncio.Task[Any]]] = deque()
-        waiting = iter(plan)
-        finished = False
         try:
-            while True:
-                while len(window) <= ahead and (record := next(waiting, None)):
-                    window.append((record, asyncio.ensure_future(self._obtain(record))))
-                if not window:
-                    break
-                record, task = window.popleft()
-                buffer = await task
-                yield record, buffer
-                js.wispShards.release(buffer)
-                del buffer, task
-            finished = True
+            async with aclosing(_ahead(plan, AHEAD if self._remote.ranged else 0, self._obtain, self.close)) as records:
+                async for record, buffer in records:
+                    yield record, buffer
         finally:
-            self._prefix = None
-            if not finished:
-                self.close()
-                for _, task in window:
-                    task.cancel()
-                await asyncio.gather(*(task for _, task in window), return_exceptions=True)
+            self._prefix = self._header = None
             if self._spoilt:
                 await forget(str(self.url))  # once more: other records were on their way into the database
 
     async def _obtain(self, record: Record) -> Any:
         """A record's ArrayBuffer, from the cache or the server; right by its hash, and kept."""
         if (record.offset, record.length) in self._kept:
-            buffer = await self._from_cache(record)
+            header = self._header if record.offset == 0 else None
+            if header is not None and header.byteLength == record.length:  # read, and found to be right, before
+                buffer = header.slice(0)
+            else:
+                buffer = await self._from_cache(record)
             if buffer is not None:
                 self._counts["from_cache"] += 1
                 self._counts["cached_bytes"] += record.length
@@ -242,11 +230,11 @@ class UrlSource(Source):
             entry = await js.wispShards.getRecord(self.url, record.offset, record.length)
         except JsException:
             entry = None
-        if entry is not None and entry.buffer.byteLength == record.length:
-            wanted = self._hashes.get(record.offset, str(entry.sha256))
-            if await js.wispShards.sha256(entry.buffer) == wanted:
-                return entry.buffer
         if entry is not None:
+            self._times["read_ms"] += entry.read
+            self._times["hash_ms"] += entry.hash
+            if entry.digest == self._hashes.get(record.offset, str(entry.sha256)):
+                return entry.buffer
             self._hashes.setdefault(record.offset, str(entry.sha256))
         return None
 
@@ -313,6 +301,38 @@ class UrlSource(Source):
 
     def close(self) -> None:
         self._remote.close()
+
+
+async def _ahead(
+    plan: list[Record],
+    ahead: int,
+    obtain: Callable[[Record], Coroutine[Any, Any, Any]],
+    on_end: Callable[[], None] = lambda: None,
+) -> AsyncGenerator[tuple[Record, Any], None]:
+    """(record, ArrayBuffer) in order, up to `ahead` of them obtained beforehand; a buffer is emptied when the next is
+    asked for. `on_end` is told of an end before the last.
+    """
+    window: deque[tuple[Record, asyncio.Task[Any]]] = deque()
+    waiting = iter(plan)
+    finished = False
+    try:
+        while True:
+            while len(window) <= ahead and (record := next(waiting, None)):
+                window.append((record, asyncio.ensure_future(obtain(record))))
+            if not window:
+                break
+            record, task = window.popleft()
+            buffer = await task
+            yield record, buffer
+            js.wispShards.release(buffer)
+            del buffer, task
+        finished = True
+    finally:
+        if not finished:
+            on_end()
+            for _, task in window:
+                task.cancel()
+            await asyncio.gather(*(task for _, task in window), return_exceptions=True)
 
 
 async def open_source(model: Any, on_progress: OnProgress, hashes: dict[int, str] | None = None) -> Source:

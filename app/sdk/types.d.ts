@@ -115,3 +115,12 @@ export interface ResponsesRequest extends Pick<Sampling, "temperature" | "top_p"
   stream?: boolean | null;
   [other: string]: any;
 }
+
+/** A dispatch as `profile()` has it. */
+export interface Dispatch {
+  kernel: string;
+  ns: number;
+  bytes: number;
+  flops: number;
+  floor_ns: number;
+}

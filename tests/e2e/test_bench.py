@@ -108,7 +108,18 @@ def test_report_compares_with_the_peer() -> None:
         "notices": [],
         "prefill": [{"prompt": 32, "per_second": 100.0, **speed}],
         "decode": [{"context": 16, "per_second": 100.0, "dispatches": 40, "submits": 0.25, **speed}],
-        "kernels": {"decode at 16": [{"kernel": "mul", "count": 4, "us": 2.0, "total_us": 8.0}]},
+        "kernels": {
+            "decode at 16": [
+                {"kernel": "mul", "count": 4, "us": 2.0, "total_us": 8.0, "bytes": 3e6, "flops": 8e6, "floor_us": 1.6}
+            ]
+        },
+        "steps": {
+            "decode at 16": {
+                **{"us": 9.0, "kernels_us": 8.0, "wall_us": 12.0},
+                **{"floor_us": 6.0, "bytes": 12e6, "flops": 32e6, "dispatches": 4},
+            }
+        },
+        "read_rates": [[65536, 1200.0], [1 << 20, 1600.0]],
         "skipped": [],
         "peers": [
             {"backend": "wasm", "threads": 1, "prefill": [{"prompt": 32, "per_second": 50.0}], "decode": []},
@@ -120,3 +131,8 @@ def test_report_compares_with_the_peer() -> None:
     assert prefill.split() == ["prefill", "32", "50.0", "2.00"]
     assert "wllama, webgpu: did not run: no shader-f16" in text
     assert "A GPU" in text
+    kernel = next(line for line in text.splitlines() if line.startswith("mul"))
+    assert kernel.split() == ["mul", "4", "2.0", "8.0", "100%", "3", "1500", "4000", "1.6", "1.25"]
+    assert "4 dispatches one after the other 9 us; each by itself 8 us, the difference +1 us" in text
+    assert "beside the GPU +3; floor 6 us for 12 MB, 1.50 times that" in text
+    assert "64 KiB 1.2 us (55 GB/s), 1 MiB 1.6 us (655 GB/s)" in text

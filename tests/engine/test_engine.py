@@ -82,3 +82,26 @@ return codes, len(before)
         backend="webgpu",
     )
     assert out == [["model_too_large", "device_lost"], 4]
+
+
+def test_profile_compares_every_dispatch_with_the_device(engine_pages: Callable[[str | None], Page]) -> None:
+    """Time, bytes and the least time for them, of a token and of a batch."""
+    out = run(
+        engine_pages("swiftshader"),
+        "/repo/tests/golden/llama/llama.Q4_0.gguf",
+        """
+return {"decode": await engine.profile(5), "prefill": await engine.profile(0, 16),
+        "rates": engine.stats()["read_rates"],
+        "count": len(engine.plan.lists["decode"]) + len(engine.plan.lists["sample"])}
+""",
+        backend="webgpu",
+        context_length=128,
+    )
+    assert len(out["decode"]) == out["count"] + 1
+    for entries in (out["decode"], out["prefill"]):
+        assert all(e["ns"] > 0 and e["bytes"] > 0 and e["floor_ns"] > 0 for e in entries)
+        assert entries[-1]["bytes"] == sum(e["bytes"] for e in entries[:-1])
+    sizes, times = zip(*out["rates"], strict=True)
+    assert list(sizes) == sorted(sizes)
+    assert max(sizes) >= 1 << 20
+    assert times[-1] > times[0] > 0

@@ -13,6 +13,7 @@ from py_engine.cache import Cache, make_cache, make_conv_cache
 from py_engine.ops import HeadNorm, pad
 from py_engine.plan import Weight
 from py_engine.pooling import pool
+from py_engine.read_rate import stream
 from py_engine.rope import Rope, frequencies, table
 from py_engine.shortconv import shortconv
 from tests.kernels.bench import Bench, dispatch, nmse, planes
@@ -532,3 +533,13 @@ def test_repack_pad(bench: Bench, type: Q, rows: int, cols: int) -> None:
         [1, -(-threads // 64)],
     )
     assert (out["w_qs"] == planes(weight, raw[4 : 4 + rows * cols * elem])["w_qs"]).all()
+
+
+@pytest.mark.parametrize(("size", "loads"), [(4096, 4), (16 * 5000, 16), (1 << 20, 1)])
+def test_read_adds_every_word_once(plain_bench: Bench, size: int, loads: int) -> None:
+    ops = plain_bench.begin(batch=1, n=1)
+    plain_bench.data["stream"] = plain_bench.random.integers(0, 1 << 32, (size // 16, 4), np.uint32)
+    y = stream(ops, size, loads)
+    gpu, host = plain_bench.run(ops)
+    assert (gpu[y.name] == host[y.name]).all()
+    assert int(gpu[y.name].sum(dtype=np.uint32)) == int(plain_bench.data["stream"].sum(dtype=np.uint32))

@@ -10,6 +10,7 @@ pyodide.unpackArchive(await (await fetch(`/${assets.zip}`)).arrayBuffer(), "zip"
 pyodide.pyimport("sys").path.insert(0, "/wisp");
 const { Replay } = await import("/repo/py_engine/replay.js").catch(() => ({ Replay: undefined }));
 globalThis.wispReplay = Replay;
+globalThis.wispUpload = (await import("/repo/py_engine/upload.js")).Upload;
 globalThis.wispShards = await import("/repo/py_engine/shards.js");
 globalThis.wispLoadPackage = async () => undefined;
 globalThis.wispAssets = Object.fromEntries(

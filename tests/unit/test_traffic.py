@@ -1,0 +1,116 @@
+"""Bytes and operations of dispatches, counted by hand; and how long a device needs for them at least."""
+
+from pathlib import Path
+
+import pytest
+
+from py_engine.gguf_header import Header, parse
+from py_engine.kernels import Device
+from py_engine.plan import Buffer, Plan, Weight
+from py_engine.planner import make_plan
+from py_engine.traffic import Traffic, floor_ns, of_list, profiled, step_floor_ns
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+MODELS = sorted(p for p in GOLDEN.glob("*/*.F16.gguf") if p.parent.name not in ("vocab", "split"))
+DEVICE = Device(f16=True, subgroup=32, dot8=True, max_workgroup_storage=32768)
+RATES = [(1000, 10.0), (2000, 12.0), (10_000, 20.0)]
+
+
+def header_of(path: Path) -> Header:
+    data = path.read_bytes()
+    return parse(data, len(data))
+
+
+def plan_of(path: Path, kv_type: str = "f16") -> Plan:
+    return make_plan(header_of(path), DEVICE, 256, 64, kv_type, None)
+
+
+@pytest.fixture(scope="module")
+def llama() -> Plan:
+    return plan_of(GOLDEN / "llama" / "llama.Q4_0.gguf")
+
+
+def test_matrix_and_vector(llama: Plan) -> None:
+    """The down projection: its planes, the row of the hidden layer, and a row of x that is added to."""
+    at, op = next((i, o) for i, o in enumerate(llama.lists["decode"]) if o.params.get("EPILOGUE") == "add")
+    weight = op.bindings["w"]
+    assert isinstance(weight, Weight)
+    x = op.bindings["x"]
+    found = of_list(llama, "decode", DEVICE, 1, 100)[at]
+    blocks = weight.rows * weight.cols // 32
+    assert found.read - 18 * blocks - 16 - x.nbytes == 4 * weight.rows == found.written  # 16: the state
+    assert found.flops == 2 * weight.rows * weight.cols
+
+
+def test_attention_reads_what_is_seen(llama: Plan) -> None:
+    ops = llama.lists["decode"]
+    at = next(i for i, op in enumerate(ops) if op.kernel == "attention_decode")
+    k = ops[at].bindings["k_cache"]
+    assert isinstance(k, Buffer)
+    row = 2 * k.nbytes // k.shape[0]
+    few, many = (of_list(llama, "decode", DEVICE, 1, position)[at] for position in (63, 127))
+    assert many.read - few.read == 64 * row
+    assert many.flops == 2 * few.flops
+    assert many.written == 2 * few.written, "two shares of 64 positions"
+
+
+def test_prefill_moves_matrices_once_and_rows_by_tokens(llama: Plan) -> None:
+    ops = llama.lists["prefill"]
+    at = next(i for i, op in enumerate(ops) if op.kernel.startswith("matmul"))
+    weight = ops[at].bindings["w"]
+    assert isinstance(weight, Weight)
+    one, all = (of_list(llama, "prefill", DEVICE, n, 0)[at] for n in (1, 64))
+    assert all.written == 64 * one.written == 64 * 4 * weight.rows
+    assert all.read - one.read == 63 * ops[at].bindings["x"].nbytes // 64
+    assert all.flops == 64 * one.flops
+
+
+def test_window_and_cache_in_bytes() -> None:
+    """Rows beyond the window are not read; a q8_0 row is nine eighths of its numbers."""
+    header = header_of(GOLDEN / "gemma" / "gemma3.F16.gguf")
+    plan = plan_of(GOLDEN / "gemma" / "gemma3.F16.gguf", "q8_0")
+    window = header.metadata["gemma3.attention.sliding_window"]
+    ops = plan.lists["decode"]
+    at = next(i for i, op in enumerate(ops) if op.kernel == "attention_decode" and op.params["WINDOW"])
+    early, late = (of_list(plan, "decode", DEVICE, 1, position)[at] for position in (window + 5, window + 50))
+    assert early.read == late.read
+    cache = ops[at].bindings["k_cache"]
+    assert isinstance(cache, Buffer)
+    cols = cache.shape[1] * 4 * 8 // 9
+    q = ops[at].bindings["q"].nbytes
+    assert late.read == 2 * window * cols * 9 // 8 + q + 16
+    store = next(i for i, op in enumerate(ops) if op.kernel == "kv_quantize")
+    assert of_list(plan, "decode", DEVICE, 1, 9)[store].written == 2 * cols * 9 // 8
+
+
+@pytest.mark.parametrize("path", MODELS, ids=lambda p: p.stem)
+def test_every_architecture_reads_its_weights(path: Path) -> None:
+    """A token meets every matrix, of the embeddings a row and of experts some."""
+    plan = plan_of(path, "f32")
+    for name, n in (("decode", 1), ("sample", 1), ("prefill", 40)):
+        if name not in plan.lists:
+            continue
+        moved = of_list(plan, name, DEVICE, n, 0)
+        assert all(t.read > 0 and t.written > 0 for t in moved)
+        whole = sum(moved, Traffic())
+        most = sum(w.nbytes for w in plan.weights.values())
+        experts = any(op.kernel == "experts" for op in plan.lists[name])
+        head = max(w.nbytes for w in plan.weights.values())
+        assert whole.flops > 0 or name == "sample"
+        assert name == "sample" or whole.read > (0.3 if experts else 1) * (most - 2 * head)
+
+
+def test_floors() -> None:
+    assert [floor_ns(RATES, size) for size in (0, 1000, 1500, 6000, 20_000)] == [10, 10, 11, 16, 40]
+    assert step_floor_ns(RATES, 10_000, 5) == 60
+
+
+def test_profile_has_a_floor_for_each_dispatch_and_for_all(llama: Plan) -> None:
+    times = {name: [{"kernel": "k", "ns": 30.0}] * len(llama.lists[name]) for name in ("decode", "sample")}
+    entries = profiled(llama, DEVICE, 1, 7, RATES, times, 999.0)
+    *each, step = entries
+    assert step["kernel"] == "step"
+    assert step["ns"] == 999
+    assert step["bytes"] == sum(e["bytes"] for e in each)
+    assert all(e["floor_ns"] == floor_ns(RATES, e["bytes"]) for e in each)
+    assert step["floor_ns"] == step_floor_ns(RATES, step["bytes"], len(each))
