@@ -15,17 +15,17 @@ from tests import browser as browsers
 from tests.e2e.clients import open_client_page, run
 from tools.serve import Server
 
-CHAT, BERT = "wisp-mini-q4_0", "bert.F16"
+CHAT, BERT, LLAMA = "wisp-mini-q4_0", "bert.F16", "llama.F16"
 STORY = "Write a short story about a dragon named Ember who finds a silver key."
 LIMIT_S = 10
 
 # engine, and perform(request): what is to be compared of an answer.
-ENGINE = """async (backend) => {
+ENGINE = """async ([backend, model]) => {
   const { Wisp } = await import("/wisp.js");
   globalThis.Wisp = Wisp;
   globalThis.engine = await Wisp.create();
   await engine.load({ model: "/repo/tests/golden/embedding/bert.F16.gguf", backend });
-  await engine.load({ model: "wisp-mini-q4_0", backend });
+  await engine.load({ model, backend });
   const textOf = (chunks) => chunks.map((c) => c.choices[0]?.delta?.content ?? "").join("");
   globalThis.perform = async ({ kind, http, body }) => {
     const api = http ? openai : engine;
@@ -33,6 +33,10 @@ ENGINE = """async (backend) => {
     if (kind === "embed") {
       const { model, data } = await api.embeddings.create({ encoding_format: "float", ...body });
       return [model, ...data.map(({ embedding }) => embedding)];
+    }
+    if (kind === "complete") {
+      const { model, choices: [{ text }] } = await api.completions.create(body);
+      return [model, text];
     }
     if (kind === "chat") {
       const { model, choices: [{ message }] } = await api.chat.completions.create(body);
@@ -73,7 +77,7 @@ def tabs(context: BrowserContext, server: Server) -> Callable[[int], list[Page]]
         opened[:] = [page for page in opened if page.url.startswith("http") and not page.is_closed()]
         opened.extend(open_client_page(context, server) for _ in range(count - len(opened)))
         for page in opened:
-            page.evaluate(ENGINE, "cpu")  # of what is there already it does nothing twice
+            page.evaluate(ENGINE, ["cpu", CHAT])  # of what is there already it does nothing twice
         return opened[:count]
 
     return get
@@ -107,13 +111,13 @@ def test_a_second_tab_needs_no_second_engine(browser: Browser, server: Server) -
     context = browser.new_context()
     first, *others = (open_client_page(context, server) for _ in range(4))
     before = memory_of_browser()
-    first.evaluate(ENGINE, "cpu")
+    first.evaluate(ENGINE, ["cpu", CHAT])
     one = memory_of_browser()
     own = run(first, "return engine.stats();")
     assert own["clients"] == 1
     assert own["bytes"] == sum(m["bytes"] for m in own["models"]) > 4e6
     for page in others:
-        page.evaluate(ENGINE, "cpu")
+        page.evaluate(ENGINE, ["cpu", CHAT])
     four = memory_of_browser()
     shared = run(others[-1], "return engine.stats();")
     assert (shared["clients"], shared["bytes"]) == (4, own["bytes"])
@@ -180,14 +184,20 @@ def test_fifty_mixed_requests_from_two_tabs_on_two_models(tabs: Callable[[int], 
 
 
 def test_two_models_on_webgpu_from_two_tabs(chromium: Callable[[str | None], Browser], server: Server) -> None:
-    context = chromium("lavapipe").new_context()
+    context = chromium("swiftshader").new_context()
     first, second = (open_client_page(context, server) for _ in range(2))
     for page in (first, second):
-        page.evaluate(ENGINE, "webgpu")
+        page.evaluate(ENGINE, ["webgpu", f"/repo/tests/golden/llama/{LLAMA}.gguf"])
     stats = run(second, "return engine.stats();")
-    assert [m["backend"] for m in stats["models"]] == ["webgpu", "webgpu"]
-    assert (stats["clients"], stats["adapter"]["vendor"]) == (2, "mesa")
-    check_mixed(first, second, requests()[:12])
+    assert [(m["id"], m["backend"]) for m in stats["models"]] == [(BERT, "webgpu"), (LLAMA, "webgpu")]
+    assert (stats["clients"], stats["adapter"]["architecture"]) == (2, "swiftshader")
+    asked = []
+    for i, text in enumerate(["Hello", "world", "a silver key", "2 + 2"] * 3):
+        complete = {"model": LLAMA, "prompt": text, "max_tokens": 6, "temperature": 0}
+        kinds = [("complete", complete), ("embed", {"model": BERT, "input": text})]
+        kind, body = kinds[i % 3 == 0]
+        asked.append({"kind": kind, "http": i % 2 == 1, "body": body})
+    check_mixed(first, second, asked)
     context.close()
 
 
