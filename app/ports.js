@@ -14,7 +14,8 @@
  * @typedef {{ receive: (message: any) => void, leave: () => void }} Served
  */
 const locks = globalThis.navigator.locks;
-const lock = locks ? `wisp.engine.${Date.now()}.${Math.random()}` : null;
+// By the worker's name in it, a page finds the shared worker that lives (app/sdk/link.js).
+const lock = locks ? `wisp.engine ${self.name} ${Date.now()}.${Math.random()}` : null;
 const alive = new Promise((resolve) => {
   if (!lock) return resolve(undefined);
   locks.request(lock, () => (resolve(undefined), new Promise(() => {})));

@@ -13,8 +13,10 @@ export function startHosting(engine) {
     if (data?.kind === "wisp.stay") source?.postMessage("stay"); // an event: what goes over a port is none
     if (data?.kind !== "wisp.api" || !port) return;
     try {
-      const found = await engine();
-      if (!found) return reply.postMessage({ kind: "none" });
+      const asked = engine();
+      if (!asked) return reply.postMessage({ kind: "none" });
+      reply.postMessage({ kind: "coming" });
+      const found = await asked;
       const { lock } = await found.connection.link;
       reply.postMessage({ kind: "host", lock, loaded: found.loaded });
       await found.ready;

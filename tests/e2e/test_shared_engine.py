@@ -1,5 +1,6 @@
 """Tabs that share one engine: in memory once, no answer in another's place, and what ends when a part of it dies."""
 
+import json
 import os
 import re
 import time
@@ -151,16 +152,17 @@ def requests() -> list[dict[str, Any]]:
 
 def check_mixed(first: Page, second: Page, asked: list[dict[str, Any]]) -> None:
     """Each answer is the one that its request gets alone, wherever it was asked and whatever else was."""
-    alone = run(
-        first, "const all = []; for (const one of asked) all.push(await perform(one)); return all;", asked=asked
-    )
+    keys = [json.dumps((one["kind"], one["body"])) for one in asked]
+    each = dict(zip(keys, asked, strict=True))
+    one_by_one = "const all = []; for (const one of each) all.push(await perform(one)); return all;"
+    found = dict(zip(each, run(first, one_by_one, each=[*each.values()]), strict=True))
     half = len(asked) // 2
     start = "globalThis.under_way = Promise.all(asked.map(perform));"
     run(first, start, asked=asked[:half])
     run(second, start, asked=asked[half:])
     together = [*run(first, "return under_way;"), *run(second, "return under_way;")]
-
-    for request, expected, got in zip(asked, alone, together, strict=True):
+    for key, request, got in zip(keys, asked, together, strict=True):
+        expected = found[key]
         if request["kind"] == "abort":  # a chunk more or less
             assert got[0] == expected[0]
             assert got[2] == 1
@@ -246,18 +248,30 @@ def test_the_tab_that_loaded_the_models_closes_and_another_crashes(tabs: Callabl
     assert [m["requests"] for m in stats["models"]] == [0, 0]  # what the others had asked is over
 
 
-def test_the_worker_dies_in_mid_stream(browser: Browser, tabs: Callable[[int], list[Page]]) -> None:
+def end_worker(browser: Browser, how: str) -> None:
+    """Ends the shared worker as a crash does ("gone"), or by an error that nobody catches."""
+    session = browser.new_browser_cdp_session()
+    targets = session.send("Target.getTargets")["targetInfos"]
+    (worker,) = [{"targetId": t["targetId"]} for t in targets if t["type"] == "shared_worker"]
+    if how == "gone":
+        session.send("Target.closeTarget", worker)
+    else:
+        inside = session.send("Target.attachToTarget", {**worker, "flatten": False})["sessionId"]
+        throw = {"expression": "setTimeout(() => { throw new Error('a defect'); })"}
+        message = json.dumps({"id": 1, "method": "Runtime.evaluate", "params": throw})
+        session.send("Target.sendMessageToTarget", {"sessionId": inside, "message": message})  # detaching would undo it
+
+
+@pytest.mark.parametrize("how", ["gone", "error"])
+def test_the_worker_dies_in_mid_stream(browser: Browser, tabs: Callable[[int], list[Page]], how: str) -> None:
     first, second = tabs(2)
     start_streams(first, 4000)
     start_streams(second, 4000, waiting=False)
-    session = browser.new_browser_cdp_session()
-    targets = session.send("Target.getTargets")["targetInfos"]
-    (worker,) = [t["targetId"] for t in targets if t["type"] == "shared_worker"]
-    session.send("Target.closeTarget", {"targetId": worker})
-    session.detach()
+    end_worker(browser, how)
     for page in (first, second):
         assert ended(page) == ["engine_gone", "worker_crashed"]
-    assert run(first, "return engine.stats().catch((error) => error.code);") == "worker_crashed"
+    reason = run(first, "return engine.stats().catch((error) => error.message);")
+    assert ("a defect" if how == "error" else "it was ended, or crashed") in reason
     assert "Rome" in run(second, ANSWER)  # the service worker's page boots another one, with the model it had
     clients = run(first, "globalThis.engine = await Wisp.create(); return (await engine.stats()).clients;")
     assert clients == 2
@@ -297,3 +311,21 @@ def test_a_page_that_gives_the_engine_up_leaves_it_to_the_others(tabs: Callable[
     error = run(first, "return engine.load({ backend: 'cpu' }).catch((error) => error.error);")
     assert error["code"] == "out_of_memory"
     assert "memoryBudget" in error["message"]
+
+
+def test_without_shared_workers_each_page_has_its_own(browser: Browser, server: Server) -> None:
+    context = browser.new_context()
+    context.add_init_script("delete globalThis.SharedWorker;")
+    asker, host = (open_client_page(context, server) for _ in range(2))
+    host.evaluate(ENGINE, ["cpu", CHAT])
+    assert "Rome" in run(asker, ANSWER)
+    body = {"model": CHAT, "messages": [{"role": "user", "content": STORY}], "stream": True, "max_tokens": 4000}
+    begin = """globalThis.begun = 0; globalThis.cut = failure((async () => {
+        for await (const chunk of await openai.chat.completions.create(body)) begun++;
+    })()); while (!(begun > 2)) await new Promise((resolve) => setTimeout(resolve, 5));"""
+    run(asker, begin, body=body)
+    host.close()
+    started = time.perf_counter()
+    assert run(asker, "return cut;")["code"] == "engine_gone"
+    assert time.perf_counter() - started < LIMIT_S
+    context.close()
