@@ -6,6 +6,7 @@ The masks come from grammar.js (XGrammar); this file gives it the vocabulary as 
 from __future__ import annotations
 
 import array
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -43,10 +44,15 @@ class Grammars:
         self._model = model
         self._compilers: dict[frozenset[int], Any] = {}
         self._kept: OrderedDict[tuple[str, frozenset[int]], Compiled] = OrderedDict()
+        self._one_at_a_time = asyncio.Lock()  # requests that come together compile the same thing once
 
     async def compiled(self, rules: str, shown: frozenset[int], load: Load) -> Compiled:
         """The compiled grammar, from the kept ones where it is among them."""
-        key = (rules, shown)
+        async with self._one_at_a_time:
+            return await self._compiled((rules, shown), load)
+
+    async def _compiled(self, key: tuple[str, frozenset[int]], load: Load) -> Compiled:
+        rules, shown = key
         if key not in self._kept:
             if shown not in self._compilers:
                 self._compilers[shown] = await self._compiler(shown, await load())

@@ -14,10 +14,12 @@
  * @typedef {{ receive: (message: any) => void, leave: () => void }} Served
  */
 const locks = globalThis.navigator.locks;
-const lock = locks ? `wisp.engine.${Date.now()}.${Math.random()}` : null;
+// By the worker's name in it, a page finds the shared worker that lives (app/sdk/link.js).
+const lock = locks ? `wisp.engine ${self.name} ${Date.now()}.${Math.random()}` : null;
+const forever = new Promise(() => {}); // kept here, so that it is not collected and the lock with it
 const alive = new Promise((resolve) => {
   if (!lock) return resolve(undefined);
-  locks.request(lock, () => (resolve(undefined), new Promise(() => {})));
+  locks.request(lock, () => (resolve(undefined), forever));
 });
 
 export class Ports {

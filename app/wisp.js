@@ -263,14 +263,15 @@ function offer() {
   startHosting(() => (current || crashed ? hosted() : null));
 }
 
-/** The engine for the service worker; one that crashed is booted again, with the model that it had. */
+/** The engine for the service worker; one that crashed is booted again, with the model that this page had loaded. */
 async function hosted() {
-  if (!current) {
+  const again = async () => {
     const engine = await Wisp.create();
-    if (lastLoad) await engine.load(lastLoad).catch(() => {}); // what is asked then says what is missing
-  }
+    if (lastLoad) await engine.load(lastLoad);
+  };
+  const ready = current ? null : again().catch(() => {}); // what is asked then says what is missing
   const connection = /** @type {Connection} */ (current);
-  return { connection, loaded: (await connection.link).shared || lastLoad !== null };
+  return { connection, ready, loaded: (await connection.link).shared || lastLoad !== null };
 }
 
 /** @param {Connection} connection @returns {Promise<Wisp>} */

@@ -17,11 +17,17 @@ SMALLER = 4.8  # bits a weight, of Q4_K_M, which most models can be had in
 WORTH_NAMING = 1.3  # times that: below, another quantisation gains little
 
 
+def pools(plan: Plan, *, on_cpu: bool) -> dict[str, int]:
+    """Bytes of weights, kv and activations; numpy keeps every weight in float32, whatever the file has."""
+    memory = plan.memory()
+    return {**memory, "weights": 4 * sum(w.rows * w.cols for w in plan.weights.values())} if on_cpu else memory
+
+
 def estimate(plan: Plan, device: Device | None) -> dict[str, Any]:
     """Plain JSON: bytes of weights, kv, activations and their total; the context; on a GPU its limits and whether every
     buffer stays within them, else what would.
     """
-    memory = plan.memory()
+    memory = pools(plan, on_cpu=device is None)
     out: dict[str, Any] = {**memory, "total": sum(memory.values()), "context_length": plan.n_ctx}
     if device is not None:
         error = refusal(plan, device)

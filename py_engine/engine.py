@@ -302,7 +302,7 @@ class Engine:
         return {
             "adapter": self.adapter,
             "notices": self.notices,
-            "memory": self.plan.memory(),
+            "memory": budget.pools(self.plan, on_cpu=self.backend == "cpu"),
             "batch": self.plan.batch,
             "parallel": self.parallel,
             "sequences": self.plan.sequences,

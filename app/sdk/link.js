@@ -9,7 +9,8 @@ import { WispError } from "./error.js";
  * @property {() => void} end gives the link up
  */
 
-const HELLO_MS = [300, 600, 1_200, 2_500, 5_000, 10_000, 10_000];
+const HELLO_MS = [300, 600, 1_200, 2_500, 5_000, 10_000, 10_000]; // for a shared worker to answer, time after time
+const PATIENCE = 3; // times, until one that holds no lock is taken for ended
 
 /**
  * The worker of all tabs; where there cannot be one, or none with the WebGPU that the page has, the page's own.
@@ -36,7 +37,9 @@ export function holdLock(prefix) {
 }
 
 /**
- * A worker that is just ending never answers, and a busy one late: so it is asked again and again.
+ * A worker that has ended may linger (while somebody looks at it with developer tools, say): whoever connects to it gets
+ * no answer. One that is busy answers late. The lock tells them apart, so where none is held for a while, the next
+ * generation is started under another name.
  * @param {string} url @param {string} name @param {{ lock: string | null, release: () => void }} life
  * @returns {Promise<Link | null>}
  */
@@ -47,9 +50,11 @@ async function openShared(url, name, life) {
   /** @type {(found: { port: MessagePort, hello: any } | null) => void} */
   let settle = () => {};
   const settled = new Promise((resolve) => (settle = resolve));
-  for (const wait of HELLO_MS) {
+  let generation = (await generationOf(name)) ?? 1;
+  for (const [count, wait] of HELLO_MS.entries()) {
+    if (count >= PATIENCE) generation = (await generationOf(name)) ?? generation + 1;
     try {
-      const worker = new SharedWorker(url, { type: "module", name });
+      const worker = new SharedWorker(url, { type: "module", name: `${name} #${generation}` });
       worker.onerror = () => settle(null); // its script did not load, or may not: the page's own worker says why
       ports.push(worker.port);
     } catch {
@@ -73,6 +78,16 @@ async function openShared(url, name, life) {
   const { port, hello } = taken;
   const end = () => (port.postMessage({ kind: "end" }), port.close(), life.release());
   return { port, lock: hello.lock, shared: true, end };
+}
+
+/** Of the living worker of that name, null where there is none. @param {string} name @returns {Promise<number | null>} */
+async function generationOf(name) {
+  const prefix = `wisp.engine ${name} #`;
+  const { held = [] } = await navigator.locks.query();
+  const generations = held.flatMap((lock) =>
+    lock.name?.startsWith(prefix) ? parseInt(lock.name.slice(prefix.length)) : [],
+  );
+  return generations.length ? Math.min(...generations) : null;
 }
 
 /** @param {string} url @param {{ lock: string | null, release: () => void }} life @returns {Promise<Link>} */

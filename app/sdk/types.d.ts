@@ -46,7 +46,7 @@ export interface Sampling {
 }
 
 interface Common extends Form, Sampling {
-  /** accepted and not looked at: the loaded model answers */
+  /** a loaded model, or an id of the catalog, which is loaded on demand; default: the default one */
   model?: string;
   max_tokens?: number | null;
   /** up to four */

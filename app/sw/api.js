@@ -15,7 +15,8 @@ import { holdLock } from "../sdk/link.js";
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 
-const FIND_MS = 3_000; // how long a page may take to say that it has an engine
+const FIND_MS = 3_000; // how long a page may take to say whether it has an engine
+const COMING_MS = 8_000; // how long it may take to start it, after a crash
 const HEAD_MS = 1_000;
 const STAY_MS = 10_000; // a service worker without events is stopped after 30 s
 const HELLO_MS = 8_000; // how long a page that has gone may have kept the port on its way
@@ -56,25 +57,35 @@ async function findHost(asking) {
   /** @type {Host[]} */
   const hosts = [];
   return new Promise((resolve) => {
-    let open = clients.length;
+    const silent = new Set(clients);
+    const coming = new Set();
+    let patient = true;
     const settle = () => {
-      clearTimeout(timer);
+      clearTimeout(first);
+      clearTimeout(last);
       const best = hosts.find((host) => host.loaded) ?? hosts[0] ?? null;
       for (const host of hosts) if (host !== best) host.port.close();
       resolve(best);
     };
-    const timer = setTimeout(settle, FIND_MS);
-    if (!open) settle();
+    const check = () => {
+      if (!coming.size && (!silent.size || !patient)) settle();
+    };
+    const first = setTimeout(() => ((patient = false), check()), FIND_MS);
+    const last = setTimeout(settle, COMING_MS);
     for (const client of clients) {
       const [reply, way] = [new MessageChannel(), new MessageChannel()];
-      reply.port1.onmessage = ({ data }) => {
-        const { kind, lock, loaded } = data;
-        if (kind === "host") hosts.push({ client, port: way.port1, lock, loaded });
+      reply.port1.onmessage = ({ data: { kind, lock, loaded } }) => {
+        silent.delete(client);
+        if (kind === "coming") return void coming.add(client);
+        coming.delete(client);
         reply.port1.close();
-        if (--open === 0 || loaded) settle();
+        if (kind === "host") hosts.push({ client, port: way.port1, lock, loaded });
+        if (loaded) settle();
+        else check();
       };
       client.postMessage({ kind: "wisp.api" }, [reply.port2, way.port2]);
     }
+    check();
   });
 }
 

@@ -137,7 +137,7 @@ export class Chat {
     try {
       const stopped = new Promise((_, reject) => controller.signal.addEventListener("abort", () => reject(null)));
       const wisp = await Promise.race([engine.ready(), stopped]);
-      const { name, choice } = /** @type {import("./engine.js").Loaded} */ (engine.loaded);
+      const { name, choice, stats } = /** @type {import("./engine.js").Loaded} */ (engine.loaded);
       message.model = name;
       message.upstream = choice.upstream;
       const asked = performance.now();
@@ -147,7 +147,9 @@ export class Chat {
         message.sources = found.sources;
         messages[messages.length - 1].content = found.content;
       }
-      const stream = await wisp.chat.completions.create(request(messages, choice), { signal: controller.signal });
+      const stream = await wisp.chat.completions.create(request(messages, choice, stats.model), {
+        signal: controller.signal,
+      });
       let saved = asked;
       for await (const chunk of stream) {
         read(chunk, message, asked);
@@ -223,12 +225,13 @@ function messagesOf(history) {
 
 /**
  * @param {Messages} messages @param {import("./engine.js").Choice} choice what answers
+ * @param {string} [loaded] id of the loaded model
  * @returns {Record<string, any> & { stream: true }}
  */
-function request(messages, { model, upstream }) {
+function request(messages, { model, upstream }, loaded) {
   const settings = readSettings();
   return {
-    ...(upstream ? { model } : {}),
+    model: upstream ? model : loaded, // other tabs may have loaded others since
     ...samplingFields(settings, upstream !== undefined),
     messages,
     stream: true,

@@ -1,14 +1,21 @@
-"""The official openai client for a page, bundled once."""
+# ruff: noqa: E501
+"""The official openai client for a page, bundled once; and pages that have it."""
 
+import functools
 import json
+from typing import Any
+
+from playwright.sync_api import BrowserContext, Page
 
 from tools.failure import run as tool_run
 from tools.npm import node
 from tools.paths import NODE_MODULES, ROOT
+from tools.serve import Server
 
 CLIENT = NODE_MODULES / ".cache" / "wisp" / "openai.js"
 
 
+@functools.cache
 def client_path() -> str:
     """Where the tests' server has the client, as a module."""
     entry = {"name": "openai", "file": str(NODE_MODULES / "openai" / "index.mjs"), "format": "esm"}
@@ -17,3 +24,37 @@ def client_path() -> str:
     bundled = tool_run([node(), ROOT / "tools" / "bundle.mjs"], "Cannot bundle the client", cwd=ROOT, stdin=request)
     CLIENT.write_text(json.loads(bundled)["outputs"]["openai"], encoding="utf-8")
     return f"/repo/{CLIENT.relative_to(NODE_MODULES.parent).as_posix()}"
+
+
+SET_UP = """async (client) => {
+  await navigator.serviceWorker.register("/sw.js");
+  await navigator.serviceWorker.ready;
+  while (!navigator.serviceWorker.controller) await new Promise((resolve) => setTimeout(resolve, 20));
+  const { default: OpenAI } = await import(client);
+  const openai = new OpenAI({ baseURL: `${location.origin}/v1`, apiKey: "none", dangerouslyAllowBrowser: true, maxRetries: 0 });
+  const ask = (content, more = {}) => ({ model: "wisp-mini-q4_0", temperature: 0, messages: [{ role: "user", content }], ...more });
+  const failure = async (promise) => {
+    try { await promise; return null; }
+    catch (error) {
+      const { status, code, param, type, message } = error;
+      const name = Object.keys(OpenAI).find((key) => OpenAI[key] === error.constructor);
+      return { name, status: status ?? null, code: code ?? null, param: param ?? null, type: type ?? null, message };
+    }
+  };
+  const read = async (stream) => { const all = []; for await (const chunk of stream) all.push(chunk); return all; };
+  Object.assign(globalThis, { openai, ask, failure, read });
+}"""
+
+
+def run(page: Page, code: str, **given: Any) -> Any:
+    """The value of an async function body; `given` are its variables."""
+    return page.evaluate(f"async ({{{', '.join(given)}}}) => {{ {code} }}", given)
+
+
+def open_client_page(context: BrowserContext, server: Server) -> Page:
+    """A page with the client, which knows nothing of an engine."""
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    page.goto(f"{server.url}tests/blank.html")
+    page.evaluate(SET_UP, client_path())
+    return page

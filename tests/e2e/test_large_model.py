@@ -16,7 +16,7 @@ LIMIT = 256 << 20
 LOAD = """async (model) => {
   const { Wisp } = await import("/wisp.js");
   const bytes = async () => (await performance.measureUserAgentSpecificMemory()).bytes;
-  const engine = await Wisp.create();
+  const engine = await Wisp.create({ shared: false }); // the browser tells a page's memory, not a shared worker's
   await engine.load({ vocabOnly: true });
   const heap = (await engine.stats()).memory.wasm_heap;
   const before = await bytes();

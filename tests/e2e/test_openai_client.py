@@ -292,7 +292,7 @@ def test_completions_and_models(page: Page) -> None:
     answer, models = run(
         page,
         """const prompt = ["Once upon a time", "The"];
-        const answer = await openai.completions.create({ model: "x", prompt, n: 2, max_tokens: 4, echo: true, temperature: 1, seed: 1 });
+        const answer = await openai.completions.create({ model: "wisp-mini-q4_0", prompt, n: 2, max_tokens: 4, echo: true, temperature: 1, seed: 1 });
         return [answer, (await openai.models.list()).data.map((model) => model.id)];""",
     )
     assert [choice["index"] for choice in answer["choices"]] == [0, 1, 2, 3]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from tests.e2e.clients import client_path
+from tests.e2e.clients import open_client_page as open_page
+from tests.e2e.clients import run
 from tools.serve import Server
 
 HOST = """async () => {
@@ -16,40 +17,8 @@ HOST = """async () => {
   globalThis.engine = await Wisp.create();
   await engine.load({ backend: "cpu" });
 }"""
-CLIENT = """async (client) => {
-  await navigator.serviceWorker.register("/sw.js");
-  await navigator.serviceWorker.ready;
-  while (!navigator.serviceWorker.controller) await new Promise((resolve) => setTimeout(resolve, 20));
-  const { default: OpenAI } = await import(client);
-  const openai = new OpenAI({ baseURL: `${location.origin}/v1`, apiKey: "none", dangerouslyAllowBrowser: true, maxRetries: 0 });
-  const ask = (content, more = {}) => ({ model: "wisp-mini-q4_0", temperature: 0, messages: [{ role: "user", content }], ...more });
-  const failure = async (promise) => {
-    try { await promise; return null; }
-    catch (error) {
-      const { status, code, param, type, message } = error;
-      const name = Object.keys(OpenAI).find((key) => OpenAI[key] === error.constructor);
-      return { name, status: status ?? null, code: code ?? null, param: param ?? null, type: type ?? null, message };
-    }
-  };
-  const read = async (stream) => { const all = []; for await (const chunk of stream) all.push(chunk); return all; };
-  Object.assign(globalThis, { openai, ask, failure, read });
-}"""
 ITALY = "What is the capital of Italy?"
 STORY = "Write a short story about a dragon named Ember who finds a silver key."
-
-
-def run(page: Page, code: str, **given: Any) -> Any:
-    """The value of an async function body; `given` are its variables."""
-    return page.evaluate(f"async ({{{', '.join(given)}}}) => {{ {code} }}", given)
-
-
-def open_page(context: BrowserContext, server: Server) -> Page:
-    """A page with the client, which knows nothing of an engine."""
-    page = context.new_page()
-    page.set_default_timeout(60_000)
-    page.goto(f"{server.url}tests/blank.html")
-    page.evaluate(CLIENT, client_path())
-    return page
 
 
 @pytest.fixture(scope="module")

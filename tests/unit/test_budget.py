@@ -31,7 +31,7 @@ def test_estimate_needs_no_more_than_the_header() -> None:
     got = asyncio.run(Engine.estimate(Source(), header("llama/llama.F16"), backend="cpu", context_length=128))
     assert got["context_length"] == 128
     assert got["total"] == got["weights"] + got["kv"] + got["activations"]
-    assert got["weights"] == pytest.approx(Source.size, rel=0.2)
+    assert got["weights"] == pytest.approx(2 * Source.size, rel=0.2), "numpy has float32 where the file has F16"
     assert "fits" not in got, "numpy has no device limits"
 
 

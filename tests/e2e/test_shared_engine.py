@@ -1,0 +1,331 @@
+"""Tabs that share one engine: in memory once, no answer in another's place, and what ends when a part of it dies."""
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright
+from playwright.sync_api import Error as PlaywrightError
+
+from tests import browser as browsers
+from tests.e2e.clients import open_client_page, run
+from tools.serve import Server
+
+CHAT, BERT, LLAMA = "wisp-mini-q4_0", "bert.F16", "llama.F16"
+STORY = "Write a short story about a dragon named Ember who finds a silver key."
+LIMIT_S = 10
+
+# engine, and perform(request): what is to be compared of an answer.
+ENGINE = """async ([backend, model]) => {
+  const { Wisp } = await import("/wisp.js");
+  globalThis.Wisp = Wisp;
+  globalThis.engine = await Wisp.create();
+  await engine.load({ model: "/repo/tests/golden/embedding/bert.F16.gguf", backend });
+  await engine.load({ model, backend });
+  const textOf = (chunks) => chunks.map((c) => c.choices[0]?.delta?.content ?? "").join("");
+  globalThis.perform = async ({ kind, http, body }) => {
+    const api = http ? openai : engine;
+    if (kind === "tokenize") return engine.tokenize(body.text, { model: body.model });
+    if (kind === "embed") {
+      const { model, data } = await api.embeddings.create({ encoding_format: "float", ...body });
+      return [model, ...data.map(({ embedding }) => embedding)];
+    }
+    if (kind === "complete") {
+      const { model, choices: [{ text }] } = await api.completions.create(body);
+      return [model, text];
+    }
+    if (kind === "chat") {
+      const { model, choices: [{ message }] } = await api.chat.completions.create(body);
+      return [model, message.content];
+    }
+    const chunks = [];
+    for await (const chunk of await api.chat.completions.create({ ...body, stream: true })) {
+      chunks.push(chunk);
+      if (kind === "abort" && chunks.length === 4) break;
+    }
+    return [chunks[0].model, textOf(chunks), new Set(chunks.map(({ id }) => id)).size];
+  };
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser(playwright_run: Playwright) -> Iterator[Browser]:
+    """A browser without WebGPU whose tabs nobody else has, so that they may die and be weighed."""
+    started = browsers.launch(playwright_run, None)
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="module")
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """The profile of most tests here, so that Python starts for all of them once."""
+    made = browser.new_context()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def tabs(context: BrowserContext, server: Server) -> Callable[[int], list[Page]]:
+    """tabs(n) -> as many tabs with the engine and both models; new ones where a test closed or broke them."""
+    opened: list[Page] = []
+
+    def get(count: int) -> list[Page]:
+        opened[:] = [page for page in opened if page.url.startswith("http") and not page.is_closed()]
+        opened.extend(open_client_page(context, server) for _ in range(count - len(opened)))
+        for page in opened:
+            page.evaluate(ENGINE, ["cpu", CHAT])  # of what is there already it does nothing twice
+        return opened[:count]
+
+    return get
+
+
+def memory_of_browser() -> float:
+    """MB of this module's browser: the proportional share of each of its processes."""
+    time.sleep(0.5)
+    total = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if _ancestor(int(folder.name)):
+                found = re.search(r"^Pss:\s+(\d+)", (folder / "smaps_rollup").read_text(), re.MULTILINE)
+                total += int(found[1]) if found else 0
+        except OSError:
+            continue  # it has just ended
+    return total / 1024
+
+
+def _ancestor(pid: int) -> bool:
+    """Whether a process was started by this one, through whomever."""
+    while pid > 1:
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        if pid == os.getpid():
+            return True
+    return False
+
+
+def test_a_second_tab_needs_no_second_engine(browser: Browser, server: Server) -> None:
+    """Of what Chromium takes, a further tab adds a tab's worth: no Python, no weights."""
+    context = browser.new_context()
+    first, *others = (open_client_page(context, server) for _ in range(4))
+    before = memory_of_browser()
+    first.evaluate(ENGINE, ["cpu", CHAT])
+    one = memory_of_browser()
+    own = run(first, "return engine.stats();")
+    assert own["clients"] == 1
+    assert own["bytes"] == sum(m["bytes"] for m in own["models"]) > 4e6
+    for page in others:
+        page.evaluate(ENGINE, ["cpu", CHAT])
+    four = memory_of_browser()
+    shared = run(others[-1], "return engine.stats();")
+    assert (shared["clients"], shared["bytes"]) == (4, own["bytes"])
+    assert shared["timings"]["boot_ms"] == own["timings"]["boot_ms"]
+    print(f"the engine takes {one - before:.0f} MB in one tab, and {four - one:.0f} MB more in three others")
+    assert four - one < (one - before) / 3
+    context.close()
+
+
+def requests() -> list[dict[str, Any]]:
+    """Fifty of many kinds, half of them over HTTP."""
+    names = ["Italy", "France", "Spain", "Japan", "Egypt", "Norway", "Peru"]
+    form = {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": {"enum": ["yes", "no"]}}}
+    made = []
+    for i in range(50):
+        question = f"What is the capital of {names[i % 7]}?"
+        chat = {"model": CHAT, "temperature": 0, "max_tokens": 6, "messages": [{"role": "user", "content": question}]}
+        kinds: list[tuple[str, dict[str, Any]]] = [
+            ("stream", chat),
+            ("embed", {"model": BERT, "input": [question, "another text"]}),
+            ("chat", chat | {"response_format": form}),
+            ("tokenize", {"model": BERT if i % 2 else CHAT, "text": question}),
+            ("chat", chat),
+            ("abort", chat | {"max_tokens": 60, "messages": [{"role": "user", "content": STORY}]}),
+            ("embed", {"model": CHAT, "input": question}),
+        ]
+        kind, body = kinds[i % 7 if i % 3 else (i // 3) % 7]
+        made.append({"kind": kind, "http": i % 2 == 1, "body": body})
+    return made
+
+
+def check_mixed(first: Page, second: Page, asked: list[dict[str, Any]]) -> None:
+    """Each answer is the one that its request gets alone, wherever it was asked and whatever else was."""
+    keys = [json.dumps((one["kind"], one["body"])) for one in asked]
+    each = dict(zip(keys, asked, strict=True))
+    one_by_one = "const all = []; for (const one of each) all.push(await perform(one)); return all;"
+    found = dict(zip(each, run(first, one_by_one, each=[*each.values()]), strict=True))
+    half = len(asked) // 2
+    start = "globalThis.under_way = Promise.all(asked.map(perform));"
+    run(first, start, asked=asked[:half])
+    run(second, start, asked=asked[half:])
+    together = [*run(first, "return under_way;"), *run(second, "return under_way;")]
+    for key, request, got in zip(keys, asked, together, strict=True):
+        expected = found[key]
+        if request["kind"] == "abort":  # a chunk more or less
+            assert got[0] == expected[0]
+            assert got[2] == 1
+            assert got[1]
+            assert got[1].startswith(expected[1]) or expected[1].startswith(got[1])
+        else:
+            assert got == expected, request
+    assert run(second, "return (await engine.stats()).models.map((m) => m.requests);") == [0, 0]
+
+
+def test_fifty_mixed_requests_from_two_tabs_on_two_models(tabs: Callable[[int], list[Page]]) -> None:
+    first, second = tabs(2)
+    asked = requests()
+    assert {(r["kind"], r["http"]) for r in asked} >= {
+        (k, h) for k in ("stream", "embed", "chat") for h in (True, False)
+    }
+    check_mixed(first, second, asked)
+    stats = run(second, "return engine.stats();")
+    assert {m["id"] for m in stats["models"]} == {CHAT, BERT}
+    assert stats["clients"] == 2
+
+
+def test_two_models_on_webgpu_from_two_tabs(chromium: Callable[[str | None], Browser], server: Server) -> None:
+    context = chromium("swiftshader").new_context()
+    first, second = (open_client_page(context, server) for _ in range(2))
+    for page in (first, second):
+        page.evaluate(ENGINE, ["webgpu", f"/repo/tests/golden/llama/{LLAMA}.gguf"])
+    stats = run(second, "return engine.stats();")
+    assert [(m["id"], m["backend"]) for m in stats["models"]] == [(BERT, "webgpu"), (LLAMA, "webgpu")]
+    assert (stats["clients"], stats["adapter"]["architecture"]) == (2, "swiftshader")
+    asked = []
+    for i, text in enumerate(["Hello", "world", "a silver key", "2 + 2"] * 3):
+        complete = {"model": LLAMA, "prompt": text, "max_tokens": 6, "temperature": 0}
+        kinds = [("complete", complete), ("embed", {"model": BERT, "input": text})]
+        kind, body = kinds[i % 3 == 0]
+        asked.append({"kind": kind, "http": i % 2 == 1, "body": body})
+    check_mixed(first, second, asked)
+    context.close()
+
+
+# Streams of a long story, over HTTP and from the engine: how each ended, when it has.
+STREAMS = """
+  const body = { ...ask(story), stream: true, max_tokens: tokens, logit_bias: { [end]: -100 } };
+  globalThis.begun = [0, 0];
+  globalThis.cuts = [openai, engine].map(async ({ chat }, i) => {
+    try { for await (const chunk of await chat.completions.create(body)) begun[i]++; return "whole"; }
+    catch (error) { return error.code ?? `${error}`; }
+  });
+  while (waiting && !begun.some((count) => count > 2)) await new Promise((resolve) => setTimeout(resolve, 5));
+"""
+ANSWER = (
+    "return (await openai.chat.completions.create(ask('What is the capital of Italy?'))).choices[0].message.content;"
+)
+
+
+def start_streams(page: Page, tokens: int, *, waiting: bool = True) -> None:
+    """Two, and some chunks of one that does not wait for its turn."""
+    end = run(page, "return (await engine.tokenize('<|im_end|>', { parseSpecial: true })).at(-1);")
+    run(page, STREAMS, story=STORY, end=end, tokens=tokens, waiting=waiting)
+
+
+def ended(page: Page) -> list[str]:
+    """How they ended, soon."""
+    started = time.perf_counter()
+    outcome: list[str] = run(page, "return Promise.all(cuts);")
+    assert time.perf_counter() - started < LIMIT_S
+    return outcome
+
+
+def test_the_tab_that_loaded_the_models_closes_and_another_crashes(tabs: Callable[[int], list[Page]]) -> None:
+    first, second, third = tabs(3)
+    start_streams(third, 40)
+    start_streams(second, 4000, waiting=False)
+    start_streams(first, 4000, waiting=False)
+    first.close()
+    with pytest.raises(PlaywrightError):
+        second.goto("chrome://crash")
+    second.close()
+    assert ended(third) == ["whole", "whole"]
+    assert "Rome" in run(third, ANSWER)
+    stats = run(third, "return engine.stats();")
+    assert stats["clients"] == 1
+    assert [m["requests"] for m in stats["models"]] == [0, 0]  # what the others had asked is over
+
+
+def end_worker(browser: Browser, how: str) -> None:
+    """Ends the shared worker as a crash does ("gone"), or by an error that nobody catches."""
+    session = browser.new_browser_cdp_session()
+    targets = session.send("Target.getTargets")["targetInfos"]
+    (worker,) = [{"targetId": t["targetId"]} for t in targets if t["type"] == "shared_worker"]
+    if how == "gone":
+        session.send("Target.closeTarget", worker)
+    else:
+        inside = session.send("Target.attachToTarget", {**worker, "flatten": False})["sessionId"]
+        throw = {"expression": "setTimeout(() => { throw new Error('a defect'); })"}
+        message = json.dumps({"id": 1, "method": "Runtime.evaluate", "params": throw})
+        session.send("Target.sendMessageToTarget", {"sessionId": inside, "message": message})  # detaching would undo it
+
+
+@pytest.mark.parametrize("how", ["gone", "error"])
+def test_the_worker_dies_in_mid_stream(browser: Browser, tabs: Callable[[int], list[Page]], how: str) -> None:
+    first, second = tabs(2)
+    start_streams(first, 4000)
+    start_streams(second, 4000, waiting=False)
+    end_worker(browser, how)
+    for page in (first, second):
+        assert ended(page) == ["engine_gone", "worker_crashed"]
+    reason = run(first, "return engine.stats().catch((error) => error.message);")
+    assert ("a defect" if how == "error" else "it was ended, or crashed") in reason
+    assert "Rome" in run(second, ANSWER)  # the service worker's page boots another one, with the model it had
+    clients = run(first, "globalThis.engine = await Wisp.create(); return (await engine.stats()).clients;")
+    assert clients == 2
+    answer = "return (await engine.completions.create({ model: 'wisp-mini-q4_0', prompt: 'x', max_tokens: 1 })).model;"
+    assert run(first, answer) == CHAT
+
+
+def test_the_service_worker_is_stopped_in_mid_stream(
+    context: BrowserContext, tabs: Callable[[int], list[Page]]
+) -> None:
+    (page,) = tabs(1)
+    session = context.new_cdp_session(page)
+    session.send("ServiceWorker.enable")
+    start_streams(page, 40)
+    session.send("ServiceWorker.stopAllWorkers")
+    cut, whole = ended(page)
+    assert whole == "whole"  # the service worker has no part in the engine's own stream
+    assert cut
+    assert "Rome" in run(page, ANSWER)
+    assert [m["requests"] for m in run(page, "return (await engine.stats()).models;")] == [0, 0]
+    session.detach()
+
+
+def test_a_page_that_gives_the_engine_up_leaves_it_to_the_others(tabs: Callable[[int], list[Page]]) -> None:
+    first, second = tabs(2)
+    boot = "return (await engine.stats()).timings.boot_ms;"
+    booted = run(second, boot)
+    start_streams(second, 10)
+    run(first, "engine.terminate();")
+    assert ended(second) == ["whole", "whole"]
+    run(first, "globalThis.engine = await Wisp.create();")
+    assert run(first, boot) == booted
+    for page in (first, second):
+        run(page, "engine.terminate();")
+    run(first, "globalThis.engine = await Wisp.create({ memoryBudget: 5e6 });")
+    assert run(first, "return (await engine.stats()).models;") == []  # the last one ended it
+    error = run(first, "return engine.load({ backend: 'cpu' }).catch((error) => error.error);")
+    assert error["code"] == "out_of_memory"
+    assert "memoryBudget" in error["message"]
+
+
+def test_without_shared_workers_each_page_has_its_own(browser: Browser, server: Server) -> None:
+    context = browser.new_context()
+    context.add_init_script("delete globalThis.SharedWorker;")
+    asker, host = (open_client_page(context, server) for _ in range(2))
+    host.evaluate(ENGINE, ["cpu", CHAT])
+    assert "Rome" in run(asker, ANSWER)
+    body = {"model": CHAT, "messages": [{"role": "user", "content": STORY}], "stream": True, "max_tokens": 4000}
+    begin = """globalThis.begun = 0; globalThis.cut = failure((async () => {
+        for await (const chunk of await openai.chat.completions.create(body)) begun++;
+    })()); while (!(begun > 2)) await new Promise((resolve) => setTimeout(resolve, 5));"""
+    run(asker, begin, body=body)
+    host.close()
+    started = time.perf_counter()
+    assert run(asker, "return cut;")["code"] == "engine_gone"
+    assert time.perf_counter() - started < LIMIT_S
+    context.close()
