@@ -21,6 +21,7 @@ from py_engine.records import Record
 
 OnProgress = Callable[[str, int, int], None]  # (stage, loaded bytes, total bytes)
 AHEAD = 4  # records under way while one is being used, so that five are alive at most
+AHEAD_EARLY = 2  # the same while none is used yet
 
 
 class Source:
@@ -50,6 +51,9 @@ class Source:
         hundreds of megabytes pile up.
         """
         raise NotImplementedError
+
+    def begin(self, plan: list[Record]) -> None:
+        """Start fetching what records() will be asked for, where it can be kept until then. Errors come out there."""
 
     def close(self) -> None:
         """End what is under way."""
@@ -99,6 +103,10 @@ class UrlSource(Source):
         self._remote = Remote(url, self._on_bytes)
         self._loaded = 0
         self._times = {"read_ms": 0.0, "hash_ms": 0.0}  # of the database's records, several at a time
+        self._early: dict[int, asyncio.Task[Any]] = {}  # offset -> a record under way before it is asked for
+        self._fetched: set[int] = set()  # offsets of those that were fetched in this way
+        self._fetching: asyncio.Task[None] | None = None
+        self._prepared = False
         self._spoilt = False  # what the database holds must go
         self._stores = True  # whether there is a database at all
 
@@ -178,14 +186,44 @@ class UrlSource(Source):
 
     # -- the records
 
-    async def records(self, plan: list[Record]) -> AsyncIterator[tuple[Record, Any]]:
-        self._counts["records"] = len(plan)
-        self._loaded = 0
+    def begin(self, plan: list[Record]) -> None:
+        if self._stores and self._remote.ranged and self._fetching is None:
+            self._fetching = asyncio.ensure_future(self._fetch_early(plan))
+            self._fetching.add_done_callback(_noted)
+
+    async def _fetch_early(self, plan: list[Record]) -> None:
+        """Bring records into the database, until there is an error or records() takes over."""
+        await self._prepare(plan)
+        for record in [r for r in plan if (r.offset, r.length) not in self._kept]:
+            while len(self._early) > AHEAD_EARLY:
+                await asyncio.wait(self._early.values(), return_when=asyncio.FIRST_COMPLETED)
+                for offset, task in [entry for entry in self._early.items() if entry[1].done()]:
+                    js.wispShards.release(task.result())
+                    del self._early[offset]
+            self._fetched.add(record.offset)
+            self._early[record.offset] = asyncio.ensure_future(self._obtain(record))
+            self._early[record.offset].add_done_callback(_noted)
+
+    async def _prepare(self, plan: list[Record]) -> None:
+        """Look whether there is room, and drop what was cut otherwise by another version."""
         wanted = {(record.offset, record.length) for record in plan}
         await self._check_room(sum(length for _, length in wanted - self._kept))
-        for offset, length in self._kept - wanted:  # cut otherwise by another version
+        for offset, length in self._kept - wanted:
             await js.wispShards.deleteRecord(self.url, offset, length)
         self._kept &= wanted
+        self._prepared = True
+
+    async def records(self, plan: list[Record]) -> AsyncIterator[tuple[Record, Any]]:
+        self._counts["records"] = len(plan)
+        if self._fetching is None:
+            self._loaded, self._prepared = 0, False
+        else:
+            self._fetching.cancel()
+            await asyncio.wait([self._fetching])
+            if not self._fetching.cancelled() and (error := self._fetching.exception()):
+                raise error
+        if not self._prepared:
+            await self._prepare(plan)
         try:
             async with aclosing(_ahead(plan, AHEAD if self._remote.ranged else 0, self._obtain, self.close)) as records:
                 async for record, buffer in records:
@@ -197,6 +235,11 @@ class UrlSource(Source):
 
     async def _obtain(self, record: Record) -> Any:
         """A record's ArrayBuffer, from the cache or the server; right by its hash, and kept."""
+        task = self._early.get(record.offset)
+        if task is not None and task is not asyncio.current_task():
+            buffer = await task
+            del self._early[record.offset]
+            return buffer
         if (record.offset, record.length) in self._kept:
             header = self._header if record.offset == 0 else None
             if header is not None and header.byteLength == record.length:  # read, and found to be right, before
@@ -204,10 +247,11 @@ class UrlSource(Source):
             else:
                 buffer = await self._from_cache(record)
             if buffer is not None:
-                self._counts["from_cache"] += 1
-                self._counts["cached_bytes"] += record.length
-                self._loaded += record.length
-                self._on_progress("cache", self._loaded, self.size)
+                if record.offset not in self._fetched:
+                    self._counts["from_cache"] += 1
+                    self._counts["cached_bytes"] += record.length
+                    self._loaded += record.length
+                    self._on_progress("cache", self._loaded, self.size)
                 return buffer
             self._damaged.add(record.offset)
         buffer = await self._download(record)
@@ -300,7 +344,16 @@ class UrlSource(Source):
         self._on_progress("download", min(self._loaded, size), size)
 
     def close(self) -> None:
+        for task in (self._fetching, *self._early.values()):
+            if task is not None:
+                task.cancel()
         self._remote.close()
+
+
+def _noted(task: asyncio.Task[Any]) -> None:
+    """Whoever asks for the records hears of its error; where nobody does any more, it is no news."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def _ahead(

@@ -3,7 +3,8 @@ import { ChunkStream } from "./stream.js";
 
 /**
  * @typedef {object} Progress
- * @property {string} stage "pyodide" | "packages" | "python" | "download" | "cache" | "hash" | "upload" | "compile"
+ * @property {string} stage "pyodide" | "packages" | "python" | "download" | "cache" | "hash" | "upload" | "compile" |
+ *   "tune" (once per model and device, beside the download)
  * @property {number} loaded bytes (boot stages: steps)
  * @property {number} total bytes, 0 when not known
  * @property {number} [speed] bytes per second

@@ -22,7 +22,7 @@ from py_engine.errors import WispError
 from py_engine.gguf_header import read_header
 from py_engine.records import plan_records
 
-async def load(url, stop_after=None, hashes=None):
+async def load(url, stop_after=None, hashes=None, early=-1):
     out = {"stages": [], "records": 0}
     source = None
     def progress(stage, loaded, total):
@@ -31,6 +31,10 @@ async def load(url, stop_after=None, hashes=None):
         source = await shards.open_source(url, progress, hashes)
         header = await read_header(source.read, source.size)
         plan = plan_records(header, source.size, 1 << 18)
+        if early >= 0:
+            source.begin(plan)
+            await asyncio.sleep(early)
+            out["early"] = source.stats["downloaded_bytes"]
         digest, position = hashlib.sha256(), 0
         async for record, buffer in source.records(plan):
             assert record.offset == position and buffer.byteLength == record.length
@@ -84,8 +88,8 @@ class Case:
 
     def load(self, **args: Any) -> dict[str, Any]:
         """Load the model as the engine does; returns what load() of LOAD does."""
-        given = {"url": self.url, "stop_after": None, "hashes": None, **args}
-        return run_python(self.page, LOAD + "\nawait load(url, stop_after, hashes)", given)
+        given = {"url": self.url, "stop_after": None, "hashes": None, "early": -1, **args}
+        return run_python(self.page, LOAD + "\nawait load(url, stop_after, hashes, early)", given)
 
     def kept(self) -> list[list[int]]:
         """[offset, length] of the records in the database."""
@@ -124,6 +128,27 @@ def test_first_visit_downloads_each_byte_once_and_the_second_asks_for_nothing(ca
         "healed": 0, "downloaded_bytes": 0, "requests": 0,
     }  # fmt: skip
     assert second["stages"][-1] == ["cache", size, size]
+
+
+@pytest.mark.parametrize("early", [0, 0.15, 1])
+def test_records_may_come_before_they_are_asked_for(case: Callable[..., Case], early: float) -> None:
+    """None, some or all of them; each byte once, and what is counted is the same."""
+    c = case()
+    first = c.load(early=early)
+    size = len(c.file.data)
+    assert first["sha256"] == sha(c.file.data)
+    assert first["early"] == size or early < 1
+    assert first["stats"]["downloaded_bytes"] == size == c.file.sent
+    assert first["stats"]["from_cache"] == 0
+    assert len(c.kept()) == first["records"]
+    assert [loaded for stage, loaded, _ in first["stages"] if stage == "download"][-1] == size
+    assert c.load(early=early)["stats"]["from_cache"] == first["records"]
+
+
+def test_what_fails_before_it_is_asked_for_is_told_then(case: Callable[..., Case]) -> None:
+    got = case(cut_at=1_300_000).load(early=0.5)
+    assert got["error"]["code"] == "network_error"
+    assert "lost" in got["error"]["message"]
 
 
 def test_server_that_hides_its_headers(case: Callable[..., Case]) -> None:
