@@ -50,17 +50,24 @@ class Catalog:
             raise WispError("There is no default model; say which model to load.", "not_found", NOT_FOUND, "model")
         return chosen
 
-    def listing(self, loaded: str | None) -> dict[str, Any]:
-        """OpenAI's list of models: the catalog, and the loaded model if it is from elsewhere."""
-        data = [_model(e["id"], loaded, **{k: v for k, v in e.items() if k != "id"}) for e in self._entries.values()]
-        if loaded is not None and loaded not in self._entries:
-            data.append(_model(loaded, loaded, name=loaded))
+    def __contains__(self, model: str) -> bool:
+        return model in self._entries
+
+    @property
+    def ids(self) -> list[str]:
+        """Of the models that come with the page."""
+        return list(self._entries)
+
+    def listing(self, others: list[str], loaded: set[str], default: str | None) -> dict[str, Any]:
+        """OpenAI's list of models: the catalog, and `others` that are from elsewhere."""
+        entries = [*self._entries.values(), *({"id": i, "name": i} for i in others if i not in self._entries)]
+        data = [_model(e["id"], loaded, default, {k: v for k, v in e.items() if k != "id"}) for e in entries]
         return {"object": "list", "data": data}
 
 
-def _model(model_id: str, loaded: str | None, **details: Any) -> dict[str, Any]:
-    head = {"id": model_id, "object": "model", "created": 0, "owned_by": "wisp", "loaded": model_id == loaded}
-    return {**head, **details}
+def _model(model_id: str, loaded: set[str], default: str | None, details: dict[str, Any]) -> dict[str, Any]:
+    head = {"id": model_id, "object": "model", "created": 0, "owned_by": "wisp"}
+    return {**head, **details, "loaded": model_id in loaded, "default": model_id == default}
 
 
 def _address(part: Any) -> Any:

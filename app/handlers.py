@@ -1,46 +1,28 @@
-"""Every kind of message the page may send, and what the worker does about it.
-
-A message {id, kind, ...} is answered with {id, kind: "result" | "error"}, or, for a stream, with "chunk" messages and
-"done"; "progress" goes along with a load, and "log" is about no message at all.
-"""
+"""Every kind of message that a client may send, and what the worker does about it."""
 
 import asyncio
 import time
 import traceback
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from app import chat, embeddings, grammar, loading
-from app.catalog import Catalog
+from app.client import Call, Client, Fields
 from app.loaded import Loaded
+from app.models import Models, Source
 from app.openai import formats
 from app.openai.requests import chat_request, completion_request
 from app.openai.responses import Response, responses_request
-from app.turns import Job, Turns, aborted
+from app.turns import aborted
 from py_engine.chat_template import ChatTemplate
-from py_engine.errors import SERVER_ERROR, WispError
+from py_engine.errors import NOT_FOUND, SERVER_ERROR, WispError
 
-Fields = dict[str, Any]  # a message, in Python's own types but for File objects
 _TEMPLATE_OPTIONS = ("tools", "documents", "template", "addGenerationPrompt")
 
 
-class Platform(Protocol):
+class Platform(Source, Protocol):
     """What the browser does for the worker."""
-
-    def post(self, message: dict[str, Any]) -> None:
-        """Sends a message to the page."""
-
-    async def catalog(self) -> Catalog:
-        """The models that come with the page."""
-
-    async def open_source(self, part: Any, on_progress: loading.OnProgress) -> Any:
-        """py_engine.shards.open_source."""
-
-    async def estimate_engine(self, *arguments: Any, **options: Any) -> dict[str, Any]:
-        """py_engine.engine.Engine.estimate."""
-
-    async def load_engine(self, *arguments: Any, **options: Any) -> Any:
-        """py_engine.engine.Engine.load."""
 
     async def load_grammar(self) -> Any:
         """grammar.js as a module."""
@@ -52,24 +34,22 @@ class Platform(Protocol):
 
 
 class Worker:
-    """The loaded model, the requests under way, and a handler for each kind of message."""
+    """The models, the clients, and a handler for each kind of message."""
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
-        self._catalog: Catalog | None = None
-        self._model: Loaded | None = None
-        self._options: loading.Options | None = None  # what the model was loaded with
-        self._jobs: dict[Any, Job] = {}
-        self._engine_turns, self._load_turns = Turns(), Turns()
-        self._handlers: dict[str, Callable[[Fields, Job], Awaitable[Any]]] = {
+        self._clients: set[Client] = set()
+        self._models = Models(platform)
+        self._handlers: dict[str, Callable[[Fields, Call], Awaitable[Any]]] = {
             "load": self._load,
             "unload": self._unload,
+            "budget": self._budget,
             "chat.completions": self._chat,
             "completions": self._complete,
             "responses": self._respond,
             "embeddings": self._embeddings,
             "rerank": self._rerank,
-            "models": self._models,
+            "models": self._list,
             "tokenize": self._tokenize,
             "detokenize": self._detokenize,
             "applyTemplate": self._apply_template,
@@ -81,39 +61,47 @@ class Worker:
             "abort": self._abort,
         }
 
-    async def handle(self, message: Fields) -> None:
+    def connect(self, post: Callable[[dict[str, Any]], None]) -> Client:
+        """A new client; `post` sends it a message."""
+        client = Client(post)
+        self._clients.add(client)
+        return client
+
+    def leave(self, client: Client) -> None:
+        """A client is gone, and its requests with it."""
+        self._clients.discard(client)
+        client.leave()
+
+    async def handle(self, message: Fields, client: Client) -> None:
         """Answers one message, whatever happens."""
         number, kind = message.get("id"), message.get("kind")
-        job = self._jobs[number] = Job()
+        call = Call(client, number)
+        client.jobs[number] = call.job
+        if client not in self._clients:
+            call.job.abort()  # it left before its message was read
         try:
             handler = self._handlers.get(str(kind))
             if handler is None:
                 raise WispError(f"There is no request of the kind {kind!r}.", "invalid_value", param="kind")
-            result = await handler(message, job)
+            result = await handler(message, call)
             if result is DONE:
-                self._platform.post({"id": number, "kind": "done"})
+                call.post("done")
             else:
-                self._platform.post({"id": number, "kind": "result", "result": result})
+                call.post("result", result=result)
         except WispError as error:
-            self._fail(number, error)
+            call.fail(error)
         except asyncio.CancelledError:
-            if not job.aborted:
+            if not call.job.aborted:
                 raise
-            self._fail(number, aborted())
+            call.fail(aborted())
         except Exception as error:
-            self._log("error", traceback.format_exc())
-            self._fail(number, internal_error(error))
+            client.log("error", traceback.format_exc())
+            call.fail(internal_error(error))
         finally:
-            self._jobs.pop(number, None)
+            client.jobs.pop(number, None)
 
-    def _fail(self, number: Any, error: WispError) -> None:
-        self._platform.post({"id": number, "kind": "error", **error.as_dict()})
-
-    def _log(self, level: str, text: str) -> None:
-        self._platform.post({"kind": "log", "level": level, "text": text})
-
-    async def _abort(self, fields: Fields, job: Job) -> None:
-        target = self._jobs.get(fields.get("target"))
+    async def _abort(self, fields: Fields, call: Call) -> None:
+        target = call.client.jobs.get(fields.get("target"))
         if target is not None:
             target.abort()
 
@@ -123,187 +111,141 @@ class Worker:
         name = fields.get("name")
         if name is not None and not isinstance(name, str):
             raise WispError("name must be a string.", "invalid_type", param="name")
-        return loading.options((await self._catalog_now()).choose(fields.get("model"), name), fields)
+        return loading.options((await self._models.catalog()).choose(fields.get("model"), name), fields)
 
-    async def _estimate(self, fields: Fields, job: Job) -> dict[str, Any]:
+    async def _estimate(self, fields: Fields, call: Call) -> dict[str, Any]:
         wanted = await self._wanted(fields)
         return await loading.estimate(wanted, self._platform.open_source, self._platform.estimate_engine)
 
-    async def _load(self, fields: Fields, job: Job) -> dict[str, Any]:
+    async def _load(self, fields: Fields, call: Call) -> dict[str, Any]:
+        default = fields.get("default")
+        if default is not None and not isinstance(default, bool):
+            raise WispError("default must be true or false.", "invalid_type", param="default")
         wanted = await self._wanted(fields)
-        number = fields.get("id")
-        progress = loading.Progress(lambda p: self._platform.post({"id": number, "kind": "progress", "progress": p}))
-        task = asyncio.current_task()
-        async with self._load_turns.turn(job):
-            if task is not None:
-                job.on_abort(task.cancel)
-            try:
-                new = await self._load_beside(wanted, progress)
-            except WispError as error:
-                if error.code != "out_of_memory" or self._model is None or self._model.engine is None:
-                    raise
-                new = await self._load_instead(wanted, progress, job)
-            try:
-                await self._replace(new, wanted)
-            except BaseException:  # aborted while the last answer of the old model was waited for
-                if self._model is not new and new.engine is not None:
-                    await new.engine.unload()
-                raise
-        for notice in new.notices:
-            self._log("warning", notice)
-        return await self._stats(fields, job)
+        async with self._models.load(wanted, default is not False, call.job, call.progress) as model:
+            for notice in model.notices:
+                call.client.log("warning", notice)
+            return self._stats_of(model)
 
-    async def _load_beside(self, wanted: loading.Options, progress: loading.OnProgress) -> Loaded:
-        return await loading.load(wanted, self._platform.open_source, self._platform.load_engine, progress)
+    async def _unload(self, fields: Fields, call: Call) -> None:
+        await self._models.unload(_name(fields), call.job)
 
-    async def _load_instead(self, wanted: loading.Options, progress: loading.OnProgress, job: Job) -> Loaded:
-        """For two models at once the memory is too small: the old one goes first, and comes back on failure."""
-        before = self._options
-        async with self._engine_turns.turn(job):
-            await self._drop()
-            try:
-                return await self._load_beside(wanted, progress)
-            except BaseException:
-                if before is not None:
-                    self._model, self._options = await self._load_beside(before, progress), before
-                raise
+    async def _budget(self, fields: Fields, call: Call) -> int:
+        self._models.set_budget(fields.get("bytes"))
+        return self._models.budget
 
-    async def _replace(self, new: Loaded, options: loading.Options) -> None:
-        """Makes the new model the one that answers, between two requests."""
-        async with self._engine_turns.turn(Job()):
-            await self._drop()
-            self._model, self._options = new, options
+    async def _list(self, fields: Fields, call: Call) -> dict[str, Any]:
+        return await self._models.listing()
 
-    async def _drop(self) -> None:
-        old, self._model, self._options = self._model, None, None
-        if old is not None and old.grammars is not None:
-            old.grammars.close()
-        if old is not None and old.engine is not None:
-            await old.engine.unload()
+    def _held(self, fields: Fields, call: Call) -> AbstractAsyncContextManager[Loaded]:
+        """The model that a message names, for what needs no turn."""
+        return self._models.hold(_name(fields), call.job, call.progress)
 
-    async def _unload(self, fields: Fields, job: Job) -> None:
-        async with self._engine_turns.turn(job):
-            await self._drop()
+    def _shared(self, body: Any, call: Call) -> AbstractAsyncContextManager[Loaded]:
+        """The model that a request names, beside other requests."""
+        return self._models.share(_name(body), call.job, call.progress)
 
-    async def _catalog_now(self) -> Catalog:
-        if self._catalog is None:
-            self._catalog = await self._platform.catalog()
-        return self._catalog
-
-    async def _models(self, fields: Fields, job: Job) -> dict[str, Any]:
-        return (await self._catalog_now()).listing(self._model.id if self._model else None)
-
-    def _current(self) -> Loaded:
-        if self._model is None:
-            raise WispError("No model is loaded. Load one first.", "model_not_loaded")
-        return self._model
+    def _alone(self, body: Any, call: Call) -> AbstractAsyncContextManager[Loaded]:
+        """The model that a message or request names, to itself."""
+        return self._models.alone(_name(body), call.job, call.progress)
 
     # -- text
 
-    async def _chat(self, fields: Fields, job: Job) -> Any:
+    async def _chat(self, fields: Fields, call: Call) -> Any:
         asked = time.perf_counter()
         request = chat_request(fields.get("request"))
-        self._current()
-        async with self._engine_turns.turn(job):
-            emit, load = self._emitter(fields), self._platform.load_grammar
-            result = await chat.chat(self._current(), request, job, emit, asked, load)
+        async with self._shared(fields.get("request"), call) as model:
+            result = await chat.chat(model, request, call.job, call.chunk, asked, self._platform.load_grammar)
         return DONE if result is None else result
 
-    async def _complete(self, fields: Fields, job: Job) -> Any:
+    async def _complete(self, fields: Fields, call: Call) -> Any:
         asked = time.perf_counter()
         request = completion_request(fields.get("request"))
-        self._current()
-        async with self._engine_turns.turn(job):
-            emit, load = self._emitter(fields), self._platform.load_grammar
-            result = await chat.complete(self._current(), request, job, emit, asked, load)
+        async with self._shared(fields.get("request"), call) as model:
+            result = await chat.complete(model, request, call.job, call.chunk, asked, self._platform.load_grammar)
         return DONE if result is None else result
 
-    async def _respond(self, fields: Fields, job: Job) -> Any:
+    async def _respond(self, fields: Fields, call: Call) -> Any:
         asked, body = time.perf_counter(), fields.get("request")
         request = responses_request(body)
         assert isinstance(body, dict)
-        self._current()
         streamed = bool(body.get("stream"))
-        async with self._engine_turns.turn(job):
-            model = self._current()
-            response = Response(body, model.id, self._emitter(fields) if streamed else None)
-            await chat.chat(model, request, job, response.chunk, asked, self._platform.load_grammar)
+        async with self._shared(body, call) as model:
+            response = Response(body, model.id, call.chunk if streamed else None)
+            await chat.chat(model, request, call.job, response.chunk, asked, self._platform.load_grammar)
         return DONE if streamed else response.body
 
-    def _emitter(self, fields: Fields) -> chat.Emit:
-        number = fields.get("id")
-        return lambda chunk: self._platform.post({"id": number, "kind": "chunk", "chunk": chunk})
-
-    async def _embeddings(self, fields: Fields, job: Job) -> dict[str, Any]:
+    async def _embeddings(self, fields: Fields, call: Call) -> dict[str, Any]:
         request = embeddings.embedding_request(fields.get("request"))
-        async with self._engine_turns.turn(job):
-            return await embeddings.embeddings(self._current(), request, job)
+        async with self._alone(fields.get("request"), call) as model:
+            return await embeddings.embeddings(model, request, call.job)
 
-    async def _rerank(self, fields: Fields, job: Job) -> dict[str, Any]:
+    async def _rerank(self, fields: Fields, call: Call) -> dict[str, Any]:
         request = embeddings.rank_request(fields.get("request"))
-        async with self._engine_turns.turn(job):
-            return await embeddings.rank(self._current(), request, job)
+        async with self._alone(fields.get("request"), call) as model:
+            return await embeddings.rank(model, request, call.job)
 
-    async def _validate(self, fields: Fields, job: Job) -> dict[str, bool]:
+    async def _validate(self, fields: Fields, call: Call) -> dict[str, bool]:
         body, text = fields.get("format"), fields.get("text")
         if not isinstance(body, dict):
             raise WispError("Give {response_format}, {grammar} or {regex}.", "invalid_type", param="format")
         if not isinstance(text, str):
             raise WispError("text must be a string.", "invalid_type", param="text")
-        model = self._current()
-        form = formats.wanted(body)
-        if form is None:
-            return {"accepted": True, "complete": True}
-        rules = grammar.rules_of(form)
-        matcher = await (await grammar.compiled(model, rules, frozenset(), self._platform.load_grammar)).matcher()
-        try:
-            return await matcher.judge(text)
-        finally:
-            matcher.close()
+        async with self._held(fields, call) as model:
+            form = formats.wanted(body)
+            if form is None:
+                return {"accepted": True, "complete": True}
+            rules = grammar.rules_of(form)
+            matcher = await (await grammar.compiled(model, rules, frozenset(), self._platform.load_grammar)).matcher()
+            try:
+                return await matcher.judge(text)
+            finally:
+                matcher.close()
 
-    async def _tokenize(self, fields: Fields, job: Job) -> list[int]:
+    async def _tokenize(self, fields: Fields, call: Call) -> list[int]:
         text = fields.get("text")
         if not isinstance(text, str):
             raise WispError("text must be a string.", "invalid_type", param="text")
-        tokenizer = self._current().tokenizer
-        return tokenizer.encode(text, bool(fields.get("addSpecial")), bool(fields.get("parseSpecial")))
+        async with self._held(fields, call) as model:
+            return model.tokenizer.encode(text, bool(fields.get("addSpecial")), bool(fields.get("parseSpecial")))
 
-    async def _detokenize(self, fields: Fields, job: Job) -> str:
-        tokenizer = self._current().tokenizer
-        return tokenizer.decode(_ids(fields.get("ids")))
+    async def _detokenize(self, fields: Fields, call: Call) -> str:
+        ids = _ids(fields.get("ids"))
+        async with self._held(fields, call) as model:
+            return model.tokenizer.decode(ids)
 
-    async def _apply_template(self, fields: Fields, job: Job) -> str:
-        model = self._current()
+    async def _apply_template(self, fields: Fields, call: Call) -> str:
         messages, options = fields.get("messages"), fields.get("options") or {}
         if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
             raise WispError("messages must be a list of messages.", "invalid_type", param="messages")
         if not isinstance(options, dict):
             raise WispError("The options must be an object.", "invalid_type", param="options")
-        template, source = model.template, options.get("template")
-        if source is not None:
-            if not isinstance(source, str):
-                raise WispError("template must be a string.", "invalid_type", param="template")
-            tokenizer = model.tokenizer
-            template = ChatTemplate(source, tokenizer.text_of(tokenizer.bos_id), tokenizer.text_of(tokenizer.eos_id))
-        return template.render(
-            template.prepare(messages),
-            tools=options.get("tools"),
-            documents=options.get("documents"),
-            add_generation_prompt=bool(options.get("addGenerationPrompt", True)),
-            **{k: v for k, v in options.items() if k not in _TEMPLATE_OPTIONS},
-        )
+        source = options.get("template")
+        if source is not None and not isinstance(source, str):
+            raise WispError("template must be a string.", "invalid_type", param="template")
+        async with self._held(fields, call) as model:
+            template, tokenizer = model.template, model.tokenizer
+            if source is not None:
+                bos, eos = (tokenizer.text_of(i) for i in (tokenizer.bos_id, tokenizer.eos_id))
+                template = ChatTemplate(source, bos, eos)
+            return template.render(
+                template.prepare(messages),
+                tools=options.get("tools"),
+                documents=options.get("documents"),
+                add_generation_prompt=bool(options.get("addGenerationPrompt", True)),
+                **{k: v for k, v in options.items() if k not in _TEMPLATE_OPTIONS},
+            )
 
     # -- the engine itself
 
-    async def _evaluate(self, fields: Fields, job: Job) -> dict[str, Any]:
+    async def _evaluate(self, fields: Fields, call: Call) -> dict[str, Any]:
         ids = _ids(fields.get("ids"))
         if not ids:
             raise WispError("ids is empty.", "invalid_value", param="ids")
         pooling = fields.get("pooling")
         if pooling is not None and not isinstance(pooling, str):
             raise WispError("pooling must be a string.", "invalid_type", param="pooling")
-        async with self._engine_turns.turn(job):
-            model = self._current()
+        async with self._alone(fields, call) as model:
             engine = model.engine_or_error()
             model.check_ids(ids, "ids")
             if len(ids) > engine.context_length:
@@ -318,17 +260,26 @@ class Worker:
             logits, shape = await engine.evaluate(ids)
         return {"logits": logits, "shape": list(shape)}
 
-    async def _profile(self, fields: Fields, job: Job) -> list[dict[str, Any]]:
+    async def _profile(self, fields: Fields, call: Call) -> list[dict[str, Any]]:
         position, n = (fields.get(name) for name in ("position", "n"))
         for name, value in (("position", position), ("n", n)):
             if not isinstance(value, int) or isinstance(value, bool):
                 raise WispError(f"{name} must be an integer.", "invalid_type", param=name)
-        async with self._engine_turns.turn(job):
-            profile: list[dict[str, Any]] = await self._current().engine_or_error().profile(position, n)
+        async with self._alone(fields, call) as model:
+            profile: list[dict[str, Any]] = await model.engine_or_error().profile(position, n)
         return profile
 
-    async def _stats(self, fields: Fields, job: Job) -> dict[str, Any]:
-        model = self._model
+    async def _stats(self, fields: Fields, call: Call) -> dict[str, Any]:
+        name = _name(fields)
+        if name is not None and name not in self._models.loaded:
+            loaded = ", ".join(self._models.loaded) or "none"
+            raise WispError(
+                f"No model {name!r} is loaded. Loaded are: {loaded}.", "model_not_found", NOT_FOUND, "model"
+            )
+        return self._stats_of(self._models.loaded.get(name or self._models.default or ""))
+
+    def _stats_of(self, model: Loaded | None) -> dict[str, Any]:
+        """What there is to say of a model, and of all of them together."""
         engine = model.engine if model else None
         stats: dict[str, Any] = {"backend": None, "adapter": None, "context_length": None, "last": None}
         if engine is not None:
@@ -340,7 +291,7 @@ class Worker:
             stats["notices"] = [*model.notices, *(getattr(engine, "notices", None) or [])]
             stats["timings"] |= model.timings
             stats["cache"] = model.source_stats()
-        return stats
+        return stats | self._models.stats() | {"clients": len(self._clients)}
 
 
 DONE: Any = object()  # a handler's result when its chunks were all there was to say
@@ -355,3 +306,11 @@ def _ids(value: Any) -> list[int]:
     if not isinstance(value, list) or not all(isinstance(i, int) and not isinstance(i, bool) for i in value):
         raise WispError("ids must be a list of token ids.", "invalid_type", param="ids")
     return value
+
+
+def _name(fields: Any) -> str | None:
+    """The model that a message or request names."""
+    name = fields.get("model") if isinstance(fields, dict) else None
+    if name is not None and not isinstance(name, str):
+        raise WispError("model must be a string.", "invalid_type", param="model")
+    return name or None

@@ -1,9 +1,11 @@
 """A model ready to answer."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.turns import Turns
 from py_engine.chat_template import ChatTemplate
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header
@@ -23,7 +25,15 @@ class Loaded:
     timings: dict[str, float] = field(default_factory=dict)  # milliseconds
     source_stats: Callable[[], dict[str, Any]] = dict
     grammars: Any = None  # app.grammar.Grammars, made when an answer's form is first asked for
+    options: Any = None  # app.loading.Options that it was loaded with
+    turns: Turns = field(init=False)
+    pins: int = 0  # requests that run on it or wait for their turn: it stays loaded until they are through
+    used: int = 0  # when it was last asked for, in requests counted by app.models.Models
+    _idle: asyncio.Event = field(default_factory=asyncio.Event)
     _breakers: dict[tuple[str, ...], tuple[int, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.turns = Turns(lambda: self.engine.parallel if self.engine is not None else 1)
 
     def engine_or_error(self) -> Any:
         """The engine; model_not_loaded when only the vocabulary is there."""
@@ -32,6 +42,35 @@ class Loaded:
                 f"Only the vocabulary of {self.id} is loaded. Load it with its weights.", "model_not_loaded"
             )
         return self.engine
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes it takes of the device, by pool."""
+        return dict(self.engine.stats().get("memory") or {}) if self.engine is not None else {}
+
+    @property
+    def bytes(self) -> int:
+        """What it takes of the device in all."""
+        return sum(self.memory.values())
+
+    def unpin(self) -> None:
+        """A request is through with it."""
+        self.pins -= 1
+        if not self.pins:
+            self._idle.set()
+
+    async def idle(self) -> None:
+        """Until no request needs it."""
+        while self.pins:
+            self._idle.clear()
+            await self._idle.wait()
+
+    async def close(self) -> None:
+        """Gives its memory back; nobody may need it any more."""
+        if self.grammars is not None:
+            self.grammars.close()
+        if self.engine is not None:
+            await self.engine.unload()
 
     def tokens_with(self, words: tuple[str, ...]) -> tuple[int, ...]:
         """Ids of the tokens whose text has one of the words in it."""

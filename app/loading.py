@@ -29,6 +29,21 @@ class Options:
     variant: dict[str, Any] | None = None
     tune: bool | None = None
 
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """The same for two requests that load the same in the same way."""
+        variant = tuple(sorted((self.variant or {}).items()))
+        way = (self.context_length, self.backend, self.kv_type, self.vocab_only, variant, self.tune)
+        return (self.choice.id, *map(_identity, self.choice.parts), *way)
+
+
+def _identity(part: Any) -> Any:
+    """An address, or what tells files apart; one without a date is itself and no other."""
+    if isinstance(part, str):
+        return part
+    changed = getattr(part, "lastModified", None)
+    return id(part) if changed is None else (str(part.name), int(part.size), int(changed))
+
 
 VARIANTS = ("dot8", "f16", "matrix", "software", "subgroup")  # fields of kernels.Device that a load may force
 
@@ -82,8 +97,13 @@ async def load(
     open_source: Callable[[Any, OnProgress], Awaitable[Any]],
     load_engine: Callable[..., Awaitable[Any]],
     on_progress: OnProgress,
+    estimate_engine: Callable[..., Awaitable[dict[str, Any]]] | None = None,
+    room: Callable[[int], Awaitable[None]] | None = None,
 ) -> Loaded:
-    """Loads a model beside whatever is loaded already; on failure nothing of it stays."""
+    """Loads a model beside whatever is loaded already; on failure nothing of it stays.
+
+    `room` is awaited before anything is allocated, with the bytes that `estimate_engine` says the model will take.
+    """
     began = time.perf_counter()
     sources: list[Any] = []
     try:
@@ -95,6 +115,8 @@ async def load(
         model = vocabulary(what.choice.id, header, timings)
         model.source_stats = lambda: _sum([source.stats for source in sources])
         if not what.vocab_only:
+            if estimate_engine is not None and room is not None:
+                await room((await _estimate(what, sources, headers, estimate_engine))["total"])
             several = len(sources) > 1
             model.engine = await load_engine(
                 sources if several else sources[0],
@@ -107,6 +129,12 @@ async def load(
                 **({"tune": what.tune} if what.tune is not None else {}),
             )
         timings["load_ms"] = _since(began)
+    except MemoryError:
+        raise WispError(
+            "The page's own memory has no room for this model on the CPU. Unload other models, choose a smaller one, "
+            "or take a browser with WebGPU.",
+            "out_of_memory",
+        ) from None
     finally:
         for source in sources:
             source.close()
@@ -127,17 +155,22 @@ async def estimate(
         return {
             "model": what.choice.id,
             "download": sum(source.size for source in sources),
-            **await estimate_engine(
-                sources,
-                headers,
-                context_length=what.context_length,
-                backend=what.backend,
-                kv_type=what.kv_type,
-            ),
+            **await _estimate(what, sources, headers, estimate_engine),
         }
     finally:
         for source in sources:
             source.close()
+
+
+async def _estimate(
+    what: Options,
+    sources: list[Any],
+    headers: list[Header],
+    estimate_engine: Callable[..., Awaitable[dict[str, Any]]],
+) -> dict[str, Any]:
+    return await estimate_engine(
+        sources, headers, context_length=what.context_length, backend=what.backend, kv_type=what.kv_type
+    )
 
 
 def vocabulary(name: str, header: Header, timings: dict[str, float]) -> Loaded:

@@ -1,4 +1,4 @@
-"""Where the worker hands over: messages from the page become Python, answers are posted back (here and nowhere else).
+"""Where the worker hands over: messages of clients become Python, answers are posted back (here and nowhere else).
 
 What to do about each kind of message is in handlers.py, which knows nothing of JavaScript.
 """
@@ -10,6 +10,7 @@ import js
 from pyodide.ffi import JsException, JsProxy, to_js
 
 from app.catalog import Catalog
+from app.client import Call, Client
 from app.handlers import Worker
 from app.loading import OnProgress
 from py_engine.errors import WispError
@@ -17,14 +18,36 @@ from py_engine.errors import WispError
 _ARRAYS = ("logits", "embedding")  # of a result: float32 arrays, sent as they are
 
 
-async def handle(message: Any) -> None:
-    """Answers one message of the page, a JavaScript object {id, kind, ...}."""
+def connect(port: Any) -> Client:
+    """A new client at the other end of a MessagePort."""
+
+    def post(message: dict[str, Any]) -> None:
+        """By way of JSON: one crossing, None becomes null, and no proxies to free."""
+        result = message.get("result")
+        arrays = {}
+        if isinstance(result, dict):
+            arrays = {name: result.pop(name) for name in _ARRAYS if name in result}
+        out = js.JSON.parse(json.dumps(message))
+        for name, array in arrays.items():
+            setattr(out.result, name, array if isinstance(array, JsProxy) else to_js(array.ravel()))
+        port.postMessage(out)
+
+    return _worker.connect(post)
+
+
+def leave(client: Client) -> None:
+    """A client is gone."""
+    _worker.leave(client)
+
+
+async def handle(client: Client, message: Any) -> None:
+    """Answers one message of a client, a JavaScript object {id, kind, ...}."""
     try:
         fields = {str(key): _value(getattr(message, str(key))) for key in js.Object.keys(message)}
     except WispError as error:
-        _browser.post({"id": message.id, "kind": "error", **error.as_dict()})
+        Call(client, message.id).fail(error)
         return
-    await _worker.handle(fields)
+    await _worker.handle(fields, client)
 
 
 def _value(value: Any) -> Any:
@@ -55,17 +78,6 @@ class Browser:
     def __init__(self) -> None:
         self.boot_ms = float(js.performance.now())
         self._hashes: dict[str, dict[int, str]] = {}  # URL of a catalog's model -> offset -> SHA-256 of each record
-
-    def post(self, message: dict[str, Any]) -> None:
-        """By way of JSON: one crossing, None becomes null, and no proxies to free."""
-        result = message.get("result")
-        arrays = {}
-        if isinstance(result, dict):
-            arrays = {name: result.pop(name) for name in _ARRAYS if name in result}
-        out = js.JSON.parse(json.dumps(message))
-        for name, array in arrays.items():
-            setattr(out.result, name, array if isinstance(array, JsProxy) else to_js(array.ravel()))
-        js.postMessage(out)
 
     async def catalog(self) -> Catalog:
         """catalog.json of the page; empty where the page has none."""
@@ -101,6 +113,11 @@ class Browser:
     async def load_grammar(self) -> Any:
         """grammar.js, fetched when it is first needed."""
         return await js.wispImport(js.wispAssets.grammar)
+
+    def device_memory(self) -> float | None:
+        """GiB, as the browser tells it: rounded, at most a few, and not in every browser."""
+        told = getattr(js.navigator, "deviceMemory", None)
+        return float(told) if told else None
 
     def heap(self) -> int:
         """Bytes of the WASM heap."""

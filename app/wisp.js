@@ -1,15 +1,19 @@
 /**
  * Wisp's JavaScript interface: `import { Wisp } from "/wisp.js"`.
  *
- * Language models from GGUF files, in this tab. One worker serves the whole page: every `Wisp.create()` gives the same
- * engine until `terminate()` or a crash; the next `create()` then boots a new one. Requests and answers have the
- * shapes of the OpenAI API; whatever fails rejects with a `WispError` (`.code`, `.type`, `.param`, `.error`).
+ * Language models from GGUF files, in this browser. One shared worker serves all tabs of the origin, so that a model is
+ * in memory once; where a browser has none with WebGPU, each page has a worker of its own. Every `Wisp.create()` of a
+ * page gives the same engine until `terminate()` or a crash; the next `create()` then connects anew. Requests and
+ * answers have the shapes of the OpenAI API; whatever fails rejects with a `WispError` (`.code`, `.type`, `.param`,
+ * `.error`).
  */
 import { Bridge } from "./sdk/bridge.js";
 import { Connection } from "./sdk/connection.js";
+import { endpoints } from "./sdk/endpoints.js";
 import { WispError } from "./sdk/error.js";
 import { engineFetch } from "./sdk/fetch.js";
 import { startHosting } from "./sdk/host.js";
+import { openLink } from "./sdk/link.js";
 
 export { WispError };
 
@@ -23,7 +27,8 @@ export { WispError };
  *
  * @typedef {object} LoadRequest
  * @property {Model} [model] default: the catalog's default
- * @property {string} [name] what the model is called in answers; default: its file's name
+ * @property {string} [name] what the model is called in answers and named by in requests; default: its file's name
+ * @property {boolean} [default] whether it answers requests that name no model, from now on; default true
  * @property {number} [contextLength] in tokens; default: as the model was trained, as far as memory goes
  * @property {"auto" | "webgpu" | "cpu"} [backend] default "auto"
  * @property {"f16" | "f32" | "q8_0"} [kvType] the KV cache's numbers; default "f16"
@@ -33,20 +38,17 @@ export { WispError };
  * @property {boolean} [vocabOnly] tokenizer and template without weights
  *
  * @typedef {Record<string, any>} Json
- * @typedef {import("./sdk/types.d.ts").ChatRequest} ChatRequest
- * @typedef {import("./sdk/types.d.ts").CompletionRequest} CompletionRequest
- * @typedef {import("./sdk/types.d.ts").ResponsesRequest} ResponsesRequest
  * @typedef {import("./sdk/types.d.ts").Form} Form what an answer's form may be
- * @typedef {{ addSpecial?: boolean, parseSpecial?: boolean }} TokenizeOptions
- * @typedef {import("./sdk/stream.js").ChunkStream<any>} ChunkStream
- */
-/**
- * An endpoint: with `stream: true` chunks, else the whole answer.
- * @template Request
- * @typedef {{
- *   (request: Request & { stream: true }, options?: CallOptions): Promise<ChunkStream>,
- *   (request: Request, options?: CallOptions): Promise<any>,
- * }} Create
+ * @typedef {{ model?: string }} Which the loaded model that is meant, or an id of the catalog; default: the default one
+ * @typedef {{ addSpecial?: boolean, parseSpecial?: boolean } & Which} TokenizeOptions
+ *
+ * @typedef {object} CreateOptions
+ * @property {OnProgress} [onProgress]
+ * @property {OnLog} [onLog]
+ * @property {boolean} [shared] false: a worker of this page alone, if it has none yet
+ * @property {number} [memoryBudget] bytes that all loaded models together may take; default: half of the machine's
+ *   memory, as far as the browser tells it. The model used longest ago is unloaded for another one. It holds for all
+ *   tabs that share the engine.
  */
 
 /** @type {Promise<Wisp> | null} the page's engine */
@@ -56,16 +58,19 @@ export class Wisp {
   #connection;
 
   /**
-   * Boots the engine, or gives the one that this page already has (and listens to it too).
-   * @param {{ onProgress?: OnProgress, onLog?: OnLog }} [listeners]
+   * Connects to the engine and boots it if it is not running, or gives the one that this page already has (and listens
+   * to it too).
+   * @param {CreateOptions} [options]
    * @returns {Promise<Wisp>}
    */
-  static async create({ onProgress, onLog } = {}) {
-    const connection = current ?? (current = open());
+  static async create({ onProgress, onLog, shared = true, memoryBudget } = {}) {
+    const connection = current ?? (current = open(shared));
     if (onProgress) connection.onProgress.add(onProgress);
     if (onLog) connection.onLog.add(onLog);
-    if (!shared) offer();
-    return (shared ??= boot(connection));
+    offer();
+    const engine = await (booted ??= boot(connection));
+    if (memoryBudget !== undefined) await connection.call("budget", { bytes: memoryBudget });
+    return engine;
   }
 
   /**
@@ -79,16 +84,26 @@ export class Wisp {
   /** @param {Connection} connection use `Wisp.create()` */
   constructor(connection) {
     this.#connection = connection;
+    const { chat, completions, responses, embeddings, rerank, models } = endpoints(connection);
+    this.chat = chat;
+    this.completions = completions;
+    this.responses = responses;
+    this.embeddings = embeddings;
+    /** Documents in the order of their relevance to a query, by a model that ranks: {query, documents, top_n}. */
+    this.rerank = rerank;
+    this.models = models;
   }
 
   /**
-   * Loads a model and makes it the one that answers. When it rejects, the model loaded before goes on answering.
-   * @param {LoadRequest} [request] @param {CallOptions} [options] @returns {Promise<Json>} what `stats()` gives
+   * Loads a model beside those that are loaded, as far as the memory budget allows, unless it is there already.
+   * When it rejects, the models loaded before go on answering.
+   * @param {LoadRequest} [request] @param {CallOptions} [options] @returns {Promise<Json>} what `stats()` gives of it
    */
-  load({ model, ...rest } = {}, options = {}) {
-    const given = Array.isArray(model) ? model.map(absolute) : absolute(model);
-    const loading = this.#connection.call("load", { ...rest, model: given }, options);
-    return loading.then((stats) => ((this.#connection.loaded = true), stats));
+  async load({ model, ...rest } = {}, options = {}) {
+    const request = { ...rest, model: Array.isArray(model) ? model.map(absolute) : absolute(model) };
+    const stats = await this.#connection.call("load", request, options);
+    if (request.default !== false || !lastLoad) lastLoad = request;
+    return stats;
   }
 
   /**
@@ -104,14 +119,6 @@ export class Wisp {
     });
   }
 
-  chat = { completions: { create: /** @type {Create<ChatRequest>} */ (this.#creator("chat.completions")) } };
-  completions = { create: /** @type {Create<CompletionRequest>} */ (this.#creator("completions")) };
-  responses = { create: /** @type {Create<ResponsesRequest>} */ (this.#creator("responses")) };
-  embeddings = { create: this.#creator("embeddings") };
-  /** Documents in the order of their relevance to a query, by a model that ranks: {query, documents, top_n}. */
-  rerank = this.#creator("rerank");
-  models = { list: () => this.#connection.call("models") };
-
   /**
    * `fetch` for the OpenAI API's paths, answered by this engine: `new OpenAI({ baseURL: location.origin + "/v1",
    * fetch: engine.fetch, apiKey: "none", dangerouslyAllowBrowser: true })`.
@@ -120,94 +127,97 @@ export class Wisp {
   fetch = (input, init) => engineFetch(this, input, init);
 
   /** @param {string} text @param {TokenizeOptions} [options] @returns {Promise<number[]>} token ids */
-  tokenize(text, { addSpecial, parseSpecial } = {}) {
-    return this.#connection.call("tokenize", { text, addSpecial, parseSpecial });
+  tokenize(text, { addSpecial, parseSpecial, model } = {}) {
+    return this.#connection.call("tokenize", { text, addSpecial, parseSpecial, model });
   }
 
-  /** @param {ArrayLike<number>} ids @returns {Promise<string>} */
-  detokenize(ids) {
-    return this.#connection.call("detokenize", { ids: Array.from(ids) });
+  /** @param {ArrayLike<number>} ids @param {Which} [which] @returns {Promise<string>} */
+  detokenize(ids, { model } = {}) {
+    return this.#connection.call("detokenize", { ids: Array.from(ids), model });
   }
 
   /**
    * The prompt text that a chat becomes.
-   * @param {Json[]} messages @param {Json} [options] tools, addGenerationPrompt, template, and variables of the template
+   * @param {Json[]} messages
+   * @param {Json} [options] model, tools, addGenerationPrompt, template, and variables of the template
    * @returns {Promise<string>}
    */
-  applyTemplate(messages, options = {}) {
-    return this.#connection.call("applyTemplate", { messages, options });
+  applyTemplate(messages, { model, ...options } = {}) {
+    return this.#connection.call("applyTemplate", { messages, options, model });
   }
 
   /**
    * Logits at every position; of an embedding model, or where a pooling is given, the embedding, not normalised.
    * @param {ArrayLike<number>} ids
-   * @param {{ pooling?: "none" | "mean" | "cls" | "last" | "rank" }} [options] default: the model's own
+   * @param {{ pooling?: "none" | "mean" | "cls" | "last" | "rank" } & Which} [options] default: the model's own
    * @returns {Promise<{ logits: Float32Array, shape: [number, number] } | { embedding: Float32Array, shape: number[] }>}
    *   shape is [n, vocab] of logits, [n_embd] of an embedding, [n, n_embd] of one for each id ("none")
    */
-  evaluate(ids, { pooling } = {}) {
-    return this.#connection.call("evaluate", { ids: Array.from(ids), pooling });
+  evaluate(ids, { pooling, model } = {}) {
+    return this.#connection.call("evaluate", { ids: Array.from(ids), pooling, model });
   }
 
   /**
    * GPU time of every dispatch of a step: one token, or a prefill batch of `n`, at `position`; the last is "step", all
    * of them in a row. `floor_ns` is the time in which this device reads as many bytes.
-   * @param {number} position @param {number} [n] @returns {Promise<import("./sdk/types.d.ts").Dispatch[]>}
+   * @param {number} position @param {number} [n] @param {Which} [which]
+   * @returns {Promise<import("./sdk/types.d.ts").Dispatch[]>}
    */
-  profile(position, n = 1) {
-    return this.#connection.call("profile", { position, n });
+  profile(position, n = 1, { model } = {}) {
+    return this.#connection.call("profile", { position, n, model });
   }
 
   /**
    * Would constrained decoding allow this text?
-   * @param {Form} format {response_format} | {grammar} | {regex} @param {string} text
+   * @param {Form} format {response_format} | {grammar} | {regex} @param {string} text @param {Which} [which]
    * @returns {Promise<{ accepted: boolean, complete: boolean }>}
    */
-  validate(format, text) {
-    return this.#connection.call("validate", { format, text });
-  }
-
-  /** @returns {Promise<Json>} adapter, memory, cache hits, timings, notices, dispatches */
-  stats() {
-    return this.#connection.call("stats");
-  }
-
-  /** Frees the model; the engine stays. @returns {Promise<void>} */
-  unload() {
-    this.#connection.loaded = false;
-    return this.#connection.call("unload");
-  }
-
-  /** Ends the worker. Requests still open reject with code "aborted"; the next `Wisp.create()` boots anew. */
-  terminate() {
-    this.#connection.close(WispError.aborted());
+  validate(format, text, { model } = {}) {
+    return this.#connection.call("validate", { format, text, model });
   }
 
   /**
-   * An OpenAI endpoint: with `stream: true` a promise of chunks, else of the whole answer. The AbortSignal may be
-   * given as the openai client wants it, in the second argument, or as `signal` in the request.
-   * @param {string} kind
-   * @returns {{
-   *   (request: Json & { stream: true }, options?: CallOptions): Promise<ChunkStream>,
-   *   (request: Json, options?: CallOptions): Promise<any>,
-   * }}
+   * Of a loaded model, or the default one: adapter, memory, cache hits, timings, notices, dispatches; of all: `models`
+   * with the bytes of each, their sum `bytes`, the `budget`, and the `clients`, pages and HTTP requests that there are.
+   * @param {Which} [which] @returns {Promise<Json>}
    */
-  #creator(kind) {
-    return (/** @type {Json} */ { signal, ...request }, /** @type {CallOptions} */ options = {}) => {
-      const how = { ...options, signal: options.signal ?? signal };
-      if (request.stream) return this.#connection.stream(kind, { request }, how);
-      return this.#connection.call(kind, { request }, how);
-    };
+  stats({ model } = {}) {
+    return this.#connection.call("stats", { model });
+  }
+
+  /** Frees one model, or all, when their requests are through; the engine stays. @param {string} [model] @returns {Promise<void>} */
+  async unload(model) {
+    await this.#connection.call("unload", { model });
+    if (model === undefined) lastLoad = null;
+  }
+
+  /**
+   * Ends this page's part: its open requests reject with code "aborted". The worker ends with the last page that does
+   * so, or that closes; the next `Wisp.create()` connects to it, or boots a new one.
+   */
+  terminate() {
+    this.#connection.close(WispError.aborted());
   }
 }
 
-/** @type {Connection | null} the worker behind `shared` */
+/** @type {Connection | null} the page's way to the engine */
 let current = null;
+/** @type {Promise<Wisp> | null} the engine at its end */
+let booted = null;
+/** @type {Record<string, any> | null} what this page loaded last as the default */
+let lastLoad = null;
+/** whether the engine is gone by a crash: then who asks for it gets another one */
+let crashed = false;
 
-function open() {
-  const connection = new Connection(new URL(__WISP_ASSETS__.worker, import.meta.url).href);
-  connection.onClose = () => {
-    if (current === connection) shared = current = null;
+/** @param {boolean} shared */
+function open(shared) {
+  const { worker, ...others } = __WISP_ASSETS__;
+  const name = Object.values(others).flat().join(" "); // one worker for pages of the same version, and no others
+  const connection = new Connection(openLink(new URL(worker, import.meta.url).href, `wisp ${name}`, shared));
+  connection.onClose = (error) => {
+    if (current !== connection) return;
+    booted = current = null;
+    crashed = error.code === "worker_crashed";
   };
   return connection;
 }
@@ -218,10 +228,17 @@ let offered = false;
 function offer() {
   if (offered) return;
   offered = true;
-  startHosting(
-    () => shared,
-    () => current?.loaded ?? false,
-  );
+  startHosting(() => (current || crashed ? hosted() : null));
+}
+
+/** The engine for the service worker; one that crashed is booted again, with the model that it had. */
+async function hosted() {
+  if (!current) {
+    const engine = await Wisp.create();
+    if (lastLoad) await engine.load(lastLoad).catch(() => {}); // what is asked then says what is missing
+  }
+  const connection = /** @type {Connection} */ (current);
+  return { connection, loaded: (await connection.link).shared || lastLoad !== null };
 }
 
 /** @param {Connection} connection @returns {Promise<Wisp>} */
@@ -239,6 +256,7 @@ async function boot(connection) {
   };
   try {
     await connection.call("boot", { assets });
+    crashed = false;
   } catch (/** @type {any} */ error) {
     connection.close(error); // a half-booted worker is of no use
     throw error;

@@ -1,5 +1,6 @@
 /**
- * The worker: starts Pyodide, unpacks the Python packages and hands every message to `app/main.py`.
+ * The worker, shared by all pages or of one: starts Pyodide, unpacks the Python packages and hands every message of its
+ * clients (ports.js) to `app/main.py`.
  * It knows nothing of models or chats. What it offers Python, on `globalThis`:
  *   wispReplay, wispUpload, wispShards  of the modules py_engine/replay.js, upload.js and shards.js with readers.js
  *   wispAssets       the URLs it was booted with: {pyodide, zip, snapshot, wheels, catalog, grammar}
@@ -7,10 +8,12 @@
  *   wispImport       (url) => Promise, loads a JavaScript module
  */
 import { Replay } from "../py_engine/replay.js";
-import { startPython, wheelOf } from "./boot.js";
-import { NAME, Readers, serve } from "../py_engine/readers.js";
+import { Readers, serve as serveReads } from "../py_engine/readers.js";
 import * as shards from "../py_engine/shards.js";
 import { Upload } from "../py_engine/upload.js";
+import { startPython, wheelOf } from "./boot.js";
+import { Ports } from "./ports.js";
+import { READER, startReaders } from "./reading.js";
 
 /** @typedef {import("./boot.js").PythonAssets & { catalog?: string }} Assets */
 
@@ -28,7 +31,12 @@ async function boot(assets, report) {
     return loading.get(name);
   };
   const wispImport = (/** @type {string} */ url) => import(url);
-  const { getRecord, slice } = new Readers(import.meta.url);
+  const own = "Worker" in globalThis; // not in a shared worker
+  const readers = new Readers((count) =>
+    own ? Promise.resolve(startReaders(import.meta.url, count)) : ports.readers(count),
+  );
+  ports.onReadersGone = () => readers.end();
+  const { getRecord, slice } = readers;
   const wispShards = { ...shards, getRecord, slice };
   const wispAssets = assets;
   Object.assign(globalThis, { wispAssets, wispReplay: Replay, wispUpload: Upload, wispShards });
@@ -36,25 +44,55 @@ async function boot(assets, report) {
   return pyodide.pyimport("app.main");
 }
 
-if (self.name === NAME) serve();
-else self.onmessage = answer;
+/** @type {Set<(stage: string, loaded: number, total: number) => void>} of clients that wait for the boot */
+const waiting = new Set();
 
-/** @param {MessageEvent} event */
-async function answer({ data }) {
-  const { id, kind, assets } = data;
-  try {
-    if (kind !== "boot") return void (await (await main).handle(data));
-    main = boot(assets, (stage, loaded, total) =>
-      self.postMessage({ id, kind: "progress", progress: { stage, loaded, total, speed: 0 } }),
-    );
-    await main;
-    self.postMessage({ id, kind: "result", result: null });
-  } catch (/** @type {any} */ error) {
-    const lines = String(error?.message ?? error)
-      .trim()
-      .split("\n");
-    const body = { message: lines.at(-1), type: "server_error", param: null, code: "internal_error" };
-    self.postMessage({ id, kind: "error", error: body });
-    if (error?.pyodide_fatal_error) reportError(error); // the interpreter is dead: the page boots a new worker
+/** @param {MessagePort} port @returns {import("./ports.js").Served} */
+function serve(port) {
+  /** @type {Promise<any> | undefined} an app.client.Client */
+  let client;
+  /** @param {number} id @param {Assets} assets */
+  async function booted(id, assets) {
+    /** @type {(stage: string, loaded: number, total: number) => void} */
+    const report = (stage, loaded, total) =>
+      port.postMessage({ id, kind: "progress", progress: { stage, loaded, total, speed: 0 } });
+    waiting.add(report);
+    main ??= boot(assets, (...progress) => waiting.forEach((each) => each(...progress)));
+    await main.finally(() => waiting.delete(report));
+    port.postMessage({ id, kind: "result", result: null });
   }
+  return {
+    async receive(data) {
+      const { id, kind, assets } = data;
+      try {
+        if (kind === "boot") return await booted(id, assets);
+        const python = await main;
+        client ??= python.connect(port);
+        await python.handle(await client, data);
+      } catch (/** @type {any} */ error) {
+        const lines = String(error?.message ?? error)
+          .trim()
+          .split("\n");
+        const message = lines.at(-1) ?? "";
+        port.postMessage({
+          id,
+          kind: "error",
+          error: { message, type: "server_error", param: null, code: "internal_error" },
+        });
+        // A half-booted worker is of no use, nor is one whose interpreter is dead: the next page boots a new one.
+        if (kind === "boot" || error?.pyodide_fatal_error) ports.die(message);
+      }
+    },
+    async leave() {
+      if (client) (await main).leave(await client);
+    },
+  };
+}
+
+const ports = new Ports(serve);
+if (self.name === READER) serveReads();
+else {
+  self.addEventListener("error", (event) => ports.die(event.message));
+  self.onmessage = ({ data }) => ports.add(data.port); // the page whose own worker this is
+  /** @type {any} */ (self).onconnect = (/** @type {MessageEvent} */ event) => ports.add(event.ports[0]); // all pages
 }

@@ -8,6 +8,22 @@ from py_engine.sampling import Batch, Constraint, Sampling
 
 
 @dataclass
+class GenerationStats:
+    """One request in numbers; `prefill_ms` ends with the first token."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    shifted_tokens: int = 0  # dropped from a context that was full
+    prefill_ms: float = 0.0
+    decode_ms: float = 0.0
+    submits: int = 0
+    dispatches: int = 0
+    encode_ms: float = 0.0  # spent on asking the GPU
+    wait_ms: float = 0.0  # spent on waiting for its answers: little means that the host is the slower
+
+
+@dataclass
 class Answer:
     """One request's. `ids` begins as the prompt, and is what the context holds, or will hold."""
 
@@ -21,9 +37,19 @@ class Answer:
     tokens: int = 0  # so far
     shifted: int = 0  # tokens dropped from the context
     done: bool = False
+    paused: bool = False  # others have the device; it will go on
+    stats: GenerationStats = field(default_factory=GenerationStats)
 
     def __post_init__(self) -> None:
         self.begins = len(self.ids)
+
+    @property
+    def together(self) -> bool:
+        """Whether it may be generated with others: its tokens need nothing but the logits. What is to be exact is
+        computed alone: sums in another order round differently.
+        """
+        plain = self.constraint is None and not self.sampling.shapes and self.sampling.logprobs < 0
+        return plain and not self.exact
 
     def take(self, batch: Batch) -> Batch:
         """The tokens up to one that ends the answer."""

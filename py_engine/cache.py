@@ -26,7 +26,7 @@ def slack(batch: int) -> int:
 
 @dataclass(frozen=True)
 class Cache:
-    """Keys and values of one layer."""
+    """Keys and values of one layer. `rows`: of a sequence; the buffers' shape is that of one, too."""
 
     k: Buffer
     v: Buffer
@@ -49,8 +49,7 @@ class Cache:
     @property
     def layout(self) -> dict[str, int | str]:
         """The #params of kv_cache.wgsl."""
-        rows: dict[str, int | str] = {"KV_ROWS": self.rows} if self.kind == "q8_0" else {}
-        return {"KV": self.kind, "RING": self.ring, **rows}
+        return {"KV": self.kind, "RING": self.ring, "KV_ROWS": self.rows}
 
 
 def make_cache(plan: Plan, layer: int, cols: int, kind: str, window: int, spare: int) -> Cache:

@@ -12,8 +12,9 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from typing import Any
 
+from py_engine.answer import Answer
 from py_engine.runners import Runner
-from py_engine.sampling import Batch, Constraint
+from py_engine.sampling import Batch
 
 LEAST_AHEAD = 4  # fewer are not worth it
 
@@ -22,20 +23,20 @@ class ConstrainedTokens:
     """Up to `count` tokens from `position` on, whose logits the last feed has made."""
 
     def __init__(
-        self, runner: Runner, constraint: Constraint, position: int, count: int, stop_ids: frozenset[int],
-        scored: bool = False, usual: float = 0.0,
-    ) -> None:  # fmt: skip
-        """`scored`: the log-probability of every token is wanted, so that none is fed without having been chosen;
-        `usual`: how many tokens, in requests before, came between two for which the mask made a difference.
-        """
-        self._runner, self._constraint = runner, constraint
-        self._at, self._left = position, count
-        self._stop_ids, self._scored = stop_ids, scored
+        self, runner: Runner, answer: Answer, position: int, count: int, seq: int = 0, usual: float = 0.0
+    ) -> None:
+        """`usual`: how many tokens, in requests before, came between two for which the mask made a difference."""
+        assert answer.constraint is not None
+        self._runner, self._constraint = runner, answer.constraint
+        self._seq, self._at, self._left = seq, position, count
+        self._stop_ids = answer.stop_ids
+        # the log-probability of every token is wanted: none is fed without having been chosen
+        self._scored = answer.sampling.logprobs >= 0
         self._forced: deque[int] = deque()  # tokens that must come next
         self._run = 0  # tokens since the mask last made a difference
         self.usual = usual
         self._fed = True  # whether the logits come from a batch: the first choice from them is to be the last
-        runner.begin(position, count)
+        runner.begin(position, count, seq)
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
         """Until the constraint has nothing more, an id of stop_ids has come, or all tokens have."""
@@ -85,8 +86,8 @@ class ConstrainedTokens:
         fed = tokens if self._left else tokens[:-1]  # behind the last token there may be no room
         for at in range(0, len(fed), size):
             batch = fed[at : at + size]
-            await self._runner.feed(first + at, batch, ["prefill", "last"] if len(batch) > 1 else ["decode"])
-        self._runner.begin(self._at, self._left)
+            await self._runner.feed(first + at, batch, ["prefill", "last"] if len(batch) > 1 else ["decode"], self._seq)
+        self._runner.begin(self._at, self._left, self._seq)
         self._fed = True
         return Batch(tokens)
 

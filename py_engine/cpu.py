@@ -1,7 +1,7 @@
 """The plan with numpy: the executor where there is no WebGPU, and the oracle of the kernel tests.
 
-Each function below is a kernel of wgsl/ by name. It gets a `Call`: the op's params and consts, `n` and `pos` of the
-batch, and its buffers as numpy arrays that it writes in place. Weights are float32 (rows, cols).
+Each function below is a kernel of wgsl/ by name. It gets a `Call`: the op's params and consts, where the batch's tokens
+are, and its buffers as numpy arrays that it writes in place. Weights are float32 (rows, cols).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from py_engine.cpu_attention import (
     rope_store,
 )  # fmt: skip
 from py_engine.cpu_math import ACTIVATIONS, capped, gated, normed
-from py_engine.cpu_sampling import logprobs, sample, sample_best, sample_shape
-from py_engine.plan import Op, Plan, Weight
+from py_engine.cpu_sampling import advance, logprobs, sample, sample_best, sample_shape
+from py_engine.plan import Buffer, Op, Plan, Weight
 from py_engine.quants import row_bytes
 
 Array = Any  # numpy.ndarray of float32 or uint32
@@ -37,7 +37,7 @@ class Call:
     params: dict[str, Any]
     consts: dict[str, Any]
     buffers: dict[str, Array]
-    state: Array
+    states: Array  # (1, 4), or a State of each token: pos, n, resampled, seq
     grid: tuple[Any, Any, Any]
 
     def __getitem__(self, name: str) -> Array:
@@ -45,16 +45,36 @@ class Call:
 
     @property
     def pos(self) -> int:
-        return int(self.state[0])
+        return int(self.states[0, 0])
 
     @property
     def n(self) -> int:
-        return int(self.state[1])
+        return int(self.states[0, 1])
+
+    @property
+    def seq(self) -> int:
+        return int(self.states[0, 3])
+
+    @property
+    def positions(self) -> Array:
+        """Of each token, int64 (n,)."""
+        if self.params.get("EACH"):
+            return self.states[: self.n, 0].astype(np.int64)
+        return np.arange(self.pos, self.pos + self.n)
+
+    @property
+    def sequences(self) -> Array:
+        """Of each token, int64 (n,)."""
+        return (
+            self.states[: self.n if self.params.get("EACH") else 1, 3]
+            .repeat(1 if self.params.get("EACH") else self.n)
+            .astype(np.int64)
+        )
 
 
 def embed(c: Call) -> None:
     kind = c.params["ROW"]
-    at = c["tokens"][c.pos : c.pos + c.n].astype(np.int64) if kind == "token" else np.arange(c.pos, c.pos + c.n)
+    at = c["tokens"][c.sequences, c.positions].astype(np.int64) if kind == "token" else c.positions
     rows = (at if kind != "first" else at * 0) - c.consts["row0"]
     here = (rows >= 0) & (rows < c.consts["rows"])
     x, cols = c["x"][: c.n], c.params["COLS"]
@@ -108,33 +128,42 @@ def matmul(c: Call) -> None:
 
 
 def in_bytes(x: Array) -> Array:
-    """x (cols,) as quantize_x.wgsl rounds it: 255 steps for each group of 32."""
+    """x (n, cols) as quantize_x.wgsl rounds it: 255 steps for each group of 32."""
     groups = x.reshape(-1, 32)
     most = np.abs(groups).max(axis=1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         steps = np.where(most > 0, np.round(groups * (np.float32(127) / most)), 0)
-    return (steps * (most / np.float32(127))).reshape(-1)
+    return (steps * (most / np.float32(127))).reshape(x.shape)
 
 
 def matvec(c: Call) -> None:
-    x = c["x"][c.n - 1, : c.params["COLS"]]
+    x = c["x"][c.n - 1 : c.n, : c.params["COLS"]]
+    _products(c, x, c["y"].reshape(1, -1))
+
+
+def matvecs(c: Call) -> None:
+    _products(c, c["x"][: c.n, : c.params["COLS"]], c["y"][: c.n])
+
+
+def _products(c: Call, x: Array, out: Array) -> None:
+    """Rows of x (n, cols) through the matrix, and what else matvec.wgsl does, to rows of `out`."""
     scale = np.float32(1)
     if c.params["NORM"]:
-        scale = 1 / np.sqrt((x * x).mean(dtype=np.float32) + np.float32(c.consts["eps"]))
+        scale = 1 / np.sqrt((x * x).mean(axis=1, keepdims=True, dtype=np.float32) + np.float32(c.consts["eps"]))
         x = x * c["norm"][0]
-    if c.params["DOT8"]:
+    if c.params.get("DOT8"):
         x = in_bytes(x)
-    y = _biased(c, c["w"] @ x * scale)
-    out, row0, rows = c["y"].reshape(-1), c.consts["row0"], c.consts["rows"]
+    y = _biased(c, (x @ c["w"].T) * scale)
+    row0, rows = c.consts["row0"], c.consts["rows"]
     match c.params["EPILOGUE"]:
         case "store":
-            out[row0 : row0 + rows] = y
+            out[:, row0 : row0 + rows] = y
         case "add":
-            out[row0 : row0 + rows] += y
+            out[:, row0 : row0 + rows] += y
         case "gated":
-            out[row0 : row0 + rows // 2] = gated(c.params["ACTIVATION"], y[: rows // 2], y[rows // 2 :])
+            out[:, row0 : row0 + rows // 2] = gated(c.params["ACTIVATION"], y[:, : rows // 2], y[:, rows // 2 :])
         case "qkv":
-            out[: c.consts["q_rows"]] = rope_store(c, y[None])[0]
+            out[:, : c.consts["q_rows"]] = rope_store(c, y)
 
 
 def gate(c: Call) -> None:
@@ -163,11 +192,20 @@ def shortconv(c: Call) -> None:
     cols, taps, cache = c.params["COLS"], c.params["TAPS"], c["conv_cache"]
     x, weight = c["x"][: c.n], c["taps"].reshape(cols, taps)
     own = x[:, :cols] * x[:, 2 * cols : 3 * cols]
-    before = min(c.pos, taps - 1)
-    pos = np.arange(c.pos - before, c.pos + c.n) % (c.params["RING"] or len(cache))
-    seen = np.concatenate([np.zeros((taps - 1 - before, cols)), cache[pos[:before]], own], dtype=np.float32)
-    cache[pos[before:]] = own
-    total = sum(seen[j : j + c.n] * weight[:, j] for j in range(taps))
+    total = own * weight[:, -1]
+    at, seq = c.positions, c.sequences
+    here = {(int(s), int(p)): m for m, (s, p) in enumerate(zip(seq, at, strict=True))}  # those of the batch
+
+    def row(s: Array, p: Array) -> Array:
+        return s * c.params["KV_ROWS"] + (p % c.params["RING"] if c.params["RING"] else p)
+
+    for back in range(1, taps):
+        before = cache[row(seq, np.maximum(at - back, 0))].astype(np.float32)
+        for m in range(c.n):
+            if (other := here.get((int(seq[m]), int(at[m]) - back))) is not None:
+                before[m] = own[other]
+        total += np.where((at >= back)[:, None], before * weight[:, taps - 1 - back], np.float32(0))
+    cache[row(seq, at)] = own
     c["y"][: c.n, :cols] = x[:, cols : 2 * cols] * total
 
 
@@ -212,9 +250,10 @@ def read(c: Call) -> None:
 KERNELS: dict[str, Callable[[Call], None]] = {
     f.__name__: f
     for f in (
-        embed, norm, add_scaled, soft_cap, activate, matmul, matvec, rope_append, norm_rope_append, kv_quantize,
+        embed, norm, add_scaled, soft_cap, activate, matmul, matvec, matvecs, rope_append, norm_rope_append,
+        kv_quantize,
         attention, attention_decode, attention_combine, pool, shortconv, gate, scale_by, route, experts,
-        sample_best, sample_shape, sample, logprobs, read,
+        sample_best, sample_shape, sample, advance, logprobs, read,
     )
 }  # fmt: skip
 
@@ -238,25 +277,36 @@ class Cpu:
         words = np.frombuffer(data, np.uint32)
         self.buffers[name].reshape(-1).view(np.uint32)[at // 4 : at // 4 + len(words)] = words
 
-    def feed(self, position: int, ids: list[int], lists: list[str]) -> None:
-        """Put tokens at their positions and run lists over them."""
-        self.buffers["tokens"][position : position + len(ids)] = ids
-        self.buffers["state"][:2] = position, len(ids)
+    def make_room(self, sequences: int) -> None:
+        """Let the caches hold that many sequences."""
+        for b in self.plan.buffers.values():
+            if b.pool == "kv":
+                more = np.zeros((sequences * b.shape[0], *b.shape[1:]), NUMPY[b.dtype])
+                more[: len(self.buffers[b.name])] = self.buffers[b.name]
+                self.buffers[b.name] = more
+        self.plan.sequences = sequences
+
+    def feed(self, position: int, ids: list[int], lists: list[str], seq: int = 0) -> None:
+        """Put tokens of a sequence at their positions and run lists over them."""
+        self.buffers["tokens"][seq, position : position + len(ids)] = ids
+        self.buffers["state"][:] = position, len(ids), self.buffers["state"][2], seq
         for name in lists:
             self.run(name)
 
     def run(self, name: str) -> None:
         """One list of the plan on the batch that the state describes."""
-        for op in self.plan.lists[name]:
-            self.run_op(op)
+        ops = self.plan.lists[name]
+        states = next((b.name for op in ops if isinstance(b := op.bindings.get("state"), Buffer)), "state")
+        for op in ops:
+            self.run_op(op, states)
 
-    def run_op(self, op: Op) -> None:
-        """One dispatch."""
+    def run_op(self, op: Op, states: str = "state") -> None:
+        """One dispatch; `states`: the buffer that says where the batch's tokens are."""
         bound = {
             k: self.weights[b.name] if isinstance(b, Weight) else self.buffers[b.name] for k, b in op.bindings.items()
         }
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            KERNELS[op.kernel](Call(op.params, op.consts, bound, self.buffers["state"], op.grid))
+            KERNELS[op.kernel](Call(op.params, op.consts, bound, self.buffers[states].reshape(-1, 4), op.grid))
 
 
 def dequantize(weight: Weight, raw: Array) -> Array:

@@ -34,13 +34,18 @@ def rotate(c: Call, x: Array, pos: Array) -> Array:
 def rope_store(c: Call, rows: Array) -> Array:
     """Queries of the stacked rows (n, q + 2 kv), rotated; keys (rotated) and values go to the cache."""
     q, kv = c.consts["q_rows"], c.consts["kv_rows"]
-    pos = np.arange(c.pos, c.pos + len(rows))
+    pos = c.positions[-len(rows) :]
     if not kv:
         return rotate(c, rows[:, :q], pos)
-    to = pos - c.pos if c.params["KV"] == "q8_0" else pos % c.params["RING"] if c.params["RING"] else pos
+    to = np.arange(len(rows)) if c.params["KV"] == "q8_0" else _rows_of(c, pos, c.sequences[-len(rows) :])
     c["k_cache"][to] = rotate(c, rows[:, q : q + kv], pos)
     c["v_cache"][to] = rows[:, q + kv : q + 2 * kv]
     return rotate(c, rows[:, :q], pos)
+
+
+def _rows_of(c: Call, pos: Array, seq: Array | int) -> Array:
+    """The caches' rows of positions of sequences."""
+    return seq * c.params["KV_ROWS"] + (pos % c.params["RING"] if c.params["RING"] else pos)
 
 
 def rope_append(c: Call) -> None:
@@ -70,7 +75,7 @@ def norm_rope_append(c: Call) -> None:
 def attention(c: Call) -> None:
     group, kv_heads, head_dim = c.params["G"], c.consts["n_head_kv"], c.params["HEAD_DIM"]
     y = c["y"][: c.n, : kv_heads * group * head_dim].reshape(c.n, kv_heads, group, head_dim)
-    for head, scores, v in _scores(c):
+    for head, scores, v in _scores(c, c["q"][: c.n], c.positions, c.seq):
         top, more = scores.max(axis=-1, keepdims=True), np.float32(0)
         if c.params["SINKS"]:
             sinks = c["sinks"][0, head * group : (head + 1) * group, None, None]
@@ -81,24 +86,28 @@ def attention(c: Call) -> None:
 
 
 def attention_decode(c: Call) -> None:
-    group, head_dim, share = c.params["G"], c.params["HEAD_DIM"], attention_share(c)
-    for head, scores, v in _scores(c):
-        for part, first in enumerate(range(c.pos + 1 - attention_seen(c), c.pos + 1, share)):
-            s = scores[:, 0, first : first + share]
-            top = s.max(axis=-1, keepdims=True)
-            e = np.exp(s - top)
-            to = c["parts"][head * group : (head + 1) * group, part]
-            to[:, :head_dim] = e @ v[first : first + share]
-            to[:, head_dim], to[:, head_dim + 1] = top[:, 0], e.sum(axis=-1)
+    group, head_dim = c.params["G"], c.params["HEAD_DIM"]
+    for m, (pos, seq) in enumerate(zip(c.positions, c.sequences, strict=True)):
+        share = attention_share(c, pos)
+        for head, scores, v in _scores(c, c["q"][m : m + 1], np.array([pos]), int(seq)):
+            for part, first in enumerate(range(pos + 1 - attention_seen(c, pos), pos + 1, share)):
+                s = scores[:, 0, first : first + share]
+                top = s.max(axis=-1, keepdims=True)
+                e = np.exp(s - top)
+                to = c["parts"][m, head * group : (head + 1) * group, part]
+                to[:, :head_dim] = e @ v[first : first + share]
+                to[:, head_dim], to[:, head_dim + 1] = top[:, 0], e.sum(axis=-1)
 
 
-def _scores(c: Call) -> Iterator[tuple[int, Array, Array]]:
-    """(kv head, scaled and masked scores (group, n, positions), values (positions, head_dim)) for each kv head."""
+def _scores(c: Call, q: Array, positions: Array, seq: int) -> Iterator[tuple[int, Array, Array]]:
+    """(kv head, scaled and masked scores (group, n, positions), values (positions, head_dim)) for each kv head, of
+    queries (n, heads x head_dim) at positions of one sequence that follow each other.
+    """
     head_dim, group, kv_heads = c.params["HEAD_DIM"], c.params["G"], c.consts["n_head_kv"]
-    pos, n = c.pos, c.n
-    q = c["q"][:n, : kv_heads * group * head_dim].reshape(n, kv_heads, group, head_dim) * np.float32(c.consts["scale"])
-    k, v = (_cached(c, name, pos + n).reshape(-1, kv_heads, head_dim) for name in ("k_cache", "v_cache"))
-    distance = np.arange(pos, pos + n)[:, None] - np.arange(pos + n)[None, :]
+    pos, n = int(positions[0]), len(positions)
+    q = q[:, : kv_heads * group * head_dim].reshape(n, kv_heads, group, head_dim) * np.float32(c.consts["scale"])
+    k, v = (_cached(c, name, pos + n, seq).reshape(-1, kv_heads, head_dim) for name in ("k_cache", "v_cache"))
+    distance = positions[:, None] - np.arange(pos + n)[None, :]
     window = c.params["WINDOW"] or 2 * (pos + n)
     if c.params.get("CAUSAL", 1):
         hidden = (distance < 0) | (distance >= window)
@@ -114,53 +123,58 @@ def _scores(c: Call) -> Iterator[tuple[int, Array, Array]]:
         yield head, scores, v[:, head]
 
 
-def _cached(c: Call, name: str, positions: int) -> Array:
-    """Rows of the positions up to `positions` in float32; those that a ring has lost are some other's."""
-    cache, ring = c[name], c.params["RING"]
-    rows = np.arange(positions) % ring if ring else np.arange(positions)
+def _cached(c: Call, name: str, positions: int, seq: int) -> Array:
+    """Rows of a sequence's positions up to `positions` in float32; those that a ring has lost are some other's."""
     if c.params["KV"] != "q8_0":
-        return cache[rows].astype(np.float32)
+        return c[name][_rows_of(c, np.arange(positions), seq)].astype(np.float32)
     cols = c.consts["n_head_kv"] * c.params["HEAD_DIM"]
-    values, steps = _q8_0(cache, c.params["KV_ROWS"], cols)
+    values, steps = _q8_0(c[name], c.params["KV_ROWS"], cols, seq)
+    rows = _rows_of(c, np.arange(positions), 0)
     return (values[rows].reshape(positions, -1, GROUP) * (steps[rows] / np.float32(127))[..., None]).reshape(
         positions, -1
     )
 
 
-def _q8_0(cache: Array, rows: int, cols: int) -> tuple[Array, Array]:
-    """Views of a q8_0 cache: bytes (rows, cols), steps (rows, groups)."""
-    flat = cache.reshape(-1)
-    values, steps = flat[: rows * cols // 4], flat[rows * cols // 4 : rows * (cols // 4 + cols // GROUP)]
+def _q8_0(cache: Array, rows: int, cols: int, seq: int) -> tuple[Array, Array]:
+    """Views of a sequence's part of a q8_0 cache: bytes (rows, cols), steps (rows, groups)."""
+    size = rows * (cols // 4 + cols // GROUP)
+    flat = cache.reshape(-1)[seq * size : (seq + 1) * size]
+    values, steps = flat[: rows * cols // 4], flat[rows * cols // 4 :]
     return values.view(np.int8).reshape(rows, cols), steps.view(np.float32).reshape(rows, cols // GROUP)
 
 
 def kv_quantize(c: Call) -> None:
-    cols, ring = c.params["COLS"], c.params["RING"]
-    at = np.arange(c.pos, c.pos + c.n)
-    rows = at % ring if ring else at
+    cols, rows = c.params["COLS"], _rows_of(c, c.positions, 0)
     for name in ("k", "v"):
         groups = c[name][: c.n].reshape(c.n, -1, GROUP)
         most = np.abs(groups).max(axis=-1)
-        values, steps = _q8_0(c[f"{name}_cache"], c.params["KV_ROWS"], cols)
         grow = np.where(most > 0, 1 / most, 0).astype(np.float32)
-        values[rows] = np.floor(np.float32(0.5) + 127 * (groups * grow[..., None])).reshape(c.n, cols)
-        steps[rows] = most
+        whole = np.floor(np.float32(0.5) + 127 * (groups * grow[..., None])).reshape(c.n, cols)
+        for seq in np.unique(c.sequences):
+            values, steps = _q8_0(c[f"{name}_cache"], c.params["KV_ROWS"], cols, int(seq))
+            own = c.sequences == seq
+            values[rows[own]], steps[rows[own]] = whole[own], most[own]
 
 
-def attention_seen(c: Call) -> int:
+def attention_seen(c: Call, pos: int) -> int:
     """Positions that the token sees: the last ones."""
-    return min(c.pos + 1, c.params["WINDOW"] or c.pos + 1)
+    return min(pos + 1, c.params["WINDOW"] or pos + 1)
 
 
-def attention_share(c: Call) -> int:
+def attention_share(c: Call, pos: int) -> int:
     """Positions that each of the SPLIT parts takes: whole tiles of TS."""
-    tiles = -(-attention_seen(c) // c.params["TS"])
+    tiles = -(-attention_seen(c, pos) // c.params["TS"])
     return -(-tiles // c.params["SPLIT"]) * c.params["TS"]
 
 
 def attention_combine(c: Call) -> None:
-    head_dim, share = c.params["HEAD_DIM"], attention_share(c)
-    parts = c["parts"][: c.consts["n_head"], : -(-attention_seen(c) // share)]
+    for m, pos in enumerate(c.positions):
+        _combine(c, c["parts"][m], int(pos), c["y"].reshape(-1, c.consts["y_stride"])[m])
+
+
+def _combine(c: Call, parts: Array, pos: int, to: Array) -> None:
+    head_dim, share = c.params["HEAD_DIM"], attention_share(c, pos)
+    parts = parts[: c.consts["n_head"], : -(-attention_seen(c, pos) // share)]
     top, more = parts[..., head_dim].max(axis=1, keepdims=True), np.float32(0)
     if c.params["SINKS"]:
         sinks = c["sinks"][0, : c.consts["n_head"], None]
@@ -169,4 +183,4 @@ def attention_combine(c: Call) -> None:
     weight = np.exp(parts[..., head_dim] - top)
     total = (weight * parts[..., head_dim + 1]).sum(axis=1, keepdims=True) + more
     y = (weight[..., None] * parts[..., :head_dim]).sum(axis=1) / total
-    c["y"].reshape(-1)[: y.size] = y.reshape(-1)
+    to[: y.size] = y.reshape(-1)

@@ -13,9 +13,9 @@ BANNED = np.float32(-1e30)
 SETTINGS = np.dtype([(name, np.float32 if kind == "f" else np.uint32) for name, kind in FIELDS])
 
 
-def settings(c: Any) -> Any:
-    """The Sampling struct of a call, a record with a field for each of its members."""
-    return np.frombuffer(c["sampling"].tobytes(), SETTINGS, 1)[0]
+def settings(c: Any, seq: int | None = None) -> Any:
+    """The Sampling struct of a sequence, a record with a field for each of its members."""
+    return np.frombuffer(c["sampling"][c.seq if seq is None else seq].tobytes(), SETTINGS, 1)[0]
 
 
 def bits(words: Array, count: int) -> Array:
@@ -45,20 +45,22 @@ def gumbel(seed: int, pos: int, vocab: int) -> Array:
     return -np.log(np.where(u < 0.01, small, -np.log(1 - u)))
 
 
-def _best(c: Any, logits: Array) -> None:
+def _best(c: Any, logits: Array, best: Array) -> None:
     share = c.params["SHARE"]
     for i, first in enumerate(range(0, len(logits), share)):
         index = first + int(logits[first : first + share].argmax())
-        c["best"][i] = logits[index : index + 1].view(np.uint32)[0], index
+        best[i] = logits[index : index + 1].view(np.uint32)[0], index
 
 
 def sample_best(c: Any) -> None:
-    _best(c, c["logits"][: c.consts["vocab"]])
+    best = c["best"].reshape(-1, c.consts["shares"], 2)
+    for logits, to in zip(c["logits"].reshape(-1, c.consts["stride"]), best, strict=True):
+        _best(c, logits[: c.consts["vocab"]], to)
 
 
 def sample_shape(c: Any) -> None:
     s, vocab, end = settings(c), c.consts["vocab"], c.pos + c.n
-    history = c["tokens"][:end].astype(np.int64)
+    history = c["tokens"][c.seq, :end].astype(np.int64)
     bias = c["bias"][:vocab]
     x = c["logits"][:vocab] + bias
     seen = np.unique(history[end - min(end, int(s["repeat_last"])) :])
@@ -69,7 +71,7 @@ def sample_shape(c: Any) -> None:
         for token, length in repeats(history, s, bits(c["breakers"], vocab)).items():
             x[token] -= s["dry_multiplier"] * s["dry_base"] ** np.float32(length - int(s["dry_allowed"]))
     c["shaped"][:vocab] = np.where(bias <= -100, BANNED, np.maximum(x, BANNED))
-    _best(c, c["shaped"][:vocab])
+    _best(c, c["shaped"][:vocab], c["best"])
 
 
 def repeats(history: Array, s: Any, breakers: Array) -> dict[int, int]:
@@ -147,16 +149,61 @@ def drawn(logits: Array, s: Any, at: int) -> int:
 
 
 def sample(c: Any) -> None:
+    if c.params["EACH"]:
+        for m, (pos, seq) in enumerate(zip(c.positions, c.sequences, strict=True)):
+            s = settings(c, int(seq))
+            c["chosen"][m] = drawn(c["logits"][m, : c.consts["vocab"]], s, int(pos) + 1 + int(s["shifted"]))
+        return
     s, logits = settings(c), c["logits"][: c.consts["vocab"]]
+    tokens = c["tokens"][c.seq]
     at = c.pos if c.params["MASKED"] else c.pos + c.n
     if c.params["MASKED"]:
         allowed = bits(c["mask"], len(logits))
-        if allowed[c["tokens"][at]]:
+        if allowed[tokens[at]]:
             return
         logits = np.where(allowed, logits, BANNED)
-        c["state"][2] += 1
-    c["tokens"][at] = drawn(logits, s, at + int(s["shifted"]))
-    c["state"][:2] = at, 1
+        c.states[0, 2] += 1
+    tokens[at] = drawn(logits, s, at + int(s["shifted"]))
+    c.states[0, :2] = at, 1
+
+
+LONGEST = 8  # equal tokens
+
+
+def advance(c: Any) -> None:
+    states, chosen, n = c.states, c["chosen"], c.n
+    if not c.params["DRAFTS"]:
+        states[:n, 0] += 1
+        c["tokens"][states[:n, 3], states[:n, 0]] = chosen[:n]
+        return
+    tokens, drafting = c["tokens"][c.seq], c["drafting"]
+    right = 0
+    while right < n - 1 and tokens[c.pos + 1 + right] == chosen[right]:
+        right += 1
+    last = c.pos + 1 + right
+    tokens[last] = chosen[right]
+    if n > 1:
+        drafting[1] = 2 * (n - 1) if right == n - 1 else right + 1
+    place, n = _place(tokens[: last + 1], c.consts["least"]), 1
+    if place is not None:
+        n += min(last - place, c.params["DRAFTS"], max(int(drafting[1]), 1), max(0, int(drafting[0]) - last - 1))
+        tokens[last + 1 : last + n] = tokens[place + 1 : place + n]
+    states[:n, 0], states[:n, 3], states[0, 1] = np.arange(last, last + n), c.seq, n
+
+
+def _place(tokens: Array, least: int) -> int | None:
+    """Where the last tokens were before: the latest of the longest such places, of `least` tokens or more."""
+    ends = np.arange(len(tokens) - 1)
+    lengths, alive = np.zeros(len(ends), np.int64), np.ones(len(ends), bool)
+    for k in range(LONGEST):
+        alive &= ends >= k
+        if not alive.any():
+            break
+        alive[alive] = tokens[ends[alive] - k] == tokens[-1 - k]
+        lengths[alive] += 1
+    if not len(ends) or lengths.max() < least:
+        return None
+    return int(np.flatnonzero(lengths == lengths.max())[-1])
 
 
 def logprobs(c: Any) -> None:
@@ -164,7 +211,7 @@ def logprobs(c: Any) -> None:
     top = logits.max()
     found = (logits - top - np.log(np.exp(logits - top).sum())).astype(np.float32)
     order = np.argsort(-logits, kind="stable")[: min(int(settings(c)["logprobs"]), MOST_LOGPROBS)]
-    ids = np.concatenate([c["tokens"][c.pos : c.pos + 1].astype(np.int64), order])
+    ids = np.concatenate([c["tokens"][c.seq, c.pos : c.pos + 1].astype(np.int64), order])
     row = c["rows"][c.pos % c.params["ROWS"]]
     row[1:, 0] = 0xFFFFFFFF
     row[: len(ids), 0], row[: len(ids), 1] = ids, found[ids].view(np.uint32)

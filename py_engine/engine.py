@@ -1,7 +1,8 @@
 """The engine: token ids in, token ids out. Read this first.
 
     load      header -> plan (planner.py) -> a runner for it (WebGPU, else numpy) -> every record's weights
-    generate  reuse what the KV cache holds -> feed the rest of the prompt in batches -> ids as they come
+    generate  reuse what a KV cache holds -> feed the rest of the prompt in batches -> ids as they come, of several
+              requests together (together.py)
     evaluate  logits of every position
     embed     the embedding of a sequence, or of each of its tokens
 
@@ -12,66 +13,52 @@ from __future__ import annotations
 
 import math
 import struct
-import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine import budget, planner
-from py_engine.answer import Answer
-from py_engine.constrained import ConstrainedTokens
+from py_engine.answer import Answer, GenerationStats
 from py_engine.errors import WispError
+from py_engine.generation import Generation
 from py_engine.gguf_header import Header
 from py_engine.kernels import Device
-from py_engine.kv_cache import KvCache
 from py_engine.loader import Loader, LoadPackage, OnProgress
 from py_engine.models.common import rope_factors
+from py_engine.ops import FEW
 from py_engine.parts import Parts
 from py_engine.plan import Plan
 from py_engine.pooling import NAMES
 from py_engine.read_rate import read_rates
-from py_engine.runners import Counts, GpuRunner, Runner
+from py_engine.runners import Runner
 from py_engine.sampling import Batch, Constraint, Sampling
 from py_engine.traffic import profiled
 from py_engine.tuning import shown
 
 DEFAULT_CONTEXT = 8192  # tokens, or the model's own limit where that is less
 ENCODER_CONTEXT = 2048  # the same for encoders, which have room for activations of all of it
+PARALLEL = 4  # requests that are answered side by side, unless the load says otherwise
 BATCH, SOFTWARE_BATCH = 512, 64  # most tokens of a prefill step, on a GPU and where a CPU stands in for one
-
-
-@dataclass
-class GenerationStats:
-    """One request in numbers; `prefill_ms` ends with the first token."""
-
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
-    shifted_tokens: int = 0  # dropped from a context that was full
-    prefill_ms: float = 0.0
-    decode_ms: float = 0.0
-    submits: int = 0
-    dispatches: int = 0
-    encode_ms: float = 0.0  # spent on asking the GPU
-    wait_ms: float = 0.0  # spent on waiting for its answers: little means that the host is the slower
 
 
 class Engine:
     """One loaded model."""
 
-    def __init__(self, plan: Plan, runner: Runner, backend: str, context_length: int) -> None:
+    def __init__(self, plan: Plan, runner: Runner, backend: str, context_length: int, parallel: int = PARALLEL) -> None:
         self.plan, self.runner, self.backend, self.context_length = plan, runner, backend, context_length
+        self.parallel = (
+            min(parallel, FEW) if plan.generates else 1
+        )  # generate() calls side by side; all else wants it alone
         self.notices: list[str] = []
         self.adapter: dict[str, Any] | None = None
         self.timings: dict[str, float] = {}
         self.kernels: dict[str, Any] | None = None
         self.read_rates: list[tuple[int, float]] = []  # of the device, once it was profiled
         self.last = GenerationStats()
-        self._cache = KvCache(plan.spare)
-        self._unrefused = 0.0  # tokens that a constraint usually accepts one after the other
+        self._generation = Generation(runner, context_length, self.parallel)
 
     # -- loading ------------------------------------------------------------------------------------------------------
 
@@ -88,13 +75,15 @@ class Engine:
         load_package: LoadPackage | None = None,
         variant: dict[str, Any] | None = None,
         tune: bool | None = None,
+        parallel: int = PARALLEL,
     ) -> Engine:
         """Load the model of a shards.Source and its header, or of lists of them where it is in several files.
 
         `backend`: "webgpu", "cpu", or "auto": WebGPU where there is any, but numpy where the adapter is a software
         one and numpy measures faster. `load_package` makes a compiled package such as numpy importable. `variant`
         overrides fields of kernels.Device, to force a kernel variant. `tune`: choose kernels by measuring them, once
-        for a device and model (tuning.py); None: where there is a GPU. Raises WispError; nothing stays allocated then.
+        for a device and model (tuning.py); None: where there is a GPU. `parallel`: requests, FEW at most, that are
+        answered side by side; caches for them are made when they come. Raises WispError; nothing stays allocated then.
         """
         parts = Parts.of(source, header)
         report = on_progress or (lambda stage, done, total: None)
@@ -126,7 +115,7 @@ class Engine:
         report("memory", needed, needed)
         loader = Loader(parts, plan, adapter, device, backend, report, load_package)
         name, runner = await loader.run()
-        self = cls(plan, runner, name, plan.n_ctx)
+        self = cls(plan, runner, name, plan.n_ctx, parallel)
         self.notices, self.timings, self.kernels = loader.notices, loader.timings, kernels
         if adapter is not None:
             from py_engine.gpu import describe
@@ -157,105 +146,43 @@ class Engine:
         stop_ids: frozenset[int],
         constraint: Constraint | None = None,
         keep: int | None = None,
+        stats: GenerationStats | None = None,
     ) -> AsyncGenerator[Batch, None]:
         """Yields the ids as they come, a few at a time (none after each batch of the prompt); ends after an id of
         `stop_ids` (yielded last) or `max_tokens`.
 
         Closing the generator ends the request at once. ids must be below the vocabulary's size and fit the context.
         `constraint`: what each token may be. `keep`: when the context is full, the answer ends (None), or the first
-        `keep` tokens stay, the older half of the others is dropped, and the answer goes on.
+        `keep` tokens stay, the older half of the others is dropped, and the answer goes on. `stats` are kept up to
+        date. `parallel` requests at once are served together; more wait.
         """
         self._check_ids(prompt_ids)
         self.check_generates()
         self._check_sampling(sampling)
-        self.last = GenerationStats(prompt_tokens=len(prompt_ids))
         answer = Answer(list(prompt_ids), sampling.seeded(), max_tokens, stop_ids, constraint)
         answer.exact = sampling.seed is not None
-        begun, before = time.perf_counter(), self.runner.counts()
-        while not answer.done:
-            async with aclosing(self._go_on(answer)) as batches:
-                async for batch in batches:
-                    self._note(answer.tokens, begun, before)
-                    yield batch
-            if keep is None:
-                return
-            if not answer.done:
-                self.last.shifted_tokens += answer.shift(keep, self.context_length)
-
-    async def _go_on(self, answer: Answer) -> AsyncGenerator[Batch, None]:
-        """Compute what the cache lacks, and generate until the answer or the context ends."""
-        ids = answer.ids
-        at = self._cache.reuse(ids, answer.exact)
-        if not answer.tokens:
-            self.last.cached_tokens = at
-        constrained = answer.constraint is not None
-        await self.runner.configure(answer.sampling, answer.begins, answer.shifted, constrained)
-        end = [] if constrained else self.runner.lists
-        count = min(answer.left, self.context_length - len(ids) + 1)
-        produced: list[int] = []
-        try:
-            while at < len(ids):
-                batch = ids[at : at + self.plan.batch]
-                last = at + len(batch) == len(ids)
-                await self.runner.feed(at, batch, ["prefill", "last", *end] if last else ["prefill"])
-                self._cache.append(batch)
-                at += len(batch)
-                yield Batch([])  # a place to stop a long prompt
-            async with aclosing(self._tokens(answer, len(ids), count)) as batches:
-                async for chosen in batches:
-                    taken = answer.take(chosen)
-                    produced += taken.ids
-                    yield taken
-                    if answer.done:
-                        break
-            answer.done = answer.done or len(produced) < count  # the constraint may have nothing more
-        finally:
-            self._cache.append(produced[:-1], generated=True)  # the last token's keys and values are not computed
-            await self.runner.stop()
-            answer.ids = ids + produced
-
-    async def _tokens(self, answer: Answer, position: int, count: int) -> AsyncGenerator[Batch, None]:
-        if answer.constraint is None:
-            self.runner.start(position, count)
-            while (batch := await self.runner.next()).ids:
+        answer.stats = self.last = stats or GenerationStats()
+        answer.stats.prompt_tokens = len(prompt_ids)
+        async with aclosing(self._generation.answer(answer, keep)) as batches:
+            async for batch in batches:
                 yield batch
-            return
-        scored = answer.sampling.logprobs >= 0
-        tokens = ConstrainedTokens(
-            self.runner, answer.constraint, position, count, answer.stop_ids, scored, self._unrefused
-        )
-        try:
-            async with aclosing(tokens.batches()) as batches:
-                async for batch in batches:
-                    yield batch
-        finally:
-            self._unrefused = tokens.usual
-
-    def _note(self, tokens: int, begun: float, before: Counts) -> None:
-        """Bring the statistics up to date."""
-        stats, now = self.last, 1000 * (time.perf_counter() - begun)
-        if tokens and not stats.completion_tokens:
-            stats.prefill_ms = now
-        stats.completion_tokens, stats.decode_ms = tokens, max(0.0, now - (stats.prefill_ms or now))
-        for name, value in self.runner.counts().since(before).items():
-            setattr(stats, name, value)
 
     def forget(self) -> None:
         """The next request computes all of its prompt."""
-        self._cache.reuse([])
+        self._generation.seats.forget()
 
     async def evaluate(self, ids: list[int]) -> tuple[Any, tuple[int, int]]:
         """Logits of every position, float32 (n, vocab): a numpy array on the CPU, a flat Float32Array on the GPU."""
         self._check_ids(ids)
         self.check_generates()
-        self._cache.reuse([])
+        self._generation.seats.first.cache.reuse([])
         parts = []
         size = min(planner.EVERY, self.plan.batch)
         for at in range(0, len(ids), size):
             batch = ids[at : at + size]
             await self.runner.feed(at, batch, ["prefill", "every"])
             parts.append(await self.runner.logits(len(batch)))
-        self._cache.append(ids)
+        self._generation.seats.first.cache.append(ids)
         return self._joined(parts), (len(ids), self.plan.n_vocab)
 
     async def embed(self, ids: list[int], pooling: str | None = None) -> tuple[Any, tuple[int, ...]]:
@@ -270,7 +197,7 @@ class Engine:
         kind = pooling or self.pooling
         if embedding is None or kind not in NAMES or (kind == "rank" and not embedding.labels):
             raise WispError(f"This model's embeddings cannot be pooled by {kind!r}.", "invalid_value", param="pooling")
-        self._cache.reuse([])
+        self._generation.seats.first.cache.reuse([])
         parts = []
         for at in range(0, len(ids), self.plan.batch):
             batch = ids[at : at + self.plan.batch]
@@ -278,7 +205,7 @@ class Engine:
             if kind == "none":
                 parts.append(await self.runner.rows(embedding.rows, len(batch), embedding.width))
         if self.plan.generates:
-            self._cache.append(ids)
+            self._generation.seats.first.cache.append(ids)
         if kind == "none":
             return self._joined(parts), (len(ids), embedding.width)
         name, width = ("ranked", embedding.labels) if kind == "rank" else ("pooled", embedding.width)
@@ -349,18 +276,19 @@ class Engine:
         (n > 1: prefill), each repeated by itself; and of all in a row, as "step". `floor_ns`: in which this device
         reads so many bytes.
         """
-        if not isinstance(self.runner, GpuRunner):
+        if self.backend != "webgpu":
             raise WispError("Only WebGPU's kernels can be timed; this model runs on the CPU.", "unsupported_parameter")
         if not 0 <= position < self.context_length - 64 or not 1 <= n <= self.plan.batch:
             raise WispError(
                 f"position must be below {self.context_length - 64} and n at most {self.plan.batch}.", "invalid_value"
             )
         self.check_generates()
-        self._cache.reuse([])
+        self._generation.seats.first.cache.reuse([])
+        runner: Any = self.runner
         lists = ["prefill"] if n > 1 else ["decode", "sample"]
-        times = {name: await self.runner.profile(position, n, name) for name in lists}
-        step = await self.runner.time_lists(position, n, lists)
-        device = self.runner.gpu.variant
+        times = {name: await runner.profile(position, n, name) for name in lists}
+        step = await runner.time_lists(position, n, lists)
+        device = runner.gpu.variant
         self.read_rates = self.read_rates or await read_rates(device)
         return profiled(self.plan, device, n, position, self.read_rates, times, step)
 
@@ -374,6 +302,8 @@ class Engine:
             "notices": self.notices,
             "memory": self.plan.memory(),
             "batch": self.plan.batch,
+            "parallel": self.parallel,
+            "sequences": self.plan.sequences,
             "timings": self.timings,
             "kernels": self.kernels,
             "read_rates": self.read_rates,

@@ -21,7 +21,7 @@ CODES: dict[str, str] = {
     "http_error": "the server answered with a failure status, given in the message",
     "network_error": "no usable answer: offline, refused by CORS, or the connection was lost",
     "quota_exceeded": "the browser gives this site too little storage for the model",
-    "out_of_memory": "the device refused an allocation",
+    "out_of_memory": "the device refused an allocation, or the model is larger than the memory budget",
     "model_too_large": "the model needs more memory than the device has",
     "context_too_long": "the context length asked for is longer than the model's, or than memory allows",
     "unsupported_tokenizer": "no tokenizer for tokenizer.ggml.model",
@@ -30,6 +30,7 @@ CODES: dict[str, str] = {
     "not_found": "no model of that id",
     # answering a request
     "model_not_loaded": "a request came before any model was loaded",
+    "model_not_found": "the request names a model that is neither loaded nor in the catalog",
     "empty_messages": "messages is empty",
     "invalid_type": "a parameter has the wrong type",
     "invalid_value": "a parameter has the right type and a value that is not allowed",

@@ -166,6 +166,40 @@ class Gpu:
         for name, data in self.plan.constants.items():
             self.write(name, data)
 
+    async def make_room(self, sequences: int) -> None:
+        """Larger caches, with what they hold now; WispError out_of_memory, and nothing has changed then."""
+        caches = [b for b in self.plan.buffers.values() if b.pool == "kv"]
+        larger: dict[str, Any] = {}
+        held = len(self.buffers)
+
+        def grow() -> None:
+            for b in caches:
+                larger[b.name] = self._buffer(b.nbytes * sequences, STORAGE, b.name)
+
+        try:
+            if max(b.nbytes for b in caches) * sequences > self.variant.max_binding:
+                raise budget.out_of_memory(self.plan)
+            await self._guarded(grow)
+        except WispError:
+            for buffer in self.buffers[held:]:
+                buffer.destroy()
+            del self.buffers[held:]
+            raise
+        encoder = self.device.createCommandEncoder()
+        old = [self.places[b.name] for b in caches]
+        for b, (buffer, _, size) in zip(caches, old, strict=True):
+            encoder.copyBufferToBuffer(buffer, 0, larger[b.name], 0, size)
+            self.places[b.name] = larger[b.name], 0, b.nbytes * sequences
+        self.device.queue.submit(to_js([encoder.finish()]))
+        for buffer, _, _ in old:
+            buffer.destroy()
+        gone = {id(buffer) for buffer, _, _ in old}
+        self.buffers = [buffer for buffer in self.buffers if id(buffer) not in gone]
+        self.plan.sequences = sequences
+        names, self.recorded = self.recorded, set()
+        self.replay.lists.clear()
+        await self.compile(names=names)
+
     def _allocate_weights(self) -> None:
         """Planes into a few large buffers, each plane on an aligned offset."""
         limit = min(self.variant.max_buffer, ARENA)
@@ -263,8 +297,10 @@ class Gpu:
             }
         )
         if self.replay is None:
-            buffers = [self.places.get(n, (None,))[0] for n in ("tokens", "state", "logprobs")]
-            self.replay = js.wispReplay.new(self.device, *buffers)
+            tokens, *others = (
+                self.places.get(n, (None,))[0] for n in ("tokens", "state", "states", "logprobs", "drafting")
+            )
+            self.replay = js.wispReplay.new(self.device, tokens, self.plan.n_ctx + 1, *others)
         for name, ops in lists.items():
             for op in ops:
                 shader = shaders[id(op)]
@@ -299,9 +335,9 @@ class Gpu:
                 bound[name] = self.places[f"{b.name}.w_qs"]
         return bound
 
-    def feed(self, position: int, ids: list[int], lists: list[str]) -> Any:
-        """Put tokens at their positions and run lists over them; a promise of the end of it."""
-        self.replay.feed(position, to_js(memoryview(struct.pack(f"<{len(ids)}I", *ids)).cast("I")), to_js(lists))
+    def feed(self, position: int, ids: list[int], lists: list[str], seq: int = 0) -> Any:
+        """Put tokens of a sequence at their positions and run lists over them; a promise of the end of it."""
+        self.replay.feed(seq, position, to_js(memoryview(struct.pack(f"<{len(ids)}I", *ids)).cast("I")), to_js(lists))
         return self.device.queue.onSubmittedWorkDone()
 
     def choose_with(self, lists: list[str]) -> None:

@@ -18,6 +18,11 @@ class KvCache:
         self.written = 0  # positions from here on have never been written
         self.prompted = 0  # positions up to here were computed as a prompt, in batches
 
+    def holds(self, ids: list[int]) -> int:
+        """Tokens of the longest common prefix."""
+        pairs = enumerate(zip(self.tokens, ids, strict=False))
+        return next((n for n, (a, b) in pairs if a != b), min(len(self.tokens), len(ids)))
+
     def reuse(self, ids: list[int], exact: bool = False) -> int:
         """Positions of `ids` that need no computing: the longest common prefix, but never the last token, whose logits
         are wanted. What lies behind is forgotten.
@@ -25,11 +30,7 @@ class KvCache:
         `exact`: only what was computed as a prompt, as all of it would be without a cache. One token at a time rounds
         a little differently, which can turn a choice that was nearly even.
         """
-        n = 0
-        for a, b in zip(self.tokens, ids[:-1], strict=False):
-            if a != b:
-                break
-            n += 1
+        n = self.holds(ids[:-1])
         if exact:
             n = min(n, self.prompted)
         if self.spare and self.written - n > self.spare:

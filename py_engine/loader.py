@@ -6,16 +6,20 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from py_engine import quants
+from py_engine.cpu_runner import CpuRunner
 from py_engine.errors import WispError
 from py_engine.kernels import Device
 from py_engine.parts import Parts
 from py_engine.placement import Placements
 from py_engine.plan import Plan
 from py_engine.records import PieceIndex, plan_records
-from py_engine.runners import CpuRunner, GpuRunner, Runner, step_ms
+from py_engine.runners import Runner, step_ms
+
+if TYPE_CHECKING:
+    from py_engine.gpu_runner import GpuRunner
 
 CPU_LIMIT = 1 << 30  # bytes of float32 weights that fit beside everything else in 32-bit WebAssembly
 
@@ -80,6 +84,7 @@ class Loader:
 
     async def _open_gpu(self, device: Device) -> GpuRunner:
         from py_engine.gpu import Gpu
+        from py_engine.gpu_runner import GpuRunner
 
         if any(quants.needs_numpy(w.type) for w in self.plan.weights.values()):
             await self._package("numpy")
@@ -125,8 +130,7 @@ class Loader:
 
         Compiling every kernel takes seconds there, so one is timed first, which may settle it.
         """
-        gpu = runners["webgpu"]
-        assert isinstance(gpu, GpuRunner)
+        gpu: Any = runners["webgpu"]
         cpu_ms = await step_ms(runners["cpu"])
         gpu_ms, about = await gpu.gpu.least_step_ms() if self.plan.generates else 0.0, "at least "
         if gpu_ms < cpu_ms:

@@ -1,8 +1,9 @@
 """The vocabulary that models/*.py are written in, and its lowering to dispatches.
 
 A model's layer is one sequence of calls (embed, qkv, attention, linear, gated, head). `Ops` with batch 1 lowers them
-to the fused dispatches of decoding, six a layer; with a larger batch to the tiled ones of prefill. Shapes here are
-(tokens, columns); a row of an activation is padded to whole groups of 32.
+to the fused dispatches of decoding, six a layer; with a larger batch to the tiled ones of prefill; `each` to the fused
+ones for FEW tokens at most, which have a State each, so that they may be of several sequences. Shapes here are (tokens,
+columns); a row of an activation is padded to whole groups of 32.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from py_engine.cache import Cache
 from py_engine.kernels import Device
 from py_engine.plan import Buffer, Op, PerToken, Plan, Weight
 from py_engine.rope import Rope
+
+FEW = 8  # tokens with a State each (sequence.wgsl), and sequences that are generated side by side
 
 
 def pad(cols: int) -> int:
@@ -40,12 +43,15 @@ class HeadNorm:
 class Ops:
     """Appends ops to `plan.lists[name]` for batches of at most `batch` tokens."""
 
-    def __init__(self, plan: Plan, name: str, batch: int, device: Device) -> None:
+    def __init__(self, plan: Plan, name: str, batch: int, device: Device, each: bool = False) -> None:
         self.plan, self.batch, self.device = plan, batch, device
-        self.name = name
+        self.name, self.each = name, {"EACH": int(each)}
+        self.few = batch == 1 or each
         self.ops: list[Op] = plan.lists.setdefault(name, [])
-        self.state = self.buffer("state", (4,), "u32", "state")
-        self.tokens = self.buffer("tokens", (plan.n_ctx + 1,), "u32", "state")
+        self.state = (
+            self.buffer("states", (FEW, 4), "u32", "state") if each else self.buffer("state", (4,), "u32", "state")
+        )
+        self.tokens = self.buffer("tokens", (FEW, plan.n_ctx + 1), "u32", "state")
         self.logits: Buffer | None = None
 
     # -- buffers ------------------------------------------------------------------------------------------------------
@@ -79,7 +85,8 @@ class Ops:
         for row0, part in table.split(self.device.max_binding):
             self.add(
                 "embed",
-                {"QUANT": part.layout.fragment, "COLS": table.cols, "ROW": row},
+                {"QUANT": part.layout.fragment, "COLS": table.cols, "ROW": row, "TOKENS": self.tokens.shape[1]}
+                | self.each,
                 {"row0": row0, "rows": part.rows, "scale": scale},
                 {"state": self.state, "tokens": self.tokens, "w": part, "x": x},
                 -(-quants.groups(table.cols) // 32),
@@ -136,7 +143,8 @@ class Ops:
         if sum(w.rows for w in stack) == n_head * head_dim:  # queries alone: the cache is another layer's
             n_head_kv = 0
         params = {
-            "HEAD_DIM": head_dim, "ROPE_DIM": rope.dim, "NEOX": int(rope.neox), "KV": cache.kind, "RING": cache.ring
+            "HEAD_DIM": head_dim, "ROPE_DIM": rope.dim, "NEOX": int(rope.neox), "KV": cache.kind, "RING": cache.ring,
+            "KV_ROWS": cache.rows,
         }  # fmt: skip
         consts = {"q_rows": n_head * head_dim, "kv_rows": n_head_kv * head_dim, "rope_scale": rope.scale}
         stores = {"rope_freqs": rope.freqs} | cache.written
@@ -154,6 +162,7 @@ class Ops:
             self.add(
                 "norm_rope_append",
                 params
+                | self.each
                 | {
                     "WG": threads,
                     "WIDE": int(qk_norm.wide),
@@ -173,7 +182,7 @@ class Ops:
             return y
         self.add(
             "rope_append",
-            params,
+            params | self.each,
             consts | {"y_stride": rows.shape[1]},
             {"state": self.state, "y": rows} | stores,
             -(-sum(w.rows for w in stack) // 256),
@@ -189,7 +198,7 @@ class Ops:
         groups = cols // CACHE_GROUP
         self.add(
             "kv_quantize",
-            {"COLS": cols, "KV_ROWS": cache.rows, "RING": cache.ring},
+            {"COLS": cols, "KV_ROWS": cache.rows, "RING": cache.ring} | self.each,
             {"groups": groups},
             {"state": self.state, "k": cache.staged[0], "v": cache.staged[1]} | cache.read,
             -(-2 * groups // 64),
@@ -216,7 +225,7 @@ class Ops:
             "HEAD_DIM": head_dim, "G": group, "WINDOW": window, "SOFT_CAP": float(soft_cap), **cache.layout,
         }  # fmt: skip
         bound = {"state": self.state, "q": q} | cache.read
-        if self.batch > 1:
+        if not self.few:
             kernel, tile = tiles.attention(self.device, self.batch, head_dim, group, causal and slopes is None)
             encoder = {"CAUSAL": int(causal), "ALIBI": int(slopes is not None)} if kernel == "attention" else {}
             self.add(
@@ -229,23 +238,27 @@ class Ops:
             )
             return y
         positions, parts_each, split = tiles.attention_decode(self.device, self.plan.n_ctx, head_dim, group)
-        parts = self.buffer(f"decode.parts.{head_dim}", (n_head, split, head_dim + 4))
+        parts = self.buffer(f"{self.name}.parts.{head_dim}", (self.batch, n_head, split, head_dim + 4))
         self.add(
             "attention_decode",
-            kind | {"TS": positions, "SPLIT": split, "PARTS": parts_each},
-            {"scale": scale, "n_head_kv": n_head_kv},
+            kind | {"TS": positions, "SPLIT": split, "PARTS": parts_each} | self.each,
+            {"scale": scale, "n_head_kv": n_head_kv, "q_stride": q.shape[1]},
             bound | {"parts": parts},
             n_head_kv,
             split,
+            PerToken(),
         )
         self.add(
             "attention_combine",
             {"HEAD_DIM": head_dim, "TS": positions, "SPLIT": split, "WINDOW": window}
             | {"LANES": 2 if self.device.software else max(1, min(16, 1024 // head_dim))}
+            | self.each
             | sunk,
-            {"n_head": n_head},
+            {"n_head": n_head, "y_stride": y.shape[1]},
             {"state": self.state, "parts": parts, "y": y} | sink_bound,
             n_head,
+            1,
+            PerToken(),
         )
         return y
 
@@ -298,6 +311,8 @@ class Ops:
         bias: Weight | None = None,
     ) -> Buffer:  # fmt: skip
         """Logits of the batch's last token (vocab,), or of every token (n, vocab padded)."""
+        if self.each["EACH"]:
+            return self._stacked("logits", x, [weight], bias, norm, eps)
         if every:
             logits = self.rows("logits", weight.rows)
             normed = self.rms_norm("normed", x, norm, eps) if norm else x
@@ -323,8 +338,8 @@ class Ops:
     # -- matrices -----------------------------------------------------------------------------------------------------
 
     def _fuses(self, stack: list[Weight]) -> bool:
-        """One token, and all the rows in one binding."""
-        return self.batch == 1 and len(stack) == 1 and len(stack[0].split(self.device.max_binding)) == 1
+        """Few tokens, and all the rows in one binding."""
+        return self.few and len(stack) == 1 and len(stack[0].split(self.device.max_binding)) == 1
 
     def normed_stack(
         self, name: str, x: Buffer, norm: Weight | None, stack: list[Weight], bias: Weight | None, eps: float
@@ -336,19 +351,27 @@ class Ops:
             return y
         return self._stacked(name, self.rms_norm("normed", x, norm, eps) if norm else x, stack, bias)
 
-    def _stacked(self, name: str, x: Buffer, stack: list[Weight], bias: Weight | None) -> Buffer:
+    def _stacked(
+        self, name: str, x: Buffer, stack: list[Weight], bias: Weight | None, norm: Weight | None = None,
+        eps: float = 0.0,
+    ) -> Buffer:  # fmt: skip
         y = self.rows(name, sum(w.rows for w in stack))
         row0 = 0
         for weight in stack:
-            self._product(x, weight, bias, y, "store", row0)
+            self._product(x, weight, bias, y, "store", row0, norm, eps)
             row0 += weight.rows
         return y
 
-    def _product(self, x: Buffer, weight: Weight, bias: Weight | None, y: Buffer, epilogue: str, row0: int = 0) -> None:
-        """y[:, row0:] = or += x W^T + bias[row0:], in as many parts as the binding limit asks for."""
+    def _product(
+        self, x: Buffer, weight: Weight, bias: Weight | None, y: Buffer, epilogue: str, row0: int = 0,
+        norm: Weight | None = None, eps: float = 0.0,
+    ) -> None:  # fmt: skip
+        """y[:, row0:] = or += x W^T + bias[row0:], in as many parts as the binding limit asks for. A norm of x is for
+        few tokens alone.
+        """
         for first, part in weight.split(self.device.max_binding):
-            if self.batch == 1:
-                self._matvec(x, part, bias, y, epilogue, row0=row0 + first)
+            if self.few:
+                self._matvec(x, part, bias, y, epilogue, norm, eps, row0=row0 + first)
             else:
                 self._matmul(x, part, bias, y, epilogue, row0 + first)
 
@@ -357,14 +380,18 @@ class Ops:
         eps: float = 0.0, params: dict | None = None, consts: dict | None = None, bindings: dict | None = None,
         row0: int = 0,
     ) -> None:  # fmt: skip
-        dot8 = tiles.dot8(self.device, weight)
-        tile = tiles.matvec(self.device, weight, dot8)
+        if self.batch > 1:
+            kernel, kind, tile = "matvecs", {"MOST": self.batch}, tiles.matvecs(self.device, weight)
+        else:
+            dot8 = tiles.dot8(self.device, weight)
+            kernel, kind, tile = "matvec", {"DOT8": int(dot8)}, tiles.matvec(self.device, weight, dot8)
         count = -(-weight.rows // (tile["TR"] * tile["R"]))
         self.add(
-            "matvec",
-            {"QUANT": weight.layout.fragment, "COLS": weight.cols, "DOT8": int(dot8), "NORM": int(norm is not None),
-             "BIAS": int(bias is not None), "EPILOGUE": epilogue} | tile | (params or {}),
-            {"rows": weight.rows, "row0": row0} | ({"eps": eps} if norm else {}) | (consts or {}),
+            kernel,
+            {"QUANT": weight.layout.fragment, "COLS": weight.cols, "NORM": int(norm is not None),
+             "BIAS": int(bias is not None), "EPILOGUE": epilogue} | kind | tile | self.each | (params or {}),
+            {"rows": weight.rows, "row0": row0, "y_stride": y.shape[-1]} | ({"eps": eps} if norm else {})
+            | (consts or {}),
             {"state": self.state, "x": x, "w": weight, "y": y} | ({"norm": norm} if norm else {})
             | ({"bias": bias} if bias else {}) | (bindings or {}),
             *((count,) if count <= 65535 else (65535, -(-count // 65535))),

@@ -118,6 +118,7 @@ class Plan:
     batch: int  # most tokens in one prefill step
     n_ctx: int
     n_vocab: int
+    sequences: int = 1  # that the caches have room for; their buffers' shapes are those of one
     spare: int = 0  # rows beside the window in caches that are rings, 0: there are none
     weights: dict[str, Weight] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
@@ -168,7 +169,7 @@ class Plan:
 
     def memory(self) -> dict[str, int]:
         """Bytes per pool."""
-        kv = sum(b.nbytes for b in self.buffers.values() if b.pool == "kv")
+        kv = self.sequences * sum(b.nbytes for b in self.buffers.values() if b.pool == "kv")
         return {"weights": sum(w.nbytes for w in self.weights.values()), "kv": kv, "activations": sum(self.slots()[1])}
 
 

@@ -4,6 +4,11 @@ prefill   up to `batch` tokens through the layers
 last      after it: logits of the batch's last token
 every     after it: logits of every token, at most EVERY of them (Engine.evaluate)
 decode    one token through the layers, and its logits
+few       up to FEW tokens, of one sequence or of several, through the layers
+few.last  after it: logits of the batch's last token
+each      after few: logits of every token; then
+choose    the next token of every sequence from them, or
+draft     of one sequence, of which the tokens were guesses, as far as they were right; and the next guesses
 sample    the next token from the logits: temperature, top_k, top_p, min_p
 resample  after it: again, where a mask forbids the token
 shaped    instead of sample, with everything that a request can ask for; after it: reshaped
@@ -45,7 +50,7 @@ from py_engine.models import (
     stablelm,
 )
 from py_engine.models.decoder import Config
-from py_engine.ops import Ops
+from py_engine.ops import FEW, Ops
 from py_engine.plan import Plan
 from py_engine.rope import Rope, RopeSpec, table
 from py_engine.weights import Weights
@@ -159,7 +164,13 @@ def make_plan(
     sampler_ops.sample(Ops(plan, "shaped", 1, device), logits, shaped=True)
     sampler_ops.resample(Ops(plan, "reshaped", 1, device), logits, shaped=True)
     sampler_ops.logprobs(Ops(plan, "logprobs", 1, device), logits)
-    plan.lazy |= {"every", "resample", "shaped", "reshaped", "logprobs"}
+    few = Ops(plan, "few", FEW, device, each=True)
+    x = model.build(cfg, weights, few, ropes, caches)
+    model.output(cfg, weights, Ops(plan, "few.last", 1, device), x)
+    each = model.output(cfg, weights, Ops(plan, "each", FEW, device, each=True), x)
+    sampler_ops.choose(Ops(plan, "choose", FEW, device, each=True), each)
+    sampler_ops.choose(Ops(plan, "draft", FEW, device, each=True), each, FEW - 1)
+    plan.lazy |= {"every", "resample", "shaped", "reshaped", "logprobs", "few", "few.last", "each", "choose", "draft"}
     return plan
 
 

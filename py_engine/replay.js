@@ -7,41 +7,51 @@
  */
 
 const MOST_STEPS = 64; // in a submit
-const ID_BYTES = 4 * MOST_STEPS;
+const FEW = 8; // sequences side by side, and tokens of a step that guesses
+const ID_BYTES = 4 * MOST_STEPS * FEW;
+const STATE_BYTES = 16; // u32 pos, n, resampled, seq
 const LOGPROB_ROWS = 512; // rows of the buffer of log-probabilities: position % LOGPROB_ROWS; sampler_ops.py has them too
 const ROW_BYTES = 21 * 8;
 
 /**
  * @typedef {{ pipeline: GPUComputePipeline, group: GPUBindGroup, x: number, y: number, z: number,
  *   tile: number, axis: number }} Command  tile > 0: that axis' count is ceil(tokens / tile)
- * @typedef {{ ids: Uint32Array, rows: Uint32Array, resampled: number, ms: number }} Batch  ids the GPU chose, a row of
- *   log-probabilities for each where they are wanted, how often so far the mask made it choose again, milliseconds since
- *   the batch before
+ * @typedef {{ ids: Uint32Array, rows: Uint32Array, resampled: number, ms: number, steps: number }} Batch  ids the GPU
+ *   chose, of each sequence in turn, a row of log-probabilities for each where they are wanted, how often so far the mask
+ *   made it choose again, milliseconds since the batch before, steps that it took
+ * @typedef {{ seq: number, position: number }} Place  where the next token of a sequence will be written
+ * @typedef {{ staging: GPUBuffer, count: number, sequences: number, from: number, rows: boolean, mapped: Promise<void> }} Flying
  */
 
 export class Replay {
   /**
-   * @param {GPUDevice} device @param {GPUBuffer} tokens u32 ids by position @param {GPUBuffer} state u32 pos, n, resampled
-   * @param {GPUBuffer} logprobs rows of them by position % LOGPROB_ROWS
+   * @param {GPUDevice} device @param {GPUBuffer} tokens u32 ids by sequence and position @param {number} room of each
+   * @param {GPUBuffer} state of one sequence @param {GPUBuffer} states of FEW tokens @param {GPUBuffer} logprobs rows of
+   *   them by position % LOGPROB_ROWS @param {GPUBuffer} drafting u32 end, most
    */
-  constructor(device, tokens, state, logprobs) {
+  constructor(device, tokens, room, state, states, logprobs, drafting) {
     this.device = device;
     this.tokens = tokens;
+    this.room = room;
     this.state = state;
+    this.states = states;
     this.logprobs = logprobs;
+    this.drafting = drafting;
     /** @type {Map<string, Command[]>} */
     this.lists = new Map();
     /** @type {GPUBuffer[]} */
     this.free = [];
-    /** @type {{ staging: GPUBuffer, count: number, rows: boolean, mapped: Promise<void> }[]} batches on the GPU, oldest first */
+    /** @type {Flying[]} batches on the GPU, oldest first */
     this.flying = [];
-    this.position = 0; // where the next token that is submitted will be written
-    this.left = 0; // tokens that may still be submitted
+    /** @type {Place[]} of the sequences that are generated; one: by "decode", several: by "few" and "each" */
+    this.places = [];
+    this.guesses = false; // "few" and "each" on the last token of one and guesses: a step may give several
+    this.left = 0; // tokens of each that may still be submitted
     /** @type {string[]} */
     this.samplers = ["sample"]; // the lists that choose a token from logits
     this.withRows = false; // read log-probabilities back, too
     this.owed = false; // whether the last token has not gone through the layers
-    this.steps = 1; // tokens in a submit
+    this.steps = 1; // tokens of each in a submit
     this.ahead = 2; // submits on the GPU before the oldest is awaited
     this.since = 0;
     this.batches = 0; // handed out since start()
@@ -75,14 +85,27 @@ export class Replay {
     this.counts.encode_ms += performance.now() - begun;
   }
 
+  /** Where one sequence stands. @param {number} seq @param {number} position of the batch's first token @param {number} n */
+  place(seq, position, n) {
+    this.device.queue.writeBuffer(this.state, 0, new Uint32Array([position, n]));
+    this.device.queue.writeBuffer(this.state, 12, new Uint32Array([seq]));
+  }
+
+  /** Where each token of a batch stands. @param {Place[]} places */
+  placeEach(places) {
+    const states = places.flatMap(({ seq, position }) => [position, places.length, 0, seq]);
+    this.device.queue.writeBuffer(this.states, 0, new Uint32Array(states));
+  }
+
   /**
-   * Puts tokens at their positions and runs lists over them in one pass.
-   * @param {number} position @param {Uint32Array} ids @param {string[]} lists
+   * Puts tokens of a sequence at their positions and runs lists over them in one pass.
+   * @param {number} seq @param {number} position @param {Uint32Array} ids @param {string[]} lists
    */
-  feed(position, ids, lists) {
+  feed(seq, position, ids, lists) {
     if (this.owed) this.forward();
-    this.device.queue.writeBuffer(this.tokens, 4 * position, ids);
-    this.device.queue.writeBuffer(this.state, 0, new Uint32Array([position, ids.length]));
+    this.device.queue.writeBuffer(this.tokens, 4 * (seq * this.room + position), ids);
+    this.place(seq, position, ids.length);
+    if (lists.includes("few")) this.placeEach(Array.from(ids, (_, i) => ({ seq, position: position + i })));
     this.submit((encoder) => {
       const pass = encoder.beginComputePass();
       for (const list of lists) this.encode(pass, list, ids.length);
@@ -91,58 +114,113 @@ export class Replay {
   }
 
   /**
-   * From here on tokens are generated, the first at `position`. What feed() submitted computes its logits and,
-   * `chosen`, chooses it.
-   * @param {number} position @param {number} count tokens at most, with that one @param {number} steps @param {number} ahead
-   * @param {boolean} chosen
+   * From here on tokens of a sequence are generated, the first at `position`. What feed() submitted computes its logits
+   * and, `chosen`, chooses it.
+   * @param {number} seq @param {number} position @param {number} count tokens at most, with that one @param {number} steps
+   * @param {number} ahead @param {boolean} chosen
    */
-  start(position, count, steps, ahead, chosen) {
-    Object.assign(this, { position, left: count, steps, ahead, since: performance.now(), warm: false, batches: 0 });
-    this.owed = chosen;
+  start(seq, position, count, steps, ahead, chosen) {
+    this.begin([{ seq, position }], count, steps, ahead, chosen);
     if (chosen) this.read(1);
+  }
+
+  /**
+   * From here on the next tokens of sequences are generated, whose last ones have been handed out; of one, with guesses.
+   * @param {number[]} sequences @param {number[]} positions of their next tokens @param {number} count of each at most
+   * @param {number} steps @param {number} ahead @param {boolean} guesses
+   */
+  startEach(sequences, positions, count, steps, ahead, guesses) {
+    const places = sequences.map((seq, i) => ({ seq, position: positions[i] }));
+    this.begin(places, count, steps, ahead, true, guesses);
+    if (places.length === 1 && !guesses) return this.place(places[0].seq, places[0].position - 1, 1);
+    this.placeEach(places.map(({ seq, position }) => ({ seq, position: position - 1 })));
+    if (guesses) this.device.queue.writeBuffer(this.drafting, 0, new Uint32Array([this.room - 2, 2]));
+  }
+
+  /** @param {Place[]} places @param {number} left @param {number} steps @param {number} ahead @param {boolean} owed @param {boolean} guesses */
+  begin(places, left, steps, ahead, owed, guesses = false) {
+    Object.assign(this, {
+      places,
+      left,
+      steps,
+      ahead,
+      owed,
+      guesses,
+      since: performance.now(),
+      warm: false,
+      batches: 0,
+    });
   }
 
   /** Copies the next `count` tokens of the GPU's buffer out, in a submit of their own or behind a pass. @param {number} count @param {GPUCommandEncoder} [encoder] */
   read(count, encoder) {
     const usage = GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ;
-    const size = ID_BYTES + 16 + (this.withRows ? MOST_STEPS * ROW_BYTES : 0);
+    const size = ID_BYTES + STATE_BYTES + (this.withRows ? MOST_STEPS * ROW_BYTES : 0);
     let staging = this.free.pop();
     if (staging && staging.size < size) staging = void staging.destroy();
     const into = staging ?? this.device.createBuffer({ size, usage });
-    const { position } = this;
+    const { places, guesses } = this;
+    const from = places[0].position;
+    const wanted = guesses ? FEW * this.submitted(count) : count; // of guesses nobody knows how many there will be
     /** @param {GPUCommandEncoder} to */
     const copy = (to) => {
-      to.copyBufferToBuffer(this.tokens, 4 * position, into, 0, 4 * count);
-      to.copyBufferToBuffer(this.state, 0, into, ID_BYTES, 16);
-      if (this.withRows) this.copyRows(to, position, count, into);
+      places.forEach(({ seq, position }, i) => {
+        const at = 4 * (seq * this.room + position);
+        to.copyBufferToBuffer(this.tokens, at, into, 4 * i * count, 4 * Math.min(wanted, this.room - position));
+      });
+      to.copyBufferToBuffer(guesses ? this.states : this.state, 0, into, ID_BYTES, STATE_BYTES);
+      if (this.withRows) this.copyRows(to, from, count, into);
     };
     if (encoder) copy(encoder);
     else this.submit(copy);
-    this.position += count;
-    this.left -= count;
-    return this.fly(into, count, !encoder);
+    if (!guesses) {
+      for (const place of places) place.position += count;
+      this.left -= count;
+    }
+    return this.fly({ staging: into, count, sequences: places.length, from, rows: this.withRows }, !encoder);
+  }
+
+  /** Steps that are on the GPU, with `more`. @param {number} more */
+  submitted(more) {
+    return this.flying.reduce((sum, { count }) => sum + count, more);
   }
 
   /** @param {GPUCommandEncoder} to @param {number} position @param {number} count @param {GPUBuffer} into */
   copyRows(to, position, count, into) {
     const first = position % LOGPROB_ROWS;
     const straight = Math.min(count, LOGPROB_ROWS - first); // the others begin at the buffer's start
-    const at = ID_BYTES + 16;
+    const at = ID_BYTES + STATE_BYTES;
     to.copyBufferToBuffer(this.logprobs, first * ROW_BYTES, into, at, straight * ROW_BYTES);
     if (straight === count) return;
     to.copyBufferToBuffer(this.logprobs, 0, into, at + straight * ROW_BYTES, (count - straight) * ROW_BYTES);
   }
 
-  /** @param {GPUBuffer} staging @param {number} count @param {boolean} submitted */
-  fly(staging, count, submitted) {
-    const batch = { staging, count, rows: this.withRows, mapped: Promise.resolve() };
+  /** @param {Omit<Flying, "mapped">} read @param {boolean} submitted */
+  fly(read, submitted) {
+    const batch = { ...read, mapped: Promise.resolve() };
     const map = () => {
-      batch.mapped = staging.mapAsync(GPUMapMode.READ);
+      batch.mapped = batch.staging.mapAsync(GPUMapMode.READ);
       batch.mapped.catch(() => {}); // take() reports it
       this.flying.push(batch);
     };
     if (submitted) map();
     return map;
+  }
+
+  /** The last token of every sequence, or one and guesses, through the layers. @param {GPUComputePassEncoder} pass */
+  encodeForward(pass) {
+    const { guesses, places } = this;
+    if (!guesses && places.length === 1) return this.encode(pass, "decode", 1);
+    const n = guesses ? FEW : places.length;
+    this.encode(pass, "few", n);
+    this.encode(pass, "each", n);
+  }
+
+  /** @param {GPUComputePassEncoder} pass */
+  encodeChoice(pass) {
+    if (this.guesses) return this.encode(pass, "draft", FEW);
+    if (this.places.length > 1) return this.encode(pass, "choose", this.places.length);
+    for (const list of this.samplers) this.encode(pass, list, 1);
   }
 
   /**
@@ -156,8 +234,8 @@ export class Replay {
     this.submit((encoder) => {
       const pass = encoder.beginComputePass();
       for (let i = 0; i < count; i++) {
-        if (this.owed) this.encode(pass, "decode", 1);
-        for (const list of this.samplers) this.encode(pass, list, 1);
+        if (this.owed) this.encodeForward(pass);
+        this.encodeChoice(pass);
         this.owed = true;
       }
       pass.end();
@@ -168,32 +246,48 @@ export class Replay {
     return count;
   }
 
-  /** The last token through the layers, and its logits. */
+  /** The last tokens through the layers, and their logits. */
   forward() {
     this.submit((encoder) => {
       const pass = encoder.beginComputePass();
-      this.encode(pass, "decode", 1);
+      this.encodeForward(pass);
       pass.end();
     });
     this.owed = false;
   }
 
+  /** Whether another submit may follow: with guesses, each of its steps may take FEW positions. */
+  fits() {
+    if (!this.guesses) return this.left > 0;
+    const room = this.room - 1 - this.places[0].position;
+    return this.left > 0 && FEW * this.submitted(this.steps) <= Math.min(room, MOST_STEPS * FEW);
+  }
+
   /** The next tokens, after handing the GPU enough to go on with. @returns {Promise<Batch | undefined>} undefined at the end */
   async next() {
-    while (this.left > 0 && this.flying.length <= this.ahead) this.step();
+    while (this.flying.length <= this.ahead && this.fits()) this.step();
     return this.take();
   }
 
   /** The tokens of the oldest submit. @returns {Promise<Batch | undefined>} undefined when there is none */
   async take() {
-    const batch = this.flying.shift();
+    const batch = this.flying[0];
     if (!batch) return undefined;
     const begun = performance.now();
     await batch.mapped;
     this.counts.wait_ms += performance.now() - begun;
-    const { staging, count } = batch;
-    const ids = new Uint32Array(staging.getMappedRange(0, ID_BYTES)).slice(0, count);
+    this.flying.shift();
+    const { staging, count, sequences, from } = batch;
     const rest = new Uint32Array(staging.getMappedRange(ID_BYTES));
+    let [first, end] = [0, sequences * count];
+    if (this.guesses) {
+      const next = rest[0] + 1;
+      first = this.places[0].position - from;
+      end = next - from;
+      this.left -= Math.min(this.left, end - first);
+      this.places[0].position = next;
+    }
+    const ids = new Uint32Array(staging.getMappedRange(0, ID_BYTES)).slice(first, end);
     const resampled = rest[2];
     const rows = batch.rows ? rest.slice(4, 4 + (count * ROW_BYTES) / 4) : new Uint32Array();
     staging.unmap();
@@ -203,7 +297,7 @@ export class Replay {
     this.since = now;
     this.batches += 1;
     this.warm = this.batches > this.ahead + 2;
-    return { ids, rows, resampled, ms };
+    return { ids, rows, resampled, ms, steps: count };
   }
 
   /**
@@ -219,8 +313,9 @@ export class Replay {
       }, Object);
     }
     this.flying = [];
-    Object.assign(this, { position, left: count });
-    this.device.queue.writeBuffer(this.state, 0, new Uint32Array([position - 1, 1]));
+    const [{ seq }] = this.places;
+    Object.assign(this, { places: [{ seq, position }], left: count });
+    this.place(seq, position - 1, 1);
     this.forward();
   }
 

@@ -15,7 +15,8 @@ def shortconv(ops: Ops, x: Buffer, taps: Weight, cache: Cache, cols: int) -> Buf
     y = ops.rows("mixed", cols)
     ops.add(
         "shortconv",
-        {"COLS": cols, "TAPS": taps.cols // cols, "KV": cache.kind, "RING": cache.ring},
+        {"COLS": cols, "TAPS": taps.cols // cols, "KV": cache.kind, "RING": cache.ring, "KV_ROWS": cache.rows}
+        | ops.each,
         {"x_stride": x.shape[1], "y_stride": y.shape[1]},
         {"state": ops.state, "x": x, "taps": taps, "conv_cache": cache.k, "y": y},
         -(-cols // 128),

@@ -63,6 +63,14 @@ def matvec(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
     return {"TK": along, "TR": each, "R": rows}
 
 
+def matvecs(device: Device, weight: Weight) -> dict[str, int]:
+    """matvecs.wgsl: as matvec(); more rows of a thread would not fit its registers."""
+    along = 4
+    while along < 16 and along * 2 <= quants.groups(weight.cols):
+        along *= 2
+    return {"TK": along, "TR": 64 // along, "R": 2}
+
+
 def alternatives(device: Device, weight: Weight, tile: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Other tiles than `tile` (in bytes, TK, TR, R) that the kernel can have: half and twice the threads of a row, half
     and twice the rows of a thread.

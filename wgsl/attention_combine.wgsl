@@ -1,4 +1,4 @@
-// Join the shares of attention_decode.wgsl: a workgroup a query head, LANES shares side by side, a thread four dimensions.
+// Join the shares of attention_decode.wgsl: a workgroup a query head of a token, LANES shares side by side, a thread four dimensions.
 #param HEAD_DIM
 #param TS
 #param SPLIT
@@ -8,15 +8,15 @@
 
 struct Params {
   n_head: u32,
+  y_stride: u32, // floats between tokens of y
 }
-#include "state.wgsl"
+#include "sequence.wgsl"
 @bind var<uniform> p: Params;
-@bind var<storage, read> state: State;
-@bind var<storage, read> parts: array<vec4f>; // (n_head, SPLIT, VECS + 1)
+@bind var<storage, read> parts: array<vec4f>; // (n, n_head, SPLIT, VECS + 1)
 #if SINKS
 @bind var<storage, read> sinks: array<f32>; // (n_head)
 #endif
-@bind var<storage, read_write> y: array<vec4f>; // (n_head, HEAD_DIM)
+@bind var<storage, read_write> y: array<vec4f>; // (n, y_stride)
 #include "attention_share.wgsl"
 
 const VECS = HEAD_DIM / 4u;
@@ -26,13 +26,13 @@ var<workgroup> heads: array<vec2f, SPLIT>; // (maximum, denominator) of each sha
 
 @compute @workgroup_size(VECS, LANES)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_id) id: vec3u) {
-  if (wid.x >= p.n_head) {
+  if (wid.x >= p.n_head || wid.z >= count()) {
     return;
   }
-  let length = attention_seen(state.pos + 1u);
+  let length = attention_seen(pos_of(wid.z) + 1u);
   let share = attention_share(length);
   let used = (length + share - 1u) / share;
-  let base = wid.x * SPLIT;
+  let base = (wid.z * p.n_head + wid.x) * SPLIT;
   for (var i = id.y * VECS + id.x; i < used; i += VECS * LANES) {
     heads[i] = parts[(base + i) * (VECS + 1u) + VECS].xy;
   }
@@ -66,6 +66,6 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_id) id: vec
 #if SINKS
     total += exp(sinks[wid.x] - top);
 #endif
-    y[wid.x * VECS + id.x] = sum / total;
+    y[wid.z * (p.y_stride / 4u) + wid.x * VECS + id.x] = sum / total;
   }
 }

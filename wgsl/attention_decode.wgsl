@@ -1,4 +1,4 @@
-// Attention of one token over a share of the cache: grid (kv heads, SPLIT). The rows are the G query heads of a key/value
+// Attention of few tokens over a share of the cache each: grid (kv heads, SPLIT, tokens). The rows are the G query heads of a key/value
 // head, so that keys and values are loaded once for all of them. A workgroup takes TS positions at a time: scores, their
 // softmax with a running maximum, then the weighted sum of the values, which it leaves unnormalised with maximum and
 // denominator for attention_combine.wgsl.
@@ -14,13 +14,13 @@
 struct Params {
   scale: f32,
   n_head_kv: u32,
+  q_stride: u32, // floats between tokens of q
 }
-#include "state.wgsl"
+#include "sequence.wgsl"
 @bind var<uniform> p: Params;
-@bind var<storage, read> state: State;
-@bind var<storage, read> q: array<vec4f>; // (n_head, HEAD_DIM)
+@bind var<storage, read> q: array<vec4f>; // (n, q_stride)
 #include "kv_cache.wgsl"
-@bind var<storage, read_write> parts: array<vec4f>; // (n_head, SPLIT, VECS + 1): the sum, then (maximum, denominator)
+@bind var<storage, read_write> parts: array<vec4f>; // (n, n_head, SPLIT, VECS + 1): the sum, then (maximum, denominator)
 #include "attention_share.wgsl"
 #if SOFT_CAP
 #include "capped.wgsl"
@@ -40,7 +40,14 @@ var<workgroup> partial: array<vec4f, G * LANES * VECS>;
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
   let head = wid.x;
-  let length = state.pos + 1u;
+  let m = wid.z;
+#if EACH
+  if (m >= count()) {
+    return;
+  }
+#endif
+  let seq = seq_of(m);
+  let length = pos_of(m) + 1u;
   let seen = attention_seen(length);
   let share = attention_share(seen);
   let first = length - seen + wid.y * share;
@@ -49,10 +56,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     return;
   }
   for (var i = t; i < G * VECS; i += WG) {
-    qs[i] = q[head * G * VECS + i] * p.scale;
+    qs[i] = q[m * (p.q_stride / 4u) + head * G * VECS + i] * p.scale;
   }
   workgroupBarrier();
   let lane = t / VECS;
+  let to = (m * p.n_head_kv + head) * G; // row of parts
   // One variable for each of the G rows: an array would be left in slow memory where a compiler does not unroll.
 #for g in G
   var top${g} = -1e30;
@@ -67,9 +75,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     var score${g} = 0.0;
 #endfor
     if (s < end) {
-      let at = (cached_row(s) * p.n_head_kv + head) * VECS;
+      let at = (cached_row(s, seq) * p.n_head_kv + head) * VECS;
       for (var d = t % PARTS; d < VECS; d += PARTS) {
-        let k = cached_key(at + d);
+        let k = cached_key(at + d, seq);
 #for g in G
         score${g} += dot(k, qs[${g}u * VECS + d]);
 #endfor
@@ -116,7 +124,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
         {
           let column = min(t % VECS + ${c}u * WG, VECS - 1u);
 #for j in 4
-          let v${j} = cached_value((cached_row(s0 + here${j}) * p.n_head_kv + head) * VECS + column);
+          let v${j} = cached_value((cached_row(s0 + here${j}, seq) * p.n_head_kv + head) * VECS + column, seq);
 #endfor
 #for g in G
 #for j in 4
@@ -135,7 +143,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #if TS * PARTS >= HEAD_DIM // 2
     partial[(${g}u * LANES + lane) * VECS + t % VECS + ${c}u * WG] = sum${g}_${c};
 #else
-    parts[((head * G + ${g}u) * SPLIT + wid.y) * (VECS + 1u) + t % VECS + ${c}u * WG] = sum${g}_${c}; // of the one lane
+    parts[((to + ${g}u) * SPLIT + wid.y) * (VECS + 1u) + t % VECS + ${c}u * WG] = sum${g}_${c}; // of the one lane
 #endif
   }
 #endfor
@@ -149,12 +157,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     for (var l = 0u; l < LANES; l++) {
       sum += partial[(g * LANES + l) * VECS + i % VECS];
     }
-    parts[((head * G + g) * SPLIT + wid.y) * (VECS + 1u) + i % VECS] = sum;
+    parts[((to + g) * SPLIT + wid.y) * (VECS + 1u) + i % VECS] = sum;
   }
 #endif
   if (t == 0u) {
 #for g in G
-    parts[((head * G + ${g}u) * SPLIT + wid.y) * (VECS + 1u) + VECS] = vec4f(top${g}, rows_get_sum(${g}u), 0.0, 0.0);
+    parts[((to + ${g}u) * SPLIT + wid.y) * (VECS + 1u) + VECS] = vec4f(top${g}, rows_get_sum(${g}u), 0.0, 0.0);
 #endfor
   }
 }

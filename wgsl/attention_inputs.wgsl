@@ -23,9 +23,9 @@ fn cached_vector(values: bool, s: u32, end: u32, head: u32, c: u32) -> vec4f {
   if (s >= end) {
     return vec4f(0);
   }
-  let at = (cached_row(s) * p.n_head_kv + head) * VECS + c;
+  let at = (cached_row(s, state.seq) * p.n_head_kv + head) * VECS + c;
   if (values) {
-    return cached_value(at);
+    return cached_value(at, state.seq);
   }
-  return cached_key(at);
+  return cached_key(at, state.seq);
 }

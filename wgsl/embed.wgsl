@@ -1,17 +1,17 @@
-// x[m] = the embedding row of the batch's token m. Tokens lie at their position in `tokens`.
+// x[m] = the embedding row of the batch's token m. Tokens lie in `tokens` by sequence and position.
 // ROW "position": the row of its position instead, "first": the table's first row, either of them added to x[m].
 #param QUANT
 #param COLS
 #param ROW
+#param TOKENS // room for each sequence in `tokens`
 
 struct Params {
   row0: u32, // this part of the table holds rows row0 .. row0 + rows
   rows: u32,
   scale: f32,
 }
-#include "state.wgsl"
+#include "sequence.wgsl"
 @bind var<uniform> p: Params;
-@bind var<storage, read> state: State;
 @bind var<storage, read> tokens: array<u32>;
 const W_GROUPS = (COLS + 31u) / 32u;
 #include "quants/${QUANT}.wgsl"
@@ -23,12 +23,12 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   let g = id.x;
   var row = 0u - p.row0;
 #if ROW == "token"
-  row += tokens[state.pos + m];
+  row += tokens[seq_of(m) * TOKENS + pos_of(m)];
 #endif
 #if ROW == "position"
-  row += state.pos + m;
+  row += pos_of(m);
 #endif
-  if (m >= state.n || g >= W_GROUPS || row >= p.rows) {
+  if (m >= count() || g >= W_GROUPS || row >= p.rows) {
     return;
   }
   let w = w_group(row, g);

@@ -4,6 +4,7 @@
 // out as often as is wanted; each time all threads look for the largest that is left of its winner's.
 #param ROWS // positions kept: row position % ROWS
 #param MOST // tokens of a row
+#param TOKENS // room for each sequence in `tokens`
 #param WG
 #param SG
 
@@ -13,7 +14,7 @@ struct Params {
 @bind var<uniform> p: Params;
 #include "state.wgsl"
 #include "sampling.wgsl"
-@bind var<storage, read> sampling: Sampling;
+@bind var<storage, read> sampling: array<Sampling, SEQUENCES>;
 @bind var<storage, read> state: State; // the chosen token's position
 @bind var<storage, read> tokens: array<u32>;
 @bind var<storage, read> logits: array<f32>;
@@ -37,10 +38,10 @@ fn main(@builtin(local_invocation_index) t: u32) {
   let base = top.value + log(workgroup_sum(sum, t));
   let row = (state.pos % ROWS) * (1u + MOST);
   if (t == 0u) {
-    let chosen = tokens[state.pos];
+    let chosen = tokens[state.seq * TOKENS + state.pos];
     rows[row] = vec2u(chosen, bitcast<u32>(logits[chosen] - base));
   }
-  for (var k = 0u; k < min(sampling.logprobs, MOST); k++) { // uniform: the host wrote it
+  for (var k = 0u; k < min(sampling[state.seq].logprobs, MOST); k++) { // uniform: the host wrote it
     if (t == 0u) {
       rows[row + 1u + k] = vec2u(top.index, bitcast<u32>(top.value - base));
     }

@@ -1,4 +1,4 @@
-// y = W x for one vector: the dispatch that decoding spends its time in. W is (rows, COLS), dequantised on the way.
+// y = W x for one vector, that of the batch's last token: the dispatch that decoding spends its time in. W is (rows, COLS), dequantised on the way.
 //
 // A workgroup is TR x TK threads: TK threads share a row, each taking every TK-th group of 32 columns, and each thread
 // works on R rows at once, so that x is loaded once for all of them. What else one dispatch does:
@@ -6,84 +6,21 @@
 //   NORM      x is normalised first (RMS): y = W (x * norm) / rms(x). The sum of squares rides along.
 //   EPILOGUE  "store" y = ..., "add" y += ..., "gated" y[i] = activation(row i) * row (i + rows / 2),
 //             "qkv" queries and keys are rotated (RoPE), keys and values appended to the cache at state.pos
-#param QUANT
-#param COLS
-#param TK
-#param TR
-#param R
 #param DOT8
-#param NORM
-#param BIAS
-#param EPILOGUE
-#param SG
-#if EPILOGUE == "gated"
-#param ACTIVATION
-#endif
-#if EPILOGUE == "qkv"
-#param HEAD_DIM
-#param ROPE_DIM // leading dimensions of a head that are rotated
-#param NEOX // 1: dimension i pairs with i + ROPE_DIM / 2, 0: with its neighbour
-#endif
+#include "matvec_inputs.wgsl"
 
-struct Params {
-  rows: u32,
-  row0: u32, // y's index of the first row
-#if NORM
-  eps: f32,
-#endif
-#if EPILOGUE == "qkv"
-  q_rows: u32,
-  kv_rows: u32, // of K, and of V
-  rope_scale: f32, // of the rotated length (YaRN), else 1
-#endif
-}
-#include "state.wgsl"
-@bind var<uniform> p: Params;
-@bind var<storage, read> state: State;
-@bind var<storage, read> x: array<vec4f>; // (n, COLS padded); the last row is the one
-const W_GROUPS = (COLS + 31u) / 32u;
-#include "quants/${QUANT}.wgsl"
-#if NORM
-@bind var<storage, read> norm: array<vec4f>;
-#endif
-#if BIAS
-@bind var<storage, read> bias: array<f32>;
-#endif
-@bind var<storage, read_write> y: array<f32>;
-#if EPILOGUE == "qkv"
-#include "rope.wgsl"
-#endif
-#if EPILOGUE == "gated"
-#include "activation.wgsl"
-#endif
-
-const WG = TK * TR;
 #if DOT8
 #include "quantize_x.wgsl"
 #endif
 #if DOT8 and NORM
 #include "reduce.wgsl"
 #endif
-const RT = TR * R; // rows of a workgroup
 #if DOT8
 const SLOTS = R; // sums of a thread: its rows
 #else
 const SLOTS = R + NORM; // and the sum of squares
 #endif
 var<workgroup> red: array<f32, SLOTS * WG>;
-
-// The matrix row of a workgroup's slot: rows that an epilogue needs together lie in one workgroup.
-fn row_of(base: u32, slot: u32) -> u32 {
-#if EPILOGUE == "gated"
-  return base / 2u + slot / 2u + (slot & 1u) * (p.rows / 2u);
-#else
-#if EPILOGUE == "qkv"
-  return rope_row(base + slot);
-#else
-  return base + slot;
-#endif
-#endif
-}
 
 fn result(slot: u32, scale: f32, row: u32) -> f32 {
   let at = (slot / R * SLOTS + slot % R) * TK;
@@ -99,7 +36,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
   let tk = t % TK;
   let tr = t / TK;
   let base = (wid.y * wgs.x + wid.x) * RT;
-  let x0 = (state.n - 1u) * W_GROUPS * 8u;
+  let x0 = (count() - 1u) * W_GROUPS * 8u;
   var acc: array<f32, SLOTS>;
 #if DOT8
   var squares = quantize_x(x0, t);
@@ -183,7 +120,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
     for (var i = 0u; i < 4u; i++) {
       v[i] = result(4u * t + i, scale, row_of(base, 4u * t + i));
     }
-    rope_store((base + 4u * t) / 4u, v, state.pos, 0u);
+    rope_store((base + 4u * t) / 4u, v, 0u, 0u);
   }
 #else
   if (t < RT && base + t < p.rows) {

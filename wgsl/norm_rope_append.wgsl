@@ -19,9 +19,8 @@ struct Params {
   y_stride: u32,
   eps: f32,
 }
-#include "state.wgsl"
+#include "sequence.wgsl"
 @bind var<uniform> p: Params;
-@bind var<storage, read> state: State;
 @bind var<storage, read> x: array<f32>; // (n, x_stride)
 @bind var<storage, read> norm: array<f32>; // queries' weights, keys' weights
 #if BIAS
@@ -82,5 +81,5 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     v += vec4f(bias[wa], bias[wa + 1u], bias[wb], bias[wb + 1u]);
 #endif
   }
-  rope_store(i / 4u, v, state.pos + m, m * p.y_stride);
+  rope_store(i / 4u, v, m, m * p.y_stride);
 }

@@ -3,6 +3,7 @@
 @bind var<storage, read> rope_freqs: array<u32>; // (ROPE_DIM / 2) turns a position, in 2^-32 turns: wraps exactly
 #param KV // "f16", "f32", or "q8_0": f32, of this batch alone, for kv_quantize.wgsl
 #param RING // rows of a layer that keeps only its window; 0: a row for every position
+#param KV_ROWS // of a sequence
 @bind var<storage, read_write> k_cache: array<u32>; // (rows, kv_rows), f16 pairs or f32
 @bind var<storage, read_write> v_cache: array<u32>;
 
@@ -38,15 +39,15 @@ fn rope_turn(v: vec2f, pair: u32, pos: u32) -> vec2f {
   return vec2f(v.x * cs.x - v.y * cs.y, v.x * cs.y + v.y * cs.x);
 }
 
-// The cache's row for a position.
-fn stored_row(pos: u32) -> u32 {
+// The cache's row for token m of the batch.
+fn stored_row(m: u32) -> u32 {
 #if KV == "q8_0"
-  return pos - state.pos;
+  return m;
 #else
 #if RING
-  return pos % RING;
+  return seq_of(m) * KV_ROWS + pos_of(m) % RING;
 #else
-  return pos;
+  return seq_of(m) * KV_ROWS + pos_of(m);
 #endif
 #endif
 }
@@ -71,8 +72,10 @@ fn cache_store(key: bool, at: u32, v: vec2f) { // at: even element index
 #endif
 }
 
-// Rotate quad `quad` of the stacked q, k and v rows and put it where it belongs: queries to y, the rest to the cache.
-fn rope_store(quad: u32, v: vec4f, pos: u32, y0: u32) {
+// Rotate quad `quad` of token m's stacked q, k and v rows and put it where it belongs: queries to y, the rest to the
+// cache.
+fn rope_store(quad: u32, v: vec4f, m: u32, y0: u32) {
+  let pos = pos_of(m);
   let i = 4u * quad;
   let is_query = i < p.q_rows;
   let is_key = !is_query && i < p.q_rows + p.kv_rows;
@@ -96,7 +99,7 @@ fn rope_store(quad: u32, v: vec4f, pos: u32, y0: u32) {
     return;
   }
   rows -= p.q_rows + select(p.kv_rows, 0u, is_key);
-  let at = stored_row(pos) * p.kv_rows;
+  let at = stored_row(m) * p.kv_rows;
   cache_store(is_key, at + rows.x, out.xy);
   cache_store(is_key, at + rows.y, out.zw);
 }

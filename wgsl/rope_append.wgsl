@@ -10,9 +10,8 @@ struct Params {
   rope_scale: f32, // of the rotated length (YaRN), else 1
   y_stride: u32,
 }
-#include "state.wgsl"
+#include "sequence.wgsl"
 @bind var<uniform> p: Params;
-@bind var<storage, read> state: State;
 @bind var<storage, read_write> y: array<f32>; // (n, y_stride)
 #include "rope.wgsl"
 
@@ -20,11 +19,11 @@ struct Params {
 fn main(@builtin(global_invocation_id) id: vec3u) {
   let quad = id.x;
   let m = id.y;
-  if (m >= state.n || 4u * quad >= p.q_rows + 2u * p.kv_rows) {
+  if (m >= count() || 4u * quad >= p.q_rows + 2u * p.kv_rows) {
     return;
   }
   let y0 = m * p.y_stride;
   let a = y0 + rope_row(4u * quad);
   let b = y0 + rope_row(4u * quad + 2u);
-  rope_store(quad, vec4f(y[a], y[a + 1u], y[b], y[b + 1u]), state.pos + m, y0);
+  rope_store(quad, vec4f(y[a], y[a + 1u], y[b], y[b + 1u]), m, y0);
 }

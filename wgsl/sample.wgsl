@@ -1,6 +1,6 @@
 // Choose the next token, write it behind the sequence and move the state on: the host has no part in it.
 //
-// One workgroup. Filters work as in llama.cpp, in this order, on the logits before temperature: top_k (ties stay in),
+// One workgroup a token. Filters work as in llama.cpp, in this order, on the logits before temperature: top_k (ties stay in),
 // typical_p (the tokens whose surprise is nearest to the entropy, that hold that share), top_p (the smallest set of the
 // most likely tokens that holds that share of what is left), min_p (a share of the likeliest), XTC (now and then all
 // but the least likely of those above a threshold go). Each comes down to a bound on the logit, or on its distance from
@@ -12,7 +12,9 @@
 // MASKED, it looks at the token that was chosen before: where a mask of allowed tokens forbids it, one is chosen again
 // among those. llama.cpp does the same; so what is chosen does not depend on whether the host sent the mask before, or
 // after it has seen a token that it must refuse.
-#param SHARE // logits of a workgroup there
+#param SHARE // logits of a workgroup of sample_best.wgsl, or sample_shape.wgsl
+#param EACH // 1: of several tokens with a State each (sequence.wgsl), grid (1, 1, tokens)
+#param TOKENS // room for each sequence in `tokens`
 #param SHAPED // 1: with typical_p and XTC, after sample_shape.wgsl; 0: after sample_best.wgsl
 #param MASKED // 1: choose again, with a mask
 #param WG
@@ -20,21 +22,34 @@
 
 struct Params {
   vocab: u32,
+  stride: u32, // floats between tokens of logits
   shares: u32, // of sample_best.wgsl, or sample_shape.wgsl
 }
 @bind var<uniform> p: Params;
 #include "state.wgsl"
 #include "sampling.wgsl"
-@bind var<storage, read> sampling: Sampling;
-@bind var<storage, read> logits: array<f32>;
-@bind var<storage, read> best: array<vec2u>; // (shares): logit bits, index
+@bind var<storage, read> sampling: array<Sampling, SEQUENCES>;
+@bind var<storage, read> logits: array<f32>; // (n, stride)
+@bind var<storage, read> best: array<vec2u>; // (n, shares): logit bits, index
+#if EACH
+@bind var<storage, read_write> chosen: array<u32>; // of each token, for advance.wgsl
+#else
 @bind var<storage, read_write> tokens: array<u32>;
-@bind var<storage, read_write> state: State;
+#endif
+#if EACH
+@bind var<storage, read_write> state: array<State, SEQUENCES>;
+#else
+@bind var<storage, read_write> state: array<State, 1>;
+#endif
 #if MASKED
 @bind var<storage, read> mask: array<u32>; // bits of the tokens that may come next
 #endif
 #include "argmax.wgsl"
 #include "reduce.wgsl"
+
+var<private> row: u32; // the token's of logits and of best
+var<workgroup> whose: u32; // its sequence
+const NOBODY = 0xffffffffu;
 
 struct Kept { // what the filters have left
   least: u32, // keys of logits
@@ -55,13 +70,13 @@ fn allows(i: u32) -> bool {
 
 fn logit_of(i: u32) -> f32 {
   if (allows(i)) {
-    return logits[i];
+    return logits[row * p.stride + i];
   }
   return BANNED;
 }
 #else
 fn logit_of(i: u32) -> f32 {
-  return logits[i];
+  return logits[row * p.stride + i];
 }
 #endif
 
@@ -124,7 +139,7 @@ fn fill_pool(top: f32, t: u32) -> Pool {
   }
   var slot = 0u;
   for (var share = 0u; share < p.shares; share++) {
-    if (step_of(bitcast<f32>(best[share].x), top) < end) {
+    if (step_of(bitcast<f32>(best[row * p.shares + share].x), top) < end) {
       for (var i = share * SHARE + t; i < min((share + 1u) * SHARE, p.vocab); i += WG) {
         let logit = logit_of(i);
         if (step_of(logit, top) < end) {
@@ -188,27 +203,27 @@ fn bound(counted: bool, nearest: bool, wanted: f32, kept: Kept, top: f32, source
   return found;
 }
 
-fn filtered(top: f32, at: u32, t: u32) -> Kept {
+fn filtered(top: f32, at: u32, seq: u32, t: u32) -> Kept {
   var kept = Kept(0u, 0xffffffffu, 0.0, 0u);
   var source = Source(false, p.vocab);
   var total = -1.0; // of all, where it is known
-  let counts = sampling.top_k > 0u && sampling.top_k < p.vocab;
-  let sums = sampling.top_p < 1.0 && sampling.typical_p >= 1.0;
+  let counts = sampling[seq].top_k > 0u && sampling[seq].top_k < p.vocab;
+  let sums = sampling[seq].top_p < 1.0 && sampling[seq].typical_p >= 1.0;
   if (p.vocab > WORTH_POOLING && (counts || sums)) {
     let pooled = fill_pool(top, t);
     let in_pool = Source(pooled.count > 0u, select(p.vocab, SLOTS * WG, pooled.count > 0u));
     let inside = mass(kept, top, in_pool, t);
-    if (select(inside >= sampling.top_p * pooled.total, pooled.count >= sampling.top_k, counts)) {
+    if (select(inside >= sampling[seq].top_p * pooled.total, pooled.count >= sampling[seq].top_k, counts)) {
       source = in_pool;
     }
     total = select(pooled.total, total, counts);
   }
   if (counts) {
-    kept.least = bound(true, false, f32(sampling.top_k), kept, top, source, t);
+    kept.least = bound(true, false, f32(sampling[seq].top_k), kept, top, source, t);
   }
   var likeliest = top;
 #if SHAPED
-  if (sampling.typical_p < 1.0) {
+  if (sampling[seq].typical_p < 1.0) {
     let sum_of_all = mass(kept, top, source, t);
     var sum = 0.0;
     for (var i = t; i < source.end; i += WG) {
@@ -218,7 +233,7 @@ fn filtered(top: f32, at: u32, t: u32) -> Kept {
     }
     // a surprise is log(sum_of_all) + top - logit; their mean, the entropy, log(sum_of_all) - sum / sum_of_all
     kept.center = top + workgroup_sum(sum, t) / sum_of_all;
-    kept.near = bound(false, true, sampling.typical_p * sum_of_all, kept, top, source, t);
+    kept.near = bound(false, true, sampling[seq].typical_p * sum_of_all, kept, top, source, t);
     var value = EMPTY;
     for (var i = t; i < source.end; i += WG) {
       let logit = value_of(i, source);
@@ -227,41 +242,41 @@ fn filtered(top: f32, at: u32, t: u32) -> Kept {
     likeliest = workgroup_argmax(value, t, t).value;
   }
 #endif
-  if (sampling.top_p < 1.0) {
+  if (sampling[seq].top_p < 1.0) {
     let here = mass(kept, likeliest, source, t);
-    let wanted = sampling.top_p * select(here, total, total >= 0.0);
+    let wanted = sampling[seq].top_p * select(here, total, total >= 0.0);
     kept.least = max(kept.least, bound(false, false, wanted, kept, likeliest, source, t));
   }
-  if (sampling.min_p > 0.0) {
-    kept.least = max(kept.least, key_of(likeliest + log(sampling.min_p)));
+  if (sampling[seq].min_p > 0.0) {
+    kept.least = max(kept.least, key_of(likeliest + log(sampling[seq].min_p)));
   }
 #if SHAPED
-  let chance = uniform_of(hash(sampling.seed, at, 0xffffffffu));
-  if (sampling.xtc_probability > 0.0) {
-    let high = likeliest + log(sampling.xtc_threshold * mass(kept, likeliest, source, t));
+  let chance = uniform_of(hash(sampling[seq].seed, at, 0xffffffffu));
+  if (sampling[seq].xtc_probability > 0.0) {
+    let high = likeliest + log(sampling[seq].xtc_threshold * mass(kept, likeliest, source, t));
     var value = EMPTY;
     for (var i = t; i < source.end; i += WG) {
       let logit = value_of(i, source);
       value = select(value, max(value, -logit), stays(logit, kept) && logit >= high);
     }
     let lowest = workgroup_argmax(value, t, t).value;
-    kept.most = select(kept.most, key_of(-lowest), lowest > -1e38 && chance <= sampling.xtc_probability);
+    kept.most = select(kept.most, key_of(-lowest), lowest > -1e38 && chance <= sampling[seq].xtc_probability);
   }
 #endif
   return kept;
 }
 
-fn drawn(kept: Kept, top: f32, at: u32, t: u32) -> u32 {
+fn drawn(kept: Kept, top: f32, at: u32, seq: u32, t: u32) -> u32 {
   var value = EMPTY;
   var index = 0xffffffffu;
   for (var share = 0u; share < p.shares; share++) {
-    if (key_of(bitcast<f32>(best[share].x)) >= kept.least) {
+    if (key_of(bitcast<f32>(best[row * p.shares + share].x)) >= kept.least) {
       for (var i = share * SHARE + t; i < min((share + 1u) * SHARE, p.vocab); i += WG) {
         let logit = logit_of(i);
         if (stays(logit, kept)) {
           var v = logit - top;
-          if (sampling.temperature > 0.0) {
-            v = v / sampling.temperature + gumbel(hash(sampling.seed, at, i));
+          if (sampling[seq].temperature > 0.0) {
+            v = v / sampling[seq].temperature + gumbel(hash(sampling[seq].seed, at, i));
           }
           if (v > value) {
             value = v;
@@ -287,7 +302,7 @@ fn likeliest_of_all(t: u32) -> Best {
   }
 #else
   for (var i = t; i < p.shares; i += WG) {
-    let b = best[i];
+    let b = best[row * p.shares + i];
     let v = bitcast<f32>(b.x);
     if (v > value || (v == value && b.y < index)) {
       value = v;
@@ -303,30 +318,48 @@ var<workgroup> refused: u32;
 #endif
 
 @compute @workgroup_size(WG)
-fn main(@builtin(local_invocation_index) t: u32) {
-#if MASKED
-  let at = state.pos; // the chosen token's
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
+  row = wid.z;
   if (t == 0u) {
-    refused = select(1u, 0u, allows(tokens[at]));
+    whose = select(NOBODY, state[wid.z].seq, wid.z < state[0].n || EACH == 0u);
+  }
+  let seq = workgroupUniformLoad(&whose);
+  if (seq == NOBODY) {
+    return;
+  }
+#if MASKED
+  let at = state[wid.z].pos; // the chosen token's
+  if (t == 0u) {
+    refused = select(1u, 0u, allows(tokens[seq * TOKENS + at]));
   }
   if (workgroupUniformLoad(&refused) == 0u) {
     return;
   }
 #else
-  let at = state.pos + state.n;
+#if EACH
+  let at = state[wid.z].pos + 1u;
+#else
+  let at = state[wid.z].pos + state[wid.z].n;
+#endif
 #endif
   let first = likeliest_of_all(t);
   var index = first.index;
   // without a filter, greedy is done; the branch is uniform: the host wrote what it depends on
-  if (sampling.temperature > 0.0 || sampling.xtc_probability > 0.0 || sampling.typical_p < 1.0) {
-    index = drawn(filtered(first.value, at + sampling.shifted, t), first.value, at + sampling.shifted, t);
+  if (sampling[seq].temperature > 0.0 || sampling[seq].xtc_probability > 0.0 || sampling[seq].typical_p < 1.0) {
+    let drawn_at = at + sampling[seq].shifted;
+    index = drawn(filtered(first.value, drawn_at, seq, t), first.value, drawn_at, seq, t);
   }
   if (t == 0u) {
-    tokens[at] = min(index, p.vocab - 1u); // NaN logits choose nothing
-    state.pos = at;
-    state.n = 1u;
+    index = min(index, p.vocab - 1u); // NaN logits choose nothing
+#if EACH
+    chosen[wid.z] = index;
+#else
+    tokens[seq * TOKENS + at] = index;
+    state[0].pos = at;
+    state[0].n = 1u;
 #if MASKED
-    state.resampled++;
+    state[0].resampled++;
+#endif
 #endif
   }
 }

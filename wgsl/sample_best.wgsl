@@ -1,9 +1,11 @@
-// The largest logit of each share of the vocabulary: best[i] = (logit bits, its index). The smaller index wins a tie.
+// The largest logit of each share of the vocabulary: best[m, i] = (logit bits, its index), grid (shares, tokens). The smaller index wins a tie.
 #param SHARE // logits of a workgroup
 #param WG
 
 struct Params {
   vocab: u32,
+  stride: u32, // floats between tokens of logits
+  shares: u32,
 }
 @bind var<uniform> p: Params;
 @bind var<storage, read> logits: array<f32>;
@@ -16,13 +18,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   var value = -3e38;
   var index = 0xffffffffu;
   for (var i = wid.x * SHARE + t; i < end; i += WG) {
-    if (logits[i] > value) {
-      value = logits[i];
+    let logit = logits[wid.y * p.stride + i];
+    if (logit > value) {
+      value = logit;
       index = i;
     }
   }
   let top = workgroup_argmax(value, index, t);
   if (t == 0u) {
-    best[wid.x] = vec2u(bitcast<u32>(top.value), top.index);
+    best[wid.y * p.shares + wid.x] = vec2u(bitcast<u32>(top.value), top.index);
   }
 }

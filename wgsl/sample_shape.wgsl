@@ -7,6 +7,7 @@
 //   DRY   multiplier * base^(length - allowed) is taken off a token that would go on with a repetition of that length:
 //         the tokens before it then are those at the end now. No repetition goes beyond a sequence breaker.
 #param SHARE // logits of a workgroup
+#param TOKENS // room for each sequence in `tokens`
 #param WG
 
 struct Params {
@@ -15,7 +16,7 @@ struct Params {
 @bind var<uniform> p: Params;
 #include "state.wgsl"
 #include "sampling.wgsl"
-@bind var<storage, read> sampling: Sampling;
+@bind var<storage, read> sampling: array<Sampling, SEQUENCES>;
 @bind var<storage, read> state: State;
 @bind var<storage, read> tokens: array<u32>;
 @bind var<storage, read> logits: array<f32>;
@@ -30,16 +31,20 @@ var<workgroup> counts: array<atomic<u32>, SHARE>; // in the answer; SEEN: among 
 var<workgroup> repeats: array<atomic<u32>, SHARE>; // 1 + the longest repetition the token would go on with
 var<workgroup> unbroken: atomic<u32>; // position behind the last breaker
 
+fn token_at(i: u32) -> u32 {
+  return tokens[state.seq * TOKENS + i];
+}
+
 fn breaks(token: u32) -> bool {
   return ((breakers[token / 32u] >> (token % 32u)) & 1u) == 1u;
 }
 
 fn count_tokens(first: u32, end: u32, t: u32) { // those of the share
-  let window = end - min(end, sampling.repeat_last);
-  for (var i = min(window, sampling.answer) + t; i < end; i += WG) {
-    let token = tokens[i] - first;
+  let window = end - min(end, sampling[state.seq].repeat_last);
+  for (var i = min(window, sampling[state.seq].answer) + t; i < end; i += WG) {
+    let token = token_at(i) - first;
     if (token < SHARE) {
-      if (i >= sampling.answer) {
+      if (i >= sampling[state.seq].answer) {
         atomicAdd(&counts[token], 1u);
       }
       if (i >= window) {
@@ -50,22 +55,22 @@ fn count_tokens(first: u32, end: u32, t: u32) { // those of the share
 }
 
 fn find_repeats(first: u32, end: u32, t: u32) {
-  let begin = end - min(end, sampling.dry_last);
+  let begin = end - min(end, sampling[state.seq].dry_last);
   for (var i = begin + t; i < end; i += WG) {
-    if (breaks(tokens[i])) {
+    if (breaks(token_at(i))) {
       atomicMax(&unbroken, i + 1u);
     }
   }
   workgroupBarrier();
-  let longest = min(end - max(begin, atomicLoad(&unbroken)), sampling.dry_longest);
+  let longest = min(end - max(begin, atomicLoad(&unbroken)), sampling[state.seq].dry_longest);
   for (var i = begin + t; i + 1u < end; i += WG) {
-    let next = tokens[i + 1u] - first;
+    let next = token_at(i + 1u) - first;
     if (next < SHARE) {
       var length = 0u;
-      while (length < longest && length <= i - begin && tokens[i - length] == tokens[end - 1u - length]) {
+      while (length < longest && length <= i - begin && token_at(i - length) == token_at(end - 1u - length)) {
         length++;
       }
-      if (length >= sampling.dry_allowed && longest >= sampling.dry_allowed && !breaks(next + first)) {
+      if (length >= sampling[state.seq].dry_allowed && longest >= sampling[state.seq].dry_allowed && !breaks(next + first)) {
         atomicMax(&repeats[next], length + 1u);
       }
     }
@@ -75,12 +80,12 @@ fn find_repeats(first: u32, end: u32, t: u32) {
 fn shape(logit: f32, i: u32, count: u32, repeat: u32) -> f32 {
   var x = logit + bias[i];
   if (count >= SEEN) {
-    x *= select(sampling.repetition, 1.0 / sampling.repetition, x > 0.0);
+    x *= select(sampling[state.seq].repetition, 1.0 / sampling[state.seq].repetition, x > 0.0);
   }
   let times = count % SEEN;
-  x -= f32(times) * sampling.frequency + select(0.0, sampling.presence, times > 0u);
+  x -= f32(times) * sampling[state.seq].frequency + select(0.0, sampling[state.seq].presence, times > 0u);
   if (repeat > 0u) {
-    x -= sampling.dry_multiplier * pow(sampling.dry_base, f32(repeat - 1u - sampling.dry_allowed));
+    x -= sampling[state.seq].dry_multiplier * pow(sampling[state.seq].dry_base, f32(repeat - 1u - sampling[state.seq].dry_allowed));
   }
   return select(max(x, BANNED), BANNED, bias[i] <= -100.0);
 }
@@ -98,7 +103,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   workgroupBarrier();
   let end = state.pos + state.n;
   count_tokens(first, end, t);
-  if (sampling.dry_multiplier > 0.0) { // uniform: the host wrote it
+  if (sampling[state.seq].dry_multiplier > 0.0) { // uniform: the host wrote it
     find_repeats(first, end, t);
   }
   workgroupBarrier();

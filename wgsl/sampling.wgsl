@@ -1,4 +1,5 @@
 // The parameters of a request, written by the host (sampling.py packs them), and what the samplers share.
+const SEQUENCES = 8u; // planner.FEW: requests that run side by side
 struct Sampling {
   temperature: f32, // 0: greedy
   top_k: u32, // 0: off

@@ -4,24 +4,25 @@
 #param TAPS
 #param KV // "f16" or "f32"
 #param RING // rows of the cache, where it keeps the last ones only; 0: all
+#param KV_ROWS // of a sequence
 
 struct Params {
   x_stride: u32, // floats between tokens of x
   y_stride: u32,
 }
-#include "state.wgsl"
+#include "sequence.wgsl"
 @bind var<uniform> p: Params;
-@bind var<storage, read> state: State;
 @bind var<storage, read> x: array<f32>; // (n, x_stride): b, c and z of every token
 @bind var<storage, read> taps: array<f32>; // (COLS, TAPS), the last tap is the token's own
 @bind var<storage, read_write> conv_cache: array<u32>; // (rows, COLS), f16 pairs or f32
 @bind var<storage, read_write> y: array<f32>; // (n, y_stride)
 
-fn cached_word(pos: u32, i: u32) -> u32 {
+fn cached_word(seq: u32, pos: u32, i: u32) -> u32 {
+  let row = seq * KV_ROWS;
 #if RING
-  return (pos % RING * COLS + i) / 2u;
+  return ((row + pos % RING) * COLS + i) / 2u;
 #else
-  return (pos * COLS + i) / 2u;
+  return ((row + pos) * COLS + i) / 2u;
 #endif
 }
 
@@ -35,12 +36,13 @@ fn product(m: u32, i: u32) -> vec2f {
 fn main(@builtin(global_invocation_id) id: vec3u) {
   let i = 2u * id.x; // two channels a thread: a word of the cache
   let m = id.y;
-  if (m >= state.n || i >= COLS) {
+  if (m >= count() || i >= COLS) {
     return;
   }
-  let pos = state.pos + m;
+  let pos = pos_of(m);
+  let seq = seq_of(m);
   let own = product(m, i);
-  let word = cached_word(pos, i);
+  let word = cached_word(seq, pos, i);
 #if KV == "f16"
   conv_cache[word] = pack2x16float(own);
 #else
@@ -53,10 +55,11 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
       break;
     }
     var u = vec2f(0);
-    if (back <= m) {
+    let other = m - min(back, m);
+    if (back <= m && seq_of(other) == seq && pos_of(other) == pos - back) {
       u = product(m - back, i);
     } else { // of a batch before this one
-      let at = cached_word(pos - back, i);
+      let at = cached_word(seq, pos - back, i);
 #if KV == "f16"
       u = unpack2x16float(conv_cache[at]);
 #else

@@ -9,6 +9,7 @@ import { ChunkStream } from "./stream.js";
  * @property {number} total bytes, 0 when not known
  * @property {number} [speed] bytes per second
  *
+ * @typedef {import("./link.js").Link} Link
  * @typedef {(progress: Progress) => void} OnProgress
  * @typedef {(level: string, text: string) => void} OnLog
  * @typedef {{ signal?: AbortSignal | null, onProgress?: OnProgress }} CallOptions
@@ -20,33 +21,47 @@ import { ChunkStream } from "./stream.js";
  * @property {OnProgress} [progress]
  */
 
-/** The worker and the requests it has not answered yet: numbers them, routes the answers, and fails all on a crash. */
+/**
+ * A worker and the requests it has not answered yet: numbers them, routes the answers, and fails all when it is gone.
+ * Worker and pages watch each other by Web Locks (app/ports.js): what holds one lives.
+ */
 export class Connection {
   /** @type {Map<number, Pending>} */
   #pending = new Map();
   #nextId = 1;
   /** @type {WispError | null} why the worker is gone */
   #dead = null;
-  #worker;
-  /** whether a model can answer: it decides between several pages that could */
-  loaded = false;
+  #over = new AbortController();
+  /** @type {Promise<Link>} */
+  link;
 
   /** @type {Set<OnProgress>} */
   onProgress = new Set();
   /** @type {Set<OnLog>} */
   onLog = new Set();
-  /** @type {() => void} called once, when the worker has crashed or was terminated */
+  /** @type {(error: WispError) => void} called once, when the worker is gone or not wanted any more */
   onClose = () => {};
 
-  /** @param {string} url of the worker's module */
-  constructor(url) {
-    this.#worker = new Worker(url, { type: "module", name: "wisp" });
-    this.#worker.onmessage = ({ data }) => this.#receive(data);
-    this.#worker.onerror = (event) => {
-      event.preventDefault();
-      this.close(WispError.crashed(event.message || "its script did not load"));
-    };
-    this.#worker.onmessageerror = () => this.close(WispError.crashed("a message could not be read"));
+  /** @param {Promise<Link>} link @param {(reason: string) => WispError} [lost] what requests reject with, then */
+  constructor(link, lost = WispError.crashed) {
+    this.link = link;
+    link.then(
+      (found) => {
+        const { port, lock } = found;
+        if (this.#dead) return found.end();
+        found.onerror = (reason) => this.close(lost(reason));
+        port.onmessage = ({ data }) => {
+          if (data.kind === "dead") this.close(lost(data.message));
+          else if (data.kind === "readers") found.read?.(data.count);
+          else this.#receive(data);
+        };
+        port.onmessageerror = () => this.close(lost("a message could not be read"));
+        if (!lock) return;
+        const gone = () => this.close(lost("it was ended, or crashed"));
+        navigator.locks.request(lock, { signal: this.#over.signal }, gone).catch(() => {});
+      },
+      (error) => this.close(error),
+    );
   }
 
   /**
@@ -86,36 +101,45 @@ export class Connection {
   close(error) {
     if (this.#dead) return;
     this.#dead = error;
-    this.#worker.terminate();
+    this.#over.abort();
+    this.link.then((link) => link.end()).catch(() => {});
     for (const pending of this.#pending.values()) pending.failed(error);
     this.#pending.clear();
-    this.onClose();
+    this.onClose(error);
+  }
+
+  /** Lets the one behind a port ask the same worker. @param {MessagePort} port */
+  lend(port) {
+    this.link.then((link) => link.port.postMessage({ kind: "lend", port }, [port])).catch(() => {});
   }
 
   /**
    * @param {string} kind @param {Record<string, any>} fields @param {Pending} pending
    * @param {(error: unknown) => void} reject
-   * @returns {number} the request's id, 0 when it could not be sent
+   * @returns {number} the request's id, 0 when there is no worker any more
    */
   #send(kind, fields, pending, reject) {
     if (this.#dead) return (reject(this.#dead), 0);
     const id = this.#nextId++;
     this.#pending.set(id, pending);
-    try {
-      this.#worker.postMessage({ ...fields, id, kind });
-    } catch (error) {
-      this.#pending.delete(id); // something that cannot be cloned, such as a function among the parameters
-      const message = `The request cannot be sent to the engine: ${error}`;
+    this.#post({ ...fields, id, kind }).catch((error) => {
+      if (!this.#pending.delete(id)) return;
+      const message = `The request cannot be sent to the engine: ${error}`; // it has a function in it, say
       reject(new WispError({ message, type: "invalid_request_error", code: "invalid_type" }));
-      return 0;
-    }
+    });
     return id;
+  }
+
+  /** @param {Record<string, any>} message */
+  async #post(message) {
+    const { port } = await this.link;
+    port.postMessage(message);
   }
 
   /** @param {AbortSignal | null | undefined} signal @param {number} id @param {() => void} then */
   #abortOn(signal, id, then) {
     const abort = () => {
-      if (this.#pending.delete(id)) this.#worker.postMessage({ id: this.#nextId++, kind: "abort", target: id });
+      if (this.#pending.delete(id)) this.#post({ id: this.#nextId++, kind: "abort", target: id }).catch(() => {});
       then();
     };
     if (signal?.aborted) abort();

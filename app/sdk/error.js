@@ -23,7 +23,7 @@ export class WispError extends Error {
     return new WispError({ message: "The request was aborted.", type: "invalid_request_error", code: "aborted" });
   }
 
-  /** @param {string} reason */
+  /** @param {string} reason @returns {WispError} */
   static crashed(reason) {
     const message = `The engine's worker stopped (${reason}). Call Wisp.create() again, or reload the page.`;
     return new WispError({ message, type: "server_error", code: "worker_crashed" });

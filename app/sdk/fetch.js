@@ -1,19 +1,19 @@
 import { WispError } from "./error.js";
 
 /**
- * @typedef {import("../wisp.js").Wisp} Wisp
+ * @typedef {ReturnType<typeof import("./endpoints.js").endpoints>} Engine
  * @typedef {Record<string, any>} Json
  * @typedef {(body: any, signal: AbortSignal | null) => Promise<any>} Endpoint
  */
 
 /** HTTP status codes of errors by type, unless the code says more. */
 const STATUS = { invalid_request_error: 400, not_found_error: 404, server_error: 500 };
-const STATUS_OF_CODE = { aborted: 499, device_lost: 503, worker_crashed: 503 };
+const STATUS_OF_CODE = { aborted: 499, device_lost: 503, worker_crashed: 503, engine_gone: 503 };
 
 /**
  * An engine as an HTTP server: takes what `fetch` takes and answers the paths of the OpenAI API below any prefix that
  * ends with /v1, with JSON or server-sent events.
- * @param {Wisp} engine @param {RequestInfo | URL} input @param {RequestInit} [init] @returns {Promise<Response>}
+ * @param {Engine} engine @param {RequestInfo | URL} input @param {RequestInit} [init] @returns {Promise<Response>}
  */
 export async function engineFetch(engine, input, init) {
   const request = new Request(input, init);
@@ -27,7 +27,7 @@ export async function engineFetch(engine, input, init) {
   }
 }
 
-/** @param {Wisp} engine @param {Request} request */
+/** @param {Engine} engine @param {Request} request */
 async function route(engine, request) {
   const path = new URL(request.url).pathname.replace(/\/+$/, "");
   const found = /\/v1\/(.+)$/.exec(path)?.[1] ?? "";

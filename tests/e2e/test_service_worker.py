@@ -209,7 +209,12 @@ def test_a_service_worker_that_was_stopped_finds_the_engine_again(
             globalThis.begun = 0;
             for await (const chunk of stream) begun++;
         })().then(() => null, (error) => `${error}`); }""",
-        {"model": "x", "messages": [{"role": "user", "content": STORY}], "stream": True, "max_tokens": 400},
+        {
+            "model": "wisp-mini-q4_0",
+            "messages": [{"role": "user", "content": STORY}],
+            "stream": True,
+            "max_tokens": 400,
+        },
     )
     run(asker, "while (!(globalThis.begun > 2)) await new Promise((resolve) => setTimeout(resolve, 10));")
     session.send("ServiceWorker.stopAllWorkers")
@@ -233,7 +238,12 @@ def test_closing_the_engines_tab_ends_the_stream_with_an_error(asker: Page, host
         """(request) => { globalThis.begun = 0; globalThis.cut = failure((async () => {
             for await (const chunk of await openai.chat.completions.create(request)) begun++;
         })()); }""",
-        {"model": "x", "messages": [{"role": "user", "content": STORY}], "stream": True, "max_tokens": 4000},
+        {
+            "model": "wisp-mini-q4_0",
+            "messages": [{"role": "user", "content": STORY}],
+            "stream": True,
+            "max_tokens": 4000,
+        },
     )
     run(asker, "while (!(begun > 2)) await new Promise((resolve) => setTimeout(resolve, 10));")
     host.close()

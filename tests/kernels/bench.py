@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from playwright.sync_api import Page
 
 from py_engine import cpu, kernels, quants
 from py_engine.kernels import Device
-from py_engine.ops import Ops
+from py_engine.ops import FEW, Ops
 from py_engine.plan import Buffer, Op, PerToken, Plan, Weight
 from tests.kernels.matrices import spelled_out
 
@@ -27,15 +28,21 @@ class Bench:
     def __init__(self, page: Page, device: Device) -> None:
         self.page, self.device = page, device
 
-    def begin(self, batch: int, n: int, pos: int = 0, n_ctx: int = 64, vocab: int = 64, seed: int = 0) -> Ops:
-        """A new plan with one list; n tokens at position pos."""
+    def begin(
+        self, batch: int, n: int, pos: int = 0, n_ctx: int = 64, vocab: int = 64, seed: int = 0, seq: int = 0,
+        each: Sequence[tuple[int, int]] = (),
+    ) -> Ops:  # fmt: skip
+        """A new plan with one list; n tokens at position pos of sequence seq, or `each` at a (position, sequence)."""
         self.random = np.random.default_rng(seed)
         self.plan = Plan(batch, n_ctx, vocab)
         self.data: dict[str, np.ndarray] = {}
         self.raw: dict[str, np.ndarray] = {}
-        ops = Ops(self.plan, "test", batch, self.device)
-        self.data["state"] = np.array([pos, n, 0, 0], np.uint32)
-        self.data["tokens"] = self.random.integers(0, vocab, n_ctx + 1).astype(np.uint32)
+        ops = Ops(self.plan, "test", batch, self.device, each=bool(each))
+        self.n, self.sequences = len(each) or n, FEW if each or seq else 1
+        self.data["state"] = np.array([pos, n, 0, seq], np.uint32)
+        states = [(p, self.n, 0, s) for p, s in each] + [(0xFFFFFF, 0xFFFFFF, 0, 0xFFFFFF)] * (FEW - len(each))
+        self.data["states"] = np.array(states, np.uint32)
+        self.data["tokens"] = self.random.integers(0, vocab, (FEW, n_ctx + 1)).astype(np.uint32)
         return ops
 
     def weight(self, name: str, type: Q, rows: int, cols: int, scale: float = 1.0) -> Weight:
@@ -50,9 +57,13 @@ class Bench:
         """A random F32 vector."""
         return self.weight(name, Q.F32, 1, cols)
 
+    def shape(self, buffer: Buffer) -> tuple[int, ...]:
+        """With room for every sequence in a cache."""
+        return (self.sequences * buffer.shape[0], *buffer.shape[1:]) if buffer.pool == "kv" else buffer.shape
+
     def fill(self, buffer: Buffer, cols: int | None = None) -> np.ndarray:
         """Random numbers in a buffer, zeros behind `cols`."""
-        values = self.random.standard_normal(buffer.shape).astype(cpu.NUMPY[buffer.dtype])
+        values = self.random.standard_normal(self.shape(buffer)).astype(cpu.NUMPY[buffer.dtype])
         if cols is not None:
             values[..., cols:] = 0
         self.data[buffer.name] = values
@@ -64,13 +75,13 @@ class Bench:
         for b in self.plan.buffers.values():
             if b.name not in self.data:
                 kind = cpu.NUMPY[b.dtype]
-                self.data[b.name] = np.full(b.shape, 0xFFFFFFFF if kind is np.uint32 else np.nan, kind)
+                self.data[b.name] = np.full(self.shape(b), 0xFFFFFFFF if kind is np.uint32 else np.nan, kind)
         host = cpu.Cpu(self.plan, {w.name: cpu.dequantize(w, self.raw[w.name]) for w in self.plan.weights.values()})
         host.buffers = {k: v.copy() for k, v in self.data.items()}
         gpu = {k: v.copy() for k, v in self.data.items()}
         for op in ops.ops:
             self._dispatch(op, gpu)
-            host.run_op(op)
+            host.run_op(op, ops.state.name)
         return gpu, host.buffers
 
     def _dispatch(self, op: Op, data: dict[str, np.ndarray]) -> None:
@@ -87,7 +98,7 @@ class Bench:
                 contents[name] = planes(bound, self.raw[bound.name])["w_qs"], None
         if set(shader.bindings) - {"p"} != set(contents):
             raise KeyError(f"{shader.label} binds {sorted(shader.bindings)}, the op gives {sorted(contents)}")
-        grid = [-(-int(data["state"][1]) // g.tile) if isinstance(g, PerToken) else g for g in op.grid]
+        grid = [-(-self.n // g.tile) if isinstance(g, PerToken) else g for g in op.grid]
         out = dispatch(self.page, shader, {k: v for k, (v, _) in contents.items()}, op.consts, grid)
         for name, got in out.items():
             values, buffer = contents[name]

@@ -55,7 +55,7 @@ def test_embed(one_bench: Bench, type: Q) -> None:
     values = BLOCKS[f"{type.name}.f32"]
     rows, cols = (8, 96) if block == 32 else (12, 512)
     ops = bench.begin(batch=rows, n=rows, vocab=rows)
-    bench.data["tokens"][:rows] = np.arange(rows)
+    bench.data["tokens"][0, :rows] = np.arange(rows)
     x = ops.embed(matrix(bench, type, "table", rows, cols))
     gpu, _ = bench.run(ops)
     got = gpu[x.name].reshape(-1, block)

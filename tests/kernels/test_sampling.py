@@ -11,13 +11,14 @@ import pytest
 from playwright.sync_api import Page
 
 from py_engine import sampler_ops
-from py_engine.ops import Ops
+from py_engine.ops import FEW, Ops
 from py_engine.sampler_ops import LOGPROB_ROWS
-from py_engine.sampling import MOST_LOGPROBS, Sampling
+from py_engine.sampling import FIELDS, MOST_LOGPROBS, Sampling
 from tests.kernels.bench import Bench, nmse
 from tests.kernels.conftest import bench_of
 
 POS, N = 40, 3  # the batch whose last token's logits these are
+SEQ = 3  # its sequence
 PLAIN = [
     Sampling(temperature=0),
     Sampling(),
@@ -53,17 +54,23 @@ def bench(request: pytest.FixtureRequest, kernel_pages: Callable[[str], tuple[Pa
     return bench_of(request.param, kernel_pages)
 
 
+def give(bench: Bench, seq: int, sampling: Sampling, answer: int = 0, shifted: int = 0) -> None:
+    """The parameters of a sequence."""
+    given = bench.data.setdefault("sampling", np.full((FEW, len(FIELDS)), 0xFFFFFFFF, np.uint32))
+    given[seq] = np.frombuffer(sampling.pack(answer, shifted), np.uint32)
+
+
 def prepare(bench: Bench, vocab: int, sampling: Sampling, seed: int, shaped: bool, masked: bool = False) -> Ops:
     """A sampler over random logits, behind a history that repeats itself."""
-    ops = bench.begin(batch=1, n=N, pos=POS, vocab=vocab, seed=seed)
+    ops = bench.begin(batch=1, n=N, pos=POS, vocab=vocab, seed=seed, seq=SEQ)
     logits = ops.buffer("logits", (vocab,))
     bench.fill(logits)[:] *= 3
     sampler_ops.sample(ops, logits, shaped)
     if masked:
         sampler_ops.resample(ops, logits, shaped)
-    bench.data["tokens"][: POS + N] = bench.random.integers(0, min(vocab, 4), POS + N)
+    bench.data["tokens"][SEQ, : POS + N] = bench.random.integers(0, min(vocab, 4), POS + N)
     answer = POS - 10
-    bench.data["sampling"] = np.frombuffer(sampling.pack(answer, shifted=seed), np.uint32).copy()
+    give(bench, SEQ, sampling, answer, seed)
     if shaped:
         bench.data["bias"] = np.frombuffer(sampling.biases(vocab), np.float32).copy()
         bench.data["breakers"] = np.frombuffer(sampling.breaker_bits(vocab), np.uint32).copy()
@@ -82,7 +89,7 @@ def test_sample(bench: Bench, vocab: int, sampling: Sampling) -> None:
     """The same token as numpy's, whose filters are made by sorting in float64, and the state behind it."""
     ops = prepare(bench, vocab, within(sampling, vocab), 0, False)
     gpu, host = bench.run(ops)
-    assert gpu["tokens"][POS + N] == host["tokens"][POS + N] < vocab
+    assert gpu["tokens"][SEQ, POS + N] == host["tokens"][SEQ, POS + N] < vocab
     assert (gpu["state"] == host["state"]).all()
 
 
@@ -96,7 +103,7 @@ def test_shaped(bench: Bench, vocab: int) -> None:
         assert (allowed == (gpu["shaped"] > -1e29)).all(), sampling
         assert nmse(gpu["shaped"][allowed], host["shaped"][allowed]) < 1e-10, sampling
         assert (gpu["best"][:, 1] == host["best"][:, 1]).all(), sampling
-        assert gpu["tokens"][POS + N] == host["tokens"][POS + N] < vocab, sampling
+        assert gpu["tokens"][SEQ, POS + N] == host["tokens"][SEQ, POS + N] < vocab, sampling
         assert (gpu["state"] == host["state"]).all()
 
 
@@ -108,7 +115,7 @@ def test_pool_or_all(bench: Bench, spread: float) -> None:
         ops = prepare(bench, 9001, within(sampling, 9001), number, sampling.shapes)
         bench.data["logits"] *= spread / 3
         gpu, host = bench.run(ops)
-        assert gpu["tokens"][POS + N] == host["tokens"][POS + N], sampling
+        assert gpu["tokens"][SEQ, POS + N] == host["tokens"][SEQ, POS + N], sampling
 
 
 @pytest.mark.parametrize("vocab", [3, 257, 1023])
@@ -116,14 +123,14 @@ def test_mask(bench: Bench, vocab: int) -> None:
     """A token that is allowed stays; one that is not is chosen again among those that are, and that is counted."""
     again = set()
     for seed, sampling in enumerate([Sampling(temperature=0), Sampling(), Sampling(top_k=3, top_p=0.9, typical_p=0.8)]):
-        for share in (0.5, 2 / vocab):
+        for share in (0.5, 0.95, 2 / vocab):
             ops = prepare(bench, vocab, replace(sampling, seed=seed), seed, sampling.shapes, True)
             bits = bench.random.random(-(-vocab // 32) * 32) < share
             bits[vocab - 1] = True
             bench.data["mask"] = np.packbits(bits, bitorder="little").view(np.uint32)
             gpu, host = bench.run(ops)
-            assert gpu["tokens"][POS + N] == host["tokens"][POS + N] < vocab
-            assert bits[gpu["tokens"][POS + N]]
+            assert gpu["tokens"][SEQ, POS + N] == host["tokens"][SEQ, POS + N] < vocab
+            assert bits[gpu["tokens"][SEQ, POS + N]]
             assert (gpu["state"] == host["state"]).all()
             again.add(int(gpu["state"][2]))
     assert again == {0, 1}
@@ -131,13 +138,13 @@ def test_mask(bench: Bench, vocab: int) -> None:
 
 @pytest.mark.parametrize(("vocab", "n"), [(1, 0), (3, 20), (255, 1), (1025, 20)])
 def test_logprobs(bench: Bench, vocab: int, n: int) -> None:
-    ops = bench.begin(batch=1, n=1, pos=LOGPROB_ROWS + 5, n_ctx=LOGPROB_ROWS + 8, vocab=vocab)
+    ops = bench.begin(batch=1, n=1, pos=LOGPROB_ROWS + 5, n_ctx=LOGPROB_ROWS + 8, vocab=vocab, seq=SEQ)
     logits = ops.buffer("logits", (vocab,))
     values = bench.fill(logits)
     values[:] *= 3
     values[vocab // 2 :] = values[vocab // 2]  # of equals the first comes first
     sampler_ops.logprobs(ops, logits)
-    bench.data["sampling"] = np.frombuffer(Sampling(logprobs=n).pack(), np.uint32).copy()
+    give(bench, SEQ, Sampling(logprobs=n))
     gpu, host = bench.run(ops)
     got, want = gpu["logprobs"][5], host["logprobs"][5]
     count = 1 + min(n, vocab, MOST_LOGPROBS)

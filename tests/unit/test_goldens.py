@@ -64,7 +64,7 @@ def greedy(model: cpu.Cpu, prompt: list[int], count: int) -> list[int]:
     for _ in range(count - 1):
         model.run("decode")
         model.run("sample")
-    return [int(i) for i in model.buffers["tokens"][len(prompt) : len(prompt) + count]]
+    return [int(i) for i in model.buffers["tokens"][0, len(prompt) : len(prompt) + count]]
 
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda p: p.stem)

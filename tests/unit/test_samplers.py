@@ -70,14 +70,14 @@ def machine(sampling: Sampling, logits: np.ndarray = LOGITS) -> Cpu:
 
 def draw(cpu: Cpu, *names: str) -> int:
     cpu.feed(0, HISTORY, list(names))
-    return int(cpu.buffers["tokens"][len(HISTORY)])
+    return int(cpu.buffers["tokens"][0, len(HISTORY)])
 
 
 def draws(sampling: Sampling, name: str, count: int = DRAWS, mask: np.ndarray | None = None) -> np.ndarray:
     """How often each token was chosen by a list, at `count` places of the noise."""
     counts = np.zeros(VOCAB, np.int64)
     cpu = machine(sampling)
-    settings = cpu.buffers["sampling"]
+    settings = cpu.buffers["sampling"][0]
     again = [{"sample": "resample", "shaped": "reshaped"}[name]] if mask is not None else []
     if mask is not None:
         cpu.buffers["mask"][:] = np.packbits(mask, bitorder="little").view(np.uint32)
@@ -193,7 +193,7 @@ def test_dry_does_not_overflow() -> None:
     cpu = machine(sampling, logits)
     cpu.feed(0, [1] * 60, ["shaped"])
     assert np.isfinite(cpu.buffers["shaped"]).all()
-    assert cpu.buffers["tokens"][60] == 0
+    assert cpu.buffers["tokens"][0, 60] == 0
 
 
 def test_noise_is_never_infinite() -> None:

@@ -1,0 +1,143 @@
+"""Answers: what the KV cache lacks of a prompt goes through the model in batches, then token follows token.
+
+Requests have a sequence each (seats.py). What needs nothing but the logits is generated together (together.py); other
+answers, and prompts, have the device in turns (slices.py): they pause when others wait, and go on where they were.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from py_engine.answer import Answer
+from py_engine.constrained import ConstrainedTokens
+from py_engine.ops import FEW
+from py_engine.runners import Counts, Runner
+from py_engine.sampling import Batch
+from py_engine.seats import Seat, Seats
+from py_engine.slices import Slices
+from py_engine.together import Together
+
+
+class Generation:
+    """The answers of one model."""
+
+    def __init__(self, runner: Runner, context_length: int, parallel: int) -> None:
+        self.plan, self.runner, self.context_length = runner.plan, runner, context_length
+        self.slices = Slices()
+        self.seats = Seats(self.plan.spare, min(parallel, FEW), self._make_room)
+        self._together = Together(runner, self.slices)
+        self._unrefused = 0.0  # tokens that a constraint usually accepts one after the other
+
+    async def answer(self, answer: Answer, keep: int | None) -> AsyncGenerator[Batch, None]:
+        """Engine.generate()."""
+        begun, before = time.perf_counter(), self.runner.counts()
+        async with self.seats.seat(answer.ids) as seat:
+            while not answer.done:
+                async with aclosing(self._go_on(answer, seat)) as batches:
+                    async for batch in batches:
+                        self._note(answer, begun, before)
+                        yield batch
+                if answer.done or answer.paused:
+                    continue
+                if keep is None:
+                    return
+                answer.stats.shifted_tokens += answer.shift(keep, self.context_length)
+
+    async def _go_on(self, answer: Answer, seat: Seat) -> AsyncGenerator[Batch, None]:
+        """Compute what the cache lacks, and generate until the answer or the context ends, or others want a turn."""
+        ids = answer.ids
+        seat.held = seat.cache.reuse(ids, answer.exact and not answer.paused)
+        if not answer.tokens:
+            answer.stats.cached_tokens = seat.held
+        count = min(answer.left, self.context_length - len(ids) + 1)
+        resumed, answer.paused = answer.paused, False
+        produced: list[int] = []
+        try:
+            while seat.held < len(ids):
+                async with aclosing(self._turn(answer, seat, count, resumed)) as batches:
+                    async for batch in batches:
+                        produced += batch.ids
+                        yield batch
+            if answer.together and produced and not answer.done:
+                async with aclosing(self._shared(answer, seat, ids + produced, count - len(produced))) as batches:
+                    async for batch in batches:
+                        produced += batch.ids
+                        yield batch
+            if len(produced) < count and not answer.paused:
+                answer.done = True  # the constraint may have nothing more
+        finally:
+            seat.cache.append(produced[:-1], generated=True)  # the last token's keys and values are not computed
+            answer.ids = ids + produced
+
+    async def _turn(self, answer: Answer, seat: Seat, count: int, resumed: bool) -> AsyncGenerator[Batch, None]:
+        """A turn on the device: more of the prompt, and with its end the first token, or all up to the next pause."""
+        async with self.slices.turn():
+            try:
+                while seat.held < len(answer.ids):
+                    await self._feed(answer, seat, resumed)
+                    yield Batch([])  # a place to stop a long prompt
+                    if seat.held < len(answer.ids) and self.slices.over():
+                        return
+                async with aclosing(self._alone(answer, seat, 1 if answer.together else count)) as batches:
+                    async for chosen in batches:
+                        yield answer.take(chosen)
+                        answer.paused = not answer.done and not answer.together and self.slices.over()
+                        if answer.done or answer.paused:
+                            return
+            finally:
+                await self.runner.stop()
+
+    async def _feed(self, answer: Answer, seat: Seat, resumed: bool) -> None:
+        """The next batch of the prompt; behind its last token the first of the answer is chosen."""
+        at = seat.held
+        batch = answer.ids[at : at + self.plan.batch]
+        lists = ["prefill"]
+        if at + len(batch) == len(answer.ids):
+            constrained = answer.constraint is not None
+            await self.runner.configure(answer.sampling, answer.begins, answer.shifted, constrained, seat.number)
+            through = ["decode"] if resumed and len(batch) == 1 else ["prefill", "last"]
+            lists = [*through, *([] if constrained else self.runner.lists)]
+        await self.runner.feed(at, batch, lists, seat.number)
+        seat.cache.append(batch)
+        seat.held += len(batch)
+
+    async def _alone(self, answer: Answer, seat: Seat, count: int) -> AsyncGenerator[Batch, None]:
+        """Up to `count` tokens, with the device to itself."""
+        position = len(answer.ids)
+        if answer.constraint is None:
+            self.runner.start(position, count, seat.number)
+            while (batch := await self.runner.next()).ids:
+                yield batch
+            return
+        tokens = ConstrainedTokens(self.runner, answer, position, count, seat.number, self._unrefused)
+        try:
+            async with aclosing(tokens.batches()) as batches:
+                async for batch in batches:
+                    yield batch
+        finally:
+            self._unrefused = tokens.usual
+
+    async def _shared(self, answer: Answer, seat: Seat, ids: list[int], count: int) -> AsyncGenerator[Batch, None]:
+        """Up to `count` tokens behind `ids`, in steps that serve others, too."""
+        if not count:
+            return
+        async with aclosing(self._together.tokens(seat.number, len(ids), count, ids)) as batches:
+            async for tokens in batches:
+                yield answer.take(Batch(tokens))
+                if answer.done:
+                    return
+
+    def _note(self, answer: Answer, begun: float, before: Counts) -> None:
+        """Bring the statistics up to date; of requests side by side each counts what the device did for all."""
+        stats, tokens, now = answer.stats, answer.tokens, 1000 * (time.perf_counter() - begun)
+        if tokens and not stats.completion_tokens:
+            stats.prefill_ms = now
+        stats.completion_tokens, stats.decode_ms = tokens, max(0.0, now - (stats.prefill_ms or now))
+        for name, value in self.runner.counts().since(before).items():
+            setattr(stats, name, value)
+
+    async def _make_room(self, sequences: int) -> None:
+        async with self.slices.turn():
+            await self.runner.make_room(sequences)

@@ -1,0 +1,368 @@
+"""Several models at once: which one answers, what they may take together, and who goes first."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from app.turns import Job, Turns
+from py_engine.errors import WispError
+from tests.unit.test_handlers import HI, MINI, Engine, File, Page
+
+SIZE = 1000  # bytes of every model of these tests
+
+
+class Sized(Engine):
+    """An engine of SIZE bytes."""
+
+    def stats(self) -> dict[str, Any]:
+        return {"memory": {"weights": 0 if self.unloaded else SIZE}}
+
+
+class Models(Page):
+    """A page whose platform has the files a, b and c, and a catalog with "mini"."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        platform = self.platform
+        self.made: dict[str, list[Sized]] = {}
+        self.loads: list[str] = []
+        self.pause = 0.0
+        for name in "abc":
+            platform.files[f"{name}.gguf"] = MINI.read_bytes()
+
+        async def open_source(part: Any, on_progress: Any) -> Any:
+            self.loads.append(part.name[0] if isinstance(part, File) else "mini")
+            return await type(platform).open_source(platform, part, on_progress)
+
+        async def make(source: Any, header: Any, **options: Any) -> Engine:
+            await asyncio.sleep(self.pause)
+            engine = await platform._engine(source, header, **options)
+            engine.__class__ = Sized
+            self.made.setdefault(self.loads[-1], []).append(engine)  # type: ignore[arg-type]
+            return engine
+
+        async def estimate(*_: Any, **__: Any) -> dict[str, Any]:
+            return {"total": SIZE}
+
+        platform.open_source = open_source  # type: ignore[method-assign]
+        platform.estimate_engine = estimate  # type: ignore[method-assign]
+        platform.make = make
+
+    async def load(self, name: str, **fields: Any) -> Any:
+        return await self.call("load", model=FILES[name], **fields)
+
+    async def ask(self, name: str | None = None) -> str:
+        answer = await self.call("chat.completions", request={"messages": HI, "model": name})
+        return str(answer["model"])
+
+    async def loaded(self) -> list[str]:
+        return [m["id"] for m in (await self.call("stats"))["models"]]
+
+
+FILES = {name: File(f"{name}.gguf") for name in "abc"}
+
+
+@pytest.fixture
+def page() -> Models:
+    return Models()
+
+
+async def test_a_request_names_its_model(page: Models) -> None:
+    await page.load("a")
+    await page.load("b")
+    assert (await page.ask("a"), await page.ask("b"), await page.ask(), await page.ask("")) == ("a", "b", "b", "b")
+    stats = await page.load("c", default=False)
+    assert stats["model"] == "c"
+    assert await page.ask() == "b"
+    for kind, fields in (
+        ("completions", {"request": {"prompt": "x", "model": "a"}}),
+        ("responses", {"request": {"input": "x", "model": "a"}}),
+    ):
+        before = len(page.made["a"][0].prompts)
+        assert (await page.call(kind, **fields))["model"] == "a"
+        assert len(page.made["a"][0].prompts) == before + 1
+    listed = {m["id"]: (m["loaded"], m["default"]) for m in (await page.call("models"))["data"]}
+    assert listed == {"mini": (False, False), "a": (True, False), "b": (True, True), "c": (True, False)}
+    stats = await page.call("stats", model="a")
+    assert (stats["model"], stats["bytes"], stats["clients"]) == ("a", 3 * SIZE, 1)
+    assert [(m["id"], m["bytes"], m["default"]) for m in stats["models"]] == [
+        ("a", SIZE, False),
+        ("b", SIZE, True),
+        ("c", SIZE, False),
+    ]
+    assert await page.call("tokenize", text="Hi", model="c") == await page.call("tokenize", text="Hi")
+
+
+async def test_an_unknown_name_is_not_found(page: Models) -> None:
+    await page.load("a")
+    for kind, fields in (
+        ("chat.completions", {"request": {"messages": HI, "model": "x"}}),
+        ("embeddings", {"request": {"input": "x", "model": "x"}}),
+        ("rerank", {"request": {"query": "x", "documents": ["y"], "model": "x"}}),
+        ("tokenize", {"text": "x", "model": "x"}),
+        ("detokenize", {"ids": [1], "model": "x"}),
+        ("applyTemplate", {"messages": HI, "model": "x"}),
+        ("evaluate", {"ids": [1], "model": "x"}),
+        ("profile", {"position": 0, "n": 1, "model": "x"}),
+        ("validate", {"format": {"regex": "a"}, "text": "a", "model": "x"}),
+        ("stats", {"model": "x"}),
+        ("unload", {"model": "x"}),
+    ):
+        answer = await page.call(kind, **fields)
+        error = answer["error"]
+        assert (error["code"], error["type"], error["param"]) == ("model_not_found", "not_found_error", "model"), kind
+    assert "mini" in (await page.call("tokenize", text="x", model="x"))["error"]["message"]
+    assert await page.code("tokenize", text="x", model=5) == "invalid_type"
+    assert await page.code("load", default="yes") == "invalid_type"
+
+
+async def test_a_catalog_model_is_loaded_on_demand_and_does_not_become_the_default(page: Models) -> None:
+    await page.load("a")
+    assert (await page.ask("mini"), await page.ask()) == ("mini", "a")
+    assert await page.loaded() == ["a", "mini"]
+    first = Models()
+    assert (await first.ask("mini"), await first.ask()) == ("mini", "mini")
+
+
+async def test_the_same_model_is_loaded_once(page: Models) -> None:
+    page.pause = 0.01
+    tabs = [page.worker.connect(page.platform.post) for _ in range(2)]
+    loads = [page.worker.handle({"id": 100 + i, "kind": "load"}, tab) for i, tab in enumerate(tabs)]
+    asked = page.call("chat.completions", request={"messages": HI, "model": "mini"})
+    answer, *_ = await asyncio.gather(asked, *loads)
+    assert (answer["model"], page.loads) == ("mini", ["mini"])
+    assert (await page.call("load"))["model"] == "mini"
+    assert page.loads == ["mini"]
+    progress = {m["id"] for m in page.platform.messages if m["kind"] == "progress"}
+    assert {100, 101} <= progress
+    await page.call("load", contextLength=100)
+    assert page.loads == ["mini", "mini"]
+
+
+async def test_a_load_goes_on_while_anybody_waits_for_it(page: Models) -> None:
+    page.pause = 0.02
+    first, one = page.send("load")
+    second, other = page.send("load")
+    await asyncio.sleep(0.005)
+    await page.call("abort", target=first)
+    await one
+    assert page.answers(first)[0]["error"]["code"] == "aborted"
+    await other
+    assert page.answers(second)[0]["result"]["model"] == "mini"
+    assert (page.loads, page.made["mini"][0].unloaded) == (["mini"], 0)
+    last, task = page.send("load", contextLength=50)
+    await asyncio.sleep(0.005)
+    await page.call("abort", target=last)
+    await task
+    assert (await page.call("load", contextLength=50))["model"] == "mini"  # not the one that was given up
+
+
+async def test_the_least_recently_used_goes_first_and_comes_back_when_named(page: Models) -> None:
+    assert await page.call("budget", bytes=2 * SIZE) == 2 * SIZE
+    await page.load("a")
+    await page.load("b")
+    await page.ask("a")
+    await page.load("c")
+    assert await page.loaded() == ["a", "c"]
+    assert [page.made[n][0].unloaded for n in "abc"] == [0, 1, 0]
+    assert await page.ask("b") == "b"
+    assert await page.loaded() == ["c", "b"]
+    assert await page.ask() == "c"
+    stats = await page.call("stats")
+    assert (stats["bytes"], stats["budget"], stats["model"]) == (2 * SIZE, 2 * SIZE, "c")
+    listed = {m["id"]: m["loaded"] for m in (await page.call("models"))["data"]}
+    assert listed == {"mini": False, "c": True, "b": True, "a": False}
+
+
+async def test_a_default_that_was_unloaded_for_another_answers_again(page: Models) -> None:
+    await page.call("budget", bytes=SIZE)
+    await page.load("a")
+    await page.load("b", default=False)
+    assert await page.loaded() == ["b"]
+    assert await page.ask() == "a"
+    assert await page.loaded() == ["a"]
+
+
+async def test_one_with_requests_stays_if_another_can_go(page: Models) -> None:
+    await page.call("budget", bytes=2 * SIZE)
+    await page.load("a")
+    await page.load("b")
+    page.made["a"][0].pause = 0.01
+    number, running = page.send("completions", request={"prompt": "x", "model": "a"})
+    await asyncio.sleep(0.005)
+    await page.ask("b")
+    await page.load("c")
+    assert not running.done()
+    assert await page.loaded() == ["a", "c"]
+    # No other can go now: the next load waits for the requests of one, also for those in its queue.
+    page.made["c"][0].pause = 0.01
+    others = [page.send("completions", request={"prompt": "x", "model": name}) for name in ("c", "a")]
+    await asyncio.sleep(0.005)
+    await page.load("b")
+    await asyncio.gather(running, *(task for _, task in others))
+    for one in (number, *(n for n, _ in others)):
+        assert page.answers(one)[0]["kind"] == "result"
+    assert "b" in await page.loaded()
+    assert (await page.call("stats"))["bytes"] == 2 * SIZE
+
+
+async def test_what_is_larger_than_the_budget_is_refused_before_anything_goes(page: Models) -> None:
+    await page.load("a")
+    await page.call("budget", bytes=SIZE - 1)
+    error = (await page.load("b"))["error"]
+    assert error["code"] == "out_of_memory"
+    assert "memoryBudget" in error["message"]
+    assert await page.ask() == "a"
+    await page.call("budget", bytes=None)
+    assert (await page.load("b"))["budget"] == 4 << 30
+    for bad in ("much", 0, -5, True):
+        assert await page.code("budget", bytes=bad) in ("invalid_type", "invalid_value")
+
+
+async def test_a_failed_load_brings_back_what_went_for_it(page: Models) -> None:
+    await page.call("budget", bytes=SIZE)
+    await page.load("a")
+    make = page.platform.make
+
+    async def refuse(source: Any, header: Any, **options: Any) -> Engine:
+        if page.loads[-1] == "b":
+            raise WispError("No.", "missing_tensor")
+        return await make(source, header, **options)
+
+    page.platform.make = refuse
+    assert (await page.load("b"))["error"]["code"] == "missing_tensor"
+    assert (await page.loaded(), await page.ask()) == (["a"], "a")
+
+
+async def test_without_a_budget_the_device_says_when_to_unload(page: Models) -> None:
+    make = page.platform.make
+
+    async def small(source: Any, header: Any, **options: Any) -> Engine:
+        if sum(not e.unloaded for e in page.platform.engines) >= 2:
+            raise WispError("No room.", "out_of_memory")
+        return await make(source, header, **options)
+
+    page.platform.make = small
+    for name in "abc":
+        assert (await page.load(name))["model"] == name
+    assert await page.loaded() == ["b", "c"]
+
+
+async def test_unloading_one_or_all(page: Models) -> None:
+    await page.load("a")
+    await page.load("b")
+    await page.load("c")
+    await page.ask("a")
+    await page.call("unload", model="c")
+    assert (await page.loaded(), await page.ask()) == (["a", "b"], "a")
+    assert await page.code("chat.completions", request={"messages": HI, "model": "c"}) == "model_not_found"
+    page.made["a"][0].pause = 0.005
+    number, running = page.send("completions", request={"prompt": "x", "model": "a"})
+    await asyncio.sleep(0)
+    await page.call("unload")
+    assert page.answers(number)[0]["kind"] == "result"
+    await running
+    assert [page.made[n][0].unloaded for n in "abc"] == [1, 1, 1]
+    assert await page.code("chat.completions", request={"messages": HI}) == "model_not_loaded"
+    await page.load("a")
+    assert await page.ask() == "a"
+
+
+async def test_an_unload_that_is_aborted_leaves_the_model(page: Models) -> None:
+    await page.load("a")
+    page.made["a"][0].pause = 0.01
+    _, running = page.send("completions", request={"prompt": "x"})
+    await asyncio.sleep(0.005)
+    number, going = page.send("unload")
+    await asyncio.sleep(0.005)
+    await page.call("abort", target=number)
+    await going
+    assert page.answers(number)[0]["error"]["code"] == "aborted"
+    await running
+    assert (await page.ask(), page.made["a"][0].unloaded) == ("a", 0)
+
+
+async def test_models_answer_side_by_side(page: Models) -> None:
+    await page.load("a")
+    await page.load("b")
+    for name in "ab":
+        page.made[name][0].pause = 0.003
+    tasks = [page.send("completions", request={"prompt": "x", "model": name, "stream": True}) for name in "abab"]
+    await asyncio.gather(*(task for _, task in tasks))
+    chunks = [m["id"] for m in page.platform.messages if m["kind"] == "chunk"]
+    (a1, b1, a2, b2) = (number for number, _ in tasks)
+    assert chunks.index(b1) < len(chunks) - 1 - chunks[::-1].index(a1)  # b begins before a has ended
+    assert chunks.index(a2) > len(chunks) - 1 - chunks[::-1].index(a1)  # and each takes one after the other
+    assert chunks.index(b2) > len(chunks) - 1 - chunks[::-1].index(b1)
+
+
+async def test_the_ids_of_two_clients_do_not_mix(page: Models) -> None:
+    """Each has its own numbers; one that leaves takes its own requests along and no others."""
+    await page.load("a")
+    page.made["a"][0].pause = 0.005
+    seen: dict[str, list[dict[str, Any]]] = {"first": [], "second": []}
+    tabs = {name: page.worker.connect(messages.append) for name, messages in seen.items()}
+    message = {"id": 1, "kind": "completions", "request": {"prompt": "x"}}
+    first, second = (asyncio.create_task(page.worker.handle(message, tab)) for tab in tabs.values())
+    await asyncio.sleep(0.002)
+    await page.worker.handle({"id": 2, "kind": "abort", "target": 1}, tabs["second"])
+    await second
+    assert seen["second"][-1]["error"]["code"] == "aborted"
+    assert not first.done()
+    page.worker.leave(tabs["first"])
+    await first
+    assert [m["error"]["code"] for m in seen["first"]] == ["aborted"]
+    assert await page.ask() == "a"
+    late = asyncio.create_task(
+        page.worker.handle({"id": 3, "kind": "completions", "request": {"prompt": "x"}}, tabs["first"])
+    )
+    await late
+    assert seen["first"][-1]["error"]["code"] == "aborted"
+
+
+async def test_turns_are_shared_by_so_many_and_in_their_order() -> None:
+    turns, log, gates = Turns(lambda: 2), [], {name: asyncio.Event() for name in "abcde"}
+
+    async def take(name: str, alone: bool) -> None:
+        async with turns.turn(Job()) if alone else turns.share(Job()):
+            log.append(name)
+            await gates[name].wait()
+
+    kinds = {"a": False, "b": False, "c": True, "d": False, "e": False}
+    tasks = {name: asyncio.create_task(take(name, alone)) for name, alone in kinds.items()}
+
+    async def now(name: str = "") -> str:
+        if name:
+            gates[name].set()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return "".join(log)
+
+    assert await now() == "ab"
+    assert await now("a") == "ab"  # c wants it alone, and d does not overtake c
+    assert await now("b") == "abc"
+    assert await now("c") == "abcde"
+    for name in "de":
+        gates[name].set()
+    await asyncio.gather(*tasks.values())
+
+
+async def test_a_cancelled_wait_lets_those_behind_it_go() -> None:
+    turns, log = Turns(lambda: 2), []
+    first, waiting = asyncio.Event(), Job()
+
+    async def take(name: str, job: Job, alone: bool = False) -> None:
+        async with turns.turn(job) if alone else turns.share(job):
+            log.append(name)
+            await first.wait()
+
+    tasks = [asyncio.create_task(take(*given)) for given in (("a", Job()), ("b", waiting, True), ("c", Job()))]
+    await asyncio.sleep(0.001)
+    assert log == ["a"]
+    waiting.abort()
+    await asyncio.sleep(0.001)
+    assert log == ["a", "c"]
+    first.set()
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [getattr(o, "code", o) for o in outcomes] == [None, "aborted", None]

@@ -1,0 +1,148 @@
+// y = W x for a few vectors at once, at little more than the price of one: what a thread reads of W it keeps, and meets
+// every token's x with it. Otherwise as matvec.wgsl, in f32.
+#param MOST // tokens
+#include "matvec_inputs.wgsl"
+
+const SLOTS = (R + NORM) * MOST; // sums of a thread: of its rows for each token, then the sums of squares
+#if SG
+const LANES = (TK + SG - 1u) / SG; // of a row's threads, those that are left when subgroups have summed theirs
+#else
+const LANES = TK;
+#endif
+var<workgroup> red: array<f32, SLOTS * TR * LANES>;
+
+fn keep(slot: u32, sum: f32, tk: u32, tr: u32) {
+  var total = sum;
+#if SG
+  for (var width = 1u; width < min(SG, TK); width *= 2u) {
+    total += subgroupShuffleXor(total, width);
+  }
+  if (tk % SG == 0u) {
+    red[(tr * SLOTS + slot) * LANES + tk / SG] = total;
+  }
+#else
+  red[(tr * SLOTS + slot) * LANES + tk] = total;
+#endif
+}
+
+fn kept(slot: u32, tr: u32) -> f32 {
+  var sum = 0.0;
+  for (var i = 0u; i < LANES; i++) {
+    sum += red[(tr * SLOTS + slot) * LANES + i];
+  }
+  return sum;
+}
+
+fn result(slot: u32, m: u32, scale: f32, row: u32) -> f32 {
+  let sum = kept(m * R + slot % R, slot / R) * scale;
+#if BIAS
+  return sum + bias[p.row0 + row];
+#else
+  return sum;
+#endif
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, @builtin(local_invocation_index) t: u32) {
+  let tk = t % TK;
+  let tr = t / TK;
+  let base = (wid.y * wgs.x + wid.x) * RT;
+  let n = min(count(), MOST);
+  // One variable for each sum: an array would be left in slow memory where a compiler does not unroll.
+#for m in MOST
+#for r in R
+  var sum${m}_${r} = 0.0;
+#endfor
+#if NORM
+  var squares${m} = 0.0;
+#endif
+#endfor
+  for (var g = tk; g < W_GROUPS; g += TK) {
+#for r in R
+    var w${r} = w_group(min(row_of(base, tr * R + ${r}u), p.rows - 1u), g);
+#endfor
+#if NORM
+#for i in 8
+    {
+      let norm_i = norm[g * 8u + ${i}u];
+#for r in R
+      w${r}[${i}] *= norm_i;
+#endfor
+    }
+#endfor
+#endif
+#for m in MOST
+    if (${m}u < n) { // the same for all threads
+      let at = (${m}u * W_GROUPS + g) * 8u;
+#for i in 8
+      {
+        var v = x[at + ${i}u];
+        if (COLS % 32u != 0u) { // what lies behind the row is not ours
+          v = select(vec4f(0), v, 32u * g + 4u * ${i}u + vec4u(0, 1, 2, 3) < vec4u(COLS));
+        }
+#if NORM
+        squares${m} += dot(v, v);
+#endif
+#for r in R
+        sum${m}_${r} += dot(w${r}[${i}], v);
+#endfor
+      }
+#endfor
+    }
+#endfor
+  }
+#for m in MOST
+  if (${m}u < n) {
+#for r in R
+    keep(${m}u * R + ${r}u, sum${m}_${r}, tk, tr);
+#endfor
+#if NORM
+    keep(MOST * R + ${m}u, squares${m}, tk, tr);
+#endif
+  }
+#endfor
+  workgroupBarrier();
+#if EPILOGUE == "gated"
+  const TOGETHER = 2u; // rows that make one result
+#else
+#if EPILOGUE == "qkv"
+  const TOGETHER = 4u;
+#else
+  const TOGETHER = 1u;
+#endif
+#endif
+  const EACH_TOKEN = RT / TOGETHER;
+  for (var i = t; i < n * EACH_TOKEN; i += WG) {
+    let m = i / EACH_TOKEN;
+    let slot = TOGETHER * (i % EACH_TOKEN);
+    let y0 = m * p.y_stride;
+#if NORM
+    let scale = inverseSqrt(kept(MOST * R + m, 0u) / f32(COLS) + p.eps);
+#else
+    let scale = 1.0;
+#endif
+#if EPILOGUE == "gated"
+    let row = (base + slot) / 2u;
+    if (2u * row < p.rows) {
+      let gate = result(slot, m, scale, row);
+      y[y0 + p.row0 + row] = gated(gate, result(slot + 1u, m, scale, row + p.rows / 2u));
+    }
+#else
+    if (base + slot < p.rows) {
+#if EPILOGUE == "qkv"
+      var v: vec4f;
+      for (var j = 0u; j < 4u; j++) {
+        v[j] = result(slot + j, m, scale, row_of(base, slot + j));
+      }
+      rope_store((base + slot) / 4u, v, m, y0);
+#else
+#if EPILOGUE == "add"
+      y[y0 + p.row0 + base + slot] += result(slot, m, scale, base + slot);
+#else
+      y[y0 + p.row0 + base + slot] = result(slot, m, scale, base + slot);
+#endif
+#endif
+    }
+#endif
+  }
+}
