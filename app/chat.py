@@ -17,6 +17,7 @@ from app.parsing import Parser, PlainParser
 from app.prompts import Prompt
 from app.stream import AnswerStream
 from app.turns import Job
+from py_engine.answer import GenerationStats
 from py_engine.sampling import Batch, Sampling
 
 Emit = Callable[[dict[str, Any]], None]
@@ -113,23 +114,21 @@ class Run:
         if index and sampling.seed is not None:  # answers to one request differ, and can be had again
             sampling = replace(sampling, seed=sampling.seed + index)
         output.open(prompt.text if isinstance(request, CompletionRequest) and request.echo else "")
-        clock = Clock(self._asked)
+        clock, stats = Clock(self._asked), GenerationStats()
         constraint = await self.compiled.matcher() if self.compiled is not None else None
         try:
-            batches = engine.generate(
-                prompt.ids, sampling, limit, ends, constraint=constraint, keep=prompt.keep if request.truncate else None
-            )
+            keep = prompt.keep if request.truncate else None
+            batches = engine.generate(prompt.ids, sampling, limit, ends, constraint, keep, stats)
             await self._generate(batches, stream, output, clock)
         finally:
             if constraint is not None:
                 constraint.close()
         self.job.check()
         output.finish()
-        last = getattr(engine, "last", None)
-        usage = _usage(len(prompt.ids), stream.tokens, last, clock)
+        usage = _usage(len(prompt.ids), stream.tokens, stats, clock)
         usage.reasoning_tokens = output.reasoning_tokens
         if request.truncate:
-            usage.truncated_tokens = prompt.truncated + getattr(last, "shifted_tokens", 0)
+            usage.truncated_tokens = prompt.truncated + stats.shifted_tokens
         reason = "length" if not stream.ended else "tool_calls" if output.message.tool_calls else "stop"
         if request.stream:
             self._emit(answer.closing(reason, usage, index))
@@ -215,14 +214,14 @@ class Clock:
             self.first_tokens, self.first = tokens, self.last
 
 
-def _usage(prompt_tokens: int, completion_tokens: int, last: Any, clock: Clock) -> Usage:
+def _usage(prompt_tokens: int, completion_tokens: int, stats: GenerationStats, clock: Clock) -> Usage:
     """The counts, with the engine's own timings where it has them."""
     return Usage(
         prompt_tokens=prompt_tokens,
         completion_tokens=completion_tokens,
-        cached_tokens=getattr(last, "cached_tokens", 0),
-        prompt_ms=getattr(last, "prefill_ms", 0.0) or 1000 * (clock.first - clock.started),
-        predicted_ms=getattr(last, "decode_ms", 0.0) or 1000 * (clock.last - clock.first),
+        cached_tokens=stats.cached_tokens,
+        prompt_ms=stats.prefill_ms or 1000 * (clock.first - clock.started),
+        predicted_ms=stats.decode_ms or 1000 * (clock.last - clock.first),
         ttft_ms=1000 * (clock.first - clock.asked),
         first_tokens=clock.first_tokens,
     )

@@ -12,6 +12,7 @@ from py_engine.cache import KINDS
 from py_engine.chat_template import from_metadata
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header, read_header
+from py_engine.ops import FEW
 from py_engine.tokenizer import load_tokenizer
 
 OnProgress = Callable[[str, int, int], None]  # stage, bytes loaded, bytes in all
@@ -26,14 +27,12 @@ class Options:
     backend: str = "auto"
     kv_type: str = "f16"
     vocab_only: bool = False
-    variant: dict[str, Any] | None = None
-    tune: bool | None = None
+    more: tuple[tuple[str, Any], ...] = ()  # of Engine.load's other options, those that were given
 
     @property
     def key(self) -> tuple[Any, ...]:
         """The same for two requests that load the same in the same way."""
-        variant = tuple(sorted((self.variant or {}).items()))
-        way = (self.context_length, self.backend, self.kv_type, self.vocab_only, variant, self.tune)
+        way = (self.context_length, self.backend, self.kv_type, self.vocab_only, repr(self.more))
         return (self.choice.id, *map(_identity, self.choice.parts), *way)
 
 
@@ -49,19 +48,9 @@ VARIANTS = ("dot8", "f16", "matrix", "software", "subgroup")  # fields of kernel
 
 
 def options(choice: Choice, fields: dict[str, Any]) -> Options:
-    """Checks the fields of a load request: contextLength, backend, kvType, vocabOnly, variant, tune."""
-    length = fields.get("contextLength")
-    if length is not None:
-        if isinstance(length, bool) or not isinstance(length, int | float) or length != int(length):
-            raise WispError("contextLength must be an integer.", "invalid_type", param="contextLength")
-        if length < 1:
-            raise WispError("contextLength must be at least 1.", "invalid_value", param="contextLength")
-    vocab_only = fields.get("vocabOnly")
-    if vocab_only is not None and not isinstance(vocab_only, bool):
-        raise WispError("vocabOnly must be true or false.", "invalid_type", param="vocabOnly")
-    tune = fields.get("tune")
-    if tune is not None and not isinstance(tune, bool):
-        raise WispError("tune must be true or false.", "invalid_type", param="tune")
+    """Checks the fields of a load request: contextLength, backend, kvType, vocabOnly, parallel, speculation, tune,
+    variant.
+    """
     variant = fields.get("variant")
     if variant is not None and not isinstance(variant, dict):
         raise WispError("variant must be an object.", "invalid_type", param="variant")
@@ -70,15 +59,39 @@ def options(choice: Choice, fields: dict[str, Any]) -> Options:
             raise WispError(f"variant.{key} is none of {', '.join(VARIANTS)}.", "invalid_value", param="variant")
         if not isinstance(value, bool | int):
             raise WispError(f"variant.{key} must be a number or a truth value.", "invalid_type", param="variant")
+    more = {
+        "parallel": _integer(fields, "parallel", FEW),
+        "speculation": _switch(fields, "speculation"),
+        "tune": _switch(fields, "tune"),
+        "variant": variant or None,
+    }
     return Options(
         choice,
-        None if length is None else int(length),
+        _integer(fields, "contextLength"),
         _one_of(fields, "backend", ("auto", "webgpu", "cpu")),
         _one_of(fields, "kvType", KINDS),
-        bool(vocab_only),
-        variant,
-        tune,
+        bool(_switch(fields, "vocabOnly")),
+        tuple((name, value) for name, value in more.items() if value is not None),
     )
+
+
+def _integer(fields: dict[str, Any], name: str, most: int | None = None) -> int | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+        raise WispError(f"{name} must be an integer.", "invalid_type", param=name)
+    if value < 1 or (most is not None and value > most):
+        limit = "must be at least 1" if most is None else f"must be between 1 and {most}"
+        raise WispError(f"{name} {limit}.", "invalid_value", param=name)
+    return int(value)
+
+
+def _switch(fields: dict[str, Any], name: str) -> bool | None:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise WispError(f"{name} must be true or false.", "invalid_type", param=name)
+    return value
 
 
 def _one_of(fields: dict[str, Any], name: str, values: tuple[str, ...]) -> str:
@@ -125,8 +138,7 @@ async def load(
                 backend=what.backend,
                 kv_type=what.kv_type,
                 on_progress=on_progress,
-                **({"variant": what.variant} if what.variant else {}),
-                **({"tune": what.tune} if what.tune is not None else {}),
+                **dict(what.more),
             )
         timings["load_ms"] = _since(began)
     except MemoryError:

@@ -16,6 +16,7 @@ import { loadAgain } from "./upload.js";
  * @property {number} [contextLength]
  * @property {"f16" | "f32" | "q8_0"} [kvType]
  * @property {boolean} [tune] as for `load()`
+ * @property {number[]} [together] requests at once
  * @property {number[]} [profileAt] positions whose decode step is timed by kernel; default: contexts
  * @property {number[]} [profilePrompts] batches whose prefill is timed by kernel
  * @property {AbortSignal} [signal] ends it with the error "aborted"
@@ -54,9 +55,12 @@ const MARGIN = 64; // positions that the engine's profile keeps free
 export async function bench(engine, options, onRow = () => {}) {
   const { model, prompts = [32, 512, 2048], contexts = [16, 1024, 8192], tokens = 128, runs = 5, signal } = options;
   const { profileAt = contexts, profilePrompts = [32, 512], secondsPerRow = Infinity } = options;
-  const { backend, contextLength, kvType, tune } = options;
+  const { backend, contextLength, kvType, tune, together = [1, 2, 4, 8] } = options;
+  const parallel = Math.max(1, ...together);
+  // Random prompts have random answers, which may repeat themselves: guesses would flatter.
+  const request = { model, backend, contextLength, kvType, tune, parallel, speculation: false };
   const started = performance.now();
-  await engine.load({ model, backend, contextLength, kvType, tune }, { signal });
+  await engine.load(request, { signal });
   const load_ms = performance.now() - started;
   const first = await engine.stats();
   const limit = first.context_length;
@@ -69,14 +73,14 @@ export async function bench(engine, options, onRow = () => {}) {
     options: { prompts, contexts, tokens, runs, backend: backend ?? "auto" },
     ...{ backend: first.backend, adapter: first.adapter, context_length: limit, load_ms },
     ...{ timings: first.timings, memory: first.memory, notices: first.notices },
-    ...{ prefill: [], decode: [], kernels: {}, steps: {}, skipped: [] },
+    ...{ prefill: [], decode: [], together: [], kernels: {}, steps: {}, skipped: [] },
   };
   const skip = (/** @type {string} */ what, /** @type {string} */ why) => result.skipped.push({ what, why });
   const tell = (/** @type {string} */ what, /** @type {number} */ value, /** @type {string} */ unit) =>
     onRow({ what, value, unit }, result);
   tell("load", load_ms, "ms");
   if (first.backend === "webgpu") {
-    result.upload = await loadAgain(engine, { model, backend, contextLength, kvType, tune }, { signal });
+    result.upload = await loadAgain(engine, request, { signal });
     tell("upload of the cached model", result.upload.per_second / 1e9, "GB/s");
   }
 
@@ -133,6 +137,22 @@ export async function bench(engine, options, onRow = () => {}) {
     tell(`decode at ${n}`, per_second, "tok/s");
   }
   const room = contexts.find((n) => n + tokens <= limit);
+  for (const n of room === undefined ? [] : together) {
+    const at_once = async () => {
+      const prompts = Array.from({ length: n }, () => randomIds(room ?? 0, VOCAB));
+      const begun = performance.now();
+      const ask = (/** @type {number[]} */ prompt) =>
+        engine.completions.create({ prompt, max_tokens: tokens, temperature: 0 }, { signal });
+      const answers = await Promise.all(prompts.map(ask));
+      const made = answers.map(({ usage }) => usage.completion_tokens);
+      return (1000 * sum(made)) / (performance.now() - begun);
+    };
+    await at_once(); // makes room, and compiles what several need
+    const speeds = await repeat(at_once);
+    const per_second = median(speeds);
+    result.together.push({ requests: n, context: room, per_second, ...spread(speeds) });
+    tell(`${n} at once, all together`, per_second, "tok/s");
+  }
   if (room !== undefined) {
     try {
       const prompt = randomIds(room, VOCAB);

@@ -7,9 +7,14 @@ import { bar, plot } from "./plot.js";
 
 /** @param {Result} result @returns {HTMLElement[]} */
 export function figures(result) {
-  return [facts(result), prefill(result), decode(result), ...kernels(result), ...skipped(result)].filter(
-    (part) => part !== null,
-  );
+  return [
+    facts(result),
+    prefill(result),
+    decode(result),
+    together(result),
+    ...kernels(result),
+    ...skipped(result),
+  ].filter((part) => part !== null);
 }
 
 /** @param {number} value */
@@ -107,6 +112,15 @@ function decode({ decode: rows, backend }) {
   const points = rows.map((/** @type {any} */ row) => point(row.context, row));
   const heads = ["Context", "Tokens/s", "A token", "All runs", ...(gpu ? ["Dispatches", "Submits"] : [])];
   return table("Writing", heads, rows.map(cells), plot("Tokens written per second by the context's length", points));
+}
+
+/** @param {Result} result */
+function together({ together: rows = [] }) {
+  if (!rows.length) return null;
+  const cells = (/** @type {any} */ row) => [String(row.requests), h("strong", {}, speed(row.per_second)), range(row)];
+  const points = rows.map((/** @type {any} */ row) => point(row.requests, row));
+  const chart = plot("Tokens written per second for all requests, by their number", points);
+  return table("Several requests at once", ["Requests", "Tokens/s, all together", "All runs"], rows.map(cells), chart);
 }
 
 /** @param {any} row */

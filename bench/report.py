@@ -63,6 +63,8 @@ def _speeds(result: dict[str, Any]) -> str:
     for row in result["decode"]:
         gpu = [f"{row['dispatches']}", f"{row['submits']:.2f}"] if result["backend"] == "webgpu" else ["", ""]
         rows.append([f"decode at {row['context']}", *_speed(row), *gpu])
+    for row in result["together"]:
+        rows.append([f"{row['requests']} at once, all together", *_speed(row), "", ""])
     lines = [table(rows)]
     if held := result.get("constrained"):
         lines.append(

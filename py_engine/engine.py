@@ -47,7 +47,10 @@ BATCH, SOFTWARE_BATCH = 512, 64  # most tokens of a prefill step, on a GPU and w
 class Engine:
     """One loaded model."""
 
-    def __init__(self, plan: Plan, runner: Runner, backend: str, context_length: int, parallel: int = PARALLEL) -> None:
+    def __init__(
+        self, plan: Plan, runner: Runner, backend: str, context_length: int, parallel: int = PARALLEL,
+        speculation: bool = True,
+    ) -> None:  # fmt: skip
         self.plan, self.runner, self.backend, self.context_length = plan, runner, backend, context_length
         self.parallel = (
             min(parallel, FEW) if plan.generates else 1
@@ -58,7 +61,7 @@ class Engine:
         self.kernels: dict[str, Any] | None = None
         self.read_rates: list[tuple[int, float]] = []  # of the device, once it was profiled
         self.last = GenerationStats()
-        self._generation = Generation(runner, context_length, self.parallel)
+        self._generation = Generation(runner, context_length, self.parallel, speculation)
 
     # -- loading ------------------------------------------------------------------------------------------------------
 
@@ -76,6 +79,7 @@ class Engine:
         variant: dict[str, Any] | None = None,
         tune: bool | None = None,
         parallel: int = PARALLEL,
+        speculation: bool = True,
     ) -> Engine:
         """Load the model of a shards.Source and its header, or of lists of them where it is in several files.
 
@@ -83,7 +87,8 @@ class Engine:
         one and numpy measures faster. `load_package` makes a compiled package such as numpy importable. `variant`
         overrides fields of kernels.Device, to force a kernel variant. `tune`: choose kernels by measuring them, once
         for a device and model (tuning.py); None: where there is a GPU. `parallel`: requests, FEW at most, that are
-        answered side by side; caches for them are made when they come. Raises WispError; nothing stays allocated then.
+        answered side by side; caches for them are made when they come. `speculation`: guess the next tokens where that
+        pays. Raises WispError; nothing stays allocated then.
         """
         parts = Parts.of(source, header)
         report = on_progress or (lambda stage, done, total: None)
@@ -115,7 +120,7 @@ class Engine:
         report("memory", needed, needed)
         loader = Loader(parts, plan, adapter, device, backend, report, load_package)
         name, runner = await loader.run()
-        self = cls(plan, runner, name, plan.n_ctx, parallel)
+        self = cls(plan, runner, name, plan.n_ctx, parallel, speculation)
         self.notices, self.timings, self.kernels = loader.notices, loader.timings, kernels
         if adapter is not None:
             from py_engine.gpu import describe
@@ -273,8 +278,8 @@ class Engine:
 
     async def profile(self, position: int, n: int = 1) -> list[dict[str, Any]]:
         """GPU time of every dispatch of a step: [{kernel, ns, bytes, flops, floor_ns}] for n tokens at `position`
-        (n > 1: prefill), each repeated by itself; and of all in a row, as "step". `floor_ns`: in which this device
-        reads so many bytes.
+        (up to FEW: of as many sequences; more: prefill), each repeated by itself; and of all in a row, as "step".
+        `floor_ns`: in which this device reads so many bytes.
         """
         if self.backend != "webgpu":
             raise WispError("Only WebGPU's kernels can be timed; this model runs on the CPU.", "unsupported_parameter")
@@ -285,7 +290,7 @@ class Engine:
         self.check_generates()
         self._generation.seats.first.cache.reuse([])
         runner: Any = self.runner
-        lists = ["prefill"] if n > 1 else ["decode", "sample"]
+        lists = ["prefill"] if n > FEW else ["few", "each", "choose"] if n > 1 else ["decode", "sample"]
         times = {name: await runner.profile(position, n, name) for name in lists}
         step = await runner.time_lists(position, n, lists)
         device = runner.gpu.variant

@@ -23,11 +23,11 @@ from py_engine.together import Together
 class Generation:
     """The answers of one model."""
 
-    def __init__(self, runner: Runner, context_length: int, parallel: int) -> None:
+    def __init__(self, runner: Runner, context_length: int, parallel: int, speculation: bool = True) -> None:
         self.plan, self.runner, self.context_length = runner.plan, runner, context_length
         self.slices = Slices()
         self.seats = Seats(self.plan.spare, min(parallel, FEW), self._make_room)
-        self._together = Together(runner, self.slices)
+        self._together = Together(runner, self.slices, speculation)
         self._unrefused = 0.0  # tokens that a constraint usually accepts one after the other
 
     async def answer(self, answer: Answer, keep: int | None) -> AsyncGenerator[Batch, None]:

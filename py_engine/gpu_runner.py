@@ -221,6 +221,7 @@ class GpuRunner:
 
     async def time_lists(self, position: int, n: int, names: list[str]) -> float:
         """Nanoseconds of lists in a row on n tokens at `position`."""
+        await self.gpu.compile(names=names)
         await self.feed(position, [0] * n, [])
         return await self.gpu.time_lists(names, n, 1 if self.gpu.variant.software else 10)
 
@@ -228,6 +229,7 @@ class GpuRunner:
         """GPU time of each dispatch of a list, on a batch of n tokens at `position`."""
         if not self.gpu.device.features.has("timestamp-query"):
             raise WispError("This adapter cannot time its kernels: it lacks timestamp-query.", "unsupported_parameter")
+        await self.gpu.compile(names=[name])
         await self.gpu.feed(position, [0] * n, [])
         return await self.gpu.profile(name, n, 1 if self.gpu.variant.software else 20)
 

@@ -105,7 +105,7 @@ export class Replay {
     if (this.owed) this.forward();
     this.device.queue.writeBuffer(this.tokens, 4 * (seq * this.room + position), ids);
     this.place(seq, position, ids.length);
-    if (lists.includes("few")) this.placeEach(Array.from(ids, (_, i) => ({ seq, position: position + i })));
+    if (ids.length <= FEW) this.placeEach(Array.from(ids, (_, i) => ({ seq, position: position + i })));
     this.submit((encoder) => {
       const pass = encoder.beginComputePass();
       for (const list of lists) this.encode(pass, list, ids.length);

@@ -49,8 +49,8 @@ class Member:
 class Together:
     """The answers that are being generated."""
 
-    def __init__(self, runner: Runner, slices: Slices) -> None:
-        self._runner, self._slices = runner, slices
+    def __init__(self, runner: Runner, slices: Slices, speculation: bool = True) -> None:
+        self._runner, self._slices, self._speculation = runner, slices, speculation
         self._members: list[Member] = []
         self._changed = False
         self._task: asyncio.Task[None] | None = None
@@ -136,6 +136,8 @@ class Together:
 
     def _guesses(self, member: Member) -> bool:
         """Whether the next steps are to guess."""
+        if not self._speculation:
+            return False
         runner = self._runner
         wanted = member.guesses.pay(runner.price(False), runner.price(True)) and member.left > FEW
         return wanted and runner.prepared(GUESSING)

@@ -28,15 +28,16 @@ class Scored(Engine):
         stop_ids: frozenset[int],
         constraint: Any = None,
         keep: int | None = None,
+        stats: Any = None,
     ) -> AsyncGenerator[Batch, None]:
         self.asked.append(SimpleNamespace(sampling=sampling, max_tokens=max_tokens, stop_ids=stop_ids, keep=keep))
         try:
-            async with aclosing(super().generate(prompt_ids, sampling, max_tokens, stop_ids)) as batches:
+            async with aclosing(super().generate(prompt_ids, sampling, max_tokens, stop_ids, stats=stats)) as batches:
                 async for batch in batches:
                     scored = [TokenLogprob(token, -0.25, [(token, -0.25), (3, -2.0)]) for token in batch.ids]
                     yield Batch(batch.ids, scored if sampling.logprobs >= 0 else None)
         finally:
-            self.last.shifted_tokens = 7 if keep is not None else 0
+            stats.shifted_tokens = 7 if keep is not None else 0
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -45,6 +44,7 @@ class Engine:
         stop_ids: frozenset[int],
         constraint: Any = None,
         keep: int | None = None,
+        stats: Any = None,
     ) -> AsyncGenerator[Batch, None]:
         assert not self.running, "two requests at once"
         assert not self.unloaded
@@ -60,7 +60,7 @@ class Engine:
         finally:
             self.running -= 1
             self.closed += 1
-            self.last = SimpleNamespace(cached_tokens=3, prefill_ms=8.0, decode_ms=20.0)
+            stats.cached_tokens, stats.prefill_ms, stats.decode_ms = 3, 8.0, 20.0
 
     def forget(self) -> None:
         self.forgotten += 1
