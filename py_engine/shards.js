@@ -3,7 +3,7 @@
 
 const DATABASE = "wisp-models";
 const RECORDS = "records"; // key [url, offset, length] -> {sha256, data: Blob}; a Blob can be read in part
-const MODELS = "models"; // key url -> {url, size, etag, ranged}
+const MODELS = "models"; // key url -> {url, size, etag, ranged, used: when it was last opened, in milliseconds}
 
 /** An HTTP answer whose body is taken piece by piece. */
 class Body {
@@ -174,9 +174,17 @@ export const getModel = (url) => transact(MODELS, "readonly", (store) => store.g
 
 /** @param {string} url @param {number} size @param {string} etag @param {boolean} ranged whether the server cuts */
 export const putModel = (url, size, etag, ranged) =>
-  transact(MODELS, "readwrite", (store) => store.put({ url, size, etag, ranged }));
+  transact(MODELS, "readwrite", (store) => store.put({ url, size, etag, ranged, used: Date.now() }));
 
-/** @returns {Promise<{url: string, size: number, etag: string}[]>} */
+/** Notes that a model is used now. @param {string} url */
+export async function touchModel(url) {
+  const transaction = (await database()).transaction(MODELS, "readwrite", { durability: "relaxed" });
+  const store = transaction.objectStore(MODELS);
+  const asked = store.get(url);
+  asked.onsuccess = () => asked.result && store.put({ ...asked.result, used: Date.now() });
+}
+
+/** @returns {Promise<{url: string, size: number, etag: string, used?: number}[]>} */
 export const listModels = () => transact(MODELS, "readonly", (store) => store.getAll());
 
 /** The [offset, length] of every record kept of a model. @param {string} url */

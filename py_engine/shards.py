@@ -8,7 +8,7 @@ fetched again. A model that is wholly in the cache is loaded without a single re
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -17,6 +17,7 @@ from pyodide.ffi import JsException
 
 from py_engine.download import FileChanged, Remote
 from py_engine.errors import SERVER_ERROR, WispError
+from py_engine.model_cache import InUse, forget, make_room
 from py_engine.records import Record
 
 OnProgress = Callable[[str, int, int], None]  # (stage, loaded bytes, total bytes)
@@ -33,6 +34,7 @@ class Source:
 
     def __init__(self, on_progress: OnProgress) -> None:
         self._on_progress = on_progress
+        self.notices: list[str] = []  # what the person should know
         self._counts = dict.fromkeys(("records", "from_cache", "cached_bytes", "healed"), 0)
 
     @property
@@ -91,8 +93,9 @@ class FileSource(Source):
 class UrlSource(Source):
     """A file on a server, kept in IndexedDB. Made by `open_source`."""
 
-    def __init__(self, url: str, on_progress: OnProgress, hashes: dict[int, str]) -> None:
+    def __init__(self, url: str, on_progress: OnProgress, hashes: dict[int, str], in_use: InUse = set) -> None:
         super().__init__(on_progress)
+        self._in_use = in_use
         self.url = url
         self.name = unquote(urlsplit(url).path).rsplit("/", 1)[-1] or url
         self._hashes = hashes  # offset -> SHA-256, where it is known beforehand
@@ -121,6 +124,7 @@ class UrlSource(Source):
         if model is not None:
             self._remote.size, self._remote.etag = int(model.size), str(model.etag)
             self._remote.ranged = bool(model.ranged)
+            js.wispShards.touchModel(self.url)
         else:
             self._prefix = await self._remote.probe()
             await self._remember()
@@ -303,15 +307,40 @@ class UrlSource(Source):
         if not self._stores:
             return
         try:
-            await js.wispShards.putRecord(self.url, record.offset, buffer, digest)
+            await self._put(record, buffer, digest)
         except JsException as error:
             self._spoilt = True
             raise self._no_room(error) from None
         self._kept.add((record.offset, record.length))
 
+    async def _put(self, record: Record, buffer: Any, digest: str) -> None:
+        try:
+            await js.wispShards.putRecord(self.url, record.offset, buffer, digest)
+        except JsException as error:
+            if error.name != "QuotaExceededError":
+                raise
+            removed = await make_room(self.size, {str(self.url), *self._in_use()})
+            if not removed:
+                raise
+            self._tell(removed)
+            await js.wispShards.putRecord(self.url, record.offset, buffer, digest)
+
+    def _tell(self, removed: list[dict[str, Any]]) -> None:
+        for model in removed:
+            name = unquote(urlsplit(model["url"]).path).rsplit("/", 1)[-1]
+            self.notices.append(
+                f"{name} ({model['bytes'] / 1e6:.0f} MB), which was not used for the longest time, was removed from "
+                f"this browser's storage to make room for {self.name}."
+            )
+
     async def _check_room(self, needed: int) -> None:
         """Refuse a download that the database cannot hold before it starts."""
-        if self._stores and needed and needed > (free := await js.wispShards.freeStorage()):
+        if not self._stores or not needed or needed <= await js.wispShards.freeStorage():
+            return
+        removed = await make_room(needed, {str(self.url), *self._in_use()})
+        self._tell(removed)
+        if not removed:
+            free = await js.wispShards.freeStorage()
             if not self._kept:
                 await forget(str(self.url))
             raise self._quota_exceeded(f"it needs {needed / 1e6:.0f} MB more and {max(free, 0) / 1e6:.0f} MB are left")
@@ -388,14 +417,17 @@ async def _ahead(
             await asyncio.gather(*(task for _, task in window), return_exceptions=True)
 
 
-async def open_source(model: Any, on_progress: OnProgress, hashes: dict[int, str] | None = None) -> Source:
+async def open_source(
+    model: Any, on_progress: OnProgress, hashes: dict[int, str] | None = None, in_use: InUse = set
+) -> Source:
     """The source of a model given as a URL (absolute) or as a JS File or Blob.
 
-    `hashes`: offset -> SHA-256 of records known beforehand. Raises WispError http_error, network_error, quota_exceeded.
+    `hashes`: offset -> SHA-256 of records known beforehand; `in_use`: models that do not make room for it. Raises
+    WispError http_error, network_error, quota_exceeded.
     """
     if not isinstance(model, str):
         return FileSource(model, on_progress)
-    source = UrlSource(model, on_progress, dict(hashes or {}))
+    source = UrlSource(model, on_progress, dict(hashes or {}), in_use)
     try:
         await source.open()
     except BaseException:
@@ -408,18 +440,3 @@ async def open_sources(models: Any, on_progress: OnProgress) -> list[Source]:
     """One source per part of a split model, in order. `models`: one model or a list of them, as for open_source."""
     parts = list(models) if isinstance(models, list | tuple) or js.Array.isArray(models) else [models]
     return [await open_source(part, on_progress) for part in parts]
-
-
-async def forget(url: str) -> None:
-    """Remove a model and all its records from the cache."""
-    with suppress(JsException):  # no database: nothing is kept
-        await js.wispShards.deleteModel(url)
-
-
-async def cached_models() -> list[dict[str, Any]]:
-    """[{url, size, etag}] of the models that the cache holds, wholly or in part."""
-    try:
-        found: list[dict[str, Any]] = (await js.wispShards.listModels()).to_py()
-    except JsException:
-        return []
-    return found

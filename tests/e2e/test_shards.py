@@ -47,7 +47,7 @@ async def load(url, stop_after=None, hashes=None, early=-1):
     except WispError as error:
         out["error"] = error.as_dict()["error"]
     if source is not None:
-        out["stats"] = source.stats
+        out["stats"], out["notices"] = source.stats, source.notices
     return out
 """
 names = (f"model-{i}.gguf" for i in itertools.count())
@@ -365,3 +365,49 @@ def test_full_storage_rejects_and_leaves_nothing(
     cdp.send("Storage.overrideQuotaForOrigin", {"origin": server.url.rstrip("/")})
     assert c.load()["sha256"] == sha(model)
     page.context.close()
+
+
+FULL = """async ([free]) => {
+    globalThis.realShards ??= wispShards;
+    globalThis.wispShards = { ...realShards, freeStorage: async () => free };
+}"""
+EMPTY = """
+from py_engine.model_cache import cached_models, forget
+for m in await cached_models():
+    await forget(m["url"])
+"""
+CACHE = """
+from py_engine.model_cache import cached_models
+[m for m in await cached_models() if m["url"] in urls]
+"""
+
+
+def test_the_longest_unused_models_make_room_for_a_new_one(case: Callable[..., Case], model: bytes) -> None:
+    """None of them where that would not do; and the person is told."""
+    old, newer, new = case(), case(), case()
+    urls = [c.url for c in (old, newer, new)]
+    page = old.page
+
+    def kept() -> list[str]:
+        return [m["url"] for m in run_python(page, CACHE, {"urls": urls})]
+
+    run_python(page, EMPTY)
+    for c in (old, newer):
+        assert c.load()["sha256"]
+    assert kept() == [newer.url, old.url]
+    old.load()  # used once more
+    assert kept() == [old.url, newer.url]
+    all_of_it = run_python(page, CACHE, {"urls": urls})[0]
+    assert all_of_it["bytes"] == all_of_it["size"] == len(model)
+    assert all_of_it["complete"]
+    try:
+        page.evaluate(FULL, [-1 << 40])  # as full as can be
+        assert new.load()["error"]["code"] == "quota_exceeded"
+        assert kept() == [old.url, newer.url]
+        page.evaluate(FULL, [1000])
+        got = new.load()
+        assert got["sha256"]
+        assert kept() == [new.url, old.url]
+        assert "was removed from this browser's storage" in " ".join(got["notices"])
+    finally:
+        page.evaluate("() => { globalThis.wispShards = realShards; }")
