@@ -142,7 +142,22 @@ def matvec(c: Call) -> None:
 
 
 def matvecs(c: Call) -> None:
-    _products(c, c["x"][: c.n, : c.params["COLS"]], c["y"][: c.n])
+    if c.params["DOT8"]:
+        steps = c["xq_scale"][: c.n, :, :1]
+        x = (c["xq"][: c.n].view(np.int8).reshape(c.n, -1, 32) * steps).reshape(c.n, -1)
+    else:
+        x = c["x"][: c.n, : c.params["COLS"]]
+    _products(c, x, c["y"][: c.n])
+
+
+def quantize_rows(c: Call) -> None:
+    x = c["x"][: c.n, : c.params["COLS"]]
+    groups = (normed(x, c["norm"][0], c.consts["eps"]) if c.params["NORM"] else x).reshape(c.n, -1, 32)
+    most = np.abs(groups).max(axis=2, keepdims=True)
+    steps = most / np.float32(127)
+    numbers = np.where(most > 0, np.round(groups * (np.float32(127) / most)), 0)
+    c["xq"][: c.n] = numbers.astype(np.int8).view(np.uint32).reshape(c.n, -1, 8)
+    c["xq_scale"][: c.n] = np.concatenate([steps, steps * numbers.sum(axis=2, keepdims=True)], axis=2)
 
 
 def _products(c: Call, x: Array, out: Array) -> None:
@@ -151,7 +166,7 @@ def _products(c: Call, x: Array, out: Array) -> None:
     if c.params["NORM"]:
         scale = 1 / np.sqrt((x * x).mean(axis=1, keepdims=True, dtype=np.float32) + np.float32(c.consts["eps"]))
         x = x * c["norm"][0]
-    if c.params.get("DOT8"):
+    if c.params["DOT8"] and "x" in c.buffers:
         x = in_bytes(x)
     y = _biased(c, (x @ c["w"].T) * scale)
     row0, rows = c.consts["row0"], c.consts["rows"]
@@ -250,8 +265,8 @@ def read(c: Call) -> None:
 KERNELS: dict[str, Callable[[Call], None]] = {
     f.__name__: f
     for f in (
-        embed, norm, add_scaled, soft_cap, activate, matmul, matvec, matvecs, rope_append, norm_rope_append,
-        kv_quantize,
+        embed, norm, add_scaled, soft_cap, activate, matmul, matvec, matvecs, quantize_rows, rope_append,
+        norm_rope_append, kv_quantize,
         attention, attention_decode, attention_combine, pool, shortconv, gate, scale_by, route, experts,
         sample_best, sample_shape, sample, advance, logprobs, read,
     )

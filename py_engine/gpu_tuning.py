@@ -191,7 +191,7 @@ class Trial(Gpu):
         for b in self.plan.buffers.values():
             if b.pool == "activations":
                 self.bench.fill(self.places[b.name][0], "f32", b.nbytes)
-        self.replay.feed(self.work.pos, js.Uint32Array.new(self.work.checked), to_js(["test"]))
+        self.replay.feed(0, self.work.pos, js.Uint32Array.new(self.work.checked), to_js(["test"]))
         found = []
         for b in self._outputs:
             size = 4 * self.work.checked * b.shape[-1]

@@ -380,8 +380,13 @@ class Ops:
         eps: float = 0.0, params: dict | None = None, consts: dict | None = None, bindings: dict | None = None,
         row0: int = 0,
     ) -> None:  # fmt: skip
+        vectors: dict[str, Buffer | Weight] = {"x": x}
         if self.batch > 1:
-            kernel, kind, tile = "matvecs", {"MOST": self.batch}, tiles.matvecs(self.device, weight)
+            dot8 = self.device.dot8 and weight.layout.dot8
+            kernel, kind = "matvecs", {"MOST": self.batch, "DOT8": int(dot8)}
+            tile = tiles.matvecs(self.device, weight, dot8)
+            if dot8:
+                vectors, norm = self._quantized(x, weight.cols, norm, eps), None
         else:
             dot8 = tiles.dot8(self.device, weight)
             kernel, kind, tile = "matvec", {"DOT8": int(dot8)}, tiles.matvec(self.device, weight, dot8)
@@ -392,10 +397,27 @@ class Ops:
              "BIAS": int(bias is not None), "EPILOGUE": epilogue} | kind | tile | self.each | (params or {}),
             {"rows": weight.rows, "row0": row0, "y_stride": y.shape[-1]} | ({"eps": eps} if norm else {})
             | (consts or {}),
-            {"state": self.state, "x": x, "w": weight, "y": y} | ({"norm": norm} if norm else {})
+            {"state": self.state, "w": weight, "y": y} | vectors | ({"norm": norm} if norm else {})
             | ({"bias": bias} if bias else {}) | (bindings or {}),
             *((count,) if count <= 65535 else (65535, -(-count // 65535))),
         )  # fmt: skip
+
+    def _quantized(self, x: Buffer, cols: int, norm: Weight | None, eps: float) -> dict[str, Buffer | Weight]:
+        """x, normalised, as bytes: what matvecs.wgsl binds."""
+        groups = quants.groups(cols)
+        to: dict[str, Buffer | Weight] = {
+            "xq": self.buffer(f"{self.name}.bytes.{cols}", (self.batch, groups, 8), "u32"),
+            "xq_scale": self.buffer(f"{self.name}.scales.{cols}", (self.batch, groups, 2)),
+        }
+        self.add(
+            "quantize_rows",
+            {"COLS": cols, "NORM": int(norm is not None), "WG": 64},
+            {"eps": eps},
+            {"state": self.state, "x": x} | to | ({"norm": norm} if norm else {}),
+            -(-groups // 64),
+            PerToken(),
+        )
+        return to
 
     def _matmul(self, x: Buffer, weight: Weight, bias: Weight | None, y: Buffer, epilogue: str, row0: int) -> None:
         kernel, tile = tiles.matmul(self.device, self.batch, weight.rows)

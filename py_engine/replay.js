@@ -26,7 +26,7 @@ const ROW_BYTES = 21 * 8;
 export class Replay {
   /**
    * @param {GPUDevice} device @param {GPUBuffer} tokens u32 ids by sequence and position @param {number} room of each
-   * @param {GPUBuffer} state of one sequence @param {GPUBuffer} states of FEW tokens @param {GPUBuffer} logprobs rows of
+   * @param {GPUBuffer} state of one sequence @param {GPUBuffer} states of FEW tokens, not there where only one is generated @param {GPUBuffer} logprobs rows of
    *   them by position % LOGPROB_ROWS @param {GPUBuffer} drafting u32 end, most
    */
   constructor(device, tokens, room, state, states, logprobs, drafting) {
@@ -105,7 +105,7 @@ export class Replay {
     if (this.owed) this.forward();
     this.device.queue.writeBuffer(this.tokens, 4 * (seq * this.room + position), ids);
     this.place(seq, position, ids.length);
-    if (ids.length <= FEW) this.placeEach(Array.from(ids, (_, i) => ({ seq, position: position + i })));
+    if (this.states && ids.length <= FEW) this.placeEach(Array.from(ids, (_, i) => ({ seq, position: position + i })));
     this.submit((encoder) => {
       const pass = encoder.beginComputePass();
       for (const list of lists) this.encode(pass, list, ids.length);

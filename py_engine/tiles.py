@@ -63,12 +63,17 @@ def matvec(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
     return {"TK": along, "TR": each, "R": rows}
 
 
-def matvecs(device: Device, weight: Weight) -> dict[str, int]:
+def matvecs(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
     """matvecs.wgsl: as matvec(); more rows of a thread would not fit its registers."""
     along = 4
     while along < 16 and along * 2 <= quants.groups(weight.cols):
         along *= 2
-    return {"TK": along, "TR": 64 // along, "R": 2}
+    if not in_bytes:
+        return {"TK": along, "TR": 64 // along, "R": 2}
+    across, rows = 128 // along, 4
+    while rows > 1 and weight.rows < FILLING * across * rows:
+        rows //= 2
+    return {"TK": along, "TR": across, "R": rows}
 
 
 def alternatives(device: Device, weight: Weight, tile: tuple[int, ...]) -> list[tuple[int, ...]]:

@@ -8,6 +8,7 @@
 //             "qkv" queries and keys are rotated (RoPE), keys and values appended to the cache at state.pos
 #param DOT8
 #include "matvec_inputs.wgsl"
+@bind var<storage, read> x: array<vec4f>; // (n, COLS padded)
 
 #if DOT8
 #include "quantize_x.wgsl"

@@ -32,7 +32,6 @@ struct Params {
 }
 #include "sequence.wgsl"
 @bind var<uniform> p: Params;
-@bind var<storage, read> x: array<vec4f>; // (n, COLS padded)
 const W_GROUPS = (COLS + 31u) / 32u;
 #include "quants/${QUANT}.wgsl"
 #if NORM

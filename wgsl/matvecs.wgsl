@@ -1,7 +1,14 @@
 // y = W x for a few vectors at once, at little more than the price of one: what a thread reads of W it keeps, and meets
-// every token's x with it. Otherwise as matvec.wgsl, in f32.
+// every token's x with it. Otherwise as matvec.wgsl.
 #param MOST // tokens
+#param DOT8 // 1: x comes as bytes, from quantize_rows.wgsl, which has normalised it
 #include "matvec_inputs.wgsl"
+#if DOT8
+@bind var<storage, read> xq: array<vec4u>; // (n, W_GROUPS, 2): 32 signed bytes
+@bind var<storage, read> xq_scale: array<vec2f>; // (n, W_GROUPS): scale, scale x sum of the group
+#else
+@bind var<storage, read> x: array<vec4f>; // (n, COLS padded)
+#endif
 
 const SLOTS = (R + NORM) * MOST; // sums of a thread: of its rows for each token, then the sums of squares
 #if SG
@@ -57,9 +64,23 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
   var squares${m} = 0.0;
 #endif
 #endfor
-  for (var g = tk; g < W_GROUPS; g += TK) {
 #for r in R
-    var w${r} = w_group(min(row_of(base, tr * R + ${r}u), p.rows - 1u), g);
+  let row${r} = min(row_of(base, tr * R + ${r}u), p.rows - 1u);
+#endfor
+  for (var g = tk; g < W_GROUPS; g += TK) {
+#if DOT8
+#for m in MOST
+    if (${m}u == 0u || ${m}u < n) { // there always is a first token: what is loaded for it serves the others, too
+      let at = ${m}u * W_GROUPS + g;
+      let scale = xq_scale[at];
+#for r in R
+      sum${m}_${r} += w_dot(row${r}, g, xq[2u * at], xq[2u * at + 1u], scale.x, scale.y);
+#endfor
+    }
+#endfor
+#else
+#for r in R
+    var w${r} = w_group(row${r}, g);
 #endfor
 #if NORM
 #for i in 8
@@ -72,7 +93,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
 #endfor
 #endif
 #for m in MOST
-    if (${m}u < n) { // the same for all threads
+    if (${m}u < n) {
       let at = (${m}u * W_GROUPS + g) * 8u;
 #for i in 8
       {
@@ -90,6 +111,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
 #endfor
     }
 #endfor
+#endif
   }
 #for m in MOST
   if (${m}u < n) {

@@ -8,7 +8,7 @@ const LANES = 4u; // threads of a group
 #else
 const LANES = 1u;
 #endif
-const VECS_EACH = 8u / LANES; // vectors of a thread
+const PORTION = 8u / LANES; // vectors of a thread
 
 fn quantize_x(x0: u32, t: u32) -> f32 {
   var squares = 0.0;
@@ -16,10 +16,10 @@ fn quantize_x(x0: u32, t: u32) -> f32 {
     let i = round_ * WG + t;
     let g = min(i / LANES, W_GROUPS - 1u);
     let mine = i < W_GROUPS * LANES;
-    let first = g * 8u + i % LANES * VECS_EACH;
-    var v: array<vec4f, VECS_EACH>;
+    let first = g * 8u + i % LANES * PORTION;
+    var v: array<vec4f, PORTION>;
     var top = vec4f(0);
-    for (var j = 0u; j < VECS_EACH; j++) {
+    for (var j = 0u; j < PORTION; j++) {
       v[j] = x[x0 + first + j];
 #if NORM
       squares += select(0.0, dot(v[j], v[j]), mine);
@@ -34,9 +34,9 @@ fn quantize_x(x0: u32, t: u32) -> f32 {
 #endif
     let scale = most / 127.0;
     let inverse = select(0.0, 127.0 / most, most > 0.0);
-    var words: array<u32, VECS_EACH>;
+    var words: array<u32, PORTION>;
     var sum = 0;
-    for (var j = 0u; j < VECS_EACH; j++) {
+    for (var j = 0u; j < PORTION; j++) {
       words[j] = pack4xI8(vec4i(round(v[j] * inverse)));
       sum += dot4I8Packed(words[j], 0x01010101u);
     }

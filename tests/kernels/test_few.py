@@ -21,6 +21,7 @@ from py_engine.shortconv import shortconv
 from tests.kernels.bench import Bench
 from tests.kernels.conftest import bench_of
 from tests.kernels.test_kernels import EPS, check, cols_of, tolerance
+from tests.kernels.test_quants import matrix
 from tests.kernels.test_sampling import give
 
 Pages = Callable[[str], tuple[Page, dict[str, Any]]]
@@ -47,6 +48,35 @@ def test_products(swift_bench: Bench, type: Q, rows: int, cols: int, each: tuple
     for b in (y, normed):
         check(bench, gpu[b.name][:n, :rows], host[b.name][:n, :rows])
         assert np.isnan(gpu[b.name][n:]).all()
+
+
+@pytest.mark.parametrize("type", [Q.Q4_0, Q.Q8_0, Q.Q6_K])
+@pytest.mark.parametrize(("rows", "each"), [(31, EIGHT), (260, TWO[:1]), (40, FIVE)])
+def test_products_of_bytes(swift_bench: Bench, type: Q, rows: int, each: tuple[tuple[int, int], ...]) -> None:
+    """Integers meet integers. A few that lie on the border between two steps may go either way."""
+    bench, cols, n = Bench(swift_bench.page, replace(swift_bench.device, dot8=True)), 1280, len(each)
+    ops = bench.begin(batch=FEW, n=n, each=each)
+    x, y = ops.rows("x", cols), ops.rows("y", rows)
+    for b in (x, y):
+        bench.fill(b)[n:] = np.nan
+    x0 = bench.data[x.name]
+    x0[0, 64:96] = 0
+    weight = matrix(bench, type, "w", rows, cols, tame=True)
+    ops.linear(x, weight, bench.vector("bias", rows), y)
+    normed = ops.normed_stack("z", x, bench.vector("norm", cols), [weight], None, EPS)
+    gpu, host = bench.run(ops)
+    for b in (y, normed):
+        check(bench, gpu[b.name][:n, :rows], host[b.name][:n, :rows], 1e-6)
+        assert np.isnan(gpu[b.name][n:]).all()
+    for name in ("test.bytes.1280", "test.scales.1280"):
+        got, want = gpu[name][:n], host[name][:n]
+        if name.startswith("test.bytes"):
+            steps = np.abs(got.view(np.int8).astype(int) - want.view(np.int8).astype(int))
+            assert steps.max() <= 1
+            assert steps.mean() < 1e-3
+        else:
+            check(bench, got, want, 1e-6)
+        assert (gpu[name][n:] == bench.data[name][n:]).all() or np.isnan(gpu[name][n:].view(np.float32)).all()
 
 
 @pytest.mark.parametrize(
