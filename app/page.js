@@ -1,6 +1,7 @@
 /** The page: puts its parts together. Everything about models goes through wisp.js. */
 import { explain } from "./ui/advice.js";
 import { startBridge } from "./ui/bridge.js";
+import { startCached } from "./ui/cached.js";
 import { Chat } from "./ui/chat.js";
 import { startComposer } from "./ui/composer.js";
 import { byId, h, placeIcons } from "./ui/dom.js";
@@ -80,6 +81,7 @@ const models = startModels({
   },
   list: () => engine.models(),
 });
+startCached({ cached: () => engine.cached(), remove: (url) => engine.removeCached(url) });
 startSettings({ onContextLength: () => engine.loaded && load(engine.loaded.choice) });
 
 /** @param {Choice} choice */
