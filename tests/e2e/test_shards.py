@@ -130,6 +130,30 @@ def test_first_visit_downloads_each_byte_once_and_the_second_asks_for_nothing(ca
     assert second["stages"][-1] == ["cache", size, size]
 
 
+SUMS = """() => {
+  const sums = new Set();
+  const bytes = new Uint8Array(4099).map((_, i) => (i * 7) % 251);
+  const add = () => sums.add(wispShards.checksum(bytes.buffer.slice(0)));
+  add();
+  for (let bit = 0; bit < 8 * bytes.length; bit++) {
+    bytes[bit >> 3] ^= 1 << (bit & 7);
+    add();
+    bytes[bit >> 3] ^= 1 << (bit & 7);
+  }
+  for (const [from, to] of [[0, 4], [0, 16], [5, 4095]]) { // words and bytes that change places
+    [bytes[from], bytes[to]] = [bytes[to], bytes[from]];
+    add();
+    [bytes[from], bytes[to]] = [bytes[to], bytes[from]];
+  }
+  sums.add(wispShards.checksum(bytes.buffer.slice(0, -1)));
+  return sums.size;
+}"""
+
+
+def test_every_bit_of_a_record_counts_in_its_checksum(engine_page: Page) -> None:
+    assert engine_page.evaluate(SUMS) == 1 + 8 * 4099 + 3 + 1
+
+
 @pytest.mark.parametrize("early", [0, 0.15, 1])
 def test_records_may_come_before_they_are_asked_for(case: Callable[..., Case], early: float) -> None:
     """None, some or all of them; each byte once, and what is counted is the same."""
