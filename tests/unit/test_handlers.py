@@ -105,13 +105,13 @@ class Platform:
         self.engines: list[Engine] = []
         self.sources: list[Source] = []
         self.make: Callable[..., Awaitable[Engine]] = self._engine
-        self.kept: list[dict[str, Any]] = []
+        self.cached: list[dict[str, Any]] = []
 
     async def cached_models(self) -> list[dict[str, Any]]:
-        return self.kept
+        return self.cached
 
     async def delete_cached(self, url: str) -> None:
-        self.kept = [model for model in self.kept if model["url"] != url]
+        self.cached = [model for model in self.cached if model["url"] != url]
 
     def post(self, message: dict[str, Any]) -> None:
         self.messages.append(message)

@@ -375,7 +375,11 @@ async def test_what_the_browser_keeps_is_listed_and_removed() -> None:
         return {"url": url, "size": 100, "bytes": n_bytes, "complete": n_bytes == 100, "used": 7}
 
     mini = "https://wisp/models/mini.gguf"
-    page.platform.kept = [kept(mini, 100), kept("https://host/big%20one.gguf?x=1", 40), kept("https://host/c.gguf", 5)]
+    page.platform.cached = [
+        kept(mini, 100),
+        kept("https://host/big%20one.gguf?x=1", 40),
+        kept("https://host/c.gguf", 5),
+    ]
     assert await page.call("load")
     found = await page.call("models.cached")
     assert [(m["id"], m["bytes"], m["complete"], m["loaded"]) for m in found] == [
