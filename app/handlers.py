@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from app import chat, embeddings, grammar, loading
+from app import chat, embeddings, grammar, loading, upstreams
 from app.client import Call, Client, Fields
 from app.loaded import Loaded
 from app.models import Models, Source
@@ -15,13 +15,14 @@ from app.openai import formats
 from app.openai.requests import chat_request, completion_request
 from app.openai.responses import Response, responses_request
 from app.turns import aborted
+from app.upstreams import Upstreams
 from py_engine.chat_template import ChatTemplate
 from py_engine.errors import NOT_FOUND, SERVER_ERROR, WispError
 
 _TEMPLATE_OPTIONS = ("tools", "documents", "template", "addGenerationPrompt")
 
 
-class Platform(Source, Protocol):
+class Platform(Source, upstreams.Platform, Protocol):
     """What the browser does for the worker."""
 
     async def load_grammar(self) -> Any:
@@ -40,7 +41,8 @@ class Worker:
         self._platform = platform
         self._clients: set[Client] = set()
         self._models = Models(platform)
-        self._handlers: dict[str, Callable[[Fields, Call], Awaitable[Any]]] = {
+        self._upstreams = Upstreams(platform, self._models.knows, self._tell, DONE)
+        handlers: dict[str, Callable[[Fields, Call], Awaitable[Any]]] = {
             "load": self._load,
             "unload": self._unload,
             "budget": self._budget,
@@ -60,6 +62,7 @@ class Worker:
             "stats": self._stats,
             "abort": self._abort,
         }
+        self._handlers = self._upstreams.handlers(handlers)
 
     def connect(self, post: Callable[[dict[str, Any]], None]) -> Client:
         """A new client; `post` sends it a message."""
@@ -71,6 +74,11 @@ class Worker:
         """A client is gone, and its requests with it."""
         self._clients.discard(client)
         client.leave()
+
+    def _tell(self, text: str) -> None:
+        """Every client hears of what leaves the machine, whoever asked."""
+        for client in self._clients:
+            client.log("upstream", text)
 
     async def handle(self, message: Fields, client: Client) -> None:
         """Answers one message, whatever happens."""
@@ -135,7 +143,8 @@ class Worker:
         return self._models.budget
 
     async def _list(self, fields: Fields, call: Call) -> dict[str, Any]:
-        return await self._models.listing()
+        listing = await self._models.listing()
+        return {**listing, "data": [*listing["data"], *await self._upstreams.models()]}
 
     def _held(self, fields: Fields, call: Call) -> AbstractAsyncContextManager[Loaded]:
         """The model that a message names, for what needs no turn."""

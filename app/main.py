@@ -77,6 +77,7 @@ class Browser:
 
     def __init__(self) -> None:
         self.boot_ms = float(js.performance.now())
+        self.origin = str(js.location.origin)
         self._hashes: dict[str, dict[int, str]] = {}  # URL of a catalog's model -> offset -> SHA-256 of each record
 
     async def catalog(self) -> Catalog:
@@ -114,6 +115,43 @@ class Browser:
         """grammar.js, fetched when it is first needed."""
         return await js.wispImport(js.wispAssets.grammar)
 
+    async def read_kept(self, name: str) -> str | None:
+        """Of an earlier visit."""
+        try:
+            return await js.wispKept.read(name)
+        except JsException as error:
+            raise ConnectionError(str(error)) from None
+
+    async def keep(self, name: str, text: str) -> None:
+        """In IndexedDB."""
+        try:
+            await js.wispKept.write(name, text)
+        except JsException as error:
+            raise ConnectionError(str(error)) from None
+
+    async def request(self, method: str, url: str, headers: dict[str, str], body: str | None) -> "Reply":
+        """fetch() of another server; nothing of this origin goes along."""
+        controller = js.AbortController.new()
+        options = {
+            "method": method,
+            "headers": headers,
+            "signal": controller.signal,
+            "mode": "cors",
+            "credentials": "omit",
+            "redirect": "manual",
+            "cache": "no-store",
+            "referrerPolicy": "no-referrer",
+        }
+        if body is not None:
+            options["body"] = body
+        try:
+            return Reply(await js.fetch(url, to_js(options, dict_converter=js.Object.fromEntries)), controller)
+        except JsException as error:
+            raise ConnectionError(str(error)) from None
+        except BaseException:  # the request was aborted, or took too long
+            controller.abort()
+            raise
+
     def device_memory(self) -> float | None:
         """GiB, as the browser tells it: rounded, at most a few, and not in every browser."""
         told = getattr(js.navigator, "deviceMemory", None)
@@ -124,6 +162,30 @@ class Browser:
         import pyodide_js
 
         return int(pyodide_js._module.HEAP8.length)
+
+
+class Reply:
+    """The Reply of upstreams.py."""
+
+    def __init__(self, response: Any, controller: Any) -> None:
+        self.status = int(response.status)
+        self.type = str(response.headers.get("content-type") or "").split(";")[0].strip().lower()
+        self._reader = response.body.getReader() if response.body else None
+        self._controller = controller
+
+    async def piece(self) -> bytes:
+        """The next bytes as they come."""
+        if self._reader is None:
+            return b""
+        try:
+            step = await self._reader.read()
+        except JsException as error:
+            raise ConnectionError(str(error)) from None
+        return b"" if step.done else bytes(step.value.to_bytes())
+
+    def close(self) -> None:
+        """Ends the connection, where it goes on."""
+        self._controller.abort()
 
 
 _browser = Browser()

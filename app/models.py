@@ -107,6 +107,10 @@ class Models:
             self._catalog = await self._source.catalog()
         return self._catalog
 
+    def knows(self, name: str) -> bool:
+        """Whether a request may name it, the catalog aside."""
+        return name in self.loaded or name in self._known
+
     async def listing(self) -> dict[str, Any]:
         """OpenAI's list of models: the catalog, and those from elsewhere that can be asked."""
         others = [*self.loaded, *(name for name in self._known if name not in self.loaded)]

@@ -3,9 +3,11 @@ import { explain } from "./ui/advice.js";
 import { startBridge } from "./ui/bridge.js";
 import { Chat } from "./ui/chat.js";
 import { startComposer } from "./ui/composer.js";
+import { startDocuments } from "./ui/documents.js";
 import { byId, h, placeIcons } from "./ui/dom.js";
 import { Engine } from "./ui/engine.js";
 import { EXAMPLES } from "./ui/examples.js";
+import { icon } from "./ui/icons.js";
 import { Loading } from "./ui/loading.js";
 import { nameOf, startModels } from "./ui/models.js";
 import { announce, dismiss, notify } from "./ui/notices.js";
@@ -14,6 +16,7 @@ import { readSettings, startSettings } from "./ui/settings.js";
 import { startSidebar } from "./ui/sidebar.js";
 import { startTheme } from "./ui/theme.js";
 import { Thread } from "./ui/thread.js";
+import { startUpstreams } from "./ui/upstreams.js";
 
 /** @typedef {import("./ui/engine.js").Choice} Choice */
 
@@ -35,7 +38,7 @@ const engine = new Engine({
   progress: (progress) => loading.update(progress),
   loaded({ name, choice, stats }) {
     if (choice.keep) {
-      localStorage.setItem(KEPT_MODEL, JSON.stringify({ keep: choice.keep, name }));
+      localStorage.setItem(KEPT_MODEL, JSON.stringify({ keep: choice.keep, name, upstream: choice.upstream }));
       navigator.storage?.persist?.().catch(() => {}); // what was chosen is worth keeping when the disk gets full
     }
     announce(`${name} is ready.`);
@@ -48,6 +51,7 @@ const engine = new Engine({
     models.show(engine.loaded);
   },
   failed: loadFailed,
+  left: (text) => upstreams.left(text),
   idle() {
     loading.end();
     showModel();
@@ -59,7 +63,8 @@ const thread = new Thread({
   edit: (text) => chat.edit(text),
   settings: () => byId("settings-button").click(),
 });
-const chat = new Chat({ engine, thread, changed: showChat, failed: answerFailed });
+const documents = startDocuments(engine);
+const chat = new Chat({ engine, thread, documents, changed: showChat, failed: answerFailed });
 const composer = startComposer({ send: (text) => chat.send(text), stop: () => chat.stop() });
 const sidebar = startSidebar({
   open(id) {
@@ -79,6 +84,16 @@ const models = startModels({
     composer.focus();
   },
   list: () => engine.models(),
+  opened: (loaded, take) => void upstreams.show(loaded, take),
+  documents(files) {
+    const rest = files.filter((file) => !documents.isDocument(file));
+    if (rest.length < files.length) documents.add(files.filter((file) => !rest.includes(file)));
+    return rest;
+  },
+});
+const upstreams = startUpstreams({
+  wisp: () => engine.wisp(),
+  removed: (name) => engine.loaded?.choice.upstream === name && void load(DEFAULT),
 });
 startSettings({ onContextLength: () => engine.loaded && load(engine.loaded.choice) });
 
@@ -91,8 +106,8 @@ function load(choice) {
 /** The model of the last visit, else the default. @returns {Choice} */
 function firstChoice() {
   try {
-    const { keep, name } = JSON.parse(localStorage.getItem(KEPT_MODEL) ?? "");
-    return { model: keep, name: name ?? nameOf(keep), keep };
+    const { keep, name, upstream } = JSON.parse(localStorage.getItem(KEPT_MODEL) ?? "");
+    return { model: keep, name: name ?? nameOf(keep), keep, upstream };
   } catch {
     return DEFAULT;
   }
@@ -143,8 +158,15 @@ function showModel() {
   byId("model-dot").className = isLoading ? "dot busy" : loaded ? "dot ready" : "dot";
   const badge = byId("model-badge");
   badge.hidden = !loaded;
-  badge.textContent = loaded?.stats.backend === "webgpu" ? "WebGPU" : "CPU";
-  badge.className = loaded?.stats.backend === "webgpu" ? "badge" : "badge slow";
+  const upstream = loaded?.choice.upstream;
+  const backend = loaded?.stats.backend === "webgpu" ? "WebGPU" : "CPU";
+  badge.replaceChildren(...(upstream ? [icon("away"), upstream] : [backend]));
+  badge.className = upstream ? "badge away" : backend === "WebGPU" ? "badge" : "badge slow";
+  badge.title = upstream ? `Leaves this computer: goes to ${upstream}` : "";
+  byId("welcome-text").textContent = upstream
+    ? `What you write in this chat leaves this computer: it goes to ${upstream}.`
+    : "A language model, here in this tab. Nothing you write leaves this computer.";
+  documents.show();
 }
 
 function showChat() {

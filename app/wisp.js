@@ -37,6 +37,17 @@ export { WispError };
  * @property {boolean} [tune] choose kernels by measuring them once on this device; default: where there is a GPU
  * @property {boolean} [vocabOnly] tokenizer and template without weights
  *
+ * @typedef {object} Upstream
+ * @property {string} name
+ * @property {string} base_url
+ * @property {string | null} key its last characters
+ * @property {number} timeout seconds
+ * @property {string[]} models as requests name them: `name/model`
+ * @property {number} asked when the models were asked for, seconds since 1970
+ * @property {string | null} error why they could not be
+ * @property {number} requests sent there since this engine started
+ * @property {number | null} last_request seconds since 1970
+ *
  * @typedef {Record<string, any>} Json
  * @typedef {import("./sdk/types.d.ts").Form} Form what an answer's form may be
  * @typedef {{ model?: string }} Which the loaded model that is meant, or an id of the catalog; default: the default one
@@ -118,6 +129,27 @@ export class Wisp {
       model: Array.isArray(model) ? model.map(absolute) : absolute(model),
     });
   }
+
+  /**
+   * OpenAI-compatible servers for models too large for this device. Requests whose `model` is `name/model` of one of
+   * them leave this machine, and no others; what is configured is kept for later visits, the keys are never given out.
+   */
+  upstreams = {
+    /** @returns {Promise<{ data: Upstream[] }>} */
+    list: () => this.#connection.call("upstreams.list"),
+    /**
+     * Configures one, or changes it, and asks it for its models. Without an `apiKey` the one before stays, as long as
+     * the server is the same one.
+     * @param {{ name: string, baseURL: string, apiKey?: string, timeout?: number, models?: string[] }} upstream
+     *   `timeout`: seconds that it may be silent; `models`: their ids, for a server that has no list of them
+     * @returns {Promise<Upstream>}
+     */
+    set: (upstream) => this.#connection.call("upstreams.set", upstream),
+    /** Asks for its models once more. @param {string} name @returns {Promise<Upstream>} */
+    refresh: (name) => this.#connection.call("upstreams.refresh", { name }),
+    /** @param {string} name @returns {Promise<void>} */
+    remove: (name) => this.#connection.call("upstreams.remove", { name }),
+  };
 
   /**
    * `fetch` for the OpenAI API's paths, answered by this engine: `new OpenAI({ baseURL: location.origin + "/v1",

@@ -2,7 +2,8 @@
  * The worker, shared by all pages or of one: starts Pyodide, unpacks the Python packages and hands every message of its
  * clients (ports.js) to `app/main.py`.
  * It knows nothing of models or chats. What it offers Python, on `globalThis`:
- *   wispReplay, wispUpload, wispShards  of the modules py_engine/replay.js, upload.js and shards.js with readers.js
+ *   wispReplay, wispUpload, wispShards, wispKept  of the modules py_engine/replay.js, upload.js, shards.js with
+ *                    readers.js, and app/kept.js
  *   wispAssets       the URLs it was booted with: {pyodide, zip, wheels, catalog, grammar}
  *   wispLoadPackage  (name) => Promise, loads a compiled wheel (numpy) on first need
  *   wispImport       (url) => Promise, loads a JavaScript module
@@ -11,6 +12,7 @@ import { Replay } from "../py_engine/replay.js";
 import { NAME, Readers, serve as serveReads } from "../py_engine/readers.js";
 import * as shards from "../py_engine/shards.js";
 import { Upload } from "../py_engine/upload.js";
+import * as wispKept from "./kept.js";
 import { Ports } from "./ports.js";
 
 /** @typedef {{ pyodide: string, zip: string, wheels: string[], catalog?: string }} Assets */
@@ -44,6 +46,7 @@ async function boot(assets, report) {
     wispReplay: Replay,
     wispUpload: Upload,
     wispShards,
+    wispKept,
     wispLoadPackage,
     wispImport,
   });

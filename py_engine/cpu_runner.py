@@ -21,6 +21,7 @@ class CpuRunner:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.lists = ["sample"]
+        self.quick = False
         self._free, self._masked = self.lists, self.lists
         self._sampling = Sampling()
         self._resampled = 0

@@ -116,7 +116,8 @@ class Engine:
         report("memory", needed, needed)
         loader = Loader(parts, plan, adapter, device, backend, report, load_package)
         name, runner = await loader.run()
-        self = cls(plan, runner, name, plan.n_ctx, parallel, speculation)
+        worth = speculation and (runner.quick or name == "cpu")  # a GPU in software compiles kernels for too long
+        self = cls(plan, runner, name, plan.n_ctx, parallel, worth)
         self.notices, self.timings, self.kernels = loader.notices, loader.timings, kernels
         if adapter is not None:
             from py_engine.gpu import describe

@@ -37,6 +37,9 @@ CODES: dict[str, str] = {
     "context_length_exceeded": "the prompt does not fit the context",
     "aborted": "the request was aborted by the caller",
     "unsupported_parameter": "a parameter with a meaning that Wisp does not implement yet",
+    "upstream_unreachable": "an upstream is not running, or does not let this page ask it",
+    "upstream_timeout": "an upstream was silent for longer than it may be",
+    "upstream_error": "an upstream failed, or its answer is not OpenAI's protocol",
     "internal_error": "a defect in Wisp; the engine stays usable",
     "device_lost": "the GPU device was lost; load the model again",
 }

@@ -19,6 +19,8 @@ from py_engine.seats import Seat, Seats
 from py_engine.slices import Slices
 from py_engine.together import Together
 
+SHORT = 2 * FEW  # tokens of a prompt that are read FEW at a time: the tiles of more would be mostly empty
+
 
 class Generation:
     """The answers of one model."""
@@ -91,14 +93,16 @@ class Generation:
 
     async def _feed(self, answer: Answer, seat: Seat, resumed: bool) -> None:
         """The next batch of the prompt; behind its last token the first of the answer is chosen."""
-        at = seat.held
-        batch = answer.ids[at : at + self.plan.batch]
-        lists = ["prefill"]
-        if at + len(batch) == len(answer.ids):
+        at, runner = seat.held, self.runner
+        left = len(answer.ids) - at
+        few = left <= SHORT and runner.quick and not answer.exact and runner.prepared(("few", "few.last"))
+        batch = answer.ids[at : at + (FEW if few else self.plan.batch)]
+        lists = ["few" if few else "prefill"]
+        if len(batch) == left:
             constrained = answer.constraint is not None
-            await self.runner.configure(answer.sampling, answer.begins, answer.shifted, constrained, seat.number)
-            through = ["decode"] if resumed and len(batch) == 1 else ["prefill", "last"]
-            lists = [*through, *([] if constrained else self.runner.lists)]
+            await runner.configure(answer.sampling, answer.begins, answer.shifted, constrained, seat.number)
+            through = ["decode"] if resumed and left == 1 else ["few", "few.last"] if few else ["prefill", "last"]
+            lists = [*through, *([] if constrained else runner.lists)]
         await self.runner.feed(at, batch, lists, seat.number)
         seat.cache.append(batch)
         seat.held += len(batch)

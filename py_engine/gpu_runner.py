@@ -30,6 +30,7 @@ class GpuRunner:
     def __init__(self, gpu: Gpu) -> None:
         self.gpu, self.plan = gpu, gpu.plan
         self.lists = ["sample"]
+        self.quick = not gpu.variant.software
         self._free, self._masked = self.lists, self.lists
         self._sampling = Sampling()  # of the sequence that was configured last
         self._written = Sampling()  # whose biases and breakers the device has
@@ -116,7 +117,10 @@ class GpuRunner:
     def _pace_each(self) -> tuple[int, int]:
         """As _pace(); shorter, since others may want to join."""
         ms = self._each_ms.get(self._each) or self._step_ms
-        most = MOST_STEPS // 4 if self._each[0] else MOST_STEPS
+        guesses, sequences = self._each
+        if not guesses and sequences == 1:
+            return self._pace_of(ms)
+        most = MOST_STEPS // 4 if guesses else MOST_STEPS
         return (max(1, min(most, int(TOGETHER_MS / ms))) if ms else 1), 2
 
     async def next_each(self, more: bool = True) -> list[list[int]]:
@@ -138,10 +142,13 @@ class GpuRunner:
 
     def _pace(self) -> tuple[int, int]:
         """(steps in a submit, submits ahead) from what a step took: full batches on a fast device, one on a slow."""
-        if not self._step_ms:
+        return self._pace_of(self._step_ms)
+
+    def _pace_of(self, ms: float) -> tuple[int, int]:
+        if not ms:
             return 1, 2
-        steps = max(1, min(MOST_STEPS, int(BATCH_MS / self._step_ms)))
-        return steps, 3 if steps > 1 else 1 if self._step_ms > BATCH_MS else 2
+        steps = max(1, min(MOST_STEPS, int(BATCH_MS / ms)))
+        return steps, 3 if steps > 1 else 1 if ms > BATCH_MS else 2
 
     async def next(self) -> Batch:
         replay = self.gpu.replay

@@ -5,8 +5,8 @@ Directives, each on a line of its own:
     #param NAME            must be given; becomes `const NAME` (u32 or f32), or text where it is a string
     #include "file.wgsl"   relative to wgsl/; ${NAME} is replaced first
     #if EXPR / #else / #endif   EXPR is a Python expression over the params
-    #for i in EXPR / #endfor    the lines between, EXPR times, with ${i} for 0, 1, ...: what must stay in registers
-                                cannot wait for a compiler to unroll a loop
+    #for i in EXPR / #endfor    the lines between, EXPR times, with ${i} for 0, 1, ..., or, for "A, B", for A up to B:
+                                what must stay in registers cannot wait for a compiler to unroll a loop
     @bind var<...> name: type;  the next free binding of group 0
 
 Text after `//` on a #param line says what it is. F16 (0 or 1) and SG (smallest subgroup size, 0 for none) come from
@@ -108,7 +108,8 @@ def _lines(name: str, lines: list[str], values: dict[str, int | float | str], us
             end = _end_of_for(lines, at)
             if live[-1]:
                 variable, _, count = rest.partition(" in ")
-                for i in range(int(eval(count, {"__builtins__": {}}, values))):
+                given = eval(count, {"__builtins__": {}}, values)
+                for i in range(*given) if isinstance(given, tuple) else range(int(given)):
                     body = [text.replace(f"${{{variable}}}", str(i)) for text in lines[at:end]]
                     _lines(name, body, values, used, out)
             at = end + 1

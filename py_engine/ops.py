@@ -17,6 +17,7 @@ from py_engine.kernels import Device
 from py_engine.plan import Buffer, Op, PerToken, Plan, Weight
 from py_engine.rope import Rope
 
+QUANTIZERS = 256  # threads of quantize_rows.wgsl
 FEW = 8  # tokens with a State each (sequence.wgsl), and sequences that are generated side by side
 
 
@@ -411,10 +412,10 @@ class Ops:
         }
         self.add(
             "quantize_rows",
-            {"COLS": cols, "NORM": int(norm is not None), "WG": 64},
+            {"COLS": cols, "NORM": int(norm is not None), "WG": QUANTIZERS},
             {"eps": eps},
             {"state": self.state, "x": x} | to | ({"norm": norm} if norm else {}),
-            -(-groups // 64),
+            -(-groups * (4 if self.device.subgroup >= 4 else 1) // QUANTIZERS),
             PerToken(),
         )
         return to

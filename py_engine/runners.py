@@ -37,6 +37,7 @@ class Runner(Protocol):
 
     plan: Plan
     lists: list[str]  # those that choose a token, behind "last" or "decode"
+    quick: bool  # a GPU, where few tokens are worth kernels of their own
 
     async def load(self, data: Any, placements: Sequence[Placement]) -> None:
         """Take the weights out of a record, a JavaScript ArrayBuffer."""

@@ -65,12 +65,12 @@ def matvec(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
 
 def matvecs(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
     """matvecs.wgsl: as matvec(); more rows of a thread would not fit its registers."""
-    along = 4
-    while along < 16 and along * 2 <= quants.groups(weight.cols):
+    groups, along = quants.groups(weight.cols), 4
+    while along < (32 if in_bytes and weight.rows <= 4096 and groups >= 64 else 16) and along * 2 <= groups:
         along *= 2
     if not in_bytes:
         return {"TK": along, "TR": 64 // along, "R": 2}
-    across, rows = 128 // along, 4
+    across, rows = 256 // along, 4
     while rows > 1 and weight.rows < FILLING * across * rows:
         rows //= 2
     return {"TK": along, "TR": across, "R": rows}

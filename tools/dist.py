@@ -24,6 +24,8 @@ PAGES = {
     "style": "static/style.css",
     "bench": "bench/page.js",
     "bench-style": "bench/bench.css",
+    "pdf": "app/retrieval/pdf.js",
+    "pdf-worker": "node_modules/pdfjs-dist/legacy/build/pdf.worker.mjs",
 }
 
 

@@ -69,15 +69,46 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
 #endfor
   for (var g = tk; g < W_GROUPS; g += TK) {
 #if DOT8
-#for m in MOST
-    if (${m}u == 0u || ${m}u < n) { // there always is a first token: what is loaded for it serves the others, too
-      let at = ${m}u * W_GROUPS + g;
-      let scale = xq_scale[at];
+    // Without a branch for each token, so that their loads are on their way together: for two, four or all.
+    {
+#for m in 0, 2
+      let at${m} = min(${m}u, n - 1u) * W_GROUPS + g;
+      let a${m} = xq[2u * at${m}];
+      let b${m} = xq[2u * at${m} + 1u];
+      let s${m} = xq_scale[at${m}];
+#endfor
+#for m in 0, 2
 #for r in R
-      sum${m}_${r} += w_dot(row${r}, g, xq[2u * at], xq[2u * at + 1u], scale.x, scale.y);
+      sum${m}_${r} += w_dot(row${r}, g, a${m}, b${m}, s${m}.x, s${m}.y);
+#endfor
 #endfor
     }
+    if (n > 2u) {
+#for m in 2, 4
+      let at${m} = min(${m}u, n - 1u) * W_GROUPS + g;
+      let a${m} = xq[2u * at${m}];
+      let b${m} = xq[2u * at${m} + 1u];
+      let s${m} = xq_scale[at${m}];
 #endfor
+#for m in 2, 4
+#for r in R
+      sum${m}_${r} += w_dot(row${r}, g, a${m}, b${m}, s${m}.x, s${m}.y);
+#endfor
+#endfor
+    }
+    if (n > 4u) {
+#for m in 4, MOST
+      let at${m} = min(${m}u, n - 1u) * W_GROUPS + g;
+      let a${m} = xq[2u * at${m}];
+      let b${m} = xq[2u * at${m} + 1u];
+      let s${m} = xq_scale[at${m}];
+#endfor
+#for m in 4, MOST
+#for r in R
+      sum${m}_${r} += w_dot(row${r}, g, a${m}, b${m}, s${m}.x, s${m}.y);
+#endfor
+#endfor
+    }
 #else
 #for r in R
     var w${r} = w_group(row${r}, g);

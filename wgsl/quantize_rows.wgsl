@@ -1,5 +1,5 @@
 // Rows of x as signed bytes, normalised first (RMS) where there is a norm: what matvecs.wgsl meets integer matrices with.
-// Groups of 32 share a scale, as in quantize_x.wgsl. A thread a group; grid (groups / WG, tokens).
+// Groups of 32 share a scale, as in quantize_x.wgsl. LANES threads a group; grid (groups x LANES / WG, tokens).
 #param COLS
 #param NORM
 #param WG
@@ -15,11 +15,17 @@ struct Params {
 #if NORM
 @bind var<storage, read> norm: array<vec4f>; // (COLS padded)
 #endif
-@bind var<storage, read_write> xq: array<vec4u>; // (n, GROUPS, 2)
+@bind var<storage, read_write> xq: array<u32>; // (n, GROUPS, 8)
 @bind var<storage, read_write> xq_scale: array<vec2f>; // (n, GROUPS): scale, scale x sum of the group
 #include "reduce.wgsl"
 
 const GROUPS = COLS / 32u;
+#if SG >= 4
+const LANES = 4u; // threads of a group
+#else
+const LANES = 1u;
+#endif
+const PORTION = 8u / LANES; // vectors of a thread
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
@@ -37,30 +43,43 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   }
   scale = inverseSqrt(workgroup_sum(squares, t) / f32(COLS) + p.eps);
 #endif
-  let g = wid.x * WG + t;
-  if (g >= GROUPS) {
-    return;
-  }
-  var v = array<vec4f, 8>();
+  let i = wid.x * WG + t;
+  let mine = i < GROUPS * LANES; // the others exchange with these, and write nothing
+  let g = min(i / LANES, GROUPS - 1u);
+  let first = g * 8u + i % LANES * PORTION;
+  var v = array<vec4f, PORTION>();
   var top = vec4f(0);
-#for i in 8
-  v[${i}] = x[x0 + g * 8u + ${i}u] * scale;
+  for (var j = 0u; j < PORTION; j++) {
+    v[j] = x[x0 + first + j] * scale;
 #if NORM
-  v[${i}] *= norm[g * 8u + ${i}u];
+    v[j] *= norm[first + j];
 #endif
-  top = max(top, abs(v[${i}]));
-#endfor
-  let most = max(max(top.x, top.y), max(top.z, top.w));
+    top = max(top, abs(v[j]));
+  }
+  var most = max(max(top.x, top.y), max(top.z, top.w));
+#if SG >= 4
+  most = max(most, subgroupShuffleXor(most, 1u));
+  most = max(most, subgroupShuffleXor(most, 2u));
+#endif
   let step = most / 127.0;
   let inverse = select(0.0, 127.0 / most, most > 0.0);
-  var words = array<u32, 8>();
+  var words = array<u32, PORTION>();
   var sum = 0;
-#for i in 8
-  words[${i}] = pack4xI8(vec4i(round(v[${i}] * inverse)));
-  sum += dot4I8Packed(words[${i}], 0x01010101u);
-#endfor
-  let at = m * GROUPS + g;
-  xq[2u * at] = vec4u(words[0], words[1], words[2], words[3]);
-  xq[2u * at + 1u] = vec4u(words[4], words[5], words[6], words[7]);
-  xq_scale[at] = vec2f(step, step * f32(sum));
+  for (var j = 0u; j < PORTION; j++) {
+    words[j] = pack4xI8(vec4i(round(v[j] * inverse)));
+    sum += dot4I8Packed(words[j], 0x01010101u);
+  }
+#if SG >= 4
+  sum += subgroupShuffleXor(sum, 1u);
+  sum += subgroupShuffleXor(sum, 2u);
+#endif
+  if (mine) {
+    let at = m * GROUPS + g;
+    for (var j = 0u; j < PORTION; j++) {
+      xq[at * 8u + i % LANES * PORTION + j] = words[j];
+    }
+    if (i % LANES == 0u) {
+      xq_scale[at] = vec2f(step, step * f32(sum));
+    }
+  }
 }

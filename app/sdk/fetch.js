@@ -7,8 +7,23 @@ import { WispError } from "./error.js";
  */
 
 /** HTTP status codes of errors by type, unless the code says more. */
-const STATUS = { invalid_request_error: 400, not_found_error: 404, server_error: 500 };
-const STATUS_OF_CODE = { aborted: 499, device_lost: 503, worker_crashed: 503, engine_gone: 503 };
+const STATUS = {
+  invalid_request_error: 400,
+  authentication_error: 401,
+  permission_error: 403,
+  not_found_error: 404,
+  rate_limit_error: 429,
+  server_error: 500,
+};
+const STATUS_OF_CODE = {
+  aborted: 499,
+  device_lost: 503,
+  worker_crashed: 503,
+  engine_gone: 503,
+  upstream_error: 502,
+  upstream_unreachable: 502,
+  upstream_timeout: 504,
+};
 
 /**
  * An engine as an HTTP server: takes what `fetch` takes and answers the paths of the OpenAI API below any prefix that

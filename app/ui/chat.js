@@ -11,6 +11,7 @@ import { allConversations, deleteConversation, newConversation, saveConversation
  * @typedef {object} Parts
  * @property {import("./engine.js").Engine} engine
  * @property {import("./thread.js").Thread} thread
+ * @property {ReturnType<typeof import("./documents.js").startDocuments>} documents
  * @property {() => void} changed the list of chats, the shown chat or whether it is busy changed
  * @property {(error: unknown) => void} failed a request failed
  */
@@ -136,12 +137,19 @@ export class Chat {
     try {
       const stopped = new Promise((_, reject) => controller.signal.addEventListener("abort", () => reject(null)));
       const wisp = await Promise.race([engine.ready(), stopped]);
-      message.model = engine.loaded?.name;
+      const { name, choice, stats } = /** @type {import("./engine.js").Loaded} */ (engine.loaded);
+      message.model = name;
+      message.upstream = choice.upstream;
       const asked = performance.now();
-      const stream = await wisp.chat.completions.create(
-        { ...request(history), model: engine.loaded?.stats.model }, // other tabs may have loaded others since
-        { signal: controller.signal },
-      );
+      const messages = messagesOf(history);
+      const found = await Promise.race([this.#search(messages), stopped]);
+      if (found) {
+        message.sources = found.sources;
+        messages[messages.length - 1].content = found.content;
+      }
+      const stream = await wisp.chat.completions.create(request(messages, choice, stats), {
+        signal: controller.signal,
+      });
       let saved = asked;
       for await (const chunk of stream) {
         read(chunk, message, asked);
@@ -165,6 +173,11 @@ export class Chat {
     if (this.#answering === controller) this.#answering = null;
     this.parts.changed();
     if (this.conversation === conversation) announce(message.error ? "The answer failed." : `Answer: ${view.spoken}`);
+  }
+
+  /** The last question with the passages that may answer it, where it goes to the documents. @param {Messages} messages */
+  async #search(messages) {
+    return this.parts.documents.ask(messages[messages.length - 1].content, messages.slice(0, -1));
   }
 
   /** @param {Conversation} conversation has something new: it goes to the top of the list */
@@ -201,14 +214,27 @@ function answered(messages) {
   });
 }
 
-/** @param {Message[]} history @returns {Record<string, any> & { stream: true }} */
-function request(history) {
+/** @typedef {{ role: string, content: string }[]} Messages as requests have them */
+
+/** @param {Message[]} history @returns {Messages} */
+function messagesOf(history) {
+  const system = readSettings().system.trim();
+  const said = history.map(({ role, content }) => ({ role, content }));
+  return system ? [{ role: "system", content: system }, ...said] : said;
+}
+
+/**
+ * It names the model: other tabs may have loaded others since.
+ * @param {Messages} messages @param {import("./engine.js").Choice} choice what answers
+ * @param {Record<string, any>} stats of what is loaded
+ * @returns {Record<string, any> & { stream: true }}
+ */
+function request(messages, { model, upstream }, stats) {
   const settings = readSettings();
-  const messages = history.map(({ role, content }) => ({ role, content }));
-  const system = settings.system.trim() ? [{ role: "system", content: settings.system.trim() }] : [];
   return {
-    ...samplingFields(settings),
-    messages: [...system, ...messages],
+    model: upstream ? model : stats.model,
+    ...samplingFields(settings, upstream !== undefined),
+    messages,
     stream: true,
     stream_options: { include_usage: true },
   };

@@ -8,6 +8,7 @@ import { Wisp, WispError } from "../wisp.js";
  * @typedef {object} Choice a model to load
  * @property {import("../wisp.js").Model} [model] none: the catalog's default
  * @property {string} name shown
+ * @property {string} [upstream] the configured server that has it; nothing is loaded then
  * @property {string} [keep] what to write down so that the next visit loads it again: catalog id or address
  *
  * @typedef {object} Loaded
@@ -21,6 +22,7 @@ import { Wisp, WispError } from "../wisp.js";
  * @property {(loaded: Loaded) => void} loaded
  * @property {(error: unknown, choice: Choice) => void} failed
  * @property {() => void} idle nothing is loading any more
+ * @property {(text: string) => void} left a request left this machine: "NAME: PATH"
  */
 
 export class Engine {
@@ -64,9 +66,14 @@ export class Engine {
     return this.#wisp;
   }
 
-  /** The models of the catalog. @returns {Promise<Record<string, any>[]>} */
+  /** The models of the catalog and of upstreams. @returns {Promise<Record<string, any>[]>} */
   async models() {
     return this.#wisp ? (await this.#wisp.models.list()).data : [];
+  }
+
+  /** The engine, with or without a model. @returns {Promise<Wisp>} */
+  async wisp() {
+    return (this.#wisp ??= await this.#boot());
   }
 
   /** @param {unknown} error of a request: after a crash there is neither engine nor model */
@@ -78,7 +85,10 @@ export class Engine {
 
   #boot() {
     /** @type {import("../wisp.js").OnLog} */
-    const onLog = (level, text) => level === "error" && console.error(text);
+    const onLog = (level, text) => {
+      if (level === "error") console.error(text);
+      if (level === "upstream") this.events.left(text);
+    };
     return Wisp.create({ onProgress: this.events.progress, onLog });
   }
 
@@ -89,8 +99,8 @@ export class Engine {
     this.events.loading(choice, this.#wisp !== null);
     try {
       this.#wisp ??= await Promise.race([this.#boot(), rejectedBy(signal)]);
-      await this.#wisp.load({ model: choice.model, ...options }, { signal });
-      const stats = await this.#wisp.stats();
+      const loading = choice.upstream ? {} : this.#wisp.load({ model: choice.model, ...options }, { signal });
+      const stats = await loading;
       this.loaded = { name: choice.name, choice, stats };
       if (mine()) this.events.loaded(this.loaded);
       return true;

@@ -8,8 +8,12 @@ import { notify } from "./notices.js";
  * @typedef {import("./engine.js").Loaded} Loaded
  */
 
-/** @param {{ choose: (choice: Choice) => void, list: () => Promise<Record<string, any>[]> }} actions */
-export function startModels({ choose, list }) {
+/**
+ * @param {{ choose: (choice: Choice) => void, list: () => Promise<Record<string, any>[]>,
+ *   opened: (loaded: Loaded | null, take: (choice: Choice) => void) => void, documents: (files: File[]) => File[] }} actions
+ *   `documents` takes the documents among dropped files, and gives the rest
+ */
+export function startModels({ choose, list, opened, documents }) {
   const dialog = /** @type {HTMLDialogElement} */ (byId("model-dialog"));
   const input = /** @type {HTMLInputElement} */ (byId("file-input"));
   /** @type {Loaded | null} */
@@ -26,6 +30,7 @@ export function startModels({ choose, list }) {
   byId("model-button").onclick = async () => {
     dialog.showModal();
     byId("model-facts").replaceChildren(...facts(loaded));
+    opened(loaded, take);
     const models = await list().catch(() => []);
     byId("model-list").replaceChildren(
       ...models.filter(({ size }) => size).map((model) => modelItem(model, loaded, take)),
@@ -45,7 +50,7 @@ export function startModels({ choose, list }) {
     const url = new URL(address, document.baseURI).href;
     take({ model: url, name: nameOf(url), keep: url });
   });
-  startDrop(takeFiles);
+  startDrop((files) => takeFiles(documents(files)));
 
   return {
     /** @param {Loaded | null} now the model that answers */
@@ -56,7 +61,7 @@ export function startModels({ choose, list }) {
 }
 
 /** @param {string} text */
-function isAddress(text) {
+export function isAddress(text) {
   return /^(https?:\/\/|\.{0,2}\/)\S+$/i.test(text);
 }
 
@@ -104,7 +109,10 @@ function facts(loaded) {
   /** @type {[string, string | undefined | false][]} */
   const rows = [
     ["Answering", loaded.name],
-    ["Runs on", stats.backend === "webgpu" ? `WebGPU${adapter ? ` (${adapter})` : ""}` : "the CPU"],
+    [
+      "Runs on",
+      loaded.choice.upstream ?? (stats.backend === "webgpu" ? `WebGPU${adapter && ` (${adapter})`}` : "the CPU"),
+    ],
     ["Context", stats.context_length && plural(stats.context_length, "token")],
     ["Memory", memory.length > 0 && bytes(memory.reduce((sum, value) => sum + value, 0))],
   ];
@@ -130,6 +138,6 @@ function startDrop(takeFiles) {
     veil.hidden = true;
     const files = [...(event.dataTransfer?.files ?? [])];
     if (files.length) return takeFiles(files);
-    notify({ key: "drop", text: "That was not a file.", more: "Drop a .gguf file from this computer.", kind: "error" });
+    notify({ key: "drop", text: "That was not a file.", more: "Drop files from this computer.", kind: "error" });
   });
 }

@@ -45,9 +45,15 @@ export function readSettings() {
   }
 }
 
-/** The sampling fields of a request. @param {Settings} settings */
-export function samplingFields({ system, context_length, ...fields }) {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
+/**
+ * The sampling fields of a request; for another server only those that were changed, since not all servers know them.
+ * @param {Settings} settings @param {boolean} [away]
+ */
+export function samplingFields({ system, context_length, ...fields }, away = false) {
+  const wanted = Object.entries(fields).filter(
+    ([name, value]) => value !== null && !(away && value === DEFAULTS[/** @type {keyof Settings} */ (name)]),
+  );
+  return Object.fromEntries(wanted);
 }
 
 /** @param {{ onContextLength: () => void }} events called when a changed context length needs the model loaded again */

@@ -17,6 +17,8 @@ import { openDB } from "idb";
  * @property {{ message: string, code: string }} [error]
  * @property {Stats} [stats]
  * @property {string} [model] that answered
+ * @property {import("../retrieval/prompt.js").Source[]} [sources] passages of documents that the model was given
+ * @property {string} [upstream] the server that it ran on: this message and those before it left the machine
  *
  * @typedef {object} Conversation
  * @property {string} id

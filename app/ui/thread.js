@@ -1,8 +1,10 @@
 /** The messages on the screen. */
 import { copyButton } from "./copy.js";
 import { byId, h, iconButton } from "./dom.js";
+import { icon } from "./icons.js";
 import { plural, rate, seconds } from "./format.js";
 import { Markdown } from "./markdown.js";
+import { showSources } from "./sources.js";
 
 /**
  * @typedef {import("./store.js").Message} Message
@@ -162,13 +164,14 @@ export class AnswerView {
     this.element.classList.remove("growing", "waiting");
     this.#think(message.reasoning, false);
     this.#markdown.render(message.content);
+    if (message.sources) this.#foot.before(showSources(this.#body, message.content, message.sources));
     const tools = h(
       "div",
       { class: "tools" },
       message.content ? copyButton("Copy the answer", () => message.content) : null,
       iconButton("again", "Answer again", () => this.actions.regenerate(), "icon-button only-last"),
     );
-    this.#foot.replaceChildren(statsLine(message), tools);
+    this.#foot.replaceChildren(...[awayMark(message), statsLine(message)].filter((part) => part !== null), tools);
     if (message.error) this.#foot.before(errorBox(message.error));
   }
 
@@ -182,6 +185,19 @@ export class AnswerView {
 function errorBox({ message, more, code }) {
   const text = h("div", {}, h("strong", {}, message), more ? h("span", { class: "more" }, more) : null);
   return h("div", { class: "answer-error", role: "group", "aria-label": "Error", "data-code": code }, text);
+}
+
+/** Says that this answer was not made on this machine. @param {Message} message */
+function awayMark({ upstream }) {
+  if (!upstream) return null;
+  const title = `This chat left this computer: ${upstream} answered.`;
+  return h(
+    "span",
+    { class: "badge away", title },
+    icon("away"),
+    h("span", { class: "hidden" }, "Answered by "),
+    upstream,
+  );
 }
 
 /** @param {Message} message */

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.e2e.talking import ask, new_chat, open_page
+from tests.e2e.talking import ask, last_answer, new_chat, open_page
 from tools.serve import Server
 
 SIZES = {"phone": (390, 844), "desktop": (1280, 800), "small phone": (320, 568)}
 
 LONG_NAME = "a-rather-long-name-of-a-file-that-is-no-model.gguf"
+PUMP = b"The Zorbix Pro costs 420 euros. The battery of the Zorbix Pro lasts 14 hours."
 FAULTS = (Path(__file__).parent / "faults.js").read_text(encoding="utf-8")
 
 
@@ -24,6 +25,16 @@ def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterato
     page = open_page(context, server.url)
     ask(page, "Make a table of France and Japan with the capital and the currency.")
     ask(page, "Write a Python function that reverses a string.")
+    page.evaluate(
+        """async () => (await (await import("/wisp.js")).Wisp.create()).upstreams.set({
+            name: "a-server-with-a-long-name", baseURL: "http://127.0.0.1:1/v1",
+            models: [..."123456789"].map((n) => `an-organisation/a-large-model-with-a-long-name-v${n}-instruct-awq`),
+        })"""
+    )
+    page.set_input_files("#documents-input", {"name": LONG_NAME + ".txt", "mimeType": "", "buffer": PUMP})
+    expect(page.locator("#ask-documents")).to_be_visible()
+    ask(page, "How much does the Zorbix Pro cost?")
+    expect(last_answer(page).locator(".cite")).to_be_visible()
     yield page
     context.close()
 
@@ -50,7 +61,8 @@ def test_looks(opened: Page, tmp_path: Path, size: str, scheme: Any) -> None:
     page.locator("#chat-list .chat-open").first.click()
     expect(page.locator("#thread")).to_be_visible()
     check("conversation")
-    for button, dialog in (("#model-button", "#model-dialog"), ("#settings-button", "#settings-dialog")):
+    for name in ("model", "documents", "settings"):
+        button, dialog = f"#{name}-button", f"#{name}-dialog"
         page.click(button)
         expect(page.locator(dialog)).to_be_visible()
         check(dialog[1:])

@@ -95,9 +95,11 @@ class Platform:
     """A browser without a browser: messages go to a list, sources come from `files`, engines from `make`."""
 
     boot_ms = 5.0
+    origin = "http://127.0.0.1:8000"
 
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
+        self.kept: dict[str, str] = {}
         self.files: dict[str, bytes | WispError] = {"https://wisp/models/mini.gguf": MINI.read_bytes()}
         self.engines: list[Engine] = []
         self.sources: list[Source] = []
@@ -136,6 +138,15 @@ class Platform:
         engine.tokenizer = load_tokenizer(header.metadata)
         self.engines.append(engine)
         return engine
+
+    async def read_kept(self, name: str) -> str | None:
+        return self.kept.get(name)
+
+    async def keep(self, name: str, text: str) -> None:
+        self.kept[name] = text
+
+    async def request(self, method: str, url: str, headers: dict[str, str], body: str | None) -> Any:
+        raise AssertionError(f"no test here may leave the machine: {method} {url}")
 
     def device_memory(self) -> float | None:
         return 8.0

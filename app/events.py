@@ -1,0 +1,55 @@
+"""Server-sent events out of the bytes of an answer, however they are cut. Source of the format: WHATWG HTML, 9.2."""
+
+import codecs
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event: its name, empty where it has none, and its data lines."""
+
+    name: str
+    data: str
+
+
+class Events:
+    """Takes bytes as they come and gives the events that they complete."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._line = ""
+        self._after_cr = self._begun = False
+        self._name = ""
+        self._data: list[str] = []
+
+    def feed(self, data: bytes) -> list[Event]:
+        """The events that these bytes end."""
+        return self._take(self._decoder.decode(data))
+
+    def end(self) -> list[Event]:
+        """What is left when the bytes are over: an event that no blank line ended counts here."""
+        return self._take(self._decoder.decode(b"", final=True) + "\n\n")
+
+    def _take(self, text: str) -> list[Event]:
+        if text and not self._begun:
+            self._begun = True
+            text = text.removeprefix("\ufeff")
+        if self._after_cr and text:
+            text, self._after_cr = text.removeprefix("\n"), False
+        if text.endswith("\r"):
+            self._after_cr = True
+        *lines, self._line = (self._line + text).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        return [event for line in lines if (event := self._field(line))]
+
+    def _field(self, line: str) -> Event | None:
+        if not line:
+            event = Event(self._name, "\n".join(self._data)) if self._data else None
+            self._name, self._data = "", []
+            return event
+        name, _, value = line.partition(":")  # a comment's name is empty
+        value = value.removeprefix(" ")
+        if name == "data":
+            self._data.append(value)
+        elif name == "event":
+            self._name = value
+        return None

@@ -1,0 +1,113 @@
+/** The embedding model that the person chose for the documents: loaded beside the chat model, when it is needed. */
+
+/**
+ * @typedef {import("../wisp.js").Wisp} Wisp
+ * @typedef {{ model: import("../wisp.js").Model, name: string }} Chosen an address or a file, and what it is called
+ */
+
+const KEPT = "wisp.embedder";
+const BATCH = 8; // texts of one request: chats come in between
+
+export class Embedder {
+  /** @type {Chosen | null} */
+  chosen = kept();
+  #wisp;
+  /** @type {Promise<unknown> | null} */
+  #loaded = null;
+
+  /** @param {() => Promise<Wisp>} wisp */
+  constructor(wisp) {
+    this.#wisp = wisp;
+  }
+
+  /** What the vectors of this model are told apart by. */
+  get id() {
+    return this.chosen?.name ?? null;
+  }
+
+  /** Loads a model and takes it, if it makes embeddings. @param {Chosen} chosen @returns {Promise<void>} */
+  async choose(chosen) {
+    const before = this.chosen;
+    [this.chosen, this.#loaded] = [chosen, null];
+    try {
+      await this.embed(["test"]);
+    } catch (error) {
+      [this.chosen, this.#loaded] = [before, null];
+      throw error;
+    }
+    if (typeof chosen.model === "string") localStorage.setItem(KEPT, JSON.stringify(chosen));
+    else localStorage.removeItem(KEPT); // a file has to be opened again at the next visit
+  }
+
+  forget() {
+    [this.chosen, this.#loaded] = [null, null];
+    localStorage.removeItem(KEPT);
+  }
+
+  /** Tokens of a text. @param {string} text @returns {Promise<number>} */
+  async count(text) {
+    const wisp = await this.#wisp();
+    if (this.chosen) await this.#load();
+    return (await wisp.tokenize(text, { model: this.chosen?.name })).length;
+  }
+
+  /**
+   * Vectors of length 1.
+   * @param {string[]} texts @param {(done: number) => void} [report] @returns {Promise<Float32Array[]>}
+   */
+  async embed(texts, report = () => {}) {
+    await this.#load();
+    /** @type {Float32Array[]} */
+    const vectors = [];
+    for (let i = 0; i < texts.length; i += BATCH) {
+      vectors.push(...(await this.#ask(texts.slice(i, i + BATCH))));
+      report(vectors.length);
+    }
+    return vectors;
+  }
+
+  /** @param {string[]} texts @returns {Promise<Float32Array[]>} */
+  async #ask(texts, again = true) {
+    const wisp = await this.#wisp();
+    const request = { model: this.chosen?.name, input: texts, encoding_format: "base64" };
+    try {
+      const { data } = await wisp.embeddings.create(request);
+      return data.map((/** @type {{ embedding: string }} */ { embedding }) => numbers(embedding));
+    } catch (/** @type {any} */ error) {
+      if (error.code === "model_not_found" && again) {
+        this.#loaded = null; // it had to make room for another model
+        await this.#load();
+        return this.#ask(texts, false);
+      }
+      if (error.code !== "context_length_exceeded") throw error;
+      if (texts.length > 1) return (await Promise.all(texts.map((text) => this.#ask([text])))).flat();
+      return this.#ask([texts[0].slice(0, texts[0].length * 0.7)]); // its beginning stands for it
+    }
+  }
+
+  #load() {
+    const { chosen } = this;
+    if (!chosen) throw new Error("No embedding model is chosen.");
+    this.#loaded ??= this.#wisp()
+      .then((wisp) => wisp.load({ ...chosen, default: false }))
+      .catch((error) => {
+        this.#loaded = null;
+        throw error;
+      });
+    return this.#loaded;
+  }
+}
+
+/** @returns {Chosen | null} */
+function kept() {
+  try {
+    return JSON.parse(localStorage.getItem(KEPT) ?? "null");
+  } catch {
+    return null;
+  }
+}
+
+/** @param {string} base64 of little-endian float32 */
+function numbers(base64) {
+  return new Float32Array(Uint8Array.from(atob(base64), (character) => character.charCodeAt(0)).buffer);
+}

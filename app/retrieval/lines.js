@@ -1,0 +1,107 @@
+/**
+ * The pieces of text on a PDF's pages put together: into lines, and these into paragraphs with their page and, where
+ * larger letters tell, the heading that they stand under.
+ */
+
+/**
+ * @typedef {import("./split.js").Block} Block
+ * @typedef {{ text: string, top: number, left: number, height: number, page: number }} Line `top` grows downwards
+ */
+
+const LARGER = 1.15; // than the body's letters: a heading's
+const MOST_HEADING = 120; // characters
+const APART = 1.7; // line heights from one line to the next: a new paragraph
+
+const LEADERS = /(?:\s*\.){4,}/g; // the dots from a heading to its page, in a table of contents
+
+/** @typedef {{ str: string, transform: number[], width: number, height: number, hasEOL: boolean }} Item of pdf.js */
+
+/** @param {Item[]} items @param {number} page @returns {Line[]} */
+export function linesOf(items, page) {
+  /** @type {Line[]} */
+  const lines = [];
+  /** @type {Line | null} */
+  let line = null;
+  let end = 0;
+  for (const { str, transform, width, height, hasEOL } of items) {
+    const [left, top] = [transform[4], -transform[5]];
+    if (str && line && Math.abs(top - line.top) > Math.max(height, line.height) / 2) line = null;
+    if (str.trim() && !line) lines.push((line = { text: "", top, left, height: 0, page }));
+    if (line && str) {
+      const gap = line.text && left - end > height * 0.15 && !/\s$/.test(line.text) && !/^\s/.test(str);
+      line.text += (gap ? " " : "") + str;
+      line.height = Math.max(line.height, height);
+      end = left + width;
+    }
+    if (hasEOL) line = null;
+  }
+  return lines.filter(({ text }) => text.trim());
+}
+
+/** @param {Line[]} all @returns {Block[]} */
+export function blocksOf(all) {
+  const lines = withoutMargins(all);
+  const body = usual(lines);
+  /** @type {Block[]} */
+  const blocks = [];
+  let heading = "";
+  let text = "";
+  /** @type {Line | null} */
+  let before = null;
+  let page = 1;
+  const flush = () => {
+    if (text.trim()) blocks.push({ text: text.trim(), page, ...(heading ? { heading } : {}) });
+    text = "";
+  };
+  let inHeading = false;
+  for (const line of lines) {
+    const words = line.text.replace(LEADERS, " ").replace(/\s+/g, " ").trim();
+    if (line.height > body * LARGER && words.length <= MOST_HEADING && /\p{L}/u.test(words)) {
+      flush();
+      const goesOn = inHeading && before?.page === line.page && line.top - before.top < line.height * APART;
+      heading = goesOn ? `${heading} ${words}` : words;
+      [before, inHeading] = [line, true];
+      continue;
+    }
+    inHeading = false;
+    const step = before ? line.top - before.top : 0;
+    const newPage = before !== null && before.page !== line.page;
+    if (!before || newPage ? /[.!?:]["'”’)]*$/.test(text) || !text : step > line.height * APART || step < -line.height)
+      flush();
+    if (!text) page = line.page;
+    text = joined(text, words);
+    before = line;
+  }
+  flush();
+  return blocks;
+}
+
+/** Lines without what stands at the head or foot of most pages: titles and page numbers. @param {Line[]} lines */
+function withoutMargins(lines) {
+  const edges = lines.filter(({ page }, i) => lines[i - 1]?.page !== page || lines[i + 1]?.page !== page);
+  /** @type {Map<string, number>} */
+  const counts = new Map();
+  const gist = (/** @type {Line} */ { text }) => text.replace(/\d+/g, "#").replace(/\s+/g, " ").trim();
+  for (const line of edges) counts.set(gist(line), (counts.get(gist(line)) ?? 0) + 1);
+  const pages = new Set(lines.map(({ page }) => page)).size;
+  const margins = new Set(edges.filter((line) => (counts.get(gist(line)) ?? 0) >= Math.max(3, pages / 3)));
+  return lines.filter((line) => !margins.has(line));
+}
+
+/** A word that was parted at the line's end becomes whole. @param {string} text @param {string} line */
+function joined(text, line) {
+  if (!text) return line;
+  if (/\p{L}[-\u00ad\u2010]$/u.test(text) && /^\p{Ll}/u.test(line)) return text.slice(0, -1) + line;
+  return `${text} ${line}`;
+}
+
+/** The height of most letters. @param {Line[]} lines */
+function usual(lines) {
+  /** @type {Map<number, number>} */
+  const counts = new Map();
+  for (const { height, text } of lines) {
+    const rounded = Math.round(height * 2) / 2;
+    counts.set(rounded, (counts.get(rounded) ?? 0) + text.length);
+  }
+  return [...counts].sort((a, b) => b[1] - a[1])[0]?.[0] ?? 0;
+}

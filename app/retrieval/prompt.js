@@ -1,0 +1,86 @@
+/** A question with the passages that may answer it, and the passages that an answer names. */
+import { subjects, words } from "./search.js";
+import { sentences } from "./split.js";
+
+/**
+ * @typedef {object} Source a passage as it was given to the model; its number counts from 1
+ * @property {string} document the file's name
+ * @property {string} text
+ * @property {string} [heading]
+ * @property {number} [page]
+ */
+
+const TASK =
+  "Answer the question using only the context. If the answer is not there, say that the context does not say. " +
+  "Cite the source number.";
+const LEAST = 40; // tokens of a passage's beginning that are worth giving
+const ALIKE = 0.7; // share of a sentence's words that a passage must have to stand behind it
+
+/** @param {string} question @param {Source[]} sources @returns {string} the message that the model gets */
+export function promptOf(question, sources) {
+  const context = sources.map((source, i) => `[${i + 1}] (${source.document}) ${source.text}`).join("\n");
+  return `${TASK}\n\nContext:\n${context}\n\nQuestion: ${question}`;
+}
+
+/**
+ * The sources that fit, the best first; the last may be cut off between sentences.
+ * @param {Source[]} sources @param {number} room tokens for all of them
+ * @param {(text: string) => Promise<number>} count tokens of a text
+ * @returns {Promise<Source[]>}
+ */
+export async function fitting(sources, room, count) {
+  const out = [];
+  for (const source of sources) {
+    const tokens = await count(promptLine(source));
+    if (tokens <= room) {
+      out.push(source);
+      room -= tokens;
+      continue;
+    }
+    const cut = await shortened(source, room, count);
+    if (cut) out.push(cut);
+    break;
+  }
+  return out;
+}
+
+/** @param {Source} source */
+const promptLine = ({ document, text }) => `[0] (${document}) ${text}\n`;
+
+/** @param {Source} source @param {number} room @param {(text: string) => Promise<number>} count @returns {Promise<Source | null>} */
+async function shortened(source, room, count) {
+  if (room < LEAST) return null;
+  let text = "";
+  for (const sentence of sentences(source.text)) {
+    if ((await count(promptLine({ ...source, text: text + sentence }))) > room) break;
+    text += sentence;
+  }
+  return text ? { ...source, text: `${text.trimEnd()} …` } : null;
+}
+
+/** What cites a source in a text: [2], or [1, 3]. */
+export const CITATION = /\[(\d{1,2}(?:\s*[,;]\s*\d{1,2})*)\]/g;
+
+/** The numbers of the sources that an answer cites. @param {string} answer @param {number} count of sources @returns {number[]} */
+export function cited(answer, count) {
+  const prose = answer.replace(/```[\s\S]*?(```|$)|`[^`\n]*`/g, "");
+  const numbers = [...prose.matchAll(CITATION)].flatMap((match) => match[1].split(/[,;]/).map(Number));
+  return [...new Set(numbers)].filter((n) => n >= 1 && n <= count);
+}
+
+/**
+ * The sources that have most of the words of one of the answer's sentences: what stands behind an answer that cites
+ * nothing. @param {string} answer @param {Source[]} sources @returns {number[]}
+ */
+export function matching(answer, sources) {
+  const texts = sources.map(({ text }) => new Set(words(text)));
+  const found = new Set();
+  for (const sentence of sentences(answer)) {
+    const said = subjects(sentence);
+    if (said.length < 2) continue;
+    const shares = texts.map((text) => said.filter((word) => text.has(word)).length / said.length);
+    const best = Math.max(...shares);
+    if (best >= ALIKE) found.add(shares.indexOf(best) + 1);
+  }
+  return [...found].sort((a, b) => a - b);
+}

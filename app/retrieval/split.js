@@ -1,0 +1,164 @@
+/**
+ * Documents into passages: short enough to embed and to quote, cut where the text itself pauses. A passage never
+ * crosses a heading; a long section is cut between sentences, and each piece begins with the last sentences of the one
+ * before, so that nothing is torn from what it refers to.
+ */
+
+/**
+ * @typedef {object} Block a paragraph, a list, a piece of code
+ * @property {string} text
+ * @property {string} [heading] the headings that it stands under, "Guide › Install"
+ * @property {number} [page] from 1
+ *
+ * @typedef {object} Passage
+ * @property {string} text
+ * @property {string} [heading]
+ * @property {number} [page] on which it begins
+ *
+ * @typedef {object} Limits in tokens
+ * @property {number} size of a passage at most
+ * @property {number} overlap of two passages at most
+ * @property {(text: string) => Promise<number>} count tokens of a text
+ */
+
+/** Paragraphs of plain text. @param {string} text @returns {Block[]} */
+export function textBlocks(text) {
+  return text
+    .split(/\n[ \t]*\n/)
+    .map((part) => ({ text: part.trim() }))
+    .filter((block) => block.text);
+}
+
+/** Sections and paragraphs of Markdown; code stays in one piece. @param {string} text @returns {Block[]} */
+export function markdownBlocks(text) {
+  /** @type {Block[]} */
+  const blocks = [];
+  /** @type {string[]} by level */
+  const headings = [];
+  /** @type {string[]} */
+  let lines = [];
+  let fence = "";
+  const flush = () => {
+    const block = lines.join("\n").trim();
+    const heading = headings.filter(Boolean).join(" › ");
+    if (block) blocks.push(heading ? { text: block, heading } : { text: block });
+    lines = [];
+  };
+  const enter = (/** @type {number} */ level, /** @type {string} */ title) => {
+    flush();
+    headings.length = level - 1;
+    headings[level - 1] = title.replace(/[*_`]/g, "").trim();
+  };
+  for (const line of text.split("\n")) {
+    const mark = /^ {0,3}(`{3,}|~{3,})/.exec(line)?.[1] ?? "";
+    if (fence) {
+      lines.push(line);
+      if (mark.startsWith(fence)) fence = "";
+      continue;
+    }
+    const title = /^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*$/.exec(line);
+    const underline = /^ {0,3}(=+|-+)[ \t]*$/.exec(line)?.[1];
+    if (mark) lines.push(line);
+    else if (title) enter(title[1].length, title[2]);
+    else if (underline && lines.length === 1) {
+      const [above] = lines;
+      lines = [];
+      enter(underline[0] === "=" ? 1 : 2, above);
+    } else if (line.trim()) lines.push(line);
+    else flush();
+    fence = mark;
+  }
+  flush();
+  return blocks;
+}
+
+/**
+ * The passages of a document.
+ * @param {Block[]} blocks @param {Limits} limits @returns {Promise<Passage[]>}
+ */
+export async function split(blocks, { size, overlap, count }) {
+  /** @type {Passage[]} */
+  const passages = [];
+  /** @type {Unit[]} */
+  let units = [];
+  let fresh = 0; // units that no passage has yet
+  let length = 0;
+  const flush = () => {
+    if (!fresh) return;
+    const first = units[units.length - fresh];
+    const text = units.map((unit, i) => (i ? unit.before : "") + unit.text).join("");
+    passages.push(passageOf(text, first));
+    fresh = 0;
+  };
+  for (const block of blocks) {
+    if (units.length && block.heading !== units[0].heading) {
+      flush();
+      [units, length] = [[], 0];
+    }
+    for (const unit of unitsOf(block, await count(block.text), size)) {
+      if (length + unit.tokens > size && fresh) {
+        flush();
+        const room = Math.min(overlap, size - unit.tokens);
+        [units, length] = tail(units, room);
+      }
+      units.push(unit);
+      length += unit.tokens;
+      fresh++;
+    }
+  }
+  flush();
+  return passages;
+}
+
+/** @param {string} text @param {Block} from @returns {Passage} */
+function passageOf(text, { heading, page }) {
+  return { text, ...(heading ? { heading } : {}), ...(page ? { page } : {}) };
+}
+
+/**
+ * A sentence, or what else is not cut any further.
+ * @typedef {Block & { tokens: number, before: string }} Unit `before`: what parts it from the unit before
+ */
+
+/** The last units of at most so many tokens. @param {Unit[]} units @param {number} tokens @returns {[Unit[], number]} */
+function tail(units, tokens) {
+  let from = units.length;
+  let length = 0;
+  while (from > 1 && length + units[from - 1].tokens <= tokens) length += units[--from].tokens;
+  return [units.slice(from), length];
+}
+
+/** @param {Block} block @param {number} tokens of it @param {number} size @returns {Unit[]} */
+function unitsOf({ text, ...rest }, tokens, size) {
+  const share = tokens / Math.max(1, text.length); // tokens per character: one count serves all sentences
+  const most = Math.max(1, Math.floor(size / Math.max(share, 1e-6)));
+  const code = /^ {0,3}(```|~~~)/.test(text);
+  const parts =
+    code && tokens <= size ? [text] : (code ? lines(text) : sentences(text)).flatMap((s) => pieces(s, most));
+  return parts.map((part, i) => ({
+    ...rest,
+    text: part.trimEnd(),
+    tokens: Math.ceil(part.length * share),
+    before: i ? (/\s+$/.exec(parts[i - 1])?.[0] ?? "") : "\n\n",
+  }));
+}
+
+/** @param {string} text */
+const lines = (text) => text.split(/(?<=\n)/);
+
+/** With the blanks behind them. @param {string} text @returns {string[]} */
+export function sentences(text) {
+  if (!Intl.Segmenter) return text.split(/(?<=[.!?…]["'”’)]*\s+|\n)/);
+  return [...new Intl.Segmenter(undefined, { granularity: "sentence" }).segment(text)].map(({ segment }) => segment);
+}
+
+/** A text in pieces of at most so many characters, cut between words where there are any. @param {string} text @param {number} most */
+function pieces(text, most) {
+  const out = [];
+  while (text.trimEnd().length > most) {
+    const cut = text.lastIndexOf(" ", most) + 1 || most;
+    out.push(text.slice(0, cut));
+    text = text.slice(cut);
+  }
+  return text.trim() ? [...out, text] : out;
+}

@@ -1,0 +1,98 @@
+/** The passages behind an answer: marks in its text that unfold them, and their list under it. */
+import { CITATION, cited, matching } from "../retrieval/prompt.js";
+import { h } from "./dom.js";
+
+/** @typedef {import("../retrieval/prompt.js").Source} Source */
+
+/**
+ * The list of an answer's sources, and their marks in its text.
+ * @param {HTMLElement} body the answer, rendered @param {string} answer @param {Source[]} sources
+ * @returns {HTMLElement}
+ */
+export function showSources(body, answer, sources) {
+  if (!sources.length) return h("p", { class: "sources none" }, "Nothing in the documents matched the question.");
+  const named = cited(answer, sources.length);
+  const behind = named.length ? named : matching(answer, sources);
+  const items = sources.map((source, i) => sourceItem(source, i + 1, behind.includes(i + 1)));
+  const open = (/** @type {number} */ number) => {
+    rest.open ||= !behind.includes(number);
+    items[number - 1].open = true;
+    items[number - 1].scrollIntoView({ block: "nearest" });
+    items[number - 1].querySelector("summary")?.focus({ preventScroll: true });
+  };
+  mark(body, sources, open);
+  const shown = behind.map((number) => items[number - 1]);
+  const others = items.filter((_, i) => !behind.includes(i + 1));
+  const rest = h(
+    "details",
+    { class: "sources-rest" },
+    h("summary", {}, `${others.length}${shown.length ? " more" : ""} given to the model`),
+    ...others,
+  );
+  const label = named.length
+    ? "Sources"
+    : behind.length
+      ? "Sources, found by the answer's words"
+      : "The answer names no source";
+  return h(
+    "section",
+    { class: "sources", "aria-label": "Sources" },
+    h("h3", {}, label),
+    ...shown,
+    others.length > 0 && rest,
+  );
+}
+
+/** Where a passage is from, in words. @param {Source} source */
+function place({ document, page, heading }) {
+  return [document, page && `p. ${page}`, heading].filter(Boolean).join(" · ");
+}
+
+/** @param {Source} source @param {number} number @param {boolean} behind */
+function sourceItem(source, number, behind) {
+  const summary = h("summary", {}, h("span", { class: "source-number" }, `[${number}]`), ` ${place(source)}`);
+  return h("details", { class: behind ? "source behind" : "source" }, summary, h("blockquote", {}, source.text));
+}
+
+/**
+ * Makes buttons of the citations in a rendered text, outside code and links.
+ * @param {HTMLElement} body @param {Source[]} sources @param {(number: number) => void} open
+ */
+function mark(body, sources, open) {
+  const walker = document.createTreeWalker(body, NodeFilter.SHOW_TEXT);
+  /** @type {Text[]} */
+  const texts = [];
+  while (walker.nextNode()) {
+    const node = /** @type {Text} */ (walker.currentNode);
+    if (!node.parentElement?.closest("code, pre, a, button")) texts.push(node);
+  }
+  for (const node of texts) {
+    const parts = pieces(node.data, sources, open);
+    if (parts.length > 1) node.replaceWith(...parts);
+  }
+}
+
+/** @param {string} text @param {Source[]} sources @param {(number: number) => void} open @returns {(string | HTMLElement)[]} */
+function pieces(text, sources, open) {
+  /** @type {(string | HTMLElement)[]} */
+  const out = [];
+  let from = 0;
+  for (const match of text.matchAll(CITATION)) {
+    const numbers = match[1].split(/[,;]/).map(Number);
+    if (!numbers.every((number) => number >= 1 && number <= sources.length)) continue;
+    out.push(text.slice(from, match.index));
+    for (const number of numbers) {
+      const label = `Source ${number}: ${place(sources[number - 1])}`;
+      const props = {
+        type: "button",
+        class: "cite",
+        title: label,
+        "aria-label": label,
+        on: { click: () => open(number) },
+      };
+      out.push(h("button", props, String(number)));
+    }
+    from = match.index + match[0].length;
+  }
+  return [...out, text.slice(from)];
+}

@@ -1,0 +1,159 @@
+/** Servers that the user configured for large models, and which requests left this machine for them. */
+import { byId, h, iconButton } from "./dom.js";
+import { plural } from "./format.js";
+import { icon } from "./icons.js";
+import { announce, notify } from "./notices.js";
+
+/**
+ * @typedef {import("../wisp.js").Wisp} Wisp
+ * @typedef {import("../wisp.js").Upstream} Upstream
+ * @typedef {import("./engine.js").Choice} Choice
+ * @typedef {import("./engine.js").Loaded} Loaded
+ */
+
+const FEW = 8; // models; more of them get a field to search them
+
+/** @param {{ wisp: () => Promise<Wisp>, removed: (name: string) => void }} parts */
+export function startUpstreams({ wisp, removed }) {
+  const form = /** @type {HTMLFormElement} */ (byId("upstream-form"));
+  const error = byId("upstream-error");
+  const add = byId("upstream-add");
+  const input = (/** @type {string} */ name) => /** @type {HTMLInputElement} */ (form.elements.namedItem(name));
+  /** @type {Loaded | null} */
+  let loaded = null;
+  let take = (/** @type {Choice} */ _) => {};
+  byId("page-origin").textContent = location.origin;
+
+  const draw = async () => {
+    const { data } = await (await wisp()).upstreams.list();
+    byId("upstream-list").replaceChildren(...data.map(item));
+  };
+  const open = (/** @type {Upstream | null} */ upstream) => {
+    form.reset();
+    error.hidden = true;
+    input("name").value = upstream?.name ?? "";
+    input("name").readOnly = upstream !== null;
+    input("baseURL").value = upstream?.base_url ?? "";
+    input("apiKey").placeholder = upstream?.key ? `${upstream.key} stays` : "none";
+    form.hidden = false;
+    add.hidden = true;
+    input(upstream ? "baseURL" : "name").focus();
+    form.scrollIntoView({ block: "nearest" });
+  };
+  const close = () => {
+    form.reset(); // no key stays in the page
+    form.hidden = true;
+    add.hidden = false;
+  };
+  add.onclick = () => open(null);
+  byId("upstream-cancel").onclick = () => {
+    close();
+    add.focus();
+  };
+  byId("model-dialog").addEventListener("close", close);
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const [name, baseURL, apiKey] = ["name", "baseURL", "apiKey"].map((field) => input(field).value.trim());
+    for (const field of ["name", "baseURL", "apiKey"]) input(field).removeAttribute("aria-invalid");
+    form.inert = true;
+    try {
+      const saved = await (await wisp()).upstreams.set({ name, baseURL, ...(apiKey ? { apiKey } : {}) });
+      close();
+      announce(saved.error ?? `${name} has ${plural(saved.models.length, "model")}.`);
+      await draw();
+      add.focus();
+    } catch (/** @type {any} */ failure) {
+      error.textContent = failure.message;
+      error.hidden = false;
+      if (failure.param) {
+        input(failure.param)?.setAttribute("aria-invalid", "true");
+        form.inert = false;
+        input(failure.param)?.focus();
+      }
+    } finally {
+      form.inert = false;
+    }
+  });
+
+  /** @param {Upstream} upstream */
+  const item = (upstream) => {
+    const { name, base_url, models } = upstream;
+    const again = async () => {
+      await (await wisp()).upstreams.refresh(name).catch(() => {});
+      await draw();
+    };
+    const remove = async () => {
+      await (await wisp()).upstreams.remove(name);
+      removed(name);
+      await draw();
+      add.focus();
+      notify({ key: "upstream", text: `${name} is removed, and its key forgotten.`, seconds: 6 });
+    };
+    const head = h(
+      "div",
+      { class: "upstream-head" },
+      h("div", {}, h("strong", {}, name), h("small", {}, base_url)),
+      iconButton("again", `Ask ${name} for its models again`, again),
+      iconButton("edit", `Change ${name}`, () => open(upstream)),
+      iconButton("trash", `Remove ${name}`, remove),
+    );
+    return h(
+      "li",
+      { class: "upstream" },
+      head,
+      h("p", { class: "badge away" }, icon("away"), `leaves this computer: goes to ${name}`),
+      upstream.error ? h("p", { class: "form-error" }, upstream.error) : null,
+      sent(upstream),
+      choices(models, name),
+    );
+  };
+
+  /** @param {string[]} models as requests name them @param {string} upstream */
+  const choices = (models, upstream) => {
+    const current = loaded?.choice.upstream ? loaded.choice.model : null;
+    const items = models.map((model) => {
+      const name = model.slice(upstream.length + 1);
+      const click = () => take({ model, name, keep: model, upstream });
+      const props = { type: "button", class: model === current ? "model current" : "model", on: { click } };
+      return h("li", {}, h("button", { ...props, "aria-current": model === current ? "true" : null }, name));
+    });
+    const list = h("ul", { class: "upstream-models", "aria-label": `Models of ${upstream}` }, ...items);
+    if (models.length <= FEW) return list;
+    const search = h("input", {
+      type: "search",
+      placeholder: "Search",
+      "aria-label": `Search the models of ${upstream}`,
+    });
+    search.addEventListener("input", () => {
+      const words = search.value.toLowerCase().split(/\s+/);
+      items.forEach((element, i) => (element.hidden = !words.every((word) => models[i].toLowerCase().includes(word))));
+    });
+    return h("div", {}, search, list);
+  };
+
+  /** @type {Map<string, number>} name -> requests since the page was opened */
+  const counts = new Map();
+  return {
+    /** Draws the servers. @param {Loaded | null} now what answers @param {(choice: Choice) => void} choose */
+    async show(now, choose) {
+      loaded = now;
+      take = choose;
+      await draw().catch(() => {}); // an engine that does not start says so elsewhere
+    },
+    /** A request left this machine, from this page or through its API. @param {string} text "NAME: PATH" */
+    left(text) {
+      const name = text.split(":")[0];
+      counts.set(name, (counts.get(name) ?? 0) + 1);
+      const all = [...counts].map(([server, count]) => `${plural(count, "request")} for ${server}`);
+      byId("privacy").textContent = `Runs in this tab. Since it was opened, ${all.join(" and ")} left this computer.`;
+      byId("privacy").classList.add("left");
+    },
+  };
+}
+
+/** @param {Upstream} upstream */
+function sent({ requests, last_request }) {
+  if (!requests || !last_request) return null;
+  const when = new Date(last_request * 1000).toLocaleTimeString([], { timeStyle: "short" });
+  return h("p", { class: "note" }, `${plural(requests, "request")} went there, the last at ${when}.`);
+}

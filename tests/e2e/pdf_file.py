@@ -1,0 +1,36 @@
+"""Small PDF files, written by hand. Source of the format: ISO 32000-1."""
+
+from collections.abc import Iterable
+
+Line = tuple[str, int, int]  # text, points of its letters, points from the page's top
+
+
+def pdf(pages: Iterable[list[Line]]) -> bytes:
+    """A PDF file with these lines on its pages, in Helvetica."""
+    pages = list(pages)
+    kids = " ".join(f"{4 + 2 * i} 0 R" for i in range(len(pages)))
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>".encode(),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>",
+    ]
+    for i, lines in enumerate(pages):
+        text = "".join(
+            f"BT /F1 {size} Tf 72 {792 - top} Td ({_escaped(line)}) Tj ET\n" for line, size, top in lines
+        ).encode("cp1252")
+        font = "/Resources << /Font << /F1 3 0 R >> >>"
+        page = f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] {font} /Contents {5 + 2 * i} 0 R >>"
+        objects += [page.encode(), b"<< /Length %d >>\nstream\n%b\nendstream" % (len(text), text)]
+    out, offsets = b"%PDF-1.4\n", []
+    for number, body in enumerate(objects, 1):
+        offsets.append(len(out))
+        out += b"%d 0 obj\n%b\nendobj\n" % (number, body)
+    table = b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
+    count = len(objects) + 1
+    head = b"xref\n0 %d\n0000000000 65535 f \n" % count
+    tail = b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (count, len(out))
+    return out + head + table + tail
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace("(", r"\(").replace(")", r"\)")

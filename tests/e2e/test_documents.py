@@ -1,0 +1,243 @@
+"""Documents to ask about: real files in the real page, searched by a real embedding model, answered by Wisp Mini."""
+
+import base64
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from tests.browser import watch
+from tests.e2e.pdf_file import pdf
+from tests.e2e.talking import READY_MS, ask, last_answer, new_chat, open_page, wait_ready
+from tools import minilm
+from tools.paths import NODE_MODULES
+from tools.serve import Server
+
+MINILM = NODE_MODULES / ".cache" / "wisp" / "minilm.gguf"
+BERT = "/repo/tests/golden/embedding/bert.F16.gguf"
+MANUAL = pdf(
+    [
+        [("The Aldermoor Museum", 24, 80), ("The Aldermoor Museum was built in 1874. It has", 11, 130),
+         ("three floors and a gar-", 11, 144), ("den with old trees.", 11, 158)],
+        [("Visits (2025)", 18, 80), ("The Aldermoor Museum opens at 10 am. The Aldermoor", 11, 120),
+         ("Museum is closed on Mondays.", 11, 134)],
+    ]
+)  # fmt: skip
+NOTES = """# Shop
+
+The Zorbix Pro costs 420 euros.
+
+## Staff
+
+Tomas Reed lives in Oslo. Tomas Reed works as a baker.
+"""
+HOSTILE = """<img src=x onerror="globalThis.pwned = 1"><script>globalThis.pwned = 2</script>
+
+The Kelvo Mini costs 7 euros. [link](javascript:globalThis.pwned=3) <iframe srcdoc="<script>parent.pwned=4</script>">
+"""
+INDEX = """async () => {
+    const db = await new Promise((resolve) => {
+        const opening = indexedDB.open("wisp-documents");
+        opening.onsuccess = () => resolve(opening.result);
+    });
+    const all = (name) => new Promise((resolve) => {
+        const asked = db.transaction(name).objectStore(name).getAll();
+        asked.onsuccess = () => resolve(asked.result);
+    });
+    const [documents, passages] = [await all("documents"), await all("passages")];
+    db.close();
+    const names = Object.fromEntries(documents.map(({ id, name }) => [id, name]));
+    return {
+        documents: documents.map(({ name, pages, model }) => ({ name, pages, model })),
+        passages: passages.map(({ document, vector, ...rest }) =>
+            ({ ...rest, document: names[document], vector: vector instanceof Float32Array ? vector.length : null })),
+    };
+}"""
+
+
+@pytest.fixture(scope="module")
+def context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
+    """On the CPU, which is ready soonest."""
+    made = chromium(None).new_context()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def page(context: BrowserContext, server: Server) -> Page:
+    return open_page(context, server.url)
+
+
+@pytest.fixture
+def talk(page: Page) -> Iterator[Page]:
+    errors = watch(page)
+    new_chat(page)
+    yield page
+    assert not errors
+    assert page.evaluate("globalThis.pwned") is None
+
+
+def drop(page: Page, files: dict[str, bytes]) -> None:
+    """Let files fall on the page, as a person does."""
+    given = {name: base64.b64encode(data).decode() for name, data in files.items()}
+    transfer = page.evaluate_handle(
+        """(files) => {
+            const transfer = new DataTransfer();
+            for (const [name, data] of Object.entries(files))
+                transfer.items.add(new File([Uint8Array.from(atob(data), (c) => c.charCodeAt(0))], name));
+            return transfer;
+        }""",
+        given,
+    )
+    page.dispatch_event("body", "drop", {"dataTransfer": transfer})
+
+
+def listed(page: Page) -> Any:
+    return page.locator("#document-list .document:not(.busy)")
+
+
+def use_model(page: Page, address: str) -> None:
+    page.fill("#embedder-url", address)
+    page.press("#embedder-url", "Enter")
+
+
+def test_files_are_dropped_and_kept(talk: Page) -> None:
+    expect(talk.locator("#ask-documents")).to_be_hidden()
+    drop(talk, {"manual.pdf": MANUAL, "notes.md": NOTES.encode(), "evil.txt": HOSTILE.encode()})
+    talk.click("#documents-button")
+    expect(listed(talk)).to_have_count(3, timeout=30_000)  # what reads PDF is fetched first
+    expect(listed(talk).nth(0)).to_contain_text("2 pages · 2 passages")
+    expect(talk.locator("#search-how")).to_contain_text("By words alone")
+    kept = talk.evaluate(INDEX)
+    assert [p for p in kept["passages"] if p["document"] == "manual.pdf"] == [
+        {
+            "text": "The Aldermoor Museum was built in 1874. It has three floors and a garden with old trees.",
+            "heading": "The Aldermoor Museum", "page": 1, "order": 0, "document": "manual.pdf", "vector": None,
+        },
+        {
+            "text": "The Aldermoor Museum opens at 10 am. The Aldermoor Museum is closed on Mondays.",
+            "heading": "Visits (2025)", "page": 2, "order": 1, "document": "manual.pdf", "vector": None,
+        },
+    ]  # fmt: skip
+    talk.keyboard.press("Escape")
+    expect(talk.locator("#ask-documents")).to_have_attribute("aria-pressed", "true")
+
+
+def test_an_answer_cites_its_passage(talk: Page) -> None:
+    assert "10 am" in ask(talk, "When does the Aldermoor Museum open?")
+    answer = last_answer(talk)
+    cite = answer.locator(".body .cite")
+    expect(cite).to_have_attribute("aria-label", "Source 1: manual.pdf · p. 2 · Visits (2025)")
+    source = answer.locator(".source.behind")
+    expect(source.locator("summary")).to_contain_text("manual.pdf · p. 2 · Visits (2025)")
+    expect(source.locator("blockquote")).to_be_hidden()
+    cite.click()
+    expect(source.locator("blockquote")).to_contain_text("opens at 10 am")
+    expect(source.locator("summary")).to_be_focused()
+
+
+def test_what_the_documents_do_not_have_is_said(talk: Page) -> None:
+    assert "Madrid" in ask(talk, "What is the capital of Spain?")
+    expect(last_answer(talk).locator(".sources")).to_have_text("Nothing in the documents matched the question.")
+
+
+def test_a_hostile_document_stays_text(talk: Page) -> None:
+    assert "7 euros" in ask(talk, "How much does the Kelvo Mini cost?")
+    answer = last_answer(talk)
+    for summary in answer.locator(".sources summary").all():
+        if summary.is_visible() and summary.locator("..").get_attribute("open") is None:
+            summary.click()
+    expect(answer.locator(".sources")).to_contain_text("<img src=x onerror")
+    assert answer.locator(":is(script, img, iframe, svg:not(.icon))").count() == 0
+
+
+def test_questions_can_go_to_the_model_alone(talk: Page) -> None:
+    talk.click("#ask-documents")
+    expect(talk.locator("#ask-documents")).to_have_attribute("aria-pressed", "false")
+    ask(talk, "What is the capital of Italy?")
+    expect(last_answer(talk).locator(".sources")).to_have_count(0)
+    talk.click("#ask-documents")
+
+
+def test_an_embedding_model_finds_what_is_said_in_other_words(talk: Page) -> None:
+    MINILM.parent.mkdir(parents=True, exist_ok=True)
+    minilm.convert(MINILM, f16=True)
+    talk.click("#documents-button")
+    use_model(talk, "/repo/tests/golden/llama/tokens.gguf")
+    expect(talk.locator("#embedder-error")).to_contain_text("404")
+    use_model(talk, "/repo/node_modules/.cache/wisp/minilm.gguf")
+    expect(talk.locator("#search-how")).to_contain_text("By meaning, with minilm", timeout=READY_MS)
+    talk.keyboard.press("Escape")
+    expect(talk.locator("#model-name")).to_have_text("Wisp Mini")  # goes on answering
+    kept = talk.evaluate(INDEX)
+    assert {p["vector"] for p in kept["passages"]} == {384}
+    assert {d["model"] for d in kept["documents"]} == {"minilm"}
+    ask(talk, "His profession? Which town is home?")  # shares no word with the passage
+    expect(last_answer(talk).locator(".source summary").first).to_contain_text("notes.md")
+
+
+def test_another_embedding_model_embeds_anew(talk: Page) -> None:
+    talk.click("#documents-button")
+    talk.get_by_role("button", name="Search by words alone").click()
+    expect(talk.locator("#search-how")).to_contain_text("By words alone")
+    use_model(talk, BERT)
+    expect(talk.locator("#search-how")).to_contain_text("By meaning, with bert.F16", timeout=READY_MS)
+    assert {p["vector"] for p in talk.evaluate(INDEX)["passages"]} == {64}
+    talk.keyboard.press("Escape")
+
+
+def test_all_of_it_survives_a_reload_without_a_network(context: BrowserContext, page: Page) -> None:
+    page.evaluate(
+        """async () => {
+            await navigator.serviceWorker.ready;
+            while (!navigator.serviceWorker.controller) await new Promise((resolve) => setTimeout(resolve, 50));
+        }"""
+    )
+    context.set_offline(True)
+    page.reload()
+    wait_ready(page)
+    page.locator("#chat-list .chat-open", has_text="profession").click()
+    expect(last_answer(page).locator(".source summary").first).to_contain_text("notes.md")
+    new_chat(page)
+    drop(page, {"second.pdf": pdf([[("The Lumo Lamp costs 12 euros.", 11, 80)]])})
+    page.click("#documents-button")
+    expect(listed(page)).to_have_count(4, timeout=30_000)
+    page.keyboard.press("Escape")
+    assert "12 euros" in ask(page, "How much does the Lumo Lamp cost?")
+    expect(last_answer(page).locator(".source.behind")).to_contain_text("second.pdf · p. 1")
+    assert {p["vector"] for p in page.evaluate(INDEX)["passages"]} == {64}
+    context.set_offline(False)
+
+
+def test_a_removed_document_is_gone_with_its_passages(talk: Page) -> None:
+    talk.click("#documents-button")
+    talk.get_by_role("button", name="Remove manual.pdf").click()
+    expect(listed(talk)).to_have_count(3)
+    kept = talk.evaluate(INDEX)
+    assert "manual.pdf" not in [d["name"] for d in kept["documents"]]
+    assert all(p["document"] for p in kept["passages"])
+    talk.set_input_files("#documents-input", {"name": "notes.md", "mimeType": "", "buffer": b"New notes."})
+    expect(talk.locator("#live")).to_have_text("notes.md is ready.")
+    expect(listed(talk)).to_have_count(3)  # the newer version takes the older one's place
+    assert [p["text"] for p in talk.evaluate(INDEX)["passages"] if p["document"] == "notes.md"] == ["New notes."]
+    talk.keyboard.press("Escape")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("scan.pdf", pdf([[]]), "OCR"),
+        ("broken.pdf", b"%PDF-1.4 and then nothing", "no PDF file, or damaged"),
+        ("tool.txt", b"\x7fELF\x00\x01\x02", "no text"),
+        ("empty.md", b" \n", "empty"),
+    ],
+    ids=["scan", "broken", "binary", "empty"],
+)
+def test_what_cannot_be_read_is_said(talk: Page, name: str, data: bytes, said: str) -> None:
+    drop(talk, {name: data})
+    notice = talk.locator("#notices .error")
+    expect(notice).to_contain_text(f"{name} was not read.")
+    expect(notice).to_contain_text(said)
+    notice.get_by_role("button", name="Dismiss").click()
+    assert name not in [d["name"] for d in talk.evaluate(INDEX)["documents"]]

@@ -1,0 +1,304 @@
+"""Models on another server: a second Wisp behind its bridge is the upstream of a page; the official client asks it."""
+
+import json
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from tests.browser import watch
+from tests.e2e.clients import client_path
+from tests.e2e.talking import READY_MS, ask, last_answer, new_chat, open_page, send, wait_answer
+from tests.e2e.upstream_server import HOSTILE_MODEL, UpstreamServer
+from tools.api import ApiServer
+from tools.serve import Server
+
+MODEL = "office/wisp-mini-q8_0"
+TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "The weather of a city",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+CLIENT = """async ({ client, how, model }) => {
+    const { default: OpenAI } = await import(client);
+    const { Wisp } = await import("/wisp.js");
+    const engine = await Wisp.create();
+    const fetching = how === "engine" ? { fetch: engine.fetch } : {};
+    const openai = new OpenAI({ baseURL: location.origin + "/v1", apiKey: "none", dangerouslyAllowBrowser: true,
+                                maxRetries: 0, ...fetching });
+    CODE
+}"""
+
+
+@pytest.fixture(scope="module")
+def context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
+    """On the CPU, which is ready soonest."""
+    made = chromium(None).new_context()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def bridge(dist: Path, chromium: Callable[[str | None], Browser]) -> Iterator[ApiServer]:
+    """A real Wisp that other programs can ask: `serve --api` and its tab, with the 8-bit model."""
+    running = ApiServer(dist, 0)
+    running.start()
+    made = chromium(None).new_context()
+    page = made.new_page()
+    page.add_init_script("""localStorage["wisp.model"] = '{"keep": "wisp-mini-q8_0", "name": "Wisp Mini, 8-bit"}'""")
+    page.goto(running.lending_url)
+    yield running  # it starts while the page of the tests does
+    made.close()
+    running.shutdown()
+    running.server_close()
+
+
+@pytest.fixture(scope="module")
+def upstream(bridge: ApiServer, server: Server) -> Iterator[UpstreamServer]:
+    running = UpstreamServer(bridge.url, server.url.rstrip("/"))
+    yield running
+    running.shutdown()
+    running.server_close()
+
+
+@pytest.fixture(scope="module")
+def page(context: BrowserContext, server: Server, upstream: UpstreamServer, bridge: ApiServer) -> Page:
+    """The page, in which the user adds the server."""
+    page = open_page(context, server.url)
+    assert bridge.wait_for_tab(60)
+    page.click("#model-button")
+    page.click("#upstream-add")
+    expect(page.get_by_label("Name", exact=False).first).to_be_focused()
+    page.fill("#upstream-form [name=name]", "office")
+    page.fill("#upstream-form [name=baseURL]", "http://gpu-box:8000/v1")
+    page.fill("#upstream-form [name=apiKey]", bridge.key)
+    page.press("#upstream-form [name=baseURL]", "Enter")
+    expect(page.locator("#upstream-error")).to_contain_text("ssh -L 8000:127.0.0.1:8000 gpu-box")
+    expect(page.locator("#upstream-form [name=baseURL]")).to_be_focused()
+    page.fill("#upstream-form [name=baseURL]", upstream.url)
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("#upstream-list .model")).to_have_count(2)
+    expect(page.locator("#upstream-list")).to_contain_text("leaves this computer: goes to office")
+    assert bridge.key not in page.content()
+    assert page.locator("#upstream-form [name=apiKey]").input_value() == ""
+    page.keyboard.press("Escape")
+    return page
+
+
+def run(page: Page, code: str, how: str = "engine", model: str = MODEL) -> Any:
+    return page.evaluate(CLIENT.replace("CODE", code), {"client": client_path(), "how": how, "model": model})
+
+
+ROUNDS = f"""
+    const messages = [{{ role: "user", content: "What is the capital of Italy?" }}];
+    const whole = await openai.chat.completions.create({{ model, messages, temperature: 0 }});
+    const stream = await openai.chat.completions.create({{ model, messages, temperature: 0, stream: true,
+                                                          stream_options: {{ include_usage: true }} }});
+    let text = "", usage, named = new Set();
+    for await (const chunk of stream) {{
+        text += chunk.choices[0]?.delta.content ?? "";
+        usage = chunk.usage ?? usage;
+        named.add(chunk.model);
+    }}
+    const asked = [{{ role: "user", content: "What is the weather in Paris?" }}];
+    const tools = [{json.dumps(TOOL)}];
+    const calls = [];
+    for await (const chunk of await openai.chat.completions.create({{ model, messages: asked, temperature: 0, tools,
+                                                                     stream: true }}))
+        for (const call of chunk.choices[0]?.delta.tool_calls ?? []) calls.push(call.function);
+    const vectors = await openai.embeddings.create({{ model, input: ["Rome", "Oslo"] }});
+    const response = await openai.responses.create({{ model, input: messages[0].content, temperature: 0 }});
+    const completion = await openai.completions.create({{ model, prompt: "Once upon", max_tokens: 4 }});
+    const models = (await openai.models.list()).data.map(({{ id }}) => id);
+    return {{ whole, text, usage, named: [...named], calls, vectors, response, completion, models }};
+"""
+
+
+@pytest.mark.parametrize("how", ["engine", "service worker"])
+def test_the_official_client_asks_the_other_server(page: Page, upstream: UpstreamServer, how: str) -> None:
+    page.evaluate("navigator.serviceWorker.ready.then(() => 0)")
+    upstream.seen.clear()
+    got = run(page, ROUNDS, how)
+    assert "Rome" in got["text"]
+    assert got["whole"]["choices"][0]["message"]["content"] == got["text"]
+    assert got["whole"]["model"] == MODEL
+    assert got["named"] == [MODEL]
+    assert got["usage"]["completion_tokens"] > 0
+    assert "".join(c.get("name") or "" for c in got["calls"]) == "get_weather"
+    assert json.loads("".join(c.get("arguments") or "" for c in got["calls"])) == {"city": "Paris"}
+    assert len(got["vectors"]["data"]) == 2
+    assert "Rome" in got["response"]["output_text"]
+    assert got["completion"]["model"] == MODEL
+    assert {"wisp-mini-q4_0", MODEL} <= set(got["models"])
+    assert [path for path, _, _ in upstream.seen] == [
+        "/v1/chat/completions", "/v1/chat/completions", "/v1/chat/completions",
+        "/v1/embeddings", "/v1/responses", "/v1/completions",
+    ]  # fmt: skip
+    assert {body["model"] for _, _, body in upstream.seen} == {"wisp-mini-q8_0"}
+    assert not any("Cookie" in headers or "Referer" in headers for _, headers, _ in upstream.seen)
+
+
+def test_what_does_not_name_it_stays_here(page: Page, upstream: UpstreamServer) -> None:
+    upstream.seen.clear()
+    code = """
+        const messages = [{ role: "user", content: "What is the capital of Italy?" }];
+        const { choices } = await openai.chat.completions.create({ model: "wisp-mini-q4_0", messages, temperature: 0 });
+        return choices[0].message.content;
+    """
+    assert "Rome" in run(page, code)
+    assert upstream.seen == []
+
+
+def test_the_page_says_what_leaves(page: Page, upstream: UpstreamServer) -> None:
+    new_chat(page)
+    before = page.inner_text("#privacy")
+    page.click("#model-button")
+    page.locator("#upstream-list .model", has_text="wisp-mini-q8_0").click()
+    expect(page.locator("#model-badge")).to_have_text("office")
+    expect(page.locator("#welcome-text")).to_contain_text("leaves this computer: it goes to office")
+    upstream.seen.clear()
+    assert "Rome" in ask(page, "What is the capital of Italy?")
+    expect(last_answer(page).locator(".badge.away")).to_contain_text("office")
+    expect(page.locator("#privacy")).to_contain_text("for office left this computer")
+    assert page.inner_text("#privacy") != before
+    ((path, _, body),) = upstream.seen
+    assert path == "/v1/chat/completions"
+    assert "top_k" not in body
+    page.reload()  # the choice is kept, and so is the mark
+    expect(page.locator("#model-badge")).to_have_text("office", timeout=READY_MS)
+    expect(last_answer(page).locator(".badge.away")).to_contain_text("office")
+    page.click("#model-button")
+    page.locator("#model-list button").first.click()
+    expect(page.locator("#model-badge")).to_have_text("CPU", timeout=READY_MS)
+    new_chat(page)
+    expect(page.locator("#welcome-text")).to_contain_text("Nothing you write leaves")
+    ask(page, "What is the capital of Italy?")
+    expect(last_answer(page).locator(".badge.away")).to_have_count(0)
+    assert len(upstream.seen) == 1
+
+
+def test_leaving_a_stream_stops_the_other_server(page: Page, upstream: UpstreamServer, bridge: ApiServer) -> None:
+    code = """
+        const messages = [{ role: "user", content: "Write a short story about a dragon." }];
+        const stream = await openai.chat.completions.create({ model, messages, stream: true, max_tokens: 1500,
+                                                              ignore_eos: true });
+        let count = 0;
+        for await (const chunk of stream) if (++count === 4) break;
+        return count;
+    """
+    left = upstream.left
+    assert run(page, code) == 4
+    end = time.monotonic() + 10
+    while upstream.left == left and time.monotonic() < end:
+        time.sleep(0.05)
+    assert upstream.left == left + 1
+    assert bridge.tab is not None
+    while bridge.tab.exchanges and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not bridge.tab.exchanges  # and the engine behind it
+
+
+ERRORS = """
+    const out = [];
+    const messages = [{ role: "user", content: "Hi" }];
+    for (const extra of [{ temperature: 9 }, { model: "wrong/m" }, { model: "closed/m" }, { model: "strict/m" },
+                         { model: "moved/m" }]) {
+        const asked = { model, messages, ...extra };
+        await openai.chat.completions.create(asked).catch(
+            ({ status, type, code, param, message }) => out.push({ status, type, code, param, message }));
+    }
+    return out;
+"""
+
+
+def test_the_bridge_passes_on_too(page: Page, bridge: ApiServer, chromium: Callable[[str | None], Browser]) -> None:
+    """A program asks a tab through the bridge, the tab asks its upstream, which is the same tab's own model."""
+    loop = UpstreamServer(bridge.url, bridge.url.rstrip("/"))
+    tab = next(p for context in chromium(None).contexts for p in context.pages if p.url.startswith(bridge.url))
+    fields = {"name": "loop", "baseURL": loop.url, "apiKey": bridge.key}
+    about = tab.evaluate(
+        "async (fields) => (await (await import('/wisp.js')).Wisp.create()).upstreams.set(fields)", fields
+    )
+    assert about["models"] == ["loop/wisp-mini-q4_0", "loop/wisp-mini-q8_0"]
+    client = openai.OpenAI(base_url=f"{bridge.url}v1", api_key=bridge.key, max_retries=0, timeout=60)
+    question: Any = [{"role": "user", "content": "What is the capital of Italy?"}]
+    asked = client.chat.completions.create(model="loop/wisp-mini-q8_0", messages=question, temperature=0, stream=True)
+    chunks = list(asked)
+    loop.shutdown()
+    loop.server_close()
+    assert "Rome" in "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert {chunk.model for chunk in chunks} == {"loop/wisp-mini-q8_0"}
+    assert loop.seen[-1][2]["model"] == "wisp-mini-q8_0"
+    assert "loop" in tab.inner_text("#privacy")  # the page says so, whoever asked
+
+
+def test_errors_say_whose_they_are(page: Page, upstream: UpstreamServer, bridge: ApiServer) -> None:
+    strict = UpstreamServer(bridge.url, None)  # no CORS
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        closed = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+    moved = upstream.url.replace("/v1", "/moved/v1")
+    for name, url in {"wrong": upstream.url, "closed": closed, "strict": strict.url, "moved": moved}.items():
+        fields = {"name": name, "baseURL": url, "apiKey": "no-key-of-it"}
+        about = page.evaluate(
+            "async (fields) => (await (await import('/wisp.js')).Wisp.create()).upstreams.set(fields)", fields
+        )
+        assert about["error"]
+    upstream.seen.clear()
+    value, wrong, gone, refused, redirected = run(page, ERRORS)
+    strict.shutdown()
+    strict.server_close()
+    assert (value["status"], value["param"]) == (400, "temperature")
+    assert "office: " in value["message"]
+    assert (wrong["status"], wrong["type"]) == (401, "authentication_error")
+    assert "API key" in wrong["message"]
+    for error in (gone, refused):
+        assert (error["status"], error["code"]) == (502, "upstream_unreachable")
+        assert "CORS" in error["message"]
+    assert (redirected["status"], redirected["code"]) == (502, "upstream_error")
+    assert [path for path, _, _ in upstream.seen][-1] == "/moved/v1/chat/completions"  # and nowhere else
+    assert page.evaluate("""async () => {
+        const { upstreams } = await (await import("/wisp.js")).Wisp.create();
+        for (const name of ["wrong", "closed", "strict", "moved"]) await upstreams.remove(name);
+        return (await upstreams.list()).data.map(({ name }) => name);
+    }""") == ["office"]
+
+
+def test_a_hostile_server_stays_text(page: Page, upstream: UpstreamServer) -> None:
+    errors = watch(page)
+    page.evaluate(
+        """async (baseURL) =>
+            (await (await import("/wisp.js")).Wisp.create()).upstreams.set({ name: "evil", baseURL })""",
+        upstream.url.replace("/v1", "/hostile/v1"),
+    )
+    new_chat(page)
+    page.click("#model-button")
+    model = page.locator("#upstream-list .model", has_text="onerror")
+    expect(model).to_have_text(HOSTILE_MODEL)
+    model.click()
+    send(page, "Hi")
+    wait_answer(page)
+    answer = last_answer(page)
+    expect(answer.locator("strong")).to_have_text("bold")
+    expect(answer).to_contain_text("<script>")
+    page.click("#model-button")
+    page.locator("#upstream-list .model", has_text="refuses").click()
+    send(page, "Hi")
+    expect(page.locator(".answer-error")).to_contain_text("evil: <img")
+    assert page.locator("body :is(script, img, iframe)").count() == 0
+    assert page.evaluate("globalThis.pwned") is None
+    assert not [error for error in errors if not re.search("status of 400", error)]
+    page.click("#model-button")
+    page.get_by_role("button", name="Remove evil").click()
+    expect(page.locator("#upstream-list .upstream")).to_have_count(1)
+    expect(page.locator("#model-badge")).to_have_text("CPU", timeout=READY_MS)  # what it would have answered is gone
+    page.keyboard.press("Escape")

@@ -1,0 +1,334 @@
+"""Requests that leave this machine, and all those that must not: the worker with upstreams that a test plays."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app.upstream import masked
+from py_engine.errors import CODES
+from tests.unit.test_handlers import HELLO, HI, Page, Platform
+
+BASE = "http://127.0.0.1:9000/v1"
+KEY = "sk-secret-0123456789"
+CHAT = {"model": "office/org/big", "messages": HI, "temperature": 0.5, "unheard_of": [1]}
+
+
+class Reply:
+    """Says `pieces`; None stands for a lost connection, a number for seconds of silence."""
+
+    def __init__(self, *pieces: Any, status: int = 200, type: str = "application/json") -> None:
+        self.pieces = [p if isinstance(p, bytes | float | None) else json.dumps(p).encode() for p in pieces]
+        self.status, self.type = status, type
+        self.closed = False
+
+    async def piece(self) -> bytes:
+        while self.pieces:
+            piece = self.pieces.pop(0)
+            if piece is None:
+                raise ConnectionError("lost")
+            if isinstance(piece, bytes):
+                return piece
+            await asyncio.sleep(piece)
+        return b""
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def stream(*events: Any, end: bytes = b"data: [DONE]\n\n") -> Reply:
+    data = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
+    return Reply(data[:7], data[7:], end, type="text/event-stream")
+
+
+class Away(Platform):
+    """A browser in which other servers can be asked; every request is written down."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[str, str, dict[str, str], Any]] = []
+        self.answers: dict[str, Callable[[], Reply]] = {
+            f"{BASE}/models": lambda: Reply({"object": "list", "data": [{"id": "org/big"}, {"id": "vectors"}, 7]})
+        }
+
+    async def request(self, method: str, url: str, headers: dict[str, str], body: str | None) -> Reply:
+        self.asked.append((method, url, headers, json.loads(body) if body else None))
+        if url not in self.answers:
+            raise ConnectionError("Failed to fetch")
+        return self.answers[url]()
+
+
+class AwayPage(Page):
+    """A page with such a browser and a loaded model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from app.handlers import Worker
+
+        self.away = Away()
+        self.platform = self.away
+        self.worker = Worker(self.away)
+        self.client = self.worker.connect(self.away.post)
+
+
+@pytest.fixture
+async def page() -> AwayPage:
+    page = AwayPage()
+    await page.call("load", model="mini")
+    await page.call("upstreams.set", name="office", baseURL=f"{BASE}/", apiKey=KEY)
+    page.away.asked.clear()
+    return page
+
+
+def answer(page: AwayPage, path: str, reply: Callable[[], Reply]) -> None:
+    page.away.answers[f"{BASE}/{path}"] = reply
+
+
+async def refused(page: AwayPage, kind: str = "chat.completions", **fields: Any) -> dict[str, Any]:
+    number, task = page.send(kind, **fields)
+    await task
+    (message,) = [m for m in page.answers(number) if m["kind"] != "chunk"]
+    assert message["kind"] == "error"
+    error: dict[str, Any] = message["error"]
+    return error
+
+
+async def test_what_is_configured_is_listed_without_its_key(page: AwayPage) -> None:
+    (about,) = (await page.call("upstreams.list"))["data"]
+    assert about["models"] == ["office/org/big", "office/vectors"]
+    assert (about["key"], about["base_url"], about["requests"]) == ("…6789", BASE, 0)
+    assert KEY not in json.dumps(page.platform.messages)
+    models = (await page.call("models"))["data"]
+    assert [(m["id"], m["owned_by"]) for m in models[-2:]] == [
+        ("office/org/big", "office"),
+        ("office/vectors", "office"),
+    ]
+    assert page.away.asked == []  # listing asks nobody
+
+
+async def test_a_request_goes_there_unchanged_but_for_its_model(page: AwayPage) -> None:
+    answer(page, "chat/completions", lambda: Reply({"object": "chat.completion", "model": "org/big", "choices": [1]}))
+    result = await page.call("chat.completions", request=CHAT)
+    assert result == {"object": "chat.completion", "model": "office/org/big", "choices": [1]}
+    ((method, url, headers, body),) = page.away.asked
+    assert (method, url) == ("POST", f"{BASE}/chat/completions")
+    assert headers["Authorization"] == f"Bearer {KEY}"
+    assert body == {**CHAT, "model": "org/big"}
+    assert (await page.call("upstreams.list"))["data"][0]["requests"] == 1
+    assert [m["text"] for m in page.platform.messages if m["kind"] == "log"] == ["office: chat/completions"]
+
+
+@pytest.mark.parametrize("model", [None, "mini", "office", "gpt-5", "Office/org/big", "other/office/org/big", 7])
+async def test_no_other_request_leaves(page: AwayPage, model: Any) -> None:
+    number, task = page.send("chat.completions", request={"messages": HI, "model": model})
+    await task
+    assert page.answers(number)[-1]["kind"] in ("result", "error")
+    assert page.away.asked == []
+
+
+async def test_a_model_of_this_machine_comes_before_an_upstream_s(page: AwayPage) -> None:
+    await page.call("load", model="https://wisp/models/mini.gguf", name="office/mine")
+    answer = await page.call("chat.completions", request={"messages": HI, "model": "office/mine"})
+    assert answer["choices"][0]["message"]["content"] == HELLO
+    assert page.away.asked == []
+
+
+@pytest.mark.parametrize("kind", ["completions", "responses", "embeddings", "rerank"])
+async def test_all_endpoints(page: AwayPage, kind: str) -> None:
+    answer(page, kind, lambda: Reply({"object": "list", "model": "vectors", "data": []}))
+    assert (await page.call(kind, request={"model": "office/vectors", "x": 1}))["model"] == "office/vectors"
+    assert page.away.asked[0][3] == {"model": "vectors", "x": 1}
+
+
+async def test_a_stream(page: AwayPage) -> None:
+    def chunk(delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
+        return {"model": "org/big", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
+
+    call = {"index": 0, "id": "call_1", "function": {"name": "f", "arguments": '{"ü": 1}'}}
+    chunks = [
+        chunk({"content": "Grüße"}),
+        chunk({"tool_calls": [call]}),
+        chunk({}, "tool_calls"),
+        {"choices": [], "usage": {"total_tokens": 3}},
+    ]
+    answer(page, "chat/completions", lambda: stream(*chunks))
+    number, task = page.send("chat.completions", request={**CHAT, "stream": True})
+    await task
+    *got, last = page.answers(number)
+    assert last["kind"] == "done"
+    assert [m["chunk"] for m in got] == [{**c, "model": "office/org/big"} if "model" in c else c for c in chunks]
+    answer(page, "chat/completions", lambda: stream(chunks[0], chunks[2], end=b""))  # no [DONE], and whole
+    number, task = page.send("chat.completions", request={**CHAT, "stream": True})
+    await task
+    assert [m["kind"] for m in page.answers(number)] == ["chunk", "chunk", "done"]
+
+
+async def test_a_stream_of_responses(page: AwayPage) -> None:
+    events = [
+        {"type": "response.created", "response": {"model": "org/big"}},
+        {"type": "response.output_text.delta", "delta": "Hi"},
+        {"type": "response.completed", "response": {"model": "org/big"}},
+    ]
+    answer(page, "responses", lambda: stream(*events, end=b""))
+    number, task = page.send("responses", request={"model": "office/org/big", "input": "Hi", "stream": True})
+    await task
+    *got, last = page.answers(number)
+    assert last["kind"] == "done"
+    assert [m["chunk"].get("response", {}).get("model") for m in got] == ["office/org/big", None, "office/org/big"]
+
+
+HTML = b"<html><body>Welcome to nginx</body></html>"
+FAILURES: dict[str, tuple[Callable[[], Reply], str, str, str]] = {
+    "openai": (
+        lambda: Reply({"error": {"message": "No such model", "code": "model_not_found", "param": "model"}}, status=404),
+        "not_found_error", "model_not_found", "office: No such model.",
+    ),
+    "ollama": (lambda: Reply({"error": "boom"}, status=500), "server_error", "upstream_error", "office: boom."),
+    "fastapi": (lambda: Reply({"detail": "No"}, status=403), "permission_error", "upstream_error", "No. Check"),
+    "vllm, older": (
+        lambda: Reply({"object": "error", "message": "too long", "code": 400}, status=400),
+        "invalid_request_error", "upstream_error", "too long",
+    ),
+    "key": (
+        lambda: Reply({"error": {"message": f"Wrong key {KEY}!", "code": "invalid_api_key"}}, status=401),
+        "authentication_error", "invalid_api_key", "office: Wrong key …! Check its API key",
+    ),
+    "busy": (lambda: Reply(b"", status=429), "rate_limit_error", "upstream_error", "HTTP status 429. Wait"),
+    "no api": (lambda: Reply(HTML, status=404, type="text/html"), "not_found_error", "upstream_error", "/v1"),
+    "page": (lambda: Reply(HTML, type="text/html"), "server_error", "upstream_error", "did not answer with"),
+    "error with status 200": (lambda: Reply({"error": {"message": "no"}}), "server_error", "upstream_error", "no"),
+    "redirect": (lambda: Reply(status=0), "server_error", "upstream_error", "another address"),
+    "cut": (lambda: Reply(b'{"a', None), "server_error", "upstream_error", "lost in the middle"),
+    "silent": (lambda: Reply(b'{"a', 30.0), "server_error", "upstream_timeout", "silent for 0.1 s"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("name", FAILURES)
+async def test_failures(page: AwayPage, name: str, streamed: bool) -> None:
+    reply, type, code, said = FAILURES[name]
+    await page.call("upstreams.set", name="office", baseURL=BASE, timeout=0.1)  # the key stays
+    replies: list[Reply] = []
+    answer(page, "chat/completions", lambda: replies.append(reply()) or replies[-1])  # type: ignore[func-returns-value]
+    error = await refused(page, request={**CHAT, "stream": streamed})
+    assert (error["type"], error["code"]) == (type, code)
+    assert said in error["message"]
+    assert error["message"].startswith("office") or "office" in error["message"]
+    assert KEY not in error["message"]
+    assert replies[0].closed
+    assert (await page.call("completions", request={"prompt": "Hi"}))["choices"]  # the engine stays usable
+
+
+async def test_an_unreachable_server_says_what_to_do(page: AwayPage) -> None:
+    error = await refused(page, request=CHAT)
+    assert error["code"] == "upstream_unreachable"
+    assert error["code"] in CODES
+    for word in ("office", BASE, "CORS", "--allowed-origins", "OLLAMA_ORIGINS", page.platform.origin):
+        assert word in error["message"]
+
+
+CHUNK = {"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": None}]}
+BROKEN: dict[str, tuple[Callable[[], Reply], str]] = {
+    "ends early": (lambda: stream(CHUNK, end=b""), "lost in the middle"),
+    "lost": (lambda: Reply(b"data: " + json.dumps(CHUNK).encode() + b"\n\n", None, type="text/event-stream"), "lost"),
+    "error": (lambda: stream(CHUNK, {"error": {"message": "out of memory"}}), "office: out of memory."),
+    "error of responses": (lambda: stream(CHUNK, {"type": "error", "message": "gone", "code": "x"}), "office: gone."),
+    "no JSON": (lambda: stream(CHUNK, end=b"data: {oops\n\n"), "JSON in its stream"),
+    "a list": (lambda: stream(CHUNK, [1]), "JSON in its stream"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+async def test_streams_that_break(page: AwayPage, name: str) -> None:
+    reply, said = BROKEN[name]
+    answer(page, "chat/completions", reply)
+    number, task = page.send("chat.completions", request={**CHAT, "stream": True})
+    await task
+    chunk, last = page.answers(number)
+    assert (chunk["kind"], last["kind"]) == ("chunk", "error")
+    assert said in last["error"]["message"]
+
+
+async def test_an_abort_ends_the_upstream_s_answer_too(page: AwayPage) -> None:
+    reply = Reply(b"data: " + json.dumps(CHUNK).encode() + b"\n\n", 60.0, type="text/event-stream")
+    answer(page, "chat/completions", lambda: reply)
+    number, task = page.send("chat.completions", request={**CHAT, "stream": True})
+    await asyncio.sleep(0.01)
+    _, abort = page.send("abort", target=number)
+    await asyncio.gather(task, abort)
+    assert page.answers(number)[-1]["error"]["code"] == "aborted"
+    assert reply.closed
+
+
+async def test_the_machine_s_own_model_is_not_kept_waiting(page: AwayPage) -> None:
+    answer(page, "chat/completions", lambda: Reply(0.2, {"object": "chat.completion", "choices": []}))
+    _, slow = page.send("chat.completions", request=CHAT)
+    await page.call("completions", request={"prompt": "Hi"})
+    assert not slow.done()
+    await slow
+
+
+async def test_an_unreachable_one_is_kept_and_does_not_break_the_list(page: AwayPage) -> None:
+    about = await page.call("upstreams.set", name="gone", baseURL="https://gone.example/v1")
+    assert "cannot be reached" in about["error"]
+    assert [m["id"] for m in (await page.call("models"))["data"]] == ["mini", "office/org/big", "office/vectors"]
+    page.away.answers["https://gone.example/v1/models"] = lambda: Reply({"data": [{"id": "back"}]})
+    again = await page.call("upstreams.refresh", name="gone")
+    assert (again["error"], again["models"]) == (None, ["gone/back"])
+    await page.call("upstreams.remove", name="gone")
+    assert [u["name"] for u in (await page.call("upstreams.list"))["data"]] == ["office"]
+    assert (await refused(page, "upstreams.remove", name="gone"))["type"] == "not_found_error"
+
+
+async def test_a_key_goes_to_no_other_server(page: AwayPage) -> None:
+    page.away.answers["http://127.0.0.1:9001/v1/models"] = lambda: Reply({"data": []})
+    about = await page.call("upstreams.set", name="office", baseURL="http://127.0.0.1:9001/v1")
+    assert about["key"] is None
+    assert "Authorization" not in page.away.asked[-1][2]
+    assert KEY not in json.dumps(page.away.kept)
+
+
+async def test_models_named_by_hand_are_not_asked_for(page: AwayPage) -> None:
+    about = await page.call("upstreams.set", name="plain", baseURL="https://plain.example", models=["a", "b"])
+    assert about["models"] == ["plain/a", "plain/b"]
+    assert page.away.asked == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"name": "a/b"}, "name"),
+        ({"name": ""}, "name"),
+        ({"name": "wisp"}, "name"),
+        ({"name": None}, "name"),
+        ({"baseURL": "office:8000"}, "baseURL"),
+        ({"baseURL": "ftp://example.org"}, "baseURL"),
+        ({"baseURL": "https://user:word@example.org/v1"}, "baseURL"),
+        ({"baseURL": "https://example.org/v1?key=1"}, "baseURL"),
+        ({"baseURL": "http://gpu-box:8000/v1"}, "baseURL"),
+        ({"baseURL": "https://[::1/v1"}, "baseURL"),
+        ({"baseURL": 7}, "baseURL"),
+        ({"apiKey": 7}, "apiKey"),
+        ({"apiKey": "two\nlines"}, "apiKey"),
+        ({"apiKey": "schlüssel"}, "apiKey"),
+        ({"timeout": 0}, "timeout"),
+        ({"timeout": True}, "timeout"),
+        ({"models": [7]}, "models"),
+    ],
+)
+async def test_bad_configurations(page: AwayPage, fields: dict[str, Any], param: str) -> None:
+    before = dict(page.away.kept)
+    error = await refused(page, "upstreams.set", **{"name": "new", "baseURL": BASE, **fields})
+    assert error["param"] == param
+    assert page.away.kept == before
+
+
+async def test_http_to_another_machine_is_told_how_to_be_reached(page: AwayPage) -> None:
+    error = await refused(page, "upstreams.set", name="lan", baseURL="http://gpu-box:8000/v1")
+    assert "ssh -L 8000:127.0.0.1:8000 gpu-box" in error["message"]
+
+
+def test_masked() -> None:
+    assert [masked(""), masked("short"), masked("sk-0123456789")] == [None, "…", "…6789"]
