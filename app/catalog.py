@@ -50,6 +50,10 @@ class Catalog:
             raise WispError("There is no default model; say which model to load.", "not_found", NOT_FOUND, "model")
         return chosen
 
+    def id_of(self, url: str) -> str:
+        """The id under which a model of that address is listed, or would be."""
+        return next((i for i, entry in self._entries.items() if entry["url"] == url), _name(url))
+
     def __contains__(self, model: str) -> bool:
         return model in self._entries
 

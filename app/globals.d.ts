@@ -3,6 +3,7 @@ declare const __WISP_ASSETS__: {
   worker: string;
   pyodide: string;
   zip: string;
+  snapshot: string;
   wheels: string[];
   catalog: string;
   grammar: string;

@@ -52,6 +52,8 @@ class Worker:
             "embeddings": self._embeddings,
             "rerank": self._rerank,
             "models": self._list,
+            "models.cached": self._cached,
+            "models.delete": self._delete_cached,
             "tokenize": self._tokenize,
             "detokenize": self._detokenize,
             "applyTemplate": self._apply_template,
@@ -145,6 +147,16 @@ class Worker:
     async def _list(self, fields: Fields, call: Call) -> dict[str, Any]:
         listing = await self._models.listing()
         return {**listing, "data": [*listing["data"], *await self._upstreams.models()]}
+
+    async def _cached(self, fields: Fields, call: Call) -> list[dict[str, Any]]:
+        return await self._models.cached()
+
+    async def _delete_cached(self, fields: Fields, call: Call) -> int:
+        return await self._models.delete_cached(_name(fields))
+
+    def urls_in_use(self) -> set[str]:
+        """Addresses of the models that must stay in the browser's storage."""
+        return self._models.urls()
 
     def _held(self, fields: Fields, call: Call) -> AbstractAsyncContextManager[Loaded]:
         """The model that a message names, for what needs no turn."""

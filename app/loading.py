@@ -140,6 +140,7 @@ async def load(
                 on_progress=on_progress,
                 **dict(what.more),
             )
+        model.notices += [notice for source in sources for notice in source.notices]
         timings["load_ms"] = _since(began)
     except MemoryError:
         raise WispError(

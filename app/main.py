@@ -99,7 +99,18 @@ class Browser:
     async def open_source(self, part: Any, on_progress: OnProgress) -> Any:
         from py_engine.shards import open_source
 
-        return await open_source(part, on_progress, self._hashes.get(part) if isinstance(part, str) else None)
+        hashes = self._hashes.get(part) if isinstance(part, str) else None
+        return await open_source(part, on_progress, hashes, _worker.urls_in_use)
+
+    async def cached_models(self) -> list[dict[str, Any]]:
+        from py_engine.model_cache import cached_models
+
+        return await cached_models()
+
+    async def delete_cached(self, url: str) -> None:
+        from py_engine.model_cache import forget
+
+        await forget(url)
 
     async def estimate_engine(self, *arguments: Any, **options: Any) -> dict[str, Any]:
         from py_engine.engine import Engine

@@ -36,6 +36,12 @@ class Source(Protocol):
     async def load_engine(self, *arguments: Any, **options: Any) -> Any:
         """py_engine.engine.Engine.load."""
 
+    async def cached_models(self) -> list[dict[str, Any]]:
+        """py_engine.model_cache.cached_models."""
+
+    async def delete_cached(self, url: str) -> None:
+        """py_engine.model_cache.forget."""
+
     def device_memory(self) -> float | None:
         """GiB of the machine's memory as the browser tells it, None where it does not."""
 
@@ -115,6 +121,39 @@ class Models:
         """OpenAI's list of models: the catalog, and those from elsewhere that can be asked."""
         others = [*self.loaded, *(name for name in self._known if name not in self.loaded)]
         return (await self.catalog()).listing(others, set(self.loaded), self.default)
+
+    # -- what the browser keeps
+
+    def urls(self) -> set[str]:
+        """Addresses of the models that are loaded or being loaded."""
+        loaded = [part for model in self.loaded.values() for part in model.options.choice.parts]
+        coming = [part for _, key in self._loadings for part in key if isinstance(part, str) and "://" in part]
+        return {part for part in [*loaded, *coming] if isinstance(part, str)}
+
+    async def cached(self) -> list[dict[str, Any]]:
+        """The models in the browser's storage: {id, url, size, bytes, complete, last_used, loaded}."""
+        catalog, urls = await self.catalog(), self.urls()
+        return [
+            {
+                "id": catalog.id_of(model["url"]),
+                "url": model["url"],
+                "size": model["size"],
+                "bytes": model["bytes"],
+                "complete": model["complete"],
+                "last_used": None if model["used"] is None else int(model["used"]),
+                "loaded": model["url"] in urls,
+            }
+            for model in await self._source.cached_models()
+        ]
+
+    async def delete_cached(self, name: str | None) -> int:
+        """Removes what is kept of a model, by id or address, or of all; gives the bytes. What is loaded stays so."""
+        models = [m for m in await self.cached() if name in (None, m["id"], m["url"])]
+        if name is not None and not models:
+            raise WispError(f"This browser keeps no model {name!r}.", "model_not_found", NOT_FOUND, "model")
+        for model in models:
+            await self._source.delete_cached(model["url"])
+        return sum(model["bytes"] for model in models)
 
     async def _options(self, name: str | None) -> Options:
         """What is loaded for a request that names `name`."""

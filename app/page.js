@@ -1,6 +1,7 @@
 /** The page: puts its parts together. Everything about models goes through wisp.js. */
 import { explain } from "./ui/advice.js";
 import { startBridge } from "./ui/bridge.js";
+import { startCached } from "./ui/cached.js";
 import { Chat } from "./ui/chat.js";
 import { startComposer } from "./ui/composer.js";
 import { startDocuments } from "./ui/documents.js";
@@ -95,6 +96,7 @@ const upstreams = startUpstreams({
   wisp: () => engine.wisp(),
   removed: (name) => engine.loaded?.choice.upstream === name && void load(DEFAULT),
 });
+startCached({ cached: () => engine.cached(), remove: (url) => engine.removeCached(url) });
 startSettings({ onContextLength: () => engine.loaded && load(engine.loaded.choice) });
 
 /** @param {Choice} choice */

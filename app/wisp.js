@@ -276,12 +276,13 @@ async function hosted() {
 
 /** @param {Connection} connection @returns {Promise<Wisp>} */
 async function boot(connection) {
-  const { pyodide, zip, wheels, catalog, grammar } = __WISP_ASSETS__;
+  const { pyodide, zip, snapshot, wheels, catalog, grammar } = __WISP_ASSETS__;
   /** @param {string} url */
   const resolve = (url) => new URL(url, import.meta.url).href;
   const assets = {
     pyodide: resolve(pyodide.endsWith("/") ? pyodide : `${pyodide}/`),
     zip: resolve(zip),
+    snapshot: resolve(snapshot),
     wheels: wheels.map(resolve),
     catalog: resolve(catalog),
     grammar: resolve(grammar),

@@ -4,55 +4,45 @@
  * It knows nothing of models or chats. What it offers Python, on `globalThis`:
  *   wispReplay, wispUpload, wispShards, wispKept  of the modules py_engine/replay.js, upload.js, shards.js with
  *                    readers.js, and app/kept.js
- *   wispAssets       the URLs it was booted with: {pyodide, zip, wheels, catalog, grammar}
+ *   wispAssets       the URLs it was booted with: {pyodide, zip, snapshot, wheels, catalog, grammar}
  *   wispLoadPackage  (name) => Promise, loads a compiled wheel (numpy) on first need
  *   wispImport       (url) => Promise, loads a JavaScript module
  */
 import { Replay } from "../py_engine/replay.js";
-import { NAME, Readers, serve as serveReads } from "../py_engine/readers.js";
+import { Readers, serve as serveReads } from "../py_engine/readers.js";
 import * as shards from "../py_engine/shards.js";
 import { Upload } from "../py_engine/upload.js";
+import { startPython, wheelOf } from "./boot.js";
 import * as wispKept from "./kept.js";
 import { Ports } from "./ports.js";
+import { READER, startReaders } from "./reading.js";
 
-/** @typedef {{ pyodide: string, zip: string, wheels: string[], catalog?: string }} Assets */
+/** @typedef {import("./boot.js").PythonAssets & { catalog?: string }} Assets */
 
 /** @type {Promise<any> | undefined} the module app.main, from the boot message on */
 let main;
 
 /** @param {Assets} assets @param {(stage: string, loaded: number, total: number) => void} report */
 async function boot(assets, report) {
-  report("pyodide", 0, 3);
-  /** @param {string} name */
-  const wheel = (name) => assets.wheels.find((url) => url.split("/").at(-1)?.startsWith(`${name}-`)) ?? name;
-  const [zip, pyodide] = await Promise.all([
-    fetch(assets.zip).then((response) => response.arrayBuffer()),
-    import(`${assets.pyodide}pyodide.mjs`).then(({ loadPyodide }) =>
-      loadPyodide({ indexURL: assets.pyodide, packages: [wheel("regex")] }),
-    ),
-  ]);
-  report("packages", 1, 3);
+  navigator.gpu?.requestAdapter({ powerPreference: "high-performance" }); // the browser's GPU process starts, too
+  const { pyodide } = await startPython(assets, report, ["regex"]);
   const loading = /** @type {Map<string, Promise<any>>} */ (new Map());
   /** @param {string} name */
   const wispLoadPackage = (name) => {
-    if (!loading.has(name)) loading.set(name, pyodide.loadPackage(wheel(name), { messageCallback() {} }));
+    if (!loading.has(name)) loading.set(name, pyodide.loadPackage(wheelOf(assets, name), { messageCallback() {} }));
     return loading.get(name);
   };
   const wispImport = (/** @type {string} */ url) => import(url);
-  const { getRecord, slice } = new Readers(import.meta.url);
+  const own = "Worker" in globalThis; // not in a shared worker
+  const readers = new Readers((count) =>
+    own ? Promise.resolve(startReaders(import.meta.url, count)) : ports.readers(count),
+  );
+  ports.onReadersGone = () => readers.end();
+  const { getRecord, slice } = readers;
   const wispShards = { ...shards, getRecord, slice };
-  Object.assign(globalThis, {
-    wispAssets: assets,
-    wispReplay: Replay,
-    wispUpload: Upload,
-    wispShards,
-    wispKept,
-    wispLoadPackage,
-    wispImport,
-  });
-  pyodide.unpackArchive(zip, "zip", { extractDir: "/wisp" });
-  pyodide.pyimport("sys").path.insert(0, "/wisp");
-  report("python", 2, 3);
+  const wispAssets = assets;
+  Object.assign(globalThis, { wispAssets, wispReplay: Replay, wispUpload: Upload, wispShards, wispKept });
+  Object.assign(globalThis, { wispLoadPackage, wispImport });
   return pyodide.pyimport("app.main");
 }
 
@@ -102,7 +92,7 @@ function serve(port) {
 }
 
 const ports = new Ports(serve);
-if (self.name === NAME) serveReads();
+if (self.name === READER) serveReads();
 else {
   self.addEventListener("error", (event) => ports.die(event.message));
   self.onmessage = ({ data }) => ports.add(data.port); // the page whose own worker this is

@@ -23,6 +23,7 @@ const STAGES = {
   hash: "Checking the model",
   upload: "Uploading the weights",
   compile: "Compiling kernels",
+  tune: "Choosing the fastest kernels",
 };
 
 /** @type {AbortController | null} of the measurement under way */

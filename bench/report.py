@@ -1,5 +1,11 @@
-"""The bench's figures as text."""
+"""The bench's figures as text: of a run, or of what it has written into files.
 
+python -m bench.report FILE.json
+"""
+
+import json
+import sys
+from pathlib import Path
 from typing import Any
 
 TOP_KERNELS = 8  # of each list: what costs most
@@ -63,7 +69,7 @@ def _speeds(result: dict[str, Any]) -> str:
     for row in result["decode"]:
         gpu = [f"{row['dispatches']}", f"{row['submits']:.2f}"] if result["backend"] == "webgpu" else ["", ""]
         rows.append([f"decode at {row['context']}", *_speed(row), *gpu])
-    for row in result["together"]:
+    for row in result.get("together", []):
         rows.append([f"{row['requests']} at once, all together", *_speed(row), "", ""])
     lines = [table(rows)]
     if held := result.get("constrained"):
@@ -155,3 +161,16 @@ def _name(peer: dict[str, Any]) -> str:
 
 def _find(rows: list[dict[str, Any]], key: str, value: int) -> float | None:
     return next((row["per_second"] for row in rows if row[key] == value), None)
+
+
+def main(paths: list[str]) -> None:
+    """Print the tables of files, each with one result or with several by name."""
+    for path in paths:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        for name, result in ({"": found} if "model" in found else found).items():
+            if isinstance(result, dict) and "model" in result:
+                print(f"== {name or path}\n\n{text(result)}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

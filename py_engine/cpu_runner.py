@@ -28,6 +28,7 @@ class CpuRunner:
         self._raw: dict[str, Any] = {}  # weight -> its bytes as they are in the file
         self._cpu: Any = None
         self._seq = self._position = self._left = 0
+        self._chosen_each: list[tuple[int, int, bool]] = []  # sequence, position, whether its token is there already
         self._each: tuple[bool, int] = (False, 1)  # guesses, sequences
         self._each_ms: dict[tuple[bool, int], float] = {}  # of a step
         self._owed = False  # whether the last token chosen has not gone through the layers, in steps
@@ -86,8 +87,12 @@ class CpuRunner:
     def prepared(self, lists: Sequence[str]) -> bool:
         return True
 
-    def start_each(self, sequences: list[int], positions: list[int], count: int, guesses: bool = False) -> None:
+    def start_each(
+        self, sequences: list[int], positions: list[int], chosen: list[bool], count: int, guesses: bool = False
+    ) -> None:
         self._each, self._left = (guesses, len(sequences)), count
+        self._chosen_each = list(zip(sequences, positions, chosen, strict=True)) if any(chosen) else []
+        positions = [at + there for at, there in zip(positions, chosen, strict=True)]
         if len(sequences) == 1 and not guesses:
             self._seq, self._position = sequences[0], positions[0]
             self._cpu.buffers["state"][[0, 1, 3]] = positions[0] - 1, 1, sequences[0]
@@ -97,6 +102,10 @@ class CpuRunner:
 
     async def next_each(self, more: bool = True) -> list[list[int]]:
         guesses, several = self._each
+        if self._chosen_each:
+            first, self._chosen_each = self._chosen_each, []
+            tokens = self._cpu.buffers["tokens"]
+            return [[int(tokens[seq, at])] if there else [] for seq, at, there in first]
         if not more or not self._left:
             return []
         begun = time.perf_counter()

@@ -104,14 +104,18 @@ class Engine:
             return plan
 
         kernels: dict[str, Any] | None = None
+        plan = await planned(device)
         if device is not None and tune:
             from py_engine.gpu_tuning import tuned
 
-            way = {"n_ctx": _context(parts.header, context_length), "kv_type": kv_type}
-            device, kernels = await tuned(adapter, device, parts.header, way, variant or {}, planned)
+            parts.begin()  # the download, which leaves the GPU to the measurement
+            way = {"n_ctx": plan.n_ctx, "kv_type": kv_type}
+            report("tune", 0, 1)
+            chosen, kernels = await tuned(adapter, device, parts.header, way, variant or {}, plan)
+            report("tune", 1, 1)
+            device, plan = chosen, plan if chosen == device else await planned(chosen)
         elif device is not None:
             kernels = {"source": "default", "why": "not measured", **shown(device, [])}
-        plan = await planned(device)
         needed = sum(plan.memory().values())
         report("memory", needed, needed)
         loader = Loader(parts, plan, adapter, device, backend, report, load_package)

@@ -62,8 +62,8 @@ class Generation:
                     async for batch in batches:
                         produced += batch.ids
                         yield batch
-            if answer.together and produced and not answer.done:
-                async with aclosing(self._shared(answer, seat, ids + produced, count - len(produced))) as batches:
+            if answer.together:
+                async with aclosing(self._shared(answer, seat, count)) as batches:
                     async for batch in batches:
                         produced += batch.ids
                         yield batch
@@ -74,7 +74,9 @@ class Generation:
             answer.ids = ids + produced
 
     async def _turn(self, answer: Answer, seat: Seat, count: int, resumed: bool) -> AsyncGenerator[Batch, None]:
-        """A turn on the device: more of the prompt, and with its end the first token, or all up to the next pause."""
+        """A turn on the device: more of the prompt, and behind it, unless others may share the steps, the tokens up to
+        the next pause.
+        """
         async with self.slices.turn():
             try:
                 while seat.held < len(answer.ids):
@@ -82,10 +84,12 @@ class Generation:
                     yield Batch([])  # a place to stop a long prompt
                     if seat.held < len(answer.ids) and self.slices.over():
                         return
-                async with aclosing(self._alone(answer, seat, 1 if answer.together else count)) as batches:
+                if answer.together:
+                    return
+                async with aclosing(self._alone(answer, seat, count)) as batches:
                     async for chosen in batches:
                         yield answer.take(chosen)
-                        answer.paused = not answer.done and not answer.together and self.slices.over()
+                        answer.paused = not answer.done and self.slices.over()
                         if answer.done or answer.paused:
                             return
             finally:
@@ -123,11 +127,9 @@ class Generation:
         finally:
             self._unrefused = tokens.usual
 
-    async def _shared(self, answer: Answer, seat: Seat, ids: list[int], count: int) -> AsyncGenerator[Batch, None]:
-        """Up to `count` tokens behind `ids`, in steps that serve others, too."""
-        if not count:
-            return
-        async with aclosing(self._together.tokens(seat.number, len(ids), count, ids)) as batches:
+    async def _shared(self, answer: Answer, seat: Seat, count: int) -> AsyncGenerator[Batch, None]:
+        """Up to `count` tokens, in steps that serve others, too."""
+        async with aclosing(self._together.tokens(seat.number, len(answer.ids), count, answer.ids)) as batches:
             async for tokens in batches:
                 yield answer.take(Batch(tokens))
                 if answer.done:

@@ -106,13 +106,15 @@ class GpuRunner:
         finally:
             self._preparing -= lists
 
-    def start_each(self, sequences: list[int], positions: list[int], count: int, guesses: bool = False) -> None:
+    def start_each(
+        self, sequences: list[int], positions: list[int], chosen: list[bool], count: int, guesses: bool = False
+    ) -> None:
         self._check()
         self._done = None
         self._each = guesses, len(sequences)
         self._use(["sample"])
         steps, ahead = self._pace_each()
-        self.gpu.replay.startEach(to_js(sequences), to_js(positions), count, steps, ahead, guesses)
+        self.gpu.replay.startEach(to_js(sequences), to_js(positions), to_js(chosen), count, steps, ahead, guesses)
 
     def _pace_each(self) -> tuple[int, int]:
         """As _pace(); shorter, since others may want to join."""
@@ -129,6 +131,8 @@ class GpuRunner:
         if taken is None:
             return []
         ids, steps = [int(i) for i in taken.ids.to_py()], int(taken.steps)
+        if not steps:
+            return [[token] if there else [] for token, there in zip(ids, taken.chosen.to_py(), strict=True)]
         if replay.warm:
             before, ms = self._each_ms.get(self._each), float(taken.ms) / steps
             self._each_ms[self._each] = ms if before is None else 0.7 * before + 0.3 * ms

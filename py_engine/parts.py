@@ -7,6 +7,7 @@ from typing import Any
 
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header, TensorInfo
+from py_engine.records import plan_records
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,10 @@ class Parts:
     def size(self) -> int:
         """Bytes of all the files."""
         return sum(int(source.size) for source in self.sources)
+
+    def begin(self) -> None:
+        """Start fetching the first file, where it can be kept until its weights are asked for."""
+        self.sources[0].begin(plan_records(self.headers[0], self.sources[0].size))
 
     async def read(self, tensor: str) -> bytes:
         """The bytes of one small tensor."""

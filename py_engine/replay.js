@@ -16,11 +16,14 @@ const ROW_BYTES = 21 * 8;
 /**
  * @typedef {{ pipeline: GPUComputePipeline, group: GPUBindGroup, x: number, y: number, z: number,
  *   tile: number, axis: number }} Command  tile > 0: that axis' count is ceil(tokens / tile)
- * @typedef {{ ids: Uint32Array, rows: Uint32Array, resampled: number, ms: number, steps: number }} Batch  ids the GPU
+ * @typedef {{ ids: Uint32Array, rows: Uint32Array, resampled: number, ms: number, steps: number,
+ *   chosen: boolean[] }} Batch  ids the GPU
  *   chose, of each sequence in turn, a row of log-probabilities for each where they are wanted, how often so far the mask
- *   made it choose again, milliseconds since the batch before, steps that it took
+ *   made it choose again, milliseconds since the batch before, steps that it took; 0: of which sequences
+ *   the tokens are
  * @typedef {{ seq: number, position: number }} Place  where the next token of a sequence will be written
- * @typedef {{ staging: GPUBuffer, count: number, sequences: number, from: number, rows: boolean, mapped: Promise<void> }} Flying
+ * @typedef {{ staging: GPUBuffer, count: number, sequences: number, from: number, rows: boolean, chosen?: boolean[],
+ *   mapped: Promise<void> }} Flying  `count` tokens of each; 0: one of those that are `chosen` already
  */
 
 export class Replay {
@@ -125,13 +128,15 @@ export class Replay {
   }
 
   /**
-   * From here on the next tokens of sequences are generated, whose last ones have been handed out; of one, with guesses.
-   * @param {number[]} sequences @param {number[]} positions of their next tokens @param {number} count of each at most
+   * From here on the next tokens of sequences are handed out; of one, with guesses.
+   * @param {number[]} sequences @param {number[]} positions of their next tokens @param {boolean[]} chosen whether that
+   *   token is there already, so that it is read only @param {number} count of each at most, without that one
    * @param {number} steps @param {number} ahead @param {boolean} guesses
    */
-  startEach(sequences, positions, count, steps, ahead, guesses) {
+  startEach(sequences, positions, chosen, count, steps, ahead, guesses) {
     const places = sequences.map((seq, i) => ({ seq, position: positions[i] }));
     this.begin(places, count, steps, ahead, true, guesses);
+    if (chosen.includes(true)) this.readChosen(chosen);
     if (places.length === 1 && !guesses) return this.place(places[0].seq, places[0].position - 1, 1);
     this.placeEach(places.map(({ seq, position }) => ({ seq, position: position - 1 })));
     if (guesses) this.device.queue.writeBuffer(this.drafting, 0, new Uint32Array([this.room - 2, 2]));
@@ -152,13 +157,32 @@ export class Replay {
     });
   }
 
-  /** Copies the next `count` tokens of the GPU's buffer out, in a submit of their own or behind a pass. @param {number} count @param {GPUCommandEncoder} [encoder] */
-  read(count, encoder) {
+  /** Copies the tokens out that are there already. @param {boolean[]} chosen of which sequences */
+  readChosen(chosen) {
+    const staging = this.staging();
+    this.submit((encoder) => {
+      this.places.forEach((place, i) => {
+        if (!chosen[i]) return;
+        const at = 4 * (place.seq * this.room + place.position);
+        encoder.copyBufferToBuffer(this.tokens, at, staging, 4 * i, 4);
+        place.position += 1;
+      });
+    });
+    this.fly({ staging, count: 0, sequences: this.places.length, from: 0, rows: false, chosen }, true);
+  }
+
+  /** A buffer to read tokens from, and all that is read with them. */
+  staging() {
     const usage = GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ;
     const size = ID_BYTES + STATE_BYTES + (this.withRows ? MOST_STEPS * ROW_BYTES : 0);
-    let staging = this.free.pop();
-    if (staging && staging.size < size) staging = void staging.destroy();
-    const into = staging ?? this.device.createBuffer({ size, usage });
+    let free = this.free.pop();
+    if (free && free.size < size) free = void free.destroy();
+    return free ?? this.device.createBuffer({ size, usage });
+  }
+
+  /** Copies the next `count` tokens of the GPU's buffer out, in a submit of their own or behind a pass. @param {number} count @param {GPUCommandEncoder} [encoder] */
+  read(count, encoder) {
+    const into = this.staging();
     const { places, guesses } = this;
     const from = places[0].position;
     const wanted = guesses ? FEW * this.submitted(count) : count; // of guesses nobody knows how many there will be
@@ -277,10 +301,10 @@ export class Replay {
     await batch.mapped;
     this.counts.wait_ms += performance.now() - begun;
     this.flying.shift();
-    const { staging, count, sequences, from } = batch;
+    const { staging, count, sequences, from, chosen = [] } = batch;
     const rest = new Uint32Array(staging.getMappedRange(ID_BYTES));
-    let [first, end] = [0, sequences * count];
-    if (this.guesses) {
+    let [first, end] = [0, sequences * (count || 1)];
+    if (this.guesses && count) {
       const next = rest[0] + 1;
       first = this.places[0].position - from;
       end = next - from;
@@ -297,7 +321,7 @@ export class Replay {
     this.since = now;
     this.batches += 1;
     this.warm = this.batches > this.ahead + 2;
-    return { ids, rows, resampled, ms, steps: count };
+    return { ids, rows, resampled, ms, steps: count, chosen };
   }
 
   /**

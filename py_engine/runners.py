@@ -65,9 +65,11 @@ class Runner(Protocol):
     def prepared(self, lists: Sequence[str]) -> bool:
         """Whether lists can be run at once; if not, they soon can."""
 
-    def start_each(self, sequences: list[int], positions: list[int], count: int, guesses: bool = False) -> None:
-        """Generate up to `count` tokens of each sequence from its position on, behind the last token that was handed
-        out. `guesses`: of one, whose next tokens are guessed, so that a step may give several.
+    def start_each(
+        self, sequences: list[int], positions: list[int], chosen: list[bool], count: int, guesses: bool = False
+    ) -> None:
+        """Hand out the tokens of each sequence from its position on: one that the last feed has `chosen`, and up to
+        `count` that are generated. `guesses`: of one, whose next tokens are guessed, so that a step may give several.
         """
 
     async def next_each(self, more: bool = True) -> list[list[int]]:

@@ -8,7 +8,7 @@ fetched again. A model that is wholly in the cache is loaded without a single re
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -17,10 +17,12 @@ from pyodide.ffi import JsException
 
 from py_engine.download import FileChanged, Remote
 from py_engine.errors import SERVER_ERROR, WispError
+from py_engine.model_cache import InUse, forget, make_room
 from py_engine.records import Record
 
 OnProgress = Callable[[str, int, int], None]  # (stage, loaded bytes, total bytes)
 AHEAD = 4  # records under way while one is being used, so that five are alive at most
+AHEAD_EARLY = 2  # the same while none is used yet
 
 
 class Source:
@@ -32,6 +34,7 @@ class Source:
 
     def __init__(self, on_progress: OnProgress) -> None:
         self._on_progress = on_progress
+        self.notices: list[str] = []  # what the person should know
         self._counts = dict.fromkeys(("records", "from_cache", "cached_bytes", "healed"), 0)
 
     @property
@@ -50,6 +53,9 @@ class Source:
         hundreds of megabytes pile up.
         """
         raise NotImplementedError
+
+    def begin(self, plan: list[Record]) -> None:
+        """Start fetching what records() will be asked for, where it can be kept until then. Errors come out there."""
 
     def close(self) -> None:
         """End what is under way."""
@@ -87,8 +93,9 @@ class FileSource(Source):
 class UrlSource(Source):
     """A file on a server, kept in IndexedDB. Made by `open_source`."""
 
-    def __init__(self, url: str, on_progress: OnProgress, hashes: dict[int, str]) -> None:
+    def __init__(self, url: str, on_progress: OnProgress, hashes: dict[int, str], in_use: InUse = set) -> None:
         super().__init__(on_progress)
+        self._in_use = in_use
         self.url = url
         self.name = unquote(urlsplit(url).path).rsplit("/", 1)[-1] or url
         self._hashes = hashes  # offset -> SHA-256, where it is known beforehand
@@ -99,6 +106,10 @@ class UrlSource(Source):
         self._remote = Remote(url, self._on_bytes)
         self._loaded = 0
         self._times = {"read_ms": 0.0, "hash_ms": 0.0}  # of the database's records, several at a time
+        self._early: dict[int, asyncio.Task[Any]] = {}  # offset -> a record under way before it is asked for
+        self._fetched: set[int] = set()  # offsets of those that were fetched in this way
+        self._fetching: asyncio.Task[None] | None = None
+        self._prepared = False
         self._spoilt = False  # what the database holds must go
         self._stores = True  # whether there is a database at all
 
@@ -113,6 +124,7 @@ class UrlSource(Source):
         if model is not None:
             self._remote.size, self._remote.etag = int(model.size), str(model.etag)
             self._remote.ranged = bool(model.ranged)
+            js.wispShards.touchModel(self.url)
         else:
             self._prefix = await self._remote.probe()
             await self._remember()
@@ -178,14 +190,44 @@ class UrlSource(Source):
 
     # -- the records
 
-    async def records(self, plan: list[Record]) -> AsyncIterator[tuple[Record, Any]]:
-        self._counts["records"] = len(plan)
-        self._loaded = 0
+    def begin(self, plan: list[Record]) -> None:
+        if self._stores and self._remote.ranged and self._fetching is None:
+            self._fetching = asyncio.ensure_future(self._fetch_early(plan))
+            self._fetching.add_done_callback(_noted)
+
+    async def _fetch_early(self, plan: list[Record]) -> None:
+        """Bring records into the database, until there is an error or records() takes over."""
+        await self._prepare(plan)
+        for record in [r for r in plan if (r.offset, r.length) not in self._kept]:
+            while len(self._early) > AHEAD_EARLY:
+                await asyncio.wait(self._early.values(), return_when=asyncio.FIRST_COMPLETED)
+                for offset, task in [entry for entry in self._early.items() if entry[1].done()]:
+                    js.wispShards.release(task.result())
+                    del self._early[offset]
+            self._fetched.add(record.offset)
+            self._early[record.offset] = asyncio.ensure_future(self._obtain(record))
+            self._early[record.offset].add_done_callback(_noted)
+
+    async def _prepare(self, plan: list[Record]) -> None:
+        """Look whether there is room, and drop what was cut otherwise by another version."""
         wanted = {(record.offset, record.length) for record in plan}
         await self._check_room(sum(length for _, length in wanted - self._kept))
-        for offset, length in self._kept - wanted:  # cut otherwise by another version
+        for offset, length in self._kept - wanted:
             await js.wispShards.deleteRecord(self.url, offset, length)
         self._kept &= wanted
+        self._prepared = True
+
+    async def records(self, plan: list[Record]) -> AsyncIterator[tuple[Record, Any]]:
+        self._counts["records"] = len(plan)
+        if self._fetching is None:
+            self._loaded, self._prepared = 0, False
+        else:
+            self._fetching.cancel()
+            await asyncio.wait([self._fetching])
+            if not self._fetching.cancelled() and (error := self._fetching.exception()):
+                raise error
+        if not self._prepared:
+            await self._prepare(plan)
         try:
             async with aclosing(_ahead(plan, AHEAD if self._remote.ranged else 0, self._obtain, self.close)) as records:
                 async for record, buffer in records:
@@ -197,6 +239,11 @@ class UrlSource(Source):
 
     async def _obtain(self, record: Record) -> Any:
         """A record's ArrayBuffer, from the cache or the server; right by its hash, and kept."""
+        task = self._early.get(record.offset)
+        if task is not None and task is not asyncio.current_task():
+            buffer = await task
+            del self._early[record.offset]
+            return buffer
         if (record.offset, record.length) in self._kept:
             header = self._header if record.offset == 0 else None
             if header is not None and header.byteLength == record.length:  # read, and found to be right, before
@@ -204,10 +251,11 @@ class UrlSource(Source):
             else:
                 buffer = await self._from_cache(record)
             if buffer is not None:
-                self._counts["from_cache"] += 1
-                self._counts["cached_bytes"] += record.length
-                self._loaded += record.length
-                self._on_progress("cache", self._loaded, self.size)
+                if record.offset not in self._fetched:
+                    self._counts["from_cache"] += 1
+                    self._counts["cached_bytes"] += record.length
+                    self._loaded += record.length
+                    self._on_progress("cache", self._loaded, self.size)
                 return buffer
             self._damaged.add(record.offset)
         buffer = await self._download(record)
@@ -259,15 +307,40 @@ class UrlSource(Source):
         if not self._stores:
             return
         try:
-            await js.wispShards.putRecord(self.url, record.offset, buffer, digest)
+            await self._put(record, buffer, digest)
         except JsException as error:
             self._spoilt = True
             raise self._no_room(error) from None
         self._kept.add((record.offset, record.length))
 
+    async def _put(self, record: Record, buffer: Any, digest: str) -> None:
+        try:
+            await js.wispShards.putRecord(self.url, record.offset, buffer, digest)
+        except JsException as error:
+            if error.name != "QuotaExceededError":
+                raise
+            removed = await make_room(self.size, {str(self.url), *self._in_use()})
+            if not removed:
+                raise
+            self._tell(removed)
+            await js.wispShards.putRecord(self.url, record.offset, buffer, digest)
+
+    def _tell(self, removed: list[dict[str, Any]]) -> None:
+        for model in removed:
+            name = unquote(urlsplit(model["url"]).path).rsplit("/", 1)[-1]
+            self.notices.append(
+                f"{name} ({model['bytes'] / 1e6:.0f} MB), which was not used for the longest time, was removed from "
+                f"this browser's storage to make room for {self.name}."
+            )
+
     async def _check_room(self, needed: int) -> None:
         """Refuse a download that the database cannot hold before it starts."""
-        if self._stores and needed and needed > (free := await js.wispShards.freeStorage()):
+        if not self._stores or not needed or needed <= await js.wispShards.freeStorage():
+            return
+        removed = await make_room(needed, {str(self.url), *self._in_use()})
+        self._tell(removed)
+        if not removed:
+            free = await js.wispShards.freeStorage()
             if not self._kept:
                 await forget(str(self.url))
             raise self._quota_exceeded(f"it needs {needed / 1e6:.0f} MB more and {max(free, 0) / 1e6:.0f} MB are left")
@@ -300,7 +373,16 @@ class UrlSource(Source):
         self._on_progress("download", min(self._loaded, size), size)
 
     def close(self) -> None:
+        for task in (self._fetching, *self._early.values()):
+            if task is not None:
+                task.cancel()
         self._remote.close()
+
+
+def _noted(task: asyncio.Task[Any]) -> None:
+    """Whoever asks for the records hears of its error; where nobody does any more, it is no news."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def _ahead(
@@ -335,14 +417,17 @@ async def _ahead(
             await asyncio.gather(*(task for _, task in window), return_exceptions=True)
 
 
-async def open_source(model: Any, on_progress: OnProgress, hashes: dict[int, str] | None = None) -> Source:
+async def open_source(
+    model: Any, on_progress: OnProgress, hashes: dict[int, str] | None = None, in_use: InUse = set
+) -> Source:
     """The source of a model given as a URL (absolute) or as a JS File or Blob.
 
-    `hashes`: offset -> SHA-256 of records known beforehand. Raises WispError http_error, network_error, quota_exceeded.
+    `hashes`: offset -> SHA-256 of records known beforehand; `in_use`: models that do not make room for it. Raises
+    WispError http_error, network_error, quota_exceeded.
     """
     if not isinstance(model, str):
         return FileSource(model, on_progress)
-    source = UrlSource(model, on_progress, dict(hashes or {}))
+    source = UrlSource(model, on_progress, dict(hashes or {}), in_use)
     try:
         await source.open()
     except BaseException:
@@ -355,18 +440,3 @@ async def open_sources(models: Any, on_progress: OnProgress) -> list[Source]:
     """One source per part of a split model, in order. `models`: one model or a list of them, as for open_source."""
     parts = list(models) if isinstance(models, list | tuple) or js.Array.isArray(models) else [models]
     return [await open_source(part, on_progress) for part in parts]
-
-
-async def forget(url: str) -> None:
-    """Remove a model and all its records from the cache."""
-    with suppress(JsException):  # no database: nothing is kept
-        await js.wispShards.deleteModel(url)
-
-
-async def cached_models() -> list[dict[str, Any]]:
-    """[{url, size, etag}] of the models that the cache holds, wholly or in part."""
-    try:
-        found: list[dict[str, Any]] = (await js.wispShards.listModels()).to_py()
-    except JsException:
-        return []
-    return found

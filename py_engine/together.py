@@ -26,14 +26,16 @@ class Member:
     position: int
     left: int
     guesses: Guesses
+    chosen: bool = True  # the next token is there already: it was chosen with the prompt
     gone: bool = False  # nobody wants more of it
     batches: asyncio.Queue[list[int] | BaseException] = field(default_factory=asyncio.Queue)  # [] at the end
     released: asyncio.Event = field(default_factory=asyncio.Event)  # the device does not work on it any more
 
     def give(self, ids: list[int]) -> None:
         """The next tokens, which the device has made."""
-        if self.over:
+        if self.over or not ids:
             return
+        self.chosen = False
         ids = ids[: self.left]
         self.position += len(ids)
         self.left -= len(ids)
@@ -56,7 +58,7 @@ class Together:
         self._task: asyncio.Task[None] | None = None
 
     async def tokens(self, seq: int, position: int, count: int, ids: list[int]) -> AsyncGenerator[list[int], None]:
-        """The next `count` tokens of a sequence, from `position` on; `ids`: all before, whose last one was handed out.
+        """The next `count` tokens of a sequence, from `position` on, behind `ids`; the last feed has chosen the first.
 
         Closing the generator ends it.
         """
@@ -115,7 +117,11 @@ class Together:
         guesses = len(company) == 1 and self._guesses(company[0])
         self._changed = False
         runner.start_each(
-            [m.seq for m in company], [m.position for m in company], min(m.left for m in company), guesses
+            [m.seq for m in company],
+            [m.position for m in company],
+            [m.chosen for m in company],
+            min(m.left - m.chosen for m in company),
+            guesses,
         )
         more = True
         try:
@@ -136,7 +142,7 @@ class Together:
 
     def _guesses(self, member: Member) -> bool:
         """Whether the next steps are to guess."""
-        if not self._speculation:
+        if not self._speculation or member.chosen:
             return False
         runner = self._runner
         wanted = member.guesses.pay(runner.price(False), runner.price(True)) and member.left > FEW

@@ -17,7 +17,7 @@ from py_engine.plan import Buffer, Op, Plan, Weight
 ROOM = 128 << 20  # bytes of throwaway weights
 COPIES = 16
 CONTEXT = 8192  # tokens of a throwaway cache, at most
-FILLED = 2048  # of them seen
+FILLED = 2048  # of them seen in a short context
 EPS = 1e-5
 
 
@@ -30,6 +30,11 @@ class Work:
     checked: int
     pos: int
     copies: int
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """Where it is timed; what counts is the sum."""
+        return (self.pos,)
 
     def planned(self, device: Device) -> tuple[Plan, list[Buffer]]:
         """A plan whose one list, "test", is the work; and what it computes."""
@@ -78,6 +83,11 @@ class Attention(Work):
     kv_type: str
     n_ctx: int
     real_ctx: int
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """A short context and a long one: what is best for one may be bad for the other."""
+        return tuple(dict.fromkeys((self.pos, max(self.pos, self.n_ctx - 3))))
 
     def planned(self, device: Device) -> tuple[Plan, list[Buffer]]:
         return _attention(self, device, 1, self.n_ctx)

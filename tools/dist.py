@@ -17,6 +17,7 @@ from tools.environment import ensure_venv
 from tools.failure import Failure, run, say
 from tools.npm import ensure_node_modules, node
 from tools.paths import DIST, ROOT, STATIC
+from tools.snapshot import snapshot
 
 # What pages refer to by its path in the checkout: the bundle's name -> its entry point.
 PAGES = {
@@ -71,10 +72,12 @@ def build(*, quiet: bool = False) -> Path:
     site = Site()
     bundles = _bundles()
 
-    archive = python_zip.pack(with_bytecode(python_zip.sources()))
+    members = with_bytecode(python_zip.sources())
+    archive = python_zip.pack(members)
     assets: dict[str, object] = {
         "pyodide": _add_pyodide(site),
         "zip": site.add_hashed("assets", "py.zip", archive),
+        "snapshot": site.add_hashed("assets", "python.bin", snapshot(members)),
         # Pyodide reads a wheel's name and version from its file name: the hash goes into the folder's name.
         "wheels": [
             site.add(f"assets/wheels-{short_hash(data)}/{path.name}", data)

@@ -3,7 +3,8 @@ import { ChunkStream } from "./stream.js";
 
 /**
  * @typedef {object} Progress
- * @property {string} stage "pyodide" | "packages" | "python" | "download" | "cache" | "hash" | "upload" | "compile"
+ * @property {string} stage "pyodide" | "packages" | "python" | "download" | "cache" | "hash" | "upload" | "compile" |
+ *   "tune" (once per model and device, beside the download)
  * @property {number} loaded bytes (boot stages: steps)
  * @property {number} total bytes, 0 when not known
  * @property {number} [speed] bytes per second
@@ -49,7 +50,11 @@ export class Connection {
         const { port, lock } = found;
         if (this.#dead) return found.end();
         found.onerror = (reason) => this.close(lost(reason));
-        port.onmessage = ({ data }) => (data.kind === "dead" ? this.close(lost(data.message)) : this.#receive(data));
+        port.onmessage = ({ data }) => {
+          if (data.kind === "dead") this.close(lost(data.message));
+          else if (data.kind === "readers") found.read?.(data.count);
+          else this.#receive(data);
+        };
         port.onmessageerror = () => this.close(lost("a message could not be read"));
         if (!lock) return;
         const gone = () => this.close(lost("it was ended, or crashed"));

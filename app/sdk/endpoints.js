@@ -5,6 +5,7 @@
  * @typedef {import("./types.d.ts").ChatRequest} ChatRequest
  * @typedef {import("./types.d.ts").CompletionRequest} CompletionRequest
  * @typedef {import("./types.d.ts").ResponsesRequest} ResponsesRequest
+ * @typedef {import("./types.d.ts").CachedModel} CachedModel
  * @typedef {Record<string, any>} Json
  */
 /**
@@ -35,6 +36,15 @@ export function endpoints(connection) {
     responses: { create: /** @type {Create<ResponsesRequest>} */ (creator("responses")) },
     embeddings: { create: creator("embeddings") },
     rerank: creator("rerank"),
-    models: { list: () => connection.call("models") },
+    models: {
+      list: () => connection.call("models"),
+      /** The models in this browser's storage, the last used first. @returns {Promise<CachedModel[]>} */
+      cached: () => connection.call("models.cached"),
+      /**
+       * Removes a model from this browser's storage, or all; what is loaded stays loaded.
+       * @param {string} [model] its id or its address @returns {Promise<number>} bytes that were freed
+       */
+      delete: (model) => connection.call("models.delete", { model }),
+    },
   };
 }

@@ -124,3 +124,18 @@ export interface Dispatch {
   flops: number;
   floor_ns: number;
 }
+
+/** A model in the browser's storage. */
+export interface CachedModel {
+  id: string;
+  url: string;
+  /** of the file, in bytes */
+  size: number;
+  /** of it that are kept */
+  bytes: number;
+  complete: boolean;
+  /** Unix time in seconds; null: not known */
+  last_used: number | null;
+  /** whether it is in memory, too */
+  loaded: boolean;
+}

@@ -147,7 +147,7 @@ export class Chat {
         message.sources = found.sources;
         messages[messages.length - 1].content = found.content;
       }
-      const stream = await wisp.chat.completions.create(request(messages, choice, stats), {
+      const stream = await wisp.chat.completions.create(request(messages, choice, stats.model), {
         signal: controller.signal,
       });
       let saved = asked;
@@ -224,15 +224,14 @@ function messagesOf(history) {
 }
 
 /**
- * It names the model: other tabs may have loaded others since.
  * @param {Messages} messages @param {import("./engine.js").Choice} choice what answers
- * @param {Record<string, any>} stats of what is loaded
+ * @param {string} [loaded] id of the loaded model
  * @returns {Record<string, any> & { stream: true }}
  */
-function request(messages, { model, upstream }, stats) {
+function request(messages, { model, upstream }, loaded) {
   const settings = readSettings();
   return {
-    model: upstream ? model : stats.model,
+    model: upstream ? model : loaded, // other tabs may have loaded others since
     ...samplingFields(settings, upstream !== undefined),
     messages,
     stream: true,

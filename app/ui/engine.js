@@ -76,6 +76,16 @@ export class Engine {
     return (this.#wisp ??= await this.#boot());
   }
 
+  /** The models in this browser's storage. */
+  async cached() {
+    return this.#wisp ? this.#wisp.models.cached() : [];
+  }
+
+  /** Removes one of them; what is loaded goes on. @param {string} url */
+  async removeCached(url) {
+    await this.#wisp?.models.delete(url);
+  }
+
   /** @param {unknown} error of a request: after a crash there is neither engine nor model */
   forgetAfter(error) {
     if (/** @type {any} */ (error)?.code !== "worker_crashed") return;

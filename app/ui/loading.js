@@ -25,6 +25,7 @@ export class Loading {
   #seen = [];
   #shown = 0;
   #needs = "";
+  #tuning = false; // kernels are measured, while the model is fetched if it has to be
 
   /** @param {string} name of what is loading @param {boolean} booted the first step is behind us */
   start(name, booted) {
@@ -33,6 +34,7 @@ export class Loading {
     this.#seen = STEPS.map(() => null);
     this.#shown = 0;
     this.#needs = "";
+    this.#tuning = false;
     byId("loading-steps").replaceChildren(...STEPS.slice(this.#from).map(({ label }) => h("li", {}, label)));
     this.#draw(this.#from);
     this.#panel.hidden = false;
@@ -40,6 +42,10 @@ export class Loading {
 
   /** @param {import("../sdk/connection.js").Progress} progress */
   update(progress) {
+    if (progress.stage === "tune") {
+      this.#tuning = progress.loaded < progress.total;
+      if (!this.#panel.hidden) this.#draw();
+    }
     if (progress.stage === "memory") this.#needs = `needs ${bytes(progress.total)} of memory`;
     const step = STEPS.findIndex(({ stages }) => stages.includes(progress.stage));
     if (step < 0 || this.#panel.hidden) return;
@@ -60,9 +66,19 @@ export class Loading {
     const cached = progress?.stage === "cache";
     const what = step === 1 ? this.#name : "";
     const last = step === STEPS.length - 1 && this.#done(step);
-    byId("loading-stage").textContent = last ? "Warming up" : `${cached ? "Reading" : doing} ${what}`.trim();
-    byId("loading-detail").textContent =
-      step === 0 ? "once per visit" : progress && !last ? detail(progress, step, this.#needs) : "";
+    const tuning = this.#tuning && !this.#seen[1];
+    byId("loading-stage").textContent = last
+      ? "Warming up"
+      : tuning
+        ? "Choosing the fastest kernels"
+        : `${cached ? "Reading" : doing} ${what}`.trim();
+    byId("loading-detail").textContent = tuning
+      ? "once per model"
+      : step === 0
+        ? "once per visit"
+        : progress && !last
+          ? detail(progress, step, this.#needs)
+          : "";
     const items = byId("loading-steps").children;
     for (let index = this.#from; index < STEPS.length; index++) {
       const state = this.#done(index) || index < step ? "done" : index === step ? "active" : "";

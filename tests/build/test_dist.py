@@ -40,7 +40,7 @@ def test_hashed_names_say_what_is_in_them(dist: Path) -> None:
 
 
 def test_the_sdk_names_files_that_exist(dist: Path, assets: dict[str, Any]) -> None:
-    for path in [assets["zip"], assets["worker"], assets["catalog"], *assets["wheels"]]:
+    for path in [assets["zip"], assets["snapshot"], assets["worker"], assets["catalog"], *assets["wheels"]]:
         assert (dist / path).is_file(), path
     for name in pyodide.CORE_FILES:
         assert (dist / assets["pyodide"] / name).is_file(), name

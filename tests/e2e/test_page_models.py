@@ -50,6 +50,19 @@ def test_the_picker_shows_the_catalog_and_switches(talk: Page) -> None:
     wait_ready(talk)
 
 
+def test_what_the_browser_keeps_can_be_removed(talk: Page) -> None:
+    """It goes on answering: the model is in memory."""
+    talk.click("#model-button")
+    kept = talk.locator("#cached-list li")
+    expect(kept.first).to_contain_text("MB")
+    count = kept.count()
+    name = kept.first.locator("span").inner_text()
+    talk.get_by_role("button", name=f"Remove {name} from this browser").click()
+    expect(kept).to_have_count(count - 1)
+    talk.keyboard.press("Escape")
+    assert "Paris" in ask(talk, "What is the capital of France?")
+
+
 def test_a_file_of_this_computer_answers(talk: Page) -> None:
     talk.click("#model-button")
     with talk.expect_file_chooser() as chooser:

@@ -22,7 +22,7 @@ from py_engine.errors import WispError
 from py_engine.gguf_header import read_header
 from py_engine.records import plan_records
 
-async def load(url, stop_after=None, hashes=None):
+async def load(url, stop_after=None, hashes=None, early=-1):
     out = {"stages": [], "records": 0}
     source = None
     def progress(stage, loaded, total):
@@ -31,6 +31,10 @@ async def load(url, stop_after=None, hashes=None):
         source = await shards.open_source(url, progress, hashes)
         header = await read_header(source.read, source.size)
         plan = plan_records(header, source.size, 1 << 18)
+        if early >= 0:
+            source.begin(plan)
+            await asyncio.sleep(early)
+            out["early"] = source.stats["downloaded_bytes"]
         digest, position = hashlib.sha256(), 0
         async for record, buffer in source.records(plan):
             assert record.offset == position and buffer.byteLength == record.length
@@ -43,7 +47,7 @@ async def load(url, stop_after=None, hashes=None):
     except WispError as error:
         out["error"] = error.as_dict()["error"]
     if source is not None:
-        out["stats"] = source.stats
+        out["stats"], out["notices"] = source.stats, source.notices
     return out
 """
 names = (f"model-{i}.gguf" for i in itertools.count())
@@ -84,8 +88,8 @@ class Case:
 
     def load(self, **args: Any) -> dict[str, Any]:
         """Load the model as the engine does; returns what load() of LOAD does."""
-        given = {"url": self.url, "stop_after": None, "hashes": None, **args}
-        return run_python(self.page, LOAD + "\nawait load(url, stop_after, hashes)", given)
+        given = {"url": self.url, "stop_after": None, "hashes": None, "early": -1, **args}
+        return run_python(self.page, LOAD + "\nawait load(url, stop_after, hashes, early)", given)
 
     def kept(self) -> list[list[int]]:
         """[offset, length] of the records in the database."""
@@ -124,6 +128,51 @@ def test_first_visit_downloads_each_byte_once_and_the_second_asks_for_nothing(ca
         "healed": 0, "downloaded_bytes": 0, "requests": 0,
     }  # fmt: skip
     assert second["stages"][-1] == ["cache", size, size]
+
+
+SUMS = """() => {
+  const sums = new Set();
+  const bytes = new Uint8Array(4099).map((_, i) => (i * 7) % 251);
+  const add = () => sums.add(wispShards.checksum(bytes.buffer.slice(0)));
+  add();
+  for (let bit = 0; bit < 8 * bytes.length; bit++) {
+    bytes[bit >> 3] ^= 1 << (bit & 7);
+    add();
+    bytes[bit >> 3] ^= 1 << (bit & 7);
+  }
+  for (const [from, to] of [[0, 4], [0, 16], [5, 4095]]) { // words and bytes that change places
+    [bytes[from], bytes[to]] = [bytes[to], bytes[from]];
+    add();
+    [bytes[from], bytes[to]] = [bytes[to], bytes[from]];
+  }
+  sums.add(wispShards.checksum(bytes.buffer.slice(0, -1)));
+  return sums.size;
+}"""
+
+
+def test_every_bit_of_a_record_counts_in_its_checksum(engine_page: Page) -> None:
+    assert engine_page.evaluate(SUMS) == 1 + 8 * 4099 + 3 + 1
+
+
+@pytest.mark.parametrize("early", [0, 0.15, 1])
+def test_records_may_come_before_they_are_asked_for(case: Callable[..., Case], early: float) -> None:
+    """None, some or all of them; each byte once, and what is counted is the same."""
+    c = case()
+    first = c.load(early=early)
+    size = len(c.file.data)
+    assert first["sha256"] == sha(c.file.data)
+    assert first["early"] == size or early < 1
+    assert first["stats"]["downloaded_bytes"] == size == c.file.sent
+    assert first["stats"]["from_cache"] == 0
+    assert len(c.kept()) == first["records"]
+    assert [loaded for stage, loaded, _ in first["stages"] if stage == "download"][-1] == size
+    assert c.load(early=early)["stats"]["from_cache"] == first["records"]
+
+
+def test_what_fails_before_it_is_asked_for_is_told_then(case: Callable[..., Case]) -> None:
+    got = case(cut_at=1_300_000).load(early=0.5)
+    assert got["error"]["code"] == "network_error"
+    assert "lost" in got["error"]["message"]
 
 
 def test_server_that_hides_its_headers(case: Callable[..., Case]) -> None:
@@ -340,3 +389,49 @@ def test_full_storage_rejects_and_leaves_nothing(
     cdp.send("Storage.overrideQuotaForOrigin", {"origin": server.url.rstrip("/")})
     assert c.load()["sha256"] == sha(model)
     page.context.close()
+
+
+FULL = """async ([free]) => {
+    globalThis.realShards ??= wispShards;
+    globalThis.wispShards = { ...realShards, freeStorage: async () => free };
+}"""
+EMPTY = """
+from py_engine.model_cache import cached_models, forget
+for m in await cached_models():
+    await forget(m["url"])
+"""
+CACHE = """
+from py_engine.model_cache import cached_models
+[m for m in await cached_models() if m["url"] in urls]
+"""
+
+
+def test_the_longest_unused_models_make_room_for_a_new_one(case: Callable[..., Case], model: bytes) -> None:
+    """None of them where that would not do; and the person is told."""
+    old, newer, new = case(), case(), case()
+    urls = [c.url for c in (old, newer, new)]
+    page = old.page
+
+    def kept() -> list[str]:
+        return [m["url"] for m in run_python(page, CACHE, {"urls": urls})]
+
+    run_python(page, EMPTY)
+    for c in (old, newer):
+        assert c.load()["sha256"]
+    assert kept() == [newer.url, old.url]
+    old.load()  # used once more
+    assert kept() == [old.url, newer.url]
+    all_of_it = run_python(page, CACHE, {"urls": urls})[0]
+    assert all_of_it["bytes"] == all_of_it["size"] == len(model)
+    assert all_of_it["complete"]
+    try:
+        page.evaluate(FULL, [-1 << 40])  # as full as can be
+        assert new.load()["error"]["code"] == "quota_exceeded"
+        assert kept() == [old.url, newer.url]
+        page.evaluate(FULL, [1000])
+        got = new.load()
+        assert got["sha256"]
+        assert kept() == [new.url, old.url]
+        assert "was removed from this browser's storage" in " ".join(got["notices"])
+    finally:
+        page.evaluate("() => { globalThis.wispShards = realShards; }")

@@ -1,24 +1,18 @@
 // A page with nothing but the engine: Pyodide, the Python archive and replay.js, driven by tests/browser.py.
 const sdk = await (await fetch("/wisp.js")).text();
 const assets = JSON.parse(sdk.slice(sdk.indexOf("{"), sdk.indexOf("};") + 1));
-const { loadPyodide } = await import(`/${assets.pyodide}pyodide.mjs`);
-const pyodide = await loadPyodide({
-  indexURL: `/${assets.pyodide}`,
-  packages: assets.wheels.map((url) => new URL(`/${url}`, location.href).href),
-});
-pyodide.unpackArchive(await (await fetch(`/${assets.zip}`)).arrayBuffer(), "zip", { extractDir: "/wisp" });
-pyodide.pyimport("sys").path.insert(0, "/wisp");
+const absolute = (/** @type {string} */ path) => new URL(`/${path}`, location.href).href;
+globalThis.wispAssets = Object.fromEntries(
+  Object.entries(assets).map(([key, value]) => [key, Array.isArray(value) ? value.map(absolute) : absolute(value)]),
+);
+const { startPython } = await import("/repo/app/boot.js");
+const { pyodide, kept } = await startPython(globalThis.wispAssets, () => undefined, ["numpy", "regex"]);
+globalThis.kept = kept;
 const { Replay } = await import("/repo/py_engine/replay.js").catch(() => ({ Replay: undefined }));
 globalThis.wispReplay = Replay;
 globalThis.wispUpload = (await import("/repo/py_engine/upload.js")).Upload;
 globalThis.wispShards = await import("/repo/py_engine/shards.js");
 globalThis.wispLoadPackage = async () => undefined;
-globalThis.wispAssets = Object.fromEntries(
-  Object.entries(assets).map(([key, value]) => [
-    key,
-    Array.isArray(value) ? value.map((url) => `/${url}`) : `/${value}`,
-  ]),
-);
 globalThis.pyodide = pyodide;
 
 /**

@@ -77,6 +77,7 @@ class Source:
     def __init__(self, data: bytes) -> None:
         self.data, self.size, self.closed = data, len(data), 0
         self.stats = {"requests": 1}
+        self.notices: list[str] = []
 
     async def read(self, offset: int, length: int) -> bytes:
         return self.data[offset : offset + length]
@@ -104,6 +105,13 @@ class Platform:
         self.engines: list[Engine] = []
         self.sources: list[Source] = []
         self.make: Callable[..., Awaitable[Engine]] = self._engine
+        self.cached: list[dict[str, Any]] = []
+
+    async def cached_models(self) -> list[dict[str, Any]]:
+        return self.cached
+
+    async def delete_cached(self, url: str) -> None:
+        self.cached = [model for model in self.cached if model["url"] != url]
 
     def post(self, message: dict[str, Any]) -> None:
         self.messages.append(message)

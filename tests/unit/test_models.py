@@ -366,3 +366,32 @@ async def test_a_cancelled_wait_lets_those_behind_it_go() -> None:
     first.set()
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     assert [getattr(o, "code", o) for o in outcomes] == [None, "aborted", None]
+
+
+async def test_what_the_browser_keeps_is_listed_and_removed() -> None:
+    page = Models()
+
+    def kept(url: str, n_bytes: int) -> dict[str, Any]:
+        return {"url": url, "size": 100, "bytes": n_bytes, "complete": n_bytes == 100, "used": 7}
+
+    mini = "https://wisp/models/mini.gguf"
+    page.platform.cached = [
+        kept(mini, 100),
+        kept("https://host/big%20one.gguf?x=1", 40),
+        kept("https://host/c.gguf", 5),
+    ]
+    assert await page.call("load")
+    found = await page.call("models.cached")
+    assert [(m["id"], m["bytes"], m["complete"], m["loaded"]) for m in found] == [
+        ("mini", 100, True, True),
+        ("big one", 40, False, False),
+        ("c", 5, False, False),
+    ]
+    assert found[0]["last_used"] == 7
+    assert page.worker.urls_in_use() == {mini}
+    assert await page.call("models.delete", model="big one") == 40
+    assert await page.call("models.delete", model="https://host/c.gguf") == 5
+    assert await page.code("models.delete", model="no") == "model_not_found"
+    assert await page.call("models.delete") == 100
+    assert await page.call("models.cached") == []
+    assert await page.ask() == "mini", "what is loaded stays loaded"

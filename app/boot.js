@@ -1,0 +1,49 @@
+/**
+ * Starts Python: Pyodide from the memory of one that had started (tools/snapshot.py), or, where that fails, from the
+ * beginning; then Wisp's packages from their archive.
+ */
+
+/** @typedef {{ pyodide: string, zip: string, snapshot: string, wheels: string[] }} PythonAssets */
+
+/** @param {string} url @returns {Promise<Uint8Array>} */
+async function unzipped(url) {
+  const { body } = await fetch(url);
+  const stream = /** @type {ReadableStream} */ (body).pipeThrough(new DecompressionStream("gzip"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** The URL of a wheel. @param {PythonAssets} assets @param {string} name of its package */
+export const wheelOf = (assets, name) =>
+  assets.wheels.find((url) => url.split("/").at(-1)?.startsWith(`${name}-`)) ?? name;
+
+/**
+ * @param {PythonAssets} assets
+ * @param {(stage: "pyodide" | "packages" | "python", loaded: number, total: number) => void} report
+ * @param {string[]} packages compiled ones that must be there
+ * @returns {Promise<{ pyodide: any, kept: boolean }>} a Python that finds Wisp's modules; whether it was one kept
+ */
+export async function startPython(assets, report, packages) {
+  report("pyodide", 0, 3);
+  const indexURL = assets.pyodide;
+  const memory = unzipped(assets.snapshot).catch(() => undefined);
+  const archive = fetch(assets.zip).then((response) => response.arrayBuffer());
+  import(`${indexURL}pyodide.asm.mjs`).catch(() => undefined); // side by side with the memory: Pyodide asks for it later
+  const { loadPyodide } = await import(`${indexURL}pyodide.mjs`);
+  const _loadSnapshot = await memory;
+  let kept = _loadSnapshot !== undefined;
+  const pyodide = await loadPyodide({ indexURL, _loadSnapshot }).catch((/** @type {unknown} */ error) => {
+    if (!kept) throw error;
+    kept = false;
+    return loadPyodide({ indexURL });
+  });
+  report("packages", 1, 3);
+  const wheels = pyodide.loadPackage(
+    packages.map((name) => wheelOf(assets, name)),
+    { messageCallback() {} },
+  );
+  pyodide.unpackArchive(await archive, "zip", { extractDir: "/wisp" });
+  pyodide.runPython("import random, sys; random.seed(); sys.path.insert(0, '/wisp')"); // what was kept is not random
+  report("python", 2, 3);
+  await wheels;
+  return { pyodide, kept };
+}

@@ -1,0 +1,35 @@
+"""Python starts from a memory that is kept, and from nothing where that does not work."""
+
+from playwright.sync_api import Page
+
+from tests.browser import run_python
+
+FROM_NOTHING = """async () => {
+  const { startPython } = await import("/repo/app/boot.js");
+  const stages = [];
+  const assets = { ...wispAssets, snapshot: wispAssets.catalog };
+  const { pyodide, kept } = await startPython(assets, (stage) => stages.push(stage), ["regex"]);
+  const found = pyodide.runPython("import regex, app.catalog; regex.match(r'\\\\p{Lu}', 'Ä').group()");
+  return { kept, stages, found };
+}"""
+
+
+def test_python_starts_from_its_memory(engine_page: Page) -> None:
+    """With what it imported; but what must differ each time does."""
+    assert engine_page.evaluate("kept") is True
+    code = "import sys, random; ['jinja2.sandbox' in sys.modules, random.random()]"
+    there, number = run_python(engine_page, code)
+    assert there
+    again = engine_page.evaluate(
+        """async () => {
+          const { startPython } = await import("/repo/app/boot.js");
+          const { pyodide } = await startPython(wispAssets, () => undefined, []);
+          return pyodide.runPython("import random; random.random()");
+        }"""
+    )
+    assert again != number
+
+
+def test_python_starts_without_it(engine_page: Page) -> None:
+    got = engine_page.evaluate(FROM_NOTHING)
+    assert got == {"kept": False, "stages": ["pyodide", "packages", "python"], "found": "Ä"}

@@ -1,0 +1,58 @@
+"""The same model by variants of the kernels that no software GPU would take by itself, forced one after the other.
+(Subgroup matrices are spelled out in plain WGSL in tests/kernels/test_matrices.py: no software GPU has them.)
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page
+
+from tests.engine.driver import floats, run
+from tests.engine.judge import assert_close, same_ids
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "llama"
+ROUNDED = 0.2  # what rounding activations to bytes may add to a logit, as llama.cpp's own rounding does
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    ("lavapipe", {"subgroup": 0}),
+    ("lavapipe", {"f16": False, "software": False}),
+    ("lavapipe", {"dot8": True}),
+    ("lavapipe", {"f16": False, "subgroup": 0, "dot8": True}),
+]
+
+
+def named(value: Any) -> str:
+    """For pytest's list of tests."""
+    return value if isinstance(value, str) else ",".join(f"{k}={int(v)}" for k, v in value.items()) or "own"
+
+
+@pytest.mark.parametrize(("adapter", "variant"), VARIANTS, ids=named)
+def test_every_variant_gives_the_same(
+    engine_pages: Callable[[str | None], Page], adapter: str, variant: dict[str, Any]
+) -> None:
+    """Logits by prefill's kernels, and greedy ids by decode's."""
+    golden = np.load(GOLDEN / "llama.Q4_0.npz")
+    about = json.loads((GOLDEN / "llama.Q4_0.json").read_text())
+    out = run(
+        engine_pages(adapter),
+        "/repo/tests/golden/llama/llama.Q4_0.gguf",
+        """
+logits, shape = await engine.evaluate(prompt)
+ids = await collect(engine, prompt, Sampling(temperature=0), count)
+return {"logits": raw(logits), "shape": shape, "ids": ids, "device": engine.stats()["kernels"]["device"]}
+""",
+        {"prompt": golden["prompt"].tolist(), "count": len(golden["greedy"])},
+        backend="webgpu",
+        context_length=128,
+        variant=variant,
+        tune=False,
+    )
+    assert {k: v for k, v in variant.items() if k in out["device"]} == {
+        k: v for k, v in out["device"].items() if k in variant
+    }
+    assert_close(golden["logits_ref"], floats(out["logits"], out["shape"]), "f16")
+    noise = about["llama_cpp_vs_reference"]["max_abs"] + 0.15 + (ROUNDED if variant.get("dot8") else 0)
+    same_ids(golden["greedy"], out["ids"], about["greedy_margin"], noise)
