@@ -109,8 +109,8 @@ export class Engine {
     this.events.loading(choice, this.#wisp !== null);
     try {
       this.#wisp ??= await Promise.race([this.#boot(), rejectedBy(signal)]);
-      if (!choice.upstream) await this.#wisp.load({ model: choice.model, ...options }, { signal });
-      const stats = choice.upstream ? {} : await this.#wisp.stats();
+      const loading = choice.upstream ? {} : this.#wisp.load({ model: choice.model, ...options }, { signal });
+      const stats = await loading;
       this.loaded = { name: choice.name, choice, stats };
       if (mine()) this.events.loaded(this.loaded);
       return true;
