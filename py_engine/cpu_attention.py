@@ -86,9 +86,6 @@ def attention(c: Call) -> None:
 
 
 def attention_decode(c: Call) -> None:
-    if c.params["WHOLE"]:
-        attention(c)
-        return
     group, head_dim = c.params["G"], c.params["HEAD_DIM"]
     for m, (pos, seq) in enumerate(zip(c.positions, c.sequences, strict=True)):
         share = attention_share(c, pos)

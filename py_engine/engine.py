@@ -28,7 +28,7 @@ from py_engine.gguf_header import Header
 from py_engine.kernels import Device
 from py_engine.loader import Loader, LoadPackage, OnProgress
 from py_engine.models.common import rope_factors
-from py_engine.ops import FEW, NEAR
+from py_engine.ops import FEW
 from py_engine.parts import Parts
 from py_engine.plan import Plan
 from py_engine.pooling import NAMES
@@ -291,8 +291,7 @@ class Engine:
         self.check_generates()
         self._generation.seats.first.cache.reuse([])
         runner: Any = self.runner
-        one = "near" if position < NEAR and "near" in self.plan.lists else "decode"
-        lists = ["prefill"] if n > FEW else ["few", "each", "choose"] if n > 1 else [one, "sample"]
+        lists = ["prefill"] if n > FEW else ["few", "each", "choose"] if n > 1 else ["decode", "sample"]
         times = {name: await runner.profile(position, n, name) for name in lists}
         step = await runner.time_lists(position, n, lists)
         device = runner.gpu.variant

@@ -17,7 +17,6 @@ from py_engine.kernels import Device
 from py_engine.plan import Buffer, Op, PerToken, Plan, Weight
 from py_engine.rope import Rope
 
-NEAR = 512  # positions that attention takes in one dispatch
 QUANTIZERS = 256  # threads of quantize_rows.wgsl
 FEW = 8  # tokens with a State each (sequence.wgsl), and sequences that are generated side by side
 
@@ -45,11 +44,8 @@ class HeadNorm:
 class Ops:
     """Appends ops to `plan.lists[name]` for batches of at most `batch` tokens."""
 
-    def __init__(
-        self, plan: Plan, name: str, batch: int, device: Device, each: bool = False, near: bool = False
-    ) -> None:
-        """`near`: for positions below NEAR, whose attention needs no more than a workgroup for each key/value head."""
-        self.plan, self.batch, self.device, self.near = plan, batch, device, near
+    def __init__(self, plan: Plan, name: str, batch: int, device: Device, each: bool = False) -> None:
+        self.plan, self.batch, self.device = plan, batch, device
         self.name, self.each = name, {"EACH": int(each)}
         self.few = batch == 1 or each
         self.ops: list[Op] = plan.lists.setdefault(name, [])
@@ -242,22 +238,11 @@ class Ops:
                 PerToken(tile["TQ"]),
             )
             return y
-        if self.near and (whole := tiles.attention_whole(self.device, head_dim, group)):
-            self.add(
-                "attention_decode",
-                kind | {"TS": whole[0], "SPLIT": 1, "PARTS": whole[1], "WHOLE": 1} | self.each | sunk,
-                {"scale": scale, "n_head_kv": n_head_kv, "q_stride": q.shape[1], "y_stride": y.shape[1]},
-                bound | {"y": y} | sink_bound,
-                n_head_kv,
-                1,
-                PerToken(),
-            )
-            return y
         positions, parts_each, split = tiles.attention_decode(self.device, self.plan.n_ctx, head_dim, group)
         parts = self.buffer(f"{self.name}.parts.{head_dim}", (self.batch, n_head, split, head_dim + 4))
         self.add(
             "attention_decode",
-            kind | {"TS": positions, "SPLIT": split, "PARTS": parts_each, "WHOLE": 0, "SINKS": 0} | self.each,
+            kind | {"TS": positions, "SPLIT": split, "PARTS": parts_each} | self.each,
             {"scale": scale, "n_head_kv": n_head_kv, "q_stride": q.shape[1]},
             bound | {"parts": parts},
             n_head_kv,

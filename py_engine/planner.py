@@ -4,7 +4,6 @@ prefill   up to `batch` tokens through the layers
 last      after it: logits of the batch's last token
 every     after it: logits of every token, at most EVERY of them (Engine.evaluate)
 decode    one token through the layers, and its logits
-near      the same for a token among the first NEAR, where the device's attention gains by it
 few       up to FEW tokens, of one sequence or of several, through the layers
 few.last  after it: logits of the batch's last token
 each      after few: logits of every token; then
@@ -24,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import ModuleType
 
-from py_engine import sampler_ops, tiles
+from py_engine import sampler_ops
 from py_engine.cache import Cache, make_cache, make_conv_cache, slack
 from py_engine.errors import WispError
 from py_engine.gguf_header import Header
@@ -165,9 +164,6 @@ def make_plan(
     sampler_ops.sample(Ops(plan, "shaped", 1, device), logits, shaped=True)
     sampler_ops.resample(Ops(plan, "reshaped", 1, device), logits, shaped=True)
     sampler_ops.logprobs(Ops(plan, "logprobs", 1, device), logits)
-    if not device.software and tiles.attention_whole(device, cfg.head_dim, cfg.head_count // cfg.head_count_kv):
-        near = Ops(plan, "near", 1, device, near=True)
-        model.output(cfg, weights, near, model.build(cfg, weights, near, ropes, caches))
     few = Ops(plan, "few", FEW, device, each=True)
     x = model.build(cfg, weights, few, ropes, caches)
     model.output(cfg, weights, Ops(plan, "few.last", 1, device), x)

@@ -7,7 +7,6 @@
  */
 
 const MOST_STEPS = 64; // in a submit
-const NEAR = 512; // positions that the list "near", where there is one, can attend to; ops.py has it, too
 const FEW = 8; // sequences side by side, and tokens of a step that guesses
 const ID_BYTES = 4 * MOST_STEPS * FEW;
 const STATE_BYTES = 16; // u32 pos, n, resampled, seq
@@ -232,16 +231,10 @@ export class Replay {
     return map;
   }
 
-  /**
-   * The last token of every sequence, or one and guesses, through the layers.
-   * @param {GPUComputePassEncoder} pass @param {number} step of the submit
-   */
-  encodeForward(pass, step) {
+  /** The last token of every sequence, or one and guesses, through the layers. @param {GPUComputePassEncoder} pass */
+  encodeForward(pass) {
     const { guesses, places } = this;
-    if (!guesses && places.length === 1) {
-      const near = places[0].position + step <= NEAR && this.lists.has("near");
-      return this.encode(pass, near ? "near" : "decode", 1);
-    }
+    if (!guesses && places.length === 1) return this.encode(pass, "decode", 1);
     const n = guesses ? FEW : places.length;
     this.encode(pass, "few", n);
     this.encode(pass, "each", n);
@@ -265,7 +258,7 @@ export class Replay {
     this.submit((encoder) => {
       const pass = encoder.beginComputePass();
       for (let i = 0; i < count; i++) {
-        if (this.owed) this.encodeForward(pass, i);
+        if (this.owed) this.encodeForward(pass);
         this.encodeChoice(pass);
         this.owed = true;
       }
@@ -281,7 +274,7 @@ export class Replay {
   forward() {
     this.submit((encoder) => {
       const pass = encoder.beginComputePass();
-      this.encodeForward(pass, 0);
+      this.encodeForward(pass);
       pass.end();
     });
     this.owed = false;

@@ -123,16 +123,6 @@ def attention(device: Device, batch: int, head_dim: int, group: int, causal: boo
     return "attention", {"TQ": tokens, "TS": positions, "WG": max(threads, head_dim // 4)}
 
 
-def attention_whole(device: Device, head_dim: int, group: int) -> tuple[int, int] | None:
-    """(positions of a tile, threads of a position) where a workgroup is to take all positions of a short context; None
-    where its memory is too small for enough threads.
-    """
-    if device.software or device.subgroup < 2:
-        return None
-    used = group * (256 * 16 + head_dim * 4 + 128 * 8)
-    return (128, 2) if used + 256 <= device.max_workgroup_storage and head_dim <= 256 else None
-
-
 def attention_decode(device: Device, n_ctx: int, head_dim: int, group: int) -> tuple[int, int, int]:
     """(positions of a tile, threads of a position, shares): a short context in one share, a long one over enough
     workgroups to fill a GPU.

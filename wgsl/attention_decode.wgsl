@@ -1,14 +1,12 @@
 // Attention of few tokens over a share of the cache each: grid (kv heads, SPLIT, tokens). The rows are the G query heads of a key/value
 // head, so that keys and values are loaded once for all of them. A workgroup takes TS positions at a time: scores, their
 // softmax with a running maximum, then the weighted sum of the values, which it leaves unnormalised with maximum and
-// denominator for attention_combine.wgsl. WHOLE, it has all positions, and leaves what is asked for.
+// denominator for attention_combine.wgsl.
 #param HEAD_DIM
 #param G
 #param TS // positions of a tile, a power of two
 #param PARTS // threads that share a position's dot products, neighbours in a subgroup
 #param SPLIT
-#param WHOLE // 1: SPLIT is 1
-#param SINKS // WHOLE: each head has a score more, which takes its share and has no value
 #param WINDOW // positions that the token sees, itself included; 0: all
 #param SOFT_CAP // 0: none
 #param SG
@@ -17,22 +15,12 @@ struct Params {
   scale: f32,
   n_head_kv: u32,
   q_stride: u32, // floats between tokens of q
-#if WHOLE
-  y_stride: u32, // floats between tokens of y
-#endif
 }
 #include "sequence.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> q: array<vec4f>; // (n, q_stride)
 #include "kv_cache.wgsl"
-#if WHOLE
-@bind var<storage, read_write> y: array<vec4f>; // (n, y_stride)
-#if SINKS
-@bind var<storage, read> sinks: array<f32>; // (heads)
-#endif
-#else
 @bind var<storage, read_write> parts: array<vec4f>; // (n, n_head, SPLIT, VECS + 1): the sum, then (maximum, denominator)
-#endif
 #include "attention_share.wgsl"
 #if SOFT_CAP
 #include "capped.wgsl"
@@ -48,9 +36,6 @@ var<workgroup> weights: array<f32, G * TS>;
 var<workgroup> partial: array<vec4f, G * LANES * VECS>;
 #endif
 #include "reduce_rows.wgsl"
-#if WHOLE
-var<workgroup> shares: array<f32, G>; // what each head's sum is multiplied with
-#endif
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
@@ -165,21 +150,6 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   rows_put_sum(${g}u, total${g}, t);
 #endfor
   workgroupBarrier();
-#if WHOLE
-  if (t == 0u) {
-#for g in G
-#if SINKS
-    let sink${g} = sinks[head * G + ${g}u];
-    let most${g} = max(top${g}, sink${g});
-    let shrink${g} = exp(top${g} - most${g});
-    shares[${g}] = shrink${g} / (rows_get_sum(${g}u) * shrink${g} + exp(sink${g} - most${g}));
-#else
-    shares[${g}] = 1.0 / rows_get_sum(${g}u);
-#endif
-#endfor
-  }
-  workgroupBarrier();
-#endif
 #if TS * PARTS >= HEAD_DIM // 2
   for (var i = t; i < G * VECS; i += WG) {
     let g = i / VECS;
@@ -187,18 +157,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     for (var l = 0u; l < LANES; l++) {
       sum += partial[(g * LANES + l) * VECS + i % VECS];
     }
-#if WHOLE
-    y[m * (p.y_stride / 4u) + head * G * VECS + i] = sum * shares[g];
-#else
     parts[((to + g) * SPLIT + wid.y) * (VECS + 1u) + i % VECS] = sum;
-#endif
   }
 #endif
-#if WHOLE == 0
   if (t == 0u) {
 #for g in G
     parts[((to + ${g}u) * SPLIT + wid.y) * (VECS + 1u) + VECS] = vec4f(top${g}, rows_get_sum(${g}u), 0.0, 0.0);
 #endfor
   }
-#endif
 }

@@ -13,7 +13,7 @@ from playwright.sync_api import Page
 
 from py_engine import sampler_ops, tiles
 from py_engine.cache import make_cache, make_conv_cache
-from py_engine.ops import FEW, Ops
+from py_engine.ops import FEW
 from py_engine.plan import Weight
 from py_engine.rope import Rope, frequencies, table
 from py_engine.sampling import Sampling
@@ -127,30 +127,6 @@ def test_layer(variant: str, kv_type: str, window: int, each: tuple[tuple[int, i
     if kv_type != "q8_0":
         for b in (cache.k, cache.v):
             check(bench, gpu[b.name].astype(np.float32), host[b.name].astype(np.float32), 1e-7)
-
-
-@pytest.mark.parametrize("variant", ["swiftshader: f32 subgroups", "lavapipe: f16 subgroups"])
-@pytest.mark.parametrize(
-    ("pos", "window", "cap", "sunk"), [(0, 0, 0.0, False), (127, 0, 3.0, True), (300, 33, 0.0, True)]
-)
-def test_attention_in_one_dispatch(
-    variant: str, pos: int, window: int, cap: float, sunk: bool, kernel_pages: Pages
-) -> None:
-    """Of a token among the first ones, with all that attention can have."""
-    bench = bench_of(variant, kernel_pages)
-    n_head, n_kv, dim = 6, 2, 64
-    bench.begin(batch=1, n=1, pos=pos, n_ctx=320, seq=2)
-    ops = Ops(bench.plan, "near", 1, bench.device, near=True)
-    q = ops.rows("q", n_head * dim)
-    bench.fill(q)
-    cache = make_cache(bench.plan, 0, n_kv * dim, "f16", 0, 0)
-    for b in (cache.k, cache.v):
-        bench.fill(b)
-    sinks = bench.vector("sinks", n_head) if sunk else None
-    y = ops.attention(q, cache, (n_head, n_kv, dim), 0.2, window, cap, sinks)
-    assert len(ops.ops) == 1
-    gpu, host = bench.run(ops)
-    check(bench, gpu[y.name], host[y.name])
 
 
 def test_rows_that_do_not_fuse(swift_bench: Bench) -> None:
