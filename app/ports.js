@@ -7,8 +7,6 @@
  *                   "leave": the client needs nothing more; "end": and if no other page is left, the engine may end
  *   from it         "hello" {lock, gpu}: the Web Lock that the worker holds for as long as it lives; is WebGPU there?
  *                   "dead" {message}: why it ends now
- *                   "readers" {count}: start workers that read (py_engine/readers.js), which a shared worker cannot; the
- *                   answer is of the same kind, {ports}
  *
  * Locks tell of every end, a crash too, and at once. (Ports do not: Chromium has no "close" event on those of shared
  * workers.) Where there are none, on a page that came over plain http, the worker is the page's own and dies with it.
@@ -28,9 +26,6 @@ export class Ports {
   /** @type {Map<MessagePort, boolean>} of every client that is there, whether it is a page */
   #pages = new Map();
   #serve;
-  /** @type {{ port: MessagePort, given: (ports: MessagePort[]) => void } | null} the page that reads */
-  #reading = null;
-  onReadersGone = () => {};
 
   /** @param {(port: MessagePort) => Served} serve */
   constructor(serve) {
@@ -44,12 +39,10 @@ export class Ports {
       if (!this.#pages.delete(port)) return;
       port.close();
       served.leave();
-      if (this.#reading?.port === port) this.#noReaders();
     };
     port.onmessage = async ({ data }) => {
       if (data.kind === "lend") this.add(data.port);
       else if (data.kind === "leave") leave();
-      else if (data.kind === "readers") this.#reading?.given(data.ports);
       else if (data.kind === "end") {
         leave();
         if (![...this.#pages.values()].includes(true)) self.close();
@@ -60,22 +53,6 @@ export class Ports {
         port.postMessage({ kind: "hello", lock, gpu: "gpu" in navigator });
       } else if (this.#pages.has(port)) served.receive(data);
     };
-  }
-
-  /** Workers of a page that read. @param {number} count @returns {Promise<MessagePort[]>} none where no page is there */
-  readers(count) {
-    const page = [...this.#pages].find(([, isPage]) => isPage);
-    if (!page) return Promise.resolve([]);
-    return new Promise((given) => {
-      this.#reading = { port: page[0], given };
-      page[0].postMessage({ kind: "readers", count });
-    });
-  }
-
-  #noReaders() {
-    this.#reading?.given([]);
-    this.#reading = null;
-    this.onReadersGone();
   }
 
   /** Ends the worker. @param {string} message why */

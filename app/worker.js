@@ -2,20 +2,17 @@
  * The worker, shared by all pages or of one: starts Pyodide, unpacks the Python packages and hands every message of its
  * clients (ports.js) to `app/main.py`.
  * It knows nothing of models or chats. What it offers Python, on `globalThis`:
- *   wispReplay, wispUpload, wispShards, wispKept  of the modules py_engine/replay.js, upload.js, shards.js with
- *                    readers.js, and app/kept.js
+ *   wispReplay, wispUpload, wispShards, wispKept  of the modules py_engine/replay.js, upload.js, shards.js and app/kept.js
  *   wispAssets       the URLs it was booted with: {pyodide, zip, snapshot, wheels, catalog, grammar}
  *   wispLoadPackage  (name) => Promise, loads a compiled wheel (numpy) on first need
  *   wispImport       (url) => Promise, loads a JavaScript module
  */
 import { Replay } from "../py_engine/replay.js";
-import { Readers, serve as serveReads } from "../py_engine/readers.js";
-import * as shards from "../py_engine/shards.js";
+import * as wispShards from "../py_engine/shards.js";
 import { Upload } from "../py_engine/upload.js";
 import { startPython, wheelOf } from "./boot.js";
 import * as wispKept from "./kept.js";
 import { Ports } from "./ports.js";
-import { READER, startReaders } from "./reading.js";
 
 /** @typedef {import("./boot.js").PythonAssets & { catalog?: string }} Assets */
 
@@ -33,13 +30,6 @@ async function boot(assets, report) {
     return loading.get(name);
   };
   const wispImport = (/** @type {string} */ url) => import(url);
-  const own = "Worker" in globalThis; // not in a shared worker
-  const readers = new Readers((count) =>
-    own ? Promise.resolve(startReaders(import.meta.url, count)) : ports.readers(count),
-  );
-  ports.onReadersGone = () => readers.end();
-  const { getRecord, slice } = readers;
-  const wispShards = { ...shards, getRecord, slice };
   const wispAssets = assets;
   Object.assign(globalThis, { wispAssets, wispReplay: Replay, wispUpload: Upload, wispShards, wispKept });
   Object.assign(globalThis, { wispLoadPackage, wispImport });
@@ -92,9 +82,6 @@ function serve(port) {
 }
 
 const ports = new Ports(serve);
-if (self.name === READER) serveReads();
-else {
-  self.addEventListener("error", (event) => ports.die(event.message));
-  self.onmessage = ({ data }) => ports.add(data.port); // the page whose own worker this is
-  /** @type {any} */ (self).onconnect = (/** @type {MessageEvent} */ event) => ports.add(event.ports[0]); // all pages
-}
+self.addEventListener("error", (event) => ports.die(event.message));
+self.onmessage = ({ data }) => ports.add(data.port); // the page whose own worker this is
+/** @type {any} */ (self).onconnect = (/** @type {MessageEvent} */ event) => ports.add(event.ports[0]); // all pages

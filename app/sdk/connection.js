@@ -52,7 +52,6 @@ export class Connection {
         found.onerror = (reason) => this.close(lost(reason));
         port.onmessage = ({ data }) => {
           if (data.kind === "dead") this.close(lost(data.message));
-          else if (data.kind === "readers") found.read?.(data.count);
           else this.#receive(data);
         };
         port.onmessageerror = () => this.close(lost("a message could not be read"));

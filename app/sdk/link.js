@@ -1,4 +1,3 @@
-import { startReaders } from "../reading.js";
 import { WispError } from "./error.js";
 
 /**
@@ -8,7 +7,6 @@ import { WispError } from "./error.js";
  * @property {boolean} shared whether it is that of all tabs
  * @property {(reason: string) => void} [onerror] set by who uses the link: the worker has failed
  * @property {() => void} end gives the link up
- * @property {(count: number) => void} [read] starts workers that read for a worker that cannot
  */
 
 const HELLO_MS = [300, 600, 1_200, 2_500, 5_000, 10_000, 10_000]; // for a shared worker to answer, time after time
@@ -79,11 +77,7 @@ async function openShared(url, name, life) {
   if (!taken) return null;
   const { port, hello } = taken;
   const end = () => (port.postMessage({ kind: "end" }), port.close(), life.release());
-  const read = (/** @type {number} */ count) => {
-    const readers = startReaders(url, count);
-    port.postMessage({ kind: "readers", ports: readers }, readers);
-  };
-  return { port, lock: hello.lock, shared: true, end, read };
+  return { port, lock: hello.lock, shared: true, end };
 }
 
 /** Of the living worker of that name, null where there is none. @param {string} name @returns {Promise<number | null>} */
