@@ -152,18 +152,22 @@ async def test_messages_cross_from_and_to_javascript(selenium_node: Any) -> None
 
     posted = []
     post = create_proxy(lambda message: posted.append(json.loads(js.JSON.stringify(message))))
-    js.globalThis.postMessage = post
+    js.globalThis.navigator = run_js("({ deviceMemory: 8 })")
+    js.globalThis.location = run_js("({ origin: 'http://127.0.0.1' })")
     js.globalThis.JSON = run_js("JSON")
     js.globalThis.performance = run_js("({ now: () => 5 })")
 
     from app import main
-    from app.loading import vocabulary
+    from app.catalog import Choice
+    from app.loading import Options, vocabulary
     from py_engine.gguf_header import parse
     from py_engine.sampling import Batch
 
+    client = main.connect(run_js("(post) => ({ postMessage: post })")(post))
+
     async def ask(message: str) -> dict:
         posted.clear()
-        await main.handle(run_js(f"({message})"))
+        await main.handle(client, run_js(f"({message})"))
         return posted[-1]
 
     error = (await ask("{id: 1, kind: 'chat.completions', request: {messages: []}}"))["error"]
@@ -182,11 +186,12 @@ async def test_messages_cross_from_and_to_javascript(selenium_node: Any) -> None
         context_length = 100
         backend = "cpu"
         notices: list = []  # noqa: RUF012
+        parallel = 2
 
         def stats(self) -> dict:
             return {}
 
-        async def generate(self, prompt_ids: list, sampling: object, max_tokens: int, stop_ids: frozenset, **_):
+        async def generate(self, prompt_ids: list, sampling: object, max_tokens: int, stop_ids: frozenset, *_):
             for i in model.tokenizer.encode("Héllo 🦩"):
                 await asyncio.sleep(0)
                 yield Batch([i])
@@ -195,7 +200,8 @@ async def test_messages_cross_from_and_to_javascript(selenium_node: Any) -> None
     data = Path("/repo/static/models/wisp-mini-q4_0.gguf").read_bytes()  # noqa: ASYNC240
     model = vocabulary("mini", parse(data, len(data)), {})
     model.engine = Engine()
-    main._worker._model = model
+    model.options = Options(Choice("mini", ()))
+    main._worker._models.loaded["mini"], main._worker._models.default = model, "mini"
     ids = (await ask("{id: 5, kind: 'tokenize', text: 'a\\ud83d é', addSpecial: undefined, parseSpecial: null}"))[
         "result"
     ]
