@@ -35,6 +35,8 @@ export { WispError };
  * @property {Record<string, number | boolean>} [variant] forces kernels for comparison: f16, subgroup, dot8, matrix
  *   (0: no subgroup matrices), software
  * @property {boolean} [tune] choose kernels by measuring them once on this device; default: where there is a GPU
+ * @property {number} [parallel] requests that are answered side by side, 1 to 8; default: 4
+ * @property {boolean} [speculation] guess the next tokens where that pays; default: true
  * @property {boolean} [vocabOnly] tokenizer and template without weights
  *
  * @typedef {object} Upstream
