@@ -20,6 +20,7 @@ from py_engine.cpu_attention import (
     norm_rope_append,
     rope_append,
     rope_store,
+    rows_of,
 )  # fmt: skip
 from py_engine.cpu_math import ACTIVATIONS, capped, gated, normed
 from py_engine.cpu_sampling import advance, logprobs, sample, sample_best, sample_shape
@@ -65,11 +66,9 @@ class Call:
     @property
     def sequences(self) -> Array:
         """Of each token, int64 (n,)."""
-        return (
-            self.states[: self.n if self.params.get("EACH") else 1, 3]
-            .repeat(1 if self.params.get("EACH") else self.n)
-            .astype(np.int64)
-        )
+        if self.params.get("EACH"):
+            return self.states[: self.n, 3].astype(np.int64)
+        return np.full(self.n, self.seq)
 
 
 def embed(c: Call) -> None:
@@ -138,7 +137,7 @@ def in_bytes(x: Array) -> Array:
 
 def matvec(c: Call) -> None:
     x = c["x"][c.n - 1 : c.n, : c.params["COLS"]]
-    _products(c, x, c["y"].reshape(1, -1))
+    _products(c, x, c["y"].reshape(1, -1), in_bytes if c.params["DOT8"] else None)
 
 
 def matvecs(c: Call) -> None:
@@ -160,14 +159,16 @@ def quantize_rows(c: Call) -> None:
     c["xq_scale"][: c.n] = np.concatenate([steps, steps * numbers.sum(axis=2, keepdims=True)], axis=2)
 
 
-def _products(c: Call, x: Array, out: Array) -> None:
-    """Rows of x (n, cols) through the matrix, and what else matvec.wgsl does, to rows of `out`."""
+def _products(c: Call, x: Array, out: Array, rounded: Callable[[Array], Array] | None = None) -> None:
+    """Rows of x (n, cols), normalised and `rounded`, through the matrix, and what else matvec.wgsl does, to rows of
+    `out`.
+    """
     scale = np.float32(1)
     if c.params["NORM"]:
         scale = 1 / np.sqrt((x * x).mean(axis=1, keepdims=True, dtype=np.float32) + np.float32(c.consts["eps"]))
         x = x * c["norm"][0]
-    if c.params["DOT8"] and "x" in c.buffers:
-        x = in_bytes(x)
+    if rounded is not None:
+        x = rounded(x)
     y = _biased(c, (x @ c["w"].T) * scale)
     row0, rows = c.consts["row0"], c.consts["rows"]
     match c.params["EPILOGUE"]:
@@ -210,17 +211,13 @@ def shortconv(c: Call) -> None:
     total = own * weight[:, -1]
     at, seq = c.positions, c.sequences
     here = {(int(s), int(p)): m for m, (s, p) in enumerate(zip(seq, at, strict=True))}  # those of the batch
-
-    def row(s: Array, p: Array) -> Array:
-        return s * c.params["KV_ROWS"] + (p % c.params["RING"] if c.params["RING"] else p)
-
     for back in range(1, taps):
-        before = cache[row(seq, np.maximum(at - back, 0))].astype(np.float32)
+        before = cache[rows_of(c, np.maximum(at - back, 0), seq)].astype(np.float32)
         for m in range(c.n):
             if (other := here.get((int(seq[m]), int(at[m]) - back))) is not None:
                 before[m] = own[other]
         total += np.where((at >= back)[:, None], before * weight[:, taps - 1 - back], np.float32(0))
-    cache[row(seq, at)] = own
+    cache[rows_of(c, at, seq)] = own
     c["y"][: c.n, :cols] = x[:, cols : 2 * cols] * total
 
 

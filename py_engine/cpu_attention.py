@@ -37,13 +37,13 @@ def rope_store(c: Call, rows: Array) -> Array:
     pos = c.positions[-len(rows) :]
     if not kv:
         return rotate(c, rows[:, :q], pos)
-    to = np.arange(len(rows)) if c.params["KV"] == "q8_0" else _rows_of(c, pos, c.sequences[-len(rows) :])
+    to = np.arange(len(rows)) if c.params["KV"] == "q8_0" else rows_of(c, pos, c.sequences[-len(rows) :])
     c["k_cache"][to] = rotate(c, rows[:, q : q + kv], pos)
     c["v_cache"][to] = rows[:, q + kv : q + 2 * kv]
     return rotate(c, rows[:, :q], pos)
 
 
-def _rows_of(c: Call, pos: Array, seq: Array | int) -> Array:
+def rows_of(c: Call, pos: Array, seq: Array | int) -> Array:
     """The caches' rows of positions of sequences."""
     return seq * c.params["KV_ROWS"] + (pos % c.params["RING"] if c.params["RING"] else pos)
 
@@ -126,10 +126,10 @@ def _scores(c: Call, q: Array, positions: Array, seq: int) -> Iterator[tuple[int
 def _cached(c: Call, name: str, positions: int, seq: int) -> Array:
     """Rows of a sequence's positions up to `positions` in float32; those that a ring has lost are some other's."""
     if c.params["KV"] != "q8_0":
-        return c[name][_rows_of(c, np.arange(positions), seq)].astype(np.float32)
+        return c[name][rows_of(c, np.arange(positions), seq)].astype(np.float32)
     cols = c.consts["n_head_kv"] * c.params["HEAD_DIM"]
     values, steps = _q8_0(c[name], c.params["KV_ROWS"], cols, seq)
-    rows = _rows_of(c, np.arange(positions), 0)
+    rows = rows_of(c, np.arange(positions), 0)
     return (values[rows].reshape(positions, -1, GROUP) * (steps[rows] / np.float32(127))[..., None]).reshape(
         positions, -1
     )
@@ -144,7 +144,7 @@ def _q8_0(cache: Array, rows: int, cols: int, seq: int) -> tuple[Array, Array]:
 
 
 def kv_quantize(c: Call) -> None:
-    cols, rows = c.params["COLS"], _rows_of(c, c.positions, 0)
+    cols, rows = c.params["COLS"], rows_of(c, c.positions, 0)
     for name in ("k", "v"):
         groups = c[name][: c.n].reshape(c.n, -1, GROUP)
         most = np.abs(groups).max(axis=-1)

@@ -48,14 +48,6 @@ def api(dist: Path) -> Iterator[ApiServer]:
 
 
 @pytest.fixture(scope="module")
-def context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
-    """On the CPU, which is ready soonest."""
-    made = chromium(None).new_context()
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
 def page(context: BrowserContext, api: ApiServer) -> Page:
     """The page itself, opened at the address that `serve --api` prints."""
     page = context.new_page()

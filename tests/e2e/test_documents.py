@@ -1,11 +1,11 @@
 """Documents to ask about: real files in the real page, searched by a real embedding model, answered by Wisp Mini."""
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.browser import watch
 from tests.e2e.pdf_file import pdf
@@ -54,14 +54,6 @@ INDEX = """async () => {
             ({ ...rest, document: names[document], vector: vector instanceof Float32Array ? vector.length : null })),
     };
 }"""
-
-
-@pytest.fixture(scope="module")
-def context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
-    """On the CPU, which is ready soonest."""
-    made = chromium(None).new_context()
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")

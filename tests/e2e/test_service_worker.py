@@ -2,11 +2,10 @@
 """The official openai client on real pages, with nothing but a baseURL: the service worker is the server."""
 
 import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import BrowserContext, Page
 
 from tests.e2e.clients import open_client_page as open_page
 from tests.e2e.clients import run
@@ -19,14 +18,6 @@ HOST = """async () => {
 }"""
 ITALY = "What is the capital of Italy?"
 STORY = "Write a short story about a dragon named Ember who finds a silver key."
-
-
-@pytest.fixture(scope="module")
-def context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
-    """The profile of this module's pages: on the CPU."""
-    made = chromium(None).new_context()
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")

@@ -40,14 +40,6 @@ CLIENT = """async ({ client, how, model }) => {
 
 
 @pytest.fixture(scope="module")
-def context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
-    """On the CPU, which is ready soonest."""
-    made = chromium(None).new_context()
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
 def bridge(dist: Path, chromium: Callable[[str | None], Browser]) -> Iterator[ApiServer]:
     """A real Wisp that other programs can ask: `serve --api` and its tab, with the 8-bit model."""
     running = ApiServer(dist, 0)

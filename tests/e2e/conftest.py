@@ -1,0 +1,14 @@
+"""What several tests of pages share."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext
+
+
+@pytest.fixture(scope="module")
+def context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
+    """A module's own profile, on the CPU, which is ready soonest."""
+    made = chromium(None).new_context()
+    yield made
+    made.close()
