@@ -36,7 +36,7 @@ def launch(playwright: Playwright, adapter: str | None, extra_flags: tuple[str, 
 
 def lavapipe_icd() -> Path:
     """The driver description of lavapipe for Chromium, built once into the user's cache."""
-    work = cache_dir("lavapipe-1")
+    work = cache_dir("lavapipe-2")
     icd = work / "lavapipe" / "icd.json"
     if not icd.exists():
         _need("cc", "gcc libc6-dev")
