@@ -1,6 +1,6 @@
-"""WebGPU: the device, memory from arenas, pipelines, and a plan's lists recorded for replay.js.
+"""WebGPU: the device, pipelines, and a plan's lists recorded for replay.js, in the memory of gpu_memory.py.
 
-The two of them are the only users of `navigator.gpu`.
+They are the only users of `navigator.gpu`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 import js
 from pyodide.ffi import create_once_callable, to_js
 
-from py_engine import budget, kernels, quants
+from py_engine import kernels, quants
 from py_engine.errors import SERVER_ERROR, WispError
+from py_engine.gpu_memory import UNIFORM, Memory, obj
 from py_engine.kernels import Device
 from py_engine.plan import Buffer, Op, PerToken, Plan
 from py_engine.upload import Upload
@@ -24,13 +25,6 @@ LIMITS = (
     "maxComputeInvocationsPerWorkgroup", "maxComputeWorkgroupSizeX",
 )  # fmt: skip
 MATRICES = "chromium-experimental-subgroup-matrix"
-ARENA = 1 << 30  # bytes of one weight buffer, at most
-STORAGE, UNIFORM, COPY_SRC, COPY_DST = 0x80, 0x40, 0x4, 0x8
-
-
-def obj(**fields: Any) -> Any:
-    """A JavaScript object."""
-    return to_js(fields, dict_converter=js.Object.fromEntries)
 
 
 async def request_adapter() -> Any | None:
@@ -97,14 +91,12 @@ def _matrix_side(adapter: Any) -> int:
     return max(sides & {8, 16}, default=0)
 
 
-class Gpu:
+class Gpu(Memory):
     """A device with one plan's memory and command lists."""
 
     def __init__(self, device: Any, variant: Device, plan: Plan) -> None:
-        self.device, self.variant, self.plan = device, variant, plan
+        super().__init__(device, variant, plan)
         self.lost: str | None = None
-        self.buffers: list[Any] = []  # every GPUBuffer, to be destroyed
-        self.places: dict[str, tuple[Any, int, int]] = {}  # buffer or weight plane -> (GPUBuffer, offset, bytes)
         self.pipelines: dict[str, Any] = {}
         self.recorded: set[str] = set()  # lists that can be run
         self.replay: Any = None
@@ -117,7 +109,7 @@ class Gpu:
         self = cls(device, variant, plan)
         device.lost.then(create_once_callable(self._on_lost))
         try:
-            await self._guarded(self._allocate)
+            await self.guarded(self.allocate)
         except BaseException:
             self.close()
             raise
@@ -126,104 +118,12 @@ class Gpu:
     def _on_lost(self, info: Any) -> None:
         self.lost = f"{info.reason}: {info.message}"
 
-    async def _guarded(self, work: Any) -> None:
-        """Run `work` and turn what the device has against it into a WispError."""
-        scopes = ("out-of-memory", "validation", "internal")
-        for scope in scopes:
-            self.device.pushErrorScope(scope)
-        work()
-        popped = [self.device.popErrorScope() for _ in scopes]  # before anyone else's
-        errors = [await error for error in popped]
-        if errors[2]:
-            raise budget.out_of_memory(self.plan)
-        for error in errors[:2]:
-            if error:
-                raise WispError(f"The GPU refused a command: {error.message}", "internal_error", SERVER_ERROR)
-
-    # -- memory -------------------------------------------------------------------------------------------------------
-
-    def _buffer(self, size: int, usage: int, label: str) -> Any:
-        if size > self.variant.max_buffer:
-            raise WispError(
-                f"{label} needs {size >> 20} MiB in one piece, of a device that gives {self.variant.max_buffer >> 20}. "
-                "Choose a shorter context or a smaller model.",
-                "model_too_large",
-            )
-        buffer = self.device.createBuffer(obj(size=size, usage=usage | COPY_DST | COPY_SRC, label=label))
-        self.buffers.append(buffer)
-        return buffer
-
-    def _allocate(self) -> None:
-        self._allocate_weights()
-        slots, sizes = self.plan.slots()
-        shared = [self._buffer(size, STORAGE, f"activations {i}") for i, size in enumerate(sizes)]
-        for b in self.plan.buffers.values():
-            if b.pool == "activations":
-                if b.name in slots:
-                    self.places[b.name] = shared[slots[b.name]], 0, b.nbytes
-            else:
-                self.places[b.name] = self._buffer(b.nbytes, STORAGE, b.name), 0, b.nbytes
-        for name, data in self.plan.constants.items():
-            self.write(name, data)
-
     async def make_room(self, sequences: int) -> None:
-        """Larger caches, with what they hold now; WispError out_of_memory, and nothing has changed then."""
-        caches = [b for b in self.plan.buffers.values() if b.pool == "kv"]
-        larger: dict[str, Any] = {}
-        held = len(self.buffers)
-
-        def grow() -> None:
-            for b in caches:
-                larger[b.name] = self._buffer(b.nbytes * sequences, STORAGE, b.name)
-
-        try:
-            if max(b.nbytes for b in caches) * sequences > self.variant.max_binding:
-                raise budget.out_of_memory(self.plan)
-            await self._guarded(grow)
-        except WispError:
-            for buffer in self.buffers[held:]:
-                buffer.destroy()
-            del self.buffers[held:]
-            raise
-        encoder = self.device.createCommandEncoder()
-        old = [self.places[b.name] for b in caches]
-        for b, (buffer, _, size) in zip(caches, old, strict=True):
-            encoder.copyBufferToBuffer(buffer, 0, larger[b.name], 0, size)
-            self.places[b.name] = larger[b.name], 0, b.nbytes * sequences
-        self.device.queue.submit(to_js([encoder.finish()]))
-        for buffer, _, _ in old:
-            buffer.destroy()
-        gone = {id(buffer) for buffer, _, _ in old}
-        self.buffers = [buffer for buffer in self.buffers if id(buffer) not in gone]
-        self.plan.sequences = sequences
+        """Larger caches, and every list recorded with them; WispError out_of_memory, and nothing has changed then."""
+        await self.enlarge_caches(sequences)
         names, self.recorded = self.recorded, set()
         self.replay.lists.clear()
         await self.compile(names=names)
-
-    def _allocate_weights(self) -> None:
-        """Planes into a few large buffers, each plane on an aligned offset."""
-        limit = min(self.variant.max_buffer, ARENA)
-        arenas: list[list[tuple[str, int, int]]] = []
-        used = limit
-        for weight in self.plan.weights.values():
-            for _, part in weight.split(self.variant.max_binding):
-                for plane in part.layout.planes:
-                    size = part.plane_bytes(plane)
-                    if used + size > limit:
-                        arenas.append([])
-                        used = 0
-                    arenas[-1].append((f"{part.name}.{plane}", used, size))
-                    used += -(-size // quants.ALIGN) * quants.ALIGN
-        for i, planes in enumerate(arenas):
-            _, offset, size = planes[-1]
-            buffer = self._buffer(offset + size, STORAGE, f"weights {i}")
-            for name, offset, size in planes:
-                self.places[name] = buffer, offset, size
-
-    def write(self, name: str, data: Any, at: int = 0) -> None:
-        """Put bytes, or a JavaScript typed array, into a buffer of the plan from its byte `at` on."""
-        buffer, offset, _ = self.places[name]
-        self.device.queue.writeBuffer(buffer, offset + at, to_js(memoryview(data)) if isinstance(data, bytes) else data)
 
     async def upload_start(self) -> Upload:
         """Who takes the weights in."""
@@ -284,7 +184,7 @@ class Gpu:
                 on_progress(done, len(wanted))
 
         await asyncio.gather(*(one(s) for s in wanted))
-        await self._guarded(lambda: self._record(ops, shaders))
+        await self.guarded(lambda: self._record(ops, shaders))
         self.recorded |= set(ops)
 
     def _record(self, lists: dict[str, list[Op]], shaders: dict[int, kernels.Shader]) -> None:
@@ -320,7 +220,7 @@ class Gpu:
         whole = bytearray(max(1, len(offsets)) * quants.ALIGN)
         for data, at in offsets.items():
             whole[at : at + len(data)] = data
-        buffer = self._buffer(len(whole), UNIFORM, "params")
+        buffer = self.buffer(len(whole), UNIFORM, "params")
         self.device.queue.writeBuffer(buffer, 0, to_js(memoryview(whole)))
         return {key: (buffer, offsets[data], len(data)) for key, data in packed.items()}
 

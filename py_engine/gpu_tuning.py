@@ -19,7 +19,8 @@ from pyodide.ffi import JsException, create_once_callable, to_js
 from py_engine import quants, tuning
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.gguf_header import Header
-from py_engine.gpu import COPY_DST, COPY_SRC, STORAGE, Gpu, obj, request_adapter, request_device
+from py_engine.gpu import Gpu, request_adapter, request_device
+from py_engine.gpu_memory import COPY_DST, COPY_SRC, STORAGE, obj
 from py_engine.kernels import Device
 from py_engine.plan import Buffer, Plan, Weight
 from py_engine.tuning_works import Work
@@ -112,7 +113,7 @@ class GpuBench:
         plan, outputs = work.planned(device)
         trial = Trial(self, device, plan, work, outputs)
         try:
-            await _plainly(trial._guarded(trial._allocate))
+            await _plainly(trial.guarded(trial.allocate))
             await _plainly(trial.compile(None, ["test"]))
         except BaseException:
             trial.close()
@@ -171,7 +172,7 @@ class Trial(Gpu):
         super().__init__(bench.device, variant, plan)
         self.bench, self.work, self._outputs = bench, work, outputs
 
-    def _allocate(self) -> None:
+    def allocate(self) -> None:
         at: dict[str, int] = {}
         for weight in self.plan.weights.values():
             for name in weight.layout.planes:

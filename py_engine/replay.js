@@ -1,10 +1,11 @@
 /**
  * Replays recorded command lists: everything that happens per token, so that Python is not asked per dispatch.
  *
- * A list is an array of commands made once (gpu.py). A batch of tokens is one command encoder, one compute pass and one
- * submit; the ids that the GPU chose are copied out of its token buffer and mapped some submits later, so that the GPU
- * never waits for us. Chromium looks for finished work only every 2 ms or so when nothing else reaches the GPU process.
+ * A batch of tokens is one command encoder, one compute pass and one submit; the ids that the GPU chose are copied out
+ * of its token buffer and mapped some submits later, so that the GPU never waits for us. Chromium looks for finished work only every 2 ms or so when nothing else reaches the GPU process.
  */
+
+import { Lists } from "./lists.js";
 
 const MOST_STEPS = 64; // in a submit
 const FEW = 8; // sequences side by side, and tokens of a step that guesses
@@ -14,8 +15,6 @@ const LOGPROB_ROWS = 512; // rows of the buffer of log-probabilities: position %
 const ROW_BYTES = 21 * 8;
 
 /**
- * @typedef {{ pipeline: GPUComputePipeline, group: GPUBindGroup, x: number, y: number, z: number,
- *   tile: number, axis: number }} Command  tile > 0: that axis' count is ceil(tokens / tile)
  * @typedef {{ ids: Uint32Array, rows: Uint32Array, resampled: number, ms: number, steps: number,
  *   chosen: boolean[] }} Batch  ids the GPU
  *   chose, of each sequence in turn, a row of log-probabilities for each where they are wanted, how often so far the mask
@@ -26,22 +25,20 @@ const ROW_BYTES = 21 * 8;
  *   mapped: Promise<void> }} Flying  `count` tokens of each; 0: one of those that are `chosen` already
  */
 
-export class Replay {
+export class Replay extends Lists {
   /**
    * @param {GPUDevice} device @param {GPUBuffer} tokens u32 ids by sequence and position @param {number} room of each
    * @param {GPUBuffer} state of one sequence @param {GPUBuffer} states of FEW tokens, not there where only one is generated @param {GPUBuffer} logprobs rows of
    *   them by position % LOGPROB_ROWS @param {GPUBuffer} drafting u32 end, most
    */
   constructor(device, tokens, room, state, states, logprobs, drafting) {
-    this.device = device;
+    super(device);
     this.tokens = tokens;
     this.room = room;
     this.state = state;
     this.states = states;
     this.logprobs = logprobs;
     this.drafting = drafting;
-    /** @type {Map<string, Command[]>} */
-    this.lists = new Map();
     /** @type {GPUBuffer[]} */
     this.free = [];
     /** @type {Flying[]} batches on the GPU, oldest first */
@@ -59,33 +56,6 @@ export class Replay {
     this.since = 0;
     this.batches = 0; // handed out since start()
     this.warm = false; // whether the last batch's time is that of its steps: the pipeline of submits was full
-    this.counts = { submits: 0, dispatches: 0, encode_ms: 0, wait_ms: 0 };
-  }
-
-  /**
-   * @param {string} list @param {GPUComputePipeline} pipeline @param {GPUBindGroup} group
-   * @param {number} x @param {number} y @param {number} z @param {number} tile @param {number} axis
-   */
-  add(list, pipeline, group, x, y, z, tile, axis) {
-    if (!this.lists.has(list)) this.lists.set(list, []);
-    this.lists.get(list)?.push({ pipeline, group, x, y, z, tile, axis });
-  }
-
-  /** @param {GPUComputePassEncoder} pass @param {string} list @param {number} n tokens in the batch */
-  encode(pass, list, n) {
-    const commands = this.lists.get(list) ?? [];
-    for (const command of commands) dispatch(pass, command, n);
-    this.counts.dispatches += commands.length;
-  }
-
-  /** @param {(encoder: GPUCommandEncoder) => void} fill */
-  submit(fill) {
-    const begun = performance.now();
-    const encoder = this.device.createCommandEncoder();
-    fill(encoder);
-    this.device.queue.submit([encoder.finish()]);
-    this.counts.submits += 1;
-    this.counts.encode_ms += performance.now() - begun;
   }
 
   /** Where one sequence stands. @param {number} seq @param {number} position of the batch's first token @param {number} n */
@@ -349,77 +319,4 @@ export class Replay {
     this.owed = false;
     while (this.flying.length) await this.take();
   }
-
-  /** A buffer's bytes, read back. @param {GPUBuffer} buffer @param {number} offset @param {number} size multiple of 4 */
-  async download(buffer, offset, size) {
-    const staging = this.device.createBuffer({ size, usage: GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ });
-    this.submit((encoder) => encoder.copyBufferToBuffer(buffer, offset, staging, 0, size));
-    await staging.mapAsync(GPUMapMode.READ);
-    const data = staging.getMappedRange().slice(0);
-    staging.destroy();
-    return data;
-  }
-
-  /**
-   * GPU time of each command of a list, in nanoseconds: `repeats` dispatches of it in a pass of its own.
-   * @param {string} list @param {number} n @param {number} repeats @returns {Promise<number[]>}
-   */
-  async profile(list, n, repeats) {
-    const commands = this.lists.get(list) ?? [];
-    const out = [];
-    for (const command of commands) out.push(await this.timed([command], n, repeats));
-    return out;
-  }
-
-  /** GPU time of lists, one command after the other, in nanoseconds. @param {string[]} lists @param {number} n @param {number} repeats */
-  timeLists(lists, n, repeats) {
-    return this.timed(
-      lists.flatMap((list) => this.lists.get(list) ?? []),
-      n,
-      repeats,
-    );
-  }
-
-  /** @param {Command[]} commands @param {number} n @param {number} repeats @returns {Promise<number>} */
-  async timed(commands, n, repeats) {
-    if (!this.device.features.has("timestamp-query")) return this.timedByTheClock(commands, n, repeats);
-    const queries = this.device.createQuerySet({ type: "timestamp", count: 2 });
-    const times = this.device.createBuffer({ size: 16, usage: GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC });
-    this.submit((encoder) => {
-      const timestampWrites = { querySet: queries, beginningOfPassWriteIndex: 0, endOfPassWriteIndex: 1 };
-      const pass = encoder.beginComputePass({ timestampWrites });
-      for (let i = 0; i < repeats; i++) for (const command of commands) dispatch(pass, command, n);
-      pass.end();
-      encoder.resolveQuerySet(queries, 0, 2, times, 0);
-    });
-    const [start, end] = new BigUint64Array(await this.download(times, 0, 16));
-    queries.destroy();
-    times.destroy();
-    return Number(end - start) / repeats;
-  }
-
-  /** @param {Command[]} commands @param {number} n @param {number} repeats @returns {Promise<number>} */
-  async timedByTheClock(commands, n, repeats) {
-    await this.device.queue.onSubmittedWorkDone();
-    const begun = performance.now();
-    this.submit((encoder) => {
-      const pass = encoder.beginComputePass();
-      for (let i = 0; i < repeats; i++) for (const command of commands) dispatch(pass, command, n);
-      pass.end();
-    });
-    await this.device.queue.onSubmittedWorkDone();
-    return (1e6 * (performance.now() - begun)) / repeats;
-  }
-}
-
-/** @param {GPUComputePassEncoder} pass @param {Command} command @param {number} n tokens in the batch */
-function dispatch(pass, { pipeline, group, x, y, z, tile, axis }, n) {
-  pass.setPipeline(pipeline);
-  pass.setBindGroup(0, group);
-  const count = tile && Math.ceil(n / tile);
-  pass.dispatchWorkgroups(
-    tile && axis === 0 ? count : x,
-    tile && axis === 1 ? count : y,
-    tile && axis === 2 ? count : z,
-  );
 }
