@@ -19,8 +19,8 @@ from py_engine.rope import Rope, frequencies, table
 from py_engine.sampling import Sampling
 from py_engine.shortconv import shortconv
 from tests.kernels.bench import Bench
+from tests.kernels.checks import EPS, check, cols_of, tolerance
 from tests.kernels.conftest import bench_of
-from tests.kernels.test_kernels import EPS, check, cols_of, tolerance
 from tests.kernels.test_quants import matrix
 from tests.kernels.test_sampling import give
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from py_engine.sampling import Batch, TokenLogprob
-from tests.unit.test_handlers import HELLO, HI, Engine, Page
+from tests.unit.worker_page import HELLO, HI, Engine, Page
 
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
 

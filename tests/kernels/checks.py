@@ -1,0 +1,27 @@
+"""What tests of kernels share: types, and how far a GPU may be from numpy."""
+
+import numpy as np
+from gguf.constants import GGMLQuantizationType as Q
+
+from py_engine.ops import pad
+from tests.kernels.bench import Bench, nmse
+
+PLAIN = [Q.F32, Q.F16, Q.BF16]
+QUANTISED = [Q.Q8_0, Q.Q4_0]
+EPS = 1e-5
+
+
+def tolerance(bench: Bench) -> float:
+    """The normalised mean squared error that rounding costs."""
+    return 1e-5 if bench.device.f16 else 1e-10
+
+
+def cols_of(type: Q, cols: int) -> int:
+    """Quantised rows are whole blocks."""
+    return pad(cols) if type in QUANTISED else cols
+
+
+def check(bench: Bench, got: np.ndarray, want: np.ndarray, limit: float | None = None) -> None:
+    """The GPU's values are numpy's."""
+    assert np.isfinite(want).all()
+    assert nmse(got, want) <= (limit or tolerance(bench))

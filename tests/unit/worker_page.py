@@ -1,0 +1,206 @@
+"""The worker without a browser: a page that sends it messages, and an engine that says what it is told to."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from app.catalog import Catalog
+from app.handlers import Worker
+from py_engine.errors import CODES, WispError
+from py_engine.sampling import Batch
+from tests.unit.test_gguf_header import MINI
+
+HI = [{"role": "user", "content": "Hi"}]
+HELLO = "Hello! How can I help?"
+
+
+class Engine:
+    """Yields the ids of `says` in batches of `size`, and the end token."""
+
+    context_length = 200
+    backend = "cpu"
+    embeds = False
+    parallel = 1
+    alone = True  # whether it is to be asked for one answer at a time
+    pooling = "last"
+    notices = ["from the engine"]  # noqa: RUF012
+
+    def __init__(self, says: str = HELLO, size: int = 2, pause: float = 0.0) -> None:
+        self.says, self.size, self.pause = says, size, pause
+        self.prompts: list[list[int]] = []
+        self.running = self.closed = self.unloaded = self.forgotten = 0
+        self.last: Any = None
+        self.breaks: Exception | None = None
+        self.tokenizer: Any = None
+
+    async def generate(
+        self,
+        prompt_ids: list[int],
+        sampling: Any,
+        max_tokens: int,
+        stop_ids: frozenset[int],
+        constraint: Any = None,
+        keep: int | None = None,
+        stats: Any = None,
+    ) -> AsyncGenerator[Batch, None]:
+        assert not (self.running and self.alone), "two requests at once"
+        assert not self.unloaded
+        self.running += 1
+        self.prompts.append(prompt_ids)
+        try:
+            if self.breaks:
+                raise self.breaks
+            ids = [*self.tokenizer.encode(self.says), 2][:max_tokens]
+            for i in range(0, len(ids), self.size):
+                await asyncio.sleep(self.pause)
+                yield Batch(ids[i : i + self.size])
+        finally:
+            self.running -= 1
+            self.closed += 1
+            stats.cached_tokens, stats.prefill_ms, stats.decode_ms = 3, 8.0, 20.0
+
+    def ask_before_growing(self, room: Any) -> None:
+        self.room = room
+
+    def forget(self) -> None:
+        self.forgotten += 1
+
+    def stats(self) -> dict[str, Any]:
+        return {"memory": {"weights": 5}, "timings": {"compile_ms": 1}}
+
+    async def unload(self) -> None:
+        assert not self.running
+        self.unloaded += 1
+
+
+class Source:
+    def __init__(self, data: bytes) -> None:
+        self.data, self.size, self.closed = data, len(data), 0
+        self.stats = {"requests": 1}
+        self.notices: list[str] = []
+
+    async def read(self, offset: int, length: int) -> bytes:
+        return self.data[offset : offset + length]
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@dataclass
+class File:
+    name: str
+    size: int = 1
+
+
+class Platform:
+    """A browser without a browser: messages go to a list, sources come from `files`, engines from `make`."""
+
+    boot_ms = 5.0
+    origin = "http://127.0.0.1:8000"
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self.kept: dict[str, str] = {}
+        self.files: dict[str, bytes | WispError] = {"https://wisp/models/mini.gguf": MINI.read_bytes()}
+        self.engines: list[Engine] = []
+        self.sources: list[Source] = []
+        self.make: Callable[..., Awaitable[Engine]] = self._engine
+        self.cached: list[dict[str, Any]] = []
+
+    async def cached_models(self) -> list[dict[str, Any]]:
+        return self.cached
+
+    async def delete_cached(self, url: str) -> None:
+        self.cached = [model for model in self.cached if model["url"] != url]
+
+    def post(self, message: dict[str, Any]) -> None:
+        self.messages.append(message)
+
+    async def catalog(self) -> Catalog:
+        entries = [{"id": "mini", "name": "Mini", "url": "https://wisp/models/mini.gguf", "default": True}]
+        return Catalog(entries)
+
+    async def load_grammar(self) -> Any:
+        raise AssertionError("no test here needs it")
+
+    async def open_source(self, part: Any, on_progress: Any) -> Source:
+        data = self.files[part if isinstance(part, str) else part.name]
+        if isinstance(data, WispError):
+            raise data
+        on_progress("download", 1, 2)
+        self.sources.append(Source(data))
+        return self.sources[-1]
+
+    async def estimate_engine(self, *arguments: Any, **options: Any) -> dict[str, Any]:
+        from py_engine.engine import Engine as Real
+
+        return await Real.estimate(*arguments, **options | {"backend": "cpu"})
+
+    async def load_engine(self, *arguments: Any, **options: Any) -> Engine:
+        return await self.make(*arguments, **options)
+
+    async def _engine(self, source: Any, header: Any, **options: Any) -> Engine:
+        from py_engine.tokenizer import load_tokenizer
+
+        engine = Engine()
+        engine.tokenizer = load_tokenizer(header.metadata)
+        self.engines.append(engine)
+        return engine
+
+    async def read_kept(self, name: str) -> str | None:
+        return self.kept.get(name)
+
+    async def keep(self, name: str, text: str) -> None:
+        self.kept[name] = text
+
+    async def request(self, method: str, url: str, headers: dict[str, str], body: str | None) -> Any:
+        raise AssertionError(f"no test here may leave the machine: {method} {url}")
+
+    def device_memory(self) -> float | None:
+        return 8.0
+
+    def heap(self) -> int:
+        return 123
+
+
+class Page:
+    """Sends messages and finds the answers."""
+
+    def __init__(self) -> None:
+        self.platform = Platform()
+        self.worker = Worker(self.platform)
+        self.client = self.worker.connect(self.platform.post)
+        self.count = 0
+
+    def send(self, kind: str, **fields: Any) -> tuple[int, asyncio.Task[None]]:
+        self.count += 1
+        message = {"id": self.count, "kind": kind, **fields}
+        return self.count, asyncio.create_task(self.worker.handle(message, self.client))
+
+    def answers(self, number: int) -> list[dict[str, Any]]:
+        return [m for m in self.platform.messages if m.get("id") == number and m["kind"] != "progress"]
+
+    async def call(self, kind: str, **fields: Any) -> Any:
+        number, task = self.send(kind, **fields)
+        await task
+        (answer,) = self.answers(number)
+        return answer["result"] if answer["kind"] == "result" else answer
+
+    async def code(self, kind: str, **fields: Any) -> str:
+        answer = await self.call(kind, **fields)
+        assert answer["kind"] == "error", answer
+        assert answer["error"]["code"] in CODES
+        return str(answer["error"]["code"])
+
+    async def stream(self, kind: str, **request: Any) -> list[dict[str, Any]]:
+        number, task = self.send(kind, request={**request, "stream": True})
+        await task
+        *chunks, last = self.answers(number)
+        assert last == {"id": number, "kind": "done"}
+        assert {c["kind"] for c in chunks} == {"chunk"}
+        return [c["chunk"] for c in chunks]
+
+    @property
+    def engine(self) -> Engine:
+        return self.platform.engines[-1]
