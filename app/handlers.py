@@ -141,8 +141,8 @@ class Worker:
         await self._models.unload(_name(fields), call.job)
 
     async def _budget(self, fields: Fields, call: Call) -> int:
-        self._models.set_budget(fields.get("bytes"))
-        return self._models.budget
+        self._models.memory.set(fields.get("bytes"))
+        return self._models.memory.budget
 
     async def _list(self, fields: Fields, call: Call) -> dict[str, Any]:
         listing = await self._models.listing()

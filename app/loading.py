@@ -1,5 +1,6 @@
 """Loading a model: source, header, tokenizer and template first, then the weights; and its progress."""
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -8,6 +9,7 @@ from typing import Any
 
 from app.catalog import Choice
 from app.loaded import Loaded
+from app.turns import Job, aborted
 from py_engine.cache import KINDS
 from py_engine.chat_template import from_metadata
 from py_engine.errors import WispError
@@ -204,6 +206,43 @@ def _since(began: float) -> float:
 
 def _sum(parts: list[dict[str, Any]]) -> dict[str, Any]:
     return {key: sum(part[key] for part in parts) for key in parts[0]} if parts else {}
+
+
+class Loading:
+    """A load under way, and the requests that wait for it; it is given up when the last one is."""
+
+    def __init__(self, work: Callable[["Loading"], Awaitable[Loaded]]) -> None:
+        self.open = True  # for others to join
+        self._waiting = 0
+        self._reports: list[OnProgress] = []
+        self._task: asyncio.Future[Loaded] = asyncio.ensure_future(work(self))
+
+    def report(self, stage: str, done: int, total: int) -> None:
+        """Progress, to everyone who waits."""
+        for report in self._reports:
+            report(stage, done, total)
+
+    def close(self) -> int:
+        """Lets nobody join any more; how many wait."""
+        self.open = False
+        return self._waiting
+
+    async def wait(self, job: Job, report: OnProgress) -> Loaded:
+        """The model, pinned; raises what the load raises, or "aborted"."""
+        job.check()
+        self._waiting += 1
+        self._reports.append(report)
+        try:
+            if await job.sees_end_of(self._task):
+                return self._task.result()
+            if self._waiting == 1:
+                self.close()
+                self._task.cancel()
+                await asyncio.wait([self._task])
+            raise aborted()
+        finally:
+            self._waiting -= 1
+            self._reports.remove(report)
 
 
 class Progress:

@@ -7,18 +7,16 @@ when a request names it. Loads happen one at a time, and requests that want the 
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any, Protocol
 
 from app import loading
 from app.catalog import Catalog
 from app.loaded import Loaded
-from app.loading import OnProgress, Options
+from app.loading import Loading, OnProgress, Options
+from app.memory import Memory
 from app.turns import Job, Turns, aborted
 from py_engine.errors import NOT_FOUND, WispError
-
-GIB = 1 << 30
-UNKNOWN_MEMORY = 8.0  # GiB taken for the machine's where the browser does not say
 
 
 class Source(Protocol):
@@ -62,32 +60,20 @@ class Models:
         self._loadings: dict[Any, Loading] = {}  # under way, by (exact, Options.key)
         self._load_turns = Turns()
         self._count = 0
-        self._budget: int | None = None  # bytes, where somebody set it
+        self._leaving: list[Loaded] = []  # being unloaded: their memory is not there yet
+        self.memory = Memory(source.device_memory)
 
-    # -- the budget
-
-    @property
-    def budget(self) -> int:
-        """Bytes that all models together may take; half of the machine's memory unless somebody said otherwise.
-
-        A budget that was set is never exceeded; the guess may be, by one model alone.
-        """
-        if self._budget is not None:
-            return self._budget
-        return int((self._source.device_memory() or UNKNOWN_MEMORY) * GIB / 2)
-
-    def set_budget(self, value: Any) -> None:
-        """Bytes, from the next load on; None: as before anybody set it."""
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise WispError("memoryBudget must be a number of bytes.", "invalid_type", param="memoryBudget")
-        if value is not None and not 0 < value < 1 << 53:
-            raise WispError("memoryBudget must be a positive number of bytes.", "invalid_value", param="memoryBudget")
-        self._budget = None if value is None else int(value)
+    # -- what they take
 
     @property
     def bytes(self) -> int:
         """What the loaded models take of the device."""
         return sum(model.bytes for model in self.loaded.values())
+
+    def _free(self) -> int:
+        """Bytes that are left of the budget; below 0 where a guess is exceeded."""
+        leaving = sum(model.bytes for model in self._leaving)
+        return self.memory.budget - self.bytes - leaving - self.memory.promised
 
     def stats(self) -> dict[str, Any]:
         """Plain JSON: every loaded model, bytes of all together, and what they may take."""
@@ -103,7 +89,7 @@ class Models:
             }
             for model in self.loaded.values()
         ]
-        return {"models": models, "bytes": self.bytes, "budget": self.budget}
+        return {"models": models, "bytes": self.bytes, "budget": self.memory.budget}
 
     # -- which model a request means
 
@@ -248,8 +234,8 @@ class Models:
                 model = self.loaded.get(name)
                 if model is None or (exact and model.options.key != options.key):
                     model = await self._make(options, own.report)
-                    model.options = options
-                    self.loaded[name], self._known[name] = model, options
+                    self._add(model, options)
+                    self._known[name] = options
                     self.default = self.default or name
                 model.pins += own.close()
                 return model
@@ -262,14 +248,17 @@ class Models:
         """A new model, with others unloaded where the budget or the device asks for it; they come back on failure."""
         gone: list[Options] = []
         new: Loaded | None = None
+        promised = ExitStack()
 
         async def room(needed: int) -> None:
+            promised.close()
             await self._make_room(options, needed, gone)
+            promised.enter_context(self.memory.promise(needed))
 
         try:
             while new is None:
                 try:
-                    ask = room if self._budget is not None or self.bytes else None
+                    ask = room if not self.memory.guessed or self.bytes else None
                     new = await self._read(options, report, ask)
                 except OverBudgetError:
                     raise
@@ -281,8 +270,10 @@ class Models:
         except BaseException:
             if new is not None:  # the answers of the one it was to replace were waited for
                 await new.close()
+            promised.close()
             await self._bring_back(gone, report)
             raise
+        promised.close()
         return new
 
     async def _read(
@@ -294,14 +285,14 @@ class Models:
         )
 
     async def _make_room(self, options: Options, needed: int, gone: list[Options]) -> None:
-        if self._budget is not None and needed > self._budget:
+        if not self.memory.guessed and needed > self.memory.budget:
             raise OverBudgetError(
                 f"{options.choice.id} needs {needed / 2**20:.0f} MiB; all models together may take "
-                f"{self._budget / 2**20:.0f} MiB. Raise memoryBudget, or choose a smaller model or "
+                f"{self.memory.budget / 2**20:.0f} MiB. Raise memoryBudget, or choose a smaller model or "
                 'quantization, a shorter contextLength, or kvType "q8_0".',
                 "out_of_memory",
             )
-        while self.bytes + needed > self.budget:
+        while needed > self._free():
             if not await self._unload_one(options, gone):
                 return
 
@@ -320,12 +311,16 @@ class Models:
     async def _retire(self, model: Loaded) -> None:
         """Unloads a model when its requests are through; new ones do not get it any more."""
         del self.loaded[model.id]
+        self._leaving.append(model)
         try:
-            await model.idle()
-        except BaseException:
-            self.loaded.setdefault(model.id, model)
-            raise
-        await model.close()
+            try:
+                await model.idle()
+            except BaseException:
+                self.loaded.setdefault(model.id, model)
+                raise
+            await model.close()
+        finally:
+            self._leaving.remove(model)
 
     async def _bring_back(self, gone: list[Options], report: OnProgress) -> None:
         for options in reversed(gone):
@@ -333,9 +328,35 @@ class Models:
                 model = await self._read(options, report)
             except WispError:
                 continue  # a request that names it will say why
-            model.options = options
             self._touch(model)
-            self.loaded[model.id] = model
+            self._add(model, options)
+
+    def _add(self, model: Loaded, options: Options) -> None:
+        model.options = options
+        self.loaded[model.id] = model
+        if model.engine is not None:
+            model.engine.ask_before_growing(lambda needed: self._growth(model, needed))
+
+    @asynccontextmanager
+    async def _growth(self, model: Loaded, needed: int) -> AsyncIterator[bool]:
+        """Whether a model's caches may grow by so many bytes, while they do. Idle models are unloaded for that, the one
+        asked for longest ago first, and none where that would not do.
+        """
+        idle = sorted((m for m in self.loaded.values() if not m.pins and m.bytes and m is not model), key=_last_used)
+        if needed > self._free() + sum(m.bytes for m in idle) and not self._may_exceed(model, idle):
+            yield False
+            return
+        with self.memory.promise(needed):
+            while self._free() < 0 and idle:
+                going = idle.pop(0)
+                if self.loaded.get(going.id) is going and not going.pins:
+                    await self._retire(going)
+            yield True
+
+    def _may_exceed(self, model: Loaded, idle: list[Loaded]) -> bool:
+        """Whether a model may exceed the budget: a guess, when it is the only one left."""
+        others = [m for m in self.loaded.values() if m is not model and m not in idle and m.bytes]
+        return self.memory.guessed and not (others or self._leaving or self.memory.promised)
 
     # -- unloading
 
@@ -359,38 +380,5 @@ class Models:
                 self.default = rest.id if rest is not None else None
 
 
-class Loading:
-    """A load under way, and the requests that wait for it; it is given up when the last one is."""
-
-    def __init__(self, work: Callable[["Loading"], Awaitable[Loaded]]) -> None:
-        self.open = True  # for others to join
-        self._waiting = 0
-        self._reports: list[OnProgress] = []
-        self._task: asyncio.Future[Loaded] = asyncio.ensure_future(work(self))
-
-    def report(self, stage: str, done: int, total: int) -> None:
-        """Progress, to everyone who waits."""
-        for report in self._reports:
-            report(stage, done, total)
-
-    def close(self) -> int:
-        """Lets nobody join any more; how many wait."""
-        self.open = False
-        return self._waiting
-
-    async def wait(self, job: Job, report: OnProgress) -> Loaded:
-        """The model, pinned; raises what the load raises, or "aborted"."""
-        job.check()
-        self._waiting += 1
-        self._reports.append(report)
-        try:
-            if await job.sees_end_of(self._task):
-                return self._task.result()
-            if self._waiting == 1:
-                self.close()
-                self._task.cancel()
-                await asyncio.wait([self._task])
-            raise aborted()
-        finally:
-            self._waiting -= 1
-            self._reports.remove(report)
+def _last_used(model: Loaded) -> int:
+    return model.used

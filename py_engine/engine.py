@@ -23,7 +23,7 @@ from gguf.constants import GGMLQuantizationType as Q
 from py_engine import budget, planner
 from py_engine.answer import Answer, GenerationStats
 from py_engine.errors import WispError
-from py_engine.generation import Generation
+from py_engine.generation import Generation, Room
 from py_engine.gguf_header import Header
 from py_engine.kernels import Device
 from py_engine.loader import Loader, LoadPackage, OnProgress
@@ -172,6 +172,12 @@ class Engine:
         async with aclosing(self._generation.answer(answer, keep)) as batches:
             async for batch in batches:
                 yield batch
+
+    def ask_before_growing(self, room: Room) -> None:
+        """`room(bytes)` says whether the caches may grow by so much to serve more requests side by side, and is held
+        until they have; without, they grow as long as the device has memory.
+        """
+        self._generation.room = room
 
     def forget(self) -> None:
         """The next request computes all of its prompt."""

@@ -7,8 +7,8 @@ answers, and prompts, have the device in turns (slices.py): they pause when othe
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 
 from py_engine.answer import Answer
 from py_engine.constrained import ConstrainedTokens
@@ -20,6 +20,7 @@ from py_engine.slices import Slices
 from py_engine.together import Together
 
 SHORT = 2 * FEW  # tokens of a prompt that are read FEW at a time: the tiles of more would be mostly empty
+Room = Callable[[int], AbstractAsyncContextManager[bool]]  # whether caches may grow by so many bytes, while they do
 
 
 class Generation:
@@ -28,6 +29,7 @@ class Generation:
     def __init__(self, runner: Runner, context_length: int, parallel: int, speculation: bool = True) -> None:
         self.plan, self.runner, self.context_length = runner.plan, runner, context_length
         self.slices = Slices()
+        self.room: Room = lambda _: nullcontext(True)
         self.seats = Seats(self.plan.spare, min(parallel, FEW), self._make_room)
         self._together = Together(runner, self.slices, speculation)
         self._unrefused = 0.0  # tokens that a constraint usually accepts one after the other
@@ -144,6 +146,11 @@ class Generation:
         for name, value in self.runner.counts().since(before).items():
             setattr(stats, name, value)
 
-    async def _make_room(self, sequences: int) -> None:
-        async with self.slices.turn():
-            await self.runner.make_room(sequences)
+    async def _make_room(self, sequences: int) -> bool:
+        held = self.plan.sequences
+        needed = self.plan.memory()["kv"] // held * (sequences - held)
+        async with self.room(needed) as granted:
+            if granted:
+                async with self.slices.turn():
+                    await self.runner.make_room(sequences)
+        return granted

@@ -29,11 +29,11 @@ class Seat:
 
 @dataclass
 class Seats:
-    """Up to `most` of them; `grow` makes room for that many."""
+    """Up to `most` of them; `grow` makes room for that many, or says that it may not now."""
 
     spare: int
     most: int
-    grow: Callable[[int], Awaitable[None]]
+    grow: Callable[[int], Awaitable[bool]]
     all: list[Seat] = field(default_factory=list)
     _requests: int = 0
     _growing: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -81,7 +81,8 @@ class Seats:
             if count == len(self.all):
                 return False
             try:
-                await self.grow(count)
+                if not await self.grow(count):
+                    return False
             except WispError as error:
                 if error.code != "out_of_memory":
                     raise

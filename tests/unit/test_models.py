@@ -7,7 +7,8 @@ import pytest
 
 from app.turns import Job, Turns
 from py_engine.errors import WispError
-from tests.unit.test_handlers import HI, MINI, Engine, File, Page
+from tests.unit.test_gguf_header import MINI
+from tests.unit.worker_page import HI, Engine, File, Page, Platform
 
 SIZE = 1000  # bytes of every model of these tests
 
@@ -15,8 +16,15 @@ SIZE = 1000  # bytes of every model of these tests
 class Sized(Engine):
     """An engine of SIZE bytes."""
 
+    grown = 0
+
     def stats(self) -> dict[str, Any]:
-        return {"memory": {"weights": 0 if self.unloaded else SIZE}}
+        return {"memory": {"weights": 0 if self.unloaded else SIZE, "kv": self.grown}}
+
+    async def grow(self, needed: int = SIZE) -> bool:
+        async with self.room(needed) as granted:
+            self.grown += needed if granted else 0
+        return bool(granted)
 
 
 class Models(Page):
@@ -247,6 +255,54 @@ async def test_without_a_budget_the_device_says_when_to_unload(page: Models) -> 
     for name in "abc":
         assert (await page.load(name))["model"] == name
     assert await page.loaded() == ["b", "c"]
+
+
+async def test_caches_that_grow_count(page: Models) -> None:
+    """Idle models go for them, the one asked for longest ago first, and none where that would not be enough."""
+    await page.call("budget", bytes=4 * SIZE)
+    for name in "abc":
+        await page.load(name)
+    await page.ask("b")
+    (a, b, c) = (page.made[name][0] for name in "abc")
+    assert await b.grow()
+    assert (await page.call("stats"))["bytes"] == 4 * SIZE
+    assert not await b.grow(3 * SIZE)
+    assert await page.loaded() == ["a", "b", "c"]
+    assert await b.grow()
+    assert (await page.loaded(), a.unloaded) == (["b", "c"], 1)
+    c.pause = 0.01
+    _, running = page.send("completions", request={"prompt": "x", "model": "c"})
+    await asyncio.sleep(0.005)
+    assert not await b.grow(), "c has a request"
+    await running
+    assert await b.grow()
+    assert (await page.loaded(), (await page.call("stats"))["bytes"]) == (["b"], 4 * SIZE)
+    assert await page.ask("a") == "a", "what went is loaded again, in the place of the caches"
+    assert await page.loaded() == ["a"]
+
+
+async def test_what_is_being_taken_counts(page: Models) -> None:
+    await page.call("budget", bytes=2 * SIZE)
+    await page.load("a")
+    one = page.made["a"][0]
+    async with one.room(SIZE) as granted:
+        assert granted
+        assert not await one.grow()
+    page.pause = 0.01
+    _, coming = page.send("load", model=FILES["b"])
+    await asyncio.sleep(0.005)
+    assert not await one.grow(), "b will take the rest"
+    await coming
+    assert await page.loaded() == ["a", "b"]
+
+
+async def test_a_guessed_budget_may_be_exceeded_by_the_caches_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Platform, "device_memory", lambda _: 4 * SIZE / (1 << 30))
+    page = Models()
+    await page.load("a")
+    await page.load("b")
+    assert await page.made["b"][0].grow(3 * SIZE)
+    assert await page.loaded() == ["b"]
 
 
 async def test_unloading_one_or_all(page: Models) -> None:

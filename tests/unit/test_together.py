@@ -2,6 +2,8 @@
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -178,6 +180,26 @@ async def test_no_room_for_more_sequences() -> None:
     got = await asyncio.gather(*(collect(used, ids, GREEDY, 12) for ids in PROMPTS))
     assert got == [await collect(make(), ids, GREEDY, 12) for ids in PROMPTS]
     assert used.plan.sequences == 1
+
+
+async def test_caches_grow_where_that_is_granted() -> None:
+    """Where it is not, requests wait, and the next ones ask again."""
+    used, granted = engine(), False
+    kv, asked = used.plan.memory()["kv"], []
+
+    @asynccontextmanager
+    async def room(needed: int) -> AsyncIterator[bool]:
+        asked.append(needed)
+        yield granted
+
+    used.ask_before_growing(room)
+    want = [await collect(make(), ids, GREEDY, 12) for ids in PROMPTS]
+    assert await asyncio.gather(*(collect(used, ids, GREEDY, 12) for ids in PROMPTS)) == want
+    assert (used.plan.sequences, set(asked)) == (1, {kv})
+    granted = True
+    asked.clear()
+    assert await asyncio.gather(*(collect(used, ids, GREEDY, 12) for ids in PROMPTS)) == want
+    assert (used.plan.sequences, asked) == (4, [kv, 2 * kv])
 
 
 # -- guesses
