@@ -54,7 +54,7 @@ async def complete(model: Loaded, request: CompletionRequest, job: Job, emit: Em
 
 
 class Run:
-    """One request being answered: its choices one after the other, over prompts that the KV cache shares."""
+    """One request being answered: as many of its choices at once as the engine takes side by side."""
 
     def __init__(self, model: Loaded, request: Request, answer: Answer, job: Job, emit: Emit, asked: float) -> None:
         self.model, self.request, self.answer, self.job = model, request, answer, job
@@ -62,26 +62,40 @@ class Run:
         self.shown: frozenset[int] = frozenset()  # control tokens that the parser needs to see
         self.compiled: Compiled | None = None
         self._emit, self._asked = emit, asked
+        self._failed: Exception | None = None  # what ended one of the choices, and with it the others
 
     async def all(self, found: list[Prompt]) -> Result:
         """The answer, or None after having emitted its chunks."""
+        engine = self.model.engine_or_error()
         if not self.request.cache_prompt:
-            self.model.engine_or_error().forget()
-        choices: list[dict[str, Any]] = []
-        total: Usage | None = None
-        for prompt in found:
-            for _ in range(self.request.n):
-                choice, usage = await self._choice(len(choices), prompt)
-                choices.append(choice)
-                total = usage if total is None else total + usage
-        assert total is not None
-        if len(choices) > 1:  # OpenAI counts a prompt once, however many answers it gets
+            engine.forget()
+        places = asyncio.Semaphore(max(1, engine.parallel))
+        wanted = [prompt for prompt in found for _ in range(self.request.n)]
+        ended = await asyncio.gather(*(self._beside(index, prompt, places) for index, prompt in enumerate(wanted)))
+        if self._failed is not None:
+            raise self._failed
+        choices = [one[0] for one in ended if one]
+        first, *others = (one[1] for one in ended if one)
+        total = sum(others, first)
+        if others:  # OpenAI counts a prompt once, however many answers it gets
             total.prompt_tokens = sum(len(prompt.ids) for prompt in found)
             total.cached_tokens = min(total.cached_tokens, total.prompt_tokens)
         if not self.request.stream:
             return self.answer.whole(choices, total)
         if self.request.include_usage:
             self._emit(self.answer.usage(total))
+        return None
+
+    async def _beside(
+        self, index: int, prompt: Prompt, places: asyncio.Semaphore
+    ) -> tuple[dict[str, Any], Usage] | None:
+        """A choice, when there is a place for it beside the others; None where it, or another one, has failed."""
+        async with places:
+            if self._failed is None:
+                try:
+                    return await self._choice(index, prompt)
+                except Exception as error:
+                    self._failed = self._failed or error
         return None
 
     def _resolved(self) -> Sampling:
@@ -124,6 +138,8 @@ class Run:
             if constraint is not None:
                 constraint.close()
         self.job.check()
+        if self._failed is not None:
+            raise self._failed
         output.finish()
         usage = _usage(len(prompt.ids), stream.tokens, stats, clock)
         usage.reasoning_tokens = output.reasoning_tokens
@@ -141,7 +157,7 @@ class Run:
         breathed = time.perf_counter()
         async with aclosing(batches):
             async for batch in batches:
-                if self.job.aborted:
+                if self.job.aborted or self._failed is not None:
                     return
                 if batch.ids:
                     clock.batch(len(batch.ids))

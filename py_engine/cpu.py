@@ -298,6 +298,14 @@ class Cpu:
                 self.buffers[b.name] = more
         self.plan.sequences = sequences
 
+    def copy_cache(self, source: int, to: int) -> None:
+        """A sequence's tokens, and what the caches hold of them, for another one."""
+        self.buffers["tokens"][to] = self.buffers["tokens"][source]
+        for b in self.plan.buffers.values():
+            if b.pool == "kv":
+                rows, held = b.shape[0], self.buffers[b.name]
+                held[to * rows : (to + 1) * rows] = held[source * rows : (source + 1) * rows]
+
     def feed(self, position: int, ids: list[int], lists: list[str], seq: int = 0) -> None:
         """Put tokens of a sequence at their positions and run lists over them."""
         self.buffers["tokens"][seq, position : position + len(ids)] = ids

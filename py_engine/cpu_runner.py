@@ -58,6 +58,9 @@ class CpuRunner:
     async def make_room(self, sequences: int) -> None:
         self._cpu.make_room(sequences)
 
+    async def copy_cache(self, source: int, to: int) -> None:
+        self._cpu.copy_cache(source, to)
+
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
         vocab = self.plan.n_vocab
         self.lists = self._free = sampling.lists()

@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 
 from py_engine.answer import Answer
 from py_engine.constrained import ConstrainedTokens
+from py_engine.errors import WispError
 from py_engine.ops import FEW
 from py_engine.runners import Counts, Runner
 from py_engine.sampling import Batch
@@ -20,6 +21,7 @@ from py_engine.slices import Slices
 from py_engine.together import Together
 
 SHORT = 2 * FEW  # tokens of a prompt that are read FEW at a time: the tiles of more would be mostly empty
+WORTH_COPYING = 32  # tokens of a prompt that another sequence's cache holds
 Room = Callable[[int], AbstractAsyncContextManager[bool]]  # whether caches may grow by so many bytes, while they do
 
 
@@ -81,6 +83,7 @@ class Generation:
         """
         async with self.slices.turn():
             try:
+                await self._borrow(answer, seat)
                 while seat.held < len(answer.ids):
                     await self._feed(answer, seat, resumed)
                     yield Batch([])  # a place to stop a long prompt
@@ -96,6 +99,29 @@ class Generation:
                             return
             finally:
                 await self.runner.stop()
+
+    async def _borrow(self, answer: Answer, seat: Seat) -> None:
+        """Takes over what another sequence's cache holds of the prompt, where that is more. Not from rings: where they
+        stand while that sequence goes on is not known.
+        """
+        if self.plan.spare:
+            return
+        wanted = answer.ids[:-1]
+        other = max(self.seats.all, key=lambda one: one.cache.holds(wanted))
+        held = other.cache.holds(wanted)
+        held = min(held, other.cache.prompted) if answer.exact else held
+        if held < seat.held + WORTH_COPYING:
+            return
+        try:
+            await self.runner.copy_cache(other.number, seat.number)
+        except WispError as error:
+            if error.code != "out_of_memory":
+                raise
+            return
+        seat.cache.take_over(other.cache, held)
+        if not answer.tokens:
+            answer.stats.cached_tokens += held - seat.held
+        seat.held = held
 
     async def _feed(self, answer: Answer, seat: Seat, resumed: bool) -> None:
         """The next batch of the prompt; behind its last token the first of the answer is chosen."""

@@ -130,3 +130,24 @@ class Memory:
         gone = {id(buffer) for buffer, _, _ in old}
         self.buffers = [buffer for buffer in self.buffers if id(buffer) not in gone]
         self.plan.sequences = sequences
+
+    async def copy_cache(self, source: int, to: int) -> None:
+        """A sequence's tokens, and what the caches hold of them, for another one; WispError out_of_memory, and nothing
+        has changed then.
+        """
+        tokens = self.plan.buffers["tokens"]
+        parts = [(b.name, b.nbytes) for b in self.caches()] + [(tokens.name, tokens.nbytes // tokens.shape[0])]
+
+        def copy() -> None:
+            between = self.device.createBuffer(  # a buffer cannot be copied into itself
+                obj(size=max(size for _, size in parts), usage=COPY_DST | COPY_SRC, label="between sequences")
+            )
+            encoder = self.device.createCommandEncoder()
+            for name, size in parts:
+                buffer = self.places[name][0]
+                encoder.copyBufferToBuffer(buffer, source * size, between, 0, size)
+                encoder.copyBufferToBuffer(between, 0, buffer, to * size, size)
+            self.device.queue.submit(to_js([encoder.finish()]))
+            between.destroy()
+
+        await self.guarded(copy)

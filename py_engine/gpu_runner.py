@@ -56,6 +56,10 @@ class GpuRunner:
         self._check()
         await self.gpu.make_room(sequences)
 
+    async def copy_cache(self, source: int, to: int) -> None:
+        self._check()
+        await self.gpu.copy_cache(source, to)
+
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
         self._check()
         self._free, self._masked = sampling.lists(), sampling.lists(constrained)

@@ -41,6 +41,11 @@ class KvCache:
         self.prompted = min(self.prompted, n)
         return n
 
+    def take_over(self, other: KvCache, n: int) -> None:
+        """The cache holds what another does of its first `n` tokens, and no more."""
+        self.tokens, self.prompted = other.tokens[:n], min(n, other.prompted)
+        self.written = max(self.written, n)
+
     def append(self, ids: list[int], generated: bool = False) -> None:
         """Tokens whose keys and values have been computed; behind generated ones the GPU may have gone on."""
         if not generated and self.prompted == len(self.tokens):

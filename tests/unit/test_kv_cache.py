@@ -16,6 +16,19 @@ def test_longest_common_prefix_without_the_last_token() -> None:
     assert cache.reuse([7]) == 0
 
 
+def test_taking_over_what_another_holds() -> None:
+    one, other = KvCache(0), KvCache(0)
+    one.reuse([1, 2, 3, 4])
+    one.append([1, 2, 3])
+    one.append([4, 5], generated=True)
+    other.append([7, 8])
+    other.take_over(one, 4)
+    assert (other.tokens, other.prompted) == ([1, 2, 3, 4], 3)
+    assert other.reuse([1, 2, 3, 4, 6]) == 4
+    assert other.reuse([1, 2, 3, 4, 6], exact=True) == 3, "the fourth was not computed as a prompt"
+    assert one.tokens == [1, 2, 3, 4, 5]
+
+
 def test_a_ring_cannot_go_back_behind_what_was_overwritten() -> None:
     cache = KvCache(spare=2 * AHEAD)
     cache.reuse([0])

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from py_engine.answer import GenerationStats
+from py_engine.cpu_runner import CpuRunner
 from py_engine.engine import Engine
 from py_engine.errors import WispError
 from py_engine.guesses import Guesses
 from py_engine.sampling import Sampling
 from tests.unit.test_generation import PROMPT, SHAPED, STOPS, WARM, Fickle, Runner, collect, make
+from tests.unit.test_goldens import GOLDEN, load
 
 GREEDY = Sampling(temperature=0)
 PROMPTS = [PROMPT, [7, 3, 200, 45], [9], list(range(40, 75)), [250, 1, 250, 1, 6], [88, 12, 13]]
@@ -200,6 +203,39 @@ async def test_caches_grow_where_that_is_granted() -> None:
     asked.clear()
     assert await asyncio.gather(*(collect(used, ids, GREEDY, 12) for ids in PROMPTS)) == want
     assert (used.plan.sequences, asked) == (4, [kv, 2 * kv])
+
+
+LONG = [7 * i % 250 for i in range(100)]
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, WARM, SHAPED], ids=["greedy", "seed", "shaped"])
+async def test_a_prompt_that_several_have_is_computed_once(sampling: Sampling) -> None:
+    """The others take it over from the cache of the one that was first, and each gets the text that it gets alone."""
+    used = engine()
+    prompts = [[*LONG, *ids] for ids in PROMPTS[:4]]
+    want = [await collect(make(), ids, sampling, 20) for ids in prompts]
+    for _ in range(2):
+        stats = [GenerationStats() for _ in prompts]
+        got = await asyncio.gather(
+            *(collect(used, ids, sampling, 20, stats=one) for ids, one in zip(prompts, stats, strict=True))
+        )
+        assert got == want
+        assert sum(one.cached_tokens for one in stats) >= 2 * len(LONG), "of four times"
+
+
+async def test_nothing_is_taken_over_from_rings() -> None:
+    """Where what lies before the window may be overwritten."""
+    cpu = load(GOLDEN / "gemma" / "gemma2.F16.gguf", 128, 16, spare=16)
+    assert cpu.plan.spare
+    runner = CpuRunner(cpu.plan)
+    runner._cpu = cpu
+    used = Engine(cpu.plan, runner, "cpu", 128, 2)
+    want = await collect(used, LONG, WARM, 8)
+    used.forget()
+    stats = [GenerationStats() for _ in range(2)]
+    assert await asyncio.gather(*(collect(used, LONG, WARM, 8, stats=one) for one in stats)) == [want] * 2
+    assert used.plan.sequences == 2
+    assert [one.cached_tokens for one in stats] == [0, 0]
 
 
 # -- guesses

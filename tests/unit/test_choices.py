@@ -1,0 +1,133 @@
+"""Several answers to one request, side by side: the texts, chunks and counts that they have one after the other."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from py_engine.engine import Engine
+from py_engine.errors import WispError
+from tests.unit import worker_page
+from tests.unit.test_generation import MODEL
+from tests.unit.test_together import counts, engine
+from tests.unit.worker_page import HELLO, HI, File, Page
+
+PROMPT = "The quick brown fox jumps over the lazy dog. " * 2
+REQUEST = {"prompt": PROMPT, "max_tokens": 12, "temperature": 1.5, "ignore_eos": True}
+
+
+class Tiny(Page):
+    """With a real engine on numpy."""
+
+    used: Engine
+
+    async def start(self) -> "Tiny":
+        async def make(*_: Any, **__: Any) -> Any:
+            self.used = engine()
+            return self.used
+
+        self.platform.files["tiny.gguf"] = MODEL.read_bytes()
+        self.platform.make = make
+        await self.call("load", model=File("tiny.gguf"))
+        return self
+
+    async def texts(self, **request: Any) -> list[str]:
+        answer = await self.call("completions", request={**REQUEST, **request})
+        return [choice["text"] for choice in answer["choices"]]
+
+    def seats_taken(self) -> int:
+        return sum(seat.taken for seat in self.used._generation.seats.all)
+
+
+@pytest.fixture
+async def page() -> Tiny:
+    return await Tiny().start()
+
+
+@pytest.mark.parametrize("shape", [{}, {"presence_penalty": 0.5, "repeat_penalty": 1.1}], ids=["plain", "shaped"])
+async def test_each_choice_is_that_of_its_seed(page: Tiny, shape: dict[str, Any]) -> None:
+    """However many there are, and however they come."""
+    alone = [(await (await Tiny().start()).texts(**shape, seed=seed))[0] for seed in range(11, 17)]
+    assert len(set(alone)) == 6
+    answer = await page.call("completions", request={**REQUEST, **shape, "n": 6, "seed": 11})
+    assert [choice["text"] for choice in answer["choices"]] == alone
+    assert [choice["index"] for choice in answer["choices"]] == [*range(6)]
+    length = answer["usage"]["prompt_tokens"]
+    assert answer["usage"]["completion_tokens"] == 6 * 12
+    assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] == length, "of six prompts five are not computed"
+    chunks = await page.stream("completions", **REQUEST, **shape, n=6, seed=11, stream_options={"include_usage": True})
+    assert chunks[-1]["usage"]["completion_tokens"] == 6 * 12
+    got = ["".join(c["choices"][0]["text"] for c in chunks[:-1] if c["choices"][0]["index"] == i) for i in range(6)]
+    assert got == alone
+    assert Counter(c["choices"][0]["finish_reason"] for c in chunks[:-1])["length"] == 6
+
+
+async def test_their_chunks_and_steps_are_shared(page: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What needs nothing but its logits is generated together."""
+    monkeypatch.setattr("py_engine.slices.SLICE", 0.0)  # else this model's answers are over before the others begin
+    plain = {"temperature": 0, "ignore_eos": False, "max_tokens": 40}
+    want = await page.texts(**plain)
+    assert await page.texts(**plain, n=4) == want * 4
+    assert counts(page.used).each >= 8
+    chunks = await page.stream("completions", **REQUEST, n=4)
+    order = [c["choices"][0]["index"] for c in chunks]
+    assert set(order) == {0, 1, 2, 3}
+    assert order != sorted(order)
+
+
+async def test_an_abort_ends_all(page: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("py_engine.slices.SLICE", 0.0)
+    request = {**REQUEST, "max_tokens": 150, "n": 6, "stream": True}
+    number, task = page.send("completions", request=request)
+    while len(page.answers(number)) < 8:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    assert page.seats_taken() > 1
+    await page.call("abort", target=number)
+    await task
+    answers = page.answers(number)
+    assert answers[-1]["error"]["code"] == "aborted"
+    assert not any(a["kind"] == "chunk" and a["chunk"]["choices"][0]["finish_reason"] for a in answers)
+    assert page.seats_taken() == 0
+    assert len(await page.texts(n=2)) == 2
+
+
+async def test_what_ends_one_ends_all(page: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, kept = 0, page.used.runner.next
+
+    async def fails() -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 9:
+            raise WispError("The GPU was lost.", "device_lost")
+        return await kept()
+
+    monkeypatch.setattr(page.used.runner, "next", fails)
+    answer = await page.call("completions", request={**REQUEST, "n": 6, "seed": 1})
+    assert answer["error"]["code"] == "device_lost"
+    assert page.seats_taken() == 0
+    assert len(await page.texts(n=2)) == 2
+
+
+class Counted(worker_page.Engine):
+    """Takes two side by side."""
+
+    parallel = 2
+    alone = False
+    most = 0
+
+    async def generate(self, *arguments: Any, **options: Any) -> Any:
+        async for batch in super().generate(*arguments, **options):
+            self.most = max(self.most, self.running)
+            yield batch
+
+
+async def test_no_more_at_once_than_the_engine_takes() -> None:
+    page = Page()
+    await page.call("load")
+    page.engine.__class__ = Counted
+    page.engine.pause = 0.001
+    answer = await page.call("chat.completions", request={"messages": HI, "n": 5})
+    assert [choice["message"]["content"] for choice in answer["choices"]] == [HELLO] * 5
+    assert getattr(page.engine, "most", 0) == 2
+    assert page.engine.closed == 5
