@@ -92,6 +92,18 @@ class Header:
         return value
 
 
+def _beginning(data: bytes | bytearray | memoryview) -> str:
+    """What a person sees of a file's first bytes: text as text, anything else as bytes in hexadecimal."""
+    first = bytes(data[:24])
+    if not first:
+        return "it is empty"
+    text = first.decode("utf-8", "ignore")  # the last character may be cut
+    line = text.strip().splitlines()[0] if text.strip() else ""
+    if len(text.encode()) > len(first) - 4 and line.isprintable() and not set(text) & {"\0", "\ufffd"}:
+        return f'it starts with the text "{line}"' if line else "it starts with blank lines"
+    return f"it starts with the bytes {first[:8].hex(' ').upper()}"
+
+
 class NeedMoreBytes(Exception):
     """The prefix ends inside the header. `needed`: a prefix length, in bytes, worth trying next."""
 
@@ -171,7 +183,7 @@ class _Parser:
         magic = self.buf[:4]
         if magic != b"GGUF"[: len(magic)] or (self.file_size is not None and self.file_size < 4):
             raise WispError(
-                f"This is not a GGUF file: it starts with {magic!r}. Choose a file whose name ends in .gguf "
+                f"This is not a GGUF file: {_beginning(self.buf)}. Choose a file whose name ends in .gguf "
                 "(a page about the model, or a Git LFS pointer, is not the model itself).",
                 "not_gguf",
             )

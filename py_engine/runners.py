@@ -49,7 +49,9 @@ class Runner(Protocol):
         """Let the caches hold that many sequences; what they hold stays. WispError out_of_memory."""
 
     async def copy_cache(self, source: int, to: int) -> None:
-        """Let a sequence have another's tokens, and what its caches hold of them. WispError out_of_memory, and nothing has changed then."""
+        """Let a sequence have another's tokens, and what its caches hold of them. WispError out_of_memory, and nothing
+        has changed then.
+        """
 
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
         """Set a sequence's sampling parameters. `answer`: position of the answer's first token; `shifted`: tokens that

@@ -192,6 +192,25 @@ def string_of_length(n: int) -> bytes:
     return gguf([], [], n=(0, 1)) + struct.pack("<Q", n) + bytes(8)
 
 
+@pytest.mark.parametrize(
+    ("data", "seen"),
+    [
+        (b"", "it is empty"),
+        (b"# Licence\nApache-2.0, or any later one", 'it starts with the text "# Licence"'),
+        ("<title>Grüße aus München</title>".encode(), 'it starts with the text "<title>Grüße aus Münc"'),
+        ("\n\n{é".encode(), 'it starts with the text "{é"'),
+        (b"\n\n\n\n", "it starts with blank lines"),
+        (b"PK\3\4\x14\0\0\0model.bin and more of it", "it starts with the bytes 50 4B 03 04 14 00 00 00"),
+        (b"\x89PNG\r\n\x1a\n\0\0", "it starts with the bytes 89 50 4E 47 0D 0A 1A 0A"),
+        (b"ab\x1b[31mred", "it starts with the bytes 61 62 1B 5B 33 31 6D 72"),
+    ],
+)
+def test_what_is_no_gguf_is_shown_to_a_person(data: bytes, seen: str) -> None:
+    with pytest.raises(WispError) as error:
+        parse(data, len(data))
+    assert f"not a GGUF file: {seen}. Choose" in str(error.value)
+
+
 BAD: list[tuple[str, bytes, str]] = [
     ("html", b"<!DOCTYPE html><html>" + bytes(100), "not_gguf"),
     ("empty", b"", "not_gguf"),
