@@ -16,6 +16,7 @@ CONSTRAINT = """
 import math, random
 from array import array
 from pyodide.ffi import to_js
+from py_engine.answer import GenerationStats
 
 VOCAB = engine.plan.n_vocab
 
@@ -98,6 +99,15 @@ first = await collect(engine, longer, plain, 20)
 await collect(engine, [1, 2, 3], plain, 2)
 out["seeds"] = [first, await collect(engine, longer, plain, 20)]
 out["tokens"] = await depth(6, prompt, plain, 40)
+long = [7 * k % 250 for k in range(70)]
+prompts = [long + [k] for k in range(3)]
+out["alone"] = [await collect(engine, ids, shaped, 12) for ids in prompts]
+engine.forget()
+stats = [GenerationStats() for _ in prompts]
+async def beside(ids, stat):
+    return [i async for batch in engine.generate(ids, shaped, 12, frozenset(), stats=stat) for i in batch.ids]
+out["beside"] = await asyncio.gather(*(beside(ids, stat) for ids, stat in zip(prompts, stats)))
+out["cached"] = [stat.cached_tokens for stat in stats]
 return out
 """,
         backend="webgpu",
@@ -114,6 +124,8 @@ return out
     assert out["worst"] < 0.1, "f16, and one token at a time against a batch"
     assert out["seeds"][0] == out["seeds"][1]
     assert out["tokens"] == out["plain"][0]
+    assert out["beside"] == out["alone"], "with a prompt that was copied from the sequence that had it first"
+    assert sum(out["cached"]) >= 70
 
 
 def test_abort_and_shift_on_the_gpu(engine_pages: Callable[[str | None], Page]) -> None:
