@@ -28,10 +28,16 @@ def launch(playwright: Playwright, adapter: str | None, extra_flags: tuple[str, 
         flags = [flag for flag in flags if flag != "--enable-unsafe-webgpu"] + ["--disable-features=WebGPU"]
     if adapter == "lavapipe":
         icd = str(lavapipe_icd())
-        env |= {"VK_ICD_FILENAMES": icd, "VK_DRIVER_FILES": icd}
+        env |= {"VK_ICD_FILENAMES": icd, "VK_DRIVER_FILES": icd, "MESA_SHADER_CACHE_DIR": str(shader_cache())}
         flags += REAL_GPU
     flags += extra_flags
     return playwright.chromium.launch(executable_path=ensure_browser(), args=flags, env=env, **options)
+
+
+def shader_cache() -> Path:
+    """Where Mesa keeps what lavapipe has compiled, for all browsers of all runs."""
+    named = os.environ.get("MESA_SHADER_CACHE_DIR")
+    return Path(named) if named else cache_dir("lavapipe-2") / "shaders"
 
 
 def lavapipe_icd() -> Path:

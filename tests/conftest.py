@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
 
+from tests import ahead
 from tests import browser as browsers
 from tools import dist as dist_maker
-from tools.paths import ROOT
+from tools.paths import DIST, ROOT
 from tools.serve import Server
 
 BROWSER_FIXTURES = {"playwright_run", "chromium"}
@@ -25,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def dist() -> Path:
     """dist/, made from the checkout as it is now."""
-    return dist_maker.build(quiet=True)
+    return DIST if ahead.running() else dist_maker.build(quiet=True)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page
 
 from tests.engine.driver import run
@@ -9,6 +10,7 @@ from tests.engine.driver import run
 MODEL = "/repo/static/models/wisp-mini-q4_0.gguf"
 
 
+@pytest.mark.lavapipe
 def test_requests_one_after_the_other(engine_pages: Callable[[str | None], Page]) -> None:
     """Equal seeds give equal text, an abort leaves nothing behind, and only what is new is computed."""
     out = run(
@@ -60,6 +62,7 @@ return whole, await collect(engine, prompt, greedy, 12, frozenset([whole[4]]))
     assert stopped == whole[: whole.index(whole[4]) + 1]
 
 
+@pytest.mark.lavapipe
 def test_a_device_that_is_too_small_or_lost(engine_pages: Callable[[str | None], Page]) -> None:
     """Each is an error of its own; the model loaded before goes on answering."""
     out = run(

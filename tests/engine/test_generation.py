@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 from playwright.sync_api import Page
 
 from py_engine.sampling import Sampling
@@ -11,6 +12,7 @@ from tests.engine.driver import run
 from tests.unit import sampling_reference as reference
 from tests.unit.test_samplers import chi_square
 
+pytestmark = pytest.mark.lavapipe
 MODEL = "/repo/tests/golden/llama/llama.Q8_0.gguf"
 CONSTRAINT = """
 import math, random

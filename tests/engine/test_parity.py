@@ -79,6 +79,7 @@ return out
         assert_close(want, floats(out["long"], out["long_shape"])[-len(want) :], precision)
 
 
+@pytest.mark.lavapipe
 @pytest.mark.parametrize("model", EMBEDDING)
 def test_embeddings(engine_pages: Callable[[str | None], Page], model: str) -> None:
     """Of every pooling; the model's own is the default, and an encoder makes no text."""
@@ -112,6 +113,7 @@ return out
         np.testing.assert_allclose(length, right, rtol=0.02)
 
 
+@pytest.mark.lavapipe
 @pytest.mark.parametrize("model", ["llama.Q4_0", "llama.Q8_0", "llama.Q4_K_M"])
 @pytest.mark.parametrize("variant", [{"dot8": True}, {"f16": False, "subgroup": 0}, {"software": False}], ids=str)
 def test_every_variant_forced(
@@ -165,6 +167,7 @@ except WispError as error:
     assert "3 files" in out["message"]
 
 
+@pytest.mark.lavapipe
 @pytest.mark.parametrize("quant", ["q4_0", "q8_0"])
 def test_chats_as_llama_cpp_has_them(engine_pages: Callable[[str | None], Page], quant: str) -> None:
     """The embedded model's greedy answers: 95 in 100 the same, the others undecided where they part."""

@@ -1,0 +1,110 @@
+"""Compiles ahead of a whole run: where lavapipe's kernels are not in Mesa's cache, a second process runs the tests that
+need them, last ones first, on what the run itself leaves of the machine. Its results count for nothing; it only fills
+the cache, so that those tests, which come late, find it full. (A driver compiles one kernel at a time.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import browser
+from tools.paths import ROOT
+
+AHEAD = "WISP_COMPILE_AHEAD"  # set in the second process: the file to write at its end
+PARENT = os.getppid()
+MANY = 200  # tests on lavapipe from which on it pays
+
+
+def on_lavapipe(item: pytest.Item) -> bool:
+    """Whether a test of kernels or of the engine compiles for lavapipe."""
+    if item.path.parent.name not in ("engine", "kernels"):
+        return False
+    return "lavapipe" in item.nodeid or item.get_closest_marker("lavapipe") is not None
+
+
+def running() -> bool:
+    """Whether this is the second process."""
+    return AHEAD in os.environ
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """In the second process: what is to be compiled, the last test first, so that the two meet halfway."""
+    if running():
+        items[:] = [item for item in reversed(items) if on_lavapipe(item)]
+
+
+class Ahead:
+    """The second process."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Starts it before the first test."""
+        if session.config.option.collectonly or sum(map(on_lavapipe, session.items)) < MANY:
+            return
+        browser.lavapipe_icd()  # not by both at once
+        done = browser.shader_cache() / f"wisp-{kernels_hash()}"
+        if done.exists():
+            return
+        self.process = subprocess.Popen(
+            [
+                "nice",
+                "-n",
+                "19",
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-p",
+                "no:cacheprovider",
+                "tests/engine",
+                "tests/kernels",
+            ],
+            cwd=ROOT,
+            env={**os.environ, AHEAD: str(done)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def pytest_sessionfinish(self) -> None:
+        """Ends it: as Ctrl+C would, so that it closes its browser."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            try:
+                self.process.wait(15)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """This module is a plugin that pyproject.toml names."""
+    if not running() and sys.platform == "linux":
+        config.pluginmanager.register(Ahead())
+
+
+def pytest_runtest_setup() -> None:
+    """In the second process: nobody waits for it when the first one is gone."""
+    if running() and os.getppid() != PARENT:
+        pytest.exit("the run is over")
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """In the second process: once it has come to its end, everything is compiled."""
+    if running() and exitstatus in (0, 1) and not session.config.option.collectonly:
+        Path(os.environ[AHEAD]).touch()
+
+
+def kernels_hash() -> str:
+    """Which kernels these are."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(ROOT.glob("wgsl/**/*.wgsl")))).hexdigest()[:16]

@@ -1,0 +1,27 @@
+"""What a second process compiles ahead of a whole run (tests/ahead.py)."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests import ahead
+from tools.paths import ROOT
+
+
+def test_it_takes_the_tests_on_lavapipe_from_the_last_one_on(tmp_path: Path) -> None:
+    stamp = tmp_path / "done"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "tests/engine"],
+        cwd=ROOT,
+        env={**os.environ, ahead.AHEAD: str(stamp)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    ids = [line for line in done.stdout.splitlines() if "::" in line]
+    assert len(ids) > 60
+    assert not any("swiftshader" in one or "-cpu]" in one or "test_tuning" in one for one in ids)
+    files = list(dict.fromkeys(one.split("::")[0].split("/")[-1] for one in ids))
+    assert files == ["test_variants.py", "test_parity.py", "test_generation.py", "test_engine.py"]
+    assert not ahead.running()
