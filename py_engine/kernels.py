@@ -36,6 +36,7 @@ class Device:
     max_binding: int = 128 << 20  # maxStorageBufferBindingSize
     max_buffer: int = 256 << 20  # maxBufferSize
     max_workgroup_storage: int = 16384  # maxComputeWorkgroupStorageSize
+    max_threads: int = 256  # maxComputeInvocationsPerWorkgroup
     dot8: bool = False  # round activations to bytes where the weights are integers: faster on GPUs
     matrix: int = 0  # side of the f16 matrices that a subgroup multiplies with f32 sums, 0: none
     software: bool = False  # a CPU pretending to be a GPU: smaller batches keep it answering

@@ -391,6 +391,8 @@ class Ops:
         else:
             dot8 = tiles.dot8(self.device, weight)
             kernel, kind, tile = "matvec", {"DOT8": int(dot8)}, tiles.matvec(self.device, weight, dot8)
+        if dot8:
+            kind["TOGETHER"] = weight.layout.together
         count = -(-weight.rows // (tile["TR"] * tile["R"]))
         self.add(
             kernel,

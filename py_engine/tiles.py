@@ -13,11 +13,12 @@ from py_engine.kernels import Device
 from py_engine.plan import Weight
 
 MANY_ROWS = 24576  # of a matrix: there, fewer threads a row pay
+MATVEC = ("TK", "TR", "R", "AHEAD")
 FILLING = 256  # workgroups that keep every core of a GPU busy
 
 
 def matvec_key(weight: Weight) -> str:
-    """Where Device.tiles has (in bytes, TK, TR, R) of a matrix."""
+    """Where Device.tiles has (in bytes, TK, TR, R, AHEAD) of a matrix."""
     return f"matvec {weight.type.name} {weight.rows}x{weight.cols}"
 
 
@@ -42,7 +43,7 @@ def dot8(device: Device, weight: Weight) -> bool:
 def matvec(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
     """matvec.wgsl: TK threads share a row, and each has R rows, so that x is loaded once for them."""
     if (measured := dict(device.tiles).get(matvec_key(weight))) and bool(measured[0]) == in_bytes:
-        return dict(zip(("TK", "TR", "R"), measured[1:], strict=True))
+        return dict(zip(MATVEC if in_bytes else MATVEC[:3], measured[1:], strict=False))
     groups = quants.groups(weight.cols)
     along = 4
     while along < 32 and along * 2 <= groups:
@@ -60,7 +61,13 @@ def matvec(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
     rows = 8 if light or layout.block == quants.GROUP else 4
     while rows > 1 and weight.rows < FILLING * each * rows:
         rows //= 2
-    return {"TK": along, "TR": each, "R": rows}
+    return {"TK": along, "TR": each, "R": rows, "AHEAD": ahead(weight, along, rows)}
+
+
+def ahead(weight: Weight, along: int, rows: int) -> int:
+    """Units of weights that a thread has on their way for each of its rows."""
+    units = quants.groups(weight.cols) // weight.layout.together
+    return max(1, min(-(-units // along), 8 // (rows * weight.layout.together)))
 
 
 def matvecs(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
