@@ -390,7 +390,8 @@ class Ops:
                 vectors, norm = self._quantized(x, weight.cols, norm, eps), None
         else:
             dot8 = tiles.dot8(self.device, weight)
-            kernel, kind, tile = "matvec", {"DOT8": int(dot8)}, tiles.matvec(self.device, weight, dot8)
+            kernel, kind = "matvec", {"DOT8": int(dot8), "LAST": int(x.shape[0] > 1)}
+            tile = tiles.matvec(self.device, weight, dot8)
         if dot8:
             kind["TOGETHER"] = weight.layout.together
         count = -(-weight.rows // (tile["TR"] * tile["R"]))

@@ -7,6 +7,7 @@
 //   EPILOGUE  "store" y = ..., "add" y += ..., "gated" y[i] = activation(row i) * row (i + rows / 2),
 //             "qkv" queries and keys are rotated (RoPE), keys and values appended to the cache at state.pos
 #param DOT8
+#param LAST // 1: of several rows of x, the batch's last one counts; 0: there is one row
 #if DOT8
 #param AHEAD // units of weights of a row that a thread has on their way
 #endif
@@ -40,7 +41,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
   let tk = t % TK;
   let tr = t / TK;
   let base = (wid.y * wgs.x + wid.x) * RT;
+#if LAST
   let x0 = (count() - 1u) * W_GROUPS * 8u;
+#else
+  const x0 = 0u; // not even asking the state: a load that all others would wait for
+#endif
   // One variable for each row: an array would be left in slow memory where a compiler does not unroll.
 #for r in R
   let row${r} = min(row_of(base, tr * R + ${r}u), p.rows - 1u);
