@@ -155,6 +155,15 @@ def attention(device: Device, batch: int, head_dim: int, group: int, causal: boo
     return "attention", {"TQ": tokens, "TS": positions, "WG": max(threads, head_dim // 4)}
 
 
+def attention_loads(kv: str, head_dim: int, positions: int, threads: int) -> dict[str, int]:
+    """attention_decode.wgsl: what a thread has on its way at once, as much as its registers hold."""
+    wide = {"f16": 8, "q8_0": 16}.get(kv, 4)
+    chunks = head_dim // (wide if head_dim % wide == 0 else 4)
+    vectors, all_threads = head_dim // 4, positions * threads
+    lanes, columns = max(1, all_threads // vectors), -(-vectors // all_threads)
+    return {"KEYS": min(8, -(-chunks // threads)), "VALUES": min(-(-positions // lanes), 16 // columns)}
+
+
 def attention_decode(device: Device, n_ctx: int, head_dim: int, group: int) -> tuple[int, int, int]:
     """(positions of a tile, threads of a position, shares): a short context in one share, a long one over enough
     workgroups to fill a GPU.
