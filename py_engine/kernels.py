@@ -10,7 +10,7 @@ Directives, each on a line of its own:
     @bind var<...> name: type;  the next free binding of group 0
 
 Text after `//` on a #param line says what it is. F16 (0 or 1) and SG (smallest subgroup size, 0 for none) come from
-the device.
+the device; TOGETHER (groups of weights that a thread takes at a time) is 1 where a kernel is not given it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def _source(name: str) -> str:
 
 def expand(kernel: str, params: Mapping[str, int | float | str], device: Device) -> Shader:
     """Specialise wgsl/<kernel>.wgsl. KeyError for a missing or unknown param."""
-    values: dict[str, int | float | str] = {"F16": int(device.f16), "SG": device.subgroup, **params}
+    defaults = {"F16": int(device.f16), "SG": device.subgroup, "TOGETHER": 1}
+    values: dict[str, int | float | str] = {**defaults, **params}
     used: set[str] = set()
     lines: list[str] = []
     _expand(f"{kernel}.wgsl", values, used, lines)

@@ -401,9 +401,8 @@ class Ops:
         else:
             dot8 = tiles.dot8(self.device, weight)
             kernel, kind = "matvec", {"DOT8": int(dot8), "LAST": int(x.shape[0] > 1)}
+            kind |= {"TOGETHER": weight.layout.together} if dot8 else {}
             tile = tiles.matvec(self.device, weight, dot8)
-        if dot8:
-            kind["TOGETHER"] = weight.layout.together
         count = -(-weight.rows // (tile["TR"] * tile["R"]))
         self.add(
             kernel,

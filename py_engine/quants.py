@@ -47,7 +47,7 @@ class Layout:
     block_bytes: int
     planes: Mapping[str, Plane]
     dot8: bool = True  # the fragment has w_meet, for activations in bytes
-    together: int = 1  # groups that it takes at a time
+    together: int = 1  # groups that a thread of matvec.wgsl takes at a time
 
     @property
     def plain(self) -> bool:

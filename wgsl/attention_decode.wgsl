@@ -78,11 +78,15 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
   for (var s0 = first; s0 < end; s0 += TS) {
     let s = s0 + t / PARTS;
+#if FRESH
+    let count = min(TS, min(end, length - 1u) - s0); // of those in the cache
+#else
     let count = min(TS, end - s0);
+#endif
 #for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
     let column${c} = min(t % VECS + ${c}u * WG, VECS - 1u);
 #for j in VALUES
-    let v${j}_${c} = value_fetch(value_at(s0 + min(lane + ${j}u * LANES, count - 1u), head, seq) + column${c}, seq);
+    let v${j}_${c} = value_fetch(value_at(s0 + min(lane + ${j}u * LANES, max(count, 1u) - 1u), head, seq) + column${c}, seq);
 #endfor
 #endfor
 #for g in G
@@ -98,22 +102,29 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
         for (var i = t; i < G * VECS; i += WG) {
           qs[i] = q[m * (p.q_stride / 4u) + head * G * VECS + i] * p.scale;
         }
+#if FRESH
+        if (end == length) {
+          fresh_load(head, t);
+        }
+#endif
         workgroupBarrier();
       }
 #for c in KEYS
       if (chunk${c} < CHUNKS) {
-        for (var i = 0u; i < WIDE / 4u; i++) {
-          let at = chunk${c} * (WIDE / 4u) + i;
-          var k = key_vec(k${c}, i);
+#for i in 4
+        if (${i}u < WIDE / 4u) { // known when this is compiled
+          let at = chunk${c} * (WIDE / 4u) + ${i}u;
+          var k = key_vec(k${c}, ${i}u);
 #if FRESH
           if (s + 1u == length) {
-            k = fresh_key(head * VECS + at);
+            k = fresh_key[at];
           }
 #endif
 #for g in G
           score${g} += dot(k, qs[${g}u * VECS + at]);
 #endfor
         }
+#endfor
       }
 #endfor
     }
@@ -153,12 +164,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
         let i = lane + ${j}u * LANES;
 #for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
         {
-          var v = value_vec(v${j}_${c});
-#if FRESH
-          if (s0 + i + 1u == length) {
-            v = fresh_value(head * VECS + column${c});
-          }
-#endif
+          let v = value_vec(v${j}_${c});
 #for g in G
           sum${g}_${c} += select(0.0, weights[${g}u * TS + min(i, TS - 1u)], i < count) * v;
 #endfor
@@ -169,7 +175,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       for (var i = lane + VALUES * LANES; i < count; i += 4u * LANES) { // four loads on their way at a time
 #for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
 #for j in 4
-        let w${j}_${c} = value_fetch(value_at(s0 + min(i + ${j}u * LANES, count - 1u), head, seq) + column${c}, seq);
+        let w${j}_${c} = value_fetch(value_at(s0 + min(i + ${j}u * LANES, max(count, 1u) - 1u), head, seq) + column${c}, seq);
 #endfor
 #endfor
 #for j in 4
@@ -177,12 +183,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
           let here = i + ${j}u * LANES;
 #for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
           {
-            var v = value_vec(w${j}_${c});
-#if FRESH
-            if (s0 + here + 1u == length) {
-              v = fresh_value(head * VECS + column${c});
-            }
-#endif
+            let v = value_vec(w${j}_${c});
 #for g in G
             sum${g}_${c} += select(0.0, weights[${g}u * TS + min(here, TS - 1u)], here < count) * v;
 #endfor
@@ -191,6 +192,15 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
         }
 #endfor
       }
+#if FRESH
+      if (lane == 0u && s0 + count + 1u == length && count < TS) {
+#for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
+#for g in G
+        sum${g}_${c} += weights[${g}u * TS + count] * fresh_value[column${c}];
+#endfor
+#endfor
+      }
+#endif
     }
     workgroupBarrier();
   }

@@ -9,12 +9,14 @@
 #param DOT8
 #param LAST // 1: of several rows of x, the batch's last one counts; 0: there is one row
 #if DOT8
+#param TOGETHER // groups of a row that a thread takes at a time: a unit
 #param AHEAD // units of weights of a row that a thread has on their way
 #endif
 #include "matvec_inputs.wgsl"
 @bind var<storage, read> x: array<vec4f>; // (n, COLS padded)
 
 #if DOT8
+const UNITS = W_GROUPS / TOGETHER;
 #include "quantize_x.wgsl"
 #endif
 #if DOT8 and NORM

@@ -33,10 +33,6 @@ struct Params {
 #include "sequence.wgsl"
 @bind var<uniform> p: Params;
 const W_GROUPS = (COLS + 31u) / 32u;
-#if DOT8
-#param TOGETHER // groups of a row that a thread takes at a time
-const UNITS = W_GROUPS / TOGETHER;
-#endif
 #include "quants/${QUANT}.wgsl"
 #if NORM
 @bind var<storage, read> norm: array<vec4f>;

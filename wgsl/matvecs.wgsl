@@ -11,13 +11,8 @@ fn bytes_at(g: u32) -> Bytes {
   return Bytes(xq[2u * g], xq[2u * g + 1u], xq_scale[g]);
 }
 
-fn bytes_of(m: u32, u: u32) -> array<Bytes, TOGETHER> {
-  let g = m * W_GROUPS + u * TOGETHER;
-#if TOGETHER == 2
-  return array(bytes_at(g), bytes_at(g + 1u));
-#else
-  return array(bytes_at(g));
-#endif
+fn bytes_of(m: u32, g: u32) -> array<Bytes, 1> {
+  return array(bytes_at(m * W_GROUPS + g));
 }
 #else
 @bind var<storage, read> x: array<vec4f>; // (n, COLS padded)
@@ -54,38 +49,38 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
   let row${r} = min(row_of(base, tr * R + ${r}u), p.rows - 1u);
 #endfor
 #if DOT8
-  for (var u = tk; u < UNITS; u += TK) {
+  for (var g = tk; g < W_GROUPS; g += TK) {
 #for r in R
-    let w${r} = w_fetch(row${r}, u);
+    let w${r} = w_fetch(row${r}, g);
 #endfor
     // Without a branch for each token, so that their loads are on their way together: for two, four or all.
     {
 #for m in 0, 2
-      let x${m} = bytes_of(min(${m}u, n - 1u), u);
+      let x${m} = bytes_of(min(${m}u, n - 1u), g);
 #endfor
 #for m in 0, 2
 #for r in R
-      sum${m}_${r} += w_meet(w${r}, u, x${m});
+      sum${m}_${r} += w_meet(w${r}, g, x${m});
 #endfor
 #endfor
     }
     if (n > 2u) {
 #for m in 2, 4
-      let x${m} = bytes_of(min(${m}u, n - 1u), u);
+      let x${m} = bytes_of(min(${m}u, n - 1u), g);
 #endfor
 #for m in 2, 4
 #for r in R
-      sum${m}_${r} += w_meet(w${r}, u, x${m});
+      sum${m}_${r} += w_meet(w${r}, g, x${m});
 #endfor
 #endfor
     }
     if (n > 4u) {
 #for m in 4, MOST
-      let x${m} = bytes_of(min(${m}u, n - 1u), u);
+      let x${m} = bytes_of(min(${m}u, n - 1u), g);
 #endfor
 #for m in 4, MOST
 #for r in R
-      sum${m}_${r} += w_meet(w${r}, u, x${m});
+      sum${m}_${r} += w_meet(w${r}, g, x${m});
 #endfor
 #endfor
     }

@@ -1,8 +1,12 @@
 // Q5_K: as Q4_K, with a fifth bit: bit `sub` of byte j of the block's first 32 belongs to number j of group `sub`.
 @bind var<storage, read> w_qs: array<vec4u>; // 10 a block: fifth bits, nibbles
 #include "quants/k_scales.wgsl"
+#if TOGETHER == 2
 #include "quants/groups.wgsl"
 #include "quants/k_pair.wgsl"
+#else
+#include "quants/group.wgsl"
+#endif
 
 fn fifth(tops: vec4u, sub: u32) -> vec4u {
   return ((tops >> vec4u(sub)) & vec4u(0x01010101)) << vec4u(4);
@@ -20,6 +24,7 @@ fn w_load(row: u32, g: u32) -> Group {
   return Group(a, b, s, s);
 }
 
+#if TOGETHER == 2
 struct Packed {
   a: vec4u,
   b: vec4u,
@@ -42,3 +47,4 @@ fn w_meet(w: Packed, pair: u32, x: array<Bytes, 2>) -> f32 {
     array(((w.a >> vec4u(4)) & nibble) | fifth(w.tops[0], sub + 1u), ((w.b >> vec4u(4)) & nibble) | fifth(w.tops[1], sub + 1u)),
     k_scales_of_pair(w.s, pair % 4u), x);
 }
+#endif
