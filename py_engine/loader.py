@@ -145,6 +145,7 @@ class Loader:
         )
         taken = {record for i, record in enumerate(records) if i not in failed}
         source.took(taken, read_ms)
+        self.report("upload", done + sum(record.length for record in taken), self.parts.size)
         return taken
 
     async def _choose(self, runners: dict[str, Runner]) -> str:
