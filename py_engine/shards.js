@@ -120,16 +120,16 @@ export async function sha256(buffer) {
  * little-endian word and its place are mixed (xor, shift and multiply, so that no two words at a place come to the same)
  * and added to the first sum, mixed once more and added to the second: in any order, so that a GPU can do it as well
  * (checksum.wgsl). The first begins with the number of bytes; zeros stand in for those that a last word lacks.
- * @param {ArrayBuffer} buffer
+ * @param {ArrayBuffer} buffer @param {number} length of what counts
  * @returns {number[]} u32
  */
-export function checksum(buffer) {
-  const whole = buffer.byteLength >> 2;
+export function checksum(buffer, length = buffer.byteLength) {
+  const whole = length >> 2;
   const [first, second] = sums(new Uint32Array(buffer, 0, whole), 0);
   const rest = new Uint8Array(4);
-  rest.set(new Uint8Array(buffer, 4 * whole));
-  const end = buffer.byteLength % 4 ? sums(new Uint32Array(rest.buffer), whole) : [0, 0];
-  return [(buffer.byteLength + first + end[0]) >>> 0, (second + end[1]) >>> 0];
+  rest.set(new Uint8Array(buffer, 4 * whole, length % 4));
+  const end = length % 4 ? sums(new Uint32Array(rest.buffer), whole) : [0, 0];
+  return [(length + first + end[0]) >>> 0, (second + end[1]) >>> 0];
 }
 
 /** @param {Uint32Array} words @param {number} at the place of the first */

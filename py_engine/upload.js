@@ -3,6 +3,8 @@
 //
 // writeBuffer would do, but it takes new memory each time, and filling that for the first time costs more than the copy.
 
+import { checksum } from "./shards.js";
+
 const PAD = 256; // behind a record in `raw`, where a kernel may look
 const COPY_FIELDS = 4;
 const JOB_FIELDS = 8;
@@ -16,7 +18,7 @@ const STANDSTILL_MS = 30_000; // for a record: one that takes longer is read in 
  *   jobs: (pipeline, buffer, first byte and bytes of the plane there, byte in `params`, bytes of them, workgroups x, y)
  *   of each: dispatches on `raw`
  *   params: their uniforms
- * @typedef {{ buffer: GPUBuffer, memory: Uint8Array }} Slot  mapped
+ * @typedef {{ buffer: GPUBuffer, memory: Uint8Array<ArrayBuffer> }} Slot  mapped
  * @typedef {{ data: Blob, check?: number[] }} Kept  a record on a disk, and the checksum it should have
  */
 
@@ -70,17 +72,18 @@ export class Upload {
    * Begins to read `count` records, several at a time, and takes each in as soon as its work is known.
    * @param {(i: number) => Promise<Kept | undefined>} open
    * @param {number} count
+   * @param {boolean} here whether their checksums are taken here, not by jobs
    * @param {(records: number) => void} tell how many were read, now and then
    * @returns {{ sums: number, done: Promise<{ failed: number[], read_ms: number }> }} what a job calls the buffer of
    *   checksums; those records that could not be read, or are not what their checksum says, and the time of reading
    */
-  stream(open, count, tell) {
+  stream(open, count, here, tell) {
     const { COPY_SRC, STORAGE } = GPUBufferUsage;
     const size = 8 * Math.max(1, count);
     const sums = this.#device.createBuffer({ label: "checksums", size, usage: STORAGE | COPY_SRC });
     this.#wanted = [];
     this.#work = Array.from({ length: count }, () => new Promise((known) => this.#wanted.push(known)));
-    const done = this.#run(open, count, sums, tell).finally(() => sums.destroy());
+    const done = this.#run(open, count, here ? undefined : sums, tell).finally(() => sums.destroy());
     done.catch(() => undefined); // whoever waits is told
     return { sums: this.addBuffer(sums), done };
   }
@@ -89,7 +92,8 @@ export class Upload {
   add = (copies, jobs, params) => this.#wanted.shift()?.({ copies, jobs, params });
 
   /**
-   * @param {(i: number) => Promise<Kept | undefined>} open @param {number} count @param {GPUBuffer} sums
+   * @param {(i: number) => Promise<Kept | undefined>} open @param {number} count
+   * @param {GPUBuffer | undefined} sums where jobs put the checksums
    * @param {(records: number) => void} tell
    */
   async #run(open, count, sums, tell) {
@@ -101,7 +105,7 @@ export class Upload {
     let told = performance.now();
     for (let i = 0, next = 0; i < count; i++) {
       for (; next < count && window.length < this.#slots.length; next++) {
-        const reading = this.#read(open(next));
+        const reading = this.#read(open(next), !sums);
         reading.catch(() => undefined); // looked at in turn
         window.push(reading);
       }
@@ -119,21 +123,27 @@ export class Upload {
         told = now;
       }
     }
-    const found = count ? await this.#download(sums, 8 * count) : new Uint32Array();
+    const found = count && sums ? await this.#download(sums, 8 * count) : undefined;
     const right = (/** @type {Kept} */ { check }, /** @type {number} */ i) =>
-      !check || (check[0] === found[2 * i] && check[1] === found[2 * i + 1]);
+      !check || !found || (check[0] === found[2 * i] && check[1] === found[2 * i + 1]);
     return { failed: taken.flatMap((kept, i) => (kept && right(kept, i) ? [] : [i])), read_ms };
   }
 
-  /** Reads a record into the next staging memory. @param {Promise<Kept | undefined>} opening */
-  async #read(opening) {
+  /**
+   * Reads a record into the next staging memory.
+   * @param {Promise<Kept | undefined>} opening @param {boolean} checks whether to look at it, too
+   */
+  async #read(opening, checks) {
     opening.catch(() => undefined); // looked at below
     const slot = await this.#next();
     const begun = performance.now();
     const kept = await opening.catch(() => undefined);
     const whole = kept && (await fill(slot.memory, kept.data).catch(() => false));
     if (this.#closed) throw new Error("the upload has ended");
-    return { slot, kept: whole ? kept : undefined, ms: performance.now() - begun };
+    const ms = performance.now() - begun;
+    const wrong =
+      checks && whole && kept.check && String(checksum(slot.memory.buffer, kept.data.size)) !== String(kept.check);
+    return { slot, kept: whole && !wrong ? kept : undefined, ms };
   }
 
   async #next() {

@@ -69,11 +69,16 @@ class Upload:
         take() brings it anew), and the milliseconds of reading, of several at a time.
         """
         told = create_proxy(tell)
-        streaming = self._js.stream(kept.open, len(kept.records), told)
+        here = self._gpu.variant.software  # which would take the checksums more slowly
+        streaming = self._js.stream(kept.open, len(kept.records), here, told)
         self._planes[SUMS] = int(streaming.sums), 0, 8 * len(kept.records)
         try:
             for i, record in enumerate(kept.records):
-                checks = [repack.checksum(record.length, 2 * i, SUMS, self._gpu.variant)] if kept.checked else []
+                checks = (
+                    [repack.checksum(record.length, 2 * i, SUMS, self._gpu.variant)]
+                    if kept.checked and not here
+                    else []
+                )
                 self._js.add(*self._work(placements(i), checks))
                 await asyncio.sleep(0)  # what was read meanwhile is taken on its way
             result = await streaming.done
