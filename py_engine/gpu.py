@@ -225,10 +225,10 @@ class Gpu:
         buffer, offset, _ = self.places[name]
         self.device.queue.writeBuffer(buffer, offset + at, to_js(memoryview(data)) if isinstance(data, bytes) else data)
 
-    async def upload_start(self) -> Upload:
+    def upload_start(self) -> Upload:
         """Who takes the weights in."""
         self.uploading = Upload(self)
-        await self.uploading.start()
+        self.uploading.start()
         return self.uploading
 
     # -- recording ----------------------------------------------------------------------------------------------------

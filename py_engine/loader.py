@@ -92,7 +92,7 @@ class Loader:
             await self._package("numpy")
         gpu = await Gpu.open(self.adapter, device, self.plan)
         try:
-            await gpu.upload_start()
+            gpu.upload_start()
         except BaseException:
             gpu.close()
             raise

@@ -39,24 +39,30 @@ class Upload:
                 known[id(buffer)] = int(self._js.addBuffer(buffer))
             self._planes[name] = known[id(buffer)], offset, size
 
-    async def start(self) -> None:
-        """Make ready: the repack pipelines, the grids that planes begin with."""
+    def start(self) -> None:
+        """Put down the grids that planes begin with; the repack pipelines compile while the first records are read."""
+        self._compiling = asyncio.ensure_future(self._compile())
         gpu = self._gpu
-        shaders = [repack.checksum_shader(gpu.variant)]
         for weight in gpu.plan.weights.values():
-            shaders += [shader] if (shader := repack.shader_for(weight, gpu.variant)) else []
             for _, part in weight.split(gpu.variant.max_binding):
                 for name, plane in part.layout.planes.items():
                     if plane.table:
                         gpu.write(f"{part.name}.{name}", quants.grid(part.type))
-        for shader in {shader.label: shader for shader in shaders}.values():
-            self._pipelines[shader.label] = int(self._js.addPipeline(await gpu._pipeline(shader)))
+
+    async def _compile(self) -> None:
+        gpu = self._gpu
+        found = [repack.shader_for(weight, gpu.variant) for weight in gpu.plan.weights.values()]
+        shaders = {s.label: s for s in (repack.checksum_shader(gpu.variant), *found) if s}
+        pipelines = await asyncio.gather(*(gpu._pipeline(shader) for shader in shaders.values()))
+        for label, pipeline in zip(shaders, pipelines, strict=True):
+            self._pipelines[label] = int(self._js.addPipeline(pipeline))
 
     async def take(self, data: Any, placements: Sequence[Placement]) -> None:
         """Take weights out of one record, a JavaScript ArrayBuffer of at most MAX_RECORD bytes, which may go when this
         returns.
         """
         if placements:
+            await self._compiling
             await self._js.take(data, *self._work(placements))
 
     async def stream(
@@ -73,6 +79,7 @@ class Upload:
         streaming = self._js.stream(kept.open, len(kept.records), here, told)
         self._planes[SUMS] = int(streaming.sums), 0, 8 * len(kept.records)
         try:
+            await self._compiling
             for i, record in enumerate(kept.records):
                 checks = (
                     [repack.checksum(record.length, 2 * i, SUMS, self._gpu.variant)]
@@ -121,4 +128,5 @@ class Upload:
 
     def close(self) -> None:
         """Let the staging memory go; a stream ends."""
+        self._compiling.cancel()
         self._js.close()
