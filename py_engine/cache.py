@@ -47,8 +47,14 @@ class Cache:
         return {"k_cache": self.k, "v_cache": self.v}
 
     @property
+    def fresh(self) -> dict[str, Buffer]:
+        """A batch's keys and values on their way into a q8_0 cache."""
+        assert self.staged is not None
+        return {"k_new": self.staged[0], "v_new": self.staged[1]}
+
+    @property
     def layout(self) -> dict[str, int | str]:
-        """The #params of kv_cache.wgsl."""
+        """The #params of kv_rows.wgsl."""
         return {"KV": self.kind, "RING": self.ring, "KV_ROWS": self.rows}
 
 
@@ -73,6 +79,7 @@ def make_cache(plan: Plan, layer: int, cols: int, kind: str, window: int, spare:
         return Cache(
             buffer(f"k.{layer}", (rows, cols), kind), buffer(f"v.{layer}", (rows, cols), kind), kind, rows, ring
         )
+    rows = -(-rows // 4) * 4  # so that those of every sequence begin where four words do
     words = (rows, cols // 4 + cols // GROUP)
     staged = buffer("k.staged", (plan.batch, cols), "f32"), buffer("v.staged", (plan.batch, cols), "f32")
     return Cache(buffer(f"k.{layer}", words, "u32"), buffer(f"v.{layer}", words, "u32"), kind, rows, ring, staged)

@@ -87,6 +87,8 @@ def attention(c: Call) -> None:
 
 def attention_decode(c: Call) -> None:
     group, head_dim = c.params["G"], c.params["HEAD_DIM"]
+    if c.params["FRESH"]:  # here at once, where the GPU leaves it to attention_combine
+        _store_bytes(c, c.consts["n_head_kv"] * head_dim)
     for m, (pos, seq) in enumerate(zip(c.positions, c.sequences, strict=True)):
         share = attention_share(c, pos)
         for head, scores, v in _scores(c, c["q"][m : m + 1], np.array([pos]), int(seq)):
@@ -144,9 +146,14 @@ def _q8_0(cache: Array, rows: int, cols: int, seq: int) -> tuple[Array, Array]:
 
 
 def kv_quantize(c: Call) -> None:
-    cols, rows = c.params["COLS"], rows_of(c, c.positions, 0)
+    _store_bytes(c, c.params["COLS"])
+
+
+def _store_bytes(c: Call, cols: int) -> None:
+    """A batch's keys and values into a q8_0 cache of `cols` a row."""
+    rows = rows_of(c, c.positions, 0)
     for name in ("k", "v"):
-        groups = c[name][: c.n].reshape(c.n, -1, GROUP)
+        groups = c[f"{name}_new"][: c.n].reshape(c.n, -1, GROUP)
         most = np.abs(groups).max(axis=-1)
         grow = np.where(most > 0, 1 / most, 0).astype(np.float32)
         whole = np.floor(np.float32(0.5) + 127 * (groups * grow[..., None])).reshape(c.n, cols)

@@ -10,7 +10,7 @@ Directives, each on a line of its own:
     @bind var<...> name: type;  the next free binding of group 0
 
 Text after `//` on a #param line says what it is. F16 (0 or 1) and SG (smallest subgroup size, 0 for none) come from
-the device.
+the device; TOGETHER (groups of weights that a thread takes at a time) is 1 where a kernel is not given it.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class Device:
     max_binding: int = 128 << 20  # maxStorageBufferBindingSize
     max_buffer: int = 256 << 20  # maxBufferSize
     max_workgroup_storage: int = 16384  # maxComputeWorkgroupStorageSize
+    max_threads: int = 256  # maxComputeInvocationsPerWorkgroup
     dot8: bool = False  # round activations to bytes where the weights are integers: faster on GPUs
     matrix: int = 0  # side of the f16 matrices that a subgroup multiplies with f32 sums, 0: none
     software: bool = False  # a CPU pretending to be a GPU: smaller batches keep it answering
@@ -74,7 +75,7 @@ def expand(kernel: str, params: Mapping[str, int | float | str], device: Device)
 @lru_cache(1024)  # the layers of a model share their shaders
 def _expanded(kernel: str, given: tuple[tuple[str, type, int | float | str], ...], f16: int, subgroup: int) -> Shader:
     params = {name: value for name, _, value in given}
-    values: dict[str, int | float | str] = {"F16": f16, "SG": subgroup, **params}
+    values: dict[str, int | float | str] = {"F16": f16, "SG": subgroup, "TOGETHER": 1, **params}
     used: set[str] = set()
     lines: list[str] = []
     _expand(f"{kernel}.wgsl", values, used, lines)

@@ -54,6 +54,7 @@ class Ops:
         )
         self.tokens = self.buffer("tokens", (FEW, plan.n_ctx + 1), "u32", "state")
         self.logits: Buffer | None = None
+        self._fresh: Cache | None = None  # whose newest keys and values are still in f32
 
     # -- buffers ------------------------------------------------------------------------------------------------------
 
@@ -196,13 +197,15 @@ class Ops:
         """Bring what was staged for a q8_0 cache into it."""
         if cache.staged is None or not cols:
             return
-        groups = cols // CACHE_GROUP
+        if self.batch == 1:  # attention_combine.wgsl does it on the way
+            self._fresh = cache
+            return
         self.add(
             "kv_quantize",
             {"COLS": cols, "KV_ROWS": cache.rows, "RING": cache.ring} | self.each,
-            {"groups": groups},
-            {"state": self.state, "k": cache.staged[0], "v": cache.staged[1]} | cache.read,
-            -(-2 * groups // 64),
+            {"groups": cols // CACHE_GROUP},
+            {"state": self.state} | cache.fresh | cache.read,
+            -(-2 * cols // CACHE_GROUP // 64),
             PerToken(),
         )
 
@@ -239,12 +242,18 @@ class Ops:
             )
             return y
         positions, parts_each, split = tiles.attention_decode(self.device, self.plan.n_ctx, head_dim, group)
+        fresh, self._fresh = self._fresh is cache, None
+        groups = 2 * n_head_kv * head_dim // CACHE_GROUP
+        lanes = 2 if self.device.software else max(1, min(16, 1024 // head_dim))
         parts = self.buffer(f"{self.name}.parts.{head_dim}", (self.batch, n_head, split, head_dim + 4))
         self.add(
             "attention_decode",
-            kind | {"TS": positions, "SPLIT": split, "PARTS": parts_each} | self.each,
+            kind
+            | {"TS": positions, "SPLIT": split, "PARTS": parts_each, "FRESH": int(fresh)}
+            | tiles.attention_loads(cache.kind, head_dim, positions, parts_each)
+            | self.each,
             {"scale": scale, "n_head_kv": n_head_kv, "q_stride": q.shape[1]},
-            bound | {"parts": parts},
+            bound | {"parts": parts} | (cache.fresh if fresh else {}),
             n_head_kv,
             split,
             PerToken(),
@@ -252,12 +261,13 @@ class Ops:
         self.add(
             "attention_combine",
             {"HEAD_DIM": head_dim, "TS": positions, "SPLIT": split, "WINDOW": window}
-            | {"LANES": 2 if self.device.software else max(1, min(16, 1024 // head_dim))}
+            | {"LANES": lanes, "FRESH": int(fresh)}
+            | ({"COLS": n_head_kv * head_dim, "KV_ROWS": cache.rows, "RING": cache.ring} if fresh else {})
             | self.each
             | sunk,
             {"n_head": n_head, "y_stride": y.shape[1]},
-            {"state": self.state, "parts": parts, "y": y} | sink_bound,
-            n_head,
+            {"state": self.state, "parts": parts, "y": y} | sink_bound | (cache.fresh | cache.read if fresh else {}),
+            n_head + (-(-groups // (lanes * head_dim // 4)) if fresh else 0),
             1,
             PerToken(),
         )
@@ -390,7 +400,9 @@ class Ops:
                 vectors, norm = self._quantized(x, weight.cols, norm, eps), None
         else:
             dot8 = tiles.dot8(self.device, weight)
-            kernel, kind, tile = "matvec", {"DOT8": int(dot8)}, tiles.matvec(self.device, weight, dot8)
+            kernel, kind = "matvec", {"DOT8": int(dot8), "LAST": int(x.shape[0] > 1)}
+            kind |= {"TOGETHER": weight.layout.together} if dot8 else {}
+            tile = tiles.matvec(self.device, weight, dot8)
         count = -(-weight.rows // (tile["TR"] * tile["R"]))
         self.add(
             kernel,

@@ -12,12 +12,13 @@ from py_engine import quants
 from py_engine.kernels import Device
 from py_engine.plan import Weight
 
-MANY_ROWS = 24576  # of a matrix: there, fewer threads a row pay
+MATVEC = ("TK", "TR", "R", "AHEAD")
 FILLING = 256  # workgroups that keep every core of a GPU busy
+BUSY = 1 << 17  # threads, at most, that the rows of a matrix are spread over, where each has one row
 
 
 def matvec_key(weight: Weight) -> str:
-    """Where Device.tiles has (in bytes, TK, TR, R) of a matrix."""
+    """Where Device.tiles has (in bytes, TK, TR, R, AHEAD) of a matrix."""
     return f"matvec {weight.type.name} {weight.rows}x{weight.cols}"
 
 
@@ -35,14 +36,23 @@ def dot8(device: Device, weight: Weight) -> bool:
     """Whether the matrix meets its vector as bytes: integer weights, and x fits the workgroup's memory."""
     if measured := dict(device.tiles).get(matvec_key(weight)):
         return bool(measured[0])
-    x = quants.groups(weight.cols) * (quants.GROUP + 8)
-    return device.dot8 and weight.layout.dot8 and x + 4096 <= device.max_workgroup_storage
+    if not (device.dot8 and weight.layout.dot8):
+        return False
+    tile = matvec(device, weight, True)
+    return _memory(device, weight, True, tile["TK"], tile["TR"], tile["R"]) <= device.max_workgroup_storage
+
+
+def _memory(device: Device, weight: Weight, in_bytes: bool, along: int, across: int, rows: int) -> int:
+    """Bytes of a workgroup of matvec.wgsl: sums of its rows, and x as bytes with what sums its squares."""
+    lanes = -(-along // device.subgroup) if device.subgroup else along
+    x = quants.groups(weight.cols) * (quants.GROUP + 8) + 4 * along * across if in_bytes else 0
+    return 4 * (rows + 1) * across * lanes + x
 
 
 def matvec(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
     """matvec.wgsl: TK threads share a row, and each has R rows, so that x is loaded once for them."""
     if (measured := dict(device.tiles).get(matvec_key(weight))) and bool(measured[0]) == in_bytes:
-        return dict(zip(("TK", "TR", "R"), measured[1:], strict=True))
+        return dict(zip(MATVEC if in_bytes else MATVEC[:3], measured[1:], strict=False))
     groups = quants.groups(weight.cols)
     along = 4
     while along < 32 and along * 2 <= groups:
@@ -52,44 +62,66 @@ def matvec(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
             along = 64
         many = not device.software and weight.rows >= FILLING * (64 // along) * 8
         return {"TK": along, "TR": 64 // along, "R": 8 if many else 4}
+    units, threads = groups // weight.layout.together, _threads(device, weight)
+    rows = 2 if weight.rows >= 8192 else 1
+    along = max(4, 8 // weight.layout.together)
+    while along < min(64, units // 2) and weight.rows * along * 2 <= BUSY * rows:
+        along *= 2
+    while threads > 128 and weight.rows * along < 32 * threads * rows:
+        threads //= 2
+    return {"TK": along, "TR": threads // along, "R": rows, "AHEAD": 1 if rows > 1 else _ahead(weight, along)}
+
+
+def _threads(device: Device, weight: Weight) -> int:
+    """Of a workgroup, each of which rounds x anew: the more, the longer x is, or the sooner the weights are met."""
+    wanted = 1024 if weight.cols >= 6144 else 256 * weight.layout.together
+    while wanted > device.max_threads:
+        wanted //= 2
+    return wanted
+
+
+def _ahead(weight: Weight, along: int) -> int:
+    """Units of weights of a row that a thread has on their way: some 72 bytes."""
     layout = weight.layout
-    light = 8 * layout.block_bytes <= 4.5 * layout.block  # bits a weight
-    if light and weight.rows >= MANY_ROWS:
-        along = min(along, 16)
-    each = 256 // along  # rows of a workgroup for R = 1
-    rows = 8 if light or layout.block == quants.GROUP else 4
-    while rows > 1 and weight.rows < FILLING * each * rows:
-        rows //= 2
-    return {"TK": along, "TR": each, "R": rows}
+    size = layout.together * quants.GROUP * layout.block_bytes // layout.block
+    return max(1, min(-(-quants.groups(weight.cols) // layout.together // along), 72 // size))
 
 
 def matvecs(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
     """matvecs.wgsl: as matvec(); more rows of a thread would not fit its registers."""
     groups, along = quants.groups(weight.cols), 4
-    while along < (32 if in_bytes and weight.rows <= 4096 and groups >= 64 else 16) and along * 2 <= groups:
+    wide = 64 if groups // weight.layout.together >= 256 else 32
+    while along < (wide if in_bytes and weight.rows <= 4096 and groups >= 64 else 16) and along * 2 <= groups:
         along *= 2
     if not in_bytes:
         return {"TK": along, "TR": 64 // along, "R": 2}
     across, rows = 256 // along, 4
-    while rows > 1 and weight.rows < FILLING * across * rows:
+    while rows > (2 if along == 64 else 1) and weight.rows < FILLING * across * rows:
         rows //= 2
     return {"TK": along, "TR": across, "R": rows}
 
 
 def alternatives(device: Device, weight: Weight, tile: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Other tiles than `tile` (in bytes, TK, TR, R) that the kernel can have: half and twice the threads of a row, half
-    and twice the rows of a thread.
+    """Other tiles than `tile` (in bytes, TK, TR, R, AHEAD) that the kernel can have, one of its numbers halved or
+    doubled: the threads of a row, the rows of a thread; in bytes also the threads, and the units ahead.
     """
-    in_bytes, along, across, each = tile
+    in_bytes, along, across, each, ahead = (*tile, 0)[:5]
     threads, groups = along * across, quants.groups(weight.cols)
     found: list[tuple[int, ...]] = []
-    for a, r in ((along // 2, each), (along * 2, each), (along, each * 2), (along, each // 2)):
-        used = (r + 1) * threads * 4 + (groups * (quants.GROUP + 8) if in_bytes else 0)
-        rows = threads // max(1, a) * r  # of a workgroup: as many as threads at most, and four end to end
-        fits = 1 <= r <= min(8, a) and 4 <= a <= min(64, threads, groups) and rows % 4 == 0
-        if fits and used <= device.max_workgroup_storage:
-            found.append((in_bytes, a, threads // a, r))
-    return found
+    units = groups // (weight.layout.together if in_bytes else 1)
+    for a, r, n, w in (
+        (along // 2, each, threads, ahead), (along * 2, each, threads, ahead), (along, each * 2, threads, ahead),
+        (along, each // 2, threads, ahead), (along, each, threads // 2, ahead), (along, each, threads * 2, ahead),
+        (along, each, threads, ahead * 2), (along, each, threads, ahead // 2),
+    ):  # fmt: skip
+        if not 4 <= a <= min(64, n, units) or not 1 <= r <= min(8, a):
+            continue
+        used = _memory(device, weight, bool(in_bytes), a, n // a, r)
+        rows = n // a * r  # of a workgroup: as many as threads at most, and four end to end
+        fits = rows % 4 == 0 and 64 <= n <= device.max_threads and used <= device.max_workgroup_storage
+        if fits and (not in_bytes or 1 <= w <= max(1, -(-units // a))) and (in_bytes or n == threads):
+            found.append((in_bytes, a, n // a, r, *((w,) if in_bytes else ())))
+    return [cut for cut in dict.fromkeys(found) if cut != tile]
 
 
 def matmul(device: Device, batch: int, rows: int) -> tuple[str, dict[str, int]]:
@@ -121,6 +153,15 @@ def attention(device: Device, batch: int, head_dim: int, group: int, causal: boo
         if used <= device.max_workgroup_storage:
             break
     return "attention", {"TQ": tokens, "TS": positions, "WG": max(threads, head_dim // 4)}
+
+
+def attention_loads(kv: str, head_dim: int, positions: int, threads: int) -> dict[str, int]:
+    """attention_decode.wgsl: what a thread has on its way at once, as much as its registers hold."""
+    wide = {"f16": 8, "q8_0": 16}.get(kv, 4)
+    chunks = head_dim // (wide if head_dim % wide == 0 else 4)
+    vectors, all_threads = head_dim // 4, positions * threads
+    lanes, columns = max(1, all_threads // vectors), -(-vectors // all_threads)
+    return {"KEYS": min(8, -(-chunks // threads)), "VALUES": min(-(-positions // lanes), 16 // columns)}
 
 
 def attention_decode(device: Device, n_ctx: int, head_dim: int, group: int) -> tuple[int, int, int]:

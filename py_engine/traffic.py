@@ -15,6 +15,7 @@ from py_engine.kernels import Device
 from py_engine.plan import Buffer, Op, Plan, Weight
 
 WRITABLE = "storage, read_write"
+ATTENTION = ("attention", "attention_matrix", "attention_decode")
 PRODUCTS = ("matvec", "matmul", "matmul_matrix")
 IN_PLACE = ("add_scaled", "rope_append", "scale_by", "soft_cap")  # their y, or x, is read before it is written
 
@@ -90,8 +91,10 @@ def _buffer(op: Op, name: str, b: Buffer, n: int, position: int, batch: int) -> 
     row = b.nbytes // b.shape[0]
     if b.pool == "state":
         return 4 * n if name == "tokens" else b.nbytes // b.shape[0] if name == "rows" else b.nbytes
+    if name in ("k_new", "v_new"):
+        return n * row
     if b.pool == "kv":
-        return (min(_seen(op, n, position), b.shape[0]) if op.kernel.startswith("attention") else n) * row
+        return (min(_seen(op, n, position), b.shape[0]) if op.kernel in ATTENTION else n) * row
     if name == "parts":  # (heads, shares, ...), of the shares that have positions
         return b.nbytes * _shares(op, position) // b.shape[1]
     if name == "y" and op.kernel in PRODUCTS:  # some columns of it
@@ -123,7 +126,7 @@ def _flops(op: Op, n: int, position: int) -> int:
         return 2 * n * weight.rows * weight.cols
     if isinstance(weight, Weight) and op.kernel == "experts":
         return 2 * n * int(op.params["USED"]) * int(op.params["ROWS"]) * weight.cols
-    if op.kernel in ("attention", "attention_matrix", "attention_decode"):
+    if op.kernel in ATTENTION:
         heads = int(op.consts["n_head_kv"]) * int(op.params["G"])
         window = int(op.params["WINDOW"]) or position + n
         pairs = sum(min(position + i + 1, window) for i in range(n)) if op.params.get("CAUSAL", 1) else n * n

@@ -147,10 +147,11 @@ def _matrix(device: Device, matrix: Matrix, fixed: frozenset[str]) -> Choice | N
     candidates = []
     for way in dict.fromkeys([in_bytes] if "dot8" in fixed else [in_bytes, False]):
         tile = tiles.matvec(device, real, way)
-        first = (int(way), tile["TK"], tile["TR"], tile["R"])
+        first = (int(way), *tile.values())
         for cut in [first, *(tiles.alternatives(device, real, first) if way == in_bytes else [])]:
             one = replace(device, tiles=((tiles.matvec_key(matrix.cut), cut),))
-            name = f"{'bytes' if way else 'floats'}, {cut[1]} threads a row, {cut[3]} rows a thread"
+            name = f"{'bytes' if way else 'floats'}, {cut[1]} x {cut[2]} threads, {cut[3]} rows each"
+            name += f", {cut[4]} ahead" if way else ""
             candidates.append(Candidate(name, one, ROUNDED if way else EXACT))
     key = tiles.matvec_key(real)
     return Choice(matrix.name, matrix, candidates, lambda d, c: tiles.adopt(d, key, c.device.tiles[0][1]))

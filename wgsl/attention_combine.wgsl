@@ -4,6 +4,7 @@
 #param SPLIT
 #param LANES
 #param WINDOW
+#param FRESH // 1: workgroups behind those of the heads bring the token's keys and values into a q8_0 cache
 #param SINKS // 1: each head has a score more, which takes its share and has no value
 
 struct Params {
@@ -18,6 +19,9 @@ struct Params {
 #endif
 @bind var<storage, read_write> y: array<vec4f>; // (n, y_stride)
 #include "attention_share.wgsl"
+#if FRESH
+#include "kv_store.wgsl"
+#endif
 
 const VECS = HEAD_DIM / 4u;
 var<workgroup> sums: array<vec4f, LANES * VECS>;
@@ -26,21 +30,33 @@ var<workgroup> heads: array<vec2f, SPLIT>; // (maximum, denominator) of each sha
 
 @compute @workgroup_size(VECS, LANES)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_id) id: vec3u) {
-  if (wid.x >= p.n_head || wid.z >= count()) {
+  if (wid.z >= count()) {
     return;
   }
+#if FRESH
+  if (wid.x >= p.n_head) {
+    let i = ((wid.x - p.n_head) * LANES + id.y) * VECS + id.x;
+    if (i < 2u * GROUPS) {
+      kv_store(i, wid.z);
+    }
+    return;
+  }
+#endif
   let length = attention_seen(pos_of(wid.z) + 1u);
   let share = attention_share(length);
   let used = (length + share - 1u) / share;
   let base = (wid.z * p.n_head + wid.x) * SPLIT;
-  for (var i = id.y * VECS + id.x; i < used; i += VECS * LANES) {
-    heads[i] = parts[(base + i) * (VECS + 1u) + VECS].xy;
+  for (var i = id.y * VECS + id.x; i < SPLIT; i += VECS * LANES) {
+    heads[i] = vec2f(-1e30, 0.0);
+    if (i < used) {
+      heads[i] = parts[(base + i) * (VECS + 1u) + VECS].xy;
+    }
   }
   workgroupBarrier();
   var top = -1e30;
-  for (var i = 0u; i < used; i++) {
-    top = max(top, heads[i].x);
-  }
+#for i in SPLIT
+  top = max(top, heads[${i}].x);
+#endfor
 #if SINKS
   top = max(top, sinks[wid.x]);
 #endif

@@ -10,6 +10,9 @@
 #param WINDOW // positions that the token sees, itself included; 0: all
 #param SOFT_CAP // 0: none
 #param SG
+#param KEYS // loads of keys that a thread has on their way
+#param VALUES // rows of values that it asks for before the scores are known
+#param FRESH // 1: the token's own key and value are not in the cache yet
 
 struct Params {
   scale: f32,
@@ -19,7 +22,10 @@ struct Params {
 #include "sequence.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> q: array<vec4f>; // (n, q_stride)
-#include "kv_cache.wgsl"
+#include "kv_fetch.wgsl"
+#if FRESH
+#include "kv_fresh.wgsl"
+#endif
 @bind var<storage, read_write> parts: array<vec4f>; // (n, n_head, SPLIT, VECS + 1): the sum, then (maximum, denominator)
 #include "attention_share.wgsl"
 #if SOFT_CAP
@@ -27,6 +33,7 @@ struct Params {
 #endif
 
 const VECS = HEAD_DIM / 4u;
+const CHUNKS = HEAD_DIM / WIDE; // loads of a key
 const WG = TS * PARTS;
 const LANES = max(1u, WG / VECS); // positions that are summed side by side
 
@@ -36,6 +43,10 @@ var<workgroup> weights: array<f32, G * TS>;
 var<workgroup> partial: array<vec4f, G * LANES * VECS>;
 #endif
 #include "reduce_rows.wgsl"
+
+fn value_at(s: u32, head: u32, seq: u32) -> u32 {
+  return (cached_row(s, seq) * p.n_head_kv + head) * VECS;
+}
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
@@ -55,10 +66,6 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   if (first >= end) { // uniform: state does not change within a dispatch
     return;
   }
-  for (var i = t; i < G * VECS; i += WG) {
-    qs[i] = q[m * (p.q_stride / 4u) + head * G * VECS + i] * p.scale;
-  }
-  workgroupBarrier();
   let lane = t / VECS;
   let to = (m * p.n_head_kv + head) * G; // row of parts
   // One variable for each of the G rows: an array would be left in slow memory where a compiler does not unroll.
@@ -71,17 +78,55 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
   for (var s0 = first; s0 < end; s0 += TS) {
     let s = s0 + t / PARTS;
+#if FRESH
+    let count = min(TS, min(end, length - 1u) - s0); // of those in the cache
+#else
+    let count = min(TS, end - s0);
+#endif
+#for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
+    let column${c} = min(t % VECS + ${c}u * WG, VECS - 1u);
+#for j in VALUES
+    let v${j}_${c} = value_fetch(value_at(s0 + min(lane + ${j}u * LANES, max(count, 1u) - 1u), head, seq) + column${c}, seq);
+#endfor
+#endfor
 #for g in G
     var score${g} = 0.0;
 #endfor
-    if (s < end) {
-      let at = (cached_row(s, seq) * p.n_head_kv + head) * VECS;
-      for (var d = t % PARTS; d < VECS; d += PARTS) {
-        let k = cached_key(at + d, seq);
+    let row = (cached_row(min(s, end - 1u), seq) * p.n_head_kv + head) * CHUNKS;
+    for (var c0 = 0u; c0 < CHUNKS; c0 += KEYS * PARTS) {
+#for c in KEYS
+      let chunk${c} = c0 + ${c}u * PARTS + t % PARTS;
+      let k${c} = key_fetch(row + min(chunk${c}, CHUNKS - 1u), seq);
+#endfor
+      if (s0 == first && c0 == 0u) { // the first loads are on their way
+        for (var i = t; i < G * VECS; i += WG) {
+          qs[i] = q[m * (p.q_stride / 4u) + head * G * VECS + i] * p.scale;
+        }
+#if FRESH
+        if (end == length) {
+          fresh_load(head, t);
+        }
+#endif
+        workgroupBarrier();
+      }
+#for c in KEYS
+      if (chunk${c} < CHUNKS) {
+#for i in 4
+        if (${i}u < WIDE / 4u) { // known when this is compiled
+          let at = chunk${c} * (WIDE / 4u) + ${i}u;
+          var k = key_vec(k${c}, ${i}u);
+#if FRESH
+          if (s + 1u == length) {
+            k = fresh_key[at];
+          }
+#endif
 #for g in G
-        score${g} += dot(k, qs[${g}u * VECS + d]);
+          score${g} += dot(k, qs[${g}u * VECS + at]);
+#endfor
+        }
 #endfor
       }
+#endfor
     }
 #for g in G
 #if PARTS > 1
@@ -113,27 +158,49 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     }
 #endfor
     workgroupBarrier();
-    let count = min(TS, end - s0);
     if (lane < LANES) {
-      for (var i = lane; i < count; i += 4u * LANES) { // four loads on their way at a time
-#for j in 4
-        let here${j} = min(i + ${j}u * LANES, count - 1u);
-        let there${j} = i + ${j}u * LANES < count;
-#endfor
+#for j in VALUES
+      {
+        let i = lane + ${j}u * LANES;
 #for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
         {
-          let column = min(t % VECS + ${c}u * WG, VECS - 1u);
-#for j in 4
-          let v${j} = cached_value((cached_row(s0 + here${j}, seq) * p.n_head_kv + head) * VECS + column, seq);
-#endfor
+          let v = value_vec(v${j}_${c});
 #for g in G
-#for j in 4
-          sum${g}_${c} = fma(vec4f(select(0.0, weights[${g}u * TS + here${j}], there${j})), v${j}, sum${g}_${c});
-#endfor
+          sum${g}_${c} += select(0.0, weights[${g}u * TS + min(i, TS - 1u)], i < count) * v;
 #endfor
         }
 #endfor
       }
+#endfor
+      for (var i = lane + VALUES * LANES; i < count; i += 4u * LANES) { // four loads on their way at a time
+#for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
+#for j in 4
+        let w${j}_${c} = value_fetch(value_at(s0 + min(i + ${j}u * LANES, max(count, 1u) - 1u), head, seq) + column${c}, seq);
+#endfor
+#endfor
+#for j in 4
+        {
+          let here = i + ${j}u * LANES;
+#for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
+          {
+            let v = value_vec(w${j}_${c});
+#for g in G
+            sum${g}_${c} += select(0.0, weights[${g}u * TS + min(here, TS - 1u)], here < count) * v;
+#endfor
+          }
+#endfor
+        }
+#endfor
+      }
+#if FRESH
+      if (lane == 0u && s0 + count + 1u == length && count < TS) {
+#for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
+#for g in G
+        sum${g}_${c} += weights[${g}u * TS + count] * fresh_value[column${c}];
+#endfor
+#endfor
+      }
+#endif
     }
     workgroupBarrier();
   }

@@ -7,10 +7,16 @@
 //   EPILOGUE  "store" y = ..., "add" y += ..., "gated" y[i] = activation(row i) * row (i + rows / 2),
 //             "qkv" queries and keys are rotated (RoPE), keys and values appended to the cache at state.pos
 #param DOT8
+#param LAST // 1: of several rows of x, the batch's last one counts; 0: there is one row
+#if DOT8
+#param TOGETHER // groups of a row that a thread takes at a time: a unit
+#param AHEAD // units of weights of a row that a thread has on their way
+#endif
 #include "matvec_inputs.wgsl"
 @bind var<storage, read> x: array<vec4f>; // (n, COLS padded)
 
 #if DOT8
+const UNITS = W_GROUPS / TOGETHER;
 #include "quantize_x.wgsl"
 #endif
 #if DOT8 and NORM
@@ -21,14 +27,14 @@ const SLOTS = R; // sums of a thread: its rows
 #else
 const SLOTS = R + NORM; // and the sum of squares
 #endif
-var<workgroup> red: array<f32, SLOTS * WG>;
+#include "row_sums.wgsl"
 
 fn result(slot: u32, scale: f32, row: u32) -> f32 {
-  let at = (slot / R * SLOTS + slot % R) * TK;
+  let sum = kept(slot % R, slot / R) * scale;
 #if BIAS
-  return red[at] * scale + bias[p.row0 + row];
+  return sum + bias[p.row0 + row];
 #else
-  return red[at] * scale;
+  return sum;
 #endif
 }
 
@@ -37,24 +43,55 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
   let tk = t % TK;
   let tr = t / TK;
   let base = (wid.y * wgs.x + wid.x) * RT;
+#if LAST
   let x0 = (count() - 1u) * W_GROUPS * 8u;
-  var acc: array<f32, SLOTS>;
+#else
+  const x0 = 0u; // not even asking the state: a load that all others would wait for
+#endif
+  // One variable for each row: an array would be left in slow memory where a compiler does not unroll.
+#for r in R
+  let row${r} = min(row_of(base, tr * R + ${r}u), p.rows - 1u);
+  var sum${r} = 0.0;
+#endfor
 #if DOT8
+  // The first weights are on their way while x is rounded, and the next ones while those before them meet it.
+#for i in AHEAD
+#for r in R
+  var w${i}_${r} = w_fetch(row${r}, min(tk + ${i}u * TK, UNITS - 1u));
+#endfor
+#endfor
   var squares = quantize_x(x0, t);
 #if NORM
   squares = workgroup_sum(squares, t);
 #else
   workgroupBarrier();
 #endif
-  for (var g = tk; g < W_GROUPS; g += TK) {
-    let xa = xq[2u * g];
-    let xb = xq[2u * g + 1u];
-    let xs = xq_scale[g];
-    for (var r = 0u; r < R; r++) {
-      acc[r] += w_dot(min(row_of(base, tr * R + r), p.rows - 1u), g, xa, xb, xs.x, xs.y);
+  for (var u0 = tk; u0 < UNITS; u0 += AHEAD * TK) {
+#for i in AHEAD
+    {
+      let u = u0 + ${i}u * TK;
+      if (u < UNITS) {
+#if TOGETHER == 2
+        let x = array(bytes_at(2u * u), bytes_at(2u * u + 1u));
+#else
+        let x = array(bytes_at(u));
+#endif
+#for r in R
+        sum${r} += w_meet(w${i}_${r}, u, x);
+#endfor
+      }
+      if (u + AHEAD * TK < UNITS) {
+#for r in R
+        w${i}_${r} = w_fetch(row${r}, u + AHEAD * TK);
+#endfor
+      }
     }
+#endfor
   }
 #else
+#if NORM
+  var squares = 0.0;
+#endif
   for (var g = tk; g < W_GROUPS; g += TK) {
     var xs: array<vec4f, 8>;
     for (var i = 0u; i < 8u; i++) {
@@ -63,47 +100,34 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
         xs[i] = select(vec4f(0), xs[i], 32u * g + 4u * i + vec4u(0, 1, 2, 3) < vec4u(COLS));
       }
 #if NORM
-      acc[R] += dot(xs[i], xs[i]);
+      squares += dot(xs[i], xs[i]);
       xs[i] *= norm[g * 8u + i];
 #endif
     }
-    for (var r = 0u; r < R; r++) {
-      let w = w_group(min(row_of(base, tr * R + r), p.rows - 1u), g);
+#for r in R
+    {
+      let w = w_group(row${r}, g);
       var sum = w[0] * xs[0];
       for (var i = 1u; i < 8u; i++) {
         sum = fma(w[i], xs[i], sum);
       }
-      acc[r] += sum.x + sum.y + sum.z + sum.w;
+      sum${r} += sum.x + sum.y + sum.z + sum.w;
     }
+#endfor
   }
+#if NORM
+  keep(R, squares, tk, tr);
 #endif
-  // Sum over the TK threads of a row, all slots together.
-  var width = 1u;
-#if SG
-  for (; width < min(SG, TK); width *= 2u) {
-    for (var s = 0u; s < SLOTS; s++) {
-      acc[s] += subgroupShuffleXor(acc[s], width);
-    }
-  }
 #endif
-  for (var s = 0u; s < SLOTS; s++) {
-    red[(tr * SLOTS + s) * TK + tk] = acc[s];
-  }
-  for (; width < TK; width *= 2u) {
-    workgroupBarrier();
-    if (tk % (2u * width) == 0u) {
-      for (var s = 0u; s < SLOTS; s++) {
-        let at = (tr * SLOTS + s) * TK + tk;
-        red[at] += red[at + width];
-      }
-    }
-  }
+#for r in R
+  keep(${r}u, sum${r}, tk, tr);
+#endfor
   workgroupBarrier();
 #if NORM
 #if DOT8
   let scale = inverseSqrt(squares / f32(COLS) + p.eps);
 #else
-  let scale = inverseSqrt(red[R * TK] / f32(COLS) + p.eps);
+  let scale = inverseSqrt(kept(R, 0u) / f32(COLS) + p.eps);
 #endif
 #else
   let scale = 1.0;

@@ -6,39 +6,20 @@
 #if DOT8
 @bind var<storage, read> xq: array<vec4u>; // (n, W_GROUPS, 2): 32 signed bytes
 @bind var<storage, read> xq_scale: array<vec2f>; // (n, W_GROUPS): scale, scale x sum of the group
+
+fn bytes_at(g: u32) -> Bytes {
+  return Bytes(xq[2u * g], xq[2u * g + 1u], xq_scale[g]);
+}
+
+fn bytes_of(m: u32, g: u32) -> array<Bytes, 1> {
+  return array(bytes_at(m * W_GROUPS + g));
+}
 #else
 @bind var<storage, read> x: array<vec4f>; // (n, COLS padded)
 #endif
 
 const SLOTS = (R + NORM) * MOST; // sums of a thread: of its rows for each token, then the sums of squares
-#if SG
-const LANES = (TK + SG - 1u) / SG; // of a row's threads, those that are left when subgroups have summed theirs
-#else
-const LANES = TK;
-#endif
-var<workgroup> red: array<f32, SLOTS * TR * LANES>;
-
-fn keep(slot: u32, sum: f32, tk: u32, tr: u32) {
-  var total = sum;
-#if SG
-  for (var width = 1u; width < min(SG, TK); width *= 2u) {
-    total += subgroupShuffleXor(total, width);
-  }
-  if (tk % SG == 0u) {
-    red[(tr * SLOTS + slot) * LANES + tk / SG] = total;
-  }
-#else
-  red[(tr * SLOTS + slot) * LANES + tk] = total;
-#endif
-}
-
-fn kept(slot: u32, tr: u32) -> f32 {
-  var sum = 0.0;
-  for (var i = 0u; i < LANES; i++) {
-    sum += red[(tr * SLOTS + slot) * LANES + i];
-  }
-  return sum;
-}
+#include "row_sums.wgsl"
 
 fn result(slot: u32, m: u32, scale: f32, row: u32) -> f32 {
   let sum = kept(m * R + slot % R, slot / R) * scale;
@@ -67,49 +48,45 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
 #for r in R
   let row${r} = min(row_of(base, tr * R + ${r}u), p.rows - 1u);
 #endfor
-  for (var g = tk; g < W_GROUPS; g += TK) {
 #if DOT8
+  for (var g = tk; g < W_GROUPS; g += TK) {
+#for r in R
+    let w${r} = w_fetch(row${r}, g);
+#endfor
     // Without a branch for each token, so that their loads are on their way together: for two, four or all.
     {
 #for m in 0, 2
-      let at${m} = min(${m}u, n - 1u) * W_GROUPS + g;
-      let a${m} = xq[2u * at${m}];
-      let b${m} = xq[2u * at${m} + 1u];
-      let s${m} = xq_scale[at${m}];
+      let x${m} = bytes_of(min(${m}u, n - 1u), g);
 #endfor
 #for m in 0, 2
 #for r in R
-      sum${m}_${r} += w_dot(row${r}, g, a${m}, b${m}, s${m}.x, s${m}.y);
+      sum${m}_${r} += w_meet(w${r}, g, x${m});
 #endfor
 #endfor
     }
     if (n > 2u) {
 #for m in 2, 4
-      let at${m} = min(${m}u, n - 1u) * W_GROUPS + g;
-      let a${m} = xq[2u * at${m}];
-      let b${m} = xq[2u * at${m} + 1u];
-      let s${m} = xq_scale[at${m}];
+      let x${m} = bytes_of(min(${m}u, n - 1u), g);
 #endfor
 #for m in 2, 4
 #for r in R
-      sum${m}_${r} += w_dot(row${r}, g, a${m}, b${m}, s${m}.x, s${m}.y);
+      sum${m}_${r} += w_meet(w${r}, g, x${m});
 #endfor
 #endfor
     }
     if (n > 4u) {
 #for m in 4, MOST
-      let at${m} = min(${m}u, n - 1u) * W_GROUPS + g;
-      let a${m} = xq[2u * at${m}];
-      let b${m} = xq[2u * at${m} + 1u];
-      let s${m} = xq_scale[at${m}];
+      let x${m} = bytes_of(min(${m}u, n - 1u), g);
 #endfor
 #for m in 4, MOST
 #for r in R
-      sum${m}_${r} += w_dot(row${r}, g, a${m}, b${m}, s${m}.x, s${m}.y);
+      sum${m}_${r} += w_meet(w${r}, g, x${m});
 #endfor
 #endfor
     }
+  }
 #else
+  for (var g = tk; g < W_GROUPS; g += TK) {
 #for r in R
     var w${r} = w_group(row${r}, g);
 #endfor
@@ -142,8 +119,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
 #endfor
     }
 #endfor
-#endif
   }
+#endif
 #for m in MOST
   if (${m}u < n) {
 #for r in R

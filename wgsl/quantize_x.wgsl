@@ -10,6 +10,15 @@ const LANES = 1u;
 #endif
 const PORTION = 8u / LANES; // vectors of a thread
 
+// Where half of a group lies: what neighbouring threads read at once lies end to end, in whole lines of memory banks.
+fn xq_at(g: u32, half: u32) -> u32 {
+  return (g % TOGETHER * 2u + half) * UNITS + g / TOGETHER;
+}
+
+fn bytes_at(g: u32) -> Bytes {
+  return Bytes(xq[xq_at(g, 0u)], xq[xq_at(g, 1u)], xq_scale[g]);
+}
+
 fn quantize_x(x0: u32, t: u32) -> f32 {
   var squares = 0.0;
   for (var round_ = 0u; round_ < (W_GROUPS * LANES + WG - 1u) / WG; round_++) { // all threads: they exchange
@@ -45,12 +54,12 @@ fn quantize_x(x0: u32, t: u32) -> f32 {
     sum += subgroupShuffleXor(sum, 2u);
     let next = vec2u(subgroupShuffleXor(words[0], 1u), subgroupShuffleXor(words[1], 1u));
     if (mine && i % 2u == 0u) { // whole vectors: writing one component may touch its neighbours
-      xq[2u * g + i % LANES / 2u] = vec4u(words[0], words[1], next.x, next.y);
+      xq[xq_at(g, i % LANES / 2u)] = vec4u(words[0], words[1], next.x, next.y);
     }
 #else
     if (mine) {
-      xq[2u * g] = vec4u(words[0], words[1], words[2], words[3]);
-      xq[2u * g + 1u] = vec4u(words[4], words[5], words[6], words[7]);
+      xq[xq_at(g, 0u)] = vec4u(words[0], words[1], words[2], words[3]);
+      xq[xq_at(g, 1u)] = vec4u(words[4], words[5], words[6], words[7]);
     }
 #endif
     if (mine && i % LANES == 0u) {

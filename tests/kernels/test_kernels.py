@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
-from py_engine import alibi, experts, kernels, per_layer, tiles
+from py_engine import alibi, experts, kernels, per_layer
 from py_engine.cache import Cache, make_cache, make_conv_cache
 from py_engine.ops import HeadNorm, pad
 from py_engine.plan import Weight
@@ -109,41 +109,6 @@ def test_matvec(bench: Bench, type: Q, rows: int, cols: int, bias: bool) -> None
     ops.linear(x, bench.weight("w", type, rows, cols), bench.vector("bias", rows) if bias else None, y)
     gpu, host = bench.run(ops)
     check(bench, gpu[y.name][:, :rows], host[y.name][:, :rows])
-
-
-@pytest.mark.parametrize(
-    ("type", "tile"),
-    [
-        (Q.Q4_0, {"TK": 32, "TR": 8, "R": 8}),
-        (Q.Q4_0, {"TK": 32, "TR": 8, "R": 1}),
-        (Q.Q8_0, {"TK": 16, "TR": 16, "R": 2}),
-        (Q.F16, {"TK": 64, "TR": 1, "R": 4}),
-        (Q.F16, {"TK": 32, "TR": 2, "R": 8}),
-    ],
-)
-def test_matvec_in_every_tile(
-    swift_bench: Bench, type: Q, tile: dict[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What tiles.py chooses for matrices of many rows and of few, with each thing that a mat-vec can do besides."""
-    monkeypatch.setattr(tiles, "matvec", lambda *_: tile)
-    bench = Bench(swift_bench.page, replace(swift_bench.device, dot8=type is not Q.F16))
-    cols, heads = 1056, (6, 2, 64)
-    for norm in (False, True):
-        ops = bench.begin(batch=1, n=1)
-        x, y = ops.rows("x", cols), ops.rows("y", 640)
-        bench.fill(x)
-        bench.fill(y)
-        w = bench.weight("w", type, 640, cols)
-        weights = bench.vector("norm", cols) if norm else None
-        hidden = ops.gated(x, weights, [w], None, EPS)
-        cache = make_cache(bench.plan, 0, 128, "f32", 0, 0)
-        rope = Rope(64, True, ops.buffer("freqs", (32,), "u32", "state"))
-        bench.data["freqs"] = np.frombuffer(table(frequencies(64, 10000.0)), np.uint32).copy()
-        q = ops.qkv(x, weights, [w], None, cache, heads, rope, EPS)
-        ops.linear(x, w, None, y)
-        gpu, host = bench.run(ops)
-        for b, rows in ((hidden, 320), (q, 384), (y, 640)):
-            check(bench, gpu[b.name][:, :rows], host[b.name][:, :rows], 1e-6 if bench.device.dot8 else None)
 
 
 @pytest.mark.parametrize("type", QUANTISED)

@@ -78,9 +78,13 @@ def test_window_and_cache_in_bytes() -> None:
     assert isinstance(cache, Buffer)
     cols = cache.shape[1] * 4 * 8 // 9
     q = ops[at].bindings["q"].nbytes
-    assert late.read == 2 * window * cols * 9 // 8 + q + 16
-    store = next(i for i, op in enumerate(ops) if op.kernel == "kv_quantize")
-    assert of_list(plan, "decode", DEVICE, 1, 9)[store].written == 2 * cols * 9 // 8
+    own = 2 * cols * 4  # the token's, not in the cache yet
+    assert late.read == 2 * window * cols * 9 // 8 + own + q + 16
+    store = next(i for i, op in enumerate(plan.lists["few"]) if op.kernel == "kv_quantize")
+    for name, n, i in (("decode", 1, at + 1), ("few", 3, store)):
+        moved = of_list(plan, name, DEVICE, n, 9)[i]
+        y = plan.lists[name][i].bindings.get("y", Buffer("none", (0,)))
+        assert moved.written == n * 2 * cols * 9 // 8 + y.nbytes
 
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda p: p.stem)

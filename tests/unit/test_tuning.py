@@ -83,7 +83,7 @@ def test_the_fastest_is_taken_and_planned_with() -> None:
         if isinstance(work, Attention):
             return dict(device.tiles)[tiles.attention_key(work.n_ctx, work.head_dim, work.group)][0]
         if device.tiles:
-            in_bytes, along, _, _ = device.tiles[0][1]
+            in_bytes, along, *_ = device.tiles[0][1]
             return 10 + 5 * in_bytes + along
         return 5 if not device.f16 else 9
 

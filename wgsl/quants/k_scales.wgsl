@@ -11,3 +11,12 @@ fn k_scales(block: u32, sub: u32) -> vec2f {
   let last = (vec2u(bytes.z, bytes.z >> 4u) & vec2u(15)) | ((bytes.xy >> vec2u(2)) & vec2u(0x30));
   return unpack2x16float(s.x) * vec2f(select(first, last, sub >= 4u));
 }
+
+// Of the groups 2 i and 2 i + 1: (scale, scale, minimum, minimum), of what lies in w_d. Two bytes at a time.
+fn k_scales_of_pair(s: vec4u, i: u32) -> vec4f {
+  let bytes = s.yzw >> vec3u(16u * (i & 1u));
+  let first = bytes.xy & vec2u(0x3f3f);
+  let last = (vec2u(bytes.z, bytes.z >> 4u) & vec2u(0x0f0f)) | ((bytes.xy >> vec2u(2)) & vec2u(0x3030));
+  let v = select(first, last, i >= 2u);
+  return unpack2x16float(s.x).xxyy * vec4f(vec4u(v.x, v.x >> 8u, v.y, v.y >> 8u) & vec4u(0xff));
+}

@@ -1,6 +1,7 @@
 // Q4_0: a group is 16 bytes and a scale; byte j holds element j in its low and element j + 16 in its high nibble, 8 too big.
 @bind var<storage, read> w_qs: array<vec4u>;
 #include "quants/scale.wgsl"
+#include "quants/bytes.wgsl"
 
 fn q4_0_nibbles(word: u32, d: f32) -> vec4f {
   return d * (vec4f(unpack4xU8(word & 0x0f0f0f0fu)) - 8.0);
@@ -16,13 +17,18 @@ fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
     q4_0_nibbles(h.x, d), q4_0_nibbles(h.y, d), q4_0_nibbles(h.z, d), q4_0_nibbles(h.w, d));
 }
 
-// The group's dot product with 32 signed bytes (xa, xb) of scale xd, whose sum times xd is xsum.
-fn w_dot(row: u32, g: u32, xa: vec4u, xb: vec4u, xd: f32, xsum: f32) -> f32 {
+struct Packed {
+  q: vec4u,
+  d: f32,
+}
+
+fn w_fetch(row: u32, g: u32) -> Packed {
   let at = row * W_GROUPS + g;
-  let q = w_qs[at];
-  let lo = q & vec4u(0x0f0f0f0f);
-  let hi = (q >> vec4u(4)) & vec4u(0x0f0f0f0f);
-  let sum = dot4I8Packed(lo.x, xa.x) + dot4I8Packed(lo.y, xa.y) + dot4I8Packed(lo.z, xa.z) + dot4I8Packed(lo.w, xa.w)
-    + dot4I8Packed(hi.x, xb.x) + dot4I8Packed(hi.y, xb.y) + dot4I8Packed(hi.z, xb.z) + dot4I8Packed(hi.w, xb.w);
-  return w_scale(at) * (f32(sum) * xd - 8.0 * xsum);
+  return Packed(w_qs[at], w_scale(at));
+}
+
+fn w_meet(w: Packed, g: u32, x: array<Bytes, 1>) -> f32 {
+  let low = bytes_dot(w.q & vec4u(0x0f0f0f0f), x[0].a);
+  let high = bytes_dot((w.q >> vec4u(4)) & vec4u(0x0f0f0f0f), x[0].b);
+  return w.d * ((low + high) * x[0].s.x - 8.0 * x[0].s.y);
 }

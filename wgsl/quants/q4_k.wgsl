@@ -1,7 +1,12 @@
 // Q4_K: a block of 256 is 128 bytes; 32 of them hold a pair of groups, one in the low and one in the high nibbles.
 @bind var<storage, read> w_qs: array<vec4u>; // 8 a block
 #include "quants/k_scales.wgsl"
+#if TOGETHER == 2
+#include "quants/groups.wgsl"
+#include "quants/k_pair.wgsl"
+#else
 #include "quants/group.wgsl"
+#endif
 
 fn w_load(row: u32, g: u32) -> Group {
   let block = row * (W_GROUPS / 8u) + g / 8u;
@@ -11,3 +16,24 @@ fn w_load(row: u32, g: u32) -> Group {
   let s = k_scales(block, sub);
   return Group((w_qs[at] >> shift) & vec4u(0x0f0f0f0f), (w_qs[at + 1u] >> shift) & vec4u(0x0f0f0f0f), s, s);
 }
+
+#if TOGETHER == 2
+struct Packed {
+  a: vec4u,
+  b: vec4u,
+  s: vec4u,
+}
+
+fn w_fetch(row: u32, pair: u32) -> Packed {
+  let block = row * (W_GROUPS / 8u) + pair / 4u;
+  let at = block * 8u + pair % 4u * 2u;
+  return Packed(w_qs[at], w_qs[at + 1u], w_d[block]);
+}
+
+fn w_meet(w: Packed, pair: u32, x: array<Bytes, 2>) -> f32 {
+  let nibble = vec4u(0x0f0f0f0f);
+  return meet_pair(
+    array(w.a & nibble, w.b & nibble), array((w.a >> vec4u(4)) & nibble, (w.b >> vec4u(4)) & nibble),
+    k_scales_of_pair(w.s, pair % 4u), x);
+}
+#endif
