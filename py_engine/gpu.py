@@ -226,10 +226,10 @@ class Gpu:
         buffer, offset, _ = self.places[name]
         self.device.queue.writeBuffer(buffer, offset + at, to_js(memoryview(data)) if isinstance(data, bytes) else data)
 
-    def upload_start(self) -> Upload:
+    async def upload_start(self) -> Upload:
         """Who takes the weights in."""
         self.uploading = Upload(self)
-        self.uploading.start()
+        await self.uploading.start()
         return self.uploading
 
     # -- recording ----------------------------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ class Loader:
             await self._package("numpy")
         gpu = await Gpu.open(self.adapter, device, self.plan)
         try:
-            gpu.upload_start()
+            await gpu.upload_start()
         except BaseException:
             gpu.close()
             raise

@@ -39,20 +39,18 @@ class Upload:
                 known[id(buffer)] = int(self._js.addBuffer(buffer))
             self._planes[name] = known[id(buffer)], offset, size
 
-    def start(self) -> None:
-        """Put down the grids that planes begin with; the repack pipelines compile while the first records are read."""
-        self._compiling = asyncio.ensure_future(self._compile())
+    async def start(self) -> None:
+        """Make ready: the repack pipelines, the grids that planes begin with."""
         gpu = self._gpu
+        checks = repack.checksum_shader(gpu.variant)
+        shaders = {checks.label: checks}
         for weight in gpu.plan.weights.values():
+            if shader := repack.shader_for(weight, gpu.variant):
+                shaders[shader.label] = shader
             for _, part in weight.split(gpu.variant.max_binding):
                 for name, plane in part.layout.planes.items():
                     if plane.table:
                         gpu.write(f"{part.name}.{name}", quants.grid(part.type))
-
-    async def _compile(self) -> None:
-        gpu = self._gpu
-        found = [repack.shader_for(weight, gpu.variant) for weight in gpu.plan.weights.values()]
-        shaders = {s.label: s for s in (repack.checksum_shader(gpu.variant), *found) if s}
         pipelines = await asyncio.gather(*(gpu._pipeline(shader) for shader in shaders.values()))
         for label, pipeline in zip(shaders, pipelines, strict=True):
             self._pipelines[label] = int(self._js.addPipeline(pipeline))
@@ -62,7 +60,6 @@ class Upload:
         returns.
         """
         if placements:
-            await self._compiling
             await self._js.take(data, *self._work(placements))
 
     async def stream(
@@ -79,7 +76,6 @@ class Upload:
         streaming = self._js.stream(kept.open, len(kept.records), here, told)
         self._planes[SUMS] = int(streaming.sums), 0, 8 * len(kept.records)
         try:
-            await self._compiling
             for i, record in enumerate(kept.records):
                 checks = (
                     [repack.checksum(record.length, 2 * i, SUMS, self._gpu.variant)]
@@ -128,5 +124,4 @@ class Upload:
 
     def close(self) -> None:
         """Let the staging memory go; a stream ends."""
-        self._compiling.cancel()
         self._js.close()

@@ -57,7 +57,7 @@ async def load(model, early=False, during=None, software=False):
         device = replace(gpu_module.device_of(adapter), software=software)  # which checks elsewhere
         plan = planner.make_plan(whole.header, device, 64, 16, "f16", None)
         gpu = await gpu_module.Gpu.open(adapter, device, plan)
-        gpu.upload_start()
+        await gpu.upload_start()
         told = lambda stage, done, size: out["told"].append(done)
         loading = loader.Loader(whole, plan, adapter, device, "webgpu", told, None)
         if during:
