@@ -180,6 +180,39 @@ def test_a_file_of_this_computer_arrives_whole(case: Make) -> None:
     assert mine["told"][-1] == mine["size"]
 
 
+# What other browsers do, and what none should.
+STREAMS = {
+    "without reading into given memory": """
+        const { getReader } = ReadableStream.prototype;
+        ReadableStream.prototype.getReader = function (how) {
+            if (how?.mode === "byob") throw new TypeError("not here");
+            return getReader.call(this);
+        };
+        globalThis.restore = () => { ReadableStream.prototype.getReader = getReader; };""",
+    "that stand still": """
+        const { stream } = Blob.prototype, wait = setTimeout;
+        let count = 0;
+        Blob.prototype.stream = function () {
+            const pull = () => new Promise(() => {});
+            return count++ % 3 ? stream.call(this) : new ReadableStream({ type: "bytes", pull });
+        };
+        globalThis.setTimeout = (f, ms, ...rest) => wait(f, ms >= 30000 ? 100 : ms, ...rest);
+        globalThis.restore = () => { Blob.prototype.stream = stream; globalThis.setTimeout = wait; };""",
+}
+
+
+@pytest.mark.parametrize("how", STREAMS)
+def test_streams(case: Make, how: str) -> None:
+    c, first = case()
+    c.page.evaluate(f"() => {{ {STREAMS[how]} }}")
+    try:
+        again = c.load()
+    finally:
+        c.page.evaluate("restore()")
+    assert (again["weights"], again["sent"]) == (first["weights"], 0)
+    assert again["stats"]["from_cache"] == again["stats"]["records"]
+
+
 def test_a_part_is_kept_and_a_part_is_on_its_way(case: Make) -> None:
     c, first = case()
     missing = sum(c.damage(index, "gone") for index in (-3, -7, -12))
