@@ -19,7 +19,7 @@ from py_engine.seats import Seat, Seats
 from py_engine.slices import Slices
 from py_engine.together import Together
 
-SHORT = 2 * FEW  # tokens of a prompt that are read FEW at a time: the tiles of more would be mostly empty
+SHORT = 4 * FEW  # tokens of a prompt that are read FEW at a time: the tiles of more would be mostly empty
 
 
 class Generation:

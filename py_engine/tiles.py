@@ -63,13 +63,13 @@ def matvec(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
         many = not device.software and weight.rows >= FILLING * (64 // along) * 8
         return {"TK": along, "TR": 64 // along, "R": 8 if many else 4}
     units, threads = groups // weight.layout.together, _threads(device, weight)
-    rows = 2 if weight.rows >= 8192 else 1
+    rows = 2 if weight.rows >= 6144 else 1
     along = max(4, 8 // weight.layout.together)
-    while along < min(64, units // 2) and weight.rows * along * 2 <= BUSY * rows:
+    while along < min(16 if rows > 1 else 64, units // 2) and weight.rows * along * 2 <= BUSY * rows:
         along *= 2
     while threads > 128 and weight.rows * along < 32 * threads * rows:
         threads //= 2
-    return {"TK": along, "TR": threads // along, "R": rows, "AHEAD": 1 if rows > 1 else _ahead(weight, along)}
+    return {"TK": along, "TR": threads // along, "R": rows, "AHEAD": _ahead(weight, along)}
 
 
 def _threads(device: Device, weight: Weight) -> int:
@@ -81,7 +81,9 @@ def _threads(device: Device, weight: Weight) -> int:
 
 
 def _ahead(weight: Weight, along: int) -> int:
-    """Units of weights of a row that a thread has on their way: some 72 bytes."""
+    """Units of weights of a row that a thread has on their way: some 72 bytes, where there are not threads enough."""
+    if weight.rows > 8192:
+        return 1
     layout = weight.layout
     size = layout.together * quants.GROUP * layout.block_bytes // layout.block
     return max(1, min(-(-quants.groups(weight.cols) // layout.together // along), 72 // size))
@@ -90,13 +92,13 @@ def _ahead(weight: Weight, along: int) -> int:
 def matvecs(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
     """matvecs.wgsl: as matvec(); more rows of a thread would not fit its registers."""
     groups, along = quants.groups(weight.cols), 4
-    wide = 64 if groups // weight.layout.together >= 256 else 32
+    wide = 64 if groups >= 256 else 32
     while along < (wide if in_bytes and weight.rows <= 4096 and groups >= 64 else 16) and along * 2 <= groups:
         along *= 2
     if not in_bytes:
         return {"TK": along, "TR": 64 // along, "R": 2}
-    across, rows = 256 // along, 4
-    while rows > (2 if along == 64 else 1) and weight.rows < FILLING * across * rows:
+    across, rows = (256 if along > 16 else 128) // along, 2 if along == 64 else 4
+    while rows > 1 and weight.rows < FILLING * across * rows:
         rows //= 2
     return {"TK": along, "TR": across, "R": rows}
 

@@ -164,6 +164,8 @@ def _attention(device: Device, work: Attention) -> Choice:
     cuts = [first, (positions, 1, shares), (positions, threads, max(1, shares // 2))]
     if not device.software:
         cuts += [(32, min(4, max(1, device.subgroup)), shares), (32, threads, shares)]
+        if work.group * (128 * 16 + work.head_dim * 4 + 1024) <= device.max_workgroup_storage:
+            cuts.append((128, 1, shares))
     candidates = []
     for cut in dict.fromkeys(cuts):
         one = replace(device, tiles=((tiles.attention_key(work.n_ctx, work.head_dim, work.group), cut),))

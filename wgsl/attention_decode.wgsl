@@ -66,6 +66,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   if (first >= end) { // uniform: state does not change within a dispatch
     return;
   }
+#if FRESH
+  if (end == length) {
+    fresh_load(head, t);
+  }
+#endif
   let lane = t / VECS;
   let to = (m * p.n_head_kv + head) * G; // row of parts
   // One variable for each of the G rows: an array would be left in slow memory where a compiler does not unroll.
@@ -102,11 +107,6 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
         for (var i = t; i < G * VECS; i += WG) {
           qs[i] = q[m * (p.q_stride / 4u) + head * G * VECS + i] * p.scale;
         }
-#if FRESH
-        if (end == length) {
-          fresh_load(head, t);
-        }
-#endif
         workgroupBarrier();
       }
 #for c in KEYS

@@ -62,13 +62,10 @@ fn value_vec(v: Value) -> vec4f {
 }
 #endif
 #if KV == "q8_0"
-// Four signed bytes as floats, without the slow conversion of integers: an f16 of 1024 and more counts in ones.
 fn bytes_vec(word: u32) -> vec4f {
-  let lifted = word ^ 0x80808080u;
-  let even = unpack2x16float((lifted & 0x00ff00ffu) | 0x64006400u);
-  let odd = unpack2x16float(((lifted >> 8u) & 0x00ff00ffu) | 0x64006400u);
-  return vec4f(even.x, odd.x, even.y, odd.y) - 1152.0;
+  return vec4f(unpack4xI8(word));
 }
+
 @bind var<storage, read> v_cache: array<u32>;
 struct Value {
   word: u32,

@@ -6,22 +6,24 @@
 var<workgroup> fresh_key: array<vec4f, VECS>;
 var<workgroup> fresh_value: array<vec4f, VECS>;
 
+// Before all else: what it needs of registers is then free again.
 fn fresh_load(head: u32, t: u32) {
   for (var i = t; i < 2u * VECS; i += WG) {
+    let key = i < VECS;
     let at = head * VECS + i % VECS;
-    var group: array<vec4f, 8>;
-    for (var j = 0u; j < 8u; j++) {
-      if (i < VECS) {
-        group[j] = k_new[at / 8u * 8u + j];
+    var most = vec4f(0);
+    for (var j = at / 8u * 8u; j < at / 8u * 8u + 8u; j++) {
+      if (key) {
+        most = max(most, abs(k_new[j]));
       } else {
-        group[j] = v_new[at / 8u * 8u + j];
+        most = max(most, abs(v_new[j]));
       }
     }
-    let most = largest(group);
-    if (i < VECS) {
-      fresh_key[i] = (most / 127.0) * bytes_vec(bytes_of(k_new[at], most));
+    let step = step_of(most);
+    if (key) {
+      fresh_key[i % VECS] = (step / 127.0) * bytes_vec(bytes_of(k_new[at], step));
     } else {
-      fresh_value[i % VECS] = (most / 127.0) * bytes_vec(bytes_of(v_new[at], most));
+      fresh_value[i % VECS] = (step / 127.0) * bytes_vec(bytes_of(v_new[at], step));
     }
   }
 }

@@ -18,6 +18,7 @@ fn kv_store(i: u32, m: u32) {
   row %= RING;
 #endif
   var values: array<vec4f, 8>;
+  var most = vec4f(0);
   for (var j = 0u; j < 8u; j++) {
     let at = m * (COLS / 4u) + 8u * g + j;
     if (key) {
@@ -25,21 +26,22 @@ fn kv_store(i: u32, m: u32) {
     } else {
       values[j] = v_new[at];
     }
+    most = max(most, abs(values[j]));
   }
-  let most = largest(values);
+  let step = step_of(most);
   let first = seq_of(m) * KV_ROWS * (COLS / 4u + GROUPS); // the sequence's
   for (var j = 0u; j < 8u; j++) {
     let at = first + row * (COLS / 4u) + 8u * g + j;
     if (key) {
-      k_cache[at] = bytes_of(values[j], most);
+      k_cache[at] = bytes_of(values[j], step);
     } else {
-      v_cache[at] = bytes_of(values[j], most);
+      v_cache[at] = bytes_of(values[j], step);
     }
   }
   let at = first + KV_ROWS * (COLS / 4u) + row * GROUPS + g;
   if (key) {
-    k_cache[at] = bitcast<u32>(most);
+    k_cache[at] = bitcast<u32>(step);
   } else {
-    v_cache[at] = bitcast<u32>(most);
+    v_cache[at] = bitcast<u32>(step);
   }
 }

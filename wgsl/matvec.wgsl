@@ -48,6 +48,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
 #else
   const x0 = 0u; // not even asking the state: a load that all others would wait for
 #endif
+#if EPILOGUE == "qkv"
+  let turns = rope_turns((base + 4u * t) / 4u, 0u); // long before they are needed
+#endif
   // One variable for each row: an array would be left in slow memory where a compiler does not unroll.
 #for r in R
   let row${r} = min(row_of(base, tr * R + ${r}u), p.rows - 1u);
@@ -145,7 +148,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
     for (var i = 0u; i < 4u; i++) {
       v[i] = result(4u * t + i, scale, row_of(base, 4u * t + i));
     }
-    rope_store((base + 4u * t) / 4u, v, 0u, 0u);
+    rope_store((base + 4u * t) / 4u, v, turns, 0u, 0u);
   }
 #else
   if (t < RT && base + t < p.rows) {

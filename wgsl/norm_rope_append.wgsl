@@ -81,5 +81,5 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     v += vec4f(bias[wa], bias[wa + 1u], bias[wb], bias[wb + 1u]);
 #endif
   }
-  rope_store(i / 4u, v, m, m * p.y_stride);
+  rope_store(i / 4u, v, rope_turns(i / 4u, m), m, m * p.y_stride);
 }

@@ -34,9 +34,16 @@ fn cos_sin(turns: u32) -> vec2f {
   return select(even, -even, (quadrant & 2u) == 2u);
 }
 
-fn rope_turn(v: vec2f, pair: u32, pos: u32) -> vec2f {
-  let cs = cos_sin(pos * rope_freqs[pair]) * p.rope_scale;
+fn turned(v: vec2f, cs: vec2f) -> vec2f {
   return vec2f(v.x * cs.x - v.y * cs.y, v.x * cs.y + v.y * cs.x);
+}
+
+// By how much the two pairs of a quad turn, (cos, sin) of each: apart from rope_store, so that a kernel can ask for it
+// before it has anything to turn.
+fn rope_turns(quad: u32, m: u32) -> vec4f {
+  let j = min(2u * (quad % QUADS), max(ROPE_DIM / 2u, 2u) - 2u);
+  let pos = pos_of(m);
+  return p.rope_scale * vec4f(cos_sin(pos * rope_freqs[j]), cos_sin(pos * rope_freqs[j + 1u]));
 }
 
 // The cache's row for token m of the batch.
@@ -72,10 +79,9 @@ fn cache_store(key: bool, at: u32, v: vec2f) { // at: even element index
 #endif
 }
 
-// Rotate quad `quad` of token m's stacked q, k and v rows and put it where it belongs: queries to y, the rest to the
-// cache.
-fn rope_store(quad: u32, v: vec4f, m: u32, y0: u32) {
-  let pos = pos_of(m);
+// Rotate quad `quad` of token m's stacked q, k and v rows by `turns` and put it where it belongs: queries to y, the rest
+// to the cache.
+fn rope_store(quad: u32, v: vec4f, turns: vec4f, m: u32, y0: u32) {
   let i = 4u * quad;
   let is_query = i < p.q_rows;
   let is_key = !is_query && i < p.q_rows + p.kv_rows;
@@ -84,11 +90,11 @@ fn rope_store(quad: u32, v: vec4f, m: u32, y0: u32) {
   var out = v;
   if ((is_query || is_key) && 4u * j < ROPE_DIM) {
     if (NEOX == 1u) {
-      let a = rope_turn(v.xz, 2u * j, pos);
-      let b = rope_turn(v.yw, 2u * j + 1u, pos);
+      let a = turned(v.xz, turns.xy);
+      let b = turned(v.yw, turns.zw);
       out = vec4f(a.x, b.x, a.y, b.y);
     } else {
-      out = vec4f(rope_turn(v.xy, 2u * j, pos), rope_turn(v.zw, 2u * j + 1u, pos));
+      out = vec4f(turned(v.xy, turns.xy), turned(v.zw, turns.zw));
     }
   }
   if (is_query) {
