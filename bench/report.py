@@ -57,8 +57,8 @@ def _upload(upload: dict[str, Any] | None) -> list[str]:
     return [
         f"again, from the cache: {upload['bytes'] / 1e6:.0f} MB in {upload['ms']:.0f} ms ({rate}), of that "
         f"{upload['waited_ms']:.0f} ms waiting for records, {upload['written_ms']:.0f} handing them to the GPU, "
-        f"{upload['end_ms']:.0f} waiting for it; side by side, reading took {upload['read_ms']:.0f} ms, hashing "
-        f"{upload['hash_ms']:.0f}"
+        f"{upload['end_ms']:.0f} waiting for it; side by side, reading took {upload['read_ms']:.0f} ms, checking "
+        f"on the CPU {upload['hash_ms']:.0f}"
     ]
 
 

@@ -3,8 +3,8 @@
 /**
  * @typedef {{ bytes: number, ms: number, per_second: number, waited_ms: number, written_ms: number, end_ms: number,
  *   read_ms: number, hash_ms: number, write_buffer: number | null, share: number | null }} Upload  waiting for records,
- *   handing them over, waiting for the GPU; reading and hashing are sums over several at a time; bytes per second of
- *   `writeBuffer` alone, and the share of it that the load reaches
+ *   handing them over, waiting for the GPU; reading, and checking where the GPU does not, are sums over several at a
+ *   time; bytes per second of `writeBuffer` alone, and the share of it that the load reaches
  */
 const PIECE = 16 << 20;
 const ROUNDS = 3;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyodide.ffi import to_js
 
@@ -14,6 +14,9 @@ from py_engine.gpu import Gpu
 from py_engine.placement import Placement
 from py_engine.runners import Counts
 from py_engine.sampling import Batch, Sampling, read_logprobs
+
+if TYPE_CHECKING:
+    from py_engine.source import Kept
 
 BATCH_MS = 25.0  # what a submit of several steps should take: text still streams smoothly, an abort is quick
 MOST_STEPS = AHEAD // 4  # three submits ahead, and what is left of one behind the last token that is wanted
@@ -46,6 +49,15 @@ class GpuRunner:
         self._check()
         assert self.gpu.uploading is not None
         await self.gpu.uploading.take(data, placements)
+
+    async def stream(
+        self, kept: Kept, placements: Callable[[int], Sequence[Placement]], tell: Callable[[int], None]
+    ) -> tuple[set[int], float]:
+        """Upload.stream()."""
+        self._check()
+        assert self.gpu.uploading is not None
+        found: tuple[set[int], float] = await self._awaited(self.gpu.uploading.stream(kept, placements, tell))
+        return found
 
     async def ready(self) -> None:
         if self.gpu.uploading is not None:

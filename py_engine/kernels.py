@@ -19,7 +19,7 @@ import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 WGSL = Path(__file__).parent.parent / "wgsl"
@@ -68,8 +68,14 @@ def _source(name: str) -> str:
 
 def expand(kernel: str, params: Mapping[str, int | float | str], device: Device) -> Shader:
     """Specialise wgsl/<kernel>.wgsl. KeyError for a missing or unknown param."""
-    defaults = {"F16": int(device.f16), "SG": device.subgroup, "TOGETHER": 1}
-    values: dict[str, int | float | str] = {**defaults, **params}
+    given = tuple((name, type(value), value) for name, value in params.items())  # 1 and 1.0 are not the same
+    return _expanded(kernel, given, int(device.f16), device.subgroup)
+
+
+@lru_cache(1024)  # the layers of a model share their shaders
+def _expanded(kernel: str, given: tuple[tuple[str, type, int | float | str], ...], f16: int, subgroup: int) -> Shader:
+    params = {name: value for name, _, value in given}
+    values: dict[str, int | float | str] = {"F16": f16, "SG": subgroup, "TOGETHER": 1, **params}
     used: set[str] = set()
     lines: list[str] = []
     _expand(f"{kernel}.wgsl", values, used, lines)

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from py_engine import quants
@@ -15,11 +16,12 @@ from py_engine.kernels import Device
 from py_engine.parts import Parts
 from py_engine.placement import Placements
 from py_engine.plan import Plan
-from py_engine.records import PieceIndex, plan_records
+from py_engine.records import PieceIndex, Record, plan_records
 from py_engine.runners import Runner, step_ms
 
 if TYPE_CHECKING:
     from py_engine.gpu_runner import GpuRunner
+    from py_engine.source import Source
 
 CPU_LIMIT = 1 << 30  # bytes of float32 weights that fit beside everything else in 32-bit WebAssembly
 
@@ -105,17 +107,21 @@ class Loader:
         begun = time.perf_counter()
         limits = {"webgpu": self.device.max_binding if self.device else 0, "cpu": 1 << 62}
         homes = {name: Placements(self.parts.header, self.plan, limits[name]) for name in runners}
+        gpu: Any = runners["webgpu"] if runners.keys() == {"webgpu"} else None  # numpy has no such way
         done, spent = 0, 0.0
         for source, header in zip(self.parts.sources, self.parts.headers, strict=True):
-            index = PieceIndex(header)
-            async for record, data in source.records(plan_records(header, source.size)):
-                taken = time.perf_counter()
+            index, plan = PieceIndex(header), plan_records(header, source.size)
+            taken = await self._stream(gpu, source, plan, index, homes["webgpu"], done) if gpu else set()
+            done += sum(record.length for record in taken)
+            async for record, data in source.records(plan, taken):
+                began = time.perf_counter()
                 for name, runner in runners.items():
                     await runner.load(data, homes[name].of(index.pieces(record)))
                 del data
-                spent += time.perf_counter() - taken
+                spent += time.perf_counter() - began
                 done += record.length
                 self.report("upload", done, self.parts.size)
+        spent += gpu.gpu.uploading.written_ms / 1000 if gpu else 0.0
         last = time.perf_counter()
         for runner in runners.values():
             await runner.ready()
@@ -124,6 +130,23 @@ class Loader:
         self.timings["upload_read_ms"] = 1000 * (last - begun - spent)  # spent on waiting for records
         self.timings["upload_write_ms"] = 1000 * spent  # on handing them to the GPU
         self.timings["upload_end_ms"] = 1000 * (end - last)  # on waiting for it at the end
+
+    async def _stream(
+        self, gpu: GpuRunner, source: Source, plan: list[Record], index: PieceIndex, home: Placements, done: int
+    ) -> set[Record]:
+        """Bring what is on a disk straight to the GPU, where it is checked; gives those records that arrived."""
+        kept = source.kept(plan)
+        records = kept.records
+        ends = list(accumulate((record.length for record in records), initial=done))
+        failed, read_ms = await gpu.stream(
+            kept,
+            lambda i: home.of(index.pieces(records[i])),
+            lambda n: self.report("upload", ends[n], self.parts.size),
+        )
+        taken = {record for i, record in enumerate(records) if i not in failed}
+        source.took(taken, read_ms)
+        self.report("upload", done + sum(record.length for record in taken), self.parts.size)
+        return taken
 
     async def _choose(self, runners: dict[str, Runner]) -> str:
         """Where a CPU stands in for the GPU: numpy, unless WebGPU is measured to be faster.

@@ -10,6 +10,8 @@ from py_engine.placement import Placement
 from py_engine.plan import Weight
 
 THREADS = 64  # of a workgroup
+SUMMED = 16  # words that a thread of checksum.wgsl takes, unless there would be too many threads
+SUMMING = 1024  # most workgroups of it
 ACROSS = 65535  # most workgroups in one direction
 
 
@@ -33,6 +35,18 @@ def shader_for(weight: Weight, variant: Device) -> Shader | None:
         elem = layout.block_bytes // quants.GROUP
         return kernels.expand("repack_pad", {"ELEM": elem, "COLS": weight.cols}, variant)
     return None
+
+
+def checksum_shader(variant: Device) -> Shader:
+    """The kernel that takes a record's checksum."""
+    return kernels.expand("checksum", {}, variant)
+
+
+def checksum(n_bytes: int, at: int, plane: str, variant: Device) -> Repack:
+    """The dispatch that adds the two sums of a record of `n_bytes` to the words `at` and `at + 1` of a plane."""
+    groups = max(1, min(SUMMING, -(-n_bytes // (4 * THREADS * SUMMED))))
+    consts = {"bytes": n_bytes, "at": at, "stride": THREADS * groups}
+    return Repack(checksum_shader(variant), plane, "sums", consts, (groups, 1))
 
 
 def repacks(place: Placement, variant: Device) -> list[Repack]:

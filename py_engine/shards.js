@@ -2,7 +2,8 @@
 // keep, check or try again is decided by download.py and shards.py. No byte of it passes through the WASM heap.
 
 const DATABASE = "wisp-models";
-// key [url, offset, length] -> {sha256, sum: checksum(), data: Blob}; a Blob can be read in part
+// key [url, offset, length] -> {sha256, check: checksum(), data: Blob}; a Blob can be read in part. Those kept by earlier
+// versions have no `check`: they get one when their SHA-256 was found to be right.
 const RECORDS = "records";
 const MODELS = "models"; // key url -> {url, size, etag, ranged, used: when it was last opened, in milliseconds}
 
@@ -115,30 +116,37 @@ export async function sha256(buffer) {
 }
 
 /**
- * Four numbers that tell of any damage to a buffer on a disk, several times faster than its SHA-256, which has told
- * that it arrived as it was meant: each word goes into one of them by steps that can be undone, so that what has once
- * made a difference makes one at the end.
- * @param {ArrayBuffer} buffer
+ * Two sums that tell of any damage to a buffer on a disk, once its SHA-256 has told that it arrived as it was meant. Each
+ * little-endian word and its place are mixed (xor, shift and multiply, so that no two words at a place come to the same)
+ * and added to the first sum, mixed once more and added to the second: in any order, so that a GPU can do it as well
+ * (checksum.wgsl). The first begins with the number of bytes; zeros stand in for those that a last word lacks.
+ * @param {ArrayBuffer} buffer @param {number} length of what counts
+ * @returns {number[]} u32
  */
-export function checksum(buffer) {
-  const words = new Uint32Array(buffer, 0, buffer.byteLength >> 2);
-  const whole = words.length & ~3;
-  let [a, b, c, d] = [1, 2, 3, 4];
-  for (let i = 0; i < whole; i += 4) {
-    a ^= words[i];
-    b ^= words[i + 1];
-    c ^= words[i + 2];
-    d ^= words[i + 3];
-    a = Math.imul(a ^ (a >>> 15), 0x9e3779b1);
-    b = Math.imul(b ^ (b >>> 15), 0x9e3779b1);
-    c = Math.imul(c ^ (c >>> 15), 0x9e3779b1);
-    d = Math.imul(d ^ (d >>> 15), 0x9e3779b1);
+export function checksum(buffer, length = buffer.byteLength) {
+  const whole = length >> 2;
+  const [first, second] = sums(new Uint32Array(buffer, 0, whole), 0);
+  const rest = new Uint8Array(4);
+  rest.set(new Uint8Array(buffer, 4 * whole, length % 4));
+  const end = length % 4 ? sums(new Uint32Array(rest.buffer), whole) : [0, 0];
+  return [(length + first + end[0]) >>> 0, (second + end[1]) >>> 0];
+}
+
+/** @param {Uint32Array} words @param {number} at the place of the first */
+function sums(words, at) {
+  let place = Math.imul(at, 0x9e3779b1);
+  let first = 0;
+  let second = 0;
+  for (let i = 0; i < words.length; i++) {
+    let word = words[i] ^ place;
+    place = (place + 0x9e3779b1) | 0;
+    word = Math.imul(word ^ (word >>> 16), 0x7feb352d);
+    word ^= word >>> 15;
+    first = (first + word) | 0;
+    word = Math.imul(word, 0x846ca68b);
+    second = (second + (word ^ (word >>> 16))) | 0;
   }
-  for (const byte of new Uint8Array(buffer, 4 * whole)) {
-    a ^= byte;
-    a = Math.imul(a ^ (a >>> 15), 0x9e3779b1);
-  }
-  return [a, b, c, d, buffer.byteLength].join();
+  return [first, second];
 }
 
 /** Part of a File, read from disk. @param {Blob} blob @param {number} start @param {number} end */
@@ -222,8 +230,8 @@ export async function listRecords(url) {
 }
 
 /**
- * A record's bytes, the SHA-256 kept with it and the one it has (by its checksum, where that is right), and the milliseconds of reading and of hashing;
- * undefined if it is absent or its file was lost.
+ * A record's bytes, the SHA-256 kept with it and the one it has (by its checksum, where that is right), and the
+ * milliseconds of reading and of checking; undefined if it is absent or its file was lost.
  * @param {string} url @param {number} offset @param {number} length
  * @returns {Promise<{ sha256: string, digest: string, buffer: ArrayBuffer, read: number, hash: number } | undefined>}
  */
@@ -234,10 +242,35 @@ export async function getRecord(url, offset, length) {
   const buffer = await entry.data.arrayBuffer().catch(() => undefined);
   if (!buffer) return undefined;
   const read = performance.now();
-  const right = entry.sum !== undefined && entry.sum === checksum(buffer);
-  const digest = right ? entry.sha256 : await sha256(buffer);
-  return { sha256: entry.sha256, digest, buffer, read: read - begun, hash: performance.now() - read };
+  const { sha256: kept, check } = entry;
+  const right = check !== undefined && String(check) === String(checksum(buffer));
+  const digest = right ? kept : await sha256(buffer);
+  if (check === undefined && digest === kept && buffer.byteLength === length) {
+    await putRecord(url, offset, buffer, digest).catch(() => undefined); // no room: looked at in the same way again
+  }
+  return { sha256: kept, digest, buffer, read: read - begun, hash: performance.now() - read };
 }
+
+/**
+ * Records of a model for upload.js, which compares their checksums. Undefined for one that is not there, not as long as
+ * it was, has no checksum, or is not what its `hash` says: getRecord() has to look at it.
+ * @param {string} url @param {Float64Array} spans (offset, length) of each @param {(string | undefined)[]} hashes
+ * @returns {(i: number) => Promise<{ data: Blob, check: number[] } | undefined>}
+ */
+export const keptRecords = (url, spans, hashes) => async (i) => {
+  const [offset, length] = spans.subarray(2 * i, 2 * i + 2);
+  const entry = await transact(RECORDS, "readonly", (store) => store.get([url, offset, length]));
+  const whole = entry?.data instanceof Blob && entry.data.size === length && entry.check;
+  return whole && entry.sha256 === (hashes[i] ?? entry.sha256) ? entry : undefined;
+};
+
+/**
+ * The same of a File, which nobody checks. @param {Blob} file @param {Float64Array} spans
+ * @returns {(i: number) => Promise<{ data: Blob }>}
+ */
+export const fileParts = (file, spans) => async (i) => ({
+  data: file.slice(spans[2 * i], spans[2 * i] + spans[2 * i + 1]),
+});
 
 /**
  * Bytes [start, end) of a record, unchecked; undefined if it is absent or its file was lost.
@@ -259,7 +292,7 @@ export async function getPart(url, offset, length, start, end) {
  */
 export const putRecord = (url, offset, buffer, sha256) =>
   transact(RECORDS, "readwrite", (store) =>
-    store.put({ sha256, sum: checksum(buffer), data: new Blob([buffer]) }, [url, offset, buffer.byteLength]),
+    store.put({ sha256, check: checksum(buffer), data: new Blob([buffer]) }, [url, offset, buffer.byteLength]),
   );
 
 /** @param {string} url @param {number} offset @param {number} length */

@@ -1,93 +1,27 @@
-"""Where a model's bytes come from: a URL behind a cache of hashed records in IndexedDB, or a file on this computer.
+"""Where a model's bytes come from: a URL behind a cache of hashed records in IndexedDB.
 
 Records are JS ArrayBuffers from the network or the database to the GPU; only the header's bytes enter Python.
-A record in the cache is checked against the SHA-256 kept with it each time it is read; one that is damaged or lost is
-fetched again. A model that is wholly in the cache is loaded without a single request.
+A record has its SHA-256 when it arrives. In the cache it is checked each time it is read, on the GPU or here, against
+the checksum kept with it (one that an earlier version kept has none: against its SHA-256, once); one that is damaged or
+lost is fetched again. A model that is wholly in the cache is loaded without a single request.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Collection
 from contextlib import aclosing
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import js
-from pyodide.ffi import JsException
+from pyodide.ffi import JsException, to_js
 
 from py_engine.download import FileChanged, Remote
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.model_cache import InUse, forget, make_room
 from py_engine.records import Record
+from py_engine.source import AHEAD, FileSource, Kept, OnProgress, Source, ahead, spans
 
-OnProgress = Callable[[str, int, int], None]  # (stage, loaded bytes, total bytes)
-AHEAD = 4  # records under way while one is being used, so that five are alive at most
-AHEAD_EARLY = 2  # the same while none is used yet
-
-
-class Source:
-    """One .gguf file: `name`, `size` in bytes, `url` (None for a file on disk)."""
-
-    name: str
-    size: int
-    url: str | None = None
-
-    def __init__(self, on_progress: OnProgress) -> None:
-        self._on_progress = on_progress
-        self.notices: list[str] = []  # what the person should know
-        self._counts = dict.fromkeys(("records", "from_cache", "cached_bytes", "healed"), 0)
-
-    @property
-    def stats(self) -> dict[str, float]:
-        """records, from_cache, cached_bytes, healed, downloaded_bytes, requests, read_ms, hash_ms: so far."""
-        return {**self._counts, "downloaded_bytes": 0, "requests": 0, "read_ms": 0.0, "hash_ms": 0.0}
-
-    async def read(self, offset: int, length: int) -> bytes:
-        """A small piece of the file, such as its header; shorter only at the file's end."""
-        raise NotImplementedError
-
-    def records(self, plan: list[Record]) -> AsyncIterator[tuple[Record, Any]]:
-        """(record, ArrayBuffer) for every record of the plan, in its order.
-
-        An ArrayBuffer is emptied when the next one is asked for: waiting for the garbage collector would let
-        hundreds of megabytes pile up.
-        """
-        raise NotImplementedError
-
-    def begin(self, plan: list[Record]) -> None:
-        """Start fetching what records() will be asked for, where it can be kept until then. Errors come out there."""
-
-    def close(self) -> None:
-        """End what is under way."""
-
-
-class FileSource(Source):
-    """A File or Blob; read where it lies, never copied into the database."""
-
-    def __init__(self, file: Any, on_progress: OnProgress) -> None:
-        super().__init__(on_progress)
-        self._file = file
-        self.name = str(getattr(file, "name", "model.gguf"))
-        self.size = int(file.size)
-
-    async def read(self, offset: int, length: int) -> bytes:
-        found: bytes = (await self._slice(offset, min(offset + length, self.size))).to_bytes()
-        return found
-
-    async def records(self, plan: list[Record]) -> AsyncIterator[tuple[Record, Any]]:
-        self._counts["records"] = len(plan)
-        async for record, buffer in _ahead(plan, AHEAD, lambda r: self._slice(r.offset, r.end)):
-            yield record, buffer
-            self._on_progress("cache", record.end, self.size)
-
-    async def _slice(self, start: int, end: int) -> Any:
-        try:
-            return await js.wispShards.slice(self._file, start, end)
-        except JsException:
-            raise WispError(
-                f"{self.name} cannot be read any more: it was moved, changed or its disk was removed. Open it again.",
-                "network_error",
-            ) from None
+AHEAD_EARLY = 2  # records under way while none is used yet
 
 
 class UrlSource(Source):
@@ -217,10 +151,27 @@ class UrlSource(Source):
         self._kept &= wanted
         self._prepared = True
 
-    async def records(self, plan: list[Record]) -> AsyncIterator[tuple[Record, Any]]:
+    def kept(self, plan: list[Record]) -> Kept:
+        found = [
+            record
+            for record in plan
+            if (record.offset, record.length) in self._kept
+            and record.offset not in self._early
+            and not (record.offset == 0 and self._header)  # read, and found to be right, before
+        ]
+        hashes = to_js([self._hashes.get(record.offset) for record in found])
+        return Kept(found, js.wispShards.keptRecords(self.url, spans(found), hashes), True)
+
+    def took(self, records: Collection[Record], ms: float) -> None:
+        self._times["read_ms"] += ms
+        for record in records:
+            self._from_disk(record)
+
+    async def records(self, plan: list[Record], taken: Collection[Record] = ()) -> AsyncIterator[tuple[Record, Any]]:
         self._counts["records"] = len(plan)
+        rest = [record for record in plan if record not in taken]
         if self._fetching is None:
-            self._loaded, self._prepared = 0, False
+            self._loaded, self._prepared = sum(record.length for record in taken), False
         else:
             self._fetching.cancel()
             await asyncio.wait([self._fetching])
@@ -229,7 +180,7 @@ class UrlSource(Source):
         if not self._prepared:
             await self._prepare(plan)
         try:
-            async with aclosing(_ahead(plan, AHEAD if self._remote.ranged else 0, self._obtain, self.close)) as records:
+            async with aclosing(ahead(rest, AHEAD if self._remote.ranged else 0, self._obtain, self.close)) as records:
                 async for record, buffer in records:
                     yield record, buffer
         finally:
@@ -251,11 +202,7 @@ class UrlSource(Source):
             else:
                 buffer = await self._from_cache(record)
             if buffer is not None:
-                if record.offset not in self._fetched:
-                    self._counts["from_cache"] += 1
-                    self._counts["cached_bytes"] += record.length
-                    self._loaded += record.length
-                    self._on_progress("cache", self._loaded, self.size)
+                self._from_disk(record)
                 return buffer
             self._damaged.add(record.offset)
         buffer = await self._download(record)
@@ -271,6 +218,13 @@ class UrlSource(Source):
         if record.offset in self._damaged:
             self._counts["healed"] += 1
         return buffer
+
+    def _from_disk(self, record: Record) -> None:
+        if record.offset not in self._fetched:
+            self._counts["from_cache"] += 1
+            self._counts["cached_bytes"] += record.length
+            self._loaded += record.length
+            self._on_progress("cache", self._loaded, self.size)
 
     async def _from_cache(self, record: Record) -> Any:
         """A record's ArrayBuffer from the database; None when it is missing or not what its hash says."""
@@ -383,38 +337,6 @@ def _noted(task: asyncio.Task[Any]) -> None:
     """Whoever asks for the records hears of its error; where nobody does any more, it is no news."""
     if not task.cancelled():
         task.exception()
-
-
-async def _ahead(
-    plan: list[Record],
-    ahead: int,
-    obtain: Callable[[Record], Coroutine[Any, Any, Any]],
-    on_end: Callable[[], None] = lambda: None,
-) -> AsyncGenerator[tuple[Record, Any], None]:
-    """(record, ArrayBuffer) in order, up to `ahead` of them obtained beforehand; a buffer is emptied when the next is
-    asked for. `on_end` is told of an end before the last.
-    """
-    window: deque[tuple[Record, asyncio.Task[Any]]] = deque()
-    waiting = iter(plan)
-    finished = False
-    try:
-        while True:
-            while len(window) <= ahead and (record := next(waiting, None)):
-                window.append((record, asyncio.ensure_future(obtain(record))))
-            if not window:
-                break
-            record, task = window.popleft()
-            buffer = await task
-            yield record, buffer
-            js.wispShards.release(buffer)
-            del buffer, task
-        finished = True
-    finally:
-        if not finished:
-            on_end()
-            for _, task in window:
-                task.cancel()
-            await asyncio.gather(*(task for _, task in window), return_exceptions=True)
 
 
 async def open_source(

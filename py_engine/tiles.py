@@ -58,10 +58,13 @@ def matvec(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
     while along < 32 and along * 2 <= groups:
         along *= 2
     if not in_bytes:
-        if not device.software and groups >= 64 and weight.rows <= 4096:
-            along = 64
-        many = not device.software and weight.rows >= FILLING * (64 // along) * 8
-        return {"TK": along, "TR": 64 // along, "R": 8 if many else 4}
+        if device.software:
+            return {"TK": along, "TR": 64 // along, "R": 4}
+        along = 64 if groups >= 64 and weight.rows <= 4096 else along
+        across, rows = max(1, 128 // along), 8
+        while rows > 2 and weight.rows < 2 * FILLING * across * rows:
+            rows //= 2
+        return {"TK": along, "TR": across, "R": rows}
     units, threads = groups // weight.layout.together, _threads(device, weight)
     rows = 2 if weight.rows >= 6144 else 1
     along = max(4, 8 // weight.layout.together)

@@ -4,12 +4,13 @@ need. upload.js does it. Nothing passes through Python's heap.
 
 from __future__ import annotations
 
+import asyncio
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import js
-from pyodide.ffi import to_js
+from pyodide.ffi import create_proxy, to_js
 
 from py_engine import quants, repack
 from py_engine.placement import Placement
@@ -18,8 +19,10 @@ from py_engine.repack import Repack
 
 if TYPE_CHECKING:
     from py_engine.gpu import Gpu
+    from py_engine.source import Kept
 
-SLOTS = 3  # records that the GPU may have before it
+SLOTS = 6  # records that are being read or wait for the GPU
+SUMS = "checksums"  # the plane of a stream's
 
 
 class Upload:
@@ -29,57 +32,96 @@ class Upload:
         self._gpu = gpu
         self._js = js.wispUpload.new(gpu.device, MAX_RECORD, SLOTS)
         self._pipelines: dict[str, int] = {}
-        self._buffers: dict[str, int] = {}  # plane -> what upload.js calls its buffer
+        self._planes: dict[str, tuple[int, int, int]] = {}  # plane -> what upload.js calls its buffer, offset, bytes
         known: dict[int, int] = {}
-        for name, (buffer, _, _) in gpu.places.items():
+        for name, (buffer, offset, size) in gpu.places.items():
             if id(buffer) not in known:
                 known[id(buffer)] = int(self._js.addBuffer(buffer))
-            self._buffers[name] = known[id(buffer)]
+            self._planes[name] = known[id(buffer)], offset, size
 
     async def start(self) -> None:
         """Make ready: the repack pipelines, the grids that planes begin with."""
         gpu = self._gpu
+        checks = repack.checksum_shader(gpu.variant)
+        shaders = {checks.label: checks}
         for weight in gpu.plan.weights.values():
-            shader = repack.shader_for(weight, gpu.variant)
-            if shader and shader.label not in self._pipelines:
-                self._pipelines[shader.label] = int(self._js.addPipeline(await gpu._pipeline(shader)))
+            if shader := repack.shader_for(weight, gpu.variant):
+                shaders[shader.label] = shader
             for _, part in weight.split(gpu.variant.max_binding):
                 for name, plane in part.layout.planes.items():
                     if plane.table:
                         gpu.write(f"{part.name}.{name}", quants.grid(part.type))
+        pipelines = await asyncio.gather(*(gpu._pipeline(shader) for shader in shaders.values()))
+        for label, pipeline in zip(shaders, pipelines, strict=True):
+            self._pipelines[label] = int(self._js.addPipeline(pipeline))
 
     async def take(self, data: Any, placements: Sequence[Placement]) -> None:
         """Take weights out of one record, a JavaScript ArrayBuffer of at most MAX_RECORD bytes, which may go when this
         returns.
         """
-        if not placements:
-            return
+        if placements:
+            await self._js.take(data, *self._work(placements))
+
+    async def stream(
+        self, kept: Kept, placements: Callable[[int], Sequence[Placement]], tell: Callable[[int], None]
+    ) -> tuple[set[int], float]:
+        """Take weights out of records as they come from the disk. `placements` of each, by its number in `kept`; `tell`
+        is told now and then how many were read.
+
+        Gives the numbers of those whose bytes could not be read or are damaged (what they have brought is wrong until
+        take() brings it anew), and the milliseconds of reading, of several at a time.
+        """
+        told = create_proxy(tell)
+        here = self._gpu.variant.software  # which would take the checksums more slowly
+        streaming = self._js.stream(kept.open, len(kept.records), here, told)
+        self._planes[SUMS] = int(streaming.sums), 0, 8 * len(kept.records)
+        try:
+            for i, record in enumerate(kept.records):
+                checks = (
+                    [repack.checksum(record.length, 2 * i, SUMS, self._gpu.variant)]
+                    if kept.checked and not here
+                    else []
+                )
+                self._js.add(*self._work(placements(i), checks))
+                await asyncio.sleep(0)  # what was read meanwhile is taken on its way
+            result = await streaming.done
+            return {int(i) for i in result.failed}, float(result.read_ms)
+        finally:
+            told.destroy()
+
+    def _work(self, placements: Sequence[Placement], checks: Sequence[Repack] = ()) -> tuple[Any, Any, Any]:
+        """What upload.js is to do with a record: copies, jobs and their params."""
         copies, jobs, params = array("d"), array("d"), bytearray()
+        for check in checks:
+            self._add(check, check.plane, jobs, params)
         for place in placements:
             repacks = repack.repacks(place, self._gpu.variant)
             for job in repacks:
                 self._add(job, f"{place.weight.name}.{job.plane}", jobs, params)
             if not repacks:
                 copies.extend(self._copy(place))
-        await self._js.take(data, *(to_js(memoryview(part)) for part in (copies, jobs, params)))
+        return to_js(memoryview(copies)), to_js(memoryview(jobs)), to_js(memoryview(params))
 
     def _copy(self, place: Placement) -> tuple[float, ...]:
         """Rows that lie there as they do in the file."""
-        name = f"{place.weight.name}.w_qs"
+        buffer, offset, _ = self._planes[f"{place.weight.name}.w_qs"]
         at = place.row0 * (1 if place.weight.rows == 1 else place.row_bytes)
-        return place.src, self._buffers[name], self._gpu.places[name][1] + at, -(-place.rows * place.row_bytes // 4) * 4
+        return place.src, buffer, offset + at, -(-place.rows * place.row_bytes // 4) * 4
 
     def _add(self, job: Repack, plane: str, jobs: array[float], params: bytearray) -> None:
         packed = job.shader.pack(job.consts)
-        _, offset, size = self._gpu.places[plane]
-        numbers = self._pipelines[job.shader.label], self._buffers[plane], offset, size
-        jobs.extend((*numbers, len(params), len(packed), *job.grid))
+        jobs.extend((self._pipelines[job.shader.label], *self._planes[plane], len(params), len(packed), *job.grid))
         params += packed + bytes(-len(packed) % quants.ALIGN)
+
+    @property
+    def written_ms(self) -> float:
+        """Milliseconds that streams spent on handing records to the GPU."""
+        return float(self._js.written_ms)
 
     async def end(self) -> None:
         """Wait until the weights are in place, and let the staging memory go."""
         await self._js.end()
 
     def close(self) -> None:
-        """Let the staging memory go."""
+        """Let the staging memory go; a stream ends."""
         self._js.close()

@@ -1,7 +1,7 @@
 // Sort raw GGUF blocks into one plane of quants.py: a record of `record` bytes a block, put together from up to three
 // ranges of the raw block. One kernel for every type. One thread a 4-byte word of the plane, which holds a part of a
 // record or several small records; where the records do not fill the first or last word, others have the rest of it,
-// so the plane is atomic and starts as zeros.
+// so the plane is atomic and starts as zeros. Bytes may be brought anew: those that were damaged go.
 struct Params {
   src: u32, // first byte in the staging buffer
   dst: u32, // first byte in the plane, where record 0 begins
@@ -57,15 +57,18 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   }
   let step = min(p.record, 4u);
   var word = 0u;
+  var ours = 0u;
   for (var i = 0u; i < 4u; i += step) {
     let byte = 4u * at + i;
     if (byte >= p.dst && byte < p.dst + p.n) {
       word |= record_word((byte - p.dst) / p.record, (byte - p.dst) % p.record) << (8u * i);
+      ours |= select((1u << (8u * step)) - 1u, 0xffffffffu, step == 4u) << (8u * i);
     }
   }
   if (4u * at >= p.dst && 4u * at + 4u <= p.dst + p.n) {
     atomicStore(&plane[at], word);
   } else {
+    atomicAnd(&plane[at], ~ours);
     atomicOr(&plane[at], word);
   }
 }

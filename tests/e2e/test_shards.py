@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page
 
 from tests.browser import open_engine_page, run_python
 from tests.misbehaving import File, MisbehavingServer
+from tests.sums import sums
 from tools.serve import Server
 
 LOAD = """
@@ -133,7 +134,7 @@ def test_first_visit_downloads_each_byte_once_and_the_second_asks_for_nothing(ca
 SUMS = """() => {
   const sums = new Set();
   const bytes = new Uint8Array(4099).map((_, i) => (i * 7) % 251);
-  const add = () => sums.add(wispShards.checksum(bytes.buffer.slice(0)));
+  const add = () => sums.add(String(wispShards.checksum(bytes.buffer.slice(0))));
   add();
   for (let bit = 0; bit < 8 * bytes.length; bit++) {
     bytes[bit >> 3] ^= 1 << (bit & 7);
@@ -145,13 +146,19 @@ SUMS = """() => {
     add();
     [bytes[from], bytes[to]] = [bytes[to], bytes[from]];
   }
-  sums.add(wispShards.checksum(bytes.buffer.slice(0, -1)));
+  sums.add(String(wispShards.checksum(bytes.buffer.slice(0, -1))));
   return sums.size;
 }"""
 
 
 def test_every_bit_of_a_record_counts_in_its_checksum(engine_page: Page) -> None:
     assert engine_page.evaluate(SUMS) == 1 + 8 * 4099 + 3 + 1
+
+
+@pytest.mark.parametrize("length", [0, 1, 6, 4099])
+def test_checksum_is_what_its_definition_says(engine_page: Page, length: int) -> None:
+    data = bytes(7 * i % 251 for i in range(length))
+    assert engine_page.evaluate("(b) => wispShards.checksum(Uint8Array.from(b).buffer)", [*data]) == sums(data)
 
 
 @pytest.mark.parametrize("early", [0, 0.15, 1])
@@ -277,7 +284,7 @@ DAMAGE = """async ([url, offset, length, how]) => {
     const entry = await done(store.get([url, offset, length]));
     const bytes = new Uint8Array(length);
     const damaged = { flipped: { ...entry, data: new Blob([bytes]) }, short: { ...entry, data: new Blob(["x"]) },
-                      strange: { data: "?" } }[how];
+                      strange: { data: "?" }, old: { sha256: entry.sha256, data: entry.data } }[how];
     const again = db.transaction("records", "readwrite").objectStore("records");
     await done(damaged ? again.put(damaged, [url, offset, length]) : again.delete([url, offset, length]));
     db.close();
@@ -299,6 +306,23 @@ def test_damaged_record_is_fetched_again(case: Callable[..., Case], how: str, in
     c.file.requests.clear()
     assert c.load()["stats"]["healed"] == 0
     assert c.file.requests == []
+
+
+def test_record_of_an_earlier_version_gets_a_checksum(case: Callable[..., Case]) -> None:
+    """It has its SHA-256 alone, which is looked at once more."""
+    c = case()
+    c.load()
+    c.file.requests.clear()
+    offset, length = c.kept()[3]
+    check = """([url, offset, length]) => wispShards.keptRecords(url, Float64Array.of(offset, length), [undefined])(0)
+        .then((entry) => entry?.check)"""
+    before = c.page.evaluate(check, [c.url, offset, length])
+    assert before == sums(c.file.data[offset : offset + length])
+    c.page.evaluate(DAMAGE, [c.url, offset, length, "old"])
+    assert c.page.evaluate(check, [c.url, offset, length]) is None
+    got = c.load()
+    assert (got["sha256"], got["stats"]["healed"], c.file.requests) == (sha(c.file.data), 0, [])
+    assert c.page.evaluate(check, [c.url, offset, length]) == before
 
 
 def test_file_that_changed_on_the_server_is_not_mixed_with_the_old_one(case: Callable[..., Case]) -> None:

@@ -1,0 +1,43 @@
+"""The checksum of a record: the kernel's against the definition, as JavaScript's is in test_shards.py; and that repack
+may bring bytes anew.
+"""
+
+import numpy as np
+import pytest
+from gguf.constants import GGMLQuantizationType as Q
+
+from py_engine.placement import Placement
+from py_engine.repack import THREADS, checksum, repacks
+from tests.kernels.bench import Bench, dispatch, planes
+from tests.sums import sums
+
+BYTES = 4 * THREADS * 40  # more than a workgroup takes
+
+
+@pytest.mark.parametrize("short", [0, 1, 2, 3, BYTES - 5, BYTES])
+def test_sums_of_a_record(plain_bench: Bench, short: int) -> None:
+    """Of any length, added to what is there; what lies behind its end does not count."""
+    random = np.random.default_rng(short)
+    raw = random.integers(0, 256, BYTES + 64).astype(np.uint8)
+    job = checksum(BYTES - short, 2, "checksums", plain_bench.device)
+    found = np.array([1, 2, 0, 0, 5, 6], np.uint32)
+    contents = {"raw": raw, "sums": found.view(np.uint8)}
+    out = dispatch(plain_bench.page, job.shader, contents, job.consts, [*job.grid])
+    assert out["sums"].view(np.uint32)[:6].tolist() == [1, 2, *sums(raw[: BYTES - short].tobytes()), 5, 6]
+
+
+@pytest.mark.parametrize("row0", [0, 1, 2])
+def test_repack_replaces_what_was_damaged(plain_bench: Bench, row0: int) -> None:
+    """Rows whose scales begin and end within a word: theirs are new, their neighbours' stay."""
+    bench = plain_bench
+    bench.begin(batch=1, n=1)
+    weight = bench.weight("w", Q.Q4_0, 4, 96)
+    whole, row = planes(weight, bench.raw["w"]), bench.raw["w"].size // 4
+    place = Placement(weight, 0, row0, 1, row)
+    for job in repacks(place, bench.device):
+        size = weight.plane_row_bytes(job.plane)
+        damaged = whole[job.plane].copy()
+        damaged[row0 * size : (row0 + 1) * size] ^= 0xFF
+        contents = {"raw": bench.raw["w"][row0 * row : (row0 + 1) * row], job.binding: damaged}
+        out = dispatch(bench.page, job.shader, contents, job.consts, [*job.grid])
+        np.testing.assert_array_equal(out[job.binding][: damaged.size], whole[job.plane])
