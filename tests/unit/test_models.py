@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from app.turns import Job, Turns
 from py_engine.errors import WispError
 from tests.unit.test_gguf_header import MINI
 from tests.unit.worker_page import HI, Engine, File, Page, Platform
@@ -375,53 +374,6 @@ async def test_the_ids_of_two_clients_do_not_mix(page: Models) -> None:
     )
     await late
     assert seen["first"][-1]["error"]["code"] == "aborted"
-
-
-async def test_turns_are_shared_by_so_many_and_in_their_order() -> None:
-    turns, log, gates = Turns(lambda: 2), [], {name: asyncio.Event() for name in "abcde"}
-
-    async def take(name: str, alone: bool) -> None:
-        async with turns.turn(Job()) if alone else turns.share(Job()):
-            log.append(name)
-            await gates[name].wait()
-
-    kinds = {"a": False, "b": False, "c": True, "d": False, "e": False}
-    tasks = {name: asyncio.create_task(take(name, alone)) for name, alone in kinds.items()}
-
-    async def now(name: str = "") -> str:
-        if name:
-            gates[name].set()
-        for _ in range(5):
-            await asyncio.sleep(0)
-        return "".join(log)
-
-    assert await now() == "ab"
-    assert await now("a") == "ab"  # c wants it alone, and d does not overtake c
-    assert await now("b") == "abc"
-    assert await now("c") == "abcde"
-    for name in "de":
-        gates[name].set()
-    await asyncio.gather(*tasks.values())
-
-
-async def test_a_cancelled_wait_lets_those_behind_it_go() -> None:
-    turns, log = Turns(lambda: 2), []
-    first, waiting = asyncio.Event(), Job()
-
-    async def take(name: str, job: Job, alone: bool = False) -> None:
-        async with turns.turn(job) if alone else turns.share(job):
-            log.append(name)
-            await first.wait()
-
-    tasks = [asyncio.create_task(take(*given)) for given in (("a", Job()), ("b", waiting, True), ("c", Job()))]
-    await asyncio.sleep(0.001)
-    assert log == ["a"]
-    waiting.abort()
-    await asyncio.sleep(0.001)
-    assert log == ["a", "c"]
-    first.set()
-    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [getattr(o, "code", o) for o in outcomes] == [None, "aborted", None]
 
 
 async def test_what_the_browser_keeps_is_listed_and_removed() -> None:
