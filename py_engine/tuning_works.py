@@ -114,6 +114,8 @@ def _attention(work: Attention, device: Device, batch: int, n_ctx: int) -> tuple
     ops = Ops(plan, "test", batch, device)
     heads = work.n_head_kv * work.group, work.n_head_kv, work.head_dim
     cache = make_cache(plan, 0, work.n_head_kv * work.head_dim, work.kv_type, 0, 0)
+    if batch == 1:  # as a model's token comes
+        ops.quantize_cache(cache, work.n_head_kv * work.head_dim)
     q = ops.rows("queries", heads[0] * work.head_dim)
     return plan, [ops.attention(q, cache, heads, work.head_dim**-0.5)]
 

@@ -44,18 +44,6 @@ var<workgroup> partial: array<vec4f, G * LANES * VECS>;
 #endif
 #include "reduce_rows.wgsl"
 
-// Queries into workgroup memory, and of the share that has it, what is not in the cache yet.
-fn stage(m: u32, head: u32, newest: bool, t: u32) {
-  for (var i = t; i < G * VECS; i += WG) {
-    qs[i] = q[m * (p.q_stride / 4u) + head * G * VECS + i] * p.scale;
-  }
-#if FRESH
-  if (newest) {
-    fresh_load(head, t);
-  }
-#endif
-}
-
 fn value_at(s: u32, head: u32, seq: u32) -> u32 {
   return (cached_row(s, seq) * p.n_head_kv + head) * VECS;
 }
@@ -74,9 +62,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let seen = attention_seen(length);
   let share = attention_share(seen);
   let first = length - seen + wid.y * share;
-  let newest = first + share >= length; // whether the token itself is in this share
-  let end = min(first + share, length - FRESH); // of what the cache has of it
-  if (first >= length) { // uniform: state does not change within a dispatch
+  let end = min(first + share, length);
+  if (first >= end) { // uniform: state does not change within a dispatch
     return;
   }
   let lane = t / VECS;
@@ -91,11 +78,15 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
   for (var s0 = first; s0 < end; s0 += TS) {
     let s = s0 + t / PARTS;
+#if FRESH
+    let count = min(TS, min(end, length - 1u) - s0); // of those in the cache
+#else
     let count = min(TS, end - s0);
+#endif
 #for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
     let column${c} = min(t % VECS + ${c}u * WG, VECS - 1u);
 #for j in VALUES
-    let v${j}_${c} = value_fetch(value_at(s0 + min(lane + ${j}u * LANES, count - 1u), head, seq) + column${c}, seq);
+    let v${j}_${c} = value_fetch(value_at(s0 + min(lane + ${j}u * LANES, max(count, 1u) - 1u), head, seq) + column${c}, seq);
 #endfor
 #endfor
 #for g in G
@@ -108,7 +99,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       let k${c} = key_fetch(row + min(chunk${c}, CHUNKS - 1u), seq);
 #endfor
       if (s0 == first && c0 == 0u) { // the first loads are on their way
-        stage(m, head, newest, t);
+        for (var i = t; i < G * VECS; i += WG) {
+          qs[i] = q[m * (p.q_stride / 4u) + head * G * VECS + i] * p.scale;
+        }
+#if FRESH
+        if (end == length) {
+          fresh_load(head, t);
+        }
+#endif
         workgroupBarrier();
       }
 #for c in KEYS
@@ -116,7 +114,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #for i in 4
         if (${i}u < WIDE / 4u) { // known when this is compiled
           let at = chunk${c} * (WIDE / 4u) + ${i}u;
-          let k = key_vec(k${c}, ${i}u);
+          var k = key_vec(k${c}, ${i}u);
+#if FRESH
+          if (s + 1u == length) {
+            k = fresh_key[at];
+          }
+#endif
 #for g in G
           score${g} += dot(k, qs[${g}u * VECS + at]);
 #endfor
@@ -172,7 +175,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       for (var i = lane + VALUES * LANES; i < count; i += 4u * LANES) { // four loads on their way at a time
 #for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
 #for j in 4
-        let w${j}_${c} = value_fetch(value_at(s0 + min(i + ${j}u * LANES, count - 1u), head, seq) + column${c}, seq);
+        let w${j}_${c} = value_fetch(value_at(s0 + min(i + ${j}u * LANES, max(count, 1u) - 1u), head, seq) + column${c}, seq);
 #endfor
 #endfor
 #for j in 4
@@ -189,43 +192,18 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
         }
 #endfor
       }
-    }
-    workgroupBarrier();
-  }
 #if FRESH
-  if (newest) {
-    if (first >= end) { // nothing else is here
-      stage(m, head, newest, t);
-      workgroupBarrier();
-    }
-#for g in G
-    var part${g} = 0.0;
-    for (var i = t; i < VECS; i += WG) {
-      part${g} += dot(fresh_key[i], qs[${g}u * VECS + i]);
-    }
-    rows_put_sum(${g}u, part${g}, t);
-#endfor
-    workgroupBarrier();
-#for g in G
-    {
-#if SOFT_CAP
-      let score = capped(rows_get_sum(${g}u), SOFT_CAP);
-#else
-      let score = rows_get_sum(${g}u);
-#endif
-      let new_top = max(top${g}, score);
-      let shrink = exp(top${g} - new_top);
-      let e = exp(score - new_top);
-      top${g} = new_top;
-      total${g} = total${g} * shrink + select(0.0, e, t == 0u);
+      if (lane == 0u && s0 + count + 1u == length && count < TS) {
 #for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
-      sum${g}_${c} = sum${g}_${c} * shrink + select(0.0, e, lane == 0u) * fresh_value[min(t % VECS + ${c}u * WG, VECS - 1u)];
+#for g in G
+        sum${g}_${c} += weights[${g}u * TS + count] * fresh_value[column${c}];
 #endfor
+#endfor
+      }
+#endif
     }
-#endfor
     workgroupBarrier();
   }
-#endif
 #for g in G
 #for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
   if (lane < LANES && t % VECS + ${c}u * WG < VECS) {

@@ -6,7 +6,6 @@
 var<workgroup> fresh_key: array<vec4f, VECS>;
 var<workgroup> fresh_value: array<vec4f, VECS>;
 
-// Before all else: what it needs of registers is then free again.
 fn fresh_load(head: u32, t: u32) {
   for (var i = t; i < 2u * VECS; i += WG) {
     let key = i < VECS;
