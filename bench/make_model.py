@@ -16,7 +16,7 @@ from gguf.constants import GGMLQuantizationType as Q
 
 @dataclass(frozen=True)
 class Shape:
-    """Hyperparameters of a llama."""
+    """Hyperparameters of a llama, or of a qwen2, whose queries, keys and values have a bias."""
 
     n_layer: int
     n_embd: int
@@ -28,10 +28,12 @@ class Shape:
     tied: bool
     context: int = 16384
     rope_base: float = 500000.0
+    architecture: str = "llama"
 
 
 SHAPES = {
     "smollm2-135m": Shape(30, 576, 1536, 9, 3, 64, 49152, True),
+    "qwen2-0.5b": Shape(24, 896, 4864, 14, 2, 64, 151936, True, 32768, 1000000.0, "qwen2"),
     "llama-3.2-1b": Shape(16, 2048, 8192, 32, 8, 64, 128256, True),
     "llama-3.1-8b": Shape(32, 4096, 14336, 32, 8, 128, 128256, False),
 }
@@ -39,7 +41,7 @@ SHAPES = {
 
 def write(shape: Shape, type: Q, path: str, name: str) -> None:
     """Write the file; every block has random numbers and a small scale."""
-    writer = GGUFWriter(path, "llama")
+    writer = GGUFWriter(path, shape.architecture)
     writer.add_name(name)
     writer.add_block_count(shape.n_layer)
     writer.add_context_length(shape.context)
@@ -71,6 +73,9 @@ def write(shape: Shape, type: Q, path: str, name: str) -> None:
             (b + "ffn_up", shape.n_ff, shape.n_embd),
             (b + "ffn_down", shape.n_embd, shape.n_ff),
         ]
+        if shape.architecture == "qwen2":
+            for part, rows in (("q", q), ("k", kv), ("v", kv)):
+                writer.add_tensor(f"{b}attn_{part}.bias", np.zeros(rows, np.float32))
     for vector in vectors:
         writer.add_tensor(vector + ".weight", np.ones(shape.n_embd, np.float32))
     for matrix, rows, cols in matrices:
