@@ -20,7 +20,7 @@ from py_engine.seats import Seat, Seats
 from py_engine.slices import Slices
 from py_engine.together import Together
 
-SHORT = 4 * FEW  # tokens of a prompt that are read FEW at a time: the tiles of more would be mostly empty
+SHORT = 2 * FEW  # tokens of a prompt that are read FEW at a time: the tiles of more would be mostly empty
 WORTH_COPYING = 32  # tokens of a prompt that another sequence's cache holds
 Room = Callable[[int], AbstractAsyncContextManager[bool]]  # whether caches may grow by so many bytes, while they do
 
