@@ -39,8 +39,8 @@ const LANES = max(1u, WG / VECS); // positions that are summed side by side
 
 var<workgroup> qs: array<vec4f, G * VECS>;
 var<workgroup> weights: array<f32, G * TS>;
-#if TS * PARTS >= HEAD_DIM // 2
-var<workgroup> partial: array<vec4f, G * LANES * VECS>;
+#if TS * PARTS >= HEAD_DIM // 2 or FRESH
+var<workgroup> partial: array<vec4f, max(G * LANES, 2u) * VECS>;
 #endif
 #include "reduce_rows.wgsl"
 
@@ -117,7 +117,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
           var k = key_vec(k${c}, ${i}u);
 #if FRESH
           if (s + 1u == length) {
-            k = fresh_key[at];
+            k = partial[at];
           }
 #endif
 #for g in G
@@ -196,7 +196,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       if (lane == 0u && s0 + count + 1u == length && count < TS) {
 #for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
 #for g in G
-        sum${g}_${c} += weights[${g}u * TS + count] * fresh_value[column${c}];
+        sum${g}_${c} += weights[${g}u * TS + count] * partial[VECS + column${c}];
 #endfor
 #endfor
       }
