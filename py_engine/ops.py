@@ -242,7 +242,8 @@ class Ops:
             )
             return y
         positions, parts_each, split = tiles.attention_decode(self.device, self.plan.n_ctx, head_dim, group)
-        fresh, self._fresh = self._fresh is cache, None
+        assert self._fresh in (None, cache), "a token's keys and values wait for the attention over their own cache"
+        fresh, self._fresh = self._fresh is not None, None
         groups = 2 * n_head_kv * head_dim // CACHE_GROUP
         lanes = 2 if self.device.software else max(1, min(16, 1024 // head_dim))
         parts = self.buffer(f"{self.name}.parts.{head_dim}", (self.batch, n_head, split, head_dim + 4))
