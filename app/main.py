@@ -9,10 +9,10 @@ from typing import Any
 import js
 from pyodide.ffi import JsException, JsProxy, to_js
 
-from app.catalog import Catalog
 from app.client import Call, Client
 from app.handlers import Worker
-from app.loading import OnProgress
+from app.models.catalog import Catalog
+from app.models.loading import OnProgress
 from py_engine.errors import WispError
 
 _ARRAYS = ("logits", "embedding")  # of a result: float32 arrays, sent as they are
@@ -97,18 +97,18 @@ class Browser:
         return Catalog(entries)
 
     async def open_source(self, part: Any, on_progress: OnProgress) -> Any:
-        from py_engine.shards import open_source
+        from py_engine.files.shards import open_source
 
         hashes = self._hashes.get(part) if isinstance(part, str) else None
         return await open_source(part, on_progress, hashes, _worker.urls_in_use)
 
     async def cached_models(self) -> list[dict[str, Any]]:
-        from py_engine.model_cache import cached_models
+        from py_engine.files.model_cache import cached_models
 
         return await cached_models()
 
     async def delete_cached(self, url: str) -> None:
-        from py_engine.model_cache import forget
+        from py_engine.files.model_cache import forget
 
         await forget(url)
 

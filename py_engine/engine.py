@@ -20,23 +20,24 @@ from typing import Any
 
 from gguf.constants import GGMLQuantizationType as Q
 
-from py_engine import budget, planner
-from py_engine.answer import Answer, GenerationStats
+from py_engine import planner
 from py_engine.errors import WispError
-from py_engine.generation import Generation, Room
-from py_engine.gguf_header import Header
-from py_engine.kernels import Device
+from py_engine.files.gguf_header import Header
+from py_engine.files.parts import Parts
+from py_engine.generate.answer import Answer, GenerationStats
+from py_engine.generate.generation import Generation, Room
 from py_engine.loader import Loader, LoadPackage, OnProgress
 from py_engine.models.common import rope_factors
-from py_engine.ops import FEW
-from py_engine.parts import Parts
-from py_engine.plan import Plan
-from py_engine.pooling import NAMES
-from py_engine.read_rate import read_rates
+from py_engine.plan import budget
+from py_engine.plan.kernels import Device
+from py_engine.plan.ops import FEW
+from py_engine.plan.plan import Plan
+from py_engine.plan.pooling import NAMES
+from py_engine.plan.sampling import Batch, Constraint, Sampling
+from py_engine.plan.traffic import profiled
 from py_engine.runners import Runner
-from py_engine.sampling import Batch, Constraint, Sampling
-from py_engine.traffic import profiled
-from py_engine.tuning import shown
+from py_engine.tuning.choices import shown
+from py_engine.tuning.read_rate import read_rates
 
 DEFAULT_CONTEXT = 8192  # tokens, or the model's own limit where that is less
 ENCODER_CONTEXT = 2048  # the same for encoders, which have room for activations of all of it
@@ -106,7 +107,7 @@ class Engine:
         kernels: dict[str, Any] | None = None
         plan = await planned(device)
         if device is not None and tune:
-            from py_engine.gpu_tuning import tuned
+            from py_engine.tuning.measure import tuned
 
             parts.begin()  # the download, which leaves the GPU to the measurement
             way = {"n_ctx": plan.n_ctx, "kv_type": kv_type}
@@ -124,7 +125,7 @@ class Engine:
         self = cls(plan, runner, name, plan.n_ctx, parallel, worth)
         self.notices, self.timings, self.kernels = loader.notices, loader.timings, kernels
         if adapter is not None:
-            from py_engine.gpu import describe
+            from py_engine.gpu.adapter import describe
 
             self.adapter = describe(adapter)
         return self
@@ -253,7 +254,7 @@ class Engine:
             import numpy as np
 
             return np.concatenate(parts)
-        from py_engine.gpu import concatenate
+        from py_engine.gpu.gpu import concatenate
 
         return concatenate(parts)
 
@@ -360,7 +361,7 @@ async def _adapter(backend: str) -> tuple[Any, Device | None]:
     """(adapter, what it can do), or None twice where numpy is to run."""
     if backend == "cpu":
         return None, None
-    from py_engine.gpu import device_of, request_adapter
+    from py_engine.gpu.adapter import device_of, request_adapter
 
     adapter = await request_adapter()
     if adapter is None and backend == "webgpu":

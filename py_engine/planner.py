@@ -23,11 +23,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import ModuleType
 
-from py_engine import sampler_ops
-from py_engine.cache import Cache, make_cache, make_conv_cache, slack
 from py_engine.errors import WispError
-from py_engine.gguf_header import Header
-from py_engine.kernels import Device
+from py_engine.files.gguf_header import Header
 from py_engine.models import (
     bert,
     cohere,
@@ -49,11 +46,14 @@ from py_engine.models import (
     smollm3,
     stablelm,
 )
-from py_engine.models.decoder import Config
-from py_engine.ops import FEW, Ops
-from py_engine.plan import Plan
-from py_engine.rope import Rope, RopeSpec, table
-from py_engine.weights import Weights
+from py_engine.models.config import Config
+from py_engine.plan import sampler_ops
+from py_engine.plan.cache import Cache, make_cache, make_conv_cache, slack
+from py_engine.plan.kernels import Device
+from py_engine.plan.ops import FEW, Ops
+from py_engine.plan.plan import Plan
+from py_engine.plan.rope import Rope, RopeSpec, table
+from py_engine.plan.weights import Weights
 
 FAMILIES: dict[str, ModuleType] = {
     "arcee": llama,

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
-from py_engine.placement import Placement
-from py_engine.plan import Plan
-from py_engine.sampling import Batch, Sampling
+from py_engine.plan.placement import Placement
+from py_engine.plan.plan import Plan
+from py_engine.plan.sampling import Batch, Sampling
 
 
 @dataclass(frozen=True)

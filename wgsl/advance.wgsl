@@ -12,7 +12,7 @@
 struct Params {
   least: u32, // tokens that must have been there before, one after the other
 }
-#include "state.wgsl"
+#include "lib/state.wgsl"
 const SEQUENCES = 8u; // planner.FEW
 @bind var<uniform> p: Params;
 @bind var<storage, read_write> state: array<State, SEQUENCES>;

@@ -11,8 +11,8 @@
 #param SOFT_CAP // 0: none
 #param SINKS // 1: each head has a score more, which takes its share and has no value
 #param F16
-#include "matrices.wgsl"
-#include "attention_inputs.wgsl"
+#include "lib/matrices.wgsl"
+#include "lib/attention_inputs.wgsl"
 @bind var<storage, read_write> y: array<f32>; // (n, heads * HEAD_DIM padded)
 
 const WG = 4u * LANES; // two subgroups along the rows, two along what is multiplied with them

@@ -16,7 +16,7 @@ struct Params {
   row0: u32, // y's column of row 0
   y_stride: u32,
 }
-#include "state.wgsl"
+#include "lib/state.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> state: State;
 @bind var<storage, read> x: array<vec4f>; // (n, COLS padded), or (n, USED, COLS padded)

@@ -12,22 +12,22 @@
 #param TOGETHER // groups of a row that a thread takes at a time: a unit
 #param AHEAD // units of weights of a row that a thread has on their way
 #endif
-#include "matvec_inputs.wgsl"
+#include "lib/matvec_inputs.wgsl"
 @bind var<storage, read> x: array<vec4f>; // (n, COLS padded)
 
 #if DOT8
 const UNITS = W_GROUPS / TOGETHER;
-#include "quantize_x.wgsl"
+#include "lib/quantize_x.wgsl"
 #endif
 #if DOT8 and NORM
-#include "reduce.wgsl"
+#include "lib/reduce.wgsl"
 #endif
 #if DOT8
 const SLOTS = R; // sums of a thread: its rows
 #else
 const SLOTS = R + NORM; // and the sum of squares
 #endif
-#include "row_sums.wgsl"
+#include "lib/row_sums.wgsl"
 
 fn result(slot: u32, scale: f32, row: u32) -> f32 {
   let sum = kept(slot % R, slot / R) * scale;

@@ -2,7 +2,7 @@
 // every token's x with it. Otherwise as matvec.wgsl.
 #param MOST // tokens
 #param DOT8 // 1: x comes as bytes, from quantize_rows.wgsl, which has normalised it
-#include "matvec_inputs.wgsl"
+#include "lib/matvec_inputs.wgsl"
 #if DOT8
 @bind var<storage, read> xq: array<vec4u>; // (n, W_GROUPS, 2): 32 signed bytes
 @bind var<storage, read> xq_scale: array<vec2f>; // (n, W_GROUPS): scale, scale x sum of the group
@@ -19,7 +19,7 @@ fn bytes_of(m: u32, g: u32) -> array<Bytes, 1> {
 #endif
 
 const SLOTS = (R + NORM) * MOST; // sums of a thread: of its rows for each token, then the sums of squares
-#include "row_sums.wgsl"
+#include "lib/row_sums.wgsl"
 
 fn result(slot: u32, m: u32, scale: f32, row: u32) -> f32 {
   let sum = kept(m * R + slot % R, slot / R) * scale;

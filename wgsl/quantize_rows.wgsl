@@ -8,7 +8,7 @@
 struct Params {
   eps: f32,
 }
-#include "state.wgsl"
+#include "lib/state.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> state: State;
 @bind var<storage, read> x: array<vec4f>; // (n, COLS padded)
@@ -17,7 +17,7 @@ struct Params {
 #endif
 @bind var<storage, read_write> xq: array<u32>; // (n, GROUPS, 8)
 @bind var<storage, read_write> xq_scale: array<vec2f>; // (n, GROUPS): scale, scale x sum of the group
-#include "reduce.wgsl"
+#include "lib/reduce.wgsl"
 
 const GROUPS = COLS / 32u;
 #if SG >= 4

@@ -10,7 +10,7 @@ struct Params {
   scale: f32, // of the shares
   stride: u32, // floats between tokens of the logits
 }
-#include "state.wgsl"
+#include "lib/state.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> state: State;
 @bind var<storage, read> logits: array<f32>;

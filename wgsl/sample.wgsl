@@ -26,8 +26,8 @@ struct Params {
   shares: u32, // of sample_best.wgsl, or sample_shape.wgsl
 }
 @bind var<uniform> p: Params;
-#include "state.wgsl"
-#include "sampling.wgsl"
+#include "lib/state.wgsl"
+#include "lib/sampling.wgsl"
 @bind var<storage, read> sampling: array<Sampling, SEQUENCES>;
 @bind var<storage, read> logits: array<f32>; // (n, stride)
 @bind var<storage, read> best: array<vec2u>; // (n, shares): logit bits, index
@@ -44,8 +44,8 @@ struct Params {
 #if MASKED
 @bind var<storage, read> mask: array<u32>; // bits of the tokens that may come next
 #endif
-#include "argmax.wgsl"
-#include "reduce.wgsl"
+#include "lib/argmax.wgsl"
+#include "lib/reduce.wgsl"
 
 var<private> row: u32; // the token's of logits and of best
 var<workgroup> whose: u32; // its sequence

@@ -10,7 +10,7 @@ struct Params {
 @bind var<uniform> p: Params;
 @bind var<storage, read> logits: array<f32>;
 @bind var<storage, read_write> best: array<vec2u>;
-#include "argmax.wgsl"
+#include "lib/argmax.wgsl"
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {

@@ -14,8 +14,8 @@ struct Params {
   vocab: u32,
 }
 @bind var<uniform> p: Params;
-#include "state.wgsl"
-#include "sampling.wgsl"
+#include "lib/state.wgsl"
+#include "lib/sampling.wgsl"
 @bind var<storage, read> sampling: array<Sampling, SEQUENCES>;
 @bind var<storage, read> state: State;
 @bind var<storage, read> tokens: array<u32>;
@@ -24,7 +24,7 @@ struct Params {
 @bind var<storage, read> breakers: array<u32>; // a bit for each token
 @bind var<storage, read_write> shaped: array<f32>; // (vocab)
 @bind var<storage, read_write> best: array<vec2u>; // logit bits, its index
-#include "argmax.wgsl"
+#include "lib/argmax.wgsl"
 
 const SEEN = 0x80000000u;
 var<workgroup> counts: array<atomic<u32>, SHARE>; // in the answer; SEEN: among the last repeat_last

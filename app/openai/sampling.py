@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.openai.fields import Body, boolean, integer, number, whole, wrong_type, wrong_value
-from py_engine.sampling import MOST_LOGPROBS, Sampling
+from py_engine.plan.sampling import MOST_LOGPROBS, Sampling
 
 NAMES = frozenset(
     ["temperature", "top_k", "top_p", "min_p", "typical_p", "seed", "presence_penalty", "frequency_penalty",

@@ -5,13 +5,14 @@ models that rank.
 from __future__ import annotations
 
 from py_engine.errors import WispError
-from py_engine.gguf_header import Header
-from py_engine.kernels import Device
-from py_engine.models.decoder import Config, normed
-from py_engine.ops import Ops
-from py_engine.plan import Buffer, Plan, Weight
-from py_engine.pooling import NAMES, Embedding, pool
-from py_engine.weights import Weights
+from py_engine.files.gguf_header import Header
+from py_engine.models.config import Config
+from py_engine.models.decoder import normed
+from py_engine.plan.kernels import Device
+from py_engine.plan.ops import Ops
+from py_engine.plan.plan import Buffer, Embedding, Plan, Weight
+from py_engine.plan.pooling import NAMES, pool
+from py_engine.plan.weights import Weights
 
 
 def add_lists(cfg: Config, header: Header, w: Weights, plan: Plan, device: Device, x: Buffer) -> Embedding:

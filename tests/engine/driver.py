@@ -12,9 +12,9 @@ LOAD = """
 import asyncio, base64, json
 from py_engine.engine import Engine
 from py_engine.errors import WispError
-from py_engine.gguf_header import read_header
-from py_engine.sampling import Sampling
-from py_engine.shards import open_source
+from py_engine.files.gguf_header import read_header
+from py_engine.plan.sampling import Sampling
+from py_engine.files.shards import open_source
 import js
 
 def raw(logits):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page
 
-from py_engine.sampling import Sampling
+from py_engine.plan.sampling import Sampling
 from tests.engine.driver import run
 from tests.unit import sampling_reference as reference
 from tests.unit.test_samplers import chi_square
@@ -18,7 +18,7 @@ CONSTRAINT = """
 import math, random
 from array import array
 from pyodide.ffi import to_js
-from py_engine.answer import GenerationStats
+from py_engine.generate.answer import GenerationStats
 
 VOCAB = engine.plan.n_vocab
 

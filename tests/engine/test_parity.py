@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page
 
-from py_engine.pooling import NAMES
+from py_engine.plan.pooling import NAMES
 from tests.engine.driver import floats, run
 from tests.engine.judge import assert_close, assert_same_direction, same_ids
 

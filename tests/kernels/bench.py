@@ -13,10 +13,11 @@ from gguf.constants import GGMLQuantizationType as Q
 from gguf.quants import quantize
 from playwright.sync_api import Page
 
-from py_engine import cpu, kernels, quants
-from py_engine.kernels import Device
-from py_engine.ops import FEW, Ops
-from py_engine.plan import Buffer, Op, PerToken, Plan, Weight
+from py_engine.cpu import kernels as cpu
+from py_engine.plan import kernels, quants
+from py_engine.plan.kernels import Device
+from py_engine.plan.ops import FEW, Ops
+from py_engine.plan.plan import Buffer, Op, PerToken, Plan, Weight
 from tests.kernels.matrices import spelled_out
 
 RUNNER = Path(__file__).parent / "runner.js"

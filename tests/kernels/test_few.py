@@ -11,13 +11,13 @@ import pytest
 from gguf.constants import GGMLQuantizationType as Q
 from playwright.sync_api import Page
 
-from py_engine import sampler_ops, tiles
-from py_engine.cache import make_cache, make_conv_cache
-from py_engine.ops import FEW
-from py_engine.plan import Weight
-from py_engine.rope import Rope, frequencies, table
-from py_engine.sampling import Sampling
-from py_engine.shortconv import shortconv
+from py_engine.plan import sampler_ops, tiles
+from py_engine.plan.cache import make_cache, make_conv_cache
+from py_engine.plan.ops import FEW
+from py_engine.plan.plan import Weight
+from py_engine.plan.rope import Rope, frequencies, table
+from py_engine.plan.sampling import Sampling
+from py_engine.plan.shortconv import shortconv
 from tests.kernels.bench import Bench
 from tests.kernels.checks import EPS, check, cols_of, tolerance
 from tests.kernels.conftest import bench_of

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page
 
-from py_engine import sampler_ops
-from py_engine.ops import FEW, Ops
-from py_engine.sampler_ops import LOGPROB_ROWS
-from py_engine.sampling import FIELDS, MOST_LOGPROBS, Sampling
+from py_engine.plan import sampler_ops
+from py_engine.plan.ops import FEW, Ops
+from py_engine.plan.sampler_ops import LOGPROB_ROWS
+from py_engine.plan.sampling import FIELDS, MOST_LOGPROBS, Sampling
 from tests.kernels.bench import Bench, nmse
 from tests.kernels.conftest import bench_of
 

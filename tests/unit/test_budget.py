@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from py_engine import budget, planner
+from py_engine import planner
 from py_engine.engine import Engine
 from py_engine.errors import WispError
-from py_engine.gguf_header import Header, parse
-from py_engine.kernels import Device
-from py_engine.plan import Plan
+from py_engine.files.gguf_header import Header, parse
+from py_engine.plan import budget
+from py_engine.plan.kernels import Device
+from py_engine.plan.plan import Plan
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

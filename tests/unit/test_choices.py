@@ -65,7 +65,8 @@ async def test_each_choice_is_that_of_its_seed(page: Tiny, shape: dict[str, Any]
 
 async def test_their_chunks_and_steps_are_shared(page: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     """What needs nothing but its logits is generated together."""
-    monkeypatch.setattr("py_engine.slices.SLICE", 0.0)  # else this model's answers are over before the others begin
+    # Without this, this model's answers end before the others begin.
+    monkeypatch.setattr("py_engine.generate.time_slices.SLICE", 0.0)
     plain = {"temperature": 0, "ignore_eos": False, "max_tokens": 40}
     want = await page.texts(**plain)
     assert await page.texts(**plain, n=4) == want * 4
@@ -77,7 +78,7 @@ async def test_their_chunks_and_steps_are_shared(page: Tiny, monkeypatch: pytest
 
 
 async def test_an_abort_ends_all(page: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("py_engine.slices.SLICE", 0.0)
+    monkeypatch.setattr("py_engine.generate.time_slices.SLICE", 0.0)
     request = {**REQUEST, "max_tokens": 150, "n": 6, "stream": True}
     number, task = page.send("completions", request=request)
     while len(page.answers(number)) < 8:  # noqa: ASYNC110

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from py_engine.cpu_runner import CpuRunner
+from py_engine.cpu.runner import CpuRunner
 from py_engine.engine import Engine
 from py_engine.errors import WispError
-from py_engine.sampling import Batch, Constraint, Sampling
+from py_engine.plan.sampling import Batch, Constraint, Sampling
 from tests.unit.test_goldens import GOLDEN, evaluate, load
 
 MODEL = GOLDEN / "llama" / "llama.F32.gguf"

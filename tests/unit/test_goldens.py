@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_engine import cpu, planner
-from py_engine.gguf_header import parse
-from py_engine.kernels import Device
+from py_engine import planner
+from py_engine.cpu import kernels as cpu
+from py_engine.files.gguf_header import parse
 from py_engine.models.common import rope_factors
-from py_engine.pooling import NAMES
-from py_engine.sampling import Sampling
+from py_engine.plan.kernels import Device
+from py_engine.plan.pooling import NAMES
+from py_engine.plan.sampling import Sampling
 from tests.engine.judge import assert_close, assert_same_direction, distance, same_ids
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.catalog import Catalog
-from app.loading import Progress
+from app.models.catalog import Catalog
+from app.models.loading import Progress
 from py_engine.errors import WispError
 from tests.unit.test_gguf_header import BAD, MINI, parse
 from tests.unit.worker_page import HELLO, HI, Engine, File, Page

@@ -1,7 +1,7 @@
 """Which positions a request may reuse."""
 
-from py_engine.cache import AHEAD
-from py_engine.kv_cache import KvCache
+from py_engine.generate.kv_cache import KvCache
+from py_engine.plan.cache import AHEAD
 
 
 def test_longest_common_prefix_without_the_last_token() -> None:

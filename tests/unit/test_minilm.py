@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.loading import vocabulary
-from py_engine.gguf_header import parse
+from app.models.loading import vocabulary
+from py_engine.files.gguf_header import parse
 from tests.unit.test_goldens import GOLDEN, load
 from tools import minilm
 

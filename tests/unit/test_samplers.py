@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from py_engine import sampler_ops
-from py_engine.cpu import Cpu
-from py_engine.kernels import Device
-from py_engine.ops import Ops
-from py_engine.plan import Plan
-from py_engine.sampling import Sampling, read_logprobs
+from py_engine.cpu.kernels import Cpu
+from py_engine.plan import sampler_ops
+from py_engine.plan.kernels import Device
+from py_engine.plan.ops import Ops
+from py_engine.plan.plan import Plan
+from py_engine.plan.sampling import Sampling, read_logprobs
 from tests.unit import sampling_reference as reference
 
 VOCAB, DRAWS, ANSWER = 60, 3000, 12
@@ -198,7 +198,7 @@ def test_dry_does_not_overflow() -> None:
 
 def test_noise_is_never_infinite() -> None:
     """Its largest values come from the smallest uniform numbers, and those are as fine as floats can be."""
-    from py_engine.cpu_sampling import uniform
+    from py_engine.cpu.sampling import uniform
 
     ends = uniform(np.array([0, 1, 0x7FFFFFFF, 0xFFFFFFFE, 0xFFFFFFFF], np.uint32))
     assert ((ends > 0) & (ends < 1)).all()

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from py_engine.answer import GenerationStats
-from py_engine.cpu_runner import CpuRunner
+from py_engine.cpu.runner import CpuRunner
 from py_engine.engine import Engine
 from py_engine.errors import WispError
-from py_engine.guesses import Guesses
-from py_engine.sampling import Sampling
+from py_engine.generate.answer import GenerationStats
+from py_engine.generate.speculation import Guesses
+from py_engine.plan.sampling import Sampling
 from tests.unit.test_generation import PROMPT, SHAPED, STOPS, WARM, Fickle, Runner, collect, make
 from tests.unit.test_goldens import GOLDEN, load
 
@@ -94,7 +94,7 @@ async def test_with_others_that_need_the_device_alone() -> None:
 
 async def test_a_turn_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two that need the device alone are answered in slices, not one after the other."""
-    monkeypatch.setattr("py_engine.slices.SLICE", 0.0)
+    monkeypatch.setattr("py_engine.generate.time_slices.SLICE", 0.0)
     used = engine()
     order: list[str] = []
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from py_engine.gguf_header import Header, parse
-from py_engine.kernels import Device
-from py_engine.plan import Buffer, Plan, Weight
+from py_engine.files.gguf_header import Header, parse
+from py_engine.plan.kernels import Device
+from py_engine.plan.plan import Buffer, Plan, Weight
+from py_engine.plan.traffic import Traffic, floor_ns, of_list, profiled, step_floor_ns
 from py_engine.planner import make_plan
-from py_engine.traffic import Traffic, floor_ns, of_list, profiled, step_floor_ns
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 MODELS = sorted(p for p in GOLDEN.glob("*/*.F16.gguf") if p.parent.name not in ("vocab", "split"))

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from py_engine import kernels, planner, tiles, tuning
+from py_engine import planner
 from py_engine.errors import SERVER_ERROR, WispError
-from py_engine.kernels import Device
-from py_engine.plan import Plan, Weight
-from py_engine.tuning_works import Attention, Prefill, Work, attention_of, matrices_of
+from py_engine.plan import kernels, tiles
+from py_engine.plan.kernels import Device
+from py_engine.plan.plan import Plan, Weight
+from py_engine.tuning import choices as tuning
+from py_engine.tuning.workloads import Attention, Prefill, Work, attention_of, matrices_of
 from tests.unit.test_budget import header
 
 GOLDEN = Path(__file__).parents[1] / "golden"

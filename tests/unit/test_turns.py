@@ -2,7 +2,7 @@
 
 import asyncio
 
-from app.turns import Job, Turns
+from app.models.request_queue import Job, Turns
 
 
 async def test_turns_are_shared_by_so_many_and_in_their_order() -> None:

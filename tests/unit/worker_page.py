@@ -5,10 +5,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from app.catalog import Catalog
 from app.handlers import Worker
+from app.models.catalog import Catalog
 from py_engine.errors import CODES, WispError
-from py_engine.sampling import Batch
+from py_engine.plan.sampling import Batch
 from tests.unit.test_gguf_header import MINI
 
 HI = [{"role": "user", "content": "Hi"}]
@@ -141,7 +141,7 @@ class Platform:
         return await self.make(*arguments, **options)
 
     async def _engine(self, source: Any, header: Any, **options: Any) -> Engine:
-        from py_engine.tokenizer import load_tokenizer
+        from py_engine.text.tokenizer import load_tokenizer
 
         engine = Engine()
         engine.tokenizer = load_tokenizer(header.metadata)
