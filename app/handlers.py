@@ -166,7 +166,7 @@ class Worker:
 
     def _shared(self, body: Any, call: Call) -> AbstractAsyncContextManager[Loaded]:
         """The model that a request names, beside other requests."""
-        return self._models.share(_name(body), call.job, call.progress)
+        return self._models.shared(_name(body), call.job, call.progress)
 
     def _alone(self, body: Any, call: Call) -> AbstractAsyncContextManager[Loaded]:
         """The model that a message or request names, to itself."""

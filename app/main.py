@@ -14,6 +14,7 @@ from app.handlers import Worker
 from app.models.catalog import Catalog
 from app.models.loading import OnProgress
 from py_engine.errors import WispError
+from py_engine.options import LoadOptions
 
 _ARRAYS = ("logits", "embedding")  # of a result: float32 arrays, sent as they are
 
@@ -112,15 +113,15 @@ class Browser:
 
         await forget(url)
 
-    async def estimate_engine(self, *arguments: Any, **options: Any) -> dict[str, Any]:
+    async def estimate_engine(self, source: Any, header: Any, options: LoadOptions) -> dict[str, Any]:
         from py_engine.engine import Engine
 
-        return await Engine.estimate(*arguments, **options)
+        return await Engine.estimate(source, header, options)
 
-    async def load_engine(self, *arguments: Any, **options: Any) -> Any:
+    async def load_engine(self, source: Any, header: Any, options: LoadOptions, on_progress: OnProgress) -> Any:
         from py_engine.engine import Engine
 
-        return await Engine.load(*arguments, load_package=js.wispLoadPackage, **options)
+        return await Engine.load(source, header, options, on_progress, js.wispLoadPackage)
 
     async def load_grammar(self) -> Any:
         """grammar.js, fetched when it is first needed."""
@@ -129,14 +130,14 @@ class Browser:
     async def read_kept(self, name: str) -> str | None:
         """Of an earlier visit."""
         try:
-            return await js.wispKept.read(name)
+            return await js.wispTextStore.read(name)
         except JsException as error:
             raise ConnectionError(str(error)) from None
 
     async def keep(self, name: str, text: str) -> None:
         """In IndexedDB."""
         try:
-            await js.wispKept.write(name, text)
+            await js.wispTextStore.write(name, text)
         except JsException as error:
             raise ConnectionError(str(error)) from None
 

@@ -18,7 +18,7 @@ struct Params {
 @bind var<storage, read> sinks: array<f32>; // (n_head)
 #endif
 @bind var<storage, read_write> y: array<vec4f>; // (n, y_stride)
-#include "lib/attention_share.wgsl"
+#include "lib/attention_split.wgsl"
 #if FRESH
 #include "lib/kv_store.wgsl"
 #endif

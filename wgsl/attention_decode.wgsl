@@ -27,9 +27,9 @@ struct Params {
 #include "lib/kv_fresh.wgsl"
 #endif
 @bind var<storage, read_write> parts: array<vec4f>; // (n, n_head, SPLIT, VECS + 1): the sum, then (maximum, denominator)
-#include "lib/attention_share.wgsl"
+#include "lib/attention_split.wgsl"
 #if SOFT_CAP
-#include "lib/capped.wgsl"
+#include "lib/soft_cap.wgsl"
 #endif
 
 const VECS = HEAD_DIM / 4u;
@@ -52,7 +52,7 @@ fn value_at(s: u32, head: u32, seq: u32) -> u32 {
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
   let head = wid.x;
   let m = wid.z;
-#if EACH
+#if STATE_PER_TOKEN
   if (m >= count()) {
     return;
   }

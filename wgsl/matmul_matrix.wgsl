@@ -10,7 +10,7 @@
 #param BIAS
 #param EPILOGUE
 #param F16
-#include "lib/matrices.wgsl"
+#include "lib/subgroup_matrix.wgsl"
 #include "lib/matmul_inputs.wgsl"
 
 const WG = SM * SN * LANES;

@@ -1,4 +1,4 @@
-// Rows of x as signed bytes, normalised first (RMS) where there is a norm: what matvecs.wgsl meets integer matrices with.
+// Rows of x as signed bytes, normalised first (RMS) where there is a norm: what matvec_small_batch.wgsl meets integer matrices with.
 // Groups of 32 share a scale, as in quantize_x.wgsl. LANES threads a group; grid (groups x LANES / WG, tokens).
 #param COLS
 #param NORM

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.models.request_queue import Turns
+from app.models.request_queue import RequestQueue
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.text.chat_template import ChatTemplate
@@ -26,14 +26,14 @@ class Loaded:
     source_stats: Callable[[], dict[str, Any]] = dict
     grammars: Any = None  # app.answers.grammar.Grammars, made when an answer's form is first asked for
     options: Any = None  # app.models.loading.Options that it was loaded with
-    turns: Turns = field(init=False)
+    queue: RequestQueue = field(init=False)
     pins: int = 0  # requests that run on it or wait for their turn: it stays loaded until they are through
     used: int = 0  # when it was last asked for, in requests counted by app.models.registry.Models
     _idle: asyncio.Event = field(default_factory=asyncio.Event)
     _breakers: dict[tuple[str, ...], tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.turns = Turns(lambda: self.engine.parallel if self.engine is not None else 1)
+        self.queue = RequestQueue(lambda: self.engine.parallel if self.engine is not None else 1)
 
     def engine_or_error(self) -> Any:
         """The engine; model_not_loaded when only the vocabulary is there."""

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.models.catalog import Choice
@@ -12,8 +12,9 @@ from app.models.loaded import Loaded
 from app.models.request_queue import Job, aborted
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header, read_header
+from py_engine.options import PARALLEL, LoadOptions
 from py_engine.plan.cache import KINDS
-from py_engine.plan.ops import FEW
+from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.text.chat_template import from_metadata
 from py_engine.text.tokenizer import load_tokenizer
 
@@ -25,17 +26,13 @@ class Options:
     """A checked load request."""
 
     choice: Choice
-    context_length: int | None = None
-    backend: str = "auto"
-    kv_type: str = "f16"
+    engine: LoadOptions = field(default_factory=LoadOptions)
     vocab_only: bool = False
-    more: tuple[tuple[str, Any], ...] = ()  # of Engine.load's other options, those that were given
 
     @property
     def key(self) -> tuple[Any, ...]:
         """The same for two requests that load the same in the same way."""
-        way = (self.context_length, self.backend, self.kv_type, self.vocab_only, repr(self.more))
-        return (self.choice.id, *map(_identity, self.choice.parts), *way)
+        return (self.choice.id, *map(_identity, self.choice.parts), self.vocab_only, repr(self.engine))
 
 
 def _identity(part: Any) -> Any:
@@ -61,20 +58,17 @@ def options(choice: Choice, fields: dict[str, Any]) -> Options:
             raise WispError(f"variant.{key} is none of {', '.join(VARIANTS)}.", "invalid_value", param="variant")
         if not isinstance(value, bool | int):
             raise WispError(f"variant.{key} must be a number or a truth value.", "invalid_type", param="variant")
-    more = {
-        "parallel": _integer(fields, "parallel", FEW),
-        "speculation": _switch(fields, "speculation"),
-        "tune": _switch(fields, "tune"),
-        "variant": variant or None,
-    }
-    return Options(
-        choice,
-        _integer(fields, "contextLength"),
-        _one_of(fields, "backend", ("auto", "webgpu", "cpu")),
-        _one_of(fields, "kvType", KINDS),
-        bool(_switch(fields, "vocabOnly")),
-        tuple((name, value) for name, value in more.items() if value is not None),
+    speculation = _switch(fields, "speculation")
+    engine = LoadOptions(
+        context_length=_integer(fields, "contextLength"),
+        backend=_one_of(fields, "backend", ("auto", "webgpu", "cpu")),
+        kv_type=_one_of(fields, "kvType", KINDS),
+        parallel=_integer(fields, "parallel", MAX_SMALL_BATCH) or PARALLEL,
+        speculation=speculation is not False,
+        tune=_switch(fields, "tune"),
+        variant=variant or {},
     )
+    return Options(choice, engine, bool(_switch(fields, "vocabOnly")))
 
 
 def _integer(fields: dict[str, Any], name: str, most: int | None = None) -> int | None:
@@ -136,11 +130,8 @@ async def load(
             model.engine = await load_engine(
                 sources if several else sources[0],
                 headers if several else header,
-                context_length=what.context_length,
-                backend=what.backend,
-                kv_type=what.kv_type,
-                on_progress=on_progress,
-                **dict(what.more),
+                what.engine,
+                on_progress,
             )
         model.notices += [notice for source in sources for notice in source.notices]
         timings["load_ms"] = _since(began)
@@ -183,9 +174,7 @@ async def _estimate(
     headers: list[Header],
     estimate_engine: Callable[..., Awaitable[dict[str, Any]]],
 ) -> dict[str, Any]:
-    return await estimate_engine(
-        sources, headers, context_length=what.context_length, backend=what.backend, kv_type=what.kv_type
-    )
+    return await estimate_engine(sources, headers, what.engine)
 
 
 def vocabulary(name: str, header: Header, timings: dict[str, float]) -> Loaded:

@@ -15,8 +15,9 @@ from app.models.catalog import Catalog
 from app.models.loaded import Loaded
 from app.models.loading import Loading, OnProgress, Options
 from app.models.memory import Memory
-from app.models.request_queue import Job, Turns, aborted
+from app.models.request_queue import Job, RequestQueue, aborted
 from py_engine.errors import NOT_FOUND, WispError
+from py_engine.options import LoadOptions
 
 
 class Source(Protocol):
@@ -28,10 +29,10 @@ class Source(Protocol):
     async def open_source(self, part: Any, on_progress: OnProgress) -> Any:
         """py_engine.files.shards.open_source."""
 
-    async def estimate_engine(self, *arguments: Any, **options: Any) -> dict[str, Any]:
+    async def estimate_engine(self, source: Any, header: Any, options: LoadOptions) -> dict[str, Any]:
         """py_engine.engine.Engine.estimate."""
 
-    async def load_engine(self, *arguments: Any, **options: Any) -> Any:
+    async def load_engine(self, source: Any, header: Any, options: LoadOptions, on_progress: OnProgress) -> Any:
         """py_engine.engine.Engine.load."""
 
     async def cached_models(self) -> list[dict[str, Any]]:
@@ -58,7 +59,7 @@ class Models:
         self.default: str | None = None  # the model of requests that name none
         self._known: dict[str, Options] = {}  # of models that were loaded, and not unloaded on purpose
         self._loadings: dict[Any, Loading] = {}  # under way, by (exact, Options.key)
-        self._load_turns = Turns()
+        self._load_queue = RequestQueue()
         self._count = 0
         self._leaving: list[Loaded] = []  # being unloaded: their memory is not there yet
         self.memory = Memory(source.device_memory)
@@ -181,15 +182,15 @@ class Models:
             model.unpin()
 
     @asynccontextmanager
-    async def share(self, name: str | None, job: Job, report: OnProgress) -> AsyncIterator[Loaded]:
+    async def shared(self, name: str | None, job: Job, report: OnProgress) -> AsyncIterator[Loaded]:
         """The same in its turn, beside as many as its engine takes side by side."""
-        async with self.hold(name, job, report) as model, model.turns.share(job):
+        async with self.hold(name, job, report) as model, model.queue.shared(job):
             yield model
 
     @asynccontextmanager
     async def alone(self, name: str | None, job: Job, report: OnProgress) -> AsyncIterator[Loaded]:
         """The same in its turn, and alone."""
-        async with self.hold(name, job, report) as model, model.turns.turn(job):
+        async with self.hold(name, job, report) as model, model.queue.exclusive(job):
             yield model
 
     def _touch(self, model: Loaded) -> None:
@@ -230,7 +231,7 @@ class Models:
     async def _load(self, options: Options, exact: bool, own: "Loading") -> Loaded:
         name, key = options.choice.id, (exact, options.key)
         try:
-            async with self._load_turns.turn(Job()):
+            async with self._load_queue.exclusive(Job()):
                 model = self.loaded.get(name)
                 if model is None or (exact and model.options.key != options.key):
                     model = await self._make(options, own.report)

@@ -1,4 +1,4 @@
-"""Whose turn it is: requests alone or sharing, in the order they came; a waiting one can be aborted."""
+"""The queue before a model or before loading: exclusive and shared requests, first come, first served; abortable."""
 
 import asyncio
 from collections import deque
@@ -10,25 +10,25 @@ from py_engine.errors import WispError
 
 
 class Job:
-    """A request in progress, as far as aborting it goes."""
+    """A request that can be aborted."""
 
     def __init__(self) -> None:
         self.aborted = False
         self._callbacks: list[Callable[[], object]] = []
 
     def abort(self) -> None:
-        """Marks the request as aborted and wakes it where it waits."""
+        """Mark the request as aborted and wake it if it waits."""
         if not self.aborted:
             self.aborted = True
             for callback in self._callbacks:
                 callback()
 
     def on_abort(self, callback: Callable[[], object]) -> None:
-        """Calls back at the abort."""
+        """Call `callback` when the request is aborted."""
         self._callbacks.append(callback)
 
     async def sees_end_of(self, task: "asyncio.Future[Any]") -> bool:
-        """Waits for a task as long as the request is not aborted; whether it ended."""
+        """Wait for a task or the abort; returns whether the task ended."""
         woken = asyncio.Event()
         self._callbacks.append(woken.set)
         if self.aborted:
@@ -39,37 +39,38 @@ class Job:
         return task.done()
 
     def check(self) -> None:
-        """Raises if the request is aborted."""
+        """Raise WispError aborted if the request was aborted."""
         if self.aborted:
             raise aborted()
 
 
 def aborted() -> WispError:
-    """The error that an aborted request ends with."""
+    """The error of an aborted request."""
     return WispError("The request was aborted.", "aborted")
 
 
-class Turns:
-    """A queue for something that serves one request alone, or several that can share it, strictly in their order: one
-    that came later does not overtake, so that a request that wants to be alone is not kept waiting by ones that share.
+class RequestQueue:
+    """Grants one exclusive request, or several shared ones, strictly in order.
+
+    A later request never overtakes an earlier one, so shared requests cannot starve an exclusive one.
     """
 
     def __init__(self, parallel: Callable[[], int] = lambda: 1) -> None:
-        """`parallel`: how many may share it, asked each time."""
+        """`parallel()`: how many shared requests may run at once, asked each time."""
         self._parallel = parallel
         self._alone = False
         self._sharing = 0
         self._waiting: deque[tuple[asyncio.Future[None], bool]] = deque()
 
     @asynccontextmanager
-    async def turn(self, job: Job) -> AsyncIterator[None]:
-        """Waits for the turn and holds it alone; raises "aborted" if the job is aborted before it comes."""
+    async def exclusive(self, job: Job) -> AsyncIterator[None]:
+        """Wait for, then hold, exclusive access. WispError aborted if the job is aborted first."""
         async with self._held(job, alone=True):
             yield
 
     @asynccontextmanager
-    async def share(self, job: Job) -> AsyncIterator[None]:
-        """The same, beside others that share."""
+    async def shared(self, job: Job) -> AsyncIterator[None]:
+        """Wait for, then hold, shared access. WispError aborted if the job is aborted first."""
         async with self._held(job, alone=False):
             yield
 
@@ -77,7 +78,7 @@ class Turns:
     async def _held(self, job: Job, *, alone: bool) -> AsyncIterator[None]:
         job.check()
         if self._waiting or not self._free(alone):
-            await self._wait(job, alone)  # whoever ends has counted us in
+            await self._wait(job, alone)  # the request that ended has taken it for us
         else:
             self._take(alone)
         try:
@@ -103,30 +104,30 @@ class Turns:
         self._next()
 
     async def _wait(self, job: Job, alone: bool) -> None:
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((turn, alone))
+        grant: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((grant, alone))
 
         def give_up() -> None:
-            if not turn.done():
-                turn.set_exception(aborted())
+            if not grant.done():
+                grant.set_exception(aborted())
 
         job.on_abort(give_up)
         try:
-            await turn
+            await grant
         except BaseException:
-            if (turn, alone) in self._waiting:
-                self._waiting.remove((turn, alone))
-                self._next()  # whoever waited behind may go now
-            elif turn.done() and not turn.cancelled() and turn.exception() is None:
-                self._end(alone)  # the turn came in the moment of the cancellation: pass it on
+            if (grant, alone) in self._waiting:
+                self._waiting.remove((grant, alone))
+                self._next()  # those that waited after it may run now
+            elif grant.done() and not grant.cancelled() and grant.exception() is None:
+                self._end(alone)  # granted in the moment of the cancellation: pass it on
             raise
 
     def _next(self) -> None:
         while self._waiting:
-            turn, alone = self._waiting[0]
-            if not turn.done():
+            grant, alone = self._waiting[0]
+            if not grant.done():
                 if not self._free(alone):
                     return
                 self._take(alone)
-                turn.set_result(None)
+                grant.set_result(None)
             self._waiting.popleft()

@@ -59,14 +59,14 @@ class Call:
     @property
     def positions(self) -> Array:
         """Of each token, int64 (n,)."""
-        if self.params.get("EACH"):
+        if self.params.get("STATE_PER_TOKEN"):
             return self.states[: self.n, 0].astype(np.int64)
         return np.arange(self.pos, self.pos + self.n)
 
     @property
     def sequences(self) -> Array:
         """Of each token, int64 (n,)."""
-        if self.params.get("EACH"):
+        if self.params.get("STATE_PER_TOKEN"):
             return self.states[: self.n, 3].astype(np.int64)
         return np.full(self.n, self.seq)
 
@@ -140,7 +140,7 @@ def matvec(c: Call) -> None:
     _products(c, x, c["y"].reshape(1, -1), in_bytes if c.params["DOT8"] else None)
 
 
-def matvecs(c: Call) -> None:
+def matvec_small_batch(c: Call) -> None:
     if c.params["DOT8"]:
         steps = c["xq_scale"][: c.n, :, :1]
         x = (c["xq"][: c.n].view(np.int8).reshape(c.n, -1, 32) * steps).reshape(c.n, -1)
@@ -225,13 +225,13 @@ def route(c: Call) -> None:
     used = c.params["USED"]
     logits = c["logits"][: c.n, : c.params["EXPERTS"]]
     e = np.exp(logits - logits.max(axis=1, keepdims=True))
-    all_shares = 1 / (1 + np.exp(-logits)) if c.params["GATING"] == "sigmoid" else e / e.sum(axis=1, keepdims=True)
-    order = all_shares + c["bias"][0] if c.params["BIASED"] else logits
+    all_weights = 1 / (1 + np.exp(-logits)) if c.params["GATING"] == "sigmoid" else e / e.sum(axis=1, keepdims=True)
+    order = all_weights + c["bias"][0] if c.params["BIASED"] else logits
     chosen = np.argsort(-order, axis=1, kind="stable")[:, :used]
-    shares = np.take_along_axis(all_shares, chosen, 1)
+    weights = np.take_along_axis(all_weights, chosen, 1)
     if c.params["NORMALISED"]:
-        shares = shares / np.maximum(shares.sum(axis=1, keepdims=True), np.float32(6.1035e-5))
-    c["chosen"][: c.n], c["shares"][: c.n] = chosen, shares * np.float32(c.consts["scale"])
+        weights = weights / np.maximum(weights.sum(axis=1, keepdims=True), np.float32(6.1035e-5))
+    c["chosen"][: c.n], c["weights"][: c.n] = chosen, weights * np.float32(c.consts["scale"])
 
 
 def experts(c: Call) -> None:
@@ -246,7 +246,7 @@ def experts(c: Call) -> None:
             w, slot, expert = c["w"][at + lo : at + hi], m * used + k, int(c["chosen"][m, k])
             bias = c["bias"][expert, lo:hi] if c.params["BIAS"] else np.float32(0)
             if c.params["COMBINE"]:
-                y[m, row0 + lo : row0 + hi] += c["shares"][m, k] * (w @ x[slot, :cols] + bias)
+                y[m, row0 + lo : row0 + hi] += c["weights"][m, k] * (w @ x[slot, :cols] + bias)
             else:
                 y[slot, row0 + lo : row0 + hi] = w @ x[m, :cols] + bias
 
@@ -262,7 +262,7 @@ def read(c: Call) -> None:
 KERNELS: dict[str, Callable[[Call], None]] = {
     f.__name__: f
     for f in (
-        embed, norm, add_scaled, soft_cap, activate, matmul, matvec, matvecs, quantize_rows, rope_append,
+        embed, norm, add_scaled, soft_cap, activate, matmul, matvec, matvec_small_batch, quantize_rows, rope_append,
         norm_rope_append, kv_quantize,
         attention, attention_decode, attention_combine, pool, shortconv, gate, scale_by, route, experts,
         sample_best, sample_shape, sample, advance, logprobs, read,
@@ -289,7 +289,7 @@ class Cpu:
         words = np.frombuffer(data, np.uint32)
         self.buffers[name].reshape(-1).view(np.uint32)[at // 4 : at // 4 + len(words)] = words
 
-    def make_room(self, sequences: int) -> None:
+    def reserve_sequences(self, sequences: int) -> None:
         """Let the caches hold that many sequences."""
         for b in self.plan.buffers.values():
             if b.pool == "kv":

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from py_engine.plan.sampling import FIELDS, MOST_LOGPROBS
+from py_engine.plan.sampling import FIELDS
+from py_engine.plan.shared import BANNED, MAX_MATCH, MOST_LOGPROBS
 
 Array = Any
-BANNED = np.float32(-1e30)
 SETTINGS = np.dtype([(name, np.float32 if kind == "f" else np.uint32) for name, kind in FIELDS])
 
 
@@ -46,14 +46,14 @@ def gumbel(seed: int, pos: int, vocab: int) -> Array:
 
 
 def _best(c: Any, logits: Array, best: Array) -> None:
-    share = c.params["SHARE"]
-    for i, first in enumerate(range(0, len(logits), share)):
-        index = first + int(logits[first : first + share].argmax())
+    partition = c.params["PARTITION"]
+    for i, first in enumerate(range(0, len(logits), partition)):
+        index = first + int(logits[first : first + partition].argmax())
         best[i] = logits[index : index + 1].view(np.uint32)[0], index
 
 
 def sample_best(c: Any) -> None:
-    best = c["best"].reshape(-1, c.consts["shares"], 2)
+    best = c["best"].reshape(-1, c.consts["partitions"], 2)
     for logits, to in zip(c["logits"].reshape(-1, c.consts["stride"]), best, strict=True):
         _best(c, logits[: c.consts["vocab"]], to)
 
@@ -70,7 +70,7 @@ def sample_shape(c: Any) -> None:
     if s["dry_multiplier"] > 0:
         for token, length in repeats(history, s, bits(c["breakers"], vocab)).items():
             x[token] -= s["dry_multiplier"] * s["dry_base"] ** np.float32(length - int(s["dry_allowed"]))
-    c["shaped"][:vocab] = np.where(bias <= -100, BANNED, np.maximum(x, BANNED))
+    c["shaped"][:vocab] = np.where(bias <= -100, np.float32(BANNED), np.maximum(x, np.float32(BANNED)))
     _best(c, c["shaped"][:vocab], c["best"])
 
 
@@ -105,26 +105,26 @@ def kept_by(logits: Array, s: Any, at: int) -> Array:
     if 0 < s["top_k"] < len(logits):
         keep = logits >= np.partition(logits, -int(s["top_k"]))[-int(s["top_k"])]
     if s["typical_p"] < 1:
-        p = _shares(logits, keep)
+        p = _probabilities(logits, keep)
         with np.errstate(divide="ignore", invalid="ignore"):
             entropy = -np.where(p > 0, p * np.log(p), 0).sum()
             distance = np.abs(-np.log(p) - entropy)
         keep &= distance <= _last_of(distance, p, keep, float(s["typical_p"]))
     if s["top_p"] < 1:
-        keep &= -logits <= _last_of(-logits, _shares(logits, keep), keep, float(s["top_p"]))
+        keep &= -logits <= _last_of(-logits, _probabilities(logits, keep), keep, float(s["top_p"]))
     if s["min_p"] > 0:
         keep &= logits >= logits[keep].max() + np.log(s["min_p"])
     if (
         s["xtc_probability"] > 0
         and uniform(hashed(s["seed"], at, np.full(1, -1, np.int32).view(np.uint32)))[0] <= (s["xtc_probability"])
     ):
-        high = keep & (_shares(logits, keep) >= s["xtc_threshold"])
+        high = keep & (_probabilities(logits, keep) >= s["xtc_threshold"])
         if high.any():
             keep &= logits <= logits[high].min()
     return keep
 
 
-def _shares(logits: Array, keep: Array) -> Array:
+def _probabilities(logits: Array, keep: Array) -> Array:
     """Their softmax, float64; 0 for the others."""
     e = np.where(keep, np.exp(logits.astype(np.float64) - logits[keep].max()), 0)
     return e / e.sum()
@@ -149,7 +149,7 @@ def drawn(logits: Array, s: Any, at: int) -> int:
 
 
 def sample(c: Any) -> None:
-    if c.params["EACH"]:
+    if c.params["STATE_PER_TOKEN"]:
         for m, (pos, seq) in enumerate(zip(c.positions, c.sequences, strict=True)):
             s = settings(c, int(seq))
             c["chosen"][m] = drawn(c["logits"][m, : c.consts["vocab"]], s, int(pos) + 1 + int(s["shifted"]))
@@ -161,13 +161,10 @@ def sample(c: Any) -> None:
         allowed = bits(c["mask"], len(logits))
         if allowed[tokens[at]]:
             return
-        logits = np.where(allowed, logits, BANNED)
+        logits = np.where(allowed, logits, np.float32(BANNED))
         c.states[0, 2] += 1
     tokens[at] = drawn(logits, s, at + int(s["shifted"]))
     c.states[0, :2] = at, 1
-
-
-LONGEST = 8  # equal tokens
 
 
 def advance(c: Any) -> None:
@@ -195,7 +192,7 @@ def _place(tokens: Array, least: int) -> int | None:
     """Where the last tokens were before: the latest of the longest such places, of `least` tokens or more."""
     ends = np.arange(len(tokens) - 1)
     lengths, alive = np.zeros(len(ends), np.int64), np.ones(len(ends), bool)
-    for k in range(LONGEST):
+    for k in range(MAX_MATCH):
         alive &= ends >= k
         if not alive.any():
             break

@@ -39,7 +39,7 @@ async def forget(url: str) -> None:
         await js.wispShards.deleteModel(url)
 
 
-async def make_room(needed: int, in_use: set[str]) -> list[dict[str, Any]]:
+async def reserve_sequences(needed: int, in_use: set[str]) -> list[dict[str, Any]]:
     """Remove models, the longest unused first, until `needed` bytes are free; none of `in_use`, and none at all where
     that would not do. Gives those that were removed.
     """

@@ -17,9 +17,9 @@ from pyodide.ffi import JsException, to_js
 
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.files.download import FileChanged, Remote
-from py_engine.files.model_cache import InUse, forget, make_room
+from py_engine.files.model_cache import InUse, forget, reserve_sequences
 from py_engine.files.records import Record
-from py_engine.files.source import AHEAD, FileSource, Kept, OnProgress, Source, ahead, spans
+from py_engine.files.source import AHEAD, CachedRecords, FileSource, OnProgress, Source, ahead, spans
 
 AHEAD_EARLY = 2  # records under way while none is used yet
 
@@ -151,7 +151,7 @@ class UrlSource(Source):
         self._kept &= wanted
         self._prepared = True
 
-    def kept(self, plan: list[Record]) -> Kept:
+    def kept(self, plan: list[Record]) -> CachedRecords:
         found = [
             record
             for record in plan
@@ -160,7 +160,7 @@ class UrlSource(Source):
             and not (record.offset == 0 and self._header)  # read, and found to be right, before
         ]
         hashes = to_js([self._hashes.get(record.offset) for record in found])
-        return Kept(found, js.wispShards.keptRecords(self.url, spans(found), hashes), True)
+        return CachedRecords(found, js.wispShards.keptRecords(self.url, spans(found), hashes), True)
 
     def took(self, records: Collection[Record], ms: float) -> None:
         self._times["read_ms"] += ms
@@ -273,7 +273,7 @@ class UrlSource(Source):
         except JsException as error:
             if error.name != "QuotaExceededError":
                 raise
-            removed = await make_room(self.size, {str(self.url), *self._in_use()})
+            removed = await reserve_sequences(self.size, {str(self.url), *self._in_use()})
             if not removed:
                 raise
             self._tell(removed)
@@ -291,7 +291,7 @@ class UrlSource(Source):
         """Refuse a download that the database cannot hold before it starts."""
         if not self._stores or not needed or needed <= await js.wispShards.freeStorage():
             return
-        removed = await make_room(needed, {str(self.url), *self._in_use()})
+        removed = await reserve_sequences(needed, {str(self.url), *self._in_use()})
         self._tell(removed)
         if not removed:
             free = await js.wispShards.freeStorage()

@@ -20,10 +20,11 @@ AHEAD = 4  # records under way while one is being used, so that five are alive a
 
 
 @dataclass(frozen=True)
-class Kept:
+class CachedRecords:
     """Records that can be read from a disk without being looked at on the way, for Upload.stream().
 
-    `open`: number -> a promise of upload.js's Kept, or of undefined; `checked`: whether they come with a checksum.
+    `open`: number -> a promise of upload.js's CachedRecord, or of undefined; `checked`: whether a checksum precedes
+    each record.
     """
 
     records: list[Record]
@@ -52,7 +53,7 @@ class Source:
         """A small piece of the file, such as its header; shorter only at the file's end."""
         raise NotImplementedError
 
-    def kept(self, plan: list[Record]) -> Kept:
+    def kept(self, plan: list[Record]) -> CachedRecords:
         """Those of the plan that Upload.stream() can try to take; it tells which of them records() is to bring."""
         raise NotImplementedError
 
@@ -88,8 +89,8 @@ class FileSource(Source):
         found: bytes = (await self._slice(offset, min(offset + length, self.size))).to_bytes()
         return found
 
-    def kept(self, plan: list[Record]) -> Kept:
-        return Kept(plan, js.wispShards.fileParts(self._file, spans(plan)), False)
+    def kept(self, plan: list[Record]) -> CachedRecords:
+        return CachedRecords(plan, js.wispShards.fileParts(self._file, spans(plan)), False)
 
     def took(self, records: Collection[Record], ms: float) -> None:
         self._on_progress("cache", sum(record.length for record in records), self.size)

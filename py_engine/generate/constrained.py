@@ -1,9 +1,9 @@
-"""Generation under a constraint, such as a grammar.
+"""Decoding under a constraint, such as a grammar.
 
-Either the mask is there before a token is chosen: while the host works it out, the GPU computes the logits. Or, where
-the GPU is so fast that it would wait for the host, tokens are chosen ahead without a mask and looked at afterwards; at
-the first that is refused, the others behind it are forgotten and that one is chosen again, with the mask. Both give the
-same tokens: sample.wgsl chooses without the mask first, and its noise depends on the position alone.
+Masked: the mask is ready before a token is sampled; while the host computes it, the GPU computes the logits.
+Ahead: where the GPU would wait for the host, tokens are sampled without a mask and checked afterwards. At the first one
+that the constraint rejects, the tokens after it are dropped and that one is sampled again with the mask.
+Both give the same tokens: sample.wgsl samples without the mask first, and its noise depends on the position alone.
 """
 
 from __future__ import annotations
@@ -13,86 +13,89 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from py_engine.generate.answer import Answer
+from py_engine.plan.lists import DECODE, PREFILL_END
 from py_engine.plan.sampling import Batch
 from py_engine.runners import Runner
 
-LEAST_AHEAD = 4  # fewer are not worth it
+MIN_LOOKAHEAD = 4  # tokens; sampling fewer ahead does not pay
 
 
-class ConstrainedTokens:
-    """Up to `count` tokens from `position` on, whose logits the last feed has made."""
+class ConstrainedDecoder:
+    """Decodes up to `count` tokens from `position` on. The last feed has computed the first one's logits."""
 
     def __init__(
-        self, runner: Runner, answer: Answer, position: int, count: int, seq: int = 0, usual: float = 0.0
+        self, runner: Runner, answer: Answer, position: int, count: int, seq: int = 0, usual_run: float = 0.0
     ) -> None:
-        """`usual`: how many tokens, in requests before, came between two for which the mask made a difference."""
+        """`usual_run`: how many tokens, in earlier requests, came between two that the mask changed."""
         assert answer.constraint is not None
         self._runner, self._constraint = runner, answer.constraint
         self._seq, self._at, self._left = seq, position, count
         self._stop_ids = answer.stop_ids
-        # the log-probability of every token is wanted: none is fed without having been chosen
-        self._scored = answer.sampling.logprobs >= 0
-        self._forced: deque[int] = deque()  # tokens that must come next
-        self._run = 0  # tokens since the mask last made a difference
-        self.usual = usual
-        self._fed = True  # whether the logits come from a batch: the first choice from them is to be the last
+        self._scored = (
+            answer.sampling.logprobs >= 0
+        )  # every token needs a log-probability, so none may be fed unsampled
+        self._forced: deque[int] = deque()  # the only tokens that may come next
+        self._run = 0  # tokens since the mask last changed one
+        self.usual_run = usual_run
+        self._fed = True  # the logits come from a batch, so they can be sampled only once
         runner.begin(position, count, seq)
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
-        """Until the constraint has nothing more, an id of stop_ids has come, or all tokens have."""
+        """Yield tokens until the constraint allows no more, an id of stop_ids came, or all were decoded."""
         while self._left > 0:
-            await self._ask()
-            if self._over():
+            await self._fetch_forced()
+            if self._at_end():
                 if self._stop_ids:
                     yield Batch([min(self._stop_ids)])
                 return
             if self._forced and not self._scored:
-                yield await self._jump()
-            elif self._fed or self._window() < LEAST_AHEAD:
-                yield await self._masked()
+                yield await self._feed_forced()
+            elif self._fed or self._lookahead() < MIN_LOOKAHEAD:
+                yield await self._sample_masked()
             else:
-                async for batch in self._ahead():
+                async for batch in self._sample_ahead():
                     yield batch
 
-    async def _ask(self) -> None:
+    async def _fetch_forced(self) -> None:
         if not self._forced:
             self._forced.extend(await self._constraint.forced())
 
-    def _over(self) -> bool:
-        """Whether the end may be given without choosing it."""
+    def _at_end(self) -> bool:
+        """Whether the end may be emitted without sampling it."""
         return not self._forced and not self._scored and self._constraint.finished()
 
-    def _window(self) -> int:
-        """Tokens to choose ahead: as many as are usually not refused."""
-        return min(self._runner.most_ahead(), int(max(self._run, self.usual)))
+    def _lookahead(self) -> int:
+        """Tokens to sample ahead: as many as are usually accepted in a row."""
+        return min(self._runner.max_lookahead(), int(max(self._run, self.usual_run)))
 
-    def _count(self, tokens: int, refused: bool) -> None:
+    def _update_run(self, tokens: int, rejected: bool) -> None:
         self._run += tokens
-        if refused:
-            self.usual = (self.usual + self._run) / 2 if self.usual else self._run
+        if rejected:
+            self.usual_run = (self.usual_run + self._run) / 2 if self.usual_run else self._run
             self._run = 0
 
-    def _moved(self, tokens: int) -> None:
+    def _advance(self, tokens: int) -> None:
         self._at += tokens
         self._left -= tokens
 
-    async def _jump(self) -> Batch:
-        """Feed tokens that must come next, all at once."""
+    async def _feed_forced(self) -> Batch:
+        """Feed all forced tokens in one batch."""
         tokens = [self._forced.popleft() for _ in range(min(len(self._forced), self._left))]
         for token in tokens:
             await self._constraint.accept(token)
         first, size = self._at, self._runner.plan.batch
-        self._moved(len(tokens))
-        fed = tokens if self._left else tokens[:-1]  # behind the last token there may be no room
+        self._advance(len(tokens))
+        fed = tokens if self._left else tokens[:-1]  # the context may end at the last token
         for at in range(0, len(fed), size):
             batch = fed[at : at + size]
-            await self._runner.feed(first + at, batch, ["prefill", "last"] if len(batch) > 1 else ["decode"], self._seq)
+            lists = [*PREFILL_END] if len(batch) > 1 else [DECODE]
+            await self._runner.feed(first + at, batch, lists, self._seq)
         self._runner.begin(self._at, self._left, self._seq)
         self._fed = True
         return Batch(tokens)
 
-    async def _masked(self, known: bool = False) -> Batch:
-        """The next token, chosen with the mask; `known`: it has been refused before."""
+    async def _sample_masked(self, rejected_before: bool = False) -> Batch:
+        """Sample the next token with the mask. `rejected_before`: without it, this token was rejected."""
         if self._forced:
             mask: Any = _only(self._forced.popleft(), self._runner.plan.n_vocab)
         else:
@@ -100,42 +103,42 @@ class ConstrainedTokens:
         self._fed = False
         self._runner.mask(mask)
         self._runner.step(1, eager=True)
-        batch, refused = await self._runner.take()
+        batch, resampled = await self._runner.take()
         await self._constraint.accept(batch.ids[0])
-        self._moved(1)
-        self._count(1, refused and not known)
+        self._advance(1)
+        self._update_run(1, resampled and not rejected_before)
         return batch
 
-    async def _ahead(self) -> AsyncGenerator[Batch, None]:
-        """Tokens chosen without a mask, until one is refused; that one then with it."""
+    async def _sample_ahead(self) -> AsyncGenerator[Batch, None]:
+        """Sample tokens without a mask until one is rejected, then sample that one with the mask."""
         self._runner.mask(None)
-        flying = 0
+        in_flight = 0
         while self._left > 0:
-            window = self._window()
-            while flying < min(window, self._left):
-                flying += self._runner.step(max(1, min(window // 3, self._left - flying)))
+            window = self._lookahead()
+            while in_flight < min(window, self._left):
+                in_flight += self._runner.step(max(1, min(window // 3, self._left - in_flight)))
             batch, _ = await self._runner.take()
-            flying -= len(batch.ids)
-            good, over = 0, False
-            while good < len(batch.ids) and not over and await self._accepts(batch.ids[good]):
-                over = batch.ids[good] in self._stop_ids
-                good += 1
-            self._moved(good)
-            refused = good < len(batch.ids) and not over
-            self._count(good, refused)
-            if good:
-                yield batch[:good]
-            if refused:
+            in_flight -= len(batch.ids)
+            accepted, stopped = 0, False
+            while accepted < len(batch.ids) and not stopped and await self._accepts(batch.ids[accepted]):
+                stopped = batch.ids[accepted] in self._stop_ids
+                accepted += 1
+            self._advance(accepted)
+            rejected = accepted < len(batch.ids) and not stopped
+            self._update_run(accepted, rejected)
+            if accepted:
+                yield batch[:accepted]
+            if rejected:
                 await self._runner.rewind(self._at, self._left)
-                if not self._over() and (not self._forced or self._scored):
-                    yield await self._masked(known=True)
-            if refused or over:
+                if not self._at_end() and (not self._forced or self._scored):
+                    yield await self._sample_masked(rejected_before=True)
+            if rejected or stopped:
                 return
 
     async def _accepts(self, token: int) -> bool:
-        """Whether the token may come next; the constraint has accepted it then."""
-        await self._ask()
-        if self._over():
+        """Whether the constraint accepts the token; if so, it has advanced past it."""
+        await self._fetch_forced()
+        if self._at_end():
             return False
         if self._forced:
             if token != self._forced[0]:

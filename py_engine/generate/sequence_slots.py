@@ -1,7 +1,7 @@
-"""The sequences that one model keeps side by side, each with its own part of the KV caches: a seat for each request.
+"""Sequence slots: one KV cache per request that runs side by side with others.
 
-A request takes the free seat whose cache holds most of its prompt. Caches begin with room for one sequence, and grow
-when several requests come at once.
+A request gets the free slot whose cache holds the longest prefix of its prompt. The caches start with capacity for one
+sequence and grow when several requests come at once.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from py_engine.generate.kv_cache import KvCache
 
 
 @dataclass
-class Seat:
-    """A sequence: its number, and what its cache holds."""
+class SequenceSlot:
+    """One sequence: its number on the device, and what its cache holds."""
 
     number: int
     cache: KvCache
-    taken: bool = False
-    held: int = 0  # tokens of its request that the cache holds so far
-    used: int = 0  # when, counted in requests
+    busy: bool = False
+    computed: int = 0  # tokens of the current request whose keys and values are in the cache
+    last_used: int = 0  # the request's number, for least recently used
 
 
 @dataclass
-class Seats:
-    """Up to `most` of them; `grow` makes room for that many, or says that it may not now."""
+class SequenceSlots:
+    """Up to `most` slots. `grow(count)` reserves caches for `count` sequences; False: not now."""
 
     spare: int
     most: int
     grow: Callable[[int], Awaitable[bool]]
-    all: list[Seat] = field(default_factory=list)
+    all: list[SequenceSlot] = field(default_factory=list)
     _requests: int = 0
     _growing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
@@ -44,38 +44,42 @@ class Seats:
 
     def _add(self, count: int) -> None:
         while len(self.all) < count:
-            self.all.append(Seat(len(self.all), KvCache(self.spare)))
+            self.all.append(SequenceSlot(len(self.all), KvCache(self.spare)))
 
     @property
-    def first(self) -> Seat:
-        """The one that is always there: who works alone uses it."""
+    def first(self) -> SequenceSlot:
+        """The slot that always exists. Callers that have the engine to themselves use it."""
         return self.all[0]
 
     @asynccontextmanager
-    async def seat(self, ids: list[int]) -> AsyncIterator[Seat]:
-        """A seat for a request with this prompt; waits for one where all are taken and there is no room for more."""
-        while not (seat := self._free(ids)):
-            if not await self._more():
+    async def acquire(self, ids: list[int]) -> AsyncIterator[SequenceSlot]:
+        """Hold a slot for a request with prompt `ids`. Waits while all slots are busy and no more can be added."""
+        while not (slot := self._best_free(ids)):
+            if not await self._grow():
                 await self._wait()
         self._requests += 1
-        seat.taken, seat.used = True, self._requests
+        slot.busy, slot.last_used = True, self._requests
         try:
-            yield seat
+            yield slot
         finally:
-            seat.taken = False
-            while self._waiting:
-                waiting = self._waiting.popleft()
-                if not waiting.done():
-                    waiting.set_result(None)
-                    break
+            slot.busy = False
+            self._wake_one()
 
-    def _free(self, ids: list[int]) -> Seat | None:
-        free = [seat for seat in self.all if not seat.taken]
-        return max(free, key=lambda seat: (seat.cache.holds(ids), -seat.used), default=None)
+    def _wake_one(self) -> None:
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
+                return
 
-    async def _more(self) -> bool:
+    def _best_free(self, ids: list[int]) -> SequenceSlot | None:
+        free = [slot for slot in self.all if not slot.busy]
+        return max(free, key=lambda slot: (slot.cache.common_prefix(ids), -slot.last_used), default=None)
+
+    async def _grow(self) -> bool:
+        """Double the number of slots. False when the limit is reached or memory is refused."""
         async with self._growing:
-            if any(not seat.taken for seat in self.all):
+            if any(not slot.busy for slot in self.all):
                 return True
             count = min(2 * len(self.all), self.most)
             if count == len(self.all):
@@ -96,8 +100,8 @@ class Seats:
         self._waiting.append(waiting)
         await waiting
 
-    def forget(self) -> None:
-        """What the caches hold is not used again."""
-        for seat in self.all:
-            if not seat.taken:
-                seat.cache.reuse([])
+    def clear(self) -> None:
+        """Empty the caches of all free slots."""
+        for slot in self.all:
+            if not slot.busy:
+                slot.cache.reuse([])

@@ -1,53 +1,52 @@
-"""Would guessing the next tokens from the text before pay? Kept for every answer, whether it is done or not.
+"""Decides for each answer whether drafting tokens pays.
 
-A guess is what followed the last LEAST_ALIKE tokens when they were there before (prompt lookup, Saxena 2023; the device
-guesses the same way, in advance.wgsl). Where a share of tokens is foretold, a step of guessing gives 1 / (1 - share)
-tokens.
+A draft is what followed the last MIN_MATCH tokens when they occurred before (prompt lookup decoding, Saxena 2023).
+advance.wgsl drafts by the same rule. If a fraction p of the tokens is predicted, a step with a draft yields about
+1 / (1 - p) tokens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from py_engine.plan.ops import FEW
-from py_engine.plan.sampler_ops import LEAST_ALIKE
+from py_engine.plan.sampler_ops import MIN_MATCH
+from py_engine.plan.shared import MAX_SMALL_BATCH
 
-MEMORY = 0.96  # of the share of foretold tokens: the last 25 count most
-MARGIN = 1.15  # the least gain that changing the way of generating is worth
+DECAY = 0.96  # per token, of the predicted fraction: the last 25 tokens weigh most
+MARGIN = 1.15  # gain over the cost at which drafting is switched on
+UNKNOWN_COST = 1.5  # steps that a drafting step is assumed to cost before one was timed
 
 
-class Guesses:
-    """One sequence's tokens."""
+class DraftPolicy:
+    """The draft decision of one sequence, updated with each token."""
 
     def __init__(self, ids: Sequence[int]) -> None:
         self._next: dict[tuple[int, ...], int] = {}
         self._last: tuple[int, ...] = ()
-        self._foretold = 0.0
-        self._see(ids)
-        self._foretold = 0.0  # of the prompt it does not count
+        self._predicted = 0.0
+        self.add(ids)
+        self._predicted = 0.0  # the prompt does not count
         self.on = False
-        self.room = True  # for a whole step of guesses before the context ends
+        self.fits = True  # a whole draft still fits before the context ends
 
-    def _see(self, ids: Sequence[int]) -> None:
+    def add(self, ids: Sequence[int]) -> None:
+        """Record the next tokens of the sequence."""
         last, following = self._last, self._next
         for token in ids:
-            if len(last) == LEAST_ALIKE:
-                self._foretold = MEMORY * self._foretold + (1 - MEMORY) * (following.get(last) == token)
+            if len(last) == MIN_MATCH:
+                self._predicted = DECAY * self._predicted + (1 - DECAY) * (following.get(last) == token)
                 following[last] = token
                 last = (*last[1:], token)
             else:
                 last = (*last, token)
         self._last = last
 
-    def add(self, ids: Sequence[int]) -> None:
-        """The next tokens."""
-        self._see(ids)
+    def pays(self, plain_ms: float, drafting_ms: float) -> bool:
+        """Whether to draft from here on.
 
-    def pay(self, plain_ms: float, guessing_ms: float) -> bool:
-        """Whether to guess from here on. `plain_ms` of a step of one token, `guessing_ms` of one that guesses; 0: not
-        known.
+        `plain_ms`: a step of one token; `drafting_ms`: a step with a draft; 0: not measured yet.
         """
-        price = guessing_ms / plain_ms if plain_ms and guessing_ms else 1.5
-        gain = min(1 / max(1 - self._foretold, 1e-6), FEW)
-        self.on = self.room and gain > price * (1 if self.on else MARGIN)
+        cost = drafting_ms / plain_ms if plain_ms and drafting_ms else UNKNOWN_COST
+        gain = min(1 / max(1 - self._predicted, 1e-6), MAX_SMALL_BATCH)
+        self.on = self.fits and gain > cost * (1 if self.on else MARGIN)
         return self.on

@@ -1,4 +1,4 @@
-"""A device that serves one thing at a time, shared out in turns: first come, first served, a slice each."""
+"""Time slices of a device that serves one task at a time: first come, first served."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-SLICE = 0.05  # seconds after which a turn should end if somebody waits
+SLICE = 0.05  # seconds after which the holder should release the device if another task waits
 
 
-class Slices:
-    """Whose turn it is."""
+class TimeSlices:
+    """Grants the device to one task at a time."""
 
     def __init__(self) -> None:
-        self._lock = asyncio.Lock()  # passes the turn on in the order of asking
+        self._lock = asyncio.Lock()  # grants in the order of the requests
         self._waiting = 0
         self._since = 0.0
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """Wait for the turn, and have it until the block ends."""
+    async def acquire(self) -> AsyncIterator[None]:
+        """Wait for the device and hold it until the block ends."""
         self._waiting += 1
         try:
             await self._lock.acquire()
@@ -32,6 +32,6 @@ class Slices:
         finally:
             self._lock.release()
 
-    def over(self) -> bool:
-        """Whether the one who has the turn has had his share, and others wait."""
+    def expired(self) -> bool:
+        """Whether the holder should release the device: its slice is over and another task waits."""
         return self._waiting > 0 and time.perf_counter() - self._since >= SLICE

@@ -19,7 +19,22 @@ from py_engine.gpu.pipelines import PipelineCache
 from py_engine.gpu.upload import Upload
 from py_engine.plan import kernels, quants
 from py_engine.plan.kernels import Device
+from py_engine.plan.lists import DECODE, LOGPROBS, SAMPLE, SAMPLE_EACH, SMALL_BATCH, SMALL_BATCH_LOGITS, VERIFY_DRAFT
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan
+from py_engine.plan.shared import LOGPROB_ROWS, MAX_SMALL_BATCH, MAX_STEPS, MOST_LOGPROBS
+
+REPLAY_SHARED = {
+    "maxSteps": MAX_STEPS,
+    "maxSmallBatch": MAX_SMALL_BATCH,
+    "logprobRows": LOGPROB_ROWS,
+    "logprobRowBytes": 8 * (1 + MOST_LOGPROBS),
+    "decode": DECODE,
+    "smallBatch": SMALL_BATCH,
+    "smallBatchLogits": SMALL_BATCH_LOGITS,
+    "sampleEach": SAMPLE_EACH,
+    "verifyDraft": VERIFY_DRAFT,
+    "sample": SAMPLE,
+}  # what replay.js shares with the plan
 
 
 class Gpu(Memory):
@@ -49,7 +64,7 @@ class Gpu(Memory):
     def _on_lost(self, info: Any) -> None:
         self.lost = f"{info.reason}: {info.message}"
 
-    async def make_room(self, sequences: int) -> None:
+    async def reserve_sequences(self, sequences: int) -> None:
         """Larger caches, and every list recorded with them; WispError out_of_memory, and nothing has changed then."""
         await self.enlarge_caches(sequences)
         names, self.recorded = self.recorded, set()
@@ -104,10 +119,9 @@ class Gpu(Memory):
             }
         )
         if self.replay is None:
-            tokens, *others = (
-                self.places.get(n, (None,))[0] for n in ("tokens", "state", "states", "logprobs", "drafting")
-            )
-            self.replay = js.wispReplay.new(self.device, tokens, self.plan.n_ctx + 1, *others)
+            names = ("tokens", "state", "states", "logprobs", "drafting")
+            buffers = {name: self.places[name][0] for name in names if name in self.places}
+            self.replay = js.wispReplay.new(self.device, obj(**buffers), self.plan.n_ctx + 1, obj(**REPLAY_SHARED))
         for name, ops in lists.items():
             for op in ops:
                 shader = shaders[id(op)]
@@ -150,7 +164,7 @@ class Gpu(Memory):
     def choose_with(self, lists: list[str]) -> None:
         """The lists that choose a token in replay.js's steps."""
         self.replay.samplers = to_js(lists)
-        self.replay.withRows = "logprobs" in lists
+        self.replay.withRows = LOGPROBS in lists
 
     async def rows(self, name: str, n: int, cols: int) -> Any:
         """The first `n` rows of a float buffer without their padding, a Float32Array (n * cols,)."""
@@ -166,7 +180,7 @@ class Gpu(Memory):
         """A floor under the milliseconds of a decode step, for the price of compiling one kernel: its largest product,
         as if the other weights were read at that speed and nothing else took time.
         """
-        products = [op for op in self.plan.lists["decode"] if op.kernel == "matvec"]
+        products = [op for op in self.plan.lists[DECODE] if op.kernel == "matvec"]
         op = max(products, key=lambda op: op.bindings["w"].nbytes)
         shader = kernels.expand(op.kernel, op.params, self.variant)
         await self.pipelines.get(shader)

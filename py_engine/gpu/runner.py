@@ -1,4 +1,4 @@
-"""The runner on WebGPU, by way of gpu.py and replay.js."""
+"""The WebGPU runner: drives gpu.py and replay.js, and paces the submits by measured step times."""
 
 from __future__ import annotations
 
@@ -6,43 +6,44 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyodide.ffi import to_js
-
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.gpu.gpu import Gpu
-from py_engine.plan.cache import AHEAD
+from py_engine.gpu.memory import obj
+from py_engine.plan.lists import SAMPLE
 from py_engine.plan.placement import Placement
 from py_engine.plan.sampling import Batch, Sampling, read_logprobs
+from py_engine.plan.shared import MAX_STEPS
 from py_engine.runners import Counts
 
 if TYPE_CHECKING:
-    from py_engine.files.source import Kept
+    from py_engine.files.source import CachedRecords
 
-BATCH_MS = 25.0  # what a submit of several steps should take: text still streams smoothly, an abort is quick
-MOST_STEPS = AHEAD // 4  # three submits ahead, and what is left of one behind the last token that is wanted
-TIMED = 16  # tokens whose time is taken together: a browser tells of finished work in bursts
-# What is computed ahead where it may be in vain: a browser takes 2 to 3 ms to say that a token is there, and looks at
-# several submits of it in turn.
-AHEAD_MS = 16.0
-TOGETHER_MS = 10.0  # the same where others may join at any time
+# A submit of several steps should take this long: text streams smoothly, and an abort takes effect soon.
+BATCH_MS = 25.0
+BATCHED_SUBMIT_MS = 10.0  # the same where other sequences may join at any time
+TIMED_TOKENS = 16  # tokens timed together: the browser reports finished work in bursts
+# Time to sample ahead where the tokens may be rejected: the browser takes 2 to 3 ms to report a token, and reports
+# several submits one after the other.
+LOOKAHEAD_MS = 16.0
+SMOOTHING = 0.3  # weight of the newest step time
 
 
 class GpuRunner:
-    """A plan on a GPU."""
+    """Runs one plan on a GPU."""
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu, self.plan = gpu, gpu.plan
-        self.lists = ["sample"]
-        self.quick = not gpu.variant.software
+        self.lists = [SAMPLE]
+        self.on_gpu = not gpu.variant.software
         self._free, self._masked = self.lists, self.lists
-        self._sampling = Sampling()  # of the sequence that was configured last
-        self._written = Sampling()  # whose biases and breakers the device has
+        self._sampling = Sampling()  # of the sequence configured last
+        self._written = Sampling()  # whose biases and breakers are on the device
         self._preparing: set[str] = set()
-        self._each: tuple[bool, int] = (False, 1)  # guesses, sequences
-        self._each_ms: dict[tuple[bool, int], float] = {}  # of a step
+        self._batch_kind: tuple[bool, int] = (False, 1)  # drafting, sequences
+        self._batch_step_ms: dict[tuple[bool, int], float] = {}  # batch kind -> milliseconds
         self._done: Any = None
         self._step_ms = 0.0
-        self._tokens, self._ms = 0, 0.0  # what was taken lately, step by step
+        self._tokens, self._ms = 0, 0.0  # taken since the step time was last updated
         self._resampled = 0
 
     async def load(self, data: Any, placements: Sequence[Placement]) -> None:
@@ -51,7 +52,7 @@ class GpuRunner:
         await self.gpu.uploading.take(data, placements)
 
     async def stream(
-        self, kept: Kept, placements: Callable[[int], Sequence[Placement]], tell: Callable[[int], None]
+        self, kept: CachedRecords, placements: Callable[[int], Sequence[Placement]], tell: Callable[[int], None]
     ) -> tuple[set[int], float]:
         """Upload.stream()."""
         self._check()
@@ -64,9 +65,9 @@ class GpuRunner:
             await self.gpu.uploading.end()
             self.gpu.uploading = None
 
-    async def make_room(self, sequences: int) -> None:
+    async def reserve_sequences(self, sequences: int) -> None:
         self._check()
-        await self.gpu.make_room(sequences)
+        await self.gpu.reserve_sequences(sequences)
 
     async def copy_cache(self, source: int, to: int) -> None:
         self._check()
@@ -104,10 +105,10 @@ class GpuRunner:
     def begin(self, position: int, count: int, seq: int = 0) -> None:
         self._start(seq, position, count, False)
 
-    def _start(self, seq: int, position: int, count: int, chosen: bool) -> None:
+    def _start(self, seq: int, position: int, count: int, sampled: bool) -> None:
         self._done = None
         steps, ahead = self._pace()
-        self.gpu.replay.start(seq, position, count, steps, ahead, chosen)
+        self.gpu.replay.start(seq, position, count, steps, ahead, sampled)
 
     def prepared(self, lists: Sequence[str]) -> bool:
         missing = set(lists) - self.gpu.recorded - self._preparing
@@ -122,52 +123,53 @@ class GpuRunner:
         finally:
             self._preparing -= lists
 
-    def start_each(
-        self, sequences: list[int], positions: list[int], chosen: list[bool], count: int, guesses: bool = False
+    def start_batch(
+        self, sequences: list[int], positions: list[int], sampled: list[bool], count: int, drafting: bool = False
     ) -> None:
         self._check()
         self._done = None
-        self._each = guesses, len(sequences)
-        self._use(["sample"])
-        steps, ahead = self._pace_each()
-        self.gpu.replay.startEach(to_js(sequences), to_js(positions), to_js(chosen), count, steps, ahead, guesses)
+        self._batch_kind = drafting, len(sequences)
+        self._use([SAMPLE])
+        steps, ahead = self._batch_pace()
+        batch = {"sequences": sequences, "positions": positions, "sampled": sampled, "count": count}
+        self.gpu.replay.startBatch(obj(**batch, steps=steps, ahead=ahead, drafting=drafting))
 
-    def _pace_each(self) -> tuple[int, int]:
-        """As _pace(); shorter, since others may want to join."""
-        ms = self._each_ms.get(self._each) or self._step_ms
-        guesses, sequences = self._each
-        if not guesses and sequences == 1:
+    def _batch_pace(self) -> tuple[int, int]:
+        """(steps in a submit, submits ahead) of a batch: shorter than _pace(), since other sequences may join."""
+        ms = self._batch_step_ms.get(self._batch_kind) or self._step_ms
+        drafting, sequences = self._batch_kind
+        if not drafting and sequences == 1:
             return self._pace_of(ms)
-        most = MOST_STEPS // 4 if guesses else MOST_STEPS
-        return (max(1, min(most, int(TOGETHER_MS / ms))) if ms else 1), 2
+        most = MAX_STEPS // 4 if drafting else MAX_STEPS
+        return (max(1, min(most, int(BATCHED_SUBMIT_MS / ms))) if ms else 1), 2
 
-    async def next_each(self, more: bool = True) -> list[list[int]]:
+    async def next_batch(self, more: bool = True) -> list[list[int]]:
         replay = self.gpu.replay
         taken = await self._awaited(replay.next() if more else replay.take())
         if taken is None:
             return []
         ids, steps = [int(i) for i in taken.ids.to_py()], int(taken.steps)
         if not steps:
-            return [[token] if there else [] for token, there in zip(ids, taken.chosen.to_py(), strict=True)]
+            return [[token] if existed else [] for token, existed in zip(ids, taken.sampled.to_py(), strict=True)]
         if replay.warm:
-            before, ms = self._each_ms.get(self._each), float(taken.ms) / steps
-            self._each_ms[self._each] = ms if before is None else 0.7 * before + 0.3 * ms
-            replay.steps, replay.ahead = self._pace_each()
-        if self._each[0]:
+            before, ms = self._batch_step_ms.get(self._batch_kind), float(taken.ms) / steps
+            self._batch_step_ms[self._batch_kind] = ms if before is None else _smoothed(before, ms)
+            replay.steps, replay.ahead = self._batch_pace()
+        if self._batch_kind[0]:
             return [ids]
         return [ids[at : at + steps] for at in range(0, len(ids), steps)]
 
-    def price(self, guesses: bool, sequences: int = 1) -> float:
-        return self._each_ms.get((guesses, sequences), 0.0)
+    def step_cost_ms(self, drafting: bool, sequences: int = 1) -> float:
+        return self._batch_step_ms.get((drafting, sequences), 0.0)
 
     def _pace(self) -> tuple[int, int]:
-        """(steps in a submit, submits ahead) from what a step took: full batches on a fast device, one on a slow."""
+        """(steps in a submit, submits ahead) from the measured step time: full submits only on a fast device."""
         return self._pace_of(self._step_ms)
 
     def _pace_of(self, ms: float) -> tuple[int, int]:
         if not ms:
             return 1, 2
-        steps = max(1, min(MOST_STEPS, int(BATCH_MS / ms)))
+        steps = max(1, min(MAX_STEPS, int(BATCH_MS / ms)))
         return steps, 3 if steps > 1 else 1 if ms > BATCH_MS else 2
 
     async def next(self) -> Batch:
@@ -179,10 +181,10 @@ class GpuRunner:
         return batch
 
     def _time(self, ms: float) -> None:
-        self._step_ms = ms if not self._step_ms else 0.7 * self._step_ms + 0.3 * ms
+        self._step_ms = ms if not self._step_ms else _smoothed(self._step_ms, ms)
 
     async def _taken(self, promise: Any) -> tuple[Batch, bool, float]:
-        """What replay.js gives for a submit: tokens, whether any was chosen again, milliseconds."""
+        """A submit's result from replay.js: tokens, whether the mask changed any, milliseconds."""
         taken = await self._awaited(promise)
         if taken is None:
             return Batch([]), False, 0.0
@@ -211,9 +213,9 @@ class GpuRunner:
     async def take(self) -> tuple[Batch, bool]:
         batch, again, ms = await self._taken(self.gpu.replay.take())
         self._tokens, self._ms = self._tokens + len(batch.ids), self._ms + ms
-        if self._tokens >= TIMED:
+        if self._tokens >= TIMED_TOKENS:
             each = self._ms / self._tokens
-            if not self._step_ms or each < self._step_ms:  # else it may have waited for the host
+            if not self._step_ms or each < self._step_ms:  # a longer time may include waiting for the host
                 self._time(each)
             self._tokens, self._ms = 0, 0.0
         return batch, again
@@ -222,17 +224,17 @@ class GpuRunner:
         self._check()
         self.gpu.replay.rewind(position, count)
 
-    def most_ahead(self) -> int:
+    def max_lookahead(self) -> int:
         if not self._step_ms:
             return 1
-        return max(1, min(MOST_STEPS, int(AHEAD_MS / self._step_ms)))
+        return max(1, min(MAX_STEPS, int(LOOKAHEAD_MS / self._step_ms)))
 
     async def stop(self) -> None:
         if not self.gpu.lost:
             await self.gpu.replay.stop()
 
     async def logits(self, n: int) -> Any:
-        return await self.rows("every.logits", n, self.plan.n_vocab)
+        return await self.rows("all_logits.logits", n, self.plan.n_vocab)
 
     async def rows(self, name: str, n: int, width: int) -> Any:
         self._check()
@@ -243,17 +245,17 @@ class GpuRunner:
         return Counts(int(counts.submits), int(counts.dispatches), float(counts.encode_ms), float(counts.wait_ms))
 
     async def compile(self, on_progress: Callable[[int, int], None]) -> None:
-        """Compile the kernels; nothing runs before."""
+        """Compile the kernels of all lists that are not lazy. Nothing runs before."""
         await self.gpu.compile(on_progress)
 
     async def time_lists(self, position: int, n: int, names: list[str]) -> float:
-        """Nanoseconds of lists in a row on n tokens at `position`."""
+        """Nanoseconds that lists take one after the other on n tokens at `position`."""
         await self.gpu.compile(names=names)
         await self.feed(position, [0] * n, [])
         return await self.gpu.time_lists(names, n, 1 if self.gpu.variant.software else 10)
 
     async def profile(self, position: int, n: int, name: str) -> list[dict[str, Any]]:
-        """GPU time of each dispatch of a list, on a batch of n tokens at `position`."""
+        """GPU time of each dispatch of a list on n tokens at `position`."""
         if not self.gpu.device.features.has("timestamp-query"):
             raise WispError("This adapter cannot time its kernels: it lacks timestamp-query.", "unsupported_parameter")
         await self.gpu.compile(names=[name])
@@ -266,3 +268,7 @@ class GpuRunner:
     def _check(self) -> None:
         if self.gpu.lost:
             raise WispError(f"The GPU was lost ({self.gpu.lost}). Load the model again.", "device_lost", SERVER_ERROR)
+
+
+def _smoothed(before: float, now: float) -> float:
+    return (1 - SMOOTHING) * before + SMOOTHING * now

@@ -21,7 +21,7 @@ from py_engine.plan import quants
 from py_engine.plan.placement import Placement
 
 if TYPE_CHECKING:
-    from py_engine.files.source import Kept
+    from py_engine.files.source import CachedRecords
 
 SLOTS = 6  # records that are being read or wait for the GPU
 SUMS = "checksums"  # the plane of a stream's
@@ -65,7 +65,7 @@ class Upload:
             await self._js.take(data, *self._work(placements))
 
     async def stream(
-        self, kept: Kept, placements: Callable[[int], Sequence[Placement]], tell: Callable[[int], None]
+        self, kept: CachedRecords, placements: Callable[[int], Sequence[Placement]], tell: Callable[[int], None]
     ) -> tuple[set[int], float]:
         """Take weights out of records as they come from the disk. `placements` of each, by its number in `kept`; `tell`
         is told now and then how many were read.

@@ -40,4 +40,3 @@ class Config(config.Config):
 
 
 build = decoder.build
-output = decoder.output

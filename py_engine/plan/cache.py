@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from py_engine.errors import WispError
 from py_engine.plan.plan import Buffer, Plan
+from py_engine.plan.shared import MAX_STEPS
 
 KINDS = ("f16", "f32", "q8_0")
 GROUP = 32  # values that share a step
-AHEAD = 256  # positions that a GPU may have written behind the last one that is asked for
+AHEAD = 4 * MAX_STEPS  # positions that the GPU may have written after the last one that was read
 
 
 def slack(batch: int) -> int:

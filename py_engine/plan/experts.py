@@ -13,11 +13,11 @@ Matrices = tuple[Weight, Weight | None]  # of all experts, (experts * rows, cols
 
 @dataclass(frozen=True)
 class Route:
-    """What the router said: `chosen` (n, used) experts with their `shares` (n, used)."""
+    """What the router said: `chosen` (n, used) experts with their `weights` (n, used)."""
 
     used: int
     chosen: Buffer
-    shares: Buffer
+    weights: Buffer
 
 
 def route(
@@ -28,16 +28,16 @@ def route(
     are chosen by. `gating`: "softmax" over all experts, or "sigmoid" of each.
     """
     chosen = ops.buffer(f"{ops.name}.chosen", (ops.batch, used), "u32")
-    shares = ops.buffer(f"{ops.name}.shares", (ops.batch, used))
+    weights = ops.buffer(f"{ops.name}.weights", (ops.batch, used))
     ops.add(
         "route",
         {"EXPERTS": experts, "USED": used, "NORMALISED": int(normalised), "GATING": gating,
          "BIASED": int(bias is not None)},
         {"scale": scale, "stride": logits.shape[1]},
-        {"state": ops.state, "logits": logits, "chosen": chosen, "shares": shares} | ({"bias": bias} if bias else {}),
+        {"state": ops.state, "logits": logits, "chosen": chosen, "weights": weights} | ({"bias": bias} if bias else {}),
         PerToken(32),
     )  # fmt: skip
-    return Route(used, chosen, shares)
+    return Route(used, chosen, weights)
 
 
 def hidden(ops: Ops, to: Route, x: Buffer, gate: Matrices | None, up: Matrices, n_ff: int, activation: str) -> Buffer:
@@ -70,7 +70,7 @@ def _product(
              "COMBINE": int(combine), "BIAS": int(bias is not None), "TK": along, "TR": 64 // along},
             {"first": first, "count": part.rows, "row0": row0, "y_stride": y.shape[1]},
             {"state": ops.state, "x": x, "chosen": to.chosen, "w": part, "y": y}
-            | ({"shares": to.shares} if combine else {}) | ({"bias": bias} if bias else {}),
+            | ({"weights": to.weights} if combine else {}) | ({"bias": bias} if bias else {}),
             -(-rows * along // 64),
             1 if combine else to.used,
             PerToken(),

@@ -10,7 +10,7 @@ Directives, each on a line of its own:
     @bind var<...> name: type;  the next free binding of group 0
 
 Text after `//` on a #param line says what it is. F16 (0 or 1) and SG (smallest subgroup size, 0 for none) come from
-the device; TOGETHER (groups of weights that a thread takes at a time) is 1 where a kernel is not given it.
+the device; GROUPS_PER_THREAD (groups of weights that a thread takes at a time) is 1 where a kernel is not given it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
+
+from py_engine.plan import shared
 
 WGSL = Path(__file__).parent.parent.parent / "wgsl"
 BIND = re.compile(r"@bind var<(uniform|storage, read|storage, read_write)> (\w+)")
@@ -75,7 +77,7 @@ def expand(kernel: str, params: Mapping[str, int | float | str], device: Device)
 @lru_cache(1024)  # the layers of a model share their shaders
 def _expanded(kernel: str, given: tuple[tuple[str, type, int | float | str], ...], f16: int, subgroup: int) -> Shader:
     params = {name: value for name, _, value in given}
-    values: dict[str, int | float | str] = {"F16": f16, "SG": subgroup, "TOGETHER": 1, **params}
+    values = {"F16": f16, "SG": subgroup, "GROUPS_PER_THREAD": 1, **shared.KERNEL_PARAMS, **params}
     used: set[str] = set()
     lines: list[str] = []
     _expand(f"{kernel}.wgsl", values, used, lines)

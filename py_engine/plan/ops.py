@@ -2,8 +2,8 @@
 
 A model's layer is one sequence of calls (embed, qkv, attention, linear, gated, head). `Ops` with batch 1 lowers them
 to the fused dispatches of decoding, six a layer; with a larger batch to the tiled ones of prefill; `each` to the fused
-ones for FEW tokens at most, which have a State each, so that they may be of several sequences. Shapes here are (tokens,
-columns); a row of an activation is padded to whole groups of 32.
+ones for MAX_SMALL_BATCH tokens at most, which have a State each, so that they may be of several sequences. Shapes
+here are (tokens, columns); a row of an activation is padded to whole groups of 32.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from py_engine.plan.cache import Cache
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan, Weight
 from py_engine.plan.rope import Rope
+from py_engine.plan.shared import MAX_SMALL_BATCH
 
 QUANTIZERS = 256  # threads of quantize_rows.wgsl
-FEW = 8  # tokens with a State each (sequence.wgsl), and sequences that are generated side by side
 
 
 def pad(cols: int) -> int:
@@ -44,15 +44,17 @@ class HeadNorm:
 class Ops:
     """Appends ops to `plan.lists[name]` for batches of at most `batch` tokens."""
 
-    def __init__(self, plan: Plan, name: str, batch: int, device: Device, each: bool = False) -> None:
+    def __init__(self, plan: Plan, name: str, batch: int, device: Device, state_per_token: bool = False) -> None:
         self.plan, self.batch, self.device = plan, batch, device
-        self.name, self.each = name, {"EACH": int(each)}
-        self.few = batch == 1 or each
+        self.name, self.state_params = name, {"STATE_PER_TOKEN": int(state_per_token)}
+        self.small = batch == 1 or state_per_token
         self.ops: list[Op] = plan.lists.setdefault(name, [])
         self.state = (
-            self.buffer("states", (FEW, 4), "u32", "state") if each else self.buffer("state", (4,), "u32", "state")
+            self.buffer("states", (MAX_SMALL_BATCH, 4), "u32", "state")
+            if state_per_token
+            else self.buffer("state", (4,), "u32", "state")
         )
-        self.tokens = self.buffer("tokens", (FEW, plan.n_ctx + 1), "u32", "state")
+        self.tokens = self.buffer("tokens", (MAX_SMALL_BATCH, plan.n_ctx + 1), "u32", "state")
         self.logits: Buffer | None = None
         self._fresh: Cache | None = None  # whose newest keys and values are still in f32
 
@@ -88,7 +90,7 @@ class Ops:
             self.add(
                 "embed",
                 {"QUANT": part.layout.fragment, "COLS": table.cols, "ROW": row, "TOKENS": self.tokens.shape[1]}
-                | self.each,
+                | self.state_params,
                 {"row0": row0, "rows": part.rows, "scale": scale},
                 {"state": self.state, "tokens": self.tokens, "w": part, "x": x},
                 -(-quants.groups(table.cols) // 32),
@@ -164,7 +166,7 @@ class Ops:
             self.add(
                 "norm_rope_append",
                 params
-                | self.each
+                | self.state_params
                 | {
                     "WG": threads,
                     "WIDE": int(qk_norm.wide),
@@ -184,7 +186,7 @@ class Ops:
             return y
         self.add(
             "rope_append",
-            params | self.each,
+            params | self.state_params,
             consts | {"y_stride": rows.shape[1]},
             {"state": self.state, "y": rows} | stores,
             -(-sum(w.rows for w in stack) // 256),
@@ -202,7 +204,7 @@ class Ops:
             return
         self.add(
             "kv_quantize",
-            {"COLS": cols, "KV_ROWS": cache.rows, "RING": cache.ring} | self.each,
+            {"COLS": cols, "KV_ROWS": cache.rows, "RING": cache.ring} | self.state_params,
             {"groups": cols // CACHE_GROUP},
             {"state": self.state} | cache.fresh | cache.read,
             -(-2 * cols // CACHE_GROUP // 64),
@@ -229,7 +231,7 @@ class Ops:
             "HEAD_DIM": head_dim, "G": group, "WINDOW": window, "SOFT_CAP": float(soft_cap), **cache.layout,
         }  # fmt: skip
         bound = {"state": self.state, "q": q} | cache.read
-        if not self.few:
+        if not self.small:
             kernel, tile = tiles.attention(self.device, self.batch, head_dim, group, causal and slopes is None)
             encoder = {"CAUSAL": int(causal), "ALIBI": int(slopes is not None)} if kernel == "attention" else {}
             self.add(
@@ -252,7 +254,7 @@ class Ops:
             kind
             | {"TS": positions, "SPLIT": split, "PARTS": parts_each, "FRESH": int(fresh)}
             | tiles.attention_loads(cache.kind, head_dim, positions, parts_each)
-            | self.each,
+            | self.state_params,
             {"scale": scale, "n_head_kv": n_head_kv, "q_stride": q.shape[1]},
             bound | {"parts": parts} | (cache.fresh if fresh else {}),
             n_head_kv,
@@ -264,7 +266,7 @@ class Ops:
             {"HEAD_DIM": head_dim, "TS": positions, "SPLIT": split, "WINDOW": window}
             | {"LANES": lanes, "FRESH": int(fresh)}
             | ({"COLS": n_head_kv * head_dim, "KV_ROWS": cache.rows, "RING": cache.ring} if fresh else {})
-            | self.each
+            | self.state_params
             | sunk,
             {"n_head": n_head, "y_stride": y.shape[1]},
             {"state": self.state, "parts": parts, "y": y} | sink_bound | (cache.fresh | cache.read if fresh else {}),
@@ -323,7 +325,7 @@ class Ops:
         bias: Weight | None = None,
     ) -> Buffer:  # fmt: skip
         """Logits of the batch's last token (vocab,), or of every token (n, vocab padded)."""
-        if self.each["EACH"]:
+        if self.state_params["STATE_PER_TOKEN"]:
             return self._stacked("logits", x, [weight], bias, norm, eps)
         if every:
             logits = self.rows("logits", weight.rows)
@@ -351,7 +353,7 @@ class Ops:
 
     def _fuses(self, stack: list[Weight]) -> bool:
         """Few tokens, and all the rows in one binding."""
-        return self.few and len(stack) == 1 and len(stack[0].split(self.device.max_binding)) == 1
+        return self.small and len(stack) == 1 and len(stack[0].split(self.device.max_binding)) == 1
 
     def normed_stack(
         self, name: str, x: Buffer, norm: Weight | None, stack: list[Weight], bias: Weight | None, eps: float
@@ -382,7 +384,7 @@ class Ops:
         few tokens alone.
         """
         for first, part in weight.split(self.device.max_binding):
-            if self.few:
+            if self.small:
                 self._matvec(x, part, bias, y, epilogue, norm, eps, row0=row0 + first)
             else:
                 self._matmul(x, part, bias, y, epilogue, row0 + first)
@@ -395,20 +397,20 @@ class Ops:
         vectors: dict[str, Buffer | Weight] = {"x": x}
         if self.batch > 1:
             dot8 = self.device.dot8 and weight.layout.dot8
-            kernel, kind = "matvecs", {"MOST": self.batch, "DOT8": int(dot8)}
-            tile = tiles.matvecs(self.device, weight, dot8)
+            kernel, kind = "matvec_small_batch", {"MOST": self.batch, "DOT8": int(dot8)}
+            tile = tiles.matvec_small_batch(self.device, weight, dot8)
             if dot8:
                 vectors, norm = self._quantized(x, weight.cols, norm, eps), None
         else:
             dot8 = tiles.dot8(self.device, weight)
             kernel, kind = "matvec", {"DOT8": int(dot8), "LAST": int(x.shape[0] > 1)}
-            kind |= {"TOGETHER": weight.layout.together} if dot8 else {}
+            kind |= {"GROUPS_PER_THREAD": weight.layout.groups_per_thread} if dot8 else {}
             tile = tiles.matvec(self.device, weight, dot8)
         count = -(-weight.rows // (tile["TR"] * tile["R"]))
         self.add(
             kernel,
             {"QUANT": weight.layout.fragment, "COLS": weight.cols, "NORM": int(norm is not None),
-             "BIAS": int(bias is not None), "EPILOGUE": epilogue} | kind | tile | self.each | (params or {}),
+             "BIAS": int(bias is not None), "EPILOGUE": epilogue} | kind | tile | self.state_params | (params or {}),
             {"rows": weight.rows, "row0": row0, "y_stride": y.shape[-1]} | ({"eps": eps} if norm else {})
             | (consts or {}),
             {"state": self.state, "w": weight, "y": y} | vectors | ({"norm": norm} if norm else {})
@@ -417,7 +419,7 @@ class Ops:
         )  # fmt: skip
 
     def _quantized(self, x: Buffer, cols: int, norm: Weight | None, eps: float) -> dict[str, Buffer | Weight]:
-        """x, normalised, as bytes: what matvecs.wgsl binds."""
+        """x, normalised, as bytes: what matvec_small_batch.wgsl binds."""
         groups = quants.groups(cols)
         to: dict[str, Buffer | Weight] = {
             "xq": self.buffer(f"{self.name}.bytes.{cols}", (self.batch, groups, 8), "u32"),

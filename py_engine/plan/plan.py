@@ -13,6 +13,7 @@ from math import prod
 from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine.plan import quants
+from py_engine.plan.lists import DECODE
 
 Span = tuple[str, int, int]  # a buffer's life: list ("" for all), first op, last op
 DTYPE_BYTES = {"f32": 4, "u32": 4, "f16": 2}
@@ -140,7 +141,7 @@ class Plan:
     @property
     def generates(self) -> bool:
         """Whether the model makes text; encoders do not."""
-        return "decode" in self.lists
+        return DECODE in self.lists
 
     def slots(self) -> tuple[dict[str, int], list[int]]:
         """Memory for the activations: buffer name -> slot, and the bytes of each slot.

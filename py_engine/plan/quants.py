@@ -47,7 +47,7 @@ class Layout:
     block_bytes: int
     planes: Mapping[str, Plane]
     dot8: bool = True  # the fragment has w_meet, for activations in bytes
-    together: int = 1  # groups that a thread of matvec.wgsl takes at a time
+    groups_per_thread: int = 1  # groups that a thread of matvec.wgsl takes at a time
 
     @property
     def plain(self) -> bool:
@@ -60,7 +60,12 @@ def _plain(fragment: str, size: int) -> Layout:
 
 
 def _packed(
-    type: Q, qs: list[tuple[int, int]], d: list[tuple[int, int]], stride: int = 0, grid: int = 0, together: int = 1
+    type: Q,
+    qs: list[tuple[int, int]],
+    d: list[tuple[int, int]],
+    stride: int = 0,
+    grid: int = 0,
+    groups_per_thread: int = 1,
 ) -> Layout:
     """Planes of these ranges; `stride` of w_d where it is more than its bytes; `grid` entries of 16 bits before it."""
     block, size = GGML_QUANT_SIZES[type]
@@ -68,7 +73,7 @@ def _packed(
         "w_qs": Plane(sum(n for _, n in qs), tuple(qs)),
         "w_d": Plane(stride or sum(n for _, n in d), tuple(d), 2 * grid),
     }
-    return Layout(type.name.lower(), block, size, planes, together=together)
+    return Layout(type.name.lower(), block, size, planes, groups_per_thread=groups_per_thread)
 
 
 LAYOUTS = {
@@ -77,8 +82,8 @@ LAYOUTS = {
     Q.BF16: _plain("bf16", 2),
     Q.Q8_0: _packed(Q.Q8_0, [(2, 32)], [(0, 2)]),
     Q.Q4_0: _packed(Q.Q4_0, [(2, 16)], [(0, 2)]),
-    Q.Q4_K: _packed(Q.Q4_K, [(16, 128)], [(0, 16)], together=2),  # d: d, dmin, 12 bytes of scales
-    Q.Q5_K: _packed(Q.Q5_K, [(16, 160)], [(0, 16)], together=2),  # qs: fifth bits, nibbles
+    Q.Q4_K: _packed(Q.Q4_K, [(16, 128)], [(0, 16)], groups_per_thread=2),  # d: d, dmin, 12 bytes of scales
+    Q.Q5_K: _packed(Q.Q5_K, [(16, 160)], [(0, 16)], groups_per_thread=2),  # qs: fifth bits, nibbles
     Q.Q6_K: _packed(Q.Q6_K, [(0, 192)], [(192, 18)], 20),  # qs: nibbles, upper bits; d: scales, d
     Q.Q3_K: _packed(Q.Q3_K, [(0, 96)], [(96, 14)], 16),  # qs: third bits, lower bits; d: scales, d
     Q.Q2_K: _packed(Q.Q2_K, [(16, 64)], [(0, 16), (80, 4)]),  # d: scales, d, dmin

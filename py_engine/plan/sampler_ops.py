@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from py_engine.plan.ops import FEW, Ops
+from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer, PerToken
-from py_engine.plan.sampling import FIELDS, MOST_LOGPROBS
+from py_engine.plan.sampling import FIELDS
+from py_engine.plan.shared import LOGPROB_ROWS, MAX_SMALL_BATCH, MOST_LOGPROBS
 
-SHARE = 1024  # logits of one workgroup of sample_best
+PARTITION = 1024  # logits of one workgroup of sample_best
 SAMPLER_THREADS = 256
-LEAST_ALIKE = 3  # tokens that must have come before in that order for a guess to be worth its price
-LOGPROB_ROWS = 512  # positions whose log-probabilities are kept until they are read: more than are submitted ahead
+MIN_MATCH = 3  # tokens that must have come before in that order for a guess to be worth its price
 
 
 def _given(ops: Ops) -> dict[str, Buffer]:
     """The parameters, the sequence and where it ends."""
-    sampling = ops.buffer("sampling", (FEW, len(FIELDS)), "u32", "state")
+    sampling = ops.buffer("sampling", (MAX_SMALL_BATCH, len(FIELDS)), "u32", "state")
     return {"sampling": sampling, "state": ops.state, "tokens": ops.tokens}
 
 
@@ -23,17 +23,17 @@ def sample(ops: Ops, logits: Buffer, shaped: bool = False) -> None:
 
     `shaped`: with all that a request can ask for; else temperature, top_k, top_p and min_p.
     """
-    shares = -(-ops.plan.n_vocab // SHARE)
-    tile, size = {"SHARE": SHARE, "WG": SAMPLER_THREADS}, {"vocab": ops.plan.n_vocab}
-    best = ops.buffer("best", (shares, 2), "u32")
+    partitions = -(-ops.plan.n_vocab // PARTITION)
+    tile, size = {"PARTITION": PARTITION, "WG": SAMPLER_THREADS}, {"vocab": ops.plan.n_vocab}
+    best = ops.buffer("best", (partitions, 2), "u32")
     if shaped:
         bias = ops.buffer("bias", (ops.plan.n_vocab,), "f32", "state")
         breakers = ops.buffer("breakers", _bits(ops), "u32", "state")
         history = {"logits": logits, "bias": bias, "breakers": breakers}
         outputs = {"shaped": ops.buffer("shaped", (ops.plan.n_vocab,)), "best": best}
-        ops.add("sample_shape", tile | _room(ops), size, _given(ops) | history | outputs, shares)
+        ops.add("sample_shape", tile | _room(ops), size, _given(ops) | history | outputs, partitions)
     else:
-        ops.add("sample_best", tile, size | _spread(ops), {"logits": logits, "best": best}, shares)
+        ops.add("sample_best", tile, size | _spread(ops), {"logits": logits, "best": best}, partitions)
     _choose(ops, logits, shaped, masked=False)
 
 
@@ -43,13 +43,15 @@ def resample(ops: Ops, logits: Buffer, shaped: bool = False) -> None:
 
 
 def _choose(ops: Ops, logits: Buffer, shaped: bool, masked: bool) -> None:
-    shares = -(-ops.plan.n_vocab // SHARE)
+    partitions = -(-ops.plan.n_vocab // PARTITION)
     logits = ops.buffer("shaped", (ops.plan.n_vocab,)) if shaped else logits
-    found = {"logits": logits, "best": ops.buffer("best", (shares, 2), "u32")}
+    found = {"logits": logits, "best": ops.buffer("best", (partitions, 2), "u32")}
     mask = {"mask": ops.buffer("mask", _bits(ops), "u32", "state")} if masked else {}
     ops.add(
         "sample",
-        {"SHARE": SHARE, "WG": SAMPLER_THREADS, "SHAPED": int(shaped), "MASKED": int(masked)} | _room(ops) | ops.each,
+        {"PARTITION": PARTITION, "WG": SAMPLER_THREADS, "SHAPED": int(shaped), "MASKED": int(masked)}
+        | _room(ops)
+        | ops.state_params,
         {"vocab": ops.plan.n_vocab} | _spread(ops),
         _given(ops) | found | mask,
         1,
@@ -57,20 +59,23 @@ def _choose(ops: Ops, logits: Buffer, shaped: bool, masked: bool) -> None:
 
 
 def choose(ops: Ops, logits: Buffer, drafts: int = 0) -> None:
-    """Choose a token from each row of logits (FEW, stride), and move the states on (advance.wgsl): three dispatches.
+    """Sample a token from each row of logits (MAX_SMALL_BATCH, stride) and advance the states: three dispatches.
 
     `drafts`: the rows are of one sequence, whose next tokens are guessed, that many at most.
     """
-    shares = -(-ops.plan.n_vocab // SHARE)
-    best, chosen = ops.buffer("choose.best", (FEW, shares, 2), "u32"), ops.buffer("chosen", (FEW,), "u32")
-    tile = {"SHARE": SHARE, "WG": SAMPLER_THREADS}
-    size = {"vocab": ops.plan.n_vocab, "stride": logits.shape[1], "shares": shares}
-    ops.add("sample_best", tile, size, {"logits": logits, "best": best}, shares, PerToken())
+    partitions = -(-ops.plan.n_vocab // PARTITION)
+    best, chosen = (
+        ops.buffer("choose.best", (MAX_SMALL_BATCH, partitions, 2), "u32"),
+        ops.buffer("chosen", (MAX_SMALL_BATCH,), "u32"),
+    )
+    tile = {"PARTITION": PARTITION, "WG": SAMPLER_THREADS}
+    size = {"vocab": ops.plan.n_vocab, "stride": logits.shape[1], "partitions": partitions}
+    ops.add("sample_best", tile, size, {"logits": logits, "best": best}, partitions, PerToken())
     given = _given(ops)
     tokens = given.pop("tokens")
     ops.add(
         "sample",
-        tile | {"SHAPED": 0, "MASKED": 0} | _room(ops) | ops.each,
+        tile | {"SHAPED": 0, "MASKED": 0} | _room(ops) | ops.state_params,
         size,
         given | {"logits": logits, "best": best, "chosen": chosen},
         1,
@@ -80,8 +85,8 @@ def choose(ops: Ops, logits: Buffer, drafts: int = 0) -> None:
     drafting = {"drafting": ops.buffer("drafting", (4,), "u32", "state")} if drafts else {}
     ops.add(
         "advance",
-        {"DRAFTS": drafts, "WG": 256 if drafts else FEW} | _room(ops),
-        {"least": LEAST_ALIKE},
+        {"DRAFTS": drafts, "WG": 256 if drafts else MAX_SMALL_BATCH} | _room(ops),
+        {"least": MIN_MATCH},
         {"state": ops.state, "chosen": chosen, "tokens": tokens} | drafting,
         1,
     )
@@ -93,7 +98,7 @@ def _room(ops: Ops) -> dict[str, int]:
 
 def _spread(ops: Ops) -> dict[str, int]:
     """The one row of logits."""
-    return {"stride": ops.plan.n_vocab, "shares": -(-ops.plan.n_vocab // SHARE)}
+    return {"stride": ops.plan.n_vocab, "partitions": -(-ops.plan.n_vocab // PARTITION)}
 
 
 def _bits(ops: Ops) -> tuple[int]:

@@ -9,7 +9,9 @@ from array import array
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-MOST_LOGPROBS = 20  # likeliest tokens of a position that can be asked for
+from py_engine.plan.lists import LOGPROBS, RESAMPLE, SAMPLE, SHAPED_RESAMPLE, SHAPED_SAMPLE
+from py_engine.plan.shared import MOST_LOGPROBS
+
 MOST_EXPONENT = 88.7228391  # e to this is the largest float32
 ALL = 0x7FFFFFFF  # of a context's tokens
 LEAST = 1e-6  # share of the likelihood: a filter never takes everything out
@@ -61,8 +63,8 @@ class Sampling:
 
     def lists(self, masked: bool = False) -> list[str]:
         """The plan's lists that choose a token (planner.py); `masked`: as a mask allows."""
-        first, again = ("shaped", "reshaped") if self.shapes else ("sample", "resample")
-        return [first] + ([again] if masked else []) + (["logprobs"] if self.logprobs >= 0 else [])
+        first, again = (SHAPED_SAMPLE, SHAPED_RESAMPLE) if self.shapes else (SAMPLE, RESAMPLE)
+        return [first] + ([again] if masked else []) + ([LOGPROBS] if self.logprobs >= 0 else [])
 
     def biases(self, vocab: int) -> bytes:
         """What is added to each logit, float32 (vocab,)."""

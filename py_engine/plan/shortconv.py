@@ -16,7 +16,7 @@ def shortconv(ops: Ops, x: Buffer, taps: Weight, cache: Cache, cols: int) -> Buf
     ops.add(
         "shortconv",
         {"COLS": cols, "TAPS": taps.cols // cols, "KV": cache.kind, "RING": cache.ring, "KV_ROWS": cache.rows}
-        | ops.each,
+        | ops.state_params,
         {"x_stride": x.shape[1], "y_stride": y.shape[1]},
         {"state": ops.state, "x": x, "taps": taps, "conv_cache": cache.k, "y": y},
         -(-cols // 128),

@@ -65,9 +65,9 @@ def matvec(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
         while rows > 2 and weight.rows < 2 * FILLING * across * rows:
             rows //= 2
         return {"TK": along, "TR": across, "R": rows}
-    units, threads = groups // weight.layout.together, _threads(device, weight)
+    units, threads = groups // weight.layout.groups_per_thread, _threads(device, weight)
     rows = 2 if weight.rows >= 6144 else 1
-    along = max(4, 8 // weight.layout.together)
+    along = max(4, 8 // weight.layout.groups_per_thread)
     while along < min(16 if rows > 1 else 64, units // 2) and weight.rows * along * 2 <= BUSY * rows:
         along *= 2
     while threads > 128 and weight.rows * along < 32 * threads * rows:
@@ -77,7 +77,7 @@ def matvec(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
 
 def _threads(device: Device, weight: Weight) -> int:
     """Of a workgroup, each of which rounds x anew: the more, the longer x is, or the sooner the weights are met."""
-    wanted = 1024 if weight.cols >= 6144 else 256 * weight.layout.together
+    wanted = 1024 if weight.cols >= 6144 else 256 * weight.layout.groups_per_thread
     while wanted > device.max_threads:
         wanted //= 2
     return wanted
@@ -88,12 +88,12 @@ def _ahead(weight: Weight, along: int) -> int:
     if weight.rows > 8192:
         return 1
     layout = weight.layout
-    size = layout.together * quants.GROUP * layout.block_bytes // layout.block
-    return max(1, min(-(-quants.groups(weight.cols) // layout.together // along), 72 // size))
+    size = layout.groups_per_thread * quants.GROUP * layout.block_bytes // layout.block
+    return max(1, min(-(-quants.groups(weight.cols) // layout.groups_per_thread // along), 72 // size))
 
 
-def matvecs(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
-    """matvecs.wgsl: as matvec(); more rows of a thread would not fit its registers."""
+def matvec_small_batch(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
+    """matvec_small_batch.wgsl: as matvec(); more rows of a thread would not fit its registers."""
     groups, along = quants.groups(weight.cols), 4
     wide = 64 if groups >= 256 else 32
     while along < (wide if in_bytes and weight.rows <= 4096 and groups >= 64 else 16) and along * 2 <= groups:
@@ -113,7 +113,7 @@ def alternatives(device: Device, weight: Weight, tile: tuple[int, ...]) -> list[
     in_bytes, along, across, each, ahead = (*tile, 0)[:5]
     threads, groups = along * across, quants.groups(weight.cols)
     found: list[tuple[int, ...]] = []
-    units = groups // (weight.layout.together if in_bytes else 1)
+    units = groups // (weight.layout.groups_per_thread if in_bytes else 1)
     for a, r, n, w in (
         (along // 2, each, threads, ahead), (along * 2, each, threads, ahead), (along, each * 2, threads, ahead),
         (along, each // 2, threads, ahead), (along, each, threads // 2, ahead), (along, each, threads * 2, ahead),

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from py_engine.plan import kernels
 from py_engine.plan.kernels import Device
+from py_engine.plan.lists import EMBED, PREFILL
 from py_engine.plan.plan import Buffer, Op, Plan, Weight
 
 WRITABLE = "storage, read_write"
@@ -61,7 +62,7 @@ def traffic(op: Op, device: Device, n: int, position: int, batch: int) -> Traffi
 
 def of_list(plan: Plan, name: str, device: Device, n: int, position: int) -> list[Traffic]:
     """Of every dispatch of a list, in order."""
-    batch = plan.batch if name in ("prefill", "embed") else 1
+    batch = plan.batch if name in (PREFILL, EMBED) else 1
     return [traffic(op, device, n, position, batch) for op in plan.lists[name]]
 
 
@@ -112,7 +113,7 @@ def _seen(op: Op, n: int, position: int) -> int:
 
 
 def _shares(op: Op, position: int) -> int:
-    """Workgroups of a head that have something to do: attention_share.wgsl."""
+    """Workgroups of a head that have something to do: attention_split.wgsl."""
     tile, split = int(op.params["TS"]), int(op.params["SPLIT"])
     seen = _seen(op, 1, position)
     tiles = -(-seen // tile)

@@ -335,13 +335,13 @@ def key(about: dict[str, Any], header: Header, device: Device, forced: Iterable[
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def kept(device: Device, reports: list[dict[str, Any]]) -> str:
+def serialized(device: Device, reports: list[dict[str, Any]]) -> str:
     """What to keep of a choice, as JSON."""
     fields = {name: getattr(device, name) for name in FIELDS}
     return json.dumps({"fields": fields, "tiles": device.tiles, "choices": reports})
 
 
-def restored(device: Device, text: str) -> tuple[Device, list[dict[str, Any]]]:
+def deserialized(device: Device, text: str) -> tuple[Device, list[dict[str, Any]]]:
     """The device and the reports of what was kept. ValueError, KeyError or TypeError for something else."""
     found = json.loads(text)
     cuts = tuple((str(name), tuple(int(n) for n in cut)) for name, cut in found["tiles"])

@@ -63,7 +63,7 @@ async def tuned(
         except (JsException, WispError, ValueError) as error:
             return device, {"source": "default", "why": f"Measuring failed: {error}", **tuning.shown(device, [])}
         with suppress(JsException):  # no storage: measured again next time
-            await js.wispShards.putChoice(key, tuning.kept(chosen, reports))
+            await js.wispShards.putChoice(key, tuning.serialized(chosen, reports))
         source = "measured"
     else:
         (chosen, reports), source = found, "cache"
@@ -77,7 +77,7 @@ async def _kept(key: str, device: Device) -> tuple[Device, list[dict[str, Any]]]
     except JsException:
         return None
     try:
-        return tuning.restored(device, text) if isinstance(text, str) else None
+        return tuning.deserialized(device, text) if isinstance(text, str) else None
     except (ValueError, KeyError, TypeError):
         return None
 

@@ -11,6 +11,7 @@ from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine.plan.cache import make_cache
 from py_engine.plan.kernels import Device
+from py_engine.plan.lists import DECODE, PREFILL
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer, Op, Plan, Weight
 
@@ -142,7 +143,7 @@ def _cut(weight: Weight, room: int) -> Weight:
 def matrices_of(plan: Plan) -> list[Matrix]:
     """The matrices that a token meets."""
     found = []
-    for op in _products(plan, "decode", ("matvec",)):
+    for op in _products(plan, DECODE, ("matvec",)):
         weight, epilogue = op.bindings["w"], op.params["EPILOGUE"]
         assert isinstance(weight, Weight)
         cut = _cut(weight, ROOM // 2)
@@ -165,7 +166,7 @@ def matrices_of(plan: Plan) -> list[Matrix]:
 
 def attention_of(plan: Plan) -> Attention | None:
     """The attention of most layers, of one token."""
-    ops = [op for op in plan.lists.get("decode", []) if op.kernel == "attention_decode"]
+    ops = [op for op in plan.lists.get(DECODE, []) if op.kernel == "attention_decode"]
     if not ops:
         return None
     op = min(ops, key=lambda op: bool(op.params["WINDOW"]))  # all of the context costs most
@@ -177,7 +178,7 @@ def attention_of(plan: Plan) -> Attention | None:
 
 def prefill_of(plan: Plan) -> Prefill | None:
     """Many tokens at once."""
-    products = _products(plan, "prefill", ("matmul", "matmul_matrix"))
+    products = _products(plan, PREFILL, ("matmul", "matmul_matrix"))
     if not products or plan.batch < 2:
         return None
     weight = products[0].bindings["w"]

@@ -179,7 +179,7 @@ counts = [0] * engine.plan.n_vocab
 gpu, at = engine.runner.gpu, 10
 for part in range(15):
     await engine.runner.configure(sampling, at, 1000 * part, False)
-    await engine.runner.feed(0, list(range(10)), ["prefill", "last"] + 200 * ["sample"])
+    await engine.runner.feed(0, list(range(10)), [*PREFILL_END] + 200 * [SAMPLE])
     drawn = js.Uint32Array.new(await gpu.replay.download(gpu.places["tokens"][0], 4 * at, 800))
     for token in drawn.to_py():
         counts[token] += 1

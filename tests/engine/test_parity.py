@@ -154,7 +154,7 @@ def test_model_in_several_files(engine_pages: Callable[[str | None], Page]) -> N
         """
 logits, shape = await engine.evaluate(prompt)
 try:
-    await Engine.load(sources[0], headers[0], **options)
+    await Engine.load(sources[0], headers[0], options)
 except WispError as error:
     return {"shape": shape, "logits": raw(logits), "code": error.code, "message": str(error)}
 """,

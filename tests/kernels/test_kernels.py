@@ -214,7 +214,7 @@ def test_experts(bench: Bench, batch: int, limit: int, gating: str) -> None:
     experts.combine(ops, to, experts.hidden(ops, to, x, gate, up, n_ff, "silu"), down, cols, y)
     gpu, host = bench.run(ops)
     assert (gpu[to.chosen.name] == host[to.chosen.name]).all()
-    check(bench, gpu[to.shares.name], host[to.shares.name], 1e-10)
+    check(bench, gpu[to.weights.name], host[to.weights.name], 1e-10)
     check(bench, gpu[y.name][:, :cols], host[y.name][:, :cols], 1e-10)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from py_engine.options import LoadOptions
 from py_engine.plan.sampling import Batch, TokenLogprob
 from tests.unit.worker_page import HELLO, HI, Engine, Page
 
@@ -44,7 +45,7 @@ class Scored(Engine):
 async def page() -> Page:
     page = Page()
 
-    async def make(source: Any, header: Any, **options: Any) -> Engine:
+    async def make(source: Any, header: Any, options: LoadOptions) -> Engine:
         from py_engine.text.tokenizer import load_tokenizer
 
         engine = Scored()

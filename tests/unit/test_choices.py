@@ -10,7 +10,7 @@ from py_engine.engine import Engine
 from py_engine.errors import WispError
 from tests.unit import worker_page
 from tests.unit.test_generation import MODEL
-from tests.unit.test_together import counts, engine
+from tests.unit.test_sequence_batch import counts, engine
 from tests.unit.worker_page import HELLO, HI, File, Page
 
 PROMPT = "The quick brown fox jumps over the lazy dog. " * 2
@@ -37,7 +37,7 @@ class Tiny(Page):
         return [choice["text"] for choice in answer["choices"]]
 
     def seats_taken(self) -> int:
-        return sum(seat.taken for seat in self.used._generation.seats.all)
+        return sum(slot.busy for slot in self.used._generation.slots.all)
 
 
 @pytest.fixture

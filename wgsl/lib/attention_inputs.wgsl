@@ -13,7 +13,7 @@ struct Params {
 @bind var<storage, read> sinks: array<f32>; // (heads)
 #endif
 #if SOFT_CAP
-#include "lib/capped.wgsl"
+#include "lib/soft_cap.wgsl"
 #endif
 
 const VECS = HEAD_DIM / 4u;

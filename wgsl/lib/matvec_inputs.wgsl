@@ -1,4 +1,4 @@
-// What matvec.wgsl and matvecs.wgsl bind alike: a workgroup is TR x TK threads, which share a row, and each works on R rows.
+// What matvec.wgsl and matvec_small_batch.wgsl bind alike: a workgroup is TR x TK threads, which share a row, and each works on R rows.
 #param QUANT
 #param COLS
 #param TK

@@ -12,7 +12,7 @@ const PORTION = 8u / LANES; // vectors of a thread
 
 // Where half of a group lies: what neighbouring threads read at once lies end to end, in whole lines of memory banks.
 fn xq_at(g: u32, half: u32) -> u32 {
-  return (g % TOGETHER * 2u + half) * UNITS + g / TOGETHER;
+  return (g % GROUPS_PER_THREAD * 2u + half) * UNITS + g / GROUPS_PER_THREAD;
 }
 
 fn bytes_at(g: u32) -> Bytes {

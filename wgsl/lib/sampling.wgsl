@@ -1,5 +1,6 @@
 // The parameters of a request, written by the host (sampling.py packs them), and what the samplers share.
-const SEQUENCES = 8u; // planner.FEW: requests that run side by side
+#param MAX_SMALL_BATCH // requests that run side by side
+#param BANNED // the logit of a token that cannot be sampled
 struct Sampling {
   temperature: f32, // 0: greedy
   top_k: u32, // 0: off
@@ -22,7 +23,6 @@ struct Sampling {
   dry_longest: u32, // longer repetitions count as this
   logprobs: u32, // likeliest tokens wanted
 }
-const BANNED = -1e30; // the logit of a token that cannot come
 
 fn hash(seed: u32, pos: u32, token: u32) -> u32 { // PCG's output permutation (O'Neill 2014), chained
   var h = seed;

@@ -1,11 +1,11 @@
 // Of which sequence a batch's token is, and its position there: those of one sequence follow each other, or each token
-// has a State of its own, so that a batch can hold the next tokens of several sequences, or guesses at one's, which
+// has a State of its own, so that a batch can hold the next tokens of several sequences, or drafts at one's, which
 // then lie side by side.
-#param EACH // 0: `state` is one State; 1: of each token, where that of the first one says how many there are
+#param STATE_PER_TOKEN // 0: `state` is one State; 1: of each token, where that of the first one says how many there are
+#param MAX_SMALL_BATCH
 #include "lib/state.wgsl"
-#if EACH
-const STATES = 8u; // planner.FEW
-@bind var<storage, read> state: array<State, STATES>;
+#if STATE_PER_TOKEN
+@bind var<storage, read> state: array<State, MAX_SMALL_BATCH>;
 
 fn count() -> u32 {
   return state[0].n;

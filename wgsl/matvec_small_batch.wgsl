@@ -133,18 +133,18 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
 #endfor
   workgroupBarrier();
 #if EPILOGUE == "gated"
-  const TOGETHER = 2u; // rows that make one result
+  const ROWS_PER_RESULT = 2u; // rows that make one result
 #else
 #if EPILOGUE == "qkv"
-  const TOGETHER = 4u;
+  const ROWS_PER_RESULT = 4u;
 #else
-  const TOGETHER = 1u;
+  const ROWS_PER_RESULT = 1u;
 #endif
 #endif
-  const EACH_TOKEN = RT / TOGETHER;
+  const EACH_TOKEN = RT / ROWS_PER_RESULT;
   for (var i = t; i < n * EACH_TOKEN; i += WG) {
     let m = i / EACH_TOKEN;
-    let slot = TOGETHER * (i % EACH_TOKEN);
+    let slot = ROWS_PER_RESULT * (i % EACH_TOKEN);
     let y0 = m * p.y_stride;
 #if NORM
     let scale = inverseSqrt(kept(MOST * R + m, 0u) / f32(COLS) + p.eps);

@@ -2,14 +2,14 @@
 
 import asyncio
 
-from app.models.request_queue import Job, Turns
+from app.models.request_queue import Job, RequestQueue
 
 
 async def test_turns_are_shared_by_so_many_and_in_their_order() -> None:
-    turns, log, gates = Turns(lambda: 2), [], {name: asyncio.Event() for name in "abcde"}
+    queue, log, gates = RequestQueue(lambda: 2), [], {name: asyncio.Event() for name in "abcde"}
 
     async def take(name: str, alone: bool) -> None:
-        async with turns.turn(Job()) if alone else turns.share(Job()):
+        async with queue.exclusive(Job()) if alone else queue.shared(Job()):
             log.append(name)
             await gates[name].wait()
 
@@ -33,11 +33,11 @@ async def test_turns_are_shared_by_so_many_and_in_their_order() -> None:
 
 
 async def test_a_cancelled_wait_lets_those_behind_it_go() -> None:
-    turns, log = Turns(lambda: 2), []
+    queue, log = RequestQueue(lambda: 2), []
     first, waiting = asyncio.Event(), Job()
 
     async def take(name: str, job: Job, alone: bool = False) -> None:
-        async with turns.turn(job) if alone else turns.share(job):
+        async with queue.exclusive(job) if alone else queue.shared(job):
             log.append(name)
             await first.wait()
 

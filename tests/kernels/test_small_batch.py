@@ -1,4 +1,4 @@
-"""A few tokens at once that have a State each: of several sequences, or guesses at one's next ones. GPU against numpy,
+"""A few tokens at once that have a State each: of several sequences, or drafts at one's next ones. GPU against numpy,
 outputs poisoned.
 """
 
@@ -13,10 +13,10 @@ from playwright.sync_api import Page
 
 from py_engine.plan import sampler_ops, tiles
 from py_engine.plan.cache import make_cache, make_conv_cache
-from py_engine.plan.ops import FEW
 from py_engine.plan.plan import Weight
 from py_engine.plan.rope import Rope, frequencies, table
 from py_engine.plan.sampling import Sampling
+from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.plan.shortconv import shortconv
 from tests.kernels.bench import Bench
 from tests.kernels.checks import EPS, check, cols_of, tolerance
@@ -27,7 +27,7 @@ from tests.kernels.test_sampling import give
 Pages = Callable[[str], tuple[Page, dict[str, Any]]]
 TWO = ((7, 3), (30, 0))  # (position, sequence)
 FIVE = ((30, 0), (7, 3), (8, 3), (9, 3), (0, 5))  # three that follow each other among them
-EIGHT = tuple((7 + i, i % FEW) for i in range(FEW))
+EIGHT = tuple((7 + i, i % MAX_SMALL_BATCH) for i in range(MAX_SMALL_BATCH))
 
 
 @pytest.mark.parametrize("type", [Q.F16, Q.Q4_0])
@@ -37,7 +37,7 @@ EIGHT = tuple((7 + i, i % FEW) for i in range(FEW))
 def test_products(swift_bench: Bench, type: Q, rows: int, cols: int, each: tuple[tuple[int, int], ...]) -> None:
     """Stored and added, with bias and norm and without; of vectors that are not in the batch nothing is written."""
     bench, cols, n = swift_bench, cols_of(type, cols), len(each)
-    ops = bench.begin(batch=FEW, n=n, each=each)
+    ops = bench.begin(batch=MAX_SMALL_BATCH, n=n, each=each)
     x, y = ops.rows("x", cols), ops.rows("y", rows)
     for b in (x, y):
         bench.fill(b)[n:] = np.nan
@@ -55,7 +55,7 @@ def test_products(swift_bench: Bench, type: Q, rows: int, cols: int, each: tuple
 def test_products_of_bytes(swift_bench: Bench, type: Q, rows: int, each: tuple[tuple[int, int], ...]) -> None:
     """Integers meet integers. A few that lie on the border between two steps may go either way."""
     bench, cols, n = Bench(swift_bench.page, replace(swift_bench.device, dot8=True)), 1280, len(each)
-    ops = bench.begin(batch=FEW, n=n, each=each)
+    ops = bench.begin(batch=MAX_SMALL_BATCH, n=n, each=each)
     x, y = ops.rows("x", cols), ops.rows("y", rows)
     for b in (x, y):
         bench.fill(b)[n:] = np.nan
@@ -83,8 +83,8 @@ def test_products_of_bytes(swift_bench: Bench, type: Q, rows: int, each: tuple[t
     "tile", [{"TK": 32, "TR": 2, "R": 4}, {"TK": 4, "TR": 16, "R": 2}, {"TK": 64, "TR": 1, "R": 4}]
 )
 def test_products_in_every_tile(swift_bench: Bench, tile: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiles, "matvecs", lambda *_: tile)
-    ops = swift_bench.begin(batch=FEW, n=5, each=FIVE)
+    monkeypatch.setattr(tiles, "matvec_small_batch", lambda *_: tile)
+    ops = swift_bench.begin(batch=MAX_SMALL_BATCH, n=5, each=FIVE)
     x = ops.rows("x", 1056)
     swift_bench.fill(x)
     hidden = ops.gated(x, swift_bench.vector("n", 1056), [swift_bench.weight("w", Q.Q4_0, 130, 1056)], None, EPS)
@@ -105,7 +105,7 @@ def test_layer(variant: str, kv_type: str, window: int, each: tuple[tuple[int, i
     """Embedding, queries, keys and values into the sequences' caches, attention over them."""
     bench = bench_of(variant, kernel_pages)
     n_head, n_kv, dim, cols, n = 4, 2, 32, 96, len(each)
-    ops = bench.begin(batch=FEW, n=n, each=each, n_ctx=40)
+    ops = bench.begin(batch=MAX_SMALL_BATCH, n=n, each=each, n_ctx=40)
     x = ops.embed(bench.weight("table", Q.F16, 64, cols))
     cache = make_cache(bench.plan, 0, n_kv * dim, kv_type, window, 4)
     assert (cache.ring > 0) == (window > 0)
@@ -133,7 +133,7 @@ def test_rows_that_do_not_fuse(swift_bench: Bench) -> None:
     """Matrices in several bindings: a norm of its own, a rotation of its own."""
     bench = Bench(swift_bench.page, replace(swift_bench.device, max_binding=4096))
     n_head, n_kv, dim, cols = 2, 1, 32, 64
-    ops = bench.begin(batch=FEW, n=5, each=FIVE)
+    ops = bench.begin(batch=MAX_SMALL_BATCH, n=5, each=FIVE)
     x = ops.rows("x", cols)
     bench.fill(x)
     cache = make_cache(bench.plan, 0, n_kv * dim, "f32", 0, 0)
@@ -157,7 +157,7 @@ def test_rows_that_do_not_fuse(swift_bench: Bench) -> None:
 @pytest.mark.parametrize("kv_type", ["f16", "f32"])
 def test_convolution(swift_bench: Bench, kv_type: str) -> None:
     """A token looks back at those of its sequence: in the batch, or in the cache."""
-    ops = swift_bench.begin(batch=FEW, n=5, each=FIVE)
+    ops = swift_bench.begin(batch=MAX_SMALL_BATCH, n=5, each=FIVE)
     cache = make_conv_cache(ops.plan, 0, 34, kv_type, 4, 64)
     swift_bench.fill(cache.k)
     x = ops.rows("bcz", 3 * 34)
@@ -172,7 +172,7 @@ def test_convolution(swift_bench: Bench, kv_type: str) -> None:
 def test_each_sequence_chooses_with_its_own_parameters(swift_bench: Bench, vocab: int) -> None:
     """And the tokens go to where they belong, the states one on."""
     each = ((7, 3), (30, 0), (0, 5))
-    ops = swift_bench.begin(batch=FEW, n=3, each=each, vocab=vocab)
+    ops = swift_bench.begin(batch=MAX_SMALL_BATCH, n=3, each=each, vocab=vocab)
     logits = ops.rows("logits", vocab)
     swift_bench.fill(logits)[:] *= 3
     sampler_ops.choose(ops, logits)
@@ -191,14 +191,16 @@ def test_each_sequence_chooses_with_its_own_parameters(swift_bench: Bench, vocab
 
 @pytest.mark.parametrize("end", [63, 44, 0])
 def test_drafts(swift_bench: Bench, end: int) -> None:
-    """Guesses are believed as far as the choices go, and the next ones come from where the text was the same before."""
+    """A draft is accepted as far as the choices agree; the next one comes from where the text matched before."""
     seen = set()
     for seed in range(12):
         n = 1 + seed % 5
-        ops = swift_bench.begin(batch=FEW, n=n, each=tuple((40 + i, 2) for i in range(n)), vocab=40, seed=seed)
+        ops = swift_bench.begin(
+            batch=MAX_SMALL_BATCH, n=n, each=tuple((40 + i, 2) for i in range(n)), vocab=40, seed=seed
+        )
         logits = ops.rows("logits", 40)
         values = swift_bench.fill(logits)
-        sampler_ops.choose(ops, logits, FEW - 1)
+        sampler_ops.choose(ops, logits, MAX_SMALL_BATCH - 1)
         give(swift_bench, 2, Sampling(temperature=0))
         words = swift_bench.random.integers(0, 3, 65).astype(np.uint32)
         words[:30] = swift_bench.random.permutation(40)[:30]

@@ -12,7 +12,8 @@ from py_engine.cpu.runner import CpuRunner
 from py_engine.engine import Engine
 from py_engine.errors import WispError
 from py_engine.generate.answer import GenerationStats
-from py_engine.generate.speculation import Guesses
+from py_engine.generate.speculation import DraftPolicy
+from py_engine.plan.lists import SAMPLE_EACH, VERIFY_DRAFT
 from py_engine.plan.sampling import Sampling
 from tests.unit.test_generation import PROMPT, SHAPED, STOPS, WARM, Fickle, Runner, collect, make
 from tests.unit.test_goldens import GOLDEN, load
@@ -28,18 +29,18 @@ class Counting(Runner):
     guessed = 0
 
     def _run(self, lists: Any) -> None:
-        self.each += "choose" in lists
-        self.guessed += "draft" in lists
+        self.each += SAMPLE_EACH in lists
+        self.guessed += VERIFY_DRAFT in lists
         super()._run(lists)
 
 
-def engine(n_ctx: int = 256, parallel: int = 4, guess: bool = False) -> Engine:
+def engine(n_ctx: int = 256, parallel: int = 4, draft: bool = False) -> Engine:
     """One whose steps are said to cost so much that guessing never pays, or always."""
     plain = make(n_ctx)
     runner = Counting(plain.plan)
     runner._cpu = plain.runner._cpu  # type: ignore[attr-defined]
-    runner.price = lambda guesses, sequences=1: 1.0 if guesses == guess else 100.0  # type: ignore[method-assign]
-    return Engine(plain.plan, runner, "cpu", n_ctx, parallel)
+    runner.step_cost_ms = lambda drafting, sequences=1: 1.0 if drafting == draft else 100.0  # type: ignore[method-assign]
+    return Engine(plain.plan, runner, "cpu", parallel)
 
 
 def counts(used: Engine) -> Counting:
@@ -155,7 +156,7 @@ async def test_full_contexts() -> None:
 async def test_a_failure_reaches_everyone_and_ends() -> None:
     """What the device says goes to all whom it serves; the next request works."""
     used = engine()
-    runner, kept = counts(used), counts(used).next_each
+    runner, kept = counts(used), counts(used).next_batch
     calls = 0
 
     async def fails(more: bool = True) -> list[list[int]]:
@@ -165,7 +166,7 @@ async def test_a_failure_reaches_everyone_and_ends() -> None:
             raise WispError("The GPU was lost.", "device_lost")
         return await kept(more)
 
-    runner.next_each = fails  # type: ignore[method-assign]
+    runner.next_batch = fails  # type: ignore[method-assign]
     got = await asyncio.gather(*(collect(used, ids, GREEDY, 30) for ids in PROMPTS[:3]), return_exceptions=True)
     assert any(isinstance(g, WispError) for g in got)
     assert all(isinstance(g, WispError) or len(g) == 30 for g in got)  # type: ignore[arg-type]
@@ -179,7 +180,7 @@ async def test_no_room_for_more_sequences() -> None:
     async def refuse(sequences: int) -> None:
         raise WispError("no memory", "out_of_memory")
 
-    counts(used).make_room = refuse  # type: ignore[method-assign]
+    counts(used).reserve_sequences = refuse  # type: ignore[method-assign]
     got = await asyncio.gather(*(collect(used, ids, GREEDY, 12) for ids in PROMPTS))
     assert got == [await collect(make(), ids, GREEDY, 12) for ids in PROMPTS]
     assert used.plan.sequences == 1
@@ -229,7 +230,7 @@ async def test_nothing_is_taken_over_from_rings() -> None:
     assert cpu.plan.spare
     runner = CpuRunner(cpu.plan)
     runner._cpu = cpu
-    used = Engine(cpu.plan, runner, "cpu", 128, 2)
+    used = Engine(cpu.plan, runner, "cpu", 2)
     want = await collect(used, LONG, WARM, 8)
     used.forget()
     stats = [GenerationStats() for _ in range(2)]
@@ -238,34 +239,34 @@ async def test_nothing_is_taken_over_from_rings() -> None:
     assert [one.cached_tokens for one in stats] == [0, 0]
 
 
-# -- guesses
+# -- drafts
 
 
 async def test_guessed_tokens_are_those_that_would_have_come() -> None:
-    """The tiny model soon repeats itself, so that guesses are right; the text is the same, in fewer steps."""
+    """The tiny model soon repeats itself, so that drafts are right; the text is the same, in fewer steps."""
     repeated = PROMPT * 6
     for prompt, sampling in ((PROMPT, GREEDY), (repeated, GREEDY), (repeated, Sampling(temperature=0.3))):
-        guessing, plain = engine(guess=True), engine()
+        guessing, plain = engine(draft=True), engine()
         random.seed(5)  # equal noise, without a seed of the request, which would keep it from guessing
         got = await collect(guessing, prompt, sampling, 150)
         random.seed(5)
         want = await collect(plain, prompt, sampling, 150)
         assert got == want
         assert counts(plain).guessed == 0
-    greedy = engine(guess=True)
+    greedy = engine(draft=True)
     await collect(greedy, [5] * 40, GREEDY, 150)
     assert 10 < counts(greedy).guessed < 130, "of 150 tokens"
 
 
 async def test_guesses_at_the_end_of_the_context() -> None:
-    used = engine(n_ctx=96, guess=True)
+    used = engine(n_ctx=96, draft=True)
     assert await collect(used, PROMPT, GREEDY, 200) == await collect(make(96), PROMPT, GREEDY, 200)
     assert counts(used).guessed
 
 
 @pytest.mark.parametrize("count", [1, 8, 9, 30, 31])
 async def test_guesses_do_not_go_beyond_the_limit(count: int) -> None:
-    used = engine(guess=True)
+    used = engine(draft=True)
     prompt = PROMPT * 5
     assert await collect(used, prompt, GREEDY, count) == await collect(make(), prompt, GREEDY, count)
 
@@ -273,11 +274,11 @@ async def test_guesses_do_not_go_beyond_the_limit(count: int) -> None:
 def test_guesses_pay_where_the_text_repeats_itself() -> None:
     dice = random.Random(3)
     text = [dice.randrange(300) for _ in range(200)]
-    new, old = Guesses(text), Guesses(text)
+    new, old = DraftPolicy(text), DraftPolicy(text)
     new.add([dice.randrange(300) for _ in range(60)])
-    assert not new.pay(1.0, 1.4)
+    assert not new.pays(1.0, 1.4)
     old.add(text[50:110])
-    assert old.pay(1.0, 1.4)
-    assert not old.pay(1.0, 30.0)
+    assert old.pays(1.0, 1.4)
+    assert not old.pays(1.0, 30.0)
     old.add([dice.randrange(300) for _ in range(60)])
-    assert not old.pay(1.0, 1.4), "off by itself"
+    assert not old.pays(1.0, 1.4), "off by itself"
