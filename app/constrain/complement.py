@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from app.constrain import automaton, numbers
 from app.constrain.automaton import Dfa
 from app.constrain.document import Refused
+from app.constrain.schema_graph import SchemaGraph
 from app.constrain.shapes import BOOLS, FALSE, TRUE, Contains, Fields, Series, Text, Thing, Values
 
-if TYPE_CHECKING:
-    from app.constrain.schema import Schemas
 
-
-def other(schemas: Schemas, v: Values) -> list[Values]:
+def other(graph: SchemaGraph, v: Values) -> list[Values]:
     """What is not among the values, as a union."""
     number = numbers.every() if v.number is None else None
     if v.number is not None and v.number is not numbers.every():
@@ -31,13 +28,13 @@ def other(schemas: Schemas, v: Values) -> list[Values]:
     )
     out = [plain] if not plain.none() else []
     if v.series is not None:
-        out += [Values(series=s) for s in other_series(schemas, v.series)]
+        out += [Values(series=s) for s in other_series(graph, v.series)]
     if v.thing is not None:
-        out += [Values(thing=t) for t in other_things(schemas, v.thing)]
+        out += [Values(thing=t) for t in other_things(graph, v.thing)]
     return out
 
 
-def other_series(schemas: Schemas, s: Series) -> Iterable[Series]:
+def other_series(graph: SchemaGraph, s: Series) -> Iterable[Series]:
     if s.unique is not None:
         raise Refused(s.unique, "its opposite is not supported")
     if s.low:
@@ -47,9 +44,9 @@ def other_series(schemas: Schemas, s: Series) -> Iterable[Series]:
     for prefix, rest in s.layers:
         for i, ref in enumerate(prefix):
             if ref != TRUE:
-                yield Series(layers=(((TRUE,) * i + (schemas.negated(ref),), TRUE),), low=i + 1)
+                yield Series(layers=(((TRUE,) * i + (graph.negated(ref),), TRUE),), low=i + 1)
         if rest != TRUE:
-            yield Series(contains=(Contains(len(prefix), schemas.negated(rest), 1, None),))
+            yield Series(contains=(Contains(len(prefix), graph.negated(rest), 1, None),))
     for c in s.contains:
         if c.low:
             yield Series(contains=(replace(c, low=0, high=c.low - 1),))
@@ -57,7 +54,7 @@ def other_series(schemas: Schemas, s: Series) -> Iterable[Series]:
             yield Series(contains=(replace(c, low=c.high + 1, high=None),))
 
 
-def other_things(schemas: Schemas, t: Thing) -> Iterable[Thing]:
+def other_things(graph: SchemaGraph, t: Thing) -> Iterable[Thing]:
     if t.low:
         yield Thing(high=t.low - 1)
     if t.high is not None:
@@ -67,16 +64,16 @@ def other_things(schemas: Schemas, t: Thing) -> Iterable[Thing]:
     for layer in t.layers:
         for name, ref in layer.named.items():
             if ref != TRUE:
-                yield Thing((Fields({name: schemas.negated(ref)}),), (name,))
+                yield Thing((Fields({name: graph.negated(ref)}),), (name,))
         for dfa, ref in layer.patterns:
             if ref != TRUE:
-                yield Thing(some=((dfa, schemas.negated(ref)),))
+                yield Thing(some=((dfa, graph.negated(ref)),))
         if layer.rest != TRUE:
-            yield Thing(some=((_rest_names(layer), schemas.negated(layer.rest)),))
+            yield Thing(some=((_rest_names(layer), graph.negated(layer.rest)),))
     if t.names is not None:
         yield Thing(some=((automaton.others(t.names), TRUE),))
     for dfa, ref in t.some:
-        yield Thing((Fields(patterns=((dfa, schemas.negated(ref)),)),))
+        yield Thing((Fields(patterns=((dfa, graph.negated(ref)),)),))
 
 
 def _rest_names(layer: Fields) -> Dfa:

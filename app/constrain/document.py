@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
+Json = Any  # a parsed JSON value: None, bool, int, float, str, list or dict
+
 # What $schema may name: drafts whose keywords, as far as they are understood here, mean the same.
 DIALECT = re.compile(r"https?://json-schema\.org/(draft-0[4-7]|draft/20(19-09|20-12))/schema#?")
 # Keywords that say nothing about which values are allowed.

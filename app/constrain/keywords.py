@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import math
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from app.constrain import automaton, numbers, regex
 from app.constrain.automaton import Dfa, TooComplex
 from app.constrain.document import Place
 from app.constrain.formats import FORMATS
+from app.constrain.schema_graph import SchemaGraph
 from app.constrain.shapes import BOOLS, FALSE, TRUE, Contains, Fields, Seen, Series, Text, Thing, Values
 from app.constrain.texts import MOST_CHARACTERS
-
-if TYPE_CHECKING:
-    from app.constrain.schema import Schemas
 
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 
 
-def types(schemas: Schemas, place: Place) -> Values:
+def types(graph: SchemaGraph, place: Place) -> Values:
     """The values of the types that are named."""
     given = place.schema["type"]
     types = given if isinstance(given, list) else [given]
@@ -37,7 +34,7 @@ def types(schemas: Schemas, place: Place) -> Values:
     )
 
 
-def constant(schemas: Schemas, value: Any) -> Values:
+def constant(graph: SchemaGraph, value: Any) -> Values:
     """One value."""
     if value is None:
         return Values(null=True)
@@ -48,13 +45,13 @@ def constant(schemas: Schemas, value: Any) -> Values:
     if isinstance(value, str):
         return Values(text=Text(automaton.texts([value])))
     if isinstance(value, list):
-        prefix = tuple(schemas.const(v) for v in value)
+        prefix = tuple(graph.const(v) for v in value)
         return Values(series=Series(((prefix, FALSE),), len(value), len(value)))
-    named = {name: schemas.const(v) for name, v in value.items()}
+    named = {name: graph.const(v) for name, v in value.items()}
     return Values(thing=Thing((Fields(named, rest=FALSE),), tuple(named)))
 
 
-def enumerated(schemas: Schemas, values: list[Any]) -> list[Values]:
+def enumerated(graph: SchemaGraph, values: list[Any]) -> list[Values]:
     """A list of values."""
     single: dict[str, Any] = {"null": False, "bools": set(), "words": []}
     number: Dfa | None = None
@@ -70,13 +67,13 @@ def enumerated(schemas: Schemas, values: list[Any]) -> list[Values]:
             one = numbers.equal(_decimal(value))
             number = one if number is None else automaton.union(number, one)
         else:
-            out.append(constant(schemas, value))
+            out.append(constant(graph, value))
     text = Text(automaton.texts(single["words"])) if single["words"] else None
     scalars = Values(single["null"], frozenset(single["bools"]), number, text)
     return out if scalars.none() else [scalars, *out]
 
 
-def bounds(schemas: Schemas, place: Place) -> Values:
+def bounds(graph: SchemaGraph, place: Place) -> Values:
     """What the keywords about single types leave."""
     number = numbers.every()
     for keyword, make, exclusive in (
@@ -102,14 +99,14 @@ def bounds(schemas: Schemas, place: Place) -> Values:
         True,
         BOOLS,
         None if number.empty() else number,
-        texts(schemas, place),
-        series(schemas, place),
-        thing(schemas, place),
-        annotated(schemas, place),
+        texts(graph, place),
+        series(graph, place),
+        thing(graph, place),
+        annotated(graph, place),
     )
 
 
-def texts(schemas: Schemas, place: Place) -> Text | None:
+def texts(graph: SchemaGraph, place: Place) -> Text | None:
     """Strings."""
     low, high = _count(place, "minLength") or 0, _count(place, "maxLength")
     if max(low, high or 0) > MOST_CHARACTERS:
@@ -122,24 +119,24 @@ def texts(schemas: Schemas, place: Place) -> Text | None:
     name = place.schema.get("format")
     if name is not None and not isinstance(name, str):
         raise place.malformed("format", "it must be a string")
-    if name is not None and schemas.strict:
+    if name is not None and graph.strict:
         if name not in FORMATS:
             raise place.refuse("format", f"{name!r} is not supported with strict: true")
         text = text.both(Text(regex.fullmatch(FORMATS[name]))) if text else None
     return text
 
 
-def series(schemas: Schemas, place: Place) -> Series | None:
+def series(graph: SchemaGraph, place: Place) -> Series | None:
     """Arrays."""
     schema = place.schema
     low, high = _count(place, "minItems") or 0, _count(place, "maxItems")
-    prefix = tuple(schemas.ref(place.sub("prefixItems", i)) for i in range(len(schema.get("prefixItems", ()))))
-    rest = schemas.ref(place.sub("items")) if "items" in schema else TRUE
+    prefix = tuple(graph.ref(place.sub("prefixItems", i)) for i in range(len(schema.get("prefixItems", ()))))
+    rest = graph.ref(place.sub("items")) if "items" in schema else TRUE
     contains: tuple[Contains, ...] = ()
     if "contains" in schema:
         least, most = _count(place, "minContains"), _count(place, "maxContains")
         least = 1 if least is None else least
-        contains = (Contains(0, schemas.ref(place.sub("contains")), least, most),)
+        contains = (Contains(0, graph.ref(place.sub("contains")), least, most),)
         if most is not None and least > most:
             return None
     unique = schema.get("uniqueItems")
@@ -151,30 +148,24 @@ def series(schemas: Schemas, place: Place) -> Series | None:
     return Series(layers, low, high, contains, (*place.path, "uniqueItems") if unique else None)
 
 
-def thing(schemas: Schemas, place: Place) -> Thing | None:
+def thing(graph: SchemaGraph, place: Place) -> Thing | None:
     """Objects."""
     schema = place.schema
     low, high = _count(place, "minProperties") or 0, _count(place, "maxProperties")
     if high is not None and low > high:
         return None
-    named = {name: schemas.ref(place.sub("properties", name)) for name in schema.get("properties", ())}
+    named = {name: graph.ref(place.sub("properties", name)) for name in schema.get("properties", ())}
     patterns = tuple(
-        (_pattern(place, "patternProperties", p), schemas.ref(place.sub("patternProperties", p)))
+        (_pattern(place, "patternProperties", p), graph.ref(place.sub("patternProperties", p)))
         for p in schema.get("patternProperties", ())
     )
-    rest = schemas.ref(place.sub("additionalProperties")) if "additionalProperties" in schema else TRUE
-    names = None
-    if "propertyNames" in schema:
-        names = automaton.nothing()
-        for v in schemas.values(schemas.ref(place.sub("propertyNames"))):
-            if v.text is not None:
-                names = automaton.union(names, v.text.exact())
+    rest = graph.ref(place.sub("additionalProperties")) if "additionalProperties" in schema else TRUE
     required = tuple(names_of(place, "required", schema.get("required", [])))
     layers = (Fields(named, patterns, rest),) if named or patterns or rest != TRUE else ()
-    return Thing(layers, required, low, high, names)
+    return Thing(layers, required, low, high)
 
 
-def annotated(schemas: Schemas, place: Place) -> Seen:
+def annotated(graph: SchemaGraph, place: Place) -> Seen:
     """What counts as evaluated."""
     schema = place.schema
     return Seen(
@@ -183,16 +174,12 @@ def annotated(schemas: Schemas, place: Place) -> Seen:
         "additionalProperties" in schema,
         len(schema.get("prefixItems", ())),
         "items" in schema,
-        (schemas.ref(place.sub("contains")),) if "contains" in schema else (),
+        (graph.ref(place.sub("contains")),) if "contains" in schema else (),
     )
 
 
 def _decimal(value: float) -> Decimal:
     return Decimal(repr(value))
-
-
-def key_of(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
 
 
 def _number(place: Place, keyword: str) -> Decimal | None:

@@ -12,9 +12,10 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
-from app.constrain import complement, keywords
-from app.constrain.automaton import TooComplex
-from app.constrain.document import FOREIGN, Document, Place, Refused
+from app.constrain import automaton, complement, keywords
+from app.constrain.automaton import Dfa, TooComplex
+from app.constrain.document import FOREIGN, Place, Refused
+from app.constrain.schema_graph import Conjunction, Constant, Node, SchemaGraph
 from app.constrain.shapes import (
     FALSE,
     TRUE,
@@ -30,52 +31,15 @@ MOST_UNIONS = 200  # members of a union, after distribution
 Union = list[Values]
 
 
-class Schemas:
+class Schemas(SchemaGraph):
     """The sets of values that a document's subschemas allow. `strict`: the formats of strings are part of it."""
 
     def __init__(self, schema: Any, strict: bool = False) -> None:
-        self.document = Document(schema)
-        self.strict = strict
-        self._nodes: list[Place | tuple[str, Any]] = [("false", None)]
-        self._numbers: dict[Any, int] = {}
+        super().__init__(schema, strict)
         self._unions: dict[tuple[int, bool], Union] = {}
         self._open: set[int] = set()
         self._values: dict[Ref, Union] = {}
         self._inhabited: dict[Ref, bool] = {}
-        self.root = self.ref(self.document.root)
-
-    # -- nodes
-
-    def ref(self, place: Place) -> Ref:
-        """The values of a subschema."""
-        if isinstance(place.schema, bool):
-            return TRUE if place.schema else FALSE
-        return self._ref((id(place.schema), place.base), place)
-
-    def const(self, value: Any) -> Ref:
-        """One value."""
-        return self._ref(("const", keywords.key_of(value)), ("const", value))
-
-    def negated(self, ref: Ref) -> Ref:
-        """All other values."""
-        if ref == TRUE:
-            return FALSE
-        if len(ref) == 1:
-            ((node, sign),) = ref
-            return TRUE if node == 0 else frozenset([(node, not sign)])
-        ((node, _),) = self._ref(("all", ref), ("all", ref))
-        return frozenset([(node, False)])
-
-    def _ref(self, key: Any, node: Place | tuple[str, Any]) -> Ref:
-        if key not in self._numbers:
-            self._numbers[key] = len(self._nodes)
-            self._nodes.append(node)
-        return frozenset([(self._numbers[key], True)])
-
-    def places(self, ref: Ref) -> list[Place]:
-        """The subschemas that hold for a Ref."""
-        nodes = [self._nodes[node] for node, sign in ref if sign]
-        return [node for node in nodes if isinstance(node, Place)]
 
     # -- values
 
@@ -162,13 +126,12 @@ class Schemas:
                 self._unions[key] = self._others(self._signed(node, True), self._nodes[node])
         return self._unions[key]
 
-    def _positive(self, node: Place | tuple[str, Any]) -> Union:
+    def _positive(self, node: Node) -> Union:
         if isinstance(node, Place):
             return self._schema(node)
-        kind, value = node
-        if kind == "const":
-            return [keywords.constant(self, value)]
-        return self.values(value) if kind == "all" else []
+        if isinstance(node, Constant):
+            return [keywords.constant(self, node.value)]
+        return self.values(node.ref) if isinstance(node, Conjunction) else []
 
     # -- complements
 
@@ -305,9 +268,20 @@ class Schemas:
                 raise place.malformed("enum", "it must be a list")
             union = self._cross(union, keywords.enumerated(self, schema["enum"]), place)
         try:
-            return self._cross(union, [keywords.bounds(self, place)], place)
+            limits = keywords.bounds(self, place)
+            if limits.thing is not None and "propertyNames" in schema:
+                limits = replace(limits, thing=replace(limits.thing, names=self._names(place)))
+            return self._cross(union, [limits], place)
         except TooComplex:
             raise self._too_complex(place) from None
+
+    def _names(self, place: Place) -> Dfa:
+        """The property names that propertyNames allows: the strings among its values."""
+        names = automaton.nothing()
+        for v in self.values(self.ref(place.sub("propertyNames"))):
+            if v.text is not None:
+                names = automaton.union(names, v.text.exact())
+        return names
 
 
 def _unseen(union: Union) -> Union:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from app.constrain.ebnf import ANY, Grammar, either, literal
+from app.constrain.sources import grammar_rule, regex_rule, schema_rule
 from py_engine.errors import WispError
 
 
@@ -20,8 +21,6 @@ class _Writer:
         return self._grammar.add("tag", self._body(tag, param, until))
 
     def _body(self, tag: Any, param: str, until: str | None) -> str:
-        from app.constrain.rules import grammar_rule, regex_rule, schema_rule
-
         if not isinstance(tag, dict):
             raise WispError(f"{param} must be an object.", "invalid_type", param=param)
         kind = tag.get("type")
