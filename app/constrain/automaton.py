@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from app.constrain.ebnf import UNICODE, Ranges, intersect, normal
+from app.constrain.ebnf import UNICODE, Ranges, intersect, normalize
 
 MOST_STATES = 6000
 State = TypeVar("State", bound=Hashable)
@@ -41,7 +41,7 @@ class Dfa:
             state = self.step(state, ord(char)) if state is not None else None
         return state in self.accepting
 
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether no text is in the set; a trimmed automaton knows."""
         return not self.accepting
 
@@ -51,14 +51,14 @@ class Nfa:
 
     def __init__(self) -> None:
         self.edges: list[Edges] = []
-        self.empty: list[list[int]] = []
+        self.epsilon: list[list[int]] = []
 
-    def state(self) -> int:
+    def add_state(self) -> int:
         """A new state."""
         if len(self.edges) > 20 * MOST_STATES:
             raise TooComplex
         self.edges.append([])
-        self.empty.append([])
+        self.epsilon.append([])
         return len(self.edges) - 1
 
     def closure(self, states: Iterable[int]) -> frozenset[int]:
@@ -66,28 +66,28 @@ class Nfa:
         seen = set(states)
         stack = list(seen)
         while stack:
-            for target in self.empty[stack.pop()]:
+            for target in self.epsilon[stack.pop()]:
                 if target not in seen:
                     seen.add(target)
                     stack.append(target)
         return frozenset(seen)
 
-    def determined(self, start: int, end: int) -> Dfa:
+    def determinize(self, start: int, end: int) -> Dfa:
         """The smallest Dfa for the texts that lead from start to end."""
-        numbers = _Numbers(self.closure([start]))
+        numbers = _StateNumbers(self.closure([start]))
         edges: list[Edges] = []
         accepting: set[int] = set()
         for states in numbers:
             if end in states:
                 accepting.add(numbers.of(states))
             out: Edges = []
-            for low, high, targets in _pieces([e for s in states for e in self.edges[s]]):
+            for low, high, targets in _disjoint([e for s in states for e in self.edges[s]]):
                 out.append((low, high, numbers.of(self.closure(targets))))
             edges.append(out)
-        return minimal(Dfa(edges, accepting))
+        return minimize(Dfa(edges, accepting))
 
 
-class _Numbers(Generic[State]):
+class _StateNumbers(Generic[State]):
     """Numbers for the states of an automaton in the making, in the order in which they are met; going through them
     meets those that are found on the way, too.
     """
@@ -110,7 +110,7 @@ class _Numbers(Generic[State]):
         return self._numbers[state]
 
 
-def _pieces(edges: Edges) -> list[tuple[int, int, list[int]]]:
+def _disjoint(edges: Edges) -> list[tuple[int, int, list[int]]]:
     """Overlapping ranges cut into disjoint ones, each with all its targets."""
     cuts = sorted({e[0] for e in edges} | {e[1] + 1 for e in edges})
     out = []
@@ -132,7 +132,7 @@ def nothing() -> Dfa:
     return Dfa([[]], set())
 
 
-def texts(words: Iterable[str]) -> Dfa:
+def of_words(words: Iterable[str]) -> Dfa:
     """Just these."""
     edges: list[dict[int, int]] = [{}]
     accepting = set()
@@ -146,7 +146,7 @@ def texts(words: Iterable[str]) -> Dfa:
                 edges[at][ord(char)] = len(edges) - 1
             at = edges[at][ord(char)]
         accepting.add(at)
-    return minimal(Dfa([[(c, c, t) for c, t in sorted(e.items())] for e in edges], accepting))
+    return minimize(Dfa([[(c, c, t) for c, t in sorted(e.items())] for e in edges], accepting))
 
 
 def lengths(low: int, high: int | None) -> Dfa:
@@ -159,12 +159,12 @@ def lengths(low: int, high: int | None) -> Dfa:
     return Dfa(edges, set(range(low, last + 1)))
 
 
-def both(a: Dfa, b: Dfa) -> Dfa:
+def intersection(a: Dfa, b: Dfa) -> Dfa:
     """Texts in a and in b."""
     return _product(a, b, lambda x, y: x and y)
 
 
-def without(a: Dfa, b: Dfa) -> Dfa:
+def difference(a: Dfa, b: Dfa) -> Dfa:
     """Texts in a and not in b."""
     return _product(a, b, lambda x, y: x and not y)
 
@@ -174,14 +174,14 @@ def union(a: Dfa, b: Dfa) -> Dfa:
     return _product(a, b, lambda x, y: x or y)
 
 
-def others(a: Dfa) -> Dfa:
+def complement(a: Dfa) -> Dfa:
     """Every other text."""
-    return without(everything(), a)
+    return difference(everything(), a)
 
 
 def _product(a: Dfa, b: Dfa, accept: Callable[[bool, bool], bool]) -> Dfa:
     """-1 stands for having left an automaton."""
-    numbers = _Numbers((0, 0))
+    numbers = _StateNumbers((0, 0))
     edges: list[Edges] = []
     accepting: set[int] = set()
     for x, y in numbers:
@@ -191,19 +191,19 @@ def _product(a: Dfa, b: Dfa, accept: Callable[[bool, bool], bool]) -> Dfa:
         theirs = b.edges[y] if y >= 0 else []
         marked = [(low, high, 2 * t) for low, high, t in mine] + [(low, high, 2 * t + 1) for low, high, t in theirs]
         out: Edges = []
-        for low, high, targets in _pieces(marked):
+        for low, high, targets in _disjoint(marked):
             to = (
                 next((t // 2 for t in targets if t % 2 == 0), -1),
                 next((t // 2 for t in targets if t % 2 == 1), -1),
             )
             out.append((low, high, numbers.of(to)))
         edges.append(out)
-    return minimal(Dfa(edges, accepting))
+    return minimize(Dfa(edges, accepting))
 
 
-def minimal(dfa: Dfa) -> Dfa:
+def minimize(dfa: Dfa) -> Dfa:
     """Without states that lead nowhere, and with those that do the same joined."""
-    alive = _alive(dfa)
+    alive = _live_states(dfa)
     if 0 not in alive:
         return nothing()
     edges = [[e for e in out if e[2] in alive] for out in dfa.edges]
@@ -216,7 +216,7 @@ def minimal(dfa: Dfa) -> Dfa:
             if s not in alive:
                 new.append(-1)
                 continue
-            key = (group[s], tuple(_joined(edges[s], group)))
+            key = (group[s], tuple(_merge_ranges(edges[s], group)))
             new.append(seen.setdefault(key, len(seen)))
         group = new
         if len(seen) == count:
@@ -232,7 +232,7 @@ def minimal(dfa: Dfa) -> Dfa:
         if s in dfa.accepting:
             accepting.add(order[group[s]])
         out: Edges = []
-        for low, high, target in _joined(edges[s], group):
+        for low, high, target in _merge_ranges(edges[s], group):
             if target not in order:
                 order[target] = len(order)
                 queue.append(next(t for a, b, t in edges[s] if group[t] == target and a >= low))
@@ -241,7 +241,7 @@ def minimal(dfa: Dfa) -> Dfa:
     return Dfa(out_edges, accepting)
 
 
-def _joined(edges: Edges, group: list[int]) -> Edges:
+def _merge_ranges(edges: Edges, group: list[int]) -> Edges:
     out: Edges = []
     for low, high, target in sorted(edges):
         to = group[target]
@@ -252,7 +252,7 @@ def _joined(edges: Edges, group: list[int]) -> Edges:
     return out
 
 
-def _alive(dfa: Dfa) -> set[int]:
+def _live_states(dfa: Dfa) -> set[int]:
     """States that a text leads to and from which one leads to acceptance."""
     back: dict[int, set[int]] = {}
     reached, stack = {0}, [0]
@@ -273,6 +273,6 @@ def _alive(dfa: Dfa) -> set[int]:
     return alive & reached
 
 
-def on(edges: Edges, target: int) -> Ranges:
+def characters_to(edges: Edges, target: int) -> Ranges:
     """The characters that lead to a state."""
-    return normal(intersect(tuple((a, b) for a, b, t in edges if t == target), UNICODE))
+    return normalize(intersect(tuple((a, b) for a, b, t in edges if t == target), UNICODE))

@@ -25,7 +25,7 @@ NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs", "defini
 FOREIGN = frozenset(["$recursiveRef", "additionalItems", "extends", "disallow", "divisibleBy"])
 
 
-class Refused(Exception):
+class UnsupportedKeyword(Exception):
     """The schema asks for something that cannot be held exactly. `path`: keys that lead to the keyword."""
 
     def __init__(self, path: tuple[str, ...], why: str) -> None:
@@ -38,32 +38,32 @@ class Refused(Exception):
         return self.path[-1] if self.path else ""
 
 
-class Malformed(Refused):
+class InvalidSchema(UnsupportedKeyword):
     """What is given is not a JSON schema."""
 
 
 @dataclass(frozen=True)
-class Place:
+class Subschema:
     """A subschema: its base URI and the keys that lead to it, for messages."""
 
     schema: Any
     base: str
     path: tuple[str, ...]
 
-    def refuse(self, keyword: str, why: str) -> Refused:
+    def unsupported(self, keyword: str, why: str) -> UnsupportedKeyword:
         """The error for one of its keywords."""
-        return Refused((*self.path, keyword), why)
+        return UnsupportedKeyword((*self.path, keyword), why)
 
-    def malformed(self, keyword: str, why: str) -> Malformed:
+    def invalid(self, keyword: str, why: str) -> InvalidSchema:
         """The error for a keyword with a value that no schema may have."""
-        return Malformed((*self.path, keyword), why)
+        return InvalidSchema((*self.path, keyword), why)
 
-    def sub(self, *keys: Any) -> Place:
+    def sub(self, *keys: Any) -> Subschema:
         """A subschema of it."""
         found = self.schema
         for key in keys:
             found = found[key]
-        return Place(found, _based(self.base, found), (*self.path, *map(str, keys)))
+        return Subschema(found, _based(self.base, found), (*self.path, *map(str, keys)))
 
 
 def _based(base: str, schema: Any) -> str:
@@ -75,76 +75,76 @@ class Document:
     """All subschemas of a schema by their addresses."""
 
     def __init__(self, schema: Any) -> None:
-        self.root = Place(schema, _based("", schema), ())
-        self._resources: dict[str, Place] = {"": self.root}
-        self._anchors: dict[tuple[str, str], Place] = {}
+        self.root = Subschema(schema, _based("", schema), ())
+        self._resources: dict[str, Subschema] = {"": self.root}
+        self._anchors: dict[tuple[str, str], Subschema] = {}
         self._dynamic: dict[str, set[str]] = {}  # $dynamicAnchor -> bases that have it
         self.unevaluated = False
         self._walk(self.root, 0)
 
-    def _walk(self, place: Place, depth: int) -> None:
-        schema = place.schema
+    def _walk(self, subschema: Subschema, depth: int) -> None:
+        schema = subschema.schema
         if depth > 200:
-            raise place.refuse("$defs", "it is nested too deeply")
+            raise subschema.unsupported("$defs", "it is nested too deeply")
         if isinstance(schema, bool):
             return
         if not isinstance(schema, dict):
-            raise Malformed(place.path, "a schema must be an object, true or false")
+            raise InvalidSchema(subschema.path, "a schema must be an object, true or false")
         dialect = schema.get("$schema")
         if isinstance(dialect, str) and not DIALECT.fullmatch(dialect):
-            raise place.refuse("$schema", f"{dialect!r} is not a draft that is known here")
-        if isinstance(schema.get("$id"), str) or not place.path:
-            self._resources.setdefault(place.base, place)
+            raise subschema.unsupported("$schema", f"{dialect!r} is not a draft that is known here")
+        if isinstance(schema.get("$id"), str) or not subschema.path:
+            self._resources.setdefault(subschema.base, subschema)
         for keyword in ("$anchor", "$dynamicAnchor"):
             if isinstance(schema.get(keyword), str):
-                self._anchors.setdefault((place.base, schema[keyword]), place)
+                self._anchors.setdefault((subschema.base, schema[keyword]), subschema)
         if isinstance(schema.get("$dynamicAnchor"), str):
-            self._dynamic.setdefault(schema["$dynamicAnchor"], set()).add(place.base)
+            self._dynamic.setdefault(schema["$dynamicAnchor"], set()).add(subschema.base)
         self.unevaluated |= "unevaluatedItems" in schema or "unevaluatedProperties" in schema
         for keyword in ONE:
             if keyword in schema:
-                self._walk(place.sub(keyword), depth + 1)
+                self._walk(subschema.sub(keyword), depth + 1)
         for keyword in MANY:
             if keyword in schema:
                 if not isinstance(schema[keyword], list) or not schema[keyword]:
-                    raise place.malformed(keyword, "it must be a list of schemas, not empty")
+                    raise subschema.invalid(keyword, "it must be a list of schemas, not empty")
                 for i in range(len(schema[keyword])):
-                    self._walk(place.sub(keyword, i), depth + 1)
+                    self._walk(subschema.sub(keyword, i), depth + 1)
         for keyword in NAMED:
             if keyword in schema:
                 if not isinstance(schema[keyword], dict):
-                    raise place.malformed(keyword, "it must be an object of schemas")
+                    raise subschema.invalid(keyword, "it must be an object of schemas")
                 for name in schema[keyword]:
-                    self._walk(place.sub(keyword, name), depth + 1)
+                    self._walk(subschema.sub(keyword, name), depth + 1)
         if isinstance(schema.get("dependencies"), dict):
             for name, value in schema["dependencies"].items():
                 if not isinstance(value, list):
-                    self._walk(place.sub("dependencies", name), depth + 1)
+                    self._walk(subschema.sub("dependencies", name), depth + 1)
 
-    def resolve(self, place: Place, keyword: str) -> Place:
-        """Where $ref or $dynamicRef of a place leads."""
-        reference = place.schema[keyword]
+    def resolve(self, subschema: Subschema, keyword: str) -> Subschema:
+        """Where $ref or $dynamicRef of a subschema leads."""
+        reference = subschema.schema[keyword]
         if not isinstance(reference, str):
-            raise place.malformed(keyword, "it must be a string")
-        base, fragment = urldefrag(urljoin(place.base, reference))
+            raise subschema.invalid(keyword, "it must be a string")
+        base, fragment = urldefrag(urljoin(subschema.base, reference))
         resource = self._resources.get(base)
         if resource is None:
-            raise place.refuse(keyword, f"{reference!r} leads out of the schema")
+            raise subschema.unsupported(keyword, f"{reference!r} leads out of the schema")
         fragment = unquote(fragment)
         if not fragment:
             found = resource
         elif fragment.startswith("/"):
-            found = self._pointed(resource, fragment, place, keyword)
+            found = self._pointed(resource, fragment, subschema, keyword)
         elif (base, fragment) in self._anchors:
             found = self._anchors[base, fragment]
             dynamic = isinstance(found.schema, dict) and found.schema.get("$dynamicAnchor") == fragment
             if keyword == "$dynamicRef" and dynamic and len(self._dynamic[fragment]) > 1:
-                raise place.refuse(keyword, "several schemas have that $dynamicAnchor")
+                raise subschema.unsupported(keyword, "several schemas have that $dynamicAnchor")
         else:
-            raise place.refuse(keyword, f"{reference!r} leads nowhere")
+            raise subschema.unsupported(keyword, f"{reference!r} leads nowhere")
         return found
 
-    def _pointed(self, resource: Place, fragment: str, place: Place, keyword: str) -> Place:
+    def _pointed(self, resource: Subschema, fragment: str, subschema: Subschema, keyword: str) -> Subschema:
         at = resource
         for raw in fragment[1:].split("/"):
             key: Any = raw.replace("~1", "/").replace("~0", "~")
@@ -153,8 +153,8 @@ class Document:
             try:
                 at = at.sub(key)
             except (KeyError, IndexError, TypeError):
-                raise place.refuse(keyword, f"{place.schema[keyword]!r} leads nowhere") from None
+                raise subschema.unsupported(keyword, f"{subschema.schema[keyword]!r} leads nowhere") from None
         if not isinstance(at.schema, dict | bool):
-            raise place.refuse(keyword, f"{place.schema[keyword]!r} leads to something that is no schema")
+            raise subschema.unsupported(keyword, f"{subschema.schema[keyword]!r} leads to something that is no schema")
         self._walk(at, 0)
         return at

@@ -82,10 +82,10 @@ def either(options: Iterable[str]) -> str:
 
 def characters(ranges: Ranges) -> str:
     """One character out of a set, which must not be empty."""
-    return either(options_of(ranges))
+    return either(character_options(ranges))
 
 
-def options_of(ranges: Ranges) -> list[str]:
+def character_options(ranges: Ranges) -> list[str]:
     """The ways to write one character of a set."""
     if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
         return [literal(chr(ranges[0][0]))]
@@ -141,7 +141,7 @@ def _byte(low: int, high: int) -> str:
 # -- sets of code points
 
 
-def normal(ranges: Iterable[tuple[int, int]]) -> Ranges:
+def normalize(ranges: Iterable[tuple[int, int]]) -> Ranges:
     """Sorted, with neighbours joined."""
     out: list[tuple[int, int]] = []
     for low, high in sorted(r for r in ranges if r[0] <= r[1]):

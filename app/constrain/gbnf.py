@@ -7,7 +7,18 @@ from __future__ import annotations
 
 import re
 
-from app.constrain.ebnf import ANY, UNICODE, Grammar, Ranges, characters, complement, either, intersect, literal, normal
+from app.constrain.ebnf import (
+    ANY,
+    UNICODE,
+    Grammar,
+    Ranges,
+    characters,
+    complement,
+    either,
+    intersect,
+    literal,
+    normalize,
+)
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _REPEAT = re.compile(r"\{\s*(\d+)\s*(?:(,)\s*(\d*)\s*)?\}")
@@ -197,7 +208,7 @@ class _Reader:
             if high < low:
                 raise self._bad("a range in the wrong order")
             found.append((low, high))
-        ranges: Ranges = normal(found)
+        ranges: Ranges = normalize(found)
         ranges = intersect(complement(ranges) if negative else ranges, UNICODE)
         if not ranges:
             raise self._bad("a class without characters")

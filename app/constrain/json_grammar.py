@@ -12,12 +12,12 @@ from itertools import combinations
 
 from app.constrain import automaton, numbers
 from app.constrain.automaton import Dfa, TooComplex
-from app.constrain.document import Refused
+from app.constrain.document import UnsupportedKeyword
 from app.constrain.ebnf import Grammar, either, literal
-from app.constrain.machine import TooManyStates, members
+from app.constrain.list_rules import TooManyListStates, list_rule
 from app.constrain.schema import Schemas
-from app.constrain.shapes import FALSE, TRUE, Ref, Series, Text, Thing, Values
-from app.constrain.texts import automaton_rule, json_text, repeated
+from app.constrain.strings import automaton_rule, json_text, repeated
+from app.constrain.value_sets import FALSE, TRUE, ArraySet, ObjectSet, Ref, StringSet, ValueSet
 
 Counts = tuple[int, tuple[int, ...]]
 FREE_ORDER = 5  # most named properties that may come in any order
@@ -52,40 +52,40 @@ class JsonGrammar:
             self._grammar.define(self._names[ref], either(options))
         return self._names[ref]
 
-    def _refuse(self, ref: Ref, keyword: str, why: str) -> Refused:
-        places = self._schemas.places(ref)
-        place = next((p for p in places if isinstance(p.schema, dict) and keyword in p.schema), None)
-        return Refused((*(place.path if place else ()), keyword), why)
+    def _unsupported(self, ref: Ref, keyword: str, why: str) -> UnsupportedKeyword:
+        subschemas = self._schemas.subschemas(ref)
+        subschema = next((p for p in subschemas if isinstance(p.schema, dict) and keyword in p.schema), None)
+        return UnsupportedKeyword((*(subschema.path if subschema else ()), keyword), why)
 
-    def _options(self, v: Values, ref: Ref) -> Iterator[str]:
+    def _options(self, v: ValueSet, ref: Ref) -> Iterator[str]:
         if v.null:
             yield literal("null")
-        for value in sorted(v.bools):
+        for value in sorted(v.booleans):
             yield literal("true" if value else "false")
-        if v.number is not None:
-            yield self._number(v.number)
-        if v.text is not None:
+        if v.numbers is not None:
+            yield self._number(v.numbers)
+        if v.strings is not None:
             try:
-                yield self._grammar.add("string", json_text(self._grammar, v.text))
+                yield self._grammar.add("string", json_text(self._grammar, v.strings))
             except TooComplex:
-                raise self._refuse(ref, "pattern", "together with the length it is too complex") from None
-        if v.series is not None:
-            yield from self._series(v.series, ref)
-        if v.thing is not None:
-            yield from self._thing(v.thing, ref)
+                raise self._unsupported(ref, "pattern", "together with the length it is too complex") from None
+        if v.arrays is not None:
+            yield from self._arrays(v.arrays, ref)
+        if v.objects is not None:
+            yield from self._objects(v.objects, ref)
 
     def _number(self, dfa: Dfa) -> str:
-        if dfa is numbers.every():
+        if dfa is numbers.all_numbers():
             return self._grammar.add("number", _NUMBER)
-        if self._whole and automaton.without(dfa, numbers.integers()).empty():
-            written = automaton.both(dfa, numbers.without_point())
-            dfa = dfa if written.empty() else written
+        if self._whole and automaton.difference(dfa, numbers.integers()).is_empty():
+            written = automaton.intersection(dfa, numbers.plain_integers())
+            dfa = dfa if written.is_empty() else written
         return self._grammar.add("number", automaton_rule(self._grammar, dfa, False))
 
     # -- arrays
 
-    def _series(self, s: Series, ref: Ref) -> Iterator[str]:
-        n = s.prefix()
+    def _arrays(self, s: ArraySet, ref: Ref) -> Iterator[str]:
+        n = s.prefix_length()
         high = s.high
         for i in range(n):
             if not self._schemas.inhabited(s.item(i)):
@@ -104,8 +104,8 @@ class JsonGrammar:
             return
         yield self._plain(s)
 
-    def _plain(self, s: Series) -> str:
-        n, low, high = s.prefix(), s.low, s.high
+    def _plain(self, s: ArraySet) -> str:
+        n, low, high = s.prefix_length(), s.low, s.high
         comma = self._comma
         later = high is None or high > n
         tail = '""'
@@ -132,10 +132,10 @@ class JsonGrammar:
         full = f"{literal('[')} {self._blank(VALUE)} {body} {self._blank(']')} {literal(']')}"
         return f"({empty} | {full})" if may_be_empty else full
 
-    def _containing(self, s: Series, ref: Ref) -> Iterator[str]:
+    def _containing(self, s: ArraySet, ref: Ref) -> Iterator[str]:
         """State: items so far (as far as that matters), and how many fit each `contains` (as far as that matters)."""
         caps = [c.low if c.high is None else c.high for c in s.contains]
-        far = max(s.prefix(), s.low, *(c.start for c in s.contains), s.high or 0, 1)
+        far = max(s.prefix_length(), s.low, *(c.start for c in s.contains), s.high or 0, 1)
         schemas = self._schemas
 
         def may_end(state: Counts) -> bool:
@@ -145,7 +145,7 @@ class JsonGrammar:
             at, counts = state
             if s.high is not None and at >= s.high:
                 return
-            base = s.item(at if at < s.prefix() else None)
+            base = s.item(at if at < s.prefix_length() else None)
             live = [i for i, c in enumerate(s.contains) if at >= c.start and (c.high is not None or counts[i] < c.low)]
             for size in range(len(live) + 1):
                 for chosen in combinations(live, size):
@@ -159,9 +159,9 @@ class JsonGrammar:
                         yield self.rule(item), (min(at + 1, far), new)
 
         try:
-            found = members(self._grammar, self._comma, (0, (0,) * len(s.contains)), steps, may_end)
-        except TooManyStates:
-            raise self._refuse(ref, "contains", "its counts are too large") from None
+            found = list_rule(self._grammar, self._comma, (0, (0,) * len(s.contains)), steps, may_end)
+        except TooManyListStates:
+            raise self._unsupported(ref, "contains", "its counts are too large") from None
         yield from self._list(*found)
 
     def _list(self, full: str | None, may_be_empty: bool) -> Iterator[str]:
@@ -170,20 +170,20 @@ class JsonGrammar:
         elif may_be_empty:
             yield self._array("", True, True)
 
-    def _differ(self, s: Series) -> bool:
+    def _differ(self, s: ArraySet) -> bool:
         """Items surely differ: there are only the prefix's, and no two of them have a value in common."""
-        n = s.prefix()
+        n = s.prefix_length()
         if s.high is None or s.high > n:
             return False
         refs = [s.item(i) for i in range(n)]
         return not any(self._schemas.inhabited(a | b) for a, b in combinations(refs, 2))
 
-    def _unique(self, s: Series) -> Iterator[str]:
+    def _unique(self, s: ArraySet) -> Iterator[str]:
         """Items out of a few values, each at most once. State: the values used."""
         assert s.unique is not None
         atoms = self._atoms(s)
-        if atoms is None or s.prefix() or s.contains:
-            raise Refused(s.unique, "it is only supported for items out of a short list of values")
+        if atoms is None or s.prefix_length() or s.contains:
+            raise UnsupportedKeyword(s.unique, "it is only supported for items out of a short list of values")
         high = len(atoms) if s.high is None else min(s.high, len(atoms))
 
         def steps(used: int) -> Iterator[tuple[str, int]]:
@@ -191,13 +191,13 @@ class JsonGrammar:
                 if not used >> i & 1 and used.bit_count() < high:
                     yield self.rule(atom), used | 1 << i
 
-        yield from self._list(*members(self._grammar, self._comma, 0, steps, lambda used: used.bit_count() >= s.low))
+        yield from self._list(*list_rule(self._grammar, self._comma, 0, steps, lambda used: used.bit_count() >= s.low))
 
-    def _atoms(self, s: Series) -> list[Ref] | None:
+    def _atoms(self, s: ArraySet) -> list[Ref] | None:
         """The values that items may have, where a schema lists them."""
         item = s.item(None)
-        for place in self._schemas.places(item):
-            schema = place.schema
+        for subschema in self._schemas.subschemas(item):
+            schema = subschema.schema
             values = schema.get("enum", [schema["const"]] if "const" in schema else None)
             if values is None and schema.get("type") in ("boolean", "null", ["boolean", "null"], ["null", "boolean"]):
                 values = [None, True, False]
@@ -209,7 +209,7 @@ class JsonGrammar:
 
     # -- objects
 
-    def _thing(self, t: Thing, ref: Ref) -> Iterator[str]:
+    def _objects(self, t: ObjectSet, ref: Ref) -> Iterator[str]:
         named = dict.fromkeys(name for layer in t.layers for name in layer.named)
         named |= dict.fromkeys(t.required)
         fields = {name: self._schemas.field(t, name) for name in named}
@@ -219,20 +219,20 @@ class JsonGrammar:
         try:
             entries = list(self._entries(t, fields, some_of_named, ref))
         except TooComplex:
-            raise self._refuse(ref, "patternProperties", "its patterns are too complex") from None
+            raise self._unsupported(ref, "patternProperties", "its patterns are too complex") from None
         comma = f"{self._blank(',')} {literal(',')} {self._blank(QUOTE)}"
         free_order = not self._ordered and len(some_of_named) <= FREE_ORDER
         try:
-            full, may_be_empty = _fields(self._grammar, comma, t, entries, free_order)
-        except TooManyStates:
-            raise self._refuse(ref, "maxProperties", "with so many properties it is too complex") from None
+            full, may_be_empty = _properties(self._grammar, comma, t, entries, free_order)
+        except TooManyListStates:
+            raise self._unsupported(ref, "maxProperties", "with so many properties it is too complex") from None
         empty = f"{literal('{')} {self._blank('}')} {literal('}')}"
         if may_be_empty:
             yield empty
         if full is not None:
             yield f"{literal('{')} {self._blank(QUOTE)} {full} {self._blank('}')} {literal('}')}"
 
-    def _entries(self, t: Thing, fields: dict[str, Ref], present: list[str], ref: Ref) -> Iterator[_Entry]:
+    def _entries(self, t: ObjectSet, fields: dict[str, Ref], present: list[str], ref: Ref) -> Iterator[_Entry]:
         """Every kind of property that may come: the named ones first, in the schema's order."""
         for i, name in enumerate(present):
             for flags, value in self._split(t, name, fields[name]):
@@ -240,37 +240,37 @@ class JsonGrammar:
         patterns: list[Dfa] = []
         for layer in t.layers:
             patterns += [dfa for dfa, _ in layer.patterns]
-        patterns += [dfa for dfa, _ in t.some]
+        patterns += [dfa for dfa, _ in t.exists]
         if len(patterns) > MOST_PATTERNS:
-            raise self._refuse(ref, "patternProperties", "there are too many patterns")
-        free = automaton.others(automaton.texts(fields)) if fields else automaton.everything()
+            raise self._unsupported(ref, "patternProperties", "there are too many patterns")
+        free = automaton.complement(automaton.of_words(fields)) if fields else automaton.everything()
         if t.names is not None:
-            free = automaton.both(free, t.names)
+            free = automaton.intersection(free, t.names)
         for bits in range(1 << len(patterns)):
             cell = free
             for i, dfa in enumerate(patterns):
-                cell = (automaton.both if bits >> i & 1 else automaton.without)(cell, dfa)
-            if cell.empty():
+                cell = (automaton.intersection if bits >> i & 1 else automaton.difference)(cell, dfa)
+            if cell.is_empty():
                 continue
             value, at = TRUE, 0
             for layer in t.layers:
                 hit = [r for j, (_, r) in enumerate(layer.patterns) if bits >> (at + j) & 1]
                 value = value.union(*(hit or [layer.rest]))
                 at += len(layer.patterns)
-            in_some = [i for i in range(len(t.some)) if bits >> (at + i) & 1]
+            in_some = [i for i in range(len(t.exists)) if bits >> (at + i) & 1]
             plain = cell.edges[0:1] and cell is free and not fields and t.names is None
-            key = json_text(self._grammar, Text() if plain else Text(cell))
+            key = json_text(self._grammar, StringSet() if plain else StringSet(cell))
             for flags, ref_of in self._split_some(t, in_some, value):
                 yield _Entry(None, False, self._member(self._grammar.add("key", key), ref_of), flags)
 
-    def _split(self, t: Thing, name: str, value: Ref) -> Iterator[tuple[int, Ref]]:
-        return self._split_some(t, [i for i, (dfa, _) in enumerate(t.some) if dfa.accepts(name)], value)
+    def _split(self, t: ObjectSet, name: str, value: Ref) -> Iterator[tuple[int, Ref]]:
+        return self._split_some(t, [i for i, (dfa, _) in enumerate(t.exists) if dfa.accepts(name)], value)
 
-    def _split_some(self, t: Thing, relevant: list[int], value: Ref) -> Iterator[tuple[int, Ref]]:
+    def _split_some(self, t: ObjectSet, relevant: list[int], value: Ref) -> Iterator[tuple[int, Ref]]:
         """By which of the `some` conditions the property fulfils: (their bits, its value)."""
         for size in range(len(relevant) + 1):
             for chosen in combinations(relevant, size):
-                split = value.union(*(t.some[i][1] for i in chosen))
+                split = value.union(*(t.exists[i][1] for i in chosen))
                 if self._schemas.inhabited(split):
                     yield sum(1 << i for i in chosen), split
 
@@ -295,7 +295,9 @@ class _Entry:
     flags: int
 
 
-def _fields(grammar: Grammar, comma: str, t: Thing, entries: list[_Entry], free_order: bool) -> tuple[str | None, bool]:
+def _properties(
+    grammar: Grammar, comma: str, t: ObjectSet, entries: list[_Entry], free_order: bool
+) -> tuple[str | None, bool]:
     """An object's properties. State: (the named ones that came, how many in all, conditions that are fulfilled), where
     the first is bits, or, in the schema's order, the index of the next that may come.
     """
@@ -303,7 +305,7 @@ def _fields(grammar: Grammar, comma: str, t: Thing, entries: list[_Entry], free_
     for e in entries:
         if e.required and e.index is not None:
             needed |= 1 << e.index
-    all_flags = (1 << len(t.some)) - 1
+    all_flags = (1 << len(t.exists)) - 1
     cap = t.low if t.high is None else t.high
 
     def may_end(state: tuple[int, int, int]) -> bool:
@@ -329,4 +331,4 @@ def _fields(grammar: Grammar, comma: str, t: Thing, entries: list[_Entry], free_
                 after = e.index + 1
             yield e.body, (after, min(count + 1, cap), flags | e.flags)
 
-    return members(grammar, comma, (0, 0, 0), steps, may_end)
+    return list_rule(grammar, comma, (0, 0, 0), steps, may_end)

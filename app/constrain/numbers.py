@@ -10,20 +10,20 @@ from decimal import Decimal
 from functools import lru_cache
 
 from app.constrain import regex
-from app.constrain.automaton import Dfa, TooComplex, both, minimal, union, without
+from app.constrain.automaton import Dfa, TooComplex, difference, intersection, minimize, union
 
 _PLAIN = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?"
 MOST_REMAINDERS = 4000
 
 
 @lru_cache(maxsize=8)
-def plain() -> Dfa:
+def decimals() -> Dfa:
     """Every number without an exponent."""
     return regex.fullmatch(_PLAIN)
 
 
 @lru_cache(maxsize=8)
-def every() -> Dfa:
+def all_numbers() -> Dfa:
     """Every number."""
     return regex.fullmatch(_PLAIN + r"([eE][-+]?[0-9]+)?")
 
@@ -35,26 +35,26 @@ def integers() -> Dfa:
 
 
 @lru_cache(maxsize=8)
-def without_point() -> Dfa:
+def plain_integers() -> Dfa:
     """Integers as most programs write them."""
     return regex.fullmatch(r"-?(0|[1-9][0-9]*)")
 
 
 @lru_cache(maxsize=8)
-def _positive() -> Dfa:
+def _unsigned() -> Dfa:
     return regex.fullmatch(r"(0|[1-9][0-9]*)(\.[0-9]+)?")
 
 
-def _parts(value: Decimal) -> tuple[str, str]:
+def _digits(value: Decimal) -> tuple[str, str]:
     """Digits before and after the point, without needless zeros."""
     text = format(abs(value), "f")
     before, _, after = text.partition(".")
     return before.lstrip("0") or "0", after.rstrip("0")
 
 
-def _above(value: Decimal, equal: bool) -> Dfa:
+def _unsigned_above(value: Decimal, equal: bool) -> Dfa:
     """Texts without a sign of numbers > value >= 0, or >= value."""
-    before, after = _parts(value)
+    before, after = _digits(value)
     options = [rf"[1-9][0-9]{{{len(before)},}}(\.[0-9]+)?"] if before != "0" else [r"[1-9][0-9]*(\.[0-9]+)?"]
     for i, digit in enumerate(before):
         if digit != "9" and before != "0":
@@ -73,29 +73,29 @@ def _above(value: Decimal, equal: bool) -> Dfa:
     return regex.fullmatch("|".join(options))
 
 
-def _signed(dfa: Dfa) -> Dfa:
+def _negative(dfa: Dfa) -> Dfa:
     """The same texts with a minus before them."""
     shifted = [[(a, b, t + 1) for a, b, t in out] for out in dfa.edges]
-    return minimal(Dfa([[(0x2D, 0x2D, 1)], *shifted], {s + 1 for s in dfa.accepting}))
+    return minimize(Dfa([[(0x2D, 0x2D, 1)], *shifted], {s + 1 for s in dfa.accepting}))
 
 
 def at_least(value: Decimal, exclusive: bool) -> Dfa:
     """Numbers >= value, or > value."""
     if value > 0 or (value == 0 and exclusive):
-        return _above(value, not exclusive)
+        return _unsigned_above(value, not exclusive)
     # every number without a sign, and those -x with x <= -value
-    small = without(_positive(), _above(-value, exclusive))
-    return union(_positive(), _signed(small))
+    small = difference(_unsigned(), _unsigned_above(-value, exclusive))
+    return union(_unsigned(), _negative(small))
 
 
 def at_most(value: Decimal, exclusive: bool) -> Dfa:
     """Numbers <= value, or < value."""
-    return without(plain(), at_least(value, not exclusive))
+    return difference(decimals(), at_least(value, not exclusive))
 
 
 def equal(value: Decimal) -> Dfa:
     """Ways to write one number."""
-    return both(at_least(value, False), at_most(value, False))
+    return intersection(at_least(value, False), at_most(value, False))
 
 
 def multiples(step: Decimal) -> Dfa:
@@ -105,21 +105,21 @@ def multiples(step: Decimal) -> Dfa:
     number = int("".join(map(str, digits)))
     if exponent > 0:
         number, exponent = number * 10**exponent, 0
-    places = -exponent  # value * 10^places must be a multiple of number, and no digits may follow those
-    if number * (places + 2) > MOST_REMAINDERS:
+    subschemas = -exponent  # value * 10^subschemas must be a multiple of number, and no digits may follow those
+    if number * (subschemas + 2) > MOST_REMAINDERS:
         raise TooComplex
     size = number
-    base = 1  # state 0: the start; then (places read, remainder) for -1 (before the point) to `places`
+    base = 1  # state 0: the start; then (subschemas read, remainder) for -1 (before the point) to `subschemas`
 
     def state(read: int, remainder: int) -> int:
         return base + (read + 1) * size + remainder
 
-    edges: list[list[tuple[int, int, int]]] = [[] for _ in range(base + (places + 2) * size)]
+    edges: list[list[tuple[int, int, int]]] = [[] for _ in range(base + (subschemas + 2) * size)]
     accepting = set()
     for remainder in range(size):
-        for read in range(-1, places + 1):
+        for read in range(-1, subschemas + 1):
             at = state(read, remainder)
-            later = places - max(read, 0)
+            later = subschemas - max(read, 0)
             if read != 0 and remainder * 10**later % number == 0:
                 accepting.add(at)
             for digit in range(10):
@@ -127,15 +127,15 @@ def multiples(step: Decimal) -> Dfa:
                 code = 0x30 + digit
                 if read == -1:
                     edges[at].append((code, code, state(-1, to)))
-                elif read < places:
+                elif read < subschemas:
                     edges[at].append((code, code, state(read + 1, to)))
-            if read == places and remainder == 0:
+            if read == subschemas and remainder == 0:
                 edges[at].append((0x30, 0x30, at))
             if read == -1:
                 edges[at].append((0x2E, 0x2E, state(0, remainder)))
     edges[0] = [(0x2D, 0x2D, state(-1, 0))]
     edges[0] += [(0x30 + d, 0x30 + d, state(-1, d % number)) for d in range(10)]
-    if places == 0:  # only zeros after the point: state(0, r) reads them, and ends where r is 0
+    if subschemas == 0:  # only zeros after the point: state(0, r) reads them, and ends where r is 0
         after = len(edges)
         edges.append([(0x30, 0x30, after)])
         accepting.add(after)
@@ -143,4 +143,4 @@ def multiples(step: Decimal) -> Dfa:
             edges[state(0, remainder)] = [(0x30, 0x30, after)] if remainder == 0 else []
     for out in edges:
         out.sort()
-    return both(plain(), minimal(Dfa(edges, accepting)))
+    return intersection(decimals(), minimize(Dfa(edges, accepting)))

@@ -9,11 +9,11 @@ from __future__ import annotations
 from functools import lru_cache
 
 from app.constrain.automaton import Dfa, Nfa
-from app.constrain.ebnf import UNICODE, Ranges, complement, intersect, normal
+from app.constrain.ebnf import UNICODE, Ranges, complement, intersect, normalize
 
 _DIGIT: Ranges = ((0x30, 0x39),)
 _WORD: Ranges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
-_SPACE: Ranges = normal(
+_SPACE: Ranges = normalize(
     [(9, 13), (0x20, 0x20), (0xA0, 0xA0), (0x1680, 0x1680), (0x2000, 0x200A), (0x2028, 0x2029), (0x202F, 0x202F),
      (0x205F, 0x205F), (0x3000, 0x3000), (0xFEFF, 0xFEFF)]
 )  # fmt: skip
@@ -52,24 +52,24 @@ def _compiled(pattern: str, anywhere: bool) -> Dfa:
     parser = _Parser(pattern)
     nfa = parser.nfa
     start, end = parser.whole()
-    first, last = nfa.state(), nfa.state()
-    nfa.empty[first].append(start)
-    nfa.empty[end].append(last)
+    first, last = nfa.add_state(), nfa.add_state()
+    nfa.epsilon[first].append(start)
+    nfa.epsilon[end].append(last)
     if anywhere:
-        before, after = nfa.state(), nfa.state()
+        before, after = nfa.add_state(), nfa.add_state()
         nfa.edges[before] = [(a, b, before) for a, b in UNICODE]
         nfa.edges[after] = [(a, b, after) for a, b in UNICODE]
-        nfa.empty[before].append(first)
-        nfa.empty[last].append(after)
+        nfa.epsilon[before].append(first)
+        nfa.epsilon[last].append(after)
         # "^" is passable only where nothing came before, so: from `outset`; "$" only where nothing follows
-        outset = nfa.state()
-        nfa.empty[outset].append(before)
-        final = nfa.state()
-        nfa.empty[after].append(final)
+        outset = nfa.add_state()
+        nfa.epsilon[outset].append(before)
+        final = nfa.add_state()
+        nfa.epsilon[after].append(final)
         return _anchored(parser, before, outset, after, final)
-    outset, final = nfa.state(), nfa.state()
-    nfa.empty[outset].append(first)
-    nfa.empty[last].append(final)
+    outset, final = nfa.add_state(), nfa.add_state()
+    nfa.epsilon[outset].append(first)
+    nfa.epsilon[last].append(final)
     return _anchored(parser, None, outset, None, final)
 
 
@@ -80,10 +80,10 @@ def _anchored(parser: _Parser, before: int | None, outset: int, after: int | Non
     """
     nfa, size = parser.nfa, len(parser.nfa.edges)
     if not parser.starts and not parser.ends:
-        return nfa.determined(outset, final)
+        return nfa.determinize(outset, final)
     layered = Nfa()
     for _ in range(4 * size):  # copies: (read something?, saw "$"?)
-        layered.state()
+        layered.add_state()
 
     def copy(state: int, read: int, closed: int) -> int:
         return state + size * (read + 2 * closed)
@@ -92,18 +92,18 @@ def _anchored(parser: _Parser, before: int | None, outset: int, after: int | Non
         for closed in (0, 1):
             for s in range(size):
                 at = copy(s, read, closed)
-                layered.empty[at] = [copy(t, read, closed) for t in nfa.empty[s]]
+                layered.epsilon[at] = [copy(t, read, closed) for t in nfa.epsilon[s]]
                 if not closed:
                     layered.edges[at] = [(a, b, copy(t, 1, 0)) for a, b, t in nfa.edges[s]]
                 if s in parser.starts and not read:
-                    layered.empty[at].append(copy(parser.starts[s], read, closed))
+                    layered.epsilon[at].append(copy(parser.starts[s], read, closed))
                 if s in parser.ends:
-                    layered.empty[at].append(copy(parser.ends[s], read, 1))
-    end = layered.state()
+                    layered.epsilon[at].append(copy(parser.ends[s], read, 1))
+    end = layered.add_state()
     for read in (0, 1):
         for closed in (0, 1):
-            layered.empty[copy(final, read, closed)].append(end)
-    return layered.determined(copy(outset, 0, 0), end)
+            layered.epsilon[copy(final, read, closed)].append(end)
+    return layered.determinize(copy(outset, 0, 0), end)
 
 
 class _Parser:
@@ -136,17 +136,17 @@ class _Parser:
             parts.append(self._sequence())
         if len(parts) == 1:
             return parts[0]
-        start, end = self.nfa.state(), self.nfa.state()
+        start, end = self.nfa.add_state(), self.nfa.add_state()
         for a, b in parts:
-            self.nfa.empty[start].append(a)
-            self.nfa.empty[b].append(end)
+            self.nfa.epsilon[start].append(a)
+            self.nfa.epsilon[b].append(end)
         return start, end
 
     def _sequence(self) -> tuple[int, int]:
-        start = end = self.nfa.state()
+        start = end = self.nfa.add_state()
         while self._peek() not in ("", "|", ")"):
             a, b = self._quantified()
-            self.nfa.empty[end].append(a)
+            self.nfa.epsilon[end].append(a)
             end = b
         return start, end
 
@@ -193,39 +193,39 @@ class _Parser:
             finally:
                 self._text, self._at = text, at
 
-        start = end = nfa.state()
+        start = end = nfa.add_state()
         exits = []
         unused: list[tuple[int, int]] = [part]
         for i in range(max(low, high or 0)):
             if i >= low:
                 exits.append(end)
             a, b = unused.pop() if unused else again()
-            nfa.empty[end].append(a)
+            nfa.epsilon[end].append(a)
             end = b
         if high is None:
             a, b = unused.pop() if unused else again()
-            around = nfa.state()
-            nfa.empty[end].append(around)
-            nfa.empty[around].append(a)
-            nfa.empty[b].append(around)
+            around = nfa.add_state()
+            nfa.epsilon[end].append(around)
+            nfa.epsilon[around].append(a)
+            nfa.epsilon[b].append(around)
             end = around
-        out = nfa.state()
+        out = nfa.add_state()
         for state in [*exits, end]:
-            nfa.empty[state].append(out)
+            nfa.epsilon[state].append(out)
         return start, out
 
     def _set(self, ranges: Ranges) -> tuple[int, int]:
-        start, end = self.nfa.state(), self.nfa.state()
+        start, end = self.nfa.add_state(), self.nfa.add_state()
         self.nfa.edges[start] = [(a, b, end) for a, b in intersect(ranges, UNICODE)]
         return start, end
 
     def _atom(self) -> tuple[int, int]:
         if self._take("^"):
-            a, b = self.nfa.state(), self.nfa.state()
+            a, b = self.nfa.add_state(), self.nfa.add_state()
             self.starts[a] = b
             return a, b
         if self._take("$"):
-            a, b = self.nfa.state(), self.nfa.state()
+            a, b = self.nfa.add_state(), self.nfa.add_state()
             self.ends[a] = b
             return a, b
         if self._take("."):
@@ -271,7 +271,7 @@ class _Parser:
                 found.append((first[0][0], last[0][0]))
             else:
                 found += first
-        ranges = normal(found)
+        ranges = normalize(found)
         return complement(ranges) if negative else ranges
 
     def _member(self) -> Ranges:
@@ -357,4 +357,4 @@ def _category(name: str) -> Ranges:
     codes = [c for c in range(0x110000) if unicodedata.category(chr(c)).startswith(name)]
     if not codes:
         raise Unsupported(f"the property {name}")
-    return normal((c, c) for c in codes)
+    return normalize((c, c) for c in codes)

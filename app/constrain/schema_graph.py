@@ -6,8 +6,8 @@ import json
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from app.constrain.document import Document, Json, Place
-from app.constrain.shapes import FALSE, TRUE, Ref
+from app.constrain.document import Document, Json, Subschema
+from app.constrain.value_sets import FALSE, TRUE, Ref
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Conjunction:
     ref: Ref
 
 
-Node = Place | Constant | Conjunction | Never
+Node = Subschema | Constant | Conjunction | Never
 
 
 class SchemaGraph:
@@ -43,11 +43,11 @@ class SchemaGraph:
         self._numbers: dict[Hashable, int] = {}
         self.root = self.ref(self.document.root)
 
-    def ref(self, place: Place) -> Ref:
+    def ref(self, subschema: Subschema) -> Ref:
         """Reference the values of a subschema."""
-        if isinstance(place.schema, bool):
-            return TRUE if place.schema else FALSE
-        return self._ref((id(place.schema), place.base), place)
+        if isinstance(subschema.schema, bool):
+            return TRUE if subschema.schema else FALSE
+        return self._ref((id(subschema.schema), subschema.base), subschema)
 
     def const(self, value: Json) -> Ref:
         """Reference one value."""
@@ -63,10 +63,10 @@ class SchemaGraph:
         ((node, _),) = self._ref(("all", ref), Conjunction(ref))
         return frozenset([(node, False)])
 
-    def places(self, ref: Ref) -> list[Place]:
+    def subschemas(self, ref: Ref) -> list[Subschema]:
         """Return the subschemas that must hold for a reference."""
         nodes = [self._nodes[node] for node, sign in ref if sign]
-        return [node for node in nodes if isinstance(node, Place)]
+        return [node for node in nodes if isinstance(node, Subschema)]
 
     def _ref(self, key: Hashable, node: Node) -> Ref:
         if key not in self._numbers:

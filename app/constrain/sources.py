@@ -5,11 +5,11 @@ from typing import Any
 
 from app.constrain import gbnf, regex
 from app.constrain.automaton import TooComplex
-from app.constrain.document import Malformed, Refused
+from app.constrain.document import InvalidSchema, UnsupportedKeyword
 from app.constrain.ebnf import Grammar
 from app.constrain.json_grammar import JsonGrammar
 from app.constrain.schema import Schemas
-from app.constrain.texts import automaton_rule
+from app.constrain.strings import automaton_rule
 from py_engine.errors import WispError
 
 
@@ -21,11 +21,11 @@ def schema_rule(grammar: Grammar, schema: Any, param: str, *, strict: bool = Fal
         if not schemas.inhabited(schemas.root):
             raise WispError("The JSON schema allows no value at all.", "invalid_value", param=param)
         return JsonGrammar(grammar, schemas, ordered, ordered or strict).rule(schemas.root)
-    except Malformed as error:
+    except InvalidSchema as error:
         where = ".".join((param, *error.path))
         what = f"{error.keyword}: {error.why}" if error.path else error.why
         raise WispError(f"This is not a JSON schema. {what}.", "invalid_value", param=where) from None
-    except Refused as error:
+    except UnsupportedKeyword as error:
         raise WispError(
             f"The JSON schema's keyword {error.keyword!r} cannot be held exactly: {error.why}.",
             "unsupported_parameter",
@@ -47,7 +47,7 @@ def regex_rule(grammar: Grammar, pattern: str, param: str) -> str:
         ) from None
     except TooComplex:
         raise WispError("The regular expression is too complex.", "unsupported_parameter", param=param) from None
-    if dfa.empty():
+    if dfa.is_empty():
         raise WispError("The regular expression matches nothing.", "invalid_value", param=param)
     return automaton_rule(grammar, dfa, False)
 

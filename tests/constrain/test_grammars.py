@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.constrain import regex
-from app.constrain.automaton import others
+from app.constrain.automaton import complement
 from app.constrain.ebnf import Grammar
 from app.constrain.numbers import at_least, at_most, multiples
 from app.constrain.rules import form_rule
@@ -27,7 +27,7 @@ PATTERNS = [
 def test_automata_agree_with_re(pattern: str) -> None:
     rng = random.Random(pattern)
     dfa = regex.search(pattern)
-    opposite = others(dfa)
+    opposite = complement(dfa)
     python = pattern.replace("(?<n>", "(?P<n>")
     for _ in range(400):
         text = "".join(rng.choice("aabbcd1-f.xyz]0 ") for _ in range(rng.randint(0, 7)))

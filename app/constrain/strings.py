@@ -7,13 +7,13 @@ from app.constrain.ebnf import (
     UNICODE,
     Grammar,
     Ranges,
+    character_options,
     complement,
     either,
     intersect,
     literal,
-    options_of,
 )
-from app.constrain.shapes import Text
+from app.constrain.value_sets import StringSet
 
 _SHORT = {0x22: '\\"', 0x5C: "\\\\", 0x08: "\\b", 0x0C: "\\f", 0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t"}
 _DIRECT = intersect(complement(((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C))), UNICODE)  # may stand in a JSON string as it is
@@ -26,7 +26,7 @@ MOST_CHARACTERS = 200_000
 def any_options() -> list[str]:
     """The ways to write any character inside a JSON string."""
     return [
-        *options_of(_DIRECT),
+        *character_options(_DIRECT),
         r'"\u005c" [\u0022\u005c/bfnrt]',
         rf'"\u005cu" [0-9a-cefA-CEF] {HEX} {HEX} {HEX}',
         rf'"\u005cu" [dD] [0-7] {HEX} {HEX}',
@@ -34,7 +34,7 @@ def any_options() -> list[str]:
     ]
 
 
-def json_text(grammar: Grammar, text: Text) -> str:
+def json_text(grammar: Grammar, text: StringSet) -> str:
     """A JSON string with its quotes: the body of a rule.
 
     The mask engine is quick where a rule goes on to its own end, and slow where what follows a character is up to the
@@ -42,7 +42,7 @@ def json_text(grammar: Grammar, text: Text) -> str:
     """
     quote = literal('"')
     if text.dfa is not None:
-        return f"{quote} {automaton_rule(grammar, text.exact(), True, quote)}"
+        return f"{quote} {automaton_rule(grammar, text.as_dfa(), True, quote)}"
     if text.low or text.high is not None:
         return f"{quote} {_sized(grammar, text.low, text.high)}"
     return f"{quote} {_any_rest(grammar)}"
@@ -157,15 +157,15 @@ class _Rules:
         return target if len(self._options(edges, target)) == 1 else None
 
     def _options(self, edges: Edges, target: int) -> list[str]:
-        ranges = automaton.on(edges, target)
-        return escaped_options(ranges) if self._escaped else options_of(ranges)
+        ranges = automaton.characters_to(edges, target)
+        return escaped_options(ranges) if self._escaped else character_options(ranges)
 
 
 def escaped_options(ranges: Ranges) -> list[str]:
     """The ways to write one character of a set inside a JSON string."""
     options = []
     direct = intersect(ranges, _DIRECT)
-    options += options_of(direct)
+    options += character_options(direct)
     for code, text in _SHORT.items():
         if intersect(ranges, ((code, code),)):
             options.append(literal(text))

@@ -16,42 +16,42 @@ FALSE: Ref = frozenset([(0, True)])  # node 0 is the schema false
 
 
 @dataclass(frozen=True)
-class Text:
+class StringSet:
     """Strings: of a length, and in a set where `dfa` is one."""
 
     dfa: Dfa | None = None
     low: int = 0
     high: int | None = None
 
-    def exact(self) -> Dfa:
+    def as_dfa(self) -> Dfa:
         """As one automaton."""
         if not self.low and self.high is None:
             return self.dfa or automaton.everything()
         sized = automaton.lengths(self.low, self.high)
-        return sized if self.dfa is None else automaton.both(self.dfa, sized)
+        return sized if self.dfa is None else automaton.intersection(self.dfa, sized)
 
-    def both(self, other: Text) -> Text | None:
+    def intersect(self, other: StringSet) -> StringSet | None:
         """Strings in both; None: there is none."""
         low, high = max(self.low, other.low), _least(self.high, other.high)
         if high is not None and low > high:
             return None
         dfas = [d for d in (self.dfa, other.dfa) if d is not None]
-        dfa = automaton.both(*dfas) if len(dfas) == 2 else dfas[0] if dfas else None
-        made = Text(dfa, low, high)
+        dfa = automaton.intersection(*dfas) if len(dfas) == 2 else dfas[0] if dfas else None
+        made = StringSet(dfa, low, high)
         if dfa is not None and (low or high is not None):
-            made = Text(made.exact())
-        return None if made.dfa is not None and made.dfa.empty() else made
+            made = StringSet(made.as_dfa())
+        return None if made.dfa is not None and made.dfa.is_empty() else made
 
-    def others(self) -> Text | None:
+    def complement(self) -> StringSet | None:
         """Every other string."""
         if self.dfa is None and not self.low and self.high is None:
             return None
-        dfa = automaton.others(self.exact())
-        return None if dfa.empty() else Text(dfa)
+        dfa = automaton.complement(self.as_dfa())
+        return None if dfa.is_empty() else StringSet(dfa)
 
 
 @dataclass(frozen=True)
-class Fields:
+class PropertyRules:
     """What one schema says about an object's properties."""
 
     named: dict[str, Ref] = field(default_factory=dict)
@@ -60,24 +60,24 @@ class Fields:
 
 
 @dataclass(frozen=True)
-class Thing:
+class ObjectSet:
     """Objects. `some`: for each, there is a property with such a name and value."""
 
-    layers: tuple[Fields, ...] = ()
+    layers: tuple[PropertyRules, ...] = ()
     required: tuple[str, ...] = ()
     low: int = 0
     high: int | None = None
     names: Dfa | None = None
-    some: tuple[tuple[Dfa, Ref], ...] = ()
+    exists: tuple[tuple[Dfa, Ref], ...] = ()
 
-    def both(self, other: Thing) -> Thing | None:
+    def intersect(self, other: ObjectSet) -> ObjectSet | None:
         low, high = max(self.low, other.low), _least(self.high, other.high)
         if high is not None and low > high:
             return None
         given = [n for n in (self.names, other.names) if n is not None]
-        names = automaton.both(*given) if len(given) == 2 else given[0] if given else None
+        names = automaton.intersection(*given) if len(given) == 2 else given[0] if given else None
         required = tuple(dict.fromkeys((*self.required, *other.required)))
-        return Thing(self.layers + other.layers, required, low, high, names, self.some + other.some)
+        return ObjectSet(self.layers + other.layers, required, low, high, names, self.exists + other.exists)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Contains:
 
 
 @dataclass(frozen=True)
-class Series:
+class ArraySet:
     """Arrays. `layers`: what each schema says: of the first items, and of the rest."""
 
     layers: tuple[tuple[tuple[Ref, ...], Ref], ...] = ()
@@ -100,11 +100,11 @@ class Series:
     contains: tuple[Contains, ...] = ()
     unique: tuple[str, ...] | None = None  # the path of the keyword that asks for it
 
-    def both(self, other: Series) -> Series | None:
+    def intersect(self, other: ArraySet) -> ArraySet | None:
         low, high = max(self.low, other.low), _least(self.high, other.high)
         if high is not None and low > high:
             return None
-        return Series(
+        return ArraySet(
             self.layers + other.layers, low, high, self.contains + other.contains, self.unique or other.unique
         )
 
@@ -113,13 +113,13 @@ class Series:
         refs = (p[index] if index is not None and index < len(p) else rest for p, rest in self.layers)
         return TRUE.union(*refs)
 
-    def prefix(self) -> int:
+    def prefix_length(self) -> int:
         """How many first items have schemas of their own."""
         return max((len(p) for p, _ in self.layers), default=0)
 
 
 @dataclass(frozen=True)
-class Seen:
+class Evaluated:
     """What has been evaluated, for unevaluatedProperties and unevaluatedItems."""
 
     names: frozenset[str] = frozenset()
@@ -129,8 +129,8 @@ class Seen:
     every_item: bool = False
     contained: tuple[Ref, ...] = ()
 
-    def both(self, other: Seen) -> Seen:
-        return Seen(
+    def intersect(self, other: Evaluated) -> Evaluated:
+        return Evaluated(
             self.names | other.names,
             self.patterns + other.patterns,
             self.every_name or other.every_name,
@@ -140,50 +140,50 @@ class Seen:
         )
 
 
-BOOLS = frozenset([True, False])
+BOOLEANS = frozenset([True, False])
 
 
 @dataclass(frozen=True)
-class Values:
+class ValueSet:
     """A set of values: those allowed of each type; None: none of it."""
 
     null: bool = False
-    bools: frozenset[bool] = frozenset()
-    number: Dfa | None = None
-    text: Text | None = None
-    series: Series | None = None
-    thing: Thing | None = None
-    seen: Seen = Seen()
+    booleans: frozenset[bool] = frozenset()
+    numbers: Dfa | None = None
+    strings: StringSet | None = None
+    arrays: ArraySet | None = None
+    objects: ObjectSet | None = None
+    evaluated: Evaluated = Evaluated()
 
-    def both(self, other: Values) -> Values:
+    def intersect(self, other: ValueSet) -> ValueSet:
         number = None
-        if self.number is not None and other.number is not None:
-            number = other.number if self.number is numbers.every() else self.number
-            if other.number is not numbers.every() and number is not other.number:
-                number = automaton.both(self.number, other.number)
-            number = None if number.empty() else number
-        return Values(
+        if self.numbers is not None and other.numbers is not None:
+            number = other.numbers if self.numbers is numbers.all_numbers() else self.numbers
+            if other.numbers is not numbers.all_numbers() and number is not other.numbers:
+                number = automaton.intersection(self.numbers, other.numbers)
+            number = None if number.is_empty() else number
+        return ValueSet(
             self.null and other.null,
-            self.bools & other.bools,
+            self.booleans & other.booleans,
             number,
-            self.text.both(other.text) if self.text and other.text else None,
-            self.series.both(other.series) if self.series and other.series else None,
-            self.thing.both(other.thing) if self.thing and other.thing else None,
-            self.seen.both(other.seen),
+            self.strings.intersect(other.strings) if self.strings and other.strings else None,
+            self.arrays.intersect(other.arrays) if self.arrays and other.arrays else None,
+            self.objects.intersect(other.objects) if self.objects and other.objects else None,
+            self.evaluated.intersect(other.evaluated),
         )
 
-    def none(self) -> bool:
+    def is_empty(self) -> bool:
         """Surely empty."""
-        return not (self.null or self.bools or self.number or self.text or self.series or self.thing)
+        return not (self.null or self.booleans or self.numbers or self.strings or self.arrays or self.objects)
 
-    def unseen(self) -> Values:
+    def without_annotations(self) -> ValueSet:
         """Without its annotations."""
-        return replace(self, seen=Seen())
+        return replace(self, evaluated=Evaluated())
 
 
-def every_value() -> Values:
+def all_values() -> ValueSet:
     """All of JSON."""
-    return Values(True, BOOLS, numbers.every(), Text(), Series(), Thing())
+    return ValueSet(True, BOOLEANS, numbers.all_numbers(), StringSet(), ArraySet(), ObjectSet())
 
 
 def _least(a: int | None, b: int | None) -> int | None:

@@ -9,11 +9,11 @@ MOST_STATES = 1500
 State = TypeVar("State", bound=Hashable)
 
 
-class TooManyStates(Exception):
+class TooManyListStates(Exception):
     """More than MOST_STATES."""
 
 
-def members(
+def list_rule(
     grammar: Grammar,
     comma: str,
     first: State,
@@ -32,7 +32,7 @@ def members(
         if state in after:
             continue
         if len(after) >= MOST_STATES:
-            raise TooManyStates
+            raise TooManyListStates
         after[state] = list(steps(state))
         for _, new in after[state]:
             before.setdefault(new, set()).add(state)
