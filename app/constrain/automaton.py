@@ -1,6 +1,6 @@
-"""Finite automata over code points: the sets of strings that patterns, lengths and enumerations stand for.
+"""Finite automata over code points, for the strings that patterns, lengths and enumerations allow.
 
-A Dfa's missing transitions lead nowhere. State 0 is the start.
+State 0 of a Dfa is the start. A character without a transition rejects the text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ State = TypeVar("State", bound=Hashable)
 
 
 class TooComplex(Exception):
-    """An automaton would have more than MOST_STATES states."""
+    """An automaton would need more than MOST_STATES states."""
 
 
 Edges = list[tuple[int, int, int]]  # (first code point, last, target), sorted and disjoint
@@ -25,36 +25,36 @@ Edges = list[tuple[int, int, int]]  # (first code point, last, target), sorted a
 
 @dataclass
 class Dfa:
-    """Transitions of each state, and the states that accept."""
+    """A deterministic automaton: the transitions of each state, and the accepting states."""
 
     edges: list[Edges]
     accepting: set[int]
 
     def step(self, state: int, code: int) -> int | None:
-        """The next state."""
+        """Return the next state, None where the text is rejected."""
         return next((t for low, high, t in self.edges[state] if low <= code <= high), None)
 
     def accepts(self, text: str) -> bool:
-        """Whether the text is in the set."""
+        """Return whether the text is in the set."""
         state: int | None = 0
         for char in text:
             state = self.step(state, ord(char)) if state is not None else None
         return state in self.accepting
 
     def is_empty(self) -> bool:
-        """Whether no text is in the set; a trimmed automaton knows."""
+        """Return whether no text is in the set. Only right for minimized automata."""
         return not self.accepting
 
 
 class Nfa:
-    """Built up by regex.py: states with ranges to other states, and empty transitions."""
+    """A nondeterministic automaton that regex.py builds: transitions on ranges, and epsilon transitions."""
 
     def __init__(self) -> None:
         self.edges: list[Edges] = []
         self.epsilon: list[list[int]] = []
 
     def add_state(self) -> int:
-        """A new state."""
+        """Add a state and return its number."""
         if len(self.edges) > 20 * MOST_STATES:
             raise TooComplex
         self.edges.append([])
@@ -62,7 +62,7 @@ class Nfa:
         return len(self.edges) - 1
 
     def closure(self, states: Iterable[int]) -> frozenset[int]:
-        """The states that empty transitions reach."""
+        """Return the states that epsilon transitions reach."""
         seen = set(states)
         stack = list(seen)
         while stack:
@@ -73,7 +73,7 @@ class Nfa:
         return frozenset(seen)
 
     def determinize(self, start: int, end: int) -> Dfa:
-        """The smallest Dfa for the texts that lead from start to end."""
+        """Return the smallest Dfa for the texts that lead from start to end."""
         numbers = _StateNumbers(self.closure([start]))
         edges: list[Edges] = []
         accepting: set[int] = set()
@@ -88,8 +88,9 @@ class Nfa:
 
 
 class _StateNumbers(Generic[State]):
-    """Numbers for the states of an automaton in the making, in the order in which they are met; going through them
-    meets those that are found on the way, too.
+    """Numbers the states of an automaton under construction, in the order of discovery.
+
+    Iterating yields every state once, those discovered during the iteration included.
     """
 
     def __init__(self, first: State) -> None:
@@ -101,7 +102,7 @@ class _StateNumbers(Generic[State]):
             yield self._queue.popleft()
 
     def of(self, state: State) -> int:
-        """The state's number, a new one if need be; TooComplex where there are too many."""
+        """Return the state's number, a new one for a new state. Raises TooComplex where there are too many."""
         if state not in self._numbers:
             if len(self._numbers) >= MOST_STATES:
                 raise TooComplex
@@ -111,7 +112,7 @@ class _StateNumbers(Generic[State]):
 
 
 def _disjoint(edges: Edges) -> list[tuple[int, int, list[int]]]:
-    """Overlapping ranges cut into disjoint ones, each with all its targets."""
+    """Cut overlapping ranges into disjoint ones, each with all its targets."""
     cuts = sorted({e[0] for e in edges} | {e[1] + 1 for e in edges})
     out = []
     for i in range(len(cuts) - 1):
@@ -123,17 +124,17 @@ def _disjoint(edges: Edges) -> list[tuple[int, int, list[int]]]:
 
 
 def everything() -> Dfa:
-    """All texts."""
+    """Accept every text."""
     return Dfa([[(a, b, 0) for a, b in UNICODE]], {0})
 
 
 def nothing() -> Dfa:
-    """No text."""
+    """Accept no text."""
     return Dfa([[]], set())
 
 
 def of_words(words: Iterable[str]) -> Dfa:
-    """Just these."""
+    """Accept these texts only."""
     edges: list[dict[int, int]] = [{}]
     accepting = set()
     for word in words:
@@ -150,7 +151,7 @@ def of_words(words: Iterable[str]) -> Dfa:
 
 
 def lengths(low: int, high: int | None) -> Dfa:
-    """Texts of low to high characters."""
+    """Accept texts of low to high characters."""
     last = low if high is None else high
     if last > MOST_STATES:
         raise TooComplex
@@ -160,27 +161,27 @@ def lengths(low: int, high: int | None) -> Dfa:
 
 
 def intersection(a: Dfa, b: Dfa) -> Dfa:
-    """Texts in a and in b."""
+    """Accept texts that both accept."""
     return _product(a, b, lambda x, y: x and y)
 
 
 def difference(a: Dfa, b: Dfa) -> Dfa:
-    """Texts in a and not in b."""
+    """Accept texts that a accepts and b rejects."""
     return _product(a, b, lambda x, y: x and not y)
 
 
 def union(a: Dfa, b: Dfa) -> Dfa:
-    """Texts in a or in b."""
+    """Accept texts that at least one accepts."""
     return _product(a, b, lambda x, y: x or y)
 
 
 def complement(a: Dfa) -> Dfa:
-    """Every other text."""
+    """Accept every other text."""
     return difference(everything(), a)
 
 
 def _product(a: Dfa, b: Dfa, accept: Callable[[bool, bool], bool]) -> Dfa:
-    """-1 stands for having left an automaton."""
+    """Run both automata side by side. State -1: that automaton has rejected the text."""
     numbers = _StateNumbers((0, 0))
     edges: list[Edges] = []
     accepting: set[int] = set()
@@ -202,7 +203,7 @@ def _product(a: Dfa, b: Dfa, accept: Callable[[bool, bool], bool]) -> Dfa:
 
 
 def minimize(dfa: Dfa) -> Dfa:
-    """Without states that lead nowhere, and with those that do the same joined."""
+    """Drop states from which nothing is accepted, and merge equivalent states (Moore's partition refinement)."""
     alive = _live_states(dfa)
     if 0 not in alive:
         return nothing()
@@ -242,6 +243,7 @@ def minimize(dfa: Dfa) -> Dfa:
 
 
 def _merge_ranges(edges: Edges, group: list[int]) -> Edges:
+    """Replace targets by their groups, and join neighbouring ranges with one target."""
     out: Edges = []
     for low, high, target in sorted(edges):
         to = group[target]
@@ -253,7 +255,7 @@ def _merge_ranges(edges: Edges, group: list[int]) -> Edges:
 
 
 def _live_states(dfa: Dfa) -> set[int]:
-    """States that a text leads to and from which one leads to acceptance."""
+    """Return the states that are reachable and from which an accepting state is reachable."""
     back: dict[int, set[int]] = {}
     reached, stack = {0}, [0]
     while stack:
@@ -274,5 +276,5 @@ def _live_states(dfa: Dfa) -> set[int]:
 
 
 def characters_to(edges: Edges, target: int) -> Ranges:
-    """The characters that lead to a state."""
+    """Return the characters that lead to a state."""
     return normalize(intersect(tuple((a, b) for a, b, t in edges if t == target), UNICODE))

@@ -1,4 +1,4 @@
-"""What a set of JSON values leaves out."""
+"""Complements of sets of JSON values."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from app.constrain.value_sets import (
 )
 
 
-def other(graph: SchemaGraph, v: ValueSet) -> list[ValueSet]:
-    """What is not among the values, as a union."""
+def complement(graph: SchemaGraph, v: ValueSet) -> list[ValueSet]:
+    """Return all values that are not in the set, as a union."""
     number = numbers.all_numbers() if v.numbers is None else None
     if v.numbers is not None and v.numbers is not numbers.all_numbers():
         left = automaton.difference(numbers.decimals(), v.numbers)
@@ -38,15 +38,16 @@ def other(graph: SchemaGraph, v: ValueSet) -> list[ValueSet]:
     )
     out = [plain] if not plain.is_empty() else []
     if v.arrays is not None:
-        out += [ValueSet(arrays=s) for s in other_arrays(graph, v.arrays)]
+        out += [ValueSet(arrays=s) for s in _other_arrays(graph, v.arrays)]
     if v.objects is not None:
-        out += [ValueSet(objects=t) for t in other_objects(graph, v.objects)]
+        out += [ValueSet(objects=t) for t in _other_objects(graph, v.objects)]
     return out
 
 
-def other_arrays(graph: SchemaGraph, s: ArraySet) -> Iterable[ArraySet]:
+def _other_arrays(graph: SchemaGraph, s: ArraySet) -> Iterable[ArraySet]:
+    """Yield the arrays that break one of the conditions, a set for each."""
     if s.unique is not None:
-        raise UnsupportedKeyword(s.unique, "its opposite is not supported")
+        raise UnsupportedKeyword(s.unique, "it is not supported inside not, oneOf or if")
     if s.low:
         yield ArraySet(high=s.low - 1)
     if s.high is not None:
@@ -64,7 +65,8 @@ def other_arrays(graph: SchemaGraph, s: ArraySet) -> Iterable[ArraySet]:
             yield ArraySet(contains=(replace(c, low=c.high + 1, high=None),))
 
 
-def other_objects(graph: SchemaGraph, t: ObjectSet) -> Iterable[ObjectSet]:
+def _other_objects(graph: SchemaGraph, t: ObjectSet) -> Iterable[ObjectSet]:
+    """Yield the objects that break one of the conditions, a set for each."""
     if t.low:
         yield ObjectSet(high=t.low - 1)
     if t.high is not None:
@@ -87,7 +89,7 @@ def other_objects(graph: SchemaGraph, t: ObjectSet) -> Iterable[ObjectSet]:
 
 
 def _rest_names(layer: PropertyRules) -> Dfa:
-    """Names that a layer's `rest` is about."""
+    """Return the names that a layer's `rest` covers."""
     taken = automaton.of_words(layer.named)
     for dfa, _ in layer.patterns:
         taken = automaton.union(taken, dfa)

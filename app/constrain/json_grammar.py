@@ -1,11 +1,12 @@
-"""Sets of JSON values (schema.py) as rules of a grammar.
+"""Grammar rules for sets of JSON values (schema.py).
 
-Between the signs of JSON a space, or a new line with an indent, may stand. The properties of an object come in any
-order where few are named, else (and with `ordered`) in the schema's.
+Between JSON's tokens, a space or a line break with an indent is allowed. Properties come in any order where at most
+FREE_ORDER are named; with more, or with `ordered`, they come in the schema's order.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -19,33 +20,34 @@ from app.constrain.schema import Schemas
 from app.constrain.strings import automaton_rule, json_text, repeated
 from app.constrain.value_sets import FALSE, TRUE, ArraySet, ObjectSet, Ref, StringSet, ValueSet
 
-Counts = tuple[int, tuple[int, ...]]
-FREE_ORDER = 5  # most named properties that may come in any order
-MOST_UNIQUE = 6  # different values of an array's items, where they must differ
-MOST_PATTERNS = 4
+Counts = tuple[int, tuple[int, ...]]  # (items so far, items that satisfy each `contains`)
+PropertyState = tuple[int, int, int]  # (named properties so far, all properties so far, `exists` flags)
+FREE_ORDER = 5  # most named properties for which any order is allowed
+MOST_UNIQUE = 6  # most distinct values of the items of an array with uniqueItems
+MOST_PATTERNS = 4  # of one object: 2^n combinations of them get rules
 QUOTE = '"'
-VALUE = '"{[-0123456789tfn'  # what a value begins with
+VALUE = '"{[-0123456789tfn'  # the first characters of values
 _NUMBER = r""""-"? ("0" | [1-9] [0-9]*) ("." [0-9]+)? ([eE] ("-" | "+")? [0-9]+)?"""
 
 
 class JsonGrammar:
-    """Writes rules for Refs into a grammar."""
+    """Adds rules for Refs to a grammar."""
 
-    def __init__(self, grammar: Grammar, schemas: Schemas, ordered: bool = False, whole: bool = False) -> None:
-        """`ordered`: properties come in the schema's order. `whole`: integers are written without a fraction."""
+    def __init__(self, grammar: Grammar, schemas: Schemas, ordered: bool = False, plain_integers: bool = False) -> None:
+        """`ordered`: properties come in the schema's order. `plain_integers`: integers as 5, not 5.0."""
         self._grammar, self._schemas, self._ordered = grammar, schemas, ordered
-        self._whole = whole
+        self._plain_integers = plain_integers
         self._names: dict[Ref, str] = {}
         self._comma = f"{self._blank(',')} {literal(',')} {self._blank(VALUE)}"
 
     def _blank(self, before: str) -> str:
-        """Blanks that may stand before one of some signs; saying which ones makes the masks quicker."""
+        """Match optional blanks before one of some characters. The lookahead makes masks faster."""
         signs = "".join(f"\\u{ord(sign):04x}" for sign in before)
         rule = '(" " | "\\u000a" [\\u0020\\u0009]{0,60})?'
         return self._grammar.add("ws", f"{rule} (=[{signs}])")
 
     def rule(self, ref: Ref) -> str:
-        """The name of a rule for the values of a Ref, which must be inhabited."""
+        """Return the rule for the values of a Ref, which must be inhabited."""
         if ref not in self._names:
             self._names[ref] = self._grammar.name("value" if ref == TRUE else "v")
             options = [o for v in self._schemas.values(ref) for o in self._options(v, ref)]
@@ -68,7 +70,9 @@ class JsonGrammar:
             try:
                 yield self._grammar.add("string", json_text(self._grammar, v.strings))
             except TooComplex:
-                raise self._unsupported(ref, "pattern", "together with the length it is too complex") from None
+                raise self._unsupported(
+                    ref, "pattern", "together with the length limits it needs too many states"
+                ) from None
         if v.arrays is not None:
             yield from self._arrays(v.arrays, ref)
         if v.objects is not None:
@@ -77,7 +81,7 @@ class JsonGrammar:
     def _number(self, dfa: Dfa) -> str:
         if dfa is numbers.all_numbers():
             return self._grammar.add("number", _NUMBER)
-        if self._whole and automaton.difference(dfa, numbers.integers()).is_empty():
+        if self._plain_integers and automaton.difference(dfa, numbers.integers()).is_empty():
             written = automaton.intersection(dfa, numbers.plain_integers())
             dfa = dfa if written.is_empty() else written
         return self._grammar.add("number", automaton_rule(self._grammar, dfa, False))
@@ -121,7 +125,7 @@ class JsonGrammar:
             lead = item if i == 0 else f"{comma} {item}"
             rest = "" if body == '""' else f" {body}" if i + 1 < low or (i + 1 == n and low > n) else f" ({body})?"
             if i + 1 == n and later and low <= n:
-                rest = f" {body}"  # a repetition from 0 on needs no mark of its own
+                rest = f" {body}"  # a repetition from 0 needs no "?"
             body = f"{lead}{rest}"
         return self._array(body, low == 0, high == 0)
 
@@ -133,7 +137,7 @@ class JsonGrammar:
         return f"({empty} | {full})" if may_be_empty else full
 
     def _containing(self, s: ArraySet, ref: Ref) -> Iterator[str]:
-        """State: items so far (as far as that matters), and how many fit each `contains` (as far as that matters)."""
+        """Yield rules for arrays with `contains`. The counts of a state stop where they no longer matter."""
         caps = [c.low if c.high is None else c.high for c in s.contains]
         far = max(s.prefix_length(), s.low, *(c.start for c in s.contains), s.high or 0, 1)
         schemas = self._schemas
@@ -161,7 +165,9 @@ class JsonGrammar:
         try:
             found = list_rule(self._grammar, self._comma, (0, (0,) * len(s.contains)), steps, may_end)
         except TooManyListStates:
-            raise self._unsupported(ref, "contains", "its counts are too large") from None
+            raise self._unsupported(
+                ref, "contains", "minContains and maxContains need too many states; use smaller ones"
+            ) from None
         yield from self._list(*found)
 
     def _list(self, full: str | None, may_be_empty: bool) -> Iterator[str]:
@@ -171,7 +177,7 @@ class JsonGrammar:
             yield self._array("", True, True)
 
     def _differ(self, s: ArraySet) -> bool:
-        """Items surely differ: there are only the prefix's, and no two of them have a value in common."""
+        """Return whether items certainly differ: all are in the prefix, and no two of their schemas share a value."""
         n = s.prefix_length()
         if s.high is None or s.high > n:
             return False
@@ -179,11 +185,13 @@ class JsonGrammar:
         return not any(self._schemas.inhabited(a | b) for a, b in combinations(refs, 2))
 
     def _unique(self, s: ArraySet) -> Iterator[str]:
-        """Items out of a few values, each at most once. State: the values used."""
+        """Yield rules for items from a few values, each used at most once. State: the bits of the used values."""
         assert s.unique is not None
         atoms = self._atoms(s)
         if atoms is None or s.prefix_length() or s.contains:
-            raise UnsupportedKeyword(s.unique, "it is only supported for items out of a short list of values")
+            raise UnsupportedKeyword(
+                s.unique, f"it is only supported for items with an enum of at most {MOST_UNIQUE} values"
+            )
         high = len(atoms) if s.high is None else min(s.high, len(atoms))
 
         def steps(used: int) -> Iterator[tuple[str, int]]:
@@ -194,7 +202,7 @@ class JsonGrammar:
         yield from self._list(*list_rule(self._grammar, self._comma, 0, steps, lambda used: used.bit_count() >= s.low))
 
     def _atoms(self, s: ArraySet) -> list[Ref] | None:
-        """The values that items may have, where a schema lists them."""
+        """Return the values that items may have, where a schema lists them and they are few."""
         item = s.item(None)
         for subschema in self._schemas.subschemas(item):
             schema = subschema.schema
@@ -215,17 +223,17 @@ class JsonGrammar:
         fields = {name: self._schemas.field(t, name) for name in named}
         if not all(self._schemas.inhabited(fields[name]) for name in t.required):
             return
-        some_of_named = [n for n, f in fields.items() if f != FALSE and self._schemas.inhabited(f)]
+        present = [n for n, f in fields.items() if f != FALSE and self._schemas.inhabited(f)]
         try:
-            entries = list(self._entries(t, fields, some_of_named, ref))
+            entries = list(self._entries(t, fields, present, ref))
         except TooComplex:
-            raise self._unsupported(ref, "patternProperties", "its patterns are too complex") from None
+            raise self._unsupported(ref, "patternProperties", "its patterns need too many states") from None
         comma = f"{self._blank(',')} {literal(',')} {self._blank(QUOTE)}"
-        free_order = not self._ordered and len(some_of_named) <= FREE_ORDER
+        free_order = not self._ordered and len(present) <= FREE_ORDER
         try:
             full, may_be_empty = _properties(self._grammar, comma, t, entries, free_order)
         except TooManyListStates:
-            raise self._unsupported(ref, "maxProperties", "with so many properties it is too complex") from None
+            raise self._unsupported(ref, "maxProperties", "with so many properties it needs too many states") from None
         empty = f"{literal('{')} {self._blank('}')} {literal('}')}"
         if may_be_empty:
             yield empty
@@ -233,16 +241,16 @@ class JsonGrammar:
             yield f"{literal('{')} {self._blank(QUOTE)} {full} {self._blank('}')} {literal('}')}"
 
     def _entries(self, t: ObjectSet, fields: dict[str, Ref], present: list[str], ref: Ref) -> Iterator[_Entry]:
-        """Every kind of property that may come: the named ones first, in the schema's order."""
+        """Yield every kind of property: the named ones in the schema's order, then one for each set of patterns."""
         for i, name in enumerate(present):
-            for flags, value in self._split(t, name, fields[name]):
+            for flags, value in self._split_named(t, name, fields[name]):
                 yield _Entry(i, name in t.required, self._member(literal_key(name), value), flags)
         patterns: list[Dfa] = []
         for layer in t.layers:
             patterns += [dfa for dfa, _ in layer.patterns]
         patterns += [dfa for dfa, _ in t.exists]
         if len(patterns) > MOST_PATTERNS:
-            raise self._unsupported(ref, "patternProperties", "there are too many patterns")
+            raise self._unsupported(ref, "patternProperties", f"there are more than {MOST_PATTERNS} patterns")
         free = automaton.complement(automaton.of_words(fields)) if fields else automaton.everything()
         if t.names is not None:
             free = automaton.intersection(free, t.names)
@@ -257,17 +265,17 @@ class JsonGrammar:
                 hit = [r for j, (_, r) in enumerate(layer.patterns) if bits >> (at + j) & 1]
                 value = value.union(*(hit or [layer.rest]))
                 at += len(layer.patterns)
-            in_some = [i for i in range(len(t.exists)) if bits >> (at + i) & 1]
+            relevant = [i for i in range(len(t.exists)) if bits >> (at + i) & 1]
             plain = cell.edges[0:1] and cell is free and not fields and t.names is None
             key = json_text(self._grammar, StringSet() if plain else StringSet(cell))
-            for flags, ref_of in self._split_some(t, in_some, value):
+            for flags, ref_of in self._split_by_conditions(t, relevant, value):
                 yield _Entry(None, False, self._member(self._grammar.add("key", key), ref_of), flags)
 
-    def _split(self, t: ObjectSet, name: str, value: Ref) -> Iterator[tuple[int, Ref]]:
-        return self._split_some(t, [i for i, (dfa, _) in enumerate(t.exists) if dfa.accepts(name)], value)
+    def _split_named(self, t: ObjectSet, name: str, value: Ref) -> Iterator[tuple[int, Ref]]:
+        return self._split_by_conditions(t, [i for i, (dfa, _) in enumerate(t.exists) if dfa.accepts(name)], value)
 
-    def _split_some(self, t: ObjectSet, relevant: list[int], value: Ref) -> Iterator[tuple[int, Ref]]:
-        """By which of the `some` conditions the property fulfils: (their bits, its value)."""
+    def _split_by_conditions(self, t: ObjectSet, relevant: list[int], value: Ref) -> Iterator[tuple[int, Ref]]:
+        """Split a property by the `exists` conditions that it satisfies: (their bits, its value)."""
         for size in range(len(relevant) + 1):
             for chosen in combinations(relevant, size):
                 split = value.union(*(t.exists[i][1] for i in chosen))
@@ -279,15 +287,13 @@ class JsonGrammar:
 
 
 def literal_key(name: str) -> str:
-    """A property's name as JSON has it, written in either of the usual ways."""
-    import json
-
+    """Match the name of a property in either usual JSON spelling: with or without escapes."""
     return either(literal(json.dumps(name, ensure_ascii=ascii_only)) for ascii_only in (False, True))
 
 
 @dataclass(frozen=True)
 class _Entry:
-    """A kind of property. `index`: of a named one; `flags`: bits of the `some` conditions that it fulfils."""
+    """A kind of property. `index`: of a named one; `flags`: bits of the `exists` conditions that it satisfies."""
 
     index: int | None
     required: bool
@@ -298,8 +304,10 @@ class _Entry:
 def _properties(
     grammar: Grammar, comma: str, t: ObjectSet, entries: list[_Entry], free_order: bool
 ) -> tuple[str | None, bool]:
-    """An object's properties. State: (the named ones that came, how many in all, conditions that are fulfilled), where
-    the first is bits, or, in the schema's order, the index of the next that may come.
+    """Return (the rule for a non-empty list of properties, whether the list may be empty).
+
+    The first number of a state has the bits of the named properties so far. In the schema's order it is the index of
+    the next one that may come.
     """
     needed = 0
     for e in entries:
@@ -308,12 +316,12 @@ def _properties(
     all_flags = (1 << len(t.exists)) - 1
     cap = t.low if t.high is None else t.high
 
-    def may_end(state: tuple[int, int, int]) -> bool:
+    def may_end(state: PropertyState) -> bool:
         used, count, flags = state
         done = used & needed == needed if free_order else used >= needed.bit_length()
         return done and count >= t.low and flags == all_flags
 
-    def steps(state: tuple[int, int, int]) -> Iterator[tuple[str, tuple[int, int, int]]]:
+    def steps(state: PropertyState) -> Iterator[tuple[str, PropertyState]]:
         used, count, flags = state
         if t.high is not None and count >= t.high:
             return

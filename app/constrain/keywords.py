@@ -1,4 +1,4 @@
-"""The keywords of a JSON schema that are about a value by itself, as sets of values."""
+"""Keywords of a JSON schema that look at one value alone, as sets of values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 
 
 def types(graph: SchemaGraph, subschema: Subschema) -> ValueSet:
-    """The values of the types that are named."""
+    """Return the values of the types that `type` names."""
     given = subschema.schema["type"]
     types = given if isinstance(given, list) else [given]
     if not types or any(t not in TYPES for t in types):
@@ -46,7 +46,7 @@ def types(graph: SchemaGraph, subschema: Subschema) -> ValueSet:
 
 
 def constant(graph: SchemaGraph, value: Any) -> ValueSet:
-    """One value."""
+    """Return the set of one value."""
     if value is None:
         return ValueSet(null=True)
     if isinstance(value, bool):
@@ -63,7 +63,7 @@ def constant(graph: SchemaGraph, value: Any) -> ValueSet:
 
 
 def enumerated(graph: SchemaGraph, values: list[Any]) -> list[ValueSet]:
-    """A list of values."""
+    """Return the set of some values, as a union."""
     single: dict[str, Any] = {"null": False, "booleans": set(), "words": []}
     number: Dfa | None = None
     out = []
@@ -84,8 +84,8 @@ def enumerated(graph: SchemaGraph, values: list[Any]) -> list[ValueSet]:
     return out if scalars.is_empty() else [scalars, *out]
 
 
-def bounds(graph: SchemaGraph, subschema: Subschema) -> ValueSet:
-    """What the keywords about single types leave."""
+def limits(graph: SchemaGraph, subschema: Subschema) -> ValueSet:
+    """Return the values that satisfy the keywords for numbers, strings, arrays and objects."""
     number = numbers.all_numbers()
     for keyword, make, exclusive in (
         ("minimum", numbers.at_least, False),
@@ -105,23 +105,25 @@ def bounds(graph: SchemaGraph, subschema: Subschema) -> ValueSet:
             made = numbers.multiples(step)
             number = made if number is numbers.all_numbers() else automaton.intersection(number, made)
         except TooComplex:
-            raise subschema.unsupported("multipleOf", "it takes too many remainders into account") from None
+            raise subschema.unsupported(
+                "multipleOf", "it has too many remainders; use a number with fewer digits"
+            ) from None
     return ValueSet(
         True,
         BOOLEANS,
         None if number.is_empty() else number,
-        texts(graph, subschema),
+        strings(graph, subschema),
         arrays(graph, subschema),
         objects(graph, subschema),
-        annotated(graph, subschema),
+        evaluated(graph, subschema),
     )
 
 
-def texts(graph: SchemaGraph, subschema: Subschema) -> StringSet | None:
-    """Strings."""
+def strings(graph: SchemaGraph, subschema: Subschema) -> StringSet | None:
+    """Return the strings that minLength, maxLength, pattern and (strict) format allow."""
     low, high = _count(subschema, "minLength") or 0, _count(subschema, "maxLength")
     if max(low, high or 0) > MOST_CHARACTERS:
-        raise subschema.unsupported("maxLength" if high else "minLength", "it is too large")
+        raise subschema.unsupported("maxLength" if high else "minLength", f"it is larger than {MOST_CHARACTERS}")
     text: StringSet | None = StringSet(None, low, high)
     if high is not None and low > high:
         return None
@@ -138,7 +140,7 @@ def texts(graph: SchemaGraph, subschema: Subschema) -> StringSet | None:
 
 
 def arrays(graph: SchemaGraph, subschema: Subschema) -> ArraySet | None:
-    """Arrays."""
+    """Return the arrays that items, prefixItems, contains and the counts allow."""
     schema = subschema.schema
     low, high = _count(subschema, "minItems") or 0, _count(subschema, "maxItems")
     prefix = tuple(graph.ref(subschema.sub("prefixItems", i)) for i in range(len(schema.get("prefixItems", ()))))
@@ -160,7 +162,7 @@ def arrays(graph: SchemaGraph, subschema: Subschema) -> ArraySet | None:
 
 
 def objects(graph: SchemaGraph, subschema: Subschema) -> ObjectSet | None:
-    """Objects."""
+    """Return the objects that properties, required and the counts allow; propertyNames is schema.py's."""
     schema = subschema.schema
     low, high = _count(subschema, "minProperties") or 0, _count(subschema, "maxProperties")
     if high is not None and low > high:
@@ -176,8 +178,8 @@ def objects(graph: SchemaGraph, subschema: Subschema) -> ObjectSet | None:
     return ObjectSet(layers, required, low, high)
 
 
-def annotated(graph: SchemaGraph, subschema: Subschema) -> Evaluated:
-    """What counts as evaluated."""
+def evaluated(graph: SchemaGraph, subschema: Subschema) -> Evaluated:
+    """Return what the subschema evaluates, for unevaluatedProperties and unevaluatedItems."""
     schema = subschema.schema
     return Evaluated(
         frozenset(schema.get("properties", ())),
@@ -207,7 +209,7 @@ def _count(subschema: Subschema, keyword: str) -> int | None:
     if value is None:
         return None
     if value != int(value) or value < 0:
-        raise subschema.invalid(keyword, "it must be an integer that is not negative")
+        raise subschema.invalid(keyword, "it must be a non-negative integer")
     return int(value)
 
 
@@ -220,7 +222,7 @@ def object_of(subschema: Subschema, keyword: str) -> dict[str, Any]:
 
 def names_of(subschema: Subschema, keyword: str, value: Any) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise subschema.invalid(keyword, "it must be a list of names")
+        raise subschema.invalid(keyword, "it must be a list of property names")
     return value
 
 
@@ -230,8 +232,8 @@ def _pattern(subschema: Subschema, keyword: str, pattern: Any) -> Dfa:
     try:
         return regex.search(pattern)
     except regex.BadPattern as error:
-        raise subschema.invalid(keyword, f"{pattern!r} is not a regular expression: {error}") from None
+        raise subschema.invalid(keyword, f"{pattern!r} is not a regular expression: it has {error}") from None
     except regex.Unsupported as error:
         raise subschema.unsupported(keyword, f"{pattern!r} has {error}, which is not supported") from None
     except TooComplex:
-        raise subschema.unsupported(keyword, f"{pattern!r} is too complex") from None
+        raise subschema.unsupported(keyword, f"{pattern!r} needs an automaton with too many states") from None

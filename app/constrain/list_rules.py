@@ -1,4 +1,4 @@
-"""Lists whose members depend on what came before, as rules: a state for what matters of it."""
+"""Grammar rules for lists whose next member depends on the earlier ones, as a state machine."""
 
 from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
@@ -10,7 +10,7 @@ State = TypeVar("State", bound=Hashable)
 
 
 class TooManyListStates(Exception):
-    """More than MOST_STATES."""
+    """The list would need more than MOST_STATES states."""
 
 
 def list_rule(
@@ -20,9 +20,9 @@ def list_rule(
     steps: Callable[[State], Iterable[tuple[str, State]]],
     may_end: Callable[[State], bool],
 ) -> tuple[str | None, bool]:
-    """(a rule for a list that is not empty, if there can be one; whether the list may be empty).
+    """Return (the rule for a non-empty list, None where none can exist; whether the list may be empty).
 
-    `steps`: what may come next in a state, and the state after it. States from which no end is reached are left out.
+    `steps`: for a state, the (member, next state) pairs. States from which the list cannot end get no rule.
     """
     after: dict[State, list[tuple[str, State]]] = {}
     before: dict[State, set[State]] = {}

@@ -1,7 +1,7 @@
-"""Sets of JSON numbers as automata over their texts, exact in decimals.
+"""Sets of JSON numbers as automata over their decimal texts, without rounding.
 
-PLAIN is every number without an exponent. Bounds, multiples and integers are sets of plain texts, so that "not an
-integer" and the like stay exact; only a number of which nothing is asked may have an exponent.
+A decimal here is a number without an exponent. Bounds, multiples and integers are sets of decimals, so that their
+complements stay exact. Only an unconstrained number may have an exponent.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from functools import lru_cache
 from app.constrain import regex
 from app.constrain.automaton import Dfa, TooComplex, difference, intersection, minimize, union
 
-_PLAIN = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?"
+_DECIMAL = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?"
 MOST_REMAINDERS = 4000
 
 
 @lru_cache(maxsize=8)
 def decimals() -> Dfa:
-    """Every number without an exponent."""
-    return regex.fullmatch(_PLAIN)
+    """Accept every number without an exponent."""
+    return regex.fullmatch(_DECIMAL)
 
 
 @lru_cache(maxsize=8)
 def all_numbers() -> Dfa:
-    """Every number."""
-    return regex.fullmatch(_PLAIN + r"([eE][-+]?[0-9]+)?")
+    """Accept every number."""
+    return regex.fullmatch(_DECIMAL + r"([eE][-+]?[0-9]+)?")
 
 
 @lru_cache(maxsize=8)
 def integers() -> Dfa:
-    """Plain numbers without a fraction, or with one of zeros."""
+    """Accept decimals without a fraction, or with a fraction of zeros."""
     return regex.fullmatch(r"-?(0|[1-9][0-9]*)(\.0+)?")
 
 
 @lru_cache(maxsize=8)
 def plain_integers() -> Dfa:
-    """Integers as most programs write them."""
+    """Accept integers without a decimal point, as most programs write them."""
     return regex.fullmatch(r"-?(0|[1-9][0-9]*)")
 
 
@@ -46,14 +46,14 @@ def _unsigned() -> Dfa:
 
 
 def _digits(value: Decimal) -> tuple[str, str]:
-    """Digits before and after the point, without needless zeros."""
+    """Return the digits before and after the point, without redundant zeros."""
     text = format(abs(value), "f")
     before, _, after = text.partition(".")
     return before.lstrip("0") or "0", after.rstrip("0")
 
 
 def _unsigned_above(value: Decimal, equal: bool) -> Dfa:
-    """Texts without a sign of numbers > value >= 0, or >= value."""
+    """Accept unsigned texts of numbers > value, or >= value with `equal`. `value` must not be negative."""
     before, after = _digits(value)
     options = [rf"[1-9][0-9]{{{len(before)},}}(\.[0-9]+)?"] if before != "0" else [r"[1-9][0-9]*(\.[0-9]+)?"]
     for i, digit in enumerate(before):
@@ -74,52 +74,52 @@ def _unsigned_above(value: Decimal, equal: bool) -> Dfa:
 
 
 def _negative(dfa: Dfa) -> Dfa:
-    """The same texts with a minus before them."""
+    """Put a minus sign before every text."""
     shifted = [[(a, b, t + 1) for a, b, t in out] for out in dfa.edges]
     return minimize(Dfa([[(0x2D, 0x2D, 1)], *shifted], {s + 1 for s in dfa.accepting}))
 
 
 def at_least(value: Decimal, exclusive: bool) -> Dfa:
-    """Numbers >= value, or > value."""
+    """Accept numbers >= value, or > value with `exclusive`."""
     if value > 0 or (value == 0 and exclusive):
         return _unsigned_above(value, not exclusive)
-    # every number without a sign, and those -x with x <= -value
+    # all unsigned numbers, and -x where x <= -value
     small = difference(_unsigned(), _unsigned_above(-value, exclusive))
     return union(_unsigned(), _negative(small))
 
 
 def at_most(value: Decimal, exclusive: bool) -> Dfa:
-    """Numbers <= value, or < value."""
+    """Accept numbers <= value, or < value with `exclusive`."""
     return difference(decimals(), at_least(value, not exclusive))
 
 
 def equal(value: Decimal) -> Dfa:
-    """Ways to write one number."""
+    """Accept every decimal text of one number."""
     return intersection(at_least(value, False), at_most(value, False))
 
 
 def multiples(step: Decimal) -> Dfa:
-    """Numbers that step divides. Raises TooComplex where that needs too many remainders."""
+    """Accept multiples of `step`. The states are remainders; raises TooComplex where there would be too many."""
     _, digits, exponent = step.normalize().as_tuple()
     assert isinstance(exponent, int)
     number = int("".join(map(str, digits)))
     if exponent > 0:
         number, exponent = number * 10**exponent, 0
-    subschemas = -exponent  # value * 10^subschemas must be a multiple of number, and no digits may follow those
-    if number * (subschemas + 2) > MOST_REMAINDERS:
+    places = -exponent  # value * 10^places is a multiple of number; only zeros may follow
+    if number * (places + 2) > MOST_REMAINDERS:
         raise TooComplex
     size = number
-    base = 1  # state 0: the start; then (subschemas read, remainder) for -1 (before the point) to `subschemas`
+    base = 1  # state 0 is the start; then (places read, remainder), places from -1 (before the point) to `places`
 
     def state(read: int, remainder: int) -> int:
         return base + (read + 1) * size + remainder
 
-    edges: list[list[tuple[int, int, int]]] = [[] for _ in range(base + (subschemas + 2) * size)]
+    edges: list[list[tuple[int, int, int]]] = [[] for _ in range(base + (places + 2) * size)]
     accepting = set()
     for remainder in range(size):
-        for read in range(-1, subschemas + 1):
+        for read in range(-1, places + 1):
             at = state(read, remainder)
-            later = subschemas - max(read, 0)
+            later = places - max(read, 0)
             if read != 0 and remainder * 10**later % number == 0:
                 accepting.add(at)
             for digit in range(10):
@@ -127,15 +127,15 @@ def multiples(step: Decimal) -> Dfa:
                 code = 0x30 + digit
                 if read == -1:
                     edges[at].append((code, code, state(-1, to)))
-                elif read < subschemas:
+                elif read < places:
                     edges[at].append((code, code, state(read + 1, to)))
-            if read == subschemas and remainder == 0:
+            if read == places and remainder == 0:
                 edges[at].append((0x30, 0x30, at))
             if read == -1:
                 edges[at].append((0x2E, 0x2E, state(0, remainder)))
     edges[0] = [(0x2D, 0x2D, state(-1, 0))]
     edges[0] += [(0x30 + d, 0x30 + d, state(-1, d % number)) for d in range(10)]
-    if subschemas == 0:  # only zeros after the point: state(0, r) reads them, and ends where r is 0
+    if places == 0:  # after the point, only zeros, and only where the remainder is 0
         after = len(edges)
         edges.append([(0x30, 0x30, after)])
         accepting.add(after)

@@ -1,7 +1,6 @@
-"""Regular expressions of ECMA-262 (as JSON schemas have them, with the u flag) as automata.
+"""Regular expressions of ECMA-262 with the u flag, as in JSON schemas, compiled to automata.
 
-What no finite automaton does, such as back-references, and what Wisp does not do, such as lookaround and word
-boundaries, raises Unsupported.
+Back-references (which no finite automaton has), lookaround and word boundaries raise Unsupported.
 """
 
 from __future__ import annotations
@@ -30,20 +29,20 @@ _CATEGORIES = {
 
 
 class BadPattern(Exception):
-    """The pattern is not a regular expression."""
+    """The pattern is not a valid regular expression."""
 
 
 class Unsupported(Exception):
-    """The pattern has something that is not supported."""
+    """The pattern has a feature that is not supported; the message names it."""
 
 
 def search(pattern: str) -> Dfa:
-    """Texts in which the pattern is found somewhere, as `pattern` of a schema means it."""
+    """Accept texts that contain a match, as the keyword `pattern` of a schema means it."""
     return _compiled(pattern, True)
 
 
 def fullmatch(pattern: str) -> Dfa:
-    """Texts that the pattern describes as a whole."""
+    """Accept texts that the pattern matches as a whole."""
     return _compiled(pattern, False)
 
 
@@ -61,7 +60,7 @@ def _compiled(pattern: str, anywhere: bool) -> Dfa:
         nfa.edges[after] = [(a, b, after) for a, b in UNICODE]
         nfa.epsilon[before].append(first)
         nfa.epsilon[last].append(after)
-        # "^" is passable only where nothing came before, so: from `outset`; "$" only where nothing follows
+        # "^" matches only at `outset`, where nothing came before; "$" only where nothing follows
         outset = nfa.add_state()
         nfa.epsilon[outset].append(before)
         final = nfa.add_state()
@@ -74,15 +73,15 @@ def _compiled(pattern: str, anywhere: bool) -> Dfa:
 
 
 def _anchored(parser: _Parser, before: int | None, outset: int, after: int | None, final: int) -> Dfa:
-    """Resolves "^" and "$" by running the automaton in three layers: nothing read yet, in between, nothing may follow.
+    """Resolve "^" and "$" with four copies of the automaton, one for each (read something?, passed a "$"?).
 
-    A layer is a copy of the states: layer 0 until the first character, 1 from then on, 2 after a "$" (no characters).
+    "^" is an epsilon transition only where nothing has been read; after a "$", no character may follow.
     """
     nfa, size = parser.nfa, len(parser.nfa.edges)
     if not parser.starts and not parser.ends:
         return nfa.determinize(outset, final)
     layered = Nfa()
-    for _ in range(4 * size):  # copies: (read something?, saw "$"?)
+    for _ in range(4 * size):  # four copies of the states
         layered.add_state()
 
     def copy(state: int, read: int, closed: int) -> int:
@@ -107,7 +106,7 @@ def _anchored(parser: _Parser, before: int | None, outset: int, after: int | Non
 
 
 class _Parser:
-    """Recursive descent; each method adds states and returns (start, end) of its part."""
+    """A recursive descent parser. Each method adds states and returns (start, end) of its part."""
 
     def __init__(self, pattern: str) -> None:
         self.nfa = Nfa()
@@ -158,8 +157,8 @@ class _Parser:
         if bounds is None:
             return part
         if len(self.starts) + len(self.ends) > anchors and atom in ("^", "$"):
-            raise BadPattern("nothing to repeat")
-        self._take("?")  # lazy or not, the texts are the same
+            raise BadPattern("a quantifier with nothing to repeat")
+        self._take("?")  # a lazy quantifier matches the same texts
         return self._repeated(part, atom, *bounds)
 
     def _bounds(self) -> tuple[int, int | None] | None:
@@ -174,11 +173,11 @@ class _Parser:
         close = self._text.find("}", self._at)
         low, comma, high = self._text[self._at + 1 : close].partition(",")
         if close < 0 or not low.isdigit() or (high and not high.isdigit()):
-            raise BadPattern("a { that is no repetition")
+            raise BadPattern("a { that does not begin a repetition such as {2,3}")
         self._at = close + 1
         least, most = int(low), int(high) if high else None if comma else int(low)
         if most is not None and most < least:
-            raise BadPattern("a repetition from more to less")
+            raise BadPattern("a repetition {n,m} with n > m")
         if max(least, most or 0) > MOST_REPEATS:
             raise Unsupported(f"more than {MOST_REPEATS} repetitions")
         return least, most
@@ -238,7 +237,7 @@ class _Parser:
             return self._set(self._escape(False))
         char = self._peek()
         if char in "*+?{":
-            raise BadPattern("nothing to repeat")
+            raise BadPattern("a quantifier with nothing to repeat")
         self._at += 1
         return self._set(((ord(char), ord(char)),))
 
@@ -247,13 +246,13 @@ class _Parser:
             if self._take("<") and self._peek() not in ("=", "!"):
                 close = self._text.find(">", self._at)
                 if close < 0:
-                    raise BadPattern("a group without a name")
+                    raise BadPattern("a group name without its >")
                 self._at = close + 1
             elif not self._take(":"):
                 raise Unsupported("lookaround or flags")
         part = self._alternatives()
         if not self._take(")"):
-            raise BadPattern("a ( without its )")
+            raise BadPattern("unmatched (")
         return part
 
     def _class(self) -> Ranges:
@@ -265,9 +264,9 @@ class _Parser:
                 self._at += 1
                 last = self._member()
                 if len(first) != 1 or len(last) != 1 or first[0][0] != first[0][1] or last[0][0] != last[0][1]:
-                    raise BadPattern("a range between classes")
+                    raise BadPattern("a range whose ends are not single characters")
                 if last[0][0] < first[0][0]:
-                    raise BadPattern("a range in the wrong order")
+                    raise BadPattern("a range from a higher to a lower character")
                 found.append((first[0][0], last[0][0]))
             else:
                 found += first
@@ -277,7 +276,7 @@ class _Parser:
     def _member(self) -> Ranges:
         char = self._peek()
         if not char:
-            raise BadPattern("a [ without its ]")
+            raise BadPattern("unmatched [")
         self._at += 1
         return self._escape(True) if char == "\\" else ((ord(char), ord(char)),)
 
@@ -285,7 +284,7 @@ class _Parser:
         char = self._peek()
         self._at += 1
         if not char:
-            raise BadPattern("a \\ at the end")
+            raise BadPattern("a \\ at its end")
         if char.lower() in _CLASSES:
             ranges = _CLASSES[char.lower()]
             return ranges if char.islower() else complement(ranges)
@@ -309,7 +308,7 @@ class _Parser:
             code = self._hex(char)
             return ((code, code),)
         if char.isascii() and char.isalpha():
-            raise BadPattern(f"\\{char} means nothing")
+            raise BadPattern(f"the unknown escape \\{char}")
         return ((ord(char),) * 2,)
 
     def _hex(self, kind: str) -> int:
@@ -321,15 +320,15 @@ class _Parser:
             digits = self._text[self._at : self._at + size]
             self._at += size
             if len(digits) < size:
-                raise BadPattern("an escape that is too short")
+                raise BadPattern("an escape with too few digits")
         try:
             code = int(digits, 16)
         except ValueError:
-            raise BadPattern("an escape that is not hexadecimal") from None
+            raise BadPattern("an escape without hexadecimal digits") from None
         if 0xD800 <= code < 0xDC00 and self._take("\\u"):
             return 0x10000 + ((code - 0xD800) << 10) + (self._hex("u") - 0xDC00)
         if code > 0x10FFFF:
-            raise BadPattern("an escape beyond Unicode")
+            raise BadPattern("an escape beyond U+10FFFF")
         return code
 
     def _property(self, negative: bool) -> Ranges:
@@ -346,7 +345,7 @@ class _Parser:
 
 @lru_cache(maxsize=32)
 def _category(name: str) -> Ranges:
-    """Characters of a general category, such as L or Lu."""
+    """Return the characters of a general category, such as L or Lu."""
     import unicodedata
 
     if name in ("ASCII", "Any"):

@@ -9,7 +9,7 @@ __all__ = ["form_rule", "schema_rule"]
 
 
 def form_rule(grammar: Grammar, form: Format) -> str:
-    """The rule for a request's form."""
+    """Add the rule for the form that a request names."""
     check_unicode(form.value, form.param)
     if form.kind == "json_object":
         return schema_rule(grammar, {"type": "object"}, form.param)

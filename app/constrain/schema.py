@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import combinations
-from typing import Any
 
 from app.constrain import automaton, complement, keywords
 from app.constrain.automaton import Dfa, TooComplex
-from app.constrain.document import FOREIGN, Subschema, UnsupportedKeyword
+from app.constrain.document import FOREIGN, Json, Subschema, UnsupportedKeyword
 from app.constrain.schema_graph import Conjunction, Constant, Node, SchemaGraph
 from app.constrain.value_sets import (
     FALSE,
@@ -27,14 +26,15 @@ from app.constrain.value_sets import (
     all_values,
 )
 
-MOST_UNIONS = 200  # members of a union, after distribution
+MOST_UNIONS = 200  # members of a union
+MOST_DEPTH = 4  # levels of items and properties that `inhabited` looks into
 Union = list[ValueSet]
 
 
 class Schemas(SchemaGraph):
-    """The sets of values that a document's subschemas allow. `strict`: the formats of strings are part of it."""
+    """The sets of values that the subschemas of a document allow."""
 
-    def __init__(self, schema: Any, strict: bool = False) -> None:
+    def __init__(self, schema: Json, strict: bool = False) -> None:
         super().__init__(schema, strict)
         self._unions: dict[tuple[int, bool], Union] = {}
         self._open: set[int] = set()
@@ -44,24 +44,24 @@ class Schemas(SchemaGraph):
     # -- values
 
     def values(self, ref: Ref) -> Union:
-        """The union of sets that the Ref stands for, without those that are empty for sure."""
+        """Return the values of a Ref. Members that are certainly empty are left out."""
         if ref not in self._values:
             union = [all_values()]
             for node, sign in sorted(ref):
-                union = self._cross(union, self._signed(node, sign), self._nodes[node])
+                union = self._intersect(union, self._signed(node, sign), self._nodes[node])
             self._values[ref] = [v.without_annotations() for v in union]
         return self._values[ref]
 
     def inhabited(self, ref: Ref, depth: int = 0) -> bool:
-        """False where it is certain that no value fits."""
-        if ref == TRUE or depth > 4:
+        """Return False where certainly no value satisfies the Ref."""
+        if ref == TRUE or depth > MOST_DEPTH:
             return True
         if ref not in self._inhabited:
-            self._inhabited[ref] = True  # while it is looked at: a schema within itself
-            self._inhabited[ref] = any(self._may_be(v, depth + 1) for v in self.values(ref))
+            self._inhabited[ref] = True  # assumed meanwhile: the schema may contain itself
+            self._inhabited[ref] = any(self._may_have_values(v, depth + 1) for v in self.values(ref))
         return self._inhabited[ref]
 
-    def _may_be(self, v: ValueSet, depth: int) -> bool:
+    def _may_have_values(self, v: ValueSet, depth: int) -> bool:
         if v.null or v.booleans or v.numbers or v.strings:
             return True
         if v.objects is not None and all(self.inhabited(self.field(v.objects, n), depth) for n in v.objects.required):
@@ -69,7 +69,7 @@ class Schemas(SchemaGraph):
         return v.arrays is not None and all(self.inhabited(v.arrays.item(i), depth) for i in range(v.arrays.low))
 
     def field(self, objects: ObjectSet, name: str) -> Ref:
-        """What holds for the value of a property."""
+        """Return the condition on the value of a property."""
         refs: list[Ref] = []
         if objects.names is not None and not objects.names.accepts(name):
             return FALSE
@@ -79,7 +79,8 @@ class Schemas(SchemaGraph):
             refs += found or [layer.rest]
         return TRUE.union(*refs)
 
-    def _cross(self, a: Union, b: Union, at: Any) -> Union:
+    def _intersect(self, a: Union, b: Union, at: Node) -> Union:
+        """Return the values in both unions. `at`: the node that an error names."""
         if len(a) * len(b) > 20 * MOST_UNIONS:
             raise self._too_complex(at)
         try:
@@ -90,7 +91,8 @@ class Schemas(SchemaGraph):
             raise self._too_complex(at)
         return union
 
-    def _too_complex(self, at: Any) -> UnsupportedKeyword:
+    def _too_complex(self, at: Node) -> UnsupportedKeyword:
+        """Blame the keyword that most likely made the schema too complex."""
         path = at.path if isinstance(at, Subschema) else ()
         keywords = at.schema if isinstance(at, Subschema) and isinstance(at.schema, dict) else {}
         order = (
@@ -107,23 +109,26 @@ class Schemas(SchemaGraph):
             "type",
         )
         keyword = next((k for k in order if k in keywords), "anyOf")
-        return UnsupportedKeyword((*path, keyword), "with what stands beside it, it is too complex")
+        return UnsupportedKeyword((*path, keyword), "it needs too many states or branches with the keywords beside it")
 
     def _signed(self, node: int, sign: bool) -> Union:
+        """Return the values that a node accepts (sign True) or rejects."""
         key = (node, sign)
         if key not in self._unions:
             if sign:
                 if node in self._open:
                     at = self._nodes[node]
                     path = at.path if isinstance(at, Subschema) else ()
-                    raise UnsupportedKeyword((*path, "$ref"), "the schema refers to itself without an end")
+                    raise UnsupportedKeyword(
+                        (*path, "$ref"), "the schema refers to itself, and not from within an item or a property"
+                    )
                 self._open.add(node)
                 try:
                     self._unions[key] = self._positive(self._nodes[node])
                 finally:
                     self._open.discard(node)
             else:
-                self._unions[key] = self._others(self._signed(node, True), self._nodes[node])
+                self._unions[key] = self._complement(self._signed(node, True), self._nodes[node])
         return self._unions[key]
 
     def _positive(self, node: Node) -> Union:
@@ -135,10 +140,10 @@ class Schemas(SchemaGraph):
 
     # -- complements
 
-    def _others(self, union: Union, at: Any) -> Union:
+    def _complement(self, union: Union, at: Node) -> Union:
         out = [all_values()]
         for v in union:
-            out = self._cross(out, complement.other(self, v), at)
+            out = self._intersect(out, complement.complement(self, v), at)
         return out
 
     # -- keywords
@@ -148,32 +153,32 @@ class Schemas(SchemaGraph):
         for keyword in schema:
             if keyword in FOREIGN:
                 raise subschema.unsupported(keyword, "it is not a keyword of draft 2020-12")
-        union = self._cross([all_values()], self._local(subschema), subschema)
+        union = self._intersect([all_values()], self._local(subschema), subschema)
         for keyword in ("$ref", "$dynamicRef"):
             if keyword in schema:
                 target = self.document.resolve(subschema, keyword)
-                union = self._cross(union, self._union(self.ref(target)), subschema)
+                union = self._intersect(union, self._union(self.ref(target)), subschema)
         for i in range(len(schema.get("allOf", ()))):
-            union = self._cross(union, self._union(self.ref(subschema.sub("allOf", i))), subschema)
+            union = self._intersect(union, self._union(self.ref(subschema.sub("allOf", i))), subschema)
         if "anyOf" in schema:
-            union = self._cross(union, self._any_of(subschema), subschema)
+            union = self._intersect(union, self._any_of(subschema), subschema)
         if "oneOf" in schema:
-            union = self._cross(union, self._one_of(subschema), subschema)
+            union = self._intersect(union, self._one_of(subschema), subschema)
         if "not" in schema:
             rejected = self._union(self.negated(self.ref(subschema.sub("not"))))
-            union = self._cross(union, _without_annotations(rejected), subschema)
+            union = self._intersect(union, _without_annotations(rejected), subschema)
         if "if" in schema:
-            union = self._cross(union, self._conditional(subschema), subschema)
+            union = self._intersect(union, self._conditional(subschema), subschema)
         for other in self._dependent(subschema):
-            union = self._cross(union, other, subschema)
+            union = self._intersect(union, other, subschema)
         if "unevaluatedProperties" in schema:
-            union = [self._no_other_fields(v, self.ref(subschema.sub("unevaluatedProperties"))) for v in union]
+            union = [self._close_objects(v, self.ref(subschema.sub("unevaluatedProperties"))) for v in union]
         if "unevaluatedItems" in schema:
-            union = [self._no_other_items(v, self.ref(subschema.sub("unevaluatedItems"))) for v in union]
+            union = [self._close_arrays(v, self.ref(subschema.sub("unevaluatedItems"))) for v in union]
         return [v for v in union if not v.is_empty()]
 
     def _union(self, ref: Ref) -> Union:
-        """Of a Ref with one condition at most, with its annotations."""
+        """Return the values of a Ref with at most one condition, annotations included."""
         if not ref:
             return [all_values()]
         ((node, sign),) = ref
@@ -182,15 +187,17 @@ class Schemas(SchemaGraph):
     def _any_of(self, subschema: Subschema) -> Union:
         branches = [self._union(self.ref(subschema.sub("anyOf", i))) for i in range(len(subschema.schema["anyOf"]))]
         union = [v for branch in branches for v in branch]
-        if self.document.unevaluated and len(branches) <= 4:  # what holds for several counts as seen by several
+        if (
+            self.document.unevaluated and len(branches) <= 4
+        ):  # a value that satisfies several branches is evaluated by each
             for size in range(2, len(branches) + 1):
                 for chosen in combinations(branches, size):
                     both = chosen[0]
                     for branch in chosen[1:]:
-                        both = self._cross(both, branch, subschema)
+                        both = self._intersect(both, branch, subschema)
                     union += both
         if len(union) > MOST_UNIONS:
-            raise subschema.unsupported("anyOf", "it has too many branches")
+            raise subschema.unsupported("anyOf", f"its branches have {len(union)} variants, more than {MOST_UNIONS}")
         return union
 
     def _one_of(self, subschema: Subschema) -> Union:
@@ -199,21 +206,21 @@ class Schemas(SchemaGraph):
         for i, ref in enumerate(refs):
             union = self._union(ref)
             for j, other in enumerate(refs):
-                if i != j and self._meet(union, self._union(other), subschema):
-                    union = self._cross(union, _without_annotations(self._union(self.negated(other))), subschema)
+                if i != j and self._overlap(union, self._union(other), subschema):
+                    union = self._intersect(union, _without_annotations(self._union(self.negated(other))), subschema)
             out += union
         return out
 
-    def _meet(self, a: Union, b: Union, subschema: Subschema) -> bool:
-        return any(self._may_be(v, 0) for v in self._cross(a, b, subschema))
+    def _overlap(self, a: Union, b: Union, subschema: Subschema) -> bool:
+        return any(self._may_have_values(v, 0) for v in self._intersect(a, b, subschema))
 
     def _conditional(self, subschema: Subschema) -> Union:
         condition = self.ref(subschema.sub("if"))
         yes, no = self._union(condition), _without_annotations(self._union(self.negated(condition)))
         if "then" in subschema.schema:
-            yes = self._cross(yes, self._union(self.ref(subschema.sub("then"))), subschema)
+            yes = self._intersect(yes, self._union(self.ref(subschema.sub("then"))), subschema)
         if "else" in subschema.schema:
-            no = self._cross(no, self._union(self.ref(subschema.sub("else"))), subschema)
+            no = self._intersect(no, self._union(self.ref(subschema.sub("else"))), subschema)
         return yes + no
 
     def _dependent(self, subschema: Subschema) -> Iterable[Union]:
@@ -226,15 +233,15 @@ class Schemas(SchemaGraph):
                 elif keyword == "dependencies":
                     needs.append((name, self._union(self.ref(subschema.sub(keyword, name)))))
                 else:
-                    raise subschema.invalid(keyword, "it must hold lists of names")
+                    raise subschema.invalid(keyword, "it must contain lists of property names")
         for name in keywords.object_of(subschema, "dependentSchemas"):
             needs.append((name, self._union(self.ref(subschema.sub("dependentSchemas", name)))))
         for name, needed in needs:
             without = replace(all_values(), objects=ObjectSet((PropertyRules({name: FALSE}),)))
             only = [ValueSet(objects=ObjectSet(required=(name,)))]
-            yield [without, *self._cross(only, needed, subschema)]
+            yield [without, *self._intersect(only, needed, subschema)]
 
-    def _no_other_fields(self, v: ValueSet, ref: Ref) -> ValueSet:
+    def _close_objects(self, v: ValueSet, ref: Ref) -> ValueSet:
         if v.objects is None:
             return v
         seen, objects = v.evaluated, v.objects
@@ -245,17 +252,17 @@ class Schemas(SchemaGraph):
             objects = both
         return replace(v, objects=objects, evaluated=replace(seen, every_name=True))
 
-    def _no_other_items(self, v: ValueSet, ref: Ref) -> ValueSet:
+    def _close_arrays(self, v: ValueSet, ref: Ref) -> ValueSet:
         if v.arrays is None or v.evaluated.every_item:
             return v
         rest = ref
-        for contained in v.evaluated.contained:  # items are that, or the other
+        for contained in v.evaluated.contained:  # items that `contains` evaluated, or others
             rest = self.negated(self.negated(rest) | self.negated(contained))
         both = v.arrays.intersect(ArraySet((((TRUE,) * v.evaluated.items, rest),)))
         assert both is not None
         return replace(v, arrays=both, evaluated=replace(v.evaluated, every_item=True))
 
-    # -- keywords about one value by itself
+    # -- keywords that look at one value alone
 
     def _local(self, subschema: Subschema) -> Union:
         schema = subschema.schema
@@ -263,21 +270,21 @@ class Schemas(SchemaGraph):
         if "type" in schema:
             union = [keywords.types(self, subschema)]
         if "const" in schema:
-            union = self._cross(union, [keywords.constant(self, schema["const"])], subschema)
+            union = self._intersect(union, [keywords.constant(self, schema["const"])], subschema)
         if "enum" in schema:
             if not isinstance(schema["enum"], list):
                 raise subschema.invalid("enum", "it must be a list")
-            union = self._cross(union, keywords.enumerated(self, schema["enum"]), subschema)
+            union = self._intersect(union, keywords.enumerated(self, schema["enum"]), subschema)
         try:
-            limits = keywords.bounds(self, subschema)
+            limits = keywords.limits(self, subschema)
             if limits.objects is not None and "propertyNames" in schema:
                 limits = replace(limits, objects=replace(limits.objects, names=self._names(subschema)))
-            return self._cross(union, [limits], subschema)
+            return self._intersect(union, [limits], subschema)
         except TooComplex:
             raise self._too_complex(subschema) from None
 
     def _names(self, subschema: Subschema) -> Dfa:
-        """The property names that propertyNames allows: the strings among its values."""
+        """Return the names that propertyNames allows: the strings among its values."""
         names = automaton.nothing()
         for v in self.values(self.ref(subschema.sub("propertyNames"))):
             if v.strings is not None:

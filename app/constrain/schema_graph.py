@@ -64,7 +64,7 @@ class SchemaGraph:
         return frozenset([(node, False)])
 
     def subschemas(self, ref: Ref) -> list[Subschema]:
-        """Return the subschemas that must hold for a reference."""
+        """Return the subschemas that a reference requires."""
         nodes = [self._nodes[node] for node, sign in ref if sign]
         return [node for node in nodes if isinstance(node, Subschema)]
 

@@ -1,15 +1,19 @@
-"""Structural tags, XGrammar's description of an answer that is free in parts: {type, ...} trees as rules."""
+"""Grammar rules for structural tags: XGrammar's {type, ...} trees for answers with free and constrained parts."""
 
 from typing import Any
 
 from app.constrain.ebnf import ANY, Grammar, either, literal
 from app.constrain.sources import grammar_rule, regex_rule, schema_rule
-from py_engine.errors import WispError
+from app.openai.fields import unsupported, wrong_type, wrong_value
 
 
 def structural_rule(grammar: Grammar, tag: Any, param: str) -> str:
-    """The rule for a structural tag; `any_text` reaches to the end, or to the end text of the tag around it."""
+    """Add the rule for a structural tag. `any_text` extends to the end of the answer, or of the enclosing tag."""
     return _Writer(grammar).rule(tag, param, None)
+
+
+KINDS = ("any_text", "triggered_tags", "const_string", "json_schema", "regex", "grammar", "sequence", "or", "tag",
+         "tags_with_separator")  # fmt: skip
 
 
 class _Writer:
@@ -17,12 +21,12 @@ class _Writer:
         self._grammar = grammar
 
     def rule(self, tag: Any, param: str, until: str | None) -> str:
-        """The rule of one node. `until`: what follows any_text; the rule then takes it along."""
+        """Add the rule of one node. `until`: the text that ends any_text; the rule includes it."""
         return self._grammar.add("tag", self._body(tag, param, until))
 
     def _body(self, tag: Any, param: str, until: str | None) -> str:
         if not isinstance(tag, dict):
-            raise WispError(f"{param} must be an object.", "invalid_type", param=param)
+            raise wrong_type(param, "an object", tag)
         kind = tag.get("type")
         if kind == "any_text":
             if until is None:
@@ -48,8 +52,9 @@ class _Writer:
             return self._tag(tag, param) + end
         if kind == "tags_with_separator":
             return self._separated(tag, param) + end
-        raise WispError(
-            f"{param}.type is {kind!r}, which is no structural tag.", "invalid_value", param=f"{param}.type"
+        kinds = ", ".join(KINDS)
+        raise wrong_value(
+            f"{param}.type is {kind!r}, which is not a structural tag; it must be one of {kinds}.", f"{param}.type"
         )
 
     def _tag(self, tag: dict[str, Any], param: str) -> str:
@@ -63,11 +68,7 @@ class _Writer:
             last = i == len(parts) - 1
             if not last and _open_ended(part):
                 where = f"{param}.elements[{i}]"
-                raise WispError(
-                    "Free text inside a sequence is only supported as its last element, or inside a tag.",
-                    "unsupported_parameter",
-                    param=where,
-                )
+                raise unsupported("A sequence may have free text only last; put it last, or inside a tag.", where)
             out.append(self.rule(part, f"{param}.elements[{i}]", until if last else None))
         return " ".join(out)
 
@@ -87,18 +88,18 @@ class _Writer:
             begin = _text(t, "begin", where)
             trigger = next((x for x in triggers if begin.startswith(x)), None)
             if trigger is None:
-                raise WispError(f"{where}.begin starts with none of the triggers.", "invalid_value", param=where)
+                raise wrong_value(f"{where}.begin must start with one of the triggers.", where)
             rest = self._tag({**t, "begin": begin[len(trigger) :]}, where)
             pairs.setdefault(trigger, []).append(rest)
             whole.append(self._tag(t, where))
         if tag.get("at_least_one") and tag.get("stop_after_first"):
             return either(whole) + (f" {literal(until)}" if until else "")
-        listed = ", ".join(
+        dispatched = ", ".join(
             f"({literal(trigger)}, {self._grammar.add('tags', either(rests))})" for trigger, rests in pairs.items()
         )
         again = str(not tag.get("stop_after_first")).lower()
         how = f"stop_eos=false, stop_str=({literal(until)})" if until else "stop_eos=true"
-        free = self._grammar.add("free", f"TagDispatch({listed}, {how}, loop_after_dispatch={again})")
+        free = self._grammar.add("free", f"TagDispatch({dispatched}, {how}, loop_after_dispatch={again})")
         return f"{either(whole)} {free}" if tag.get("at_least_one") else free
 
 
@@ -109,12 +110,12 @@ def _open_ended(tag: Any) -> bool:
 def _text(tag: Any, name: str, param: str) -> str:
     value = tag.get(name) if isinstance(tag, dict) else None
     if not isinstance(value, str):
-        raise WispError(f"{param}.{name} must be a string.", "invalid_type", param=f"{param}.{name}")
+        raise wrong_type(f"{param}.{name}", "a string", value)
     return value
 
 
 def _list(tag: dict[str, Any], name: str, param: str) -> list[Any]:
     value = tag.get(name)
     if not isinstance(value, list) or not value:
-        raise WispError(f"{param}.{name} must be a list, not empty.", "invalid_type", param=f"{param}.{name}")
+        raise wrong_type(f"{param}.{name}", "a non-empty list", value)
     return value

@@ -1,6 +1,7 @@
-"""Sets of JSON values: for each type its own constraint. Unions are lists of these; intersections are made here.
+"""Sets of JSON values, with one constraint for each type. A union is a list of them.
 
-The schemas of items and properties stay references (Ref): sets of (node, sign) that all hold, see schema.py.
+Schemas of items and properties stay references (Ref), so that a schema may contain itself. A Ref is a set of
+(node, sign) conditions that all hold; schema_graph.py numbers the nodes.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ FALSE: Ref = frozenset([(0, True)])  # node 0 is the schema false
 
 @dataclass(frozen=True)
 class StringSet:
-    """Strings: of a length, and in a set where `dfa` is one."""
+    """Strings of low to high characters; with `dfa`, only those that it accepts."""
 
     dfa: Dfa | None = None
     low: int = 0
     high: int | None = None
 
     def as_dfa(self) -> Dfa:
-        """As one automaton."""
+        """Return one automaton for the pattern and the length."""
         if not self.low and self.high is None:
             return self.dfa or automaton.everything()
         sized = automaton.lengths(self.low, self.high)
         return sized if self.dfa is None else automaton.intersection(self.dfa, sized)
 
     def intersect(self, other: StringSet) -> StringSet | None:
-        """Strings in both; None: there is none."""
-        low, high = max(self.low, other.low), _least(self.high, other.high)
+        """Return the strings in both sets, None where there are none."""
+        low, high = max(self.low, other.low), _smaller(self.high, other.high)
         if high is not None and low > high:
             return None
         dfas = [d for d in (self.dfa, other.dfa) if d is not None]
@@ -43,7 +44,7 @@ class StringSet:
         return None if made.dfa is not None and made.dfa.is_empty() else made
 
     def complement(self) -> StringSet | None:
-        """Every other string."""
+        """Return all other strings, None where there are none."""
         if self.dfa is None and not self.low and self.high is None:
             return None
         dfa = automaton.complement(self.as_dfa())
@@ -52,7 +53,7 @@ class StringSet:
 
 @dataclass(frozen=True)
 class PropertyRules:
-    """What one schema says about an object's properties."""
+    """What one schema says about the properties of an object. `rest` holds for those that no name or pattern covers."""
 
     named: dict[str, Ref] = field(default_factory=dict)
     patterns: tuple[tuple[Dfa, Ref], ...] = ()
@@ -61,7 +62,10 @@ class PropertyRules:
 
 @dataclass(frozen=True)
 class ObjectSet:
-    """Objects. `some`: for each, there is a property with such a name and value."""
+    """Objects with low to high properties that satisfy every layer.
+
+    `names`: what property names may be. `exists`: (names, value) pairs; the object has a property of each.
+    """
 
     layers: tuple[PropertyRules, ...] = ()
     required: tuple[str, ...] = ()
@@ -71,7 +75,8 @@ class ObjectSet:
     exists: tuple[tuple[Dfa, Ref], ...] = ()
 
     def intersect(self, other: ObjectSet) -> ObjectSet | None:
-        low, high = max(self.low, other.low), _least(self.high, other.high)
+        """Return the objects in both sets, None where there are none."""
+        low, high = max(self.low, other.low), _smaller(self.high, other.high)
         if high is not None and low > high:
             return None
         given = [n for n in (self.names, other.names) if n is not None]
@@ -82,7 +87,7 @@ class ObjectSet:
 
 @dataclass(frozen=True)
 class Contains:
-    """From an index on, low to high items are such."""
+    """Of the items from index `start` on, low to high satisfy `ref`."""
 
     start: int
     ref: Ref
@@ -92,16 +97,17 @@ class Contains:
 
 @dataclass(frozen=True)
 class ArraySet:
-    """Arrays. `layers`: what each schema says: of the first items, and of the rest."""
+    """Arrays of low to high items. `layers`: for each schema (the first items, all later items)."""
 
     layers: tuple[tuple[tuple[Ref, ...], Ref], ...] = ()
     low: int = 0
     high: int | None = None
     contains: tuple[Contains, ...] = ()
-    unique: tuple[str, ...] | None = None  # the path of the keyword that asks for it
+    unique: tuple[str, ...] | None = None  # items differ; the path of uniqueItems, for error messages
 
     def intersect(self, other: ArraySet) -> ArraySet | None:
-        low, high = max(self.low, other.low), _least(self.high, other.high)
+        """Return the arrays in both sets, None where there are none."""
+        low, high = max(self.low, other.low), _smaller(self.high, other.high)
         if high is not None and low > high:
             return None
         return ArraySet(
@@ -109,18 +115,18 @@ class ArraySet:
         )
 
     def item(self, index: int | None) -> Ref:
-        """What holds for an item; None: for those after every prefix."""
+        """Return the condition on the item at an index; None: on the items behind every prefix."""
         refs = (p[index] if index is not None and index < len(p) else rest for p, rest in self.layers)
         return TRUE.union(*refs)
 
     def prefix_length(self) -> int:
-        """How many first items have schemas of their own."""
+        """Return how many first items have schemas of their own."""
         return max((len(p) for p, _ in self.layers), default=0)
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What has been evaluated, for unevaluatedProperties and unevaluatedItems."""
+    """Which properties and items a schema evaluated, for unevaluatedProperties and unevaluatedItems."""
 
     names: frozenset[str] = frozenset()
     patterns: tuple[Dfa, ...] = ()
@@ -129,7 +135,8 @@ class Evaluated:
     every_item: bool = False
     contained: tuple[Ref, ...] = ()
 
-    def intersect(self, other: Evaluated) -> Evaluated:
+    def merge(self, other: Evaluated) -> Evaluated:
+        """Return what either schema evaluated."""
         return Evaluated(
             self.names | other.names,
             self.patterns + other.patterns,
@@ -145,7 +152,7 @@ BOOLEANS = frozenset([True, False])
 
 @dataclass(frozen=True)
 class ValueSet:
-    """A set of values: those allowed of each type; None: none of it."""
+    """The allowed values of each type; None: no value of that type."""
 
     null: bool = False
     booleans: frozenset[bool] = frozenset()
@@ -156,6 +163,7 @@ class ValueSet:
     evaluated: Evaluated = Evaluated()
 
     def intersect(self, other: ValueSet) -> ValueSet:
+        """Return the values in both sets."""
         number = None
         if self.numbers is not None and other.numbers is not None:
             number = other.numbers if self.numbers is numbers.all_numbers() else self.numbers
@@ -169,22 +177,22 @@ class ValueSet:
             self.strings.intersect(other.strings) if self.strings and other.strings else None,
             self.arrays.intersect(other.arrays) if self.arrays and other.arrays else None,
             self.objects.intersect(other.objects) if self.objects and other.objects else None,
-            self.evaluated.intersect(other.evaluated),
+            self.evaluated.merge(other.evaluated),
         )
 
     def is_empty(self) -> bool:
-        """Surely empty."""
+        """Return whether no type has values. False does not promise one: its schemas may contradict each other."""
         return not (self.null or self.booleans or self.numbers or self.strings or self.arrays or self.objects)
 
     def without_annotations(self) -> ValueSet:
-        """Without its annotations."""
+        """Return the same values with nothing marked as evaluated."""
         return replace(self, evaluated=Evaluated())
 
 
 def all_values() -> ValueSet:
-    """All of JSON."""
+    """Return all JSON values."""
     return ValueSet(True, BOOLEANS, numbers.all_numbers(), StringSet(), ArraySet(), ObjectSet())
 
 
-def _least(a: int | None, b: int | None) -> int | None:
+def _smaller(a: int | None, b: int | None) -> int | None:
     return b if a is None else a if b is None else min(a, b)

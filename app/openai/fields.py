@@ -11,7 +11,7 @@ Body = dict[str, Any]
 def wrong_type(param: str | None, expected: str, value: Any) -> WispError:
     """The error for a value of another type."""
     kinds = {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list", dict: "an object"}
-    got = "nothing" if value is None else kinds.get(type(value), "something else")
+    got = "nothing" if value is None else "an empty list" if value == [] else kinds.get(type(value), "something else")
     where = f"{param} must be" if param else "Expected"
     return WispError(f"{where} {expected}, not {got}.", "invalid_type", param=param)
 

@@ -120,11 +120,11 @@ WRONG: list[tuple[str, Any, str]] = [
     ("grammar", 'root = "a"', "::="),
     ("grammar", "root ::= []", "without characters"),
     ("grammar", 'root ::= "a"{5,2}', "repetition"),
-    ("regex", "(", "wrong"),
+    ("regex", "(", "unmatched ("),
     ("regex", "\ud800", "surrogate"),
     ("json_schema", {"const": "\udc00"}, "surrogate"),
     ("regex", "(?=a)b", "lookaround"),
-    ("structural_tag", {"type": "xml"}, "no structural tag"),
+    ("structural_tag", {"type": "xml"}, "not a structural tag"),
     ("structural_tag", {"type": "sequence", "elements": [{"type": "any_text"}, {"type": "any_text"}]}, "last"),
     ("structural_tag", {"type": "tag", "begin": "<a>", "end": "</a>"}, "must be an object"),
 ]
