@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
-Json = Any  # a parsed JSON value: None, bool, int, float, str, list or dict
+from app.openai.fields import Json
 
 # Values of $schema: the drafts whose supported keywords mean what they mean in draft 2020-12.
 DIALECT = re.compile(r"https?://json-schema\.org/(draft-0[4-7]|draft/20(19-09|20-12))/schema#?")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
-from typing import Any
 
 from app.constrain import automaton, numbers, regex
 from app.constrain.automaton import Dfa, TooComplex
@@ -24,6 +23,7 @@ from app.constrain.value_sets import (
     StringSet,
     ValueSet,
 )
+from app.openai.fields import Json
 
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 
@@ -45,7 +45,7 @@ def types(graph: SchemaGraph, subschema: Subschema) -> ValueSet:
     )
 
 
-def constant(graph: SchemaGraph, value: Any) -> ValueSet:
+def constant(graph: SchemaGraph, value: Json) -> ValueSet:
     """Return the set of one value."""
     if value is None:
         return ValueSet(null=True)
@@ -62,25 +62,25 @@ def constant(graph: SchemaGraph, value: Any) -> ValueSet:
     return ValueSet(objects=ObjectSet((PropertyRules(named, rest=FALSE),), tuple(named)))
 
 
-def enumerated(graph: SchemaGraph, values: list[Any]) -> list[ValueSet]:
+def enumerated(graph: SchemaGraph, values: list[Json]) -> list[ValueSet]:
     """Return the set of some values, as a union."""
-    single: dict[str, Any] = {"null": False, "booleans": set(), "words": []}
+    null, booleans, words = False, set(), []
     number: Dfa | None = None
     out = []
     for value in values:
         if value is None:
-            single["null"] = True
+            null = True
         elif isinstance(value, bool):
-            single["booleans"].add(value)
+            booleans.add(value)
         elif isinstance(value, str):
-            single["words"].append(value)
+            words.append(value)
         elif isinstance(value, int | float):
             one = numbers.equal(_decimal(value))
             number = one if number is None else automaton.union(number, one)
         else:
             out.append(constant(graph, value))
-    text = StringSet(automaton.of_words(single["words"])) if single["words"] else None
-    scalars = ValueSet(single["null"], frozenset(single["booleans"]), number, text)
+    strings = StringSet(automaton.of_words(words)) if words else None
+    scalars = ValueSet(null, frozenset(booleans), number, strings)
     return out if scalars.is_empty() else [scalars, *out]
 
 
@@ -213,20 +213,20 @@ def _count(subschema: Subschema, keyword: str) -> int | None:
     return int(value)
 
 
-def object_of(subschema: Subschema, keyword: str) -> dict[str, Any]:
+def object_of(subschema: Subschema, keyword: str) -> dict[str, Json]:
     value = subschema.schema.get(keyword, {})
     if not isinstance(value, dict):
         raise subschema.invalid(keyword, "it must be an object")
     return value
 
 
-def names_of(subschema: Subschema, keyword: str, value: Any) -> list[str]:
+def names_of(subschema: Subschema, keyword: str, value: Json) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise subschema.invalid(keyword, "it must be a list of property names")
     return value
 
 
-def _pattern(subschema: Subschema, keyword: str, pattern: Any) -> Dfa:
+def _pattern(subschema: Subschema, keyword: str, pattern: Json) -> Dfa:
     if not isinstance(pattern, str):
         raise subschema.invalid(keyword, "it must be a regular expression")
     try:

@@ -13,7 +13,7 @@ from itertools import combinations
 
 from app.constrain import automaton, complement, keywords
 from app.constrain.automaton import Dfa, TooComplex
-from app.constrain.document import FOREIGN, Json, Subschema, UnsupportedKeyword
+from app.constrain.document import FOREIGN, Subschema, UnsupportedKeyword
 from app.constrain.schema_graph import Conjunction, Constant, Node, SchemaGraph
 from app.constrain.value_sets import (
     FALSE,
@@ -25,6 +25,7 @@ from app.constrain.value_sets import (
     ValueSet,
     all_values,
 )
+from app.openai.fields import Json
 
 MOST_UNIONS = 200  # members of a union
 MOST_DEPTH = 4  # levels of items and properties that `inhabited` looks into

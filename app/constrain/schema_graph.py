@@ -6,8 +6,9 @@ import json
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from app.constrain.document import Document, Json, Subschema
+from app.constrain.document import Document, Subschema
 from app.constrain.value_sets import FALSE, TRUE, Ref
+from app.openai.fields import Json
 
 
 @dataclass(frozen=True)

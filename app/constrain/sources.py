@@ -4,12 +4,12 @@ import json
 
 from app.constrain import gbnf, regex
 from app.constrain.automaton import TooComplex
-from app.constrain.document import InvalidSchema, Json, UnsupportedKeyword
+from app.constrain.document import InvalidSchema, UnsupportedKeyword
 from app.constrain.ebnf import Grammar
 from app.constrain.json_grammar import JsonGrammar
 from app.constrain.schema import Schemas
 from app.constrain.strings import automaton_rule
-from app.openai.fields import unsupported, wrong_value
+from app.openai.fields import Json, unsupported, wrong_value
 
 
 def schema_rule(grammar: Grammar, schema: Json, param: str, *, strict: bool = False, ordered: bool = False) -> str:

@@ -1,13 +1,11 @@
 """Grammar rules for structural tags: XGrammar's {type, ...} trees for answers with free and constrained parts."""
 
-from typing import Any
-
 from app.constrain.ebnf import ANY, Grammar, either, literal
 from app.constrain.sources import grammar_rule, regex_rule, schema_rule
-from app.openai.fields import unsupported, wrong_type, wrong_value
+from app.openai.fields import Json, unsupported, wrong_type, wrong_value
 
 
-def structural_rule(grammar: Grammar, tag: Any, param: str) -> str:
+def structural_rule(grammar: Grammar, tag: Json, param: str) -> str:
     """Add the rule for a structural tag. `any_text` extends to the end of the answer, or of the enclosing tag."""
     return _Writer(grammar).rule(tag, param, None)
 
@@ -20,11 +18,11 @@ class _Writer:
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
 
-    def rule(self, tag: Any, param: str, until: str | None) -> str:
+    def rule(self, tag: Json, param: str, until: str | None) -> str:
         """Add the rule of one node. `until`: the text that ends any_text; the rule includes it."""
         return self._grammar.add("tag", self._body(tag, param, until))
 
-    def _body(self, tag: Any, param: str, until: str | None) -> str:
+    def _body(self, tag: Json, param: str, until: str | None) -> str:
         if not isinstance(tag, dict):
             raise wrong_type(param, "an object", tag)
         kind = tag.get("type")
@@ -57,11 +55,11 @@ class _Writer:
             f"{param}.type is {kind!r}, which is not a structural tag; it must be one of {kinds}.", f"{param}.type"
         )
 
-    def _tag(self, tag: dict[str, Any], param: str) -> str:
+    def _tag(self, tag: dict[str, Json], param: str) -> str:
         content = self.rule(tag.get("content"), f"{param}.content", _text(tag, "end", param) or None)
         return f"{literal(_text(tag, 'begin', param))} {content}"
 
-    def _sequence(self, tag: dict[str, Any], param: str, until: str | None) -> str:
+    def _sequence(self, tag: dict[str, Json], param: str, until: str | None) -> str:
         parts = _list(tag, "elements", param)
         out = []
         for i, part in enumerate(parts):
@@ -72,13 +70,13 @@ class _Writer:
             out.append(self.rule(part, f"{param}.elements[{i}]", until if last else None))
         return " ".join(out)
 
-    def _separated(self, tag: dict[str, Any], param: str) -> str:
+    def _separated(self, tag: dict[str, Json], param: str) -> str:
         tags = _list(tag, "tags", param)
         one = self._grammar.add("tags", either(self._tag(t, f"{param}.tags[{i}]") for i, t in enumerate(tags)))
         more = "" if tag.get("stop_after_first") else f" ({literal(_text(tag, 'separator', param))} {one})*"
         return f"{one}{more}" if tag.get("at_least_one") else f"({one}{more})?"
 
-    def _triggered(self, tag: dict[str, Any], param: str, until: str | None) -> str:
+    def _triggered(self, tag: dict[str, Json], param: str, until: str | None) -> str:
         tags = _list(tag, "tags", param)
         triggers = [t for t in _list(tag, "triggers", param) if isinstance(t, str) and t]
         pairs: dict[str, list[str]] = {}
@@ -103,18 +101,18 @@ class _Writer:
         return f"{either(whole)} {free}" if tag.get("at_least_one") else free
 
 
-def _open_ended(tag: Any) -> bool:
+def _open_ended(tag: Json) -> bool:
     return isinstance(tag, dict) and tag.get("type") in ("any_text", "triggered_tags")
 
 
-def _text(tag: Any, name: str, param: str) -> str:
+def _text(tag: Json, name: str, param: str) -> str:
     value = tag.get(name) if isinstance(tag, dict) else None
     if not isinstance(value, str):
         raise wrong_type(f"{param}.{name}", "a string", value)
     return value
 
 
-def _list(tag: dict[str, Any], name: str, param: str) -> list[Any]:
+def _list(tag: dict[str, Json], name: str, param: str) -> list[Json]:
     value = tag.get(name)
     if not isinstance(value, list) or not value:
         raise wrong_type(f"{param}.{name}", "a non-empty list", value)
