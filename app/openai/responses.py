@@ -67,7 +67,8 @@ def responses_request(body: Json) -> ChatRequest:
         param = error.param or ""
         for chat_name, name in _RENAMED:
             if param.startswith(chat_name):
-                error.param = name + param[len(chat_name) :]
+                renamed = name + param[len(chat_name) :]
+                raise WispError(error.message.replace(param, renamed), error.code, error.type, renamed) from None
         raise
 
 
