@@ -16,8 +16,11 @@ ANNOTATIONS = frozenset(
      "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "contentEncoding",
      "contentMediaType", "contentSchema"]
 )  # fmt: skip
-SINGLE_SUBSCHEMA = ("additionalProperties", "propertyNames", "items", "contains", "not", "if", "then", "else",
-       "unevaluatedItems", "unevaluatedProperties", "contentSchema")  # fmt: skip
+# Keywords whose value is a schema, a list of schemas, or an object of schemas.
+SINGLE_SUBSCHEMA = (
+    "additionalProperties", "propertyNames", "items", "contains", "not", "if", "then", "else", "unevaluatedItems",
+    "unevaluatedProperties", "contentSchema",
+)  # fmt: skip
 SUBSCHEMA_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
 SUBSCHEMA_OBJECTS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
 # Keywords of other dialects. Ignoring them would allow values that the author excluded.

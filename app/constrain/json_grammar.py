@@ -255,7 +255,7 @@ class JsonGrammar:
         if t.names is not None:
             free = automaton.intersection(free, t.names)
         for bits in range(1 << len(patterns)):
-            cell = free
+            cell = free  # names that match exactly the patterns in `bits`
             for i, dfa in enumerate(patterns):
                 cell = (automaton.intersection if bits >> i & 1 else automaton.difference)(cell, dfa)
             if cell.is_empty():

@@ -10,8 +10,10 @@ def structural_rule(grammar: Grammar, tag: Json, param: str) -> str:
     return _Writer(grammar).rule(tag, param, None)
 
 
-KINDS = ("any_text", "triggered_tags", "const_string", "json_schema", "regex", "grammar", "sequence", "or", "tag",
-         "tags_with_separator")  # fmt: skip
+KINDS = (
+    "any_text", "triggered_tags", "const_string", "json_schema", "regex", "grammar", "sequence", "or", "tag",
+    "tags_with_separator",
+)  # fmt: skip
 
 
 class _Writer:

@@ -1,5 +1,5 @@
 # ruff: noqa: E501, RUF001
-"""Regular expressions, GBNF and structural tags as grammars, judged by the mask engine and by Python's `re`."""
+"""Regular expressions, GBNF and structural tags as grammars, compared with the mask engine and Python's `re`."""
 
 import random
 import re
