@@ -37,16 +37,16 @@ def list_rule(
         for _, new in after[state]:
             before.setdefault(new, set()).add(state)
             todo.append(new)
-    alive = {state for state in after if may_end(state)}
-    todo = list(alive)
+    live = {state for state in after if may_end(state)}
+    todo = list(live)
     while todo:
         for state in before.get(todo.pop(), ()):
-            if state not in alive:
-                alive.add(state)
+            if state not in live:
+                live.add(state)
                 todo.append(state)
-    names = {state: grammar.name("more") for state in after if state in alive}
+    names = {state: grammar.name("more") for state in after if state in live}
     for state, name in names.items():
-        more = [f"{comma} {body} {names[new]}" for body, new in after[state] if new in alive]
+        more = [f"{comma} {body} {names[new]}" for body, new in after[state] if new in live]
         grammar.define(name, either(more + (['""'] if may_end(state) else [])))
-    begun = [f"{body} {names[new]}" for body, new in after[first] if new in alive]
-    return (grammar.add("list", either(begun)) if begun else None), may_end(first)
+    start = [f"{body} {names[new]}" for body, new in after[first] if new in live]
+    return (grammar.add("list", either(start)) if start else None), may_end(first)

@@ -65,14 +65,14 @@ def _compiled(pattern: str, anywhere: bool) -> Dfa:
         nfa.epsilon[outset].append(before)
         final = nfa.add_state()
         nfa.epsilon[after].append(final)
-        return _anchored(parser, before, outset, after, final)
+        return _anchored(parser, outset, final)
     outset, final = nfa.add_state(), nfa.add_state()
     nfa.epsilon[outset].append(first)
     nfa.epsilon[last].append(final)
-    return _anchored(parser, None, outset, None, final)
+    return _anchored(parser, outset, final)
 
 
-def _anchored(parser: _Parser, before: int | None, outset: int, after: int | None, final: int) -> Dfa:
+def _anchored(parser: _Parser, outset: int, final: int) -> Dfa:
     """Resolve "^" and "$" with four copies of the automaton, one for each (read something?, passed a "$"?).
 
     "^" is an epsilon transition only where nothing has been read; after a "$", no character may follow.
