@@ -29,6 +29,10 @@ from app.openai.fields import Json
 
 MOST_UNIONS = 200  # members of a union
 MOST_DEPTH = 4  # levels of items and properties that `inhabited` looks into
+# Keywords that may make a schema too complex, the likeliest first.
+COSTLY = (
+    "anyOf", "oneOf", "allOf", "not", "if", "pattern", "maxLength", "minLength", "multipleOf", "$ref", "type",
+)  # fmt: skip
 Union = list[ValueSet]
 
 
@@ -38,7 +42,7 @@ class Schemas(SchemaGraph):
     def __init__(self, schema: Json, strict: bool = False) -> None:
         super().__init__(schema, strict)
         self._unions: dict[tuple[int, bool], Union] = {}
-        self._open: set[int] = set()
+        self._open: set[int] = set()  # nodes whose values are being worked out, to find endless references
         self._values: dict[Ref, Union] = {}
         self._inhabited: dict[Ref, bool] = {}
 
@@ -95,21 +99,8 @@ class Schemas(SchemaGraph):
     def _too_complex(self, at: Node) -> UnsupportedKeyword:
         """Blame the keyword that most likely made the schema too complex."""
         path = at.path if isinstance(at, Subschema) else ()
-        keywords = at.schema if isinstance(at, Subschema) and isinstance(at.schema, dict) else {}
-        order = (
-            "anyOf",
-            "oneOf",
-            "allOf",
-            "not",
-            "if",
-            "pattern",
-            "maxLength",
-            "minLength",
-            "multipleOf",
-            "$ref",
-            "type",
-        )
-        keyword = next((k for k in order if k in keywords), "anyOf")
+        given = at.schema if isinstance(at, Subschema) and isinstance(at.schema, dict) else {}
+        keyword = next((k for k in COSTLY if k in given), "anyOf")
         return UnsupportedKeyword((*path, keyword), "it needs too many states or branches with the keywords beside it")
 
     def _signed(self, node: int, sign: bool) -> Union:
@@ -120,9 +111,8 @@ class Schemas(SchemaGraph):
                 if node in self._open:
                     at = self._nodes[node]
                     path = at.path if isinstance(at, Subschema) else ()
-                    raise UnsupportedKeyword(
-                        (*path, "$ref"), "the schema refers to itself, and not from within an item or a property"
-                    )
+                    why = "the schema refers to itself, and not from within an item or a property"
+                    raise UnsupportedKeyword((*path, "$ref"), why)
                 self._open.add(node)
                 try:
                     self._unions[key] = self._positive(self._nodes[node])
