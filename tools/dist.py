@@ -1,7 +1,7 @@
-"""Makes dist/: everything the page needs, as files that any static host can serve.
+"""Make dist/: everything the page needs, as files that any static host can serve.
 
-index.html, bench.html, wisp.js, sw.js and manifest.webmanifest keep their names; all else lies under assets/ with a
-piece of its SHA-256 in its name, so it can be cached for ever and a new build never mixes with an old one.
+index.html, bench.html, notices.html, wisp.js, sw.js and manifest.webmanifest keep their names. All other files are
+under assets/ and have a part of their SHA-256 in their name: they can be cached for ever, and builds never mix.
 """
 
 import hashlib
@@ -11,9 +11,9 @@ import shutil
 import time
 from pathlib import Path
 
-from tools import catalog, pyodide, python_zip
+from tools import catalog, notices, pyodide, python_zip
 from tools.bytecode import with_bytecode
-from tools.environment import ensure_venv
+from tools.environment import ensure_venv, pyproject
 from tools.failure import Failure, run, say
 from tools.npm import ensure_node_modules, node
 from tools.paths import DIST, ROOT, STATIC
@@ -28,6 +28,7 @@ PAGES = {
     "pdf": "app/retrieval/pdf.js",
     "pdf-worker": "node_modules/pdfjs-dist/legacy/build/pdf.worker.mjs",
 }
+VERSION = "__WISP_VERSION__"  # pages have it where Wisp's version goes
 
 
 def short_hash(data: bytes) -> str:
@@ -70,7 +71,7 @@ def build(*, quiet: bool = False) -> Path:
     wheels = pyodide.wheels()
     started = time.perf_counter()
     site = Site()
-    bundles = _bundles()
+    bundles, packages = _bundles()
 
     members = with_bytecode(python_zip.sources())
     archive = python_zip.pack(members)
@@ -98,9 +99,12 @@ def build(*, quiet: bool = False) -> Path:
             offline.append(site.add_hashed("assets", f"{name}.{suffix}", bundles[name].encode(), source))
     sdk = f"const __WISP_ASSETS__ = {json.dumps(assets)};\n" + bundles["wisp"]
     offline.append(site.add("wisp.js", sdk.encode()))
+    version = pyproject()["project"]["version"]
+    licences = notices.page(notices.notices(packages, members, wheels), version)
+    offline.append(site.add("notices.html", licences.encode()))
     for name in ("index.html", "bench.html", "manifest.webmanifest"):
         if (STATIC / name).exists():
-            text = site.rewritten((STATIC / name).read_text(encoding="utf-8"))
+            text = site.rewritten((STATIC / name).read_text(encoding="utf-8")).replace(VERSION, version)
             offline.append(site.add(name, text.encode()))
     if "sw" in bundles:
         digest = hashlib.sha256()
@@ -116,8 +120,8 @@ def build(*, quiet: bool = False) -> Path:
     return DIST
 
 
-def _bundles() -> dict[str, str]:
-    """Bundle name -> text, for the entry points that exist."""
+def _bundles() -> tuple[dict[str, str], list[str]]:
+    """Return bundle name -> text for the entry points that exist, and the npm packages in them."""
     candidates = [
         *((name, source, "esm") for name, source in PAGES.items()),
         ("wisp", "app/wisp.js", "esm"),
@@ -138,8 +142,8 @@ def _bundles() -> dict[str, str]:
     answer = run(
         [node(), ROOT / "tools" / "bundle.mjs"], "Cannot bundle the page's JavaScript", cwd=ROOT, stdin=request
     )
-    outputs: dict[str, str] = json.loads(answer)["outputs"]
-    return outputs
+    made = json.loads(answer)
+    return made["outputs"], made["packages"]
 
 
 def _add_pyodide(site: Site) -> str:
