@@ -48,5 +48,5 @@ entries.forEach((entry, i) => {
   outputs[entry.name] = built[i].outputFiles[0].text;
 });
 const inputs = built.flatMap(({ metafile }) => Object.values(metafile.outputs).flatMap((o) => Object.keys(o.inputs)));
-const packages = inputs.map((path) => /node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1]).filter(Boolean);
+const packages = inputs.map((path) => /.*node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1]).filter(Boolean);
 process.stdout.write(JSON.stringify({ outputs, packages: [...new Set(packages)].sort() }));
