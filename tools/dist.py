@@ -126,7 +126,7 @@ def _bundles() -> tuple[dict[str, str], list[str]]:
         *((name, source, "esm") for name, source in PAGES.items()),
         ("wisp", "app/wisp.js", "esm"),
         ("worker", "app/worker.js", "esm"),
-        ("grammar", "app/grammar.js", "esm"),
+        ("grammar", "app/answers/grammar.js", "esm"),
         ("sw", "app/sw.js", "iife"),
         ("sw", "static/sw.js", "iife"),
     ]
