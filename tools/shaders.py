@@ -20,10 +20,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from py_engine import kernels, planner, read_rate, repack
+from py_engine import planner
 from py_engine.errors import WispError
-from py_engine.gguf_header import Header, parse
-from py_engine.kernels import Device, Shader
+from py_engine.files.gguf_header import Header, parse
+from py_engine.gpu import repack
+from py_engine.plan import kernels
+from py_engine.plan.kernels import Device, Shader
+from py_engine.tuning import read_rate
 from tools.failure import Failure
 from tools.npm import node
 from tools.paths import NODE_MODULES, ROOT, cache_dir
