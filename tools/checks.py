@@ -17,7 +17,7 @@ PYTHON, BIN = str(venv_python()), NODE_MODULES / ".bin"
 CHECKS: dict[str, list[str]] = {
     "wgsl": [PYTHON, "-m", "tools.shaders"],
     "mypy": [PYTHON, "-m", "mypy", "--no-error-summary"],
-    "prettier": [str(BIN / "prettier"), "--check", "--log-level", "warn", "."],
+    "prettier": [str(BIN / "prettier"), "--check", "--cache", "--cache-strategy=content", "--log-level=warn", "."],
     "tsc": [str(BIN / "tsc"), "--noEmit"],
     "ruff check": [PYTHON, "-m", "ruff", "check", "--quiet", "--output-format=concise", "."],
     "ruff format": [PYTHON, "-m", "ruff", "format", "--check", "--quiet", "."],
