@@ -1,4 +1,4 @@
-"""The JavaScript packages, installed exactly as package-lock.json says."""
+"""Install the JavaScript packages exactly as package-lock.json says."""
 
 import hashlib
 import re
@@ -12,7 +12,7 @@ OLDEST_NODE = 18
 
 
 def node() -> str:
-    """The node command; raises Failure when Node is missing or too old."""
+    """Return the path of Node; raise Failure if it is missing or too old."""
     found = shutil.which("node")
     if not found:
         raise Failure(
