@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from app.openai.fields import Json
-from py_engine.sampling import TokenLogprob
+from py_engine.plan.sampling import TokenLogprob
 
 Delta = dict[str, Json]  # what a chunk appends to a message: content, reasoning_content, tool_calls
 TokenBytes = Callable[[int], bytes]  # token id -> its bytes

@@ -3,13 +3,11 @@
 from dataclasses import dataclass
 
 from app.openai.fields import Body, Json, boolean, integer, number, whole, wrong_type, wrong_value
-from py_engine.sampling import MOST_LOGPROBS, Sampling
+from py_engine.plan.sampling import Parameter, Sampling, parameters
+from py_engine.plan.shared import MOST_LOGPROBS
 
-NAMES = frozenset(
-    ["temperature", "top_k", "top_p", "min_p", "typical_p", "seed", "presence_penalty", "frequency_penalty",
-     "repeat_penalty", "repeat_last_n", "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n",
-     "dry_sequence_breakers", "xtc_probability", "xtc_threshold", "logit_bias", "n_probs"]
-)  # fmt: skip
+PARAMETERS = parameters()
+NAMES = frozenset({*PARAMETERS, "dry_sequence_breakers", "logit_bias", "n_probs"})
 DRY_BREAKERS = ("\n", ":", '"', "*")  # llama.cpp's default
 
 
@@ -24,28 +22,18 @@ class TextParameters:
 def sampling(body: Body, logprobs: int) -> tuple[Sampling, TextParameters]:
     """Return the parameters, those that are text apart. `logprobs`: alternatives per token, -1: no logprobs."""
     ids, texts = _bias(body.get("logit_bias"))
-    dry = number(body, "dry_multiplier", 0, 100, 0.0)
-    made = Sampling(
-        temperature=number(body, "temperature", 0, 2, 1.0),
-        top_k=max(integer(body, "top_k", -1) or 0, 0),
-        top_p=number(body, "top_p", 0, 1, 1.0),
-        min_p=number(body, "min_p", 0, 1, 0.0),
-        typical_p=number(body, "typical_p", 0, 1, 1.0),
-        seed=integer(body, "seed", -(1 << 63), (1 << 64) - 1),
-        presence_penalty=number(body, "presence_penalty", -2, 2, 0.0),
-        frequency_penalty=number(body, "frequency_penalty", -2, 2, 0.0),
-        repeat_penalty=number(body, "repeat_penalty", 0.01, 100, 1.0),
-        repeat_last_n=_default(integer(body, "repeat_last_n", -1), 64),
-        dry_multiplier=dry,
-        dry_base=number(body, "dry_base", 1, 100, 1.75),
-        dry_allowed_length=_default(integer(body, "dry_allowed_length", 1), 2),
-        dry_penalty_last_n=_default(integer(body, "dry_penalty_last_n", -1), -1),
-        xtc_probability=number(body, "xtc_probability", 0, 1, 0.0),
-        xtc_threshold=number(body, "xtc_threshold", 0, 1, 0.1),
-        logit_bias=ids,
-        logprobs=logprobs,
-    )
-    return made, TextParameters(_breakers(body.get("dry_sequence_breakers")) if dry else (), texts)
+    given = {name: _value(body, name, parameter) for name, parameter in PARAMETERS.items()}
+    made = Sampling(**given, logit_bias=ids, logprobs=logprobs)
+    return made, TextParameters(_breakers(body.get("dry_sequence_breakers")) if made.dry_multiplier else (), texts)
+
+
+def _value(body: Body, name: str, parameter: Parameter) -> Json:
+    """Read one parameter, its default where it is absent."""
+    low, high, default = parameter.range.low, parameter.range.high, parameter.default
+    if not parameter.integer:
+        return number(body, name, low, high, float(default or 0))
+    value = integer(body, name, int(low), int(high))
+    return default if value is None else value
 
 
 def chat_logprobs(body: Body) -> int:
@@ -65,10 +53,6 @@ def completion_logprobs(body: Body) -> int:
 
 def _n_probs(body: Body) -> int:
     return integer(body, "n_probs", 0, MOST_LOGPROBS) or -1
-
-
-def _default(value: int | None, default: int) -> int:
-    return default if value is None else value
 
 
 def _bias(value: Json) -> tuple[tuple[tuple[int, float], ...], tuple[tuple[str, float], ...]]:
