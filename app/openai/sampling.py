@@ -28,7 +28,8 @@ def sampling(body: Body, logprobs: int) -> tuple[Sampling, TextParameters]:
     return made, TextParameters(_breakers(body.get("dry_sequence_breakers")) if made.dry_multiplier else (), texts)
 
 
-def _value(body: Body, name: str, parameter: Parameter) -> Any:
+def _value(body: Body, name: str, parameter: Parameter) -> Json:
+    """Read one parameter, its default where it is absent."""
     low, high, default = parameter.range.low, parameter.range.high, parameter.default
     if not parameter.integer:
         return number(body, name, low, high, float(default or 0))
