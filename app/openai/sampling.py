@@ -1,7 +1,6 @@
 """Reads the sampling parameters of a request: OpenAI's, and llama.cpp's under its names."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from app.openai.fields import Body, Json, boolean, integer, number, whole, wrong_type, wrong_value
 from py_engine.plan.sampling import Parameter, Sampling, parameters
