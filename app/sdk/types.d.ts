@@ -116,6 +116,35 @@ export interface ResponsesRequest extends Pick<Sampling, "temperature" | "top_p"
   [other: string]: any;
 }
 
+/** What a streamed request resolves to. */
+type Chunks = import("./stream.js").ChunkStream<any>;
+
+/** An endpoint: with `stream: true` chunks, else the whole answer. */
+interface Create<Request> {
+  (request: Request & { stream: true }, options?: import("./connection.js").CallOptions): Promise<Chunks>;
+  (request: Request, options?: import("./connection.js").CallOptions): Promise<any>;
+}
+
+/** The SDK's methods that answer OpenAI's requests; app/openai/endpoints.json lists them. */
+export interface Api {
+  chat: { completions: { create: Create<ChatRequest> } };
+  completions: { create: Create<CompletionRequest> };
+  responses: { create: Create<ResponsesRequest> };
+  embeddings: { create: Create<Record<string, any>> };
+  /** Ranks documents by their relevance to a query: {query, documents, top_n}. */
+  rerank: Create<Record<string, any>>;
+  models: {
+    list(): Promise<any>;
+    /** The models in this browser's storage, the last used first. */
+    cached(): Promise<CachedModel[]>;
+    /**
+     * Removes a model, by id or address, from this browser's storage, or all. A loaded model stays loaded.
+     * Resolves to the bytes that were freed.
+     */
+    delete(model?: string): Promise<number>;
+  };
+}
+
 /** A dispatch as `profile()` has it. */
 export interface Dispatch {
   kernel: string;
