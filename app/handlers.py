@@ -17,6 +17,7 @@ from app.openai import formats
 from app.openai.endpoints import ENDPOINTS
 from app.openai.requests import chat_request, completion_request
 from app.openai.responses import Response, responses_request
+from app.openai.tokenize import tokenize_request, tokenized
 from app.upstreams import registry as upstreams
 from app.upstreams.registry import Upstreams
 from py_engine.errors import NOT_FOUND, SERVER_ERROR, WispError
@@ -245,6 +246,12 @@ class Worker:
                 return await matcher.judge(text)
             finally:
                 matcher.close()
+
+    @answers("tokenize")
+    async def _tokenize_request(self, fields: Fields, call: Call) -> dict[str, Any]:
+        request = tokenize_request(fields.get("request"))
+        async with self._models.hold(request.model, call.job, call.progress) as model:
+            return tokenized(request, model.tokenizer)
 
     async def _tokenize(self, fields: Fields, call: Call) -> list[int]:
         text = fields.get("text")

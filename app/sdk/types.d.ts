@@ -116,6 +116,17 @@ export interface ResponsesRequest extends Pick<Sampling, "temperature" | "top_p"
   [other: string]: any;
 }
 
+export interface TokenizeRequest {
+  model?: string;
+  content: string;
+  /** add the tokens that the model expects around a text, such as BOS; default: false */
+  add_special?: boolean | null;
+  /** read control tokens in the text as such; default: true */
+  parse_special?: boolean | null;
+  /** resolve to {id, piece} for each token, the piece as text or, where it is no UTF-8, as bytes */
+  with_pieces?: boolean | null;
+}
+
 /** What a streamed request resolves to. */
 type Chunks = import("./stream.js").ChunkStream<any>;
 
@@ -133,6 +144,8 @@ export interface Api {
   embeddings: { create: Create<Record<string, any>> };
   /** Ranks documents by their relevance to a query: {query, documents, top_n}. */
   rerank: Create<Record<string, any>>;
+  /** llama.cpp's /tokenize: the token ids of a text, with their pieces on request. */
+  tokenization: { create: Create<TokenizeRequest> };
   models: {
     list(): Promise<any>;
     /** The models in this browser's storage, the last used first. */
