@@ -21,26 +21,27 @@ export interface Form {
   json_schema?: Schema | null;
 }
 
+/** Sampler parameters; docs/parameters.md has their ranges and defaults. */
 export interface Sampling {
+  // <sampling>
   temperature?: number | null;
-  top_p?: number | null;
   top_k?: number | null;
+  top_p?: number | null;
   min_p?: number | null;
   typical_p?: number | null;
-  /** the same seed gives the same text */
   seed?: number | null;
   presence_penalty?: number | null;
   frequency_penalty?: number | null;
   repeat_penalty?: number | null;
-  /** -1: all of the prompt and answer */
   repeat_last_n?: number | null;
   dry_multiplier?: number | null;
   dry_base?: number | null;
   dry_allowed_length?: number | null;
   dry_penalty_last_n?: number | null;
-  dry_sequence_breakers?: string[] | null;
   xtc_probability?: number | null;
   xtc_threshold?: number | null;
+  // </sampling>
+  dry_sequence_breakers?: string[] | null;
   /** token id -> -100 (banned) to 100; or [token id or text, bias or false] pairs */
   logit_bias?: Record<string, number> | [number | string, number | false][] | null;
 }
@@ -95,7 +96,16 @@ export interface CompletionRequest extends Common {
   echo?: boolean | null;
 }
 
-export interface ResponsesRequest extends Pick<Sampling, "temperature" | "top_p" | "top_k" | "min_p" | "seed"> {
+export interface ResponsesRequest {
+  // <responses>
+  temperature?: number | null;
+  top_k?: number | null;
+  top_p?: number | null;
+  min_p?: number | null;
+  seed?: number | null;
+  presence_penalty?: number | null;
+  frequency_penalty?: number | null;
+  // </responses>
   model?: string;
   input: string | Record<string, any>[];
   instructions?: string | null;
