@@ -19,4 +19,4 @@ def make(golden: Path, out: Path) -> None:
     tokenizer.no_truncation()
     sentences = [sentence["text"] for sentence in json.loads(golden.read_text(encoding="utf-8"))]
     rows = [{"text": text, "ids": tokenizer.encode(text).ids} for text in sentences]
-    out.write_text(json.dumps(rows, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    out.write_text(json.dumps(rows, ensure_ascii=False, indent=1), encoding="utf-8")

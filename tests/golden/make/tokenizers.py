@@ -25,7 +25,7 @@ RANGES = [
 ]
 NOISE = " \n\t'0123456789abcXYZ.,!?-_/\\(){}[]<>|\"éß你😀"
 FRAGMENTS = [" ", "  ", "\n", "\r\n", "\t", "a", "B", "'s", "'LL", "12", "345", "!", "...", "ñ", "日本"]
-CUT = ("😀👨‍👩‍👧‍👦", "日本語", "naïve Ā", "𝔘𝔫𝔦")  # decoded in part, so that characters are cut
+CUT = ("😀👨‍👩‍👧‍👦", "日本語", "naïve Ā", "𝔘𝔫𝔦")  # noqa: RUF001  # decoded in part, so that characters are cut
 
 Case = dict[str, Any]
 
