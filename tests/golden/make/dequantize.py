@@ -14,6 +14,7 @@ from gguf import GGMLQuantizationType as TensorType
 
 from tests.golden.make.llama_cpp_api import Library
 
+SEED = 1
 BLOCKS = 24
 # Type: (byte offsets of its float16 scales, ending of ggml's routine).
 TYPES: dict[str, tuple[tuple[int, ...], str | None]] = {
@@ -75,15 +76,15 @@ def with_ggml(library: Library, routine: str, raw: np.ndarray, shape: tuple[int,
     return out
 
 
-def make(path: Path, library: Library | None, seed: int = 1) -> None:
-    """Write the file; with a library, only if ggml agrees."""
-    random = np.random.default_rng(seed)
+def make(out: Path, library: Library) -> None:
+    """Write the file if ggml's routines agree."""
+    random = np.random.default_rng(SEED)
     arrays = {}
     for name, (_, routine) in TYPES.items():
         raw = random_blocks(name, random)
         values = gguf.quants.dequantize(raw, TensorType[name]).astype(np.float32).reshape(BLOCKS, -1)
         assert np.isfinite(values).all(), name
-        if library and routine:
+        if routine:
             np.testing.assert_array_equal(with_ggml(library, routine, raw, values.shape), values, name)
         arrays[name + ".raw"], arrays[name + ".f32"] = raw, values
-    np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
+    np.savez_compressed(out, **arrays)  # type: ignore[arg-type]

@@ -14,8 +14,10 @@ from gguf import GGMLQuantizationType as TensorType
 from tests.golden.make.llama_cpp_api import Library, NoLlamaCpp
 
 GGUF_PY = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "TQ1_0", "TQ2_0", "MXFP4")
-GGML = ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "IQ3_S", "IQ3_XXS")
-GGML += ("IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ1_S", "IQ1_M")
+GGML = (
+    *("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "IQ3_S", "IQ3_XXS"),
+    *("IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ1_S", "IQ1_M"),
+)
 MIXES = ("Q4_K_M", "MXFP4_MOE")
 # llama_ftype, which general.file_type records.
 FILE_TYPES = {

@@ -168,7 +168,7 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
 
 def add_rope_factors(file: GgufFile, c: Settings) -> None:
     """Add the tensors that divide the rotation's frequencies."""
-    n_rot = c.get("rope_dim", c["head_dim"])
+    n_rot: int = c.get("rope_dim") or c["head_dim"]
     if c.get("rope") == "llama3":
         file.constant("rope_freqs.weight", llama3_factors(n_rot, c["rope_base"], c.get("rope_factor", 8.0)))
     if c.get("rope") == "longrope":
