@@ -7,8 +7,8 @@ A message {id, kind, ...} is answered with {id, kind: "result" | "error"}, or, f
 from collections.abc import Callable
 from typing import Any
 
-from app.loading import Progress
-from app.turns import Job
+from app.models.loading import Progress
+from app.models.request_queue import Job
 from py_engine.errors import WispError
 
 Fields = dict[str, Any]  # a message, in Python's own types but for File objects

@@ -7,17 +7,19 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from app import chat, embeddings, grammar, loading, upstreams
+from app.answers import chat, embeddings, grammar
 from app.client import Call, Client, Fields
-from app.loaded import Loaded
-from app.models import Models, Source
+from app.models import loading
+from app.models.loaded import Loaded
+from app.models.registry import Models, Source
+from app.models.request_queue import aborted
 from app.openai import formats
 from app.openai.requests import chat_request, completion_request
 from app.openai.responses import Response, responses_request
-from app.turns import aborted
-from app.upstreams import Upstreams
-from py_engine.chat_template import ChatTemplate
+from app.upstreams import registry as upstreams
+from app.upstreams.registry import Upstreams
 from py_engine.errors import NOT_FOUND, SERVER_ERROR, WispError
+from py_engine.text.chat_template import ChatTemplate
 
 _TEMPLATE_OPTIONS = ("tools", "documents", "template", "addGenerationPrompt")
 
@@ -164,7 +166,7 @@ class Worker:
 
     def _shared(self, body: Any, call: Call) -> AbstractAsyncContextManager[Loaded]:
         """The model that a request names, beside other requests."""
-        return self._models.share(_name(body), call.job, call.progress)
+        return self._models.shared(_name(body), call.job, call.progress)
 
     def _alone(self, body: Any, call: Call) -> AbstractAsyncContextManager[Loaded]:
         """The model that a message or request names, to itself."""

@@ -9,11 +9,12 @@ from typing import Any
 import js
 from pyodide.ffi import JsException, JsProxy, to_js
 
-from app.catalog import Catalog
 from app.client import Call, Client
 from app.handlers import Worker
-from app.loading import OnProgress
+from app.models.catalog import Catalog
+from app.models.loading import OnProgress
 from py_engine.errors import WispError
+from py_engine.options import LoadOptions
 
 _ARRAYS = ("logits", "embedding")  # of a result: float32 arrays, sent as they are
 
@@ -97,30 +98,30 @@ class Browser:
         return Catalog(entries)
 
     async def open_source(self, part: Any, on_progress: OnProgress) -> Any:
-        from py_engine.shards import open_source
+        from py_engine.files.shards import open_source
 
         hashes = self._hashes.get(part) if isinstance(part, str) else None
         return await open_source(part, on_progress, hashes, _worker.urls_in_use)
 
     async def cached_models(self) -> list[dict[str, Any]]:
-        from py_engine.model_cache import cached_models
+        from py_engine.files.model_cache import cached_models
 
         return await cached_models()
 
     async def delete_cached(self, url: str) -> None:
-        from py_engine.model_cache import forget
+        from py_engine.files.model_cache import forget
 
         await forget(url)
 
-    async def estimate_engine(self, *arguments: Any, **options: Any) -> dict[str, Any]:
+    async def estimate_engine(self, source: Any, header: Any, options: LoadOptions) -> dict[str, Any]:
         from py_engine.engine import Engine
 
-        return await Engine.estimate(*arguments, **options)
+        return await Engine.estimate(source, header, options)
 
-    async def load_engine(self, *arguments: Any, **options: Any) -> Any:
+    async def load_engine(self, source: Any, header: Any, options: LoadOptions, on_progress: OnProgress) -> Any:
         from py_engine.engine import Engine
 
-        return await Engine.load(*arguments, load_package=js.wispLoadPackage, **options)
+        return await Engine.load(source, header, options, on_progress, js.wispLoadPackage)
 
     async def load_grammar(self) -> Any:
         """grammar.js, fetched when it is first needed."""
@@ -129,14 +130,14 @@ class Browser:
     async def read_kept(self, name: str) -> str | None:
         """Of an earlier visit."""
         try:
-            return await js.wispKept.read(name)
+            return await js.wispTextStore.read(name)
         except JsException as error:
             raise ConnectionError(str(error)) from None
 
     async def keep(self, name: str, text: str) -> None:
         """In IndexedDB."""
         try:
-            await js.wispKept.write(name, text)
+            await js.wispTextStore.write(name, text)
         except JsException as error:
             raise ConnectionError(str(error)) from None
 

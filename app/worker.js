@@ -2,16 +2,16 @@
  * The worker, shared by all pages or of one: starts Pyodide, unpacks the Python packages and hands every message of its
  * clients (ports.js) to `app/main.py`.
  * It knows nothing of models or chats. What it offers Python, on `globalThis`:
- *   wispReplay, wispUpload, wispShards, wispKept  of the modules py_engine/replay.js, upload.js, shards.js and app/kept.js
+ *   wispReplay, wispUpload, wispShards, wispTextStore  of the modules py_engine/gpu/replay.js, upload.js, shards.js and app/text_store.js
  *   wispAssets       the URLs it was booted with: {pyodide, zip, snapshot, wheels, catalog, grammar}
  *   wispLoadPackage  (name) => Promise, loads a compiled wheel (numpy) on first need
  *   wispImport       (url) => Promise, loads a JavaScript module
  */
-import { Replay } from "../py_engine/replay.js";
-import * as wispShards from "../py_engine/shards.js";
-import { Upload } from "../py_engine/upload.js";
+import { Replay } from "../py_engine/gpu/replay.js";
+import * as wispShards from "../py_engine/files/shards.js";
+import { Upload } from "../py_engine/gpu/upload.js";
 import { startPython, wheelOf } from "./boot.js";
-import * as wispKept from "./kept.js";
+import * as wispTextStore from "./text_store.js";
 import { Ports } from "./ports.js";
 
 /** @typedef {import("./boot.js").PythonAssets & { catalog?: string }} Assets */
@@ -31,7 +31,7 @@ async function boot(assets, report) {
   };
   const wispImport = (/** @type {string} */ url) => import(url);
   const wispAssets = assets;
-  Object.assign(globalThis, { wispAssets, wispReplay: Replay, wispUpload: Upload, wispShards, wispKept });
+  Object.assign(globalThis, { wispAssets, wispReplay: Replay, wispUpload: Upload, wispShards, wispTextStore });
   Object.assign(globalThis, { wispLoadPackage, wispImport });
   return pyodide.pyimport("app.main");
 }

@@ -9,19 +9,19 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from py_engine import quants
-from py_engine.cpu_runner import CpuRunner
+from py_engine.cpu.runner import CpuRunner
 from py_engine.errors import WispError
-from py_engine.kernels import Device
-from py_engine.parts import Parts
-from py_engine.placement import Placements
-from py_engine.plan import Plan
-from py_engine.records import PieceIndex, Record, plan_records
+from py_engine.files.parts import Parts
+from py_engine.files.records import PieceIndex, Record, plan_records
+from py_engine.plan import quants
+from py_engine.plan.kernels import Device
+from py_engine.plan.placement import Placements
+from py_engine.plan.plan import Plan
 from py_engine.runners import Runner, step_ms
 
 if TYPE_CHECKING:
-    from py_engine.gpu_runner import GpuRunner
-    from py_engine.source import Source
+    from py_engine.files.source import Source
+    from py_engine.gpu.runner import GpuRunner
 
 CPU_LIMIT = 1 << 30  # bytes of float32 weights that fit beside everything else in 32-bit WebAssembly
 
@@ -85,8 +85,8 @@ class Loader:
             await self.load_package(name)
 
     async def _open_gpu(self, device: Device) -> GpuRunner:
-        from py_engine.gpu import Gpu
-        from py_engine.gpu_runner import GpuRunner
+        from py_engine.gpu.gpu import Gpu
+        from py_engine.gpu.runner import GpuRunner
 
         if any(quants.needs_numpy(w.type) for w in self.plan.weights.values()):
             await self._package("numpy")

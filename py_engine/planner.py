@@ -1,33 +1,32 @@
-"""From a header to a plan: the architecture, its weights, the cache, and one list of dispatches per way of running.
+"""From a GGUF header to a plan: the architecture, its weights, its caches, and the lists of ops that a runner executes.
 
-prefill   up to `batch` tokens through the layers
-last      after it: logits of the batch's last token
-every     after it: logits of every token, at most EVERY of them (Engine.evaluate)
-decode    one token through the layers, and its logits
-few       up to FEW tokens, of one sequence or of several, through the layers
-few.last  after it: logits of the batch's last token
-each      after few: logits of every token; then
-choose    the next token of every sequence from them, or
-draft     of one sequence, of which the tokens were guesses, as far as they were right; and the next guesses
-sample    the next token from the logits: temperature, top_k, top_p, min_p
-resample  after it: again, where a mask forbids the token
-shaped    instead of sample, with everything that a request can ask for; after it: reshaped
-logprobs  after any: log-probabilities of the token and of the likeliest
-embed     after prefill: the embedding of every token; then pool.mean, .cls, .last or .rank: one of the sequence
+Prompts
+    PREFILL             up to `batch` tokens through the layers
+    LAST_LOGITS         after it: logits of the batch's last token
+    ALL_LOGITS          after it: logits of every token, ALL_LOGITS_BATCH at most (Engine.evaluate)
+    EMBED, pool("...")  after PREFILL: the embedding of every token, then of the sequence
+One sequence
+    DECODE              one token through the layers, and its logits
+    SAMPLE, RESAMPLE    the next token from the logits (temperature, top_k, top_p, min_p); again if a mask forbids it
+    SHAPED_SAMPLE, SHAPED_RESAMPLE   the same with every sampler
+    LOGPROBS            after any of them: log-probabilities of the token and of the likeliest
+Small batches: up to MAX_SMALL_BATCH tokens, of one sequence or of several
+    SMALL_BATCH         the tokens through the layers
+    SMALL_BATCH_LAST_LOGITS   after it: logits of the last token
+    SMALL_BATCH_LOGITS  after it: logits of every token, then one of
+    SAMPLE_EACH         the next token of every sequence
+    VERIFY_DRAFT        one sequence: accept its draft as far as it agrees with the samples, and draft the next tokens
 
-Encoders, whose tokens see those after them, have the first and the last kind only, and take a sequence in one batch.
+Encoders have PREFILL, EMBED and the pooling lists only, and take a sequence in one batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import ModuleType
+from typing import Any
 
-from py_engine import sampler_ops
-from py_engine.cache import Cache, make_cache, make_conv_cache, slack
 from py_engine.errors import WispError
-from py_engine.gguf_header import Header
-from py_engine.kernels import Device
+from py_engine.files.gguf_header import Header
 from py_engine.models import (
     bert,
     cohere,
@@ -49,16 +48,37 @@ from py_engine.models import (
     smollm3,
     stablelm,
 )
-from py_engine.models.decoder import Config
-from py_engine.ops import FEW, Ops
-from py_engine.plan import Plan
-from py_engine.rope import Rope, RopeSpec, table
-from py_engine.weights import Weights
+from py_engine.models.architecture import Architecture, Decoder
+from py_engine.models.config import Config
+from py_engine.plan import sampler_ops
+from py_engine.plan.cache import Cache, make_cache, make_conv_cache, slack
+from py_engine.plan.kernels import Device
+from py_engine.plan.lists import (
+    ALL_LOGITS,
+    DECODE,
+    EMBED,
+    LAST_LOGITS,
+    LOGPROBS,
+    PREFILL,
+    RESAMPLE,
+    SAMPLE,
+    SAMPLE_EACH,
+    SHAPED_RESAMPLE,
+    SHAPED_SAMPLE,
+    SMALL_BATCH,
+    SMALL_BATCH_LAST_LOGITS,
+    SMALL_BATCH_LOGITS,
+    VERIFY_DRAFT,
+)
+from py_engine.plan.ops import Ops
+from py_engine.plan.plan import Plan
+from py_engine.plan.rope import Rope, RopeSpec, table
+from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.weights import Weights
 
-FAMILIES: dict[str, ModuleType] = {
+DECODERS: dict[str, Decoder[Any]] = {
     "arcee": llama,
     "baichuan": llama,
-    "bert": bert,
     "codeshell": gpt2,
     "cohere2": cohere,
     "command-r": cohere,
@@ -81,17 +101,12 @@ FAMILIES: dict[str, ModuleType] = {
     "granite": granite,
     "granitemoe": granite,
     "internlm2": llama,
-    "jina-bert-v2": bert,
-    "jina-bert-v3": bert,
     "lfm2": lfm2,
     "lfm2moe": lfm2,
     "llama": llama,
     "minicpm": granite,
     "mistral3": llama,
-    "modern-bert": modern_bert,
     "nemotron": gpt2,
-    "nomic-bert": bert,
-    "nomic-bert-moe": bert,
     "olmo2": olmo2,
     "olmoe": qwen,
     "orion": stablelm,
@@ -111,11 +126,20 @@ FAMILIES: dict[str, ModuleType] = {
     "starcoder2": gpt2,
     "xverse": llama,
 }
-EVERY = 16
+ENCODERS: dict[str, Architecture[Any]] = {
+    "bert": bert,
+    "jina-bert-v2": bert,
+    "jina-bert-v3": bert,
+    "modern-bert": modern_bert,
+    "nomic-bert": bert,
+    "nomic-bert-moe": bert,
+}
+FAMILIES: dict[str, Architecture[Any]] = {**DECODERS, **ENCODERS}
+ALL_LOGITS_BATCH = 16  # rows of logits read back at once
 
 
-def family(header: Header) -> ModuleType:
-    """The model module of the file's architecture; WispError unsupported_architecture."""
+def family(header: Header) -> Architecture[Any]:
+    """The module of the file's architecture. WispError unsupported_architecture."""
     if header.architecture not in FAMILIES:
         raise WispError(
             f"Models of the architecture {header.architecture!r} do not run yet; these do: {', '.join(FAMILIES)}.",
@@ -124,18 +148,29 @@ def family(header: Header) -> ModuleType:
     return FAMILIES[header.architecture]
 
 
+def _decoder(header: Header) -> Decoder[Any]:
+    if header.architecture not in DECODERS:
+        raise WispError(
+            f"The metadata says that this {header.architecture} model is causal, but that architecture is an encoder.",
+            "corrupt_header",
+        )
+    return DECODERS[header.architecture]
+
+
 def make_plan(
     header: Header, device: Device, n_ctx: int, batch: int, kv_type: str, rope_factors: Sequence[float] | None,
     spare: int | None = None,
 ) -> Plan:  # fmt: skip
-    """Plan the model for a device. `rope_factors`: the divisors of RoPE's frequencies where the file has them; `spare`:
-    rows of a sliding window's cache beside the window.
+    """Plan the model for a device.
+
+    `rope_factors`: divisors of RoPE's frequencies, where the file has them. `spare`: rows of a sliding window's ring
+    beyond the window.
     """
     model = family(header)
     cfg = model.Config.from_gguf(header)
     plan = Plan(min(batch, n_ctx) if cfg.causal else max(2, n_ctx), n_ctx, cfg.vocab)
     weights = Weights(header, plan)
-    prefill = Ops(plan, "prefill", plan.batch, device)
+    prefill = Ops(plan, PREFILL, plan.batch, device)
     spare = slack(plan.batch) if spare is None else spare
     caches: list[Cache] = []
     for i in range(cfg.block_count):
@@ -152,30 +187,44 @@ def make_plan(
     plan.embedding = embedding.add_lists(cfg, header, weights, plan, device, x)
     if not cfg.causal:
         return plan
-    plan.lazy |= {name for name in plan.lists if name == "embed" or name.startswith("pool.")}
-    model.output(cfg, weights, Ops(plan, "last", 1, device), x)
-    model.output(cfg, weights, Ops(plan, "every", min(EVERY, plan.batch), device), x, every=True)
+    head = _decoder(header)
+    plan.lazy |= {name for name in plan.lists if name == EMBED or name.startswith("pool.")}
+    head.output(cfg, weights, Ops(plan, LAST_LOGITS, 1, device), x)
+    head.output(cfg, weights, Ops(plan, ALL_LOGITS, min(ALL_LOGITS_BATCH, plan.batch), device), x, every=True)
 
-    decode = Ops(plan, "decode", 1, device)
+    decode = Ops(plan, DECODE, 1, device)
     x = model.build(cfg, weights, decode, ropes, caches)
-    logits = model.output(cfg, weights, decode, x)
-    sampler_ops.sample(Ops(plan, "sample", 1, device), logits)
-    sampler_ops.resample(Ops(plan, "resample", 1, device), logits)
-    sampler_ops.sample(Ops(plan, "shaped", 1, device), logits, shaped=True)
-    sampler_ops.resample(Ops(plan, "reshaped", 1, device), logits, shaped=True)
-    sampler_ops.logprobs(Ops(plan, "logprobs", 1, device), logits)
-    few = Ops(plan, "few", FEW, device, each=True)
+    logits = head.output(cfg, weights, decode, x)
+    sampler_ops.sample(Ops(plan, SAMPLE, 1, device), logits)
+    sampler_ops.resample(Ops(plan, RESAMPLE, 1, device), logits)
+    sampler_ops.sample(Ops(plan, SHAPED_SAMPLE, 1, device), logits, shaped=True)
+    sampler_ops.resample(Ops(plan, SHAPED_RESAMPLE, 1, device), logits, shaped=True)
+    sampler_ops.logprobs(Ops(plan, LOGPROBS, 1, device), logits)
+    few = Ops(plan, SMALL_BATCH, MAX_SMALL_BATCH, device, state_per_token=True)
     x = model.build(cfg, weights, few, ropes, caches)
-    model.output(cfg, weights, Ops(plan, "few.last", 1, device), x)
-    each = model.output(cfg, weights, Ops(plan, "each", FEW, device, each=True), x)
-    sampler_ops.choose(Ops(plan, "choose", FEW, device, each=True), each)
-    sampler_ops.choose(Ops(plan, "draft", FEW, device, each=True), each, FEW - 1)
-    plan.lazy |= {"every", "resample", "shaped", "reshaped", "logprobs", "few", "few.last", "each", "choose", "draft"}
+    head.output(cfg, weights, Ops(plan, SMALL_BATCH_LAST_LOGITS, 1, device), x)
+    each = head.output(cfg, weights, Ops(plan, SMALL_BATCH_LOGITS, MAX_SMALL_BATCH, device, state_per_token=True), x)
+    sampler_ops.choose(Ops(plan, SAMPLE_EACH, MAX_SMALL_BATCH, device, state_per_token=True), each)
+    sampler_ops.choose(
+        Ops(plan, VERIFY_DRAFT, MAX_SMALL_BATCH, device, state_per_token=True), each, MAX_SMALL_BATCH - 1
+    )
+    plan.lazy |= {
+        ALL_LOGITS,
+        RESAMPLE,
+        SHAPED_SAMPLE,
+        SHAPED_RESAMPLE,
+        LOGPROBS,
+        SMALL_BATCH,
+        SMALL_BATCH_LAST_LOGITS,
+        SMALL_BATCH_LOGITS,
+        SAMPLE_EACH,
+        VERIFY_DRAFT,
+    }
     return plan
 
 
 def _cache(cfg: Config, ops: Ops, layer: int, kv_type: str, spare: int) -> Cache:
-    """A layer's keys and values, or what its convolution is of. An encoder forgets them when the layer is done."""
+    """A layer's KV cache, or the window of its short convolution. An encoder's lives within the layer only."""
     plan, cols = ops.plan, cfg.head_count_kv * cfg.head_dim
     if not cfg.causal:
         k, v = (ops.buffer(f"{ops.name}.{name}", (plan.n_ctx, cols)) for name in ("k", "v"))
@@ -186,7 +235,7 @@ def _cache(cfg: Config, ops: Ops, layer: int, kv_type: str, spare: int) -> Cache
 
 
 def _rope(plan: Plan, ops: Ops, spec: RopeSpec, neox: bool, name: str, factors: Sequence[float] | None) -> Rope:
-    """The table of a rotation, on the device."""
+    """The table of RoPE frequencies as a constant buffer."""
     buffer = ops.buffer(name, (max(4, spec.dim // 2),), "u32", "state")
     plan.constants[name] = table(spec.frequencies(factors)) if spec.dim else bytes(16)
     return Rope(spec.dim, neox, buffer, spec.magnitude)

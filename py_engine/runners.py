@@ -1,9 +1,11 @@
-"""What the engine needs of an executor: gpu_runner.py (WebGPU) and cpu_runner.py (numpy) are the two.
+"""What the engine needs of an executor. There are two: gpu/runner.py (WebGPU) and cpu/runner.py (numpy).
 
-A runner's `feed` puts tokens of a sequence at their positions and runs lists of the plan over them; `start`, `next` and
-`stop` generate one sequence freely, `begin`, `mask`, `step`, `take` and `rewind` step by step, `start_each` and
-`next_each` several together, or one with guesses; `load` takes the weights that a record holds. One thing at a time:
-the engine gives the turns.
+`feed` writes tokens of a sequence at their positions and runs lists of the plan over them. Then one of three ways to
+decode:
+    start, next                      one sequence, unconstrained
+    begin, mask, step, take, rewind  one sequence, step by step under the host's control
+    start_batch, next_batch          several sequences together, or one with drafts
+and `stop`. `load` takes weights out of a record. A runner serves one caller at a time; generate/ schedules the calls.
 """
 
 from __future__ import annotations
@@ -13,14 +15,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
-from py_engine.placement import Placement
-from py_engine.plan import Plan
-from py_engine.sampling import Batch, Sampling
+from py_engine.plan.lists import EMBED, PREFILL, PREFILL_END, pool
+from py_engine.plan.placement import Placement
+from py_engine.plan.plan import Plan
+from py_engine.plan.sampling import Batch, Sampling
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What a device was asked for; milliseconds that went into asking, and into waiting for its answers."""
+    """Work of a device so far; milliseconds spent encoding it and waiting for its results."""
 
     submits: int = 0
     dispatches: int = 0
@@ -28,104 +31,105 @@ class Counts:
     wait_ms: float = 0.0
 
     def since(self, before: Counts) -> dict[str, Any]:
-        """The difference, by name."""
+        """The difference to earlier counts, by name."""
         return {f.name: getattr(self, f.name) - getattr(before, f.name) for f in fields(self)}
 
 
 class Runner(Protocol):
-    """What the engine needs of an executor."""
+    """An executor of one plan."""
 
     plan: Plan
-    lists: list[str]  # those that choose a token, behind "last" or "decode"
-    quick: bool  # a GPU, where few tokens are worth kernels of their own
+    lists: list[str]  # the lists that sample a token, after LAST_LOGITS or DECODE
+    on_gpu: bool  # a real GPU, where small batches have kernels of their own
 
     async def load(self, data: Any, placements: Sequence[Placement]) -> None:
-        """Take the weights out of a record, a JavaScript ArrayBuffer."""
+        """Copy weights out of a record, a JavaScript ArrayBuffer. On return it may be freed."""
 
     async def ready(self) -> None:
         """Wait until every weight is in place."""
 
-    async def make_room(self, sequences: int) -> None:
-        """Let the caches hold that many sequences; what they hold stays. WispError out_of_memory."""
+    async def reserve_sequences(self, sequences: int) -> None:
+        """Grow the caches to `sequences`; what they hold stays. WispError out_of_memory."""
 
     async def copy_cache(self, source: int, to: int) -> None:
-        """Let a sequence have another's tokens, and what its caches hold of them. WispError out_of_memory, and nothing
-        has changed then.
-        """
+        """Copy a sequence's tokens and cache to another. WispError out_of_memory; nothing has changed then."""
 
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
-        """Set a sequence's sampling parameters. `answer`: position of the answer's first token; `shifted`: tokens that
-        were dropped from the context; `constrained`: masks will come.
+        """Set a sequence's sampling parameters.
+
+        `answer`: position of the answer's first token; `shifted`: tokens dropped from the context; `constrained`: masks
+        will follow.
         """
 
     async def feed(self, position: int, ids: list[int], lists: list[str], seq: int = 0) -> None:
         """Run lists over a sequence's tokens at `position`; returns when the batch before this one is done."""
 
     def start(self, position: int, count: int, seq: int = 0) -> None:
-        """Generate up to `count` tokens, the first of which the last feed has sampled for `position`."""
+        """Begin decoding up to `count` tokens; the last feed has sampled the first one, for `position`."""
 
     async def next(self) -> Batch:
         """The next ids; none at the end."""
 
     def prepared(self, lists: Sequence[str]) -> bool:
-        """Whether lists can be run at once; if not, they soon can."""
+        """Whether lists can run now. If not, start compiling them."""
 
-    def start_each(
-        self, sequences: list[int], positions: list[int], chosen: list[bool], count: int, guesses: bool = False
+    def start_batch(
+        self, sequences: list[int], positions: list[int], sampled: list[bool], count: int, drafting: bool = False
     ) -> None:
-        """Hand out the tokens of each sequence from its position on: one that the last feed has `chosen`, and up to
-        `count` that are generated. `guesses`: of one, whose next tokens are guessed, so that a step may give several.
+        """Begin decoding several sequences, each from its position on.
+
+        `sampled`: the last feed has sampled that token already. `count`: tokens of each beyond it. `drafting`: one
+        sequence whose next tokens are drafted, so that a step may yield several.
         """
 
-    async def next_each(self, more: bool = True) -> list[list[int]]:
-        """The next ids of each sequence; none at the end. `more`: go on computing meanwhile."""
+    async def next_batch(self, more: bool = True) -> list[list[int]]:
+        """The next ids of each sequence; none at the end. `more`: keep submitting steps."""
 
-    def price(self, guesses: bool, sequences: int = 1) -> float:
-        """Milliseconds of a step that start_each() would take; 0: not known."""
+    def step_cost_ms(self, drafting: bool, sequences: int = 1) -> float:
+        """Milliseconds of one step of such a batch; 0: not measured yet."""
 
     def begin(self, position: int, count: int, seq: int = 0) -> None:
-        """Generate up to `count` tokens by step(), for the first of which the last feed has made the logits."""
+        """Begin decoding up to `count` tokens by step(); the last feed has computed the first one's logits."""
 
     def mask(self, allowed: Any | None) -> None:
-        """What the tokens of the next step may be (Constraint.mask), None: anything."""
+        """Set which tokens the next step may sample (Constraint.mask); None: all."""
 
     def step(self, count: int, eager: bool = False) -> int:
-        """Choose the next tokens, each from the logits of the one before; gives how many it will be. `eager`: then make
-        the logits behind the last, too, while the host looks at the tokens.
+        """Sample the next tokens, each from the logits of the one before; returns how many there will be.
+
+        `eager`: also compute the logits after the last one, while the host looks at the tokens.
         """
 
     async def take(self) -> tuple[Batch, bool]:
-        """The tokens of the oldest step, and whether the mask refused the first choice of any of them."""
+        """The tokens of the oldest step, and whether the mask rejected the first choice of any of them."""
 
     async def rewind(self, position: int, count: int) -> None:
-        """Forget the tokens from `position` on, and make its logits again; up to `count` tokens may follow."""
+        """Drop the tokens from `position` on and recompute its logits; up to `count` tokens may follow."""
 
-    def most_ahead(self) -> int:
-        """Tokens that are worth choosing before the first of them is looked at."""
+    def max_lookahead(self) -> int:
+        """Tokens that are worth sampling before the first of them is checked."""
 
     async def stop(self) -> None:
-        """End generation."""
+        """End decoding."""
 
     async def logits(self, n: int) -> Any:
-        """Rows of the list "every" after a feed, float32 (n, vocab)."""
+        """The first n rows of the list ALL_LOGITS after a feed, float32 (n, vocab)."""
 
     async def rows(self, name: str, n: int, width: int) -> Any:
-        """The first rows of a buffer of the plan without their padding, float32 (n, width)."""
+        """The first n rows of a buffer of the plan without padding, float32 (n, width)."""
 
     def counts(self) -> Counts:
-        """What the device was asked for so far."""
+        """Work of the device so far."""
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free all memory."""
 
 
 async def step_ms(runner: Runner, steps: int = 3) -> float:
-    """Milliseconds of one decode step, the mean of a few, after one that pays for first-time costs; of an encoder,
-    those of a token in a small batch.
-    """
+    """Milliseconds of one decode step, averaged after a warm-up; for an encoder, of a token in a small batch."""
     if not runner.plan.generates:
         return await _encode_ms(runner)
-    await runner.feed(0, [0], ["prefill", "last", *runner.lists])
+    await runner.feed(0, [0], [*PREFILL_END, *runner.lists])
     runner.start(1, steps + 2)
     for _ in range(2):
         await runner.next()
@@ -139,8 +143,8 @@ async def step_ms(runner: Runner, steps: int = 3) -> float:
 async def _encode_ms(runner: Runner) -> float:
     n = min(16, runner.plan.batch)
     begun = 0.0
-    for _ in range(2):  # the first pays for first-time costs
+    for _ in range(2):  # the first run warms up
         begun = time.perf_counter()
-        await runner.feed(0, [0] * n, ["prefill", "embed", "last"])
+        await runner.feed(0, [0] * n, [PREFILL, EMBED, pool("last")])
         await runner.rows("pooled", 1, 1)
     return 1000 * (time.perf_counter() - begun) / n

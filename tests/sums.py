@@ -1,4 +1,4 @@
-"""What py_engine/shards.js calls checksum(), by its definition."""
+"""What py_engine/files/shards.js calls checksum(), by its definition."""
 
 import numpy as np
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from py_engine.gguf_header import parse
+from py_engine.files.gguf_header import parse
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = Path(__file__).parent / "golden"

@@ -15,8 +15,8 @@ MODELS = STATIC / "models"
 # Run with the page's own archive on the path, so that the records are the ones that the page will ask for.
 RECORDS = """
 import hashlib, json, sys
-from py_engine.gguf_header import parse
-from py_engine.records import plan_records
+from py_engine.files.gguf_header import parse
+from py_engine.files.records import plan_records
 out = {}
 for path in sys.argv[1:]:
     data = open(path, "rb").read()

@@ -122,7 +122,7 @@ def _bundles() -> dict[str, str]:
         *((name, source, "esm") for name, source in PAGES.items()),
         ("wisp", "app/wisp.js", "esm"),
         ("worker", "app/worker.js", "esm"),
-        ("grammar", "app/grammar.js", "esm"),
+        ("grammar", "app/answers/grammar.js", "esm"),
         ("sw", "app/sw.js", "iife"),
         ("sw", "static/sw.js", "iife"),
     ]

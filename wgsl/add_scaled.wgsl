@@ -5,7 +5,7 @@
 struct Params {
   scale: f32,
 }
-#include "state.wgsl"
+#include "lib/state.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> state: State;
 @bind var<storage, read> x: array<vec4f>; // (n, VECS)

@@ -1,30 +1,30 @@
 // After sample.wgsl has chosen for a few tokens: writes the choices behind their sequences and moves the states on.
 //
-// DRAFTS 0: each token is of another sequence. Else all are of one: the last of it and guesses at those that follow.
+// DRAFTS 0: each token is of another sequence. Else all are of one: the last of it and drafts at those that follow.
 // What was chosen for a token holds if the guess before it was right, so the first choice always does; the noise of
-// the choice depends on the position alone, so the text is the same as without guessing. The next guesses are what
+// the choice depends on the position alone, so the text is the same as without guessing. The next drafts are what
 // followed when the sequence's last tokens were there before (the latest of the longest such places): as many as
 // proved right lately, twice that after all of them did.
-#param DRAFTS // guesses at most
+#param DRAFTS // drafts at most
 #param TOKENS // room for each sequence in `tokens`
 #param WG
+#param MAX_SMALL_BATCH
 
 struct Params {
   least: u32, // tokens that must have been there before, one after the other
 }
-#include "state.wgsl"
-const SEQUENCES = 8u; // planner.FEW
+#include "lib/state.wgsl"
 @bind var<uniform> p: Params;
-@bind var<storage, read_write> state: array<State, SEQUENCES>;
+@bind var<storage, read_write> state: array<State, MAX_SMALL_BATCH>;
 @bind var<storage, read> chosen: array<u32>;
 @bind var<storage, read_write> tokens: array<u32>;
 #if DRAFTS
+#param MAX_MATCH // tokens; a longer match ranks no higher
 struct Drafting {
   end: u32, // position behind the last one that may be computed; written by the host
-  most: u32, // guesses to make next
+  most: u32, // drafts to make next
 }
 @bind var<storage, read_write> drafting: Drafting;
-const LONGEST = 8u; // more equal tokens make no better place
 const PLACE = 28u; // bits of a position
 var<workgroup> best: atomic<u32>; // length, then position
 var<workgroup> at: u32;
@@ -32,7 +32,7 @@ var<workgroup> at: u32;
 fn alike(i: u32, j: u32) -> u32 { // how many tokens up to i equal those up to j
   let base = state[0].seq * TOKENS;
   var length = 0u;
-  while (length < LONGEST && length <= i && tokens[base + i - length] == tokens[base + j - length]) {
+  while (length < MAX_MATCH && length <= i && tokens[base + i - length] == tokens[base + j - length]) {
     length++;
   }
   return length;
@@ -46,15 +46,15 @@ fn main(@builtin(local_invocation_index) t: u32) {
   let base = seq * TOKENS;
   if (t == 0u) {
     let pos = state[0].pos;
-    let guesses = state[0].n - 1u;
+    let drafts = state[0].n - 1u;
     var right = 0u;
-    while (right < guesses && tokens[base + pos + 1u + right] == chosen[right]) {
+    while (right < drafts && tokens[base + pos + 1u + right] == chosen[right]) {
       right++;
     }
     tokens[base + pos + 1u + right] = chosen[right];
     at = pos + 1u + right;
-    if (guesses > 0u) {
-      drafting.most = select(right + 1u, 2u * guesses, right == guesses);
+    if (drafts > 0u) {
+      drafting.most = select(right + 1u, 2u * drafts, right == drafts);
     }
     atomicStore(&best, 0u);
   }

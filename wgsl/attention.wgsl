@@ -14,7 +14,7 @@
 #param CAUSAL // 0: a token also sees what comes after it in the batch, and half of WINDOW to either side
 #param ALIBI // 1: scores fall with the distance, by a slope for each head (Press et al. 2022)
 #param F16
-#include "attention_inputs.wgsl"
+#include "lib/attention_inputs.wgsl"
 #if ALIBI
 @bind var<storage, read> slopes: array<f32>; // (heads)
 #endif

@@ -11,16 +11,16 @@ struct Params {
   n_head: u32,
   y_stride: u32, // floats between tokens of y
 }
-#include "sequence.wgsl"
+#include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> parts: array<vec4f>; // (n, n_head, SPLIT, VECS + 1)
 #if SINKS
 @bind var<storage, read> sinks: array<f32>; // (n_head)
 #endif
 @bind var<storage, read_write> y: array<vec4f>; // (n, y_stride)
-#include "attention_share.wgsl"
+#include "lib/attention_split.wgsl"
 #if FRESH
-#include "kv_store.wgsl"
+#include "lib/kv_store.wgsl"
 #endif
 
 const VECS = HEAD_DIM / 4u;

@@ -19,17 +19,17 @@ struct Params {
   n_head_kv: u32,
   q_stride: u32, // floats between tokens of q
 }
-#include "sequence.wgsl"
+#include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> q: array<vec4f>; // (n, q_stride)
-#include "kv_fetch.wgsl"
+#include "lib/kv_fetch.wgsl"
 #if FRESH
-#include "kv_fresh.wgsl"
+#include "lib/kv_fresh.wgsl"
 #endif
 @bind var<storage, read_write> parts: array<vec4f>; // (n, n_head, SPLIT, VECS + 1): the sum, then (maximum, denominator)
-#include "attention_share.wgsl"
+#include "lib/attention_split.wgsl"
 #if SOFT_CAP
-#include "capped.wgsl"
+#include "lib/soft_cap.wgsl"
 #endif
 
 const VECS = HEAD_DIM / 4u;
@@ -42,7 +42,7 @@ var<workgroup> weights: array<f32, G * TS>;
 #if TS * PARTS >= HEAD_DIM // 2 or FRESH
 var<workgroup> partial: array<vec4f, max(G * LANES, 2u) * VECS>;
 #endif
-#include "reduce_rows.wgsl"
+#include "lib/reduce_rows.wgsl"
 
 fn value_at(s: u32, head: u32, seq: u32) -> u32 {
   return (cached_row(s, seq) * p.n_head_kv + head) * VECS;
@@ -52,7 +52,7 @@ fn value_at(s: u32, head: u32, seq: u32) -> u32 {
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
   let head = wid.x;
   let m = wid.z;
-#if EACH
+#if STATE_PER_TOKEN
   if (m >= count()) {
     return;
   }

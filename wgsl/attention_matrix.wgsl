@@ -11,15 +11,15 @@
 #param SOFT_CAP // 0: none
 #param SINKS // 1: each head has a score more, which takes its share and has no value
 #param F16
-#include "matrices.wgsl"
-#include "attention_inputs.wgsl"
+#include "lib/subgroup_matrix.wgsl"
+#include "lib/attention_inputs.wgsl"
 @bind var<storage, read_write> y: array<f32>; // (n, heads * HEAD_DIM padded)
 
 const WG = 4u * LANES; // two subgroups along the rows, two along what is multiplied with them
 const PITCH = HEAD_DIM + 8u;
 const S_PITCH = TS + 4u;
 const P_PITCH = TS + 8u;
-const SHARE = WG / ROWS; // threads of a row of scores
+const THREADS_PER_ROW = WG / ROWS; // threads of a row of scores
 const SLACK = 6.0; // a maximum may be this much too low
 
 var<workgroup> qs: array<f16, ROWS * PITCH>;
@@ -76,8 +76,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let r0 = sub / 2u * (ROWS / 2u); // this subgroup's rows
   let c0 = sub % 2u * (TS / 2u); // its positions
   let d0 = sub % 2u * (HEAD_DIM / 2u); // its dimensions
-  let row = t / SHARE; // of the scores that this thread turns into weights
-  let part = t % SHARE;
+  let row = t / THREADS_PER_ROW; // of the scores that this thread turns into weights
+  let part = t % THREADS_PER_ROW;
 #for i in ROWS // 2 // SIDE
 #for j in HEAD_DIM // 2 // SIDE
   var sum${i}_${j} = Result();
@@ -124,7 +124,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     load_tile(true, s0, end, head, t);
     let own = state.pos + m0 + row / G;
     var top = -1e30;
-    for (var i = part; i < TS; i += SHARE) {
+    for (var i = part; i < TS; i += THREADS_PER_ROW) {
       var score = scores[row * S_PITCH + i];
       var visible = s0 + i < end && s0 + i <= own;
 #if WINDOW
@@ -139,8 +139,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     }
     part_top[t] = top;
     workgroupBarrier();
-    for (var i = 0u; i < SHARE; i++) {
-      top = max(top, part_top[row * SHARE + i]);
+    for (var i = 0u; i < THREADS_PER_ROW; i++) {
+      top = max(top, part_top[row * THREADS_PER_ROW + i]);
     }
     let before = row_top[row];
     let grows = top > before + SLACK;
@@ -153,7 +153,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       }
     }
     var sum = 0.0;
-    for (var i = part; i < TS; i += SHARE) {
+    for (var i = part; i < TS; i += THREADS_PER_ROW) {
       let score = scores[row * S_PITCH + i];
       let e = select(0.0, exp(score - scale_to), score > -1e29); // a row may see nothing of this tile
       weights[row * P_PITCH + i] = f16(e);
@@ -177,8 +177,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     workgroupBarrier();
     if (t < ROWS) {
       var total = row_sum[t] * row_shrink[t];
-      for (var i = 0u; i < SHARE; i++) {
-        total += part_top[t * SHARE + i];
+      for (var i = 0u; i < THREADS_PER_ROW; i++) {
+        total += part_top[t * THREADS_PER_ROW + i];
       }
       row_sum[t] = total;
       row_top[t] = row_next[t];

@@ -10,7 +10,7 @@ struct Params {
   rows: u32,
   scale: f32,
 }
-#include "sequence.wgsl"
+#include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> tokens: array<u32>;
 const W_GROUPS = (COLS + 31u) / 32u;

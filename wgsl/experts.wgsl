@@ -16,7 +16,7 @@ struct Params {
   row0: u32, // y's column of row 0
   y_stride: u32,
 }
-#include "state.wgsl"
+#include "lib/state.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> state: State;
 @bind var<storage, read> x: array<vec4f>; // (n, COLS padded), or (n, USED, COLS padded)
@@ -24,7 +24,7 @@ struct Params {
 const W_GROUPS = (COLS + 31u) / 32u;
 #include "quants/${QUANT}.wgsl"
 #if COMBINE
-@bind var<storage, read> shares: array<f32>; // (n, USED)
+@bind var<storage, read> weights: array<f32>; // (n, USED)
 #endif
 #if BIAS
 @bind var<storage, read> bias: array<f32>; // (experts, ROWS padded)
@@ -68,7 +68,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_id) id: vec
     let at = expert * ROWS + row - p.first;
     if (row < ROWS && at < p.count) {
       let y = product(at, (m * USED + k) * W_GROUPS * 8u, id.x) + bias_of(expert, row, id.x);
-      mine += shares[m * USED + k] * y;
+      mine += weights[m * USED + k] * y;
       here = true;
     }
   }

@@ -8,13 +8,13 @@ struct Params {
   first: u32,
   y_stride: u32,
 }
-#include "state.wgsl"
+#include "lib/state.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> state: State;
 @bind var<storage, read> x: array<f32>;
 @bind var<storage, read> up: array<f32>;
 @bind var<storage, read_write> y: array<f32>;
-#include "activation.wgsl"
+#include "lib/activation.wgsl"
 
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3u) {

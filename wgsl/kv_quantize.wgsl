@@ -2,9 +2,9 @@
 struct Params {
   groups: u32, // of a row
 }
-#include "sequence.wgsl"
+#include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
-#include "kv_store.wgsl"
+#include "lib/kv_store.wgsl"
 
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3u) {

@@ -12,15 +12,15 @@ struct Params {
   vocab: u32,
 }
 @bind var<uniform> p: Params;
-#include "state.wgsl"
-#include "sampling.wgsl"
-@bind var<storage, read> sampling: array<Sampling, SEQUENCES>;
+#include "lib/state.wgsl"
+#include "lib/sampling.wgsl"
+@bind var<storage, read> sampling: array<Sampling, MAX_SMALL_BATCH>;
 @bind var<storage, read> state: State; // the chosen token's position
 @bind var<storage, read> tokens: array<u32>;
 @bind var<storage, read> logits: array<f32>;
 @bind var<storage, read_write> rows: array<vec2u>; // (ROWS, 1 + MOST): token, bits of its log-probability; chosen first
-#include "argmax.wgsl"
-#include "reduce.wgsl"
+#include "lib/argmax.wgsl"
+#include "lib/reduce.wgsl"
 
 @compute @workgroup_size(WG)
 fn main(@builtin(local_invocation_index) t: u32) {

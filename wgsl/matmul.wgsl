@@ -10,7 +10,7 @@
 #param BIAS
 #param EPILOGUE
 #param F16
-#include "matmul_inputs.wgsl"
+#include "lib/matmul_inputs.wgsl"
 
 #if F16
 alias h4 = vec4<f16>;

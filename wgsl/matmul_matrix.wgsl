@@ -10,8 +10,8 @@
 #param BIAS
 #param EPILOGUE
 #param F16
-#include "matrices.wgsl"
-#include "matmul_inputs.wgsl"
+#include "lib/subgroup_matrix.wgsl"
+#include "lib/matmul_inputs.wgsl"
 
 const WG = SM * SN * LANES;
 const VECS = DEPTH / 4u;

@@ -9,25 +9,25 @@
 #param DOT8
 #param LAST // 1: of several rows of x, the batch's last one counts; 0: there is one row
 #if DOT8
-#param TOGETHER // groups of a row that a thread takes at a time: a unit
+#param GROUPS_PER_THREAD // groups of a row that a thread takes at a time: a unit
 #param AHEAD // units of weights of a row that a thread has on their way
 #endif
-#include "matvec_inputs.wgsl"
+#include "lib/matvec_inputs.wgsl"
 @bind var<storage, read> x: array<vec4f>; // (n, COLS padded)
 
 #if DOT8
-const UNITS = W_GROUPS / TOGETHER;
-#include "quantize_x.wgsl"
+const UNITS = W_GROUPS / GROUPS_PER_THREAD;
+#include "lib/quantize_x.wgsl"
 #endif
 #if DOT8 and NORM
-#include "reduce.wgsl"
+#include "lib/reduce.wgsl"
 #endif
 #if DOT8
 const SLOTS = R; // sums of a thread: its rows
 #else
 const SLOTS = R + NORM; // and the sum of squares
 #endif
-#include "row_sums.wgsl"
+#include "lib/row_sums.wgsl"
 
 fn result(slot: u32, scale: f32, row: u32) -> f32 {
   let sum = kept(slot % R, slot / R) * scale;
@@ -74,7 +74,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
     {
       let u = u0 + ${i}u * TK;
       if (u < UNITS) {
-#if TOGETHER == 2
+#if GROUPS_PER_THREAD == 2
         let x = array(bytes_at(2u * u), bytes_at(2u * u + 1u));
 #else
         let x = array(bytes_at(u));

@@ -18,7 +18,7 @@ struct Params {
 @bind var<storage, read> bias: array<vec4f>;
 #endif
 @bind var<storage, read_write> y: array<vec4f>;
-#include "reduce.wgsl"
+#include "lib/reduce.wgsl"
 
 const VECS = (COLS + 31u) / 32u * 8u;
 

@@ -19,7 +19,7 @@ struct Params {
   y_stride: u32,
   eps: f32,
 }
-#include "sequence.wgsl"
+#include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> x: array<f32>; // (n, x_stride)
 @bind var<storage, read> norm: array<f32>; // queries' weights, keys' weights
@@ -27,8 +27,8 @@ struct Params {
 @bind var<storage, read> bias: array<f32>; // likewise
 #endif
 @bind var<storage, read_write> y: array<f32>; // (n, y_stride)
-#include "rope.wgsl"
-#include "reduce.wgsl"
+#include "lib/rope.wgsl"
+#include "lib/reduce.wgsl"
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {

@@ -2,7 +2,7 @@
 #param VECS // vectors of a row
 #param KIND // "mean", "cls" or "last"
 
-#include "state.wgsl"
+#include "lib/state.wgsl"
 @bind var<storage, read> state: State;
 @bind var<storage, read> x: array<vec4f>; // (n, VECS)
 @bind var<storage, read_write> y: array<vec4f>; // (VECS): of the batches before this one, then with it

@@ -1,4 +1,4 @@
-// Rows of x as signed bytes, normalised first (RMS) where there is a norm: what matvecs.wgsl meets integer matrices with.
+// Rows of x as signed bytes, normalised first (RMS) where there is a norm: what matvec_small_batch.wgsl meets integer matrices with.
 // Groups of 32 share a scale, as in quantize_x.wgsl. LANES threads a group; grid (groups x LANES / WG, tokens).
 #param COLS
 #param NORM
@@ -8,7 +8,7 @@
 struct Params {
   eps: f32,
 }
-#include "state.wgsl"
+#include "lib/state.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> state: State;
 @bind var<storage, read> x: array<vec4f>; // (n, COLS padded)
@@ -17,7 +17,7 @@ struct Params {
 #endif
 @bind var<storage, read_write> xq: array<u32>; // (n, GROUPS, 8)
 @bind var<storage, read_write> xq_scale: array<vec2f>; // (n, GROUPS): scale, scale x sum of the group
-#include "reduce.wgsl"
+#include "lib/reduce.wgsl"
 
 const GROUPS = COLS / 32u;
 #if SG >= 4

@@ -10,10 +10,10 @@ struct Params {
   rope_scale: f32, // of the rotated length (YaRN), else 1
   y_stride: u32,
 }
-#include "sequence.wgsl"
+#include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read_write> y: array<f32>; // (n, y_stride)
-#include "rope.wgsl"
+#include "lib/rope.wgsl"
 
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3u) {

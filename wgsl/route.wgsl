@@ -1,16 +1,16 @@
-// Which experts a token goes to, and with what share each: the USED ones whose router logits make the largest shares, in a
+// Which experts a token goes to, and with what share each: the USED ones whose router logits make the largest weights, in a
 // softmax over all experts or each for itself. A thread a token.
 #param EXPERTS
 #param USED
 #param GATING // "softmax" or "sigmoid"
 #param BIASED // 1: experts are chosen by their share and a bias
-#param NORMALISED // 1: the shares of the chosen ones add up to one
+#param NORMALISED // 1: the weights of the chosen ones add up to one
 
 struct Params {
-  scale: f32, // of the shares
+  scale: f32, // of the weights
   stride: u32, // floats between tokens of the logits
 }
-#include "state.wgsl"
+#include "lib/state.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> state: State;
 @bind var<storage, read> logits: array<f32>;
@@ -18,7 +18,7 @@ struct Params {
 @bind var<storage, read> bias: array<f32>; // (EXPERTS)
 #endif
 @bind var<storage, read_write> chosen: array<u32>; // (n, USED)
-@bind var<storage, read_write> shares: array<f32>; // (n, USED)
+@bind var<storage, read_write> weights: array<f32>; // (n, USED)
 
 @compute @workgroup_size(32)
 fn main(@builtin(global_invocation_id) id: vec3u) {
@@ -57,11 +57,11 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
     let share = share_of(logits[at + best_e], top, all);
     total += share;
     chosen[m * USED + k] = best_e;
-    shares[m * USED + k] = share * p.scale;
+    weights[m * USED + k] = share * p.scale;
   }
 #if NORMALISED
   for (var k = 0u; k < USED; k++) {
-    shares[m * USED + k] /= max(total, 6.1035e-5);
+    weights[m * USED + k] /= max(total, 6.1035e-5);
   }
 #endif
 }

@@ -12,8 +12,8 @@
 // MASKED, it looks at the token that was chosen before: where a mask of allowed tokens forbids it, one is chosen again
 // among those. llama.cpp does the same; so what is chosen does not depend on whether the host sent the mask before, or
 // after it has seen a token that it must refuse.
-#param SHARE // logits of a workgroup of sample_best.wgsl, or sample_shape.wgsl
-#param EACH // 1: of several tokens with a State each (sequence.wgsl), grid (1, 1, tokens)
+#param PARTITION // logits of a workgroup of sample_best.wgsl, or sample_shape.wgsl
+#param STATE_PER_TOKEN // 1: of several tokens with a State each (sequence.wgsl), grid (1, 1, tokens)
 #param TOKENS // room for each sequence in `tokens`
 #param SHAPED // 1: with typical_p and XTC, after sample_shape.wgsl; 0: after sample_best.wgsl
 #param MASKED // 1: choose again, with a mask
@@ -23,35 +23,35 @@
 struct Params {
   vocab: u32,
   stride: u32, // floats between tokens of logits
-  shares: u32, // of sample_best.wgsl, or sample_shape.wgsl
+  partitions: u32, // of sample_best.wgsl, or sample_shape.wgsl
 }
 @bind var<uniform> p: Params;
-#include "state.wgsl"
-#include "sampling.wgsl"
-@bind var<storage, read> sampling: array<Sampling, SEQUENCES>;
+#include "lib/state.wgsl"
+#include "lib/sampling.wgsl"
+@bind var<storage, read> sampling: array<Sampling, MAX_SMALL_BATCH>;
 @bind var<storage, read> logits: array<f32>; // (n, stride)
-@bind var<storage, read> best: array<vec2u>; // (n, shares): logit bits, index
-#if EACH
+@bind var<storage, read> best: array<vec2u>; // (n, partitions): logit bits, index
+#if STATE_PER_TOKEN
 @bind var<storage, read_write> chosen: array<u32>; // of each token, for advance.wgsl
 #else
 @bind var<storage, read_write> tokens: array<u32>;
 #endif
-#if EACH
-@bind var<storage, read_write> state: array<State, SEQUENCES>;
+#if STATE_PER_TOKEN
+@bind var<storage, read_write> state: array<State, MAX_SMALL_BATCH>;
 #else
 @bind var<storage, read_write> state: array<State, 1>;
 #endif
 #if MASKED
 @bind var<storage, read> mask: array<u32>; // bits of the tokens that may come next
 #endif
-#include "argmax.wgsl"
-#include "reduce.wgsl"
+#include "lib/argmax.wgsl"
+#include "lib/reduce.wgsl"
 
 var<private> row: u32; // the token's of logits and of best
 var<workgroup> whose: u32; // its sequence
 const NOBODY = 0xffffffffu;
 
-struct Kept { // what the filters have left
+struct FilterBounds { // what the filters have left
   least: u32, // keys of logits
   most: u32,
   center: f32, // and those whose distance from this logit has a key, negated, of at least `near`
@@ -81,13 +81,13 @@ fn logit_of(i: u32) -> f32 {
 #endif
 
 #if SHAPED
-fn stays(logit: f32, kept: Kept) -> bool {
+fn passes(logit: f32, bounds: FilterBounds) -> bool {
   let key = key_of(logit);
-  return key >= kept.least && key <= kept.most && key_of(-abs(logit - kept.center)) >= kept.near;
+  return key >= bounds.least && key <= bounds.most && key_of(-abs(logit - bounds.center)) >= bounds.near;
 }
 #else
-fn stays(logit: f32, kept: Kept) -> bool {
-  return key_of(logit) >= kept.least;
+fn passes(logit: f32, bounds: FilterBounds) -> bool {
+  return key_of(logit) >= bounds.least;
 }
 #endif
 
@@ -138,9 +138,9 @@ fn fill_pool(top: f32, t: u32) -> Pool {
     count = more;
   }
   var slot = 0u;
-  for (var share = 0u; share < p.shares; share++) {
-    if (step_of(bitcast<f32>(best[row * p.shares + share].x), top) < end) {
-      for (var i = share * SHARE + t; i < min((share + 1u) * SHARE, p.vocab); i += WG) {
+  for (var partition = 0u; partition < p.partitions; partition++) {
+    if (step_of(bitcast<f32>(best[row * p.partitions + partition].x), top) < end) {
+      for (var i = partition * PARTITION + t; i < min((partition + 1u) * PARTITION, p.vocab); i += WG) {
         let logit = logit_of(i);
         if (step_of(logit, top) < end) {
           if (slot < SLOTS) {
@@ -173,27 +173,27 @@ fn value_of(i: u32, source: Source) -> f32 {
   return logit_of(i);
 }
 
-fn mass(kept: Kept, top: f32, source: Source, t: u32) -> f32 { // sum of exp(logit - top) of what is kept
+fn mass(bounds: FilterBounds, top: f32, source: Source, t: u32) -> f32 { // sum of exp(logit - top) of what is bounds
   var sum = 0.0;
   for (var i = t; i < source.end; i += WG) {
     let logit = value_of(i, source);
-    sum += select(0.0, exp(logit - top), stays(logit, kept));
+    sum += select(0.0, exp(logit - top), passes(logit, bounds));
   }
   return workgroup_sum(sum, t);
 }
 
-// The largest key b with sum over {kept, key >= b} of weight >= wanted; weight is 1, or exp(logit - top); the key is
+// The largest key b with sum over {bounds, key >= b} of weight >= wanted; weight is 1, or exp(logit - top); the key is
 // the logit's, or, `nearest`, that of its distance from the center, negated.
-fn bound(counted: bool, nearest: bool, wanted: f32, kept: Kept, top: f32, source: Source, t: u32) -> u32 {
+fn bound(counted: bool, nearest: bool, wanted: f32, bounds: FilterBounds, top: f32, source: Source, t: u32) -> u32 {
   var found = 0u;
   for (var bit = 30; bit >= 0; bit -= 2) { // two bits at a time: three candidates
     var sums = vec3f(0);
     let step = 1u << u32(bit);
     for (var i = t; i < source.end; i += WG) {
       let logit = value_of(i, source);
-      if (stays(logit, kept) && logit > -2e38) {
+      if (passes(logit, bounds) && logit > -2e38) {
         let weight = select(exp(logit - top), 1.0, counted);
-        let key = key_of(select(logit, -abs(logit - kept.center), nearest));
+        let key = key_of(select(logit, -abs(logit - bounds.center), nearest));
         sums += select(vec3f(0), vec3f(weight), vec3u(key) >= vec3u(found) + vec3u(1u, 2u, 3u) * step);
       }
     }
@@ -203,8 +203,8 @@ fn bound(counted: bool, nearest: bool, wanted: f32, kept: Kept, top: f32, source
   return found;
 }
 
-fn filtered(top: f32, at: u32, seq: u32, t: u32) -> Kept {
-  var kept = Kept(0u, 0xffffffffu, 0.0, 0u);
+fn filtered(top: f32, at: u32, seq: u32, t: u32) -> FilterBounds {
+  var bounds = FilterBounds(0u, 0xffffffffu, 0.0, 0u);
   var source = Source(false, p.vocab);
   var total = -1.0; // of all, where it is known
   let counts = sampling[seq].top_k > 0u && sampling[seq].top_k < p.vocab;
@@ -212,68 +212,68 @@ fn filtered(top: f32, at: u32, seq: u32, t: u32) -> Kept {
   if (p.vocab > WORTH_POOLING && (counts || sums)) {
     let pooled = fill_pool(top, t);
     let in_pool = Source(pooled.count > 0u, select(p.vocab, SLOTS * WG, pooled.count > 0u));
-    let inside = mass(kept, top, in_pool, t);
+    let inside = mass(bounds, top, in_pool, t);
     if (select(inside >= sampling[seq].top_p * pooled.total, pooled.count >= sampling[seq].top_k, counts)) {
       source = in_pool;
     }
     total = select(pooled.total, total, counts);
   }
   if (counts) {
-    kept.least = bound(true, false, f32(sampling[seq].top_k), kept, top, source, t);
+    bounds.least = bound(true, false, f32(sampling[seq].top_k), bounds, top, source, t);
   }
   var likeliest = top;
 #if SHAPED
   if (sampling[seq].typical_p < 1.0) {
-    let sum_of_all = mass(kept, top, source, t);
+    let sum_of_all = mass(bounds, top, source, t);
     var sum = 0.0;
     for (var i = t; i < source.end; i += WG) {
       let logit = value_of(i, source);
       let weight = exp(logit - top);
-      sum += select(0.0, weight * (logit - top), stays(logit, kept) && weight > 0.0);
+      sum += select(0.0, weight * (logit - top), passes(logit, bounds) && weight > 0.0);
     }
     // a surprise is log(sum_of_all) + top - logit; their mean, the entropy, log(sum_of_all) - sum / sum_of_all
-    kept.center = top + workgroup_sum(sum, t) / sum_of_all;
-    kept.near = bound(false, true, sampling[seq].typical_p * sum_of_all, kept, top, source, t);
+    bounds.center = top + workgroup_sum(sum, t) / sum_of_all;
+    bounds.near = bound(false, true, sampling[seq].typical_p * sum_of_all, bounds, top, source, t);
     var value = EMPTY;
     for (var i = t; i < source.end; i += WG) {
       let logit = value_of(i, source);
-      value = select(value, max(value, logit), stays(logit, kept));
+      value = select(value, max(value, logit), passes(logit, bounds));
     }
     likeliest = workgroup_argmax(value, t, t).value;
   }
 #endif
   if (sampling[seq].top_p < 1.0) {
-    let here = mass(kept, likeliest, source, t);
+    let here = mass(bounds, likeliest, source, t);
     let wanted = sampling[seq].top_p * select(here, total, total >= 0.0);
-    kept.least = max(kept.least, bound(false, false, wanted, kept, likeliest, source, t));
+    bounds.least = max(bounds.least, bound(false, false, wanted, bounds, likeliest, source, t));
   }
   if (sampling[seq].min_p > 0.0) {
-    kept.least = max(kept.least, key_of(likeliest + log(sampling[seq].min_p)));
+    bounds.least = max(bounds.least, key_of(likeliest + log(sampling[seq].min_p)));
   }
 #if SHAPED
   let chance = uniform_of(hash(sampling[seq].seed, at, 0xffffffffu));
   if (sampling[seq].xtc_probability > 0.0) {
-    let high = likeliest + log(sampling[seq].xtc_threshold * mass(kept, likeliest, source, t));
+    let high = likeliest + log(sampling[seq].xtc_threshold * mass(bounds, likeliest, source, t));
     var value = EMPTY;
     for (var i = t; i < source.end; i += WG) {
       let logit = value_of(i, source);
-      value = select(value, max(value, -logit), stays(logit, kept) && logit >= high);
+      value = select(value, max(value, -logit), passes(logit, bounds) && logit >= high);
     }
     let lowest = workgroup_argmax(value, t, t).value;
-    kept.most = select(kept.most, key_of(-lowest), lowest > -1e38 && chance <= sampling[seq].xtc_probability);
+    bounds.most = select(bounds.most, key_of(-lowest), lowest > -1e38 && chance <= sampling[seq].xtc_probability);
   }
 #endif
-  return kept;
+  return bounds;
 }
 
-fn drawn(kept: Kept, top: f32, at: u32, seq: u32, t: u32) -> u32 {
+fn drawn(bounds: FilterBounds, top: f32, at: u32, seq: u32, t: u32) -> u32 {
   var value = EMPTY;
   var index = 0xffffffffu;
-  for (var share = 0u; share < p.shares; share++) {
-    if (key_of(bitcast<f32>(best[row * p.shares + share].x)) >= kept.least) {
-      for (var i = share * SHARE + t; i < min((share + 1u) * SHARE, p.vocab); i += WG) {
+  for (var partition = 0u; partition < p.partitions; partition++) {
+    if (key_of(bitcast<f32>(best[row * p.partitions + partition].x)) >= bounds.least) {
+      for (var i = partition * PARTITION + t; i < min((partition + 1u) * PARTITION, p.vocab); i += WG) {
         let logit = logit_of(i);
-        if (stays(logit, kept)) {
+        if (passes(logit, bounds)) {
           var v = logit - top;
           if (sampling[seq].temperature > 0.0) {
             v = v / sampling[seq].temperature + gumbel(hash(sampling[seq].seed, at, i));
@@ -301,8 +301,8 @@ fn likeliest_of_all(t: u32) -> Best {
     }
   }
 #else
-  for (var i = t; i < p.shares; i += WG) {
-    let b = best[row * p.shares + i];
+  for (var i = t; i < p.partitions; i += WG) {
+    let b = best[row * p.partitions + i];
     let v = bitcast<f32>(b.x);
     if (v > value || (v == value && b.y < index)) {
       value = v;
@@ -321,7 +321,7 @@ var<workgroup> refused: u32;
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
   row = wid.z;
   if (t == 0u) {
-    whose = select(NOBODY, state[wid.z].seq, wid.z < state[0].n || EACH == 0u);
+    whose = select(NOBODY, state[wid.z].seq, wid.z < state[0].n || STATE_PER_TOKEN == 0u);
   }
   let seq = workgroupUniformLoad(&whose);
   if (seq == NOBODY) {
@@ -336,7 +336,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     return;
   }
 #else
-#if EACH
+#if STATE_PER_TOKEN
   let at = state[wid.z].pos + 1u;
 #else
   let at = state[wid.z].pos + state[wid.z].n;
@@ -351,7 +351,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   }
   if (t == 0u) {
     index = min(index, p.vocab - 1u); // NaN logits choose nothing
-#if EACH
+#if STATE_PER_TOKEN
     chosen[wid.z] = index;
 #else
     tokens[seq * TOKENS + at] = index;

@@ -1,23 +1,23 @@
-// The largest logit of each share of the vocabulary: best[m, i] = (logit bits, its index), grid (shares, tokens). The smaller index wins a tie.
-#param SHARE // logits of a workgroup
+// The largest logit of each share of the vocabulary: best[m, i] = (logit bits, its index), grid (partitions, tokens). The smaller index wins a tie.
+#param PARTITION // logits of a workgroup
 #param WG
 
 struct Params {
   vocab: u32,
   stride: u32, // floats between tokens of logits
-  shares: u32,
+  partitions: u32,
 }
 @bind var<uniform> p: Params;
 @bind var<storage, read> logits: array<f32>;
 @bind var<storage, read_write> best: array<vec2u>;
-#include "argmax.wgsl"
+#include "lib/argmax.wgsl"
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
-  let end = min((wid.x + 1u) * SHARE, p.vocab);
+  let end = min((wid.x + 1u) * PARTITION, p.vocab);
   var value = -3e38;
   var index = 0xffffffffu;
-  for (var i = wid.x * SHARE + t; i < end; i += WG) {
+  for (var i = wid.x * PARTITION + t; i < end; i += WG) {
     let logit = logits[wid.y * p.stride + i];
     if (logit > value) {
       value = logit;
@@ -26,6 +26,6 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   }
   let top = workgroup_argmax(value, index, t);
   if (t == 0u) {
-    best[wid.y * p.shares + wid.x] = vec2u(bitcast<u32>(top.value), top.index);
+    best[wid.y * p.partitions + wid.x] = vec2u(bitcast<u32>(top.value), top.index);
   }
 }

@@ -6,7 +6,7 @@
 //   frequency, presence   their count among the answer's tokens, and 1 if there is any, times the penalty is taken off
 //   DRY   multiplier * base^(length - allowed) is taken off a token that would go on with a repetition of that length:
 //         the tokens before it then are those at the end now. No repetition goes beyond a sequence breaker.
-#param SHARE // logits of a workgroup
+#param PARTITION // logits of a workgroup
 #param TOKENS // room for each sequence in `tokens`
 #param WG
 
@@ -14,9 +14,9 @@ struct Params {
   vocab: u32,
 }
 @bind var<uniform> p: Params;
-#include "state.wgsl"
-#include "sampling.wgsl"
-@bind var<storage, read> sampling: array<Sampling, SEQUENCES>;
+#include "lib/state.wgsl"
+#include "lib/sampling.wgsl"
+@bind var<storage, read> sampling: array<Sampling, MAX_SMALL_BATCH>;
 @bind var<storage, read> state: State;
 @bind var<storage, read> tokens: array<u32>;
 @bind var<storage, read> logits: array<f32>;
@@ -24,11 +24,11 @@ struct Params {
 @bind var<storage, read> breakers: array<u32>; // a bit for each token
 @bind var<storage, read_write> shaped: array<f32>; // (vocab)
 @bind var<storage, read_write> best: array<vec2u>; // logit bits, its index
-#include "argmax.wgsl"
+#include "lib/argmax.wgsl"
 
 const SEEN = 0x80000000u;
-var<workgroup> counts: array<atomic<u32>, SHARE>; // in the answer; SEEN: among the last repeat_last
-var<workgroup> repeats: array<atomic<u32>, SHARE>; // 1 + the longest repetition the token would go on with
+var<workgroup> counts: array<atomic<u32>, PARTITION>; // in the answer; SEEN: among the last repeat_last
+var<workgroup> repeats: array<atomic<u32>, PARTITION>; // 1 + the longest repetition the token would go on with
 var<workgroup> unbroken: atomic<u32>; // position behind the last breaker
 
 fn token_at(i: u32) -> u32 {
@@ -43,7 +43,7 @@ fn count_tokens(first: u32, end: u32, t: u32) { // those of the share
   let window = end - min(end, sampling[state.seq].repeat_last);
   for (var i = min(window, sampling[state.seq].answer) + t; i < end; i += WG) {
     let token = token_at(i) - first;
-    if (token < SHARE) {
+    if (token < PARTITION) {
       if (i >= sampling[state.seq].answer) {
         atomicAdd(&counts[token], 1u);
       }
@@ -65,7 +65,7 @@ fn find_repeats(first: u32, end: u32, t: u32) {
   let longest = min(end - max(begin, atomicLoad(&unbroken)), sampling[state.seq].dry_longest);
   for (var i = begin + t; i + 1u < end; i += WG) {
     let next = token_at(i + 1u) - first;
-    if (next < SHARE) {
+    if (next < PARTITION) {
       var length = 0u;
       while (length < longest && length <= i - begin && token_at(i - length) == token_at(end - 1u - length)) {
         length++;
@@ -92,8 +92,8 @@ fn shape(logit: f32, i: u32, count: u32, repeat: u32) -> f32 {
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
-  let first = wid.x * SHARE;
-  for (var i = t; i < SHARE; i += WG) {
+  let first = wid.x * PARTITION;
+  for (var i = t; i < PARTITION; i += WG) {
     atomicStore(&counts[i], 0u);
     atomicStore(&repeats[i], 0u);
   }
@@ -109,7 +109,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   workgroupBarrier();
   var value = -3e38;
   var index = 0xffffffffu;
-  for (var i = t; i < min(SHARE, p.vocab - first); i += WG) {
+  for (var i = t; i < min(PARTITION, p.vocab - first); i += WG) {
     let x = shape(logits[first + i], first + i, atomicLoad(&counts[i]), atomicLoad(&repeats[i]));
     shaped[first + i] = x;
     if (x > value) {

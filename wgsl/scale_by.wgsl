@@ -1,7 +1,7 @@
 // x *= a number of the model.
 #param VECS // vectors of a row
 
-#include "state.wgsl"
+#include "lib/state.wgsl"
 @bind var<storage, read> state: State;
 @bind var<storage, read> factor: array<f32>;
 @bind var<storage, read_write> x: array<vec4f>; // (n, VECS)

@@ -10,7 +10,7 @@ struct Params {
   x_stride: u32, // floats between tokens of x
   y_stride: u32,
 }
-#include "sequence.wgsl"
+#include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> x: array<f32>; // (n, x_stride): b, c and z of every token
 @bind var<storage, read> taps: array<f32>; // (COLS, TAPS), the last tap is the token's own

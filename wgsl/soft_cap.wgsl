@@ -7,7 +7,7 @@ struct Params {
 }
 @bind var<uniform> p: Params;
 @bind var<storage, read_write> y: array<f32>; // (n, COLS)
-#include "capped.wgsl"
+#include "lib/soft_cap.wgsl"
 
 @compute @workgroup_size(256)
 fn main(@builtin(global_invocation_id) id: vec3u) {

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from py_engine.sampling import TokenLogprob
+from py_engine.plan.sampling import TokenLogprob
 
 Delta = dict[str, Any]  # what a chunk adds to a message: content, reasoning_content, tool_calls
 Piece = Callable[[int], bytes]  # the bytes of a token

@@ -22,7 +22,7 @@ from app.openai.formats import Format
 from app.openai.messages import messages, prompts
 from app.openai.sampling import Words
 from app.openai.tools import Tools
-from py_engine.sampling import Sampling
+from py_engine.plan.sampling import Sampling
 
 MAX_STOPS = 4
 MAX_N = 128

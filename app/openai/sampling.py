@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.openai.fields import Body, boolean, integer, number, whole, wrong_type, wrong_value
-from py_engine.sampling import MOST_LOGPROBS, Sampling
+from py_engine.plan.sampling import Sampling
+from py_engine.plan.shared import MOST_LOGPROBS
 
 NAMES = frozenset(
     ["temperature", "top_k", "top_p", "min_p", "typical_p", "seed", "presence_penalty", "frequency_penalty",

@@ -1,1 +1,5 @@
-"""One file per architecture family, the same names in each: Config.from_gguf, build(plan)."""
+"""What tells the architecture families apart: hyperparameters from the header, and the order of a layer's ops.
+
+May know: GGUF metadata and tensor names, the ops of `plan/`.
+Must not know: kernels, devices, sequences.
+"""

@@ -10,22 +10,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from py_engine.cache import Cache
-from py_engine.gguf_header import Header
-from py_engine.models import decoder
+from py_engine.files.gguf_header import Header
+from py_engine.models import config
 from py_engine.models.decoder import Layer
 from py_engine.models.mixture import add_experts
-from py_engine.ops import Ops
-from py_engine.plan import Buffer
-from py_engine.rope import Rope
-from py_engine.weights import Weights
+from py_engine.plan.cache import Cache
+from py_engine.plan.ops import Ops
+from py_engine.plan.plan import Buffer
+from py_engine.plan.rope import Rope
+from py_engine.plan.weights import Weights
 
 NEOX = True
 ALIBI = 8.0  # Jina's steepest slope is 2^(-8 / heads)
 
 
 @dataclass(frozen=True)
-class Config(decoder.Config):
+class Config(config.Config):
     """The hyperparameters."""
 
     @classmethod
@@ -38,7 +38,7 @@ class Config(decoder.Config):
             activation="silu" if name == "nomic-bert" else "gelu",
             ropes=base.ropes
             if name in ("nomic-bert", "nomic-bert-moe", "jina-bert-v3")
-            else (decoder.NOTHING,) * base.block_count,
+            else (config.NO_ROPE,) * base.block_count,
             alibi=ALIBI if name == "jina-bert-v2" else 0.0,
         )
 

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from py_engine.gguf_header import Header
-from py_engine.models import decoder
+from py_engine.files.gguf_header import Header
+from py_engine.models import config, decoder
 from py_engine.models.common import number, windows
 
 NEOX = False
 
 
 @dataclass(frozen=True)
-class Config(decoder.Config):
+class Config(config.Config):
     """The hyperparameters."""
 
     @classmethod
@@ -25,7 +25,7 @@ class Config(decoder.Config):
         if header.architecture != "cohere2":
             return base
         layers = windows(header, base.block_count, 4)
-        ropes = tuple(rope if window else decoder.NOTHING for window, rope in zip(layers, base.ropes, strict=True))
+        ropes = tuple(rope if window else config.NO_ROPE for window, rope in zip(layers, base.ropes, strict=True))
         return replace(base, windows=layers, ropes=ropes)
 
 

@@ -6,8 +6,8 @@ from math import log
 from typing import Any
 
 from py_engine.errors import WispError
-from py_engine.gguf_header import Header
-from py_engine.rope import RopeSpec
+from py_engine.files.gguf_header import Header
+from py_engine.plan.rope import RopeSpec
 
 _NONE: Any = object()
 

@@ -7,108 +7,16 @@ Config, which the families fill in.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
 
-from py_engine import alibi
-from py_engine.cache import Cache
-from py_engine.errors import WispError
-from py_engine.gguf_header import Header
-from py_engine.models.common import count, head_count_kv, number, rope_spec, switch, vocabulary
-from py_engine.models.mixture import Mixture, add_experts
-from py_engine.ops import HeadNorm, Ops
-from py_engine.plan import Buffer, Weight
-from py_engine.rope import Rope, RopeSpec
-from py_engine.shortconv import shortconv
-from py_engine.weights import Weights
-
-C = TypeVar("C", bound="Config")
-NOTHING = RopeSpec(0)  # the rotation of a layer without one
-
-
-@dataclass(frozen=True)
-class Config:
-    """The hyperparameters, named as GGUF names them, and what the architecture's name implies."""
-
-    block_count: int
-    context_length: int
-    embedding_length: int
-    feed_forward_length: int
-    head_count: int
-    head_count_kv: int
-    head_dim: int
-    eps: float
-    vocab: int
-    ropes: tuple[RopeSpec, ...]  # of every layer
-    windows: tuple[int, ...]  # the sliding window of every layer, 0: none
-    attention_scale: float
-    taps: tuple[int, ...] = ()  # of the short convolution that stands for a layer's attention, 0: it has attention
-    mixture: Mixture | None = None  # of experts
-    causal: bool = True  # a token sees only what comes before it; else it is an encoder: embeddings, and no text
-    alibi: float = 0.0  # how steep attention's slopes are, 0: none
-    layer_norm: bool = False  # norms subtract the mean
-    parallel: bool = False  # attention and feed-forward net read the same stream
-    value_norm: bool = False  # each value head is normalised
-    looks_elsewhere: bool = False  # a layer without keys and values: it looks at another's
-    activation: str = "silu"
-    embedding_norm: str = ""  # the tensor of the norm of the embeddings
-    attn_norm: str = "attn_norm"  # the tensor of the norm before attention
-    ffn_norm: str = "ffn_norm"  # the tensor of the norm before the feed-forward net
-    output_norm: str = "output_norm"  # the tensor of the norm behind the last layer
-    post_norms: tuple[str, str] = ("post_attention_norm", "post_ffw_norm")  # those behind a part
-    attention_soft_cap: float = 0.0
-    final_soft_cap: float = 0.0
-    embedding_scale: float = 1.0
-    residual_scale: float = 1.0
-    logit_scale: float = 1.0  # logits are multiplied with it
-
-    @classmethod
-    def from_gguf(cls: type[C], header: Header) -> C:
-        """Read and check the metadata; WispError missing_metadata, corrupt_header or unsupported_architecture."""
-        ahead = header.arch("nextn_predict_layers", 0)  # layers at the end that guess the token after the next
-        blocks = count(header, "block_count") - (ahead if isinstance(ahead, int) else 0)
-        n_embd, n_head = count(header, "embedding_length"), count(header, "attention.head_count")
-        head_dim = count(header, "attention.key_length", max(1, n_embd // n_head))
-        rope = rope_spec(header, count(header, "rope.dimension_count", head_dim))
-        layer_norm = header.arch("attention.layer_norm_rms_epsilon", None) is None
-        n_head_kv = head_count_kv(header, blocks, n_head)
-        if n_head % n_head_kv or head_dim % 4 or rope.dim % 4 or rope.dim > head_dim:
-            raise WispError(
-                f"{n_head} heads over {n_head_kv} key/value heads of {head_dim} dimensions, {rope.dim} of "
-                "them rotated, make no attention that Wisp can run.",
-                "corrupt_header",
-            )
-        if header.arch("attention.value_length", head_dim) != head_dim:
-            raise WispError("Values of another length than the keys do not run yet.", "unsupported_architecture")
-        return cls(
-            block_count=blocks,
-            context_length=count(header, "context_length"),
-            embedding_length=n_embd,
-            feed_forward_length=count(header, "feed_forward_length"),
-            head_count=n_head,
-            head_count_kv=n_head_kv,
-            head_dim=head_dim,
-            eps=number(header, f"attention.layer_norm_{'epsilon' if layer_norm else 'rms_epsilon'}"),
-            vocab=vocabulary(header),
-            ropes=(rope,) * blocks,
-            windows=(0,) * blocks,
-            attention_scale=head_dim**-0.5,
-            causal=switch(header, "attention.causal", True),
-            layer_norm=layer_norm,
-            mixture=Mixture.from_gguf(header),
-        )
-
-    def layer(self: C, i: int) -> C:
-        """The hyperparameters as they are in one layer."""
-        return self
-
-    def cache_of(self, i: int) -> int:
-        """The layer whose keys and values layer i looks at."""
-        return i
-
-    @property
-    def heads(self) -> tuple[int, int, int]:
-        """(n_head, n_head_kv, head_dim)."""
-        return self.head_count, self.head_count_kv, self.head_dim
+from py_engine.models.config import Config
+from py_engine.models.mixture import add_experts
+from py_engine.plan import alibi
+from py_engine.plan.cache import Cache
+from py_engine.plan.ops import HeadNorm, Ops
+from py_engine.plan.plan import Buffer, Weight
+from py_engine.plan.rope import Rope
+from py_engine.plan.shortconv import shortconv
+from py_engine.plan.weights import Weights
 
 
 def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cache]) -> Buffer:

@@ -5,18 +5,20 @@ models that rank.
 from __future__ import annotations
 
 from py_engine.errors import WispError
-from py_engine.gguf_header import Header
-from py_engine.kernels import Device
-from py_engine.models.decoder import Config, normed
-from py_engine.ops import Ops
-from py_engine.plan import Buffer, Plan, Weight
-from py_engine.pooling import NAMES, Embedding, pool
-from py_engine.weights import Weights
+from py_engine.files.gguf_header import Header
+from py_engine.models.config import Config
+from py_engine.models.decoder import normed
+from py_engine.plan import lists
+from py_engine.plan.kernels import Device
+from py_engine.plan.ops import Ops
+from py_engine.plan.plan import Buffer, Embedding, Plan, Weight
+from py_engine.plan.pooling import NAMES, pool
+from py_engine.plan.weights import Weights
 
 
 def add_lists(cfg: Config, header: Header, w: Weights, plan: Plan, device: Device, x: Buffer) -> Embedding:
     """Append the list "embed", which makes embeddings of the hidden states x, and "pool.X" for every pooling X."""
-    ops = Ops(plan, "embed", plan.batch, device)
+    ops = Ops(plan, lists.EMBED, plan.batch, device)
     h, norm = normed(cfg, w, ops, x, cfg.output_norm)
     if norm:
         h = ops.rms_norm("normed", h, norm, cfg.eps)
@@ -27,8 +29,8 @@ def add_lists(cfg: Config, header: Header, w: Weights, plan: Plan, device: Devic
             rows = ops.project(name, rows, w.matrix(name + ".weight", n, width), w.vector_if_there((name + ".bias", n)))
             width = n
     for kind in NAMES[1:4]:
-        pool(Ops(plan, f"pool.{kind}", plan.batch, device), rows, kind, "pooled")
-    labels = _add_head(cfg, w, Ops(plan, "pool.rank", plan.batch, device), h)
+        pool(Ops(plan, lists.pool(kind), plan.batch, device), rows, kind, "pooled")
+    labels = _add_head(cfg, w, Ops(plan, lists.pool("rank"), plan.batch, device), h)
     return Embedding(rows.name, width, _pooling(header), labels, header.architecture == "qwen3")
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from py_engine.gguf_header import Header
-from py_engine.models import decoder
+from py_engine.files.gguf_header import Header
+from py_engine.models import config, decoder
 from py_engine.models.common import count, number
 
 NEOX = True
@@ -16,7 +16,7 @@ BIG, WINDOW = 64, 4096  # layers of the 32B model, and the window where the meta
 
 
 @dataclass(frozen=True)
-class Config(decoder.Config):
+class Config(config.Config):
     """The hyperparameters."""
 
     @classmethod
@@ -32,7 +32,7 @@ class Config(decoder.Config):
         return replace(
             base,
             windows=tuple(window if w else 0 for w in has),
-            ropes=tuple(local if w else decoder.NOTHING for w in has),
+            ropes=tuple(local if w else config.NO_ROPE for w in has),
         )
 
 

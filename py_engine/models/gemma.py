@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from py_engine.gguf_header import Header
-from py_engine.models import decoder
+from py_engine.files.gguf_header import Header
+from py_engine.models import config, decoder
 from py_engine.models.common import number, windows
-from py_engine.rope import RopeSpec
+from py_engine.plan.rope import RopeSpec
 
 NEOX = True
 PERIODS = {"gemma": 0, "gemma2": 2, "gemma3": 6, "gemma-embedding": 6}
@@ -18,7 +18,7 @@ BIG = {"gemma2": 46, "gemma3": 62}  # layers of the models that scale attention 
 
 
 @dataclass(frozen=True)
-class Config(decoder.Config):
+class Config(config.Config):
     """The hyperparameters."""
 
     @classmethod

@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from py_engine.cache import Cache
 from py_engine.errors import WispError
-from py_engine.gguf_header import Header
-from py_engine.models import decoder
+from py_engine.files.gguf_header import Header
+from py_engine.models import config, decoder
 from py_engine.models.common import count, number, per_layer, vocabulary, windows
 from py_engine.models.decoder import Layer
-from py_engine.ops import Ops
-from py_engine.per_layer import gate, group_norm, scale_by
-from py_engine.plan import Buffer
-from py_engine.rope import Rope, RopeSpec
-from py_engine.weights import Weights
+from py_engine.plan.cache import Cache
+from py_engine.plan.ops import Ops
+from py_engine.plan.per_layer import gate, group_norm, scale_by
+from py_engine.plan.plan import Buffer
+from py_engine.plan.rope import Rope, RopeSpec
+from py_engine.plan.weights import Weights
 
 NEOX = True
 
 
 @dataclass(frozen=True)
-class Config(decoder.Config):
+class Config(config.Config):
     """The hyperparameters; those of layers without a window where layers differ."""
 
     head_dim_swa: int = 0

@@ -7,14 +7,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from py_engine.errors import WispError
-from py_engine.gguf_header import Header
-from py_engine.models import decoder
+from py_engine.files.gguf_header import Header
+from py_engine.models import config, decoder
 
 NEOX = False
 
 
 @dataclass(frozen=True)
-class Config(decoder.Config):
+class Config(config.Config):
     """The hyperparameters."""
 
     @classmethod

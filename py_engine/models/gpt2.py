@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from py_engine.gguf_header import Header
-from py_engine.models import decoder
+from py_engine.files.gguf_header import Header
+from py_engine.models import config, decoder
 from py_engine.models.common import switch
 
 NEOX = True
 
 
 @dataclass(frozen=True)
-class Config(decoder.Config):
+class Config(config.Config):
     """The hyperparameters."""
 
     @classmethod
@@ -25,7 +25,7 @@ class Config(decoder.Config):
             base,
             activation="relu2" if name == "nemotron" else "gelu",
             parallel=name == "phi2" or (name == "gptneox" and switch(header, "use_parallel_residual", True)),
-            ropes=(decoder.NOTHING,) * base.block_count if name in ("gpt2", "starcoder") else base.ropes,
+            ropes=(config.NO_ROPE,) * base.block_count if name in ("gpt2", "starcoder") else base.ropes,
         )
 
 

@@ -2,60 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from py_engine import experts
-from py_engine.errors import WispError
-from py_engine.gguf_header import Header
-from py_engine.models.common import count, number, switch
-from py_engine.ops import Ops
-from py_engine.plan import Buffer, Weight
-from py_engine.weights import Weights
-
-if TYPE_CHECKING:
-    from py_engine.models.decoder import Config
-
-# The chosen experts' shares add up to one; where the metadata has a say, it says so.
-NORMALISED = {"llama", "qwen3moe", "qwen3vlmoe", "granitemoe", "gpt-oss", "lfm2moe", "ernie4_5-moe"}
-SAY = {"dots1", "glm4moe"}
-GATINGS = {1: "softmax", 2: "sigmoid", 3: "softmax"}  # of expert_gating_func; 3: of the chosen ones, which is the same
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """How many experts there are, and how they are chosen."""
-
-    expert_count: int
-    expert_used_count: int
-    feed_forward_length: int  # of an expert
-    normalised: bool
-    gating: str = "softmax"
-    scale: float = 1.0  # of the shares
-
-    @classmethod
-    def from_gguf(cls, header: Header) -> Mixture | None:
-        """Read and check the metadata; None for a model without experts."""
-        if not header.arch("expert_count", 0):
-            return None
-        name = header.architecture
-        default = 2 if name == "glm4moe" else 1
-        gating = GATINGS.get(header.arch("expert_gating_func", default) or default)
-        if gating is None or header.arch("expert_group_count", 0) > 1:
-            raise WispError("This way of choosing experts does not run yet.", "unsupported_architecture")
-        mixture = cls(
-            count(header, "expert_count"),
-            count(header, "expert_used_count"),
-            count(header, "expert_feed_forward_length", header.arch("feed_forward_length", 0)),
-            name in NORMALISED or (name in SAY and switch(header, "expert_weights_norm", False)),
-            gating,
-            number(header, "expert_weights_scale") if header.arch("expert_weights_scale", 0.0) else 1.0,
-        )
-        if mixture.expert_used_count > mixture.expert_count:
-            raise WispError(
-                f"{mixture.expert_used_count} of {mixture.expert_count} experts cannot be chosen.", "corrupt_header"
-            )
-        return mixture
+from py_engine.models.config import Config, Mixture
+from py_engine.plan import experts
+from py_engine.plan.ops import Ops
+from py_engine.plan.plan import Buffer, Weight
+from py_engine.plan.weights import Weights
 
 
 def add_experts(

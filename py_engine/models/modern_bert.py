@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from py_engine.errors import WispError
-from py_engine.gguf_header import Header
-from py_engine.models import decoder
+from py_engine.files.gguf_header import Header
+from py_engine.models import config, decoder
 from py_engine.models.common import number, windows
 
 NEOX = True
@@ -16,7 +16,7 @@ ACTIVATIONS = {"gelu": "gelu", "silu": "silu", "swish": "silu"}
 
 
 @dataclass(frozen=True)
-class Config(decoder.Config):
+class Config(config.Config):
     """The hyperparameters."""
 
     @classmethod
@@ -40,4 +40,3 @@ class Config(decoder.Config):
 
 
 build = decoder.build
-output = decoder.output

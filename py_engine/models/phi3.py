@@ -5,9 +5,9 @@ Its metadata's sliding window is left unused, as llama.cpp leaves it.
 
 from __future__ import annotations
 
-from py_engine.models import decoder
+from py_engine.models import config, decoder
 
 NEOX = True
-Config = decoder.Config
+Config = config.Config
 build = decoder.build
 output = decoder.output

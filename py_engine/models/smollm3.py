@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from py_engine.gguf_header import Header
-from py_engine.models import decoder
+from py_engine.files.gguf_header import Header
+from py_engine.models import config, decoder
 
 NEOX = False
 
 
 @dataclass(frozen=True)
-class Config(decoder.Config):
+class Config(config.Config):
     """The hyperparameters."""
 
     @classmethod
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         base = super().from_gguf(header)
-        return replace(base, ropes=tuple(decoder.NOTHING if i % 4 == 3 else rope for i, rope in enumerate(base.ropes)))
+        return replace(base, ropes=tuple(config.NO_ROPE if i % 4 == 3 else rope for i, rope in enumerate(base.ropes)))
 
 
 build = decoder.build

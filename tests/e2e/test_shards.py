@@ -18,10 +18,10 @@ from tools.serve import Server
 
 LOAD = """
 import asyncio, hashlib
-from py_engine import shards
+from py_engine.files import shards
 from py_engine.errors import WispError
-from py_engine.gguf_header import read_header
-from py_engine.records import plan_records
+from py_engine.files.gguf_header import read_header
+from py_engine.files.records import plan_records
 
 async def load(url, stop_after=None, hashes=None, early=-1):
     out = {"stages": [], "records": 0}
@@ -420,12 +420,12 @@ FULL = """async ([free]) => {
     globalThis.wispShards = { ...realShards, freeStorage: async () => free };
 }"""
 EMPTY = """
-from py_engine.model_cache import cached_models, forget
+from py_engine.files.model_cache import cached_models, forget
 for m in await cached_models():
     await forget(m["url"])
 """
 CACHE = """
-from py_engine.model_cache import cached_models
+from py_engine.files.model_cache import cached_models
 [m for m in await cached_models() if m["url"] in urls]
 """
 

@@ -9,7 +9,7 @@ FROM_NOTHING = """async () => {
   const stages = [];
   const assets = { ...wispAssets, snapshot: wispAssets.catalog };
   const { pyodide, kept } = await startPython(assets, (stage) => stages.push(stage), ["regex"]);
-  const found = pyodide.runPython("import regex, app.catalog; regex.match(r'\\\\p{Lu}', 'Ä').group()");
+  const found = pyodide.runPython("import regex, app.models.catalog; regex.match(r'\\\\p{Lu}', 'Ä').group()");
   return { kept, stages, found };
 }"""
 

@@ -12,9 +12,10 @@ LOAD = """
 import asyncio, base64, json
 from py_engine.engine import Engine
 from py_engine.errors import WispError
-from py_engine.gguf_header import read_header
-from py_engine.sampling import Sampling
-from py_engine.shards import open_source
+from py_engine.options import LoadOptions
+from py_engine.files.gguf_header import read_header
+from py_engine.plan.sampling import Sampling
+from py_engine.files.shards import open_source
 import js
 
 def raw(logits):
@@ -31,7 +32,8 @@ urls = url if isinstance(url, list) else [url]
 sources = [await open_source(js.URL.new(one, js.location.href).href, lambda *_: None) for one in urls]
 headers = [await read_header(source.read, source.size) for source in sources]
 several = isinstance(url, list)
-engine = await Engine.load(sources if several else sources[0], headers if several else headers[0], **options)
+options = LoadOptions(**options)
+engine = await Engine.load(sources if several else sources[0], headers if several else headers[0], options)
 try:
     result = await main()
 finally:

@@ -71,7 +71,7 @@ def test_a_device_that_is_too_small_or_lost(engine_pages: Callable[[str | None],
         """
 codes = []
 try:
-    await Engine.load(sources[0], headers[0], backend="webgpu", context_length=64, variant={"max_buffer": 1 << 18})
+    await Engine.load(sources[0], headers[0], LoadOptions(64, "webgpu", variant={"max_buffer": 1 << 18}))
 except WispError as error:
     codes.append(error.code)
 before = await collect(engine, [1, 2, 3], Sampling(temperature=0), 4)
@@ -95,7 +95,7 @@ def test_profile_compares_every_dispatch_with_the_device(engine_pages: Callable[
         """
 return {"decode": await engine.profile(5), "prefill": await engine.profile(0, 16),
         "rates": engine.stats()["read_rates"],
-        "count": len(engine.plan.lists["decode"]) + len(engine.plan.lists["sample"])}
+        "count": len(engine.plan.lists[DECODE]) + len(engine.plan.lists[SAMPLE])}
 """,
         backend="webgpu",
         context_length=128,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page
 
-from py_engine.sampling import Sampling
+from py_engine.plan.sampling import Sampling
 from tests.engine.driver import run
 from tests.unit import sampling_reference as reference
 from tests.unit.test_samplers import chi_square
@@ -18,7 +18,7 @@ CONSTRAINT = """
 import math, random
 from array import array
 from pyodide.ffi import to_js
-from py_engine.answer import GenerationStats
+from py_engine.generate.answer import GenerationStats
 
 VOCAB = engine.plan.n_vocab
 
@@ -179,7 +179,7 @@ counts = [0] * engine.plan.n_vocab
 gpu, at = engine.runner.gpu, 10
 for part in range(15):
     await engine.runner.configure(sampling, at, 1000 * part, False)
-    await engine.runner.feed(0, list(range(10)), ["prefill", "last"] + 200 * ["sample"])
+    await engine.runner.feed(0, list(range(10)), [*PREFILL_END] + 200 * [SAMPLE])
     drawn = js.Uint32Array.new(await gpu.replay.download(gpu.places["tokens"][0], 4 * at, 800))
     for token in drawn.to_py():
         counts[token] += 1

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page
 
-from py_engine.pooling import NAMES
+from py_engine.plan.pooling import NAMES
 from tests.engine.driver import floats, run
 from tests.engine.judge import assert_close, assert_same_direction, same_ids
 
@@ -154,7 +154,7 @@ def test_model_in_several_files(engine_pages: Callable[[str | None], Page]) -> N
         """
 logits, shape = await engine.evaluate(prompt)
 try:
-    await Engine.load(sources[0], headers[0], **options)
+    await Engine.load(sources[0], headers[0], options)
 except WispError as error:
     return {"shape": shape, "logits": raw(logits), "code": error.code, "message": str(error)}
 """,

@@ -43,7 +43,8 @@ def page(engine_pages: Callable[[str | None], Page]) -> Page:
 # Fewer things to look at and more time for them: compiling takes long on a CPU. One tile leaves rows out, one has more
 # threads than a workgroup may.
 FEW = """
-from py_engine import tiles, tuning
+from py_engine.plan import tiles
+from py_engine.tuning import choices as tuning
 tuning.MATRICES, tuning.SECONDS = 1, 60
 tune = tuning.tune
 async def slowly(plan, device, bench, forced=()):
@@ -52,7 +53,7 @@ tuning.tune = slowly
 tiles.alternatives = lambda device, weight, first: [(0, 4, 16, 8), (0, 2048, 1, 4)]
 """
 OTHERS = """
-from py_engine import tuning
+from py_engine.tuning import choices as tuning
 tuning.kernels_hash = lambda: "of other kernels"
 async def at_once(plan, device, bench, forced=()):
     return device, []

@@ -21,10 +21,14 @@ LOAD = """
 import asyncio, hashlib, js
 from dataclasses import replace
 from functools import partial
-from py_engine import gpu as gpu_module, loader, parts, planner, records, shards
+from py_engine.gpu import adapter as adapters
+from py_engine.gpu.gpu import Gpu
+from py_engine.gpu.memory import obj
+from py_engine import loader, planner
+from py_engine.files import parts, records, shards
 from py_engine.errors import WispError
-from py_engine.gguf_header import read_header
-from py_engine.gpu_runner import GpuRunner
+from py_engine.files.gguf_header import read_header
+from py_engine.gpu.runner import GpuRunner
 
 small = partial(records.plan_records, max_bytes=size)
 loader.plan_records = parts.plan_records = small
@@ -35,7 +39,7 @@ async def contents(gpu):
         buffer, offset, size = gpu.places[name]
         if "." in name and buffer.label.startswith("weights"):
             size = -(-size // 4) * 4
-            copy = gpu.device.createBuffer(gpu_module.obj(size=size, usage=9))
+            copy = gpu.device.createBuffer(obj(size=size, usage=9))
             encoder = gpu.device.createCommandEncoder()
             encoder.copyBufferToBuffer(buffer, offset, copy, 0, size)
             gpu.device.queue.submit(js.Array.of(encoder.finish()))
@@ -53,10 +57,10 @@ async def load(model, early=False, during=None, software=False):
         if early:
             whole.begin()
             await asyncio.sleep(0.05)
-        adapter = await gpu_module.request_adapter()
-        device = replace(gpu_module.device_of(adapter), software=software)  # which checks elsewhere
+        adapter = await adapters.request_adapter()
+        device = replace(adapters.device_of(adapter), software=software)  # which checks elsewhere
         plan = planner.make_plan(whole.header, device, 64, 16, "f16", None)
-        gpu = await gpu_module.Gpu.open(adapter, device, plan)
+        gpu = await Gpu.open(adapter, device, plan)
         await gpu.upload_start()
         told = lambda stage, done, size: out["told"].append(done)
         loading = loader.Loader(whole, plan, adapter, device, "webgpu", told, None)

@@ -13,10 +13,12 @@ from gguf.constants import GGMLQuantizationType as Q
 from gguf.quants import quantize
 from playwright.sync_api import Page
 
-from py_engine import cpu, kernels, quants
-from py_engine.kernels import Device
-from py_engine.ops import FEW, Ops
-from py_engine.plan import Buffer, Op, PerToken, Plan, Weight
+from py_engine.cpu import kernels as cpu
+from py_engine.plan import kernels, quants
+from py_engine.plan.kernels import Device
+from py_engine.plan.ops import Ops
+from py_engine.plan.plan import Buffer, Op, PerToken, Plan, Weight
+from py_engine.plan.shared import MAX_SMALL_BATCH
 from tests.kernels.matrices import spelled_out
 
 RUNNER = Path(__file__).parent / "runner.js"
@@ -37,12 +39,14 @@ class Bench:
         self.plan = Plan(batch, n_ctx, vocab)
         self.data: dict[str, np.ndarray] = {}
         self.raw: dict[str, np.ndarray] = {}
-        ops = Ops(self.plan, "test", batch, self.device, each=bool(each))
-        self.n, self.sequences = len(each) or n, FEW if each or seq else 1
+        ops = Ops(self.plan, "test", batch, self.device, state_per_token=bool(each))
+        self.n, self.sequences = len(each) or n, MAX_SMALL_BATCH if each or seq else 1
         self.data["state"] = np.array([pos, n, 0, seq], np.uint32)
-        states = [(p, self.n, 0, s) for p, s in each] + [(0xFFFFFF, 0xFFFFFF, 0, 0xFFFFFF)] * (FEW - len(each))
+        states = [(p, self.n, 0, s) for p, s in each] + [(0xFFFFFF, 0xFFFFFF, 0, 0xFFFFFF)] * (
+            MAX_SMALL_BATCH - len(each)
+        )
         self.data["states"] = np.array(states, np.uint32)
-        self.data["tokens"] = self.random.integers(0, vocab, (FEW, n_ctx + 1)).astype(np.uint32)
+        self.data["tokens"] = self.random.integers(0, vocab, (MAX_SMALL_BATCH, n_ctx + 1)).astype(np.uint32)
         return ops
 
     def weight(self, name: str, type: Q, rows: int, cols: int, scale: float = 1.0) -> Weight:

@@ -3,7 +3,7 @@
 import numpy as np
 from gguf.constants import GGMLQuantizationType as Q
 
-from py_engine.ops import pad
+from py_engine.plan.ops import pad
 from tests.kernels.bench import Bench, nmse
 
 PLAIN = [Q.F32, Q.F16, Q.BF16]

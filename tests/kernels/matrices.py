@@ -8,7 +8,7 @@ holds, every LANES-th of the SIDE x SIDE.
 import re
 from dataclasses import replace
 
-from py_engine.kernels import Shader
+from py_engine.plan.kernels import Shader
 
 _LOAD = re.compile(r"(let (\w+) =|(\w+) =) subgroupMatrixLoad<(\w+)>\(&(\w+), (.*), (true|false), (\w+)\);")
 _STORE = re.compile(r"subgroupMatrixStore\(&(\w+), (.*), (\w+), false, (\w+)\);")

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
-from py_engine import alibi
-from py_engine.cache import Cache, make_cache, make_conv_cache
-from py_engine.ops import HeadNorm
-from py_engine.rope import Rope, frequencies, table
-from py_engine.shortconv import shortconv
+from py_engine.plan import alibi
+from py_engine.plan.cache import Cache, make_cache, make_conv_cache
+from py_engine.plan.ops import HeadNorm
+from py_engine.plan.rope import Rope, frequencies, table
+from py_engine.plan.shortconv import shortconv
 from tests.kernels.bench import Bench
 from tests.kernels.checks import EPS, check, tolerance
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
-from py_engine.placement import Placement
-from py_engine.repack import THREADS, checksum, repacks
+from py_engine.gpu.repack import THREADS, checksum, repacks
+from py_engine.plan.placement import Placement
 from tests.kernels.bench import Bench, dispatch, planes
 from tests.sums import sums
 

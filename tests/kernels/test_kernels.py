@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
-from py_engine import experts, kernels, per_layer
-from py_engine.ops import pad
-from py_engine.plan import Weight
-from py_engine.pooling import pool
-from py_engine.read_rate import stream
+from py_engine.plan import experts, kernels, per_layer
+from py_engine.plan.ops import pad
+from py_engine.plan.plan import Weight
+from py_engine.plan.pooling import pool
+from py_engine.tuning.read_rate import stream
 from tests.kernels.bench import Bench, dispatch, planes
 from tests.kernels.checks import EPS, PLAIN, QUANTISED, check, cols_of
 
@@ -214,7 +214,7 @@ def test_experts(bench: Bench, batch: int, limit: int, gating: str) -> None:
     experts.combine(ops, to, experts.hidden(ops, to, x, gate, up, n_ff, "silu"), down, cols, y)
     gpu, host = bench.run(ops)
     assert (gpu[to.chosen.name] == host[to.chosen.name]).all()
-    check(bench, gpu[to.shares.name], host[to.shares.name], 1e-10)
+    check(bench, gpu[to.weights.name], host[to.weights.name], 1e-10)
     check(bench, gpu[y.name][:, :cols], host[y.name][:, :cols], 1e-10)
 
 

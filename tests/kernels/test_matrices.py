@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
-from py_engine.cache import make_cache
-from py_engine.plan import PerToken
+from py_engine.plan.cache import make_cache
+from py_engine.plan.plan import PerToken
 from tests.kernels.bench import Bench, nmse
 
 

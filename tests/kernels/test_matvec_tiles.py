@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
-from py_engine import tiles
-from py_engine.cache import make_cache
-from py_engine.rope import Rope, frequencies, table
+from py_engine.plan import tiles
+from py_engine.plan.cache import make_cache
+from py_engine.plan.rope import Rope, frequencies, table
 from tests.kernels.bench import Bench
 from tests.kernels.checks import EPS, check
 from tests.kernels.test_quants import matrix

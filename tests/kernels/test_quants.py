@@ -14,10 +14,10 @@ import pytest
 from gguf.constants import GGMLQuantizationType as Q
 from playwright.sync_api import Page
 
-from py_engine import quants
-from py_engine.placement import Placement
-from py_engine.plan import Weight
-from py_engine.repack import repacks
+from py_engine.gpu.repack import repacks
+from py_engine.plan import quants
+from py_engine.plan.placement import Placement
+from py_engine.plan.plan import Weight
 from tests.kernels.bench import Bench, dispatch, nmse, planes, variants
 
 BLOCKS = np.load(Path(__file__).parents[1] / "golden" / "dequant.npz")

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page
 
-from py_engine import sampler_ops
-from py_engine.ops import FEW, Ops
-from py_engine.sampler_ops import LOGPROB_ROWS
-from py_engine.sampling import FIELDS, MOST_LOGPROBS, Sampling
+from py_engine.plan import sampler_ops
+from py_engine.plan.ops import Ops
+from py_engine.plan.sampling import FIELDS, Sampling
+from py_engine.plan.shared import LOGPROB_ROWS, MAX_SMALL_BATCH, MOST_LOGPROBS
 from tests.kernels.bench import Bench, nmse
 from tests.kernels.conftest import bench_of
 
@@ -56,7 +56,7 @@ def bench(request: pytest.FixtureRequest, kernel_pages: Callable[[str], tuple[Pa
 
 def give(bench: Bench, seq: int, sampling: Sampling, answer: int = 0, shifted: int = 0) -> None:
     """The parameters of a sequence."""
-    given = bench.data.setdefault("sampling", np.full((FEW, len(FIELDS)), 0xFFFFFFFF, np.uint32))
+    given = bench.data.setdefault("sampling", np.full((MAX_SMALL_BATCH, len(FIELDS)), 0xFFFFFFFF, np.uint32))
     given[seq] = np.frombuffer(sampling.pack(answer, shifted), np.uint32)
 
 

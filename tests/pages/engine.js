@@ -8,10 +8,10 @@ globalThis.wispAssets = Object.fromEntries(
 const { startPython } = await import("/repo/app/boot.js");
 const { pyodide, kept } = await startPython(globalThis.wispAssets, () => undefined, ["numpy", "regex"]);
 globalThis.kept = kept;
-const { Replay } = await import("/repo/py_engine/replay.js").catch(() => ({ Replay: undefined }));
+const { Replay } = await import("/repo/py_engine/gpu/replay.js").catch(() => ({ Replay: undefined }));
 globalThis.wispReplay = Replay;
-globalThis.wispUpload = (await import("/repo/py_engine/upload.js")).Upload;
-globalThis.wispShards = await import("/repo/py_engine/shards.js");
+globalThis.wispUpload = (await import("/repo/py_engine/gpu/upload.js")).Upload;
+globalThis.wispShards = await import("/repo/py_engine/files/shards.js");
 globalThis.wispLoadPackage = async () => undefined;
 globalThis.pyodide = pyodide;
 

@@ -15,8 +15,8 @@ def measure(selenium_node: Any, vocabulary: str) -> dict[str, float]:
     from pathlib import Path
     from time import perf_counter
 
-    from py_engine.gguf_header import parse, read_header
-    from py_engine.tokenizer import load_tokenizer
+    from py_engine.files.gguf_header import parse, read_header
+    from py_engine.text.tokenizer import load_tokenizer
 
     golden = Path("/repo/tests/golden/vocab")
     data = (golden / f"ggml-vocab-{vocabulary}.gguf").read_bytes()
@@ -70,8 +70,8 @@ def wrong_tokenizations(selenium_node: Any, vocabulary: str) -> list[str]:
     import json
     from pathlib import Path
 
-    from py_engine.gguf_header import parse
-    from py_engine.tokenizer import load_tokenizer
+    from py_engine.files.gguf_header import parse
+    from py_engine.text.tokenizer import load_tokenizer
 
     golden = Path("/repo/tests/golden/vocab")
     data = (golden / f"ggml-vocab-{vocabulary}.gguf").read_bytes()
@@ -94,8 +94,8 @@ def test_chat_templates_as_hugging_face(selenium_node: Any) -> None:
     from datetime import datetime
     from pathlib import Path
 
-    from py_engine.chat_template import ChatTemplate
     from py_engine.errors import WispError
+    from py_engine.text.chat_template import ChatTemplate
 
     seen = 0
     for path in Path("/repo/tests/golden/chat").glob("*.json"):
@@ -121,7 +121,7 @@ def test_damaged_headers_never_surprise(selenium_node: Any) -> None:
     from time import perf_counter
 
     from py_engine.errors import CODES, WispError
-    from py_engine.gguf_header import NeedMoreBytes, parse
+    from py_engine.files.gguf_header import NeedMoreBytes, parse
 
     whole = Path("/repo/static/models/wisp-mini-q4_0.gguf").read_bytes()[:140_000]
     rng = random.Random(11)
@@ -158,10 +158,10 @@ async def test_messages_cross_from_and_to_javascript(selenium_node: Any) -> None
     js.globalThis.performance = run_js("({ now: () => 5 })")
 
     from app import main
-    from app.catalog import Choice
-    from app.loading import Options, vocabulary
-    from py_engine.gguf_header import parse
-    from py_engine.sampling import Batch
+    from app.models.catalog import Choice
+    from app.models.loading import Options, vocabulary
+    from py_engine.files.gguf_header import parse
+    from py_engine.plan.sampling import Batch
 
     client = main.connect(run_js("(post) => ({ postMessage: post })")(post))
 

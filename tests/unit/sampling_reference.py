@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from py_engine.sampling import Sampling
+from py_engine.plan.sampling import Sampling
 
 Candidates = list[tuple[int, float]]  # (token, logit), in falling order of logits
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from py_engine.sampling import Batch, TokenLogprob
+from py_engine.options import LoadOptions
+from py_engine.plan.sampling import Batch, TokenLogprob
 from tests.unit.worker_page import HELLO, HI, Engine, Page
 
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
@@ -44,8 +45,8 @@ class Scored(Engine):
 async def page() -> Page:
     page = Page()
 
-    async def make(source: Any, header: Any, **options: Any) -> Engine:
-        from py_engine.tokenizer import load_tokenizer
+    async def make(source: Any, header: Any, options: LoadOptions) -> Engine:
+        from py_engine.text.tokenizer import load_tokenizer
 
         engine = Scored()
         engine.tokenizer = load_tokenizer(header.metadata)

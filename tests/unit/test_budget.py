@@ -2,15 +2,18 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from py_engine import budget, planner
+from py_engine import planner
 from py_engine.engine import Engine
 from py_engine.errors import WispError
-from py_engine.gguf_header import Header, parse
-from py_engine.kernels import Device
-from py_engine.plan import Plan
+from py_engine.files.gguf_header import Header, parse
+from py_engine.options import LoadOptions
+from py_engine.plan import budget
+from py_engine.plan.kernels import Device
+from py_engine.plan.plan import Plan
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -28,7 +31,8 @@ def test_estimate_needs_no_more_than_the_header() -> None:
     class Source:
         size = (GOLDEN / "llama/llama.F16.gguf").stat().st_size
 
-    got = asyncio.run(Engine.estimate(Source(), header("llama/llama.F16"), backend="cpu", context_length=128))
+    source: Any = Source()
+    got = asyncio.run(Engine.estimate(source, header("llama/llama.F16"), LoadOptions(128, "cpu")))
     assert got["context_length"] == 128
     assert got["total"] == got["weights"] + got["kv"] + got["activations"]
     assert got["weights"] == pytest.approx(2 * Source.size, rel=0.2), "numpy has float32 where the file has F16"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from py_engine.chat_template import ChatTemplate, from_metadata
 from py_engine.errors import WispError
+from py_engine.text.chat_template import ChatTemplate, from_metadata
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "chat").glob("*.json"))
 USER = [{"role": "user", "content": "Hi"}]

@@ -10,7 +10,7 @@ from py_engine.engine import Engine
 from py_engine.errors import WispError
 from tests.unit import worker_page
 from tests.unit.test_generation import MODEL
-from tests.unit.test_together import counts, engine
+from tests.unit.test_sequence_batch import counts, engine
 from tests.unit.worker_page import HELLO, HI, File, Page
 
 PROMPT = "The quick brown fox jumps over the lazy dog. " * 2
@@ -37,7 +37,7 @@ class Tiny(Page):
         return [choice["text"] for choice in answer["choices"]]
 
     def seats_taken(self) -> int:
-        return sum(seat.taken for seat in self.used._generation.seats.all)
+        return sum(slot.busy for slot in self.used._generation.slots.all)
 
 
 @pytest.fixture
@@ -65,7 +65,8 @@ async def test_each_choice_is_that_of_its_seed(page: Tiny, shape: dict[str, Any]
 
 async def test_their_chunks_and_steps_are_shared(page: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     """What needs nothing but its logits is generated together."""
-    monkeypatch.setattr("py_engine.slices.SLICE", 0.0)  # else this model's answers are over before the others begin
+    # Without this, this model's answers end before the others begin.
+    monkeypatch.setattr("py_engine.generate.time_slices.SLICE", 0.0)
     plain = {"temperature": 0, "ignore_eos": False, "max_tokens": 40}
     want = await page.texts(**plain)
     assert await page.texts(**plain, n=4) == want * 4
@@ -77,7 +78,7 @@ async def test_their_chunks_and_steps_are_shared(page: Tiny, monkeypatch: pytest
 
 
 async def test_an_abort_ends_all(page: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("py_engine.slices.SLICE", 0.0)
+    monkeypatch.setattr("py_engine.generate.time_slices.SLICE", 0.0)
     request = {**REQUEST, "max_tokens": 150, "n": 6, "stream": True}
     number, task = page.send("completions", request=request)
     while len(page.answers(number)) < 8:  # noqa: ASYNC110

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from app.dialects import Dialect, dialect_of
+from app.answers.dialects import Dialect, dialect_of
+from app.answers.parsing import Parser
 from app.openai.answers import Message
 from app.openai.formats import Format
 from app.openai.requests import chat_request
 from app.openai.tools import Tools
-from app.parsing import Parser
-from py_engine.chat_template import CHATML, ChatTemplate
+from py_engine.text.chat_template import CHATML, ChatTemplate
 from tests.constrain.engine import run
 
 HI = [{"role": "user", "content": "Hi"}]

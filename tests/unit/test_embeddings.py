@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app import embeddings
-from app.chat import Loaded
-from app.loading import vocabulary
-from app.turns import Job
+from app.answers import embeddings
+from app.answers.chat import Loaded
+from app.models.loading import vocabulary
+from app.models.request_queue import Job
 from py_engine.errors import WispError
-from py_engine.gguf_header import parse
+from py_engine.files.gguf_header import parse
 
 BERT = Path(__file__).parents[1] / "golden" / "embedding" / "bert.F16.gguf"
 CLS, SEP = 2, 3

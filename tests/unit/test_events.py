@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.events import Event, Events
+from app.upstreams.server_sent_events import Event, Events
 
 STREAM = (
     "\ufeff: a comment\r\n"

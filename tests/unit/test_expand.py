@@ -2,8 +2,8 @@
 
 import pytest
 
-from py_engine import kernels
-from py_engine.kernels import Device
+from py_engine.plan import kernels
+from py_engine.plan.kernels import Device
 
 
 def test_equal_numbers_of_two_types_make_two_shaders() -> None:

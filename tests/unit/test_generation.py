@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from py_engine.cpu_runner import CpuRunner
+from py_engine.cpu.runner import CpuRunner
 from py_engine.engine import Engine
 from py_engine.errors import WispError
-from py_engine.sampling import Batch, Constraint, Sampling
+from py_engine.plan.lists import DECODE
+from py_engine.plan.sampling import Batch, Constraint, Sampling
 from tests.unit.test_goldens import GOLDEN, evaluate, load
 
 MODEL = GOLDEN / "llama" / "llama.F32.gguf"
@@ -27,11 +28,11 @@ class Runner(CpuRunner):
     ahead = 1
     forwards = 0
 
-    def most_ahead(self) -> int:
+    def max_lookahead(self) -> int:
         return self.ahead
 
     def _run(self, lists: Any) -> None:
-        self.forwards += "decode" in lists
+        self.forwards += DECODE in lists
         super()._run(lists)
 
 
@@ -39,7 +40,7 @@ def make(n_ctx: int = 256, batch: int = 16, ahead: int = 1) -> Engine:
     cpu = load(MODEL, n_ctx, batch)
     runner = Runner(cpu.plan)
     runner._cpu, runner.ahead = cpu, ahead
-    return Engine(cpu.plan, runner, "cpu", n_ctx)
+    return Engine(cpu.plan, runner, "cpu")
 
 
 async def batches(engine: Engine, *arguments: Any, **options: Any) -> list[Batch]:

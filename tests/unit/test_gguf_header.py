@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from py_engine.errors import CODES, WispError
-from py_engine.gguf_header import Header, NeedMoreBytes, parse, read_header
+from py_engine.files.gguf_header import Header, NeedMoreBytes, parse, read_header
 
 MINI = Path(__file__).parents[2] / "static" / "models" / "wisp-mini-q4_0.gguf"
 U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)

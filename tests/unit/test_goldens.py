@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_engine import cpu, planner
-from py_engine.gguf_header import parse
-from py_engine.kernels import Device
+from py_engine import planner
+from py_engine.cpu import kernels as cpu
+from py_engine.files.gguf_header import parse
 from py_engine.models.common import rope_factors
-from py_engine.pooling import NAMES
-from py_engine.sampling import Sampling
+from py_engine.plan.kernels import Device
+from py_engine.plan.lists import ALL_LOGITS, PREFILL
+from py_engine.plan.pooling import NAMES
+from py_engine.plan.sampling import Sampling
 from tests.engine.judge import assert_close, assert_same_direction, distance, same_ids
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -49,8 +51,8 @@ def evaluate(model: cpu.Cpu, ids: list[int]) -> np.ndarray:
     parts = []
     for at in range(0, len(ids), model.plan.batch):
         batch = ids[at : at + model.plan.batch]
-        model.feed(at, batch, ["prefill", "every"])
-        parts.append(model.buffers["every.logits"][: len(batch), : model.plan.n_vocab].copy())
+        model.feed(at, batch, [PREFILL, ALL_LOGITS])
+        parts.append(model.buffers["all_logits.logits"][: len(batch), : model.plan.n_vocab].copy())
     return np.concatenate(parts)
 
 
@@ -113,8 +115,8 @@ def test_another_continuation() -> None:
     model = load(path, 256)
     evaluate(model, ids)
     other = ids[:37] + ids[60:70]
-    model.feed(37, other[37:], ["prefill", "every"])
-    got = model.buffers["every.logits"][:10, : model.plan.n_vocab].copy()
+    model.feed(37, other[37:], [PREFILL, ALL_LOGITS])
+    got = model.buffers["all_logits.logits"][:10, : model.plan.n_vocab].copy()
     np.testing.assert_allclose(got, evaluate(load(path, 256), other)[37:], atol=1e-3)
 
 

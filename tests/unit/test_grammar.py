@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from app.grammar import Compiled, Grammars, Matcher, vocabulary
-from app.loaded import Loaded
+from app.answers.grammar import Compiled, Grammars, Matcher, vocabulary
+from app.models.loaded import Loaded
 from py_engine.errors import WispError
-from py_engine.gguf_header import parse
-from py_engine.tokenizer import Tokenizer, load_tokenizer
+from py_engine.files.gguf_header import parse
+from py_engine.text.tokenizer import Tokenizer, load_tokenizer
 from tests.unit.test_gguf_header import MINI
 
 VOCAB = Path(__file__).parents[1] / "golden" / "vocab"

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from app.catalog import Catalog
-from app.loading import Progress
+from app.models.catalog import Catalog
+from app.models.loading import Progress
 from py_engine.errors import WispError
+from py_engine.options import LoadOptions
 from tests.unit.test_gguf_header import BAD, MINI, parse
 from tests.unit.worker_page import HELLO, HI, Engine, File, Page
 
@@ -257,19 +258,19 @@ async def test_without_room_for_two_the_old_one_goes_first_and_comes_back(page: 
     platform.files["other.gguf"] = MINI.read_bytes()
     engines = platform.engines
 
-    async def small(source: Any, header: Any, **options: Any) -> Engine:
+    async def small(source: Any, header: Any, options: LoadOptions) -> Engine:
         if sum(not e.unloaded for e in engines):
             raise WispError("No room.", "out_of_memory")
-        return await platform._engine(source, header, **options)
+        return await platform._engine(source, header, options)
 
     platform.make = small
     assert (await page.call("load", model=File("other.gguf")))["model"] == "other"
     assert [e.unloaded for e in engines] == [1, 0]
 
-    async def too_small(source: Any, header: Any, **options: Any) -> Engine:
-        if options["context_length"] == 77:
+    async def too_small(source: Any, header: Any, options: LoadOptions) -> Engine:
+        if options.context_length == 77:
             raise WispError("No room.", "out_of_memory")
-        return await small(source, header, **options)
+        return await small(source, header, options)
 
     platform.make = too_small
     assert await page.code("load", contextLength=77) == "out_of_memory"

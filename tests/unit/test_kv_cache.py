@@ -1,7 +1,7 @@
 """Which positions a request may reuse."""
 
-from py_engine.cache import AHEAD
-from py_engine.kv_cache import KvCache
+from py_engine.generate.kv_cache import KvCache
+from py_engine.plan.cache import AHEAD
 
 
 def test_longest_common_prefix_without_the_last_token() -> None:
@@ -22,7 +22,7 @@ def test_taking_over_what_another_holds() -> None:
     one.append([1, 2, 3])
     one.append([4, 5], generated=True)
     other.append([7, 8])
-    other.take_over(one, 4)
+    other.copy_from(one, 4)
     assert (other.tokens, other.prompted) == ([1, 2, 3, 4], 3)
     assert other.reuse([1, 2, 3, 4, 6]) == 4
     assert other.reuse([1, 2, 3, 4, 6], exact=True) == 3, "the fourth was not computed as a prompt"

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.loading import vocabulary
-from py_engine.gguf_header import parse
+from app.models.loading import vocabulary
+from py_engine.files.gguf_header import parse
+from py_engine.plan.lists import EMBED, PREFILL
 from tests.unit.test_goldens import GOLDEN, load
 from tools import minilm
 
@@ -80,7 +81,7 @@ def test_embeddings_are_the_references(file: Path) -> None:
         weights = {name: weight.astype(np.float64) for name, weight in minilm.tensors(archive).items()}
     vectors = []
     for sentence in SENTENCES:
-        model.feed(0, sentence["ids"], ["prefill", "embed", "pool.mean"])
+        model.feed(0, sentence["ids"], [PREFILL, EMBED, "pool.mean"])
         got = model.buffers["pooled"][0, :384].astype(np.float64)
         want = reference(weights, sentence["ids"])
         assert got @ want / np.linalg.norm(got) >= 0.9999, sentence["text"]

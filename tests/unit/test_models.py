@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from py_engine.errors import WispError
+from py_engine.options import LoadOptions
 from tests.unit.test_gguf_header import MINI
 from tests.unit.worker_page import HI, Engine, File, Page, Platform
 
@@ -42,9 +43,9 @@ class Models(Page):
             self.loads.append(part.name[0] if isinstance(part, File) else "mini")
             return await type(platform).open_source(platform, part, on_progress)
 
-        async def make(source: Any, header: Any, **options: Any) -> Engine:
+        async def make(source: Any, header: Any, options: LoadOptions) -> Engine:
             await asyncio.sleep(self.pause)
-            engine = await platform._engine(source, header, **options)
+            engine = await platform._engine(source, header, options)
             engine.__class__ = Sized
             self.made.setdefault(self.loads[-1], []).append(engine)  # type: ignore[arg-type]
             return engine
@@ -232,10 +233,10 @@ async def test_a_failed_load_brings_back_what_went_for_it(page: Models) -> None:
     await page.load("a")
     make = page.platform.make
 
-    async def refuse(source: Any, header: Any, **options: Any) -> Engine:
+    async def refuse(source: Any, header: Any, options: LoadOptions) -> Engine:
         if page.loads[-1] == "b":
             raise WispError("No.", "missing_tensor")
-        return await make(source, header, **options)
+        return await make(source, header, options)
 
     page.platform.make = refuse
     assert (await page.load("b"))["error"]["code"] == "missing_tensor"
@@ -245,10 +246,10 @@ async def test_a_failed_load_brings_back_what_went_for_it(page: Models) -> None:
 async def test_without_a_budget_the_device_says_when_to_unload(page: Models) -> None:
     make = page.platform.make
 
-    async def small(source: Any, header: Any, **options: Any) -> Engine:
+    async def small(source: Any, header: Any, options: LoadOptions) -> Engine:
         if sum(not e.unloaded for e in page.platform.engines) >= 2:
             raise WispError("No room.", "out_of_memory")
-        return await make(source, header, **options)
+        return await make(source, header, options)
 
     page.platform.make = small
     for name in "abc":

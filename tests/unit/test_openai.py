@@ -7,7 +7,7 @@ import pytest
 from app.openai.answers import Answer, Logprobs, Message, Usage
 from app.openai.requests import chat_request, completion_request
 from py_engine.errors import CODES, WispError
-from py_engine.sampling import Sampling, TokenLogprob
+from py_engine.plan.sampling import Sampling, TokenLogprob
 
 HI = [{"role": "user", "content": "Hi"}]
 

@@ -6,8 +6,8 @@ import random
 import struct
 from typing import Any
 
-from py_engine.tokenizer import Tokenizer, load_tokenizer
-from py_engine.tokenizers.ugm import CharsMap
+from py_engine.text.tokenizer import Tokenizer, load_tokenizer
+from py_engine.text.tokenizers.ugm import CharsMap
 
 
 def ugm(words: dict[str, float], **more: Any) -> Tokenizer:

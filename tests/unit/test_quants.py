@@ -4,9 +4,9 @@ import pytest
 from gguf.constants import GGML_QUANT_SIZES
 from gguf.constants import GGMLQuantizationType as Q
 
-from py_engine import quants
-from py_engine.kernels import WGSL
-from py_engine.plan import Weight
+from py_engine.plan import quants
+from py_engine.plan.kernels import WGSL
+from py_engine.plan.plan import Weight
 
 NAMES = (
     "F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S "

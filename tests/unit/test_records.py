@@ -6,8 +6,8 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from hypothesis import given
 from hypothesis import strategies as st
 
-from py_engine.gguf_header import Header, TensorInfo
-from py_engine.records import PieceIndex, plan_records, tensor_spans
+from py_engine.files.gguf_header import Header, TensorInfo
+from py_engine.files.records import PieceIndex, plan_records, tensor_spans
 
 TYPES = [GGMLQuantizationType[name] for name in ("F32", "F16", "BF16", "Q4_0", "Q8_0", "Q4_K", "Q6_K")]
 

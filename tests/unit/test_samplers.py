@@ -5,12 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from py_engine import sampler_ops
-from py_engine.cpu import Cpu
-from py_engine.kernels import Device
-from py_engine.ops import Ops
-from py_engine.plan import Plan
-from py_engine.sampling import Sampling, read_logprobs
+from py_engine.cpu.kernels import Cpu
+from py_engine.plan import sampler_ops
+from py_engine.plan.kernels import Device
+from py_engine.plan.lists import DECODE, LOGPROBS, RESAMPLE, SAMPLE, SHAPED_RESAMPLE, SHAPED_SAMPLE
+from py_engine.plan.ops import Ops
+from py_engine.plan.plan import Plan
+from py_engine.plan.sampling import Sampling, read_logprobs
 from tests.unit import sampling_reference as reference
 
 VOCAB, DRAWS, ANSWER = 60, 3000, 12
@@ -54,12 +55,12 @@ CASES = {
 def machine(sampling: Sampling, logits: np.ndarray = LOGITS) -> Cpu:
     """A plan of nothing but the samplers, after HISTORY."""
     plan = Plan(1, 64, len(logits))
-    buffer = Ops(plan, "decode", 1, Device()).buffer("logits", (len(logits),))
-    sampler_ops.sample(Ops(plan, "sample", 1, Device()), buffer)
-    sampler_ops.sample(Ops(plan, "shaped", 1, Device()), buffer, shaped=True)
-    sampler_ops.resample(Ops(plan, "resample", 1, Device()), buffer)
-    sampler_ops.resample(Ops(plan, "reshaped", 1, Device()), buffer, shaped=True)
-    sampler_ops.logprobs(Ops(plan, "logprobs", 1, Device()), buffer)
+    buffer = Ops(plan, DECODE, 1, Device()).buffer("logits", (len(logits),))
+    sampler_ops.sample(Ops(plan, SAMPLE, 1, Device()), buffer)
+    sampler_ops.sample(Ops(plan, SHAPED_SAMPLE, 1, Device()), buffer, shaped=True)
+    sampler_ops.resample(Ops(plan, RESAMPLE, 1, Device()), buffer)
+    sampler_ops.resample(Ops(plan, SHAPED_RESAMPLE, 1, Device()), buffer, shaped=True)
+    sampler_ops.logprobs(Ops(plan, LOGPROBS, 1, Device()), buffer)
     cpu = Cpu(plan, {})
     cpu.buffers["logits"][:] = logits
     cpu.write("sampling", sampling.pack(ANSWER))
@@ -78,7 +79,7 @@ def draws(sampling: Sampling, name: str, count: int = DRAWS, mask: np.ndarray | 
     counts = np.zeros(VOCAB, np.int64)
     cpu = machine(sampling)
     settings = cpu.buffers["sampling"][0]
-    again = [{"sample": "resample", "shaped": "reshaped"}[name]] if mask is not None else []
+    again = [{SAMPLE: RESAMPLE, SHAPED_SAMPLE: SHAPED_RESAMPLE}[name]] if mask is not None else []
     if mask is not None:
         cpu.buffers["mask"][:] = np.packbits(mask, bitorder="little").view(np.uint32)
     for place in range(count):
@@ -106,14 +107,14 @@ def test_distribution(name: str) -> None:
     """As often as the definition says; the two forms of the sampler choose the same where both can."""
     sampling = replace(CASES[name], seed=11)
     expected = np.array(reference.distribution(LOGITS.tolist(), HISTORY, ANSWER, sampling))
-    counts = draws(sampling, "shaped")
+    counts = draws(sampling, SHAPED_SAMPLE)
     statistic, limit = chi_square(counts, expected)
     assert statistic < limit
     plain = np.array(reference.distribution(LOGITS.tolist(), HISTORY, ANSWER, Sampling()))
     if name != "plain" and "one" not in name:
         assert chi_square_refuses(counts, plain), "the test would not see whether the sampler does anything"
     if not sampling.shapes:
-        assert (draws(sampling, "sample", 500) == draws(sampling, "shaped", 500)).all()
+        assert (draws(sampling, SAMPLE, 500) == draws(sampling, SHAPED_SAMPLE, 500)).all()
 
 
 def chi_square_refuses(counts: np.ndarray, expected: np.ndarray) -> bool:
@@ -128,7 +129,7 @@ def test_greedy(name: str) -> None:
     """The likeliest of what the filters leave."""
     sampling = replace(CASES[name], temperature=0, seed=1)
     expected = reference.distribution(LOGITS.tolist(), HISTORY, ANSWER, sampling)
-    assert draw(machine(sampling), "shaped") == int(np.argmax(expected))
+    assert draw(machine(sampling), SHAPED_SAMPLE) == int(np.argmax(expected))
 
 
 def test_xtc_now_and_then() -> None:
@@ -136,7 +137,7 @@ def test_xtc_now_and_then() -> None:
     on, off = (
         np.array(reference.distribution(LOGITS.tolist(), HISTORY, ANSWER, sampling, side)) for side in (True, False)
     )
-    statistic, limit = chi_square(draws(sampling, "shaped"), 0.3 * on + 0.7 * off)
+    statistic, limit = chi_square(draws(sampling, SHAPED_SAMPLE), 0.3 * on + 0.7 * off)
     assert statistic < limit
 
 
@@ -151,10 +152,10 @@ def test_mask(share: float) -> None:
         again = np.array(reference.distribution(masked, HISTORY, ANSWER, sampling))
         refused = free[~mask[:VOCAB]].sum()
         expected = np.where(mask[:VOCAB], free, 0) + refused * again
-        counts = draws(sampling, "shaped", mask=mask)
+        counts = draws(sampling, SHAPED_SAMPLE, mask=mask)
         statistic, limit = chi_square(counts, expected)
         assert statistic < limit
-        assert (draws(sampling, "sample", mask=mask) == counts).all()
+        assert (draws(sampling, SAMPLE, mask=mask) == counts).all()
         if sampling.top_k == 0:  # then it is the same as choosing among the allowed at once
             np.testing.assert_allclose(expected, again, atol=1e-12)
 
@@ -180,7 +181,7 @@ def test_shaped_logits(seed: int) -> None:
     want = reference.shaped(LOGITS.tolist(), history, answer, sampling)
     cpu = machine(sampling)
     cpu.write("sampling", sampling.pack(answer))
-    cpu.feed(0, history, ["shaped"])
+    cpu.feed(0, history, [SHAPED_SAMPLE])
     got = cpu.buffers["shaped"].astype(np.float64)
     np.testing.assert_allclose(np.where(got < -1e29, -np.inf, got), want, rtol=1e-4, atol=1e-4)
 
@@ -191,14 +192,14 @@ def test_dry_does_not_overflow() -> None:
     logits = np.full(4, 50, np.float32)
     logits[1] = 100
     cpu = machine(sampling, logits)
-    cpu.feed(0, [1] * 60, ["shaped"])
+    cpu.feed(0, [1] * 60, [SHAPED_SAMPLE])
     assert np.isfinite(cpu.buffers["shaped"]).all()
     assert cpu.buffers["tokens"][0, 60] == 0
 
 
 def test_noise_is_never_infinite() -> None:
     """Its largest values come from the smallest uniform numbers, and those are as fine as floats can be."""
-    from py_engine.cpu_sampling import uniform
+    from py_engine.cpu.sampling import uniform
 
     ends = uniform(np.array([0, 1, 0x7FFFFFFF, 0xFFFFFFFE, 0xFFFFFFFF], np.uint32))
     assert ((ends > 0) & (ends < 1)).all()
@@ -209,7 +210,7 @@ def test_logprobs() -> None:
     """Of softmax(logits), whatever the filters do; the likeliest first."""
     sampling = Sampling(temperature=0.5, top_k=3, logit_bias=((1, 50.0),), logprobs=5)
     cpu = machine(sampling)
-    cpu.feed(0, HISTORY, ["shaped", "logprobs"])
+    cpu.feed(0, HISTORY, [SHAPED_SAMPLE, LOGPROBS])
     row = cpu.buffers["logprobs"][len(HISTORY)]
     (found,) = read_logprobs(memoryview(row.tobytes()), 1, 5, VOCAB)
     want = np.log(reference.softmax(list(enumerate(LOGITS.tolist()))))
@@ -227,5 +228,5 @@ def test_what_needs_the_fuller_sampler() -> None:
     ).shapes
     assert not Sampling(repeat_penalty=1.2, repeat_last_n=0).shapes
     for sampling in CASES.values():
-        assert sampling.shapes == ("shaped" in sampling.lists())
+        assert sampling.shapes == (SHAPED_SAMPLE in sampling.lists())
     assert all(CASES[n].shapes for n in ("xtc", "dry", "logit_bias", "presence_penalty", "typical_p", "repeat_penalty"))

@@ -2,9 +2,9 @@
 
 import random
 
-from app.stream import AnswerStream, StopStrings
-from py_engine.gguf_header import parse
-from py_engine.tokenizer import Tokenizer, load_tokenizer
+from app.answers.stream import AnswerStream, StopStrings
+from py_engine.files.gguf_header import parse
+from py_engine.text.tokenizer import Tokenizer, load_tokenizer
 from tests.unit.test_gguf_header import MINI
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from py_engine.errors import WispError
-from py_engine.gguf_header import parse
-from py_engine.pretokenize import pretokenizer
-from py_engine.tokenizer import Tokenizer, load_tokenizer
-from py_engine.tokenizers.merge import LONG, merge
+from py_engine.files.gguf_header import parse
+from py_engine.text.pretokenize import pretokenizer
+from py_engine.text.tokenizer import Tokenizer, load_tokenizer
+from py_engine.text.tokenizers.merge import LONG, merge
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "vocab"
 NAMES = ["llama-bpe", "qwen2", "llama-spm", "bert-bge"]
@@ -132,7 +132,7 @@ def test_a_word_without_end_is_not_slow() -> None:
 
 
 def test_pretokenizers_lose_nothing() -> None:
-    from py_engine.pretokenize import _NAMES
+    from py_engine.text.pretokenize import _NAMES
 
     text = "".join(c["text"] for c in golden("qwen2")["encode"] if "text" in c)[:20_000]
     for name in _NAMES:

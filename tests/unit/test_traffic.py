@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from py_engine.gguf_header import Header, parse
-from py_engine.kernels import Device
-from py_engine.plan import Buffer, Plan, Weight
+from py_engine.files.gguf_header import Header, parse
+from py_engine.plan.kernels import Device
+from py_engine.plan.lists import DECODE, PREFILL, SAMPLE, SMALL_BATCH
+from py_engine.plan.plan import Buffer, Plan, Weight
+from py_engine.plan.traffic import Traffic, floor_ns, of_list, profiled, step_floor_ns
 from py_engine.planner import make_plan
-from py_engine.traffic import Traffic, floor_ns, of_list, profiled, step_floor_ns
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 MODELS = sorted(p for p in GOLDEN.glob("*/*.F16.gguf") if p.parent.name not in ("vocab", "split"))
@@ -32,34 +33,34 @@ def llama() -> Plan:
 
 def test_matrix_and_vector(llama: Plan) -> None:
     """The down projection: its planes, the row of the hidden layer, and a row of x that is added to."""
-    at, op = next((i, o) for i, o in enumerate(llama.lists["decode"]) if o.params.get("EPILOGUE") == "add")
+    at, op = next((i, o) for i, o in enumerate(llama.lists[DECODE]) if o.params.get("EPILOGUE") == "add")
     weight = op.bindings["w"]
     assert isinstance(weight, Weight)
     x = op.bindings["x"]
-    found = of_list(llama, "decode", DEVICE, 1, 100)[at]
+    found = of_list(llama, DECODE, DEVICE, 1, 100)[at]
     blocks = weight.rows * weight.cols // 32
     assert found.read - 18 * blocks - 16 - x.nbytes == 4 * weight.rows == found.written  # 16: the state
     assert found.flops == 2 * weight.rows * weight.cols
 
 
 def test_attention_reads_what_is_seen(llama: Plan) -> None:
-    ops = llama.lists["decode"]
+    ops = llama.lists[DECODE]
     at = next(i for i, op in enumerate(ops) if op.kernel == "attention_decode")
     k = ops[at].bindings["k_cache"]
     assert isinstance(k, Buffer)
     row = 2 * k.nbytes // k.shape[0]
-    few, many = (of_list(llama, "decode", DEVICE, 1, position)[at] for position in (63, 127))
+    few, many = (of_list(llama, DECODE, DEVICE, 1, position)[at] for position in (63, 127))
     assert many.read - few.read == 64 * row
     assert many.flops == 2 * few.flops
     assert many.written == 2 * few.written, "two shares of 64 positions"
 
 
 def test_prefill_moves_matrices_once_and_rows_by_tokens(llama: Plan) -> None:
-    ops = llama.lists["prefill"]
+    ops = llama.lists[PREFILL]
     at = next(i for i, op in enumerate(ops) if op.kernel.startswith("matmul"))
     weight = ops[at].bindings["w"]
     assert isinstance(weight, Weight)
-    one, all = (of_list(llama, "prefill", DEVICE, n, 0)[at] for n in (1, 64))
+    one, all = (of_list(llama, PREFILL, DEVICE, n, 0)[at] for n in (1, 64))
     assert all.written == 64 * one.written == 64 * 4 * weight.rows
     assert all.read - one.read == 63 * ops[at].bindings["x"].nbytes // 64
     assert all.flops == 64 * one.flops
@@ -70,9 +71,9 @@ def test_window_and_cache_in_bytes() -> None:
     header = header_of(GOLDEN / "gemma" / "gemma3.F16.gguf")
     plan = plan_of(GOLDEN / "gemma" / "gemma3.F16.gguf", "q8_0")
     window = header.metadata["gemma3.attention.sliding_window"]
-    ops = plan.lists["decode"]
+    ops = plan.lists[DECODE]
     at = next(i for i, op in enumerate(ops) if op.kernel == "attention_decode" and op.params["WINDOW"])
-    early, late = (of_list(plan, "decode", DEVICE, 1, position)[at] for position in (window + 5, window + 50))
+    early, late = (of_list(plan, DECODE, DEVICE, 1, position)[at] for position in (window + 5, window + 50))
     assert early.read == late.read
     cache = ops[at].bindings["k_cache"]
     assert isinstance(cache, Buffer)
@@ -80,8 +81,8 @@ def test_window_and_cache_in_bytes() -> None:
     q = ops[at].bindings["q"].nbytes
     own = 2 * cols * 4  # the token's, not in the cache yet
     assert late.read == 2 * window * cols * 9 // 8 + own + q + 16
-    store = next(i for i, op in enumerate(plan.lists["few"]) if op.kernel == "kv_quantize")
-    for name, n, i in (("decode", 1, at + 1), ("few", 3, store)):
+    store = next(i for i, op in enumerate(plan.lists[SMALL_BATCH]) if op.kernel == "kv_quantize")
+    for name, n, i in ((DECODE, 1, at + 1), (SMALL_BATCH, 3, store)):
         moved = of_list(plan, name, DEVICE, n, 9)[i]
         y = plan.lists[name][i].bindings.get("y", Buffer("none", (0,)))
         assert moved.written == n * 2 * cols * 9 // 8 + y.nbytes
@@ -91,7 +92,7 @@ def test_window_and_cache_in_bytes() -> None:
 def test_every_architecture_reads_its_weights(path: Path) -> None:
     """A token meets every matrix, of the embeddings a row and of experts some."""
     plan = plan_of(path, "f32")
-    for name, n in (("decode", 1), ("sample", 1), ("prefill", 40)):
+    for name, n in ((DECODE, 1), (SAMPLE, 1), (PREFILL, 40)):
         if name not in plan.lists:
             continue
         moved = of_list(plan, name, DEVICE, n, 0)
@@ -100,8 +101,8 @@ def test_every_architecture_reads_its_weights(path: Path) -> None:
         most = sum(w.nbytes for w in plan.weights.values())
         experts = any(op.kernel == "experts" for op in plan.lists[name])
         head = max(w.nbytes for w in plan.weights.values())
-        assert whole.flops > 0 or name == "sample"
-        assert name == "sample" or whole.read > (0.3 if experts else 1) * (most - 2 * head)
+        assert whole.flops > 0 or name == SAMPLE
+        assert name == SAMPLE or whole.read > (0.3 if experts else 1) * (most - 2 * head)
 
 
 def test_floors() -> None:
@@ -110,7 +111,7 @@ def test_floors() -> None:
 
 
 def test_profile_has_a_floor_for_each_dispatch_and_for_all(llama: Plan) -> None:
-    times = {name: [{"kernel": "k", "ns": 30.0}] * len(llama.lists[name]) for name in ("decode", "sample")}
+    times = {name: [{"kernel": "k", "ns": 30.0}] * len(llama.lists[name]) for name in (DECODE, SAMPLE)}
     entries = profiled(llama, DEVICE, 1, 7, RATES, times, 999.0)
     *each, step = entries
     assert step["kernel"] == "step"

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
-from py_engine import kernels, planner, tiles, tuning
+from py_engine import planner
 from py_engine.errors import SERVER_ERROR, WispError
-from py_engine.kernels import Device
-from py_engine.plan import Plan, Weight
-from py_engine.tuning_works import Attention, Prefill, Work, attention_of, matrices_of
+from py_engine.plan import kernels, tiles
+from py_engine.plan.kernels import Device
+from py_engine.plan.lists import DECODE
+from py_engine.plan.plan import Plan, Weight
+from py_engine.tuning import choices as tuning
+from py_engine.tuning.workloads import Attention, Prefill, Work, attention_of, matrices_of
 from tests.unit.test_budget import header
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -99,8 +102,8 @@ def test_the_fastest_is_taken_and_planned_with() -> None:
         assert report["chosen"] == fastest["name"]
         assert not tiles.dot8(chosen, matrix.weight)
     again = plan_of(device=chosen)
-    assert {op.params["DOT8"] for op in again.lists["decode"] if op.kernel == "matvec"} == {0}
-    assert {op.params["TS"] for op in again.lists["decode"] if op.kernel == "attention_decode"} == {32}
+    assert {op.params["DOT8"] for op in again.lists[DECODE] if op.kernel == "matvec"} == {0}
+    assert {op.params["TS"] for op in again.lists[DECODE] if op.kernel == "attention_decode"} == {32}
     assert len(bench.closed) == bench.trials
 
 
@@ -108,7 +111,7 @@ def test_little_gain_changes_nothing() -> None:
     times = iter([10.0, 9.9] * 100)
     chosen, reports = tune(Bench(lambda *_: next(times)))
     assert chosen == replace(GPU, tiles=chosen.tiles)
-    before, after = (plan_of(device=d).lists["decode"] for d in (GPU, chosen))
+    before, after = (plan_of(device=d).lists[DECODE] for d in (GPU, chosen))
     assert [op.params for op in before] == [op.params for op in after]
     assert all(r["chosen"] == r["candidates"][0]["name"] for r in reports.values())
 
@@ -178,7 +181,7 @@ def test_what_is_kept_is_for_this_device_model_and_kernels(tmp_path: Path) -> No
     assert tuning.kernels_hash([kernel]) != one
     assert tuning.kernels_hash() == tuning.kernels_hash()
     chosen, reports = asyncio.run(tuning.tune(plan, GPU, Bench(lambda device, _: 9 - 2 * device.f16)))
-    assert tuning.restored(GPU, tuning.kept(chosen, reports)) == (chosen, reports)
+    assert tuning.deserialized(GPU, tuning.serialized(chosen, reports)) == (chosen, reports)
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
@@ -205,5 +208,5 @@ def test_every_architecture_s_candidates_can_be_made(name: str) -> None:
                 shader.pack(op.consts)
             assert all(b.name in small.buffers for b in outputs)
         assert len(texts) == len(choice.candidates)
-    attends = [op for op in plan.lists.get("decode", []) if op.kernel == "attention_decode"]
+    attends = [op for op in plan.lists.get(DECODE, []) if op.kernel == "attention_decode"]
     assert (attention_of(plan) is not None) == bool(attends)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.upstream import masked
+from app.upstreams.server import masked
 from py_engine.errors import CODES
 from tests.unit.worker_page import HELLO, HI, Page, Platform
 

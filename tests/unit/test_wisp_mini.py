@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from app.loading import vocabulary
-from py_engine.gguf_header import parse
+from app.models.loading import vocabulary
+from py_engine.files.gguf_header import parse
 from tests.unit.test_gguf_header import MINI
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "wisp-mini-chat.json"

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from app.catalog import Catalog
 from app.handlers import Worker
+from app.models.catalog import Catalog
 from py_engine.errors import CODES, WispError
-from py_engine.sampling import Batch
+from py_engine.options import LoadOptions
+from py_engine.plan.sampling import Batch
 from tests.unit.test_gguf_header import MINI
 
 HI = [{"role": "user", "content": "Hi"}]
@@ -132,16 +133,16 @@ class Platform:
         self.sources.append(Source(data))
         return self.sources[-1]
 
-    async def estimate_engine(self, *arguments: Any, **options: Any) -> dict[str, Any]:
+    async def estimate_engine(self, source: Any, header: Any, options: LoadOptions) -> dict[str, Any]:
         from py_engine.engine import Engine as Real
 
-        return await Real.estimate(*arguments, **options | {"backend": "cpu"})
+        return await Real.estimate(source, header, replace(options, backend="cpu"))
 
-    async def load_engine(self, *arguments: Any, **options: Any) -> Engine:
-        return await self.make(*arguments, **options)
+    async def load_engine(self, source: Any, header: Any, options: LoadOptions, on_progress: Any) -> Engine:
+        return await self.make(source, header, options)
 
-    async def _engine(self, source: Any, header: Any, **options: Any) -> Engine:
-        from py_engine.tokenizer import load_tokenizer
+    async def _engine(self, source: Any, header: Any, options: LoadOptions) -> Engine:
+        from py_engine.text.tokenizer import load_tokenizer
 
         engine = Engine()
         engine.tokenizer = load_tokenizer(header.metadata)

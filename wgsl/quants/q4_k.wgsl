@@ -1,7 +1,7 @@
 // Q4_K: a block of 256 is 128 bytes; 32 of them hold a pair of groups, one in the low and one in the high nibbles.
 @bind var<storage, read> w_qs: array<vec4u>; // 8 a block
 #include "quants/k_scales.wgsl"
-#if TOGETHER == 2
+#if GROUPS_PER_THREAD == 2
 #include "quants/groups.wgsl"
 #include "quants/k_pair.wgsl"
 #else
@@ -17,7 +17,7 @@ fn w_load(row: u32, g: u32) -> Group {
   return Group((w_qs[at] >> shift) & vec4u(0x0f0f0f0f), (w_qs[at + 1u] >> shift) & vec4u(0x0f0f0f0f), s, s);
 }
 
-#if TOGETHER == 2
+#if GROUPS_PER_THREAD == 2
 struct Packed {
   a: vec4u,
   b: vec4u,

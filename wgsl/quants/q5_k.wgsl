@@ -1,7 +1,7 @@
 // Q5_K: as Q4_K, with a fifth bit: bit `sub` of byte j of the block's first 32 belongs to number j of group `sub`.
 @bind var<storage, read> w_qs: array<vec4u>; // 10 a block: fifth bits, nibbles
 #include "quants/k_scales.wgsl"
-#if TOGETHER == 2
+#if GROUPS_PER_THREAD == 2
 #include "quants/groups.wgsl"
 #include "quants/k_pair.wgsl"
 #else
@@ -24,7 +24,7 @@ fn w_load(row: u32, g: u32) -> Group {
   return Group(a, b, s, s);
 }
 
-#if TOGETHER == 2
+#if GROUPS_PER_THREAD == 2
 struct Packed {
   a: vec4u,
   b: vec4u,

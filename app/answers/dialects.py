@@ -1,0 +1,314 @@
+"""How a model's chat template wants tools and thinking written: found out from its text.
+
+A dialect prepares the messages, takes the answer apart, and writes the rules that the answer is held to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from app.answers.harmony import HarmonyParser
+from app.answers.parsing import Parser, PlainParser, ReasoningParser
+from app.answers.tool_calls import CallParser, CallSyntax
+from app.constrain.ebnf import Grammar, either, literal
+from app.constrain.rules import form_rule, schema_rule
+from app.openai.formats import Format
+from app.openai.tools import Tool, Tools
+from py_engine.text.chat_template import ChatTemplate
+
+Messages = list[dict[str, Any]]
+
+HERMES = CallSyntax(
+    "hermes", "<tool_call>", head='\n{"name": "%s", "arguments": ', tail="}\n</tool_call>", between="\n"
+)
+LLAMA = CallSyntax("llama", '{"name": "', head='%s", "parameters": ', tail="}", joint='; {"name": "', at_start=True,
+                   wrappers=("<|python_tag|>",))  # fmt: skip
+MISTRAL = CallSyntax("mistral", "[TOOL_CALLS]", head='{"name": "%s", "arguments": ', tail="}", opening="[",
+                     joint=", ", closing="]")  # fmt: skip
+MISTRAL_ARGS = CallSyntax("mistral-args", "[TOOL_CALLS]", head="%s[ARGS]", joint="[TOOL_CALLS]")
+FUNCTIONARY = CallSyntax("functionary", ">>>", head="%s\n", joint=">>>", wrappers=(">>>all\n",))
+FUNCTION_TAG = CallSyntax("function-tag", "<function=", head="%s>", tail="</function>", between="")
+# fmt: off
+_D = {"begin": "<\uff5ctool▁calls▁begin\uff5c>", "call": "<\uff5ctool▁call▁begin\uff5c>",
+      "sep": "<\uff5ctool▁sep\uff5c>", "end": "<\uff5ctool▁call▁end\uff5c>", "all": "<\uff5ctool▁calls▁end\uff5c>"}
+# fmt: on
+DEEPSEEK = CallSyntax(
+    "deepseek",
+    _D["begin"],
+    head=f"{_D['call']}function{_D['sep']}%s\n```json\n",
+    tail=f"\n```{_D['end']}",
+    joint="\n",
+    closing=_D["all"],
+)  # fmt: skip
+DEEPSEEK_31 = CallSyntax(
+    "deepseek-3.1", _D["begin"], head=f"{_D['call']}%s{_D['sep']}", tail=_D["end"], joint="", closing=_D["all"]
+)
+GRANITE = CallSyntax("granite", "<|tool_call|>", head='{"name": "%s", "arguments": ', tail="}", opening="[",
+                     joint=", ", closing="]")  # fmt: skip
+COMMAND = CallSyntax(
+    "command-r", "<|START_ACTION|>", head='{"tool_call_id": "0", "tool_name": "%s", "parameters": ', tail="}",
+    opening="[\n    ", joint=",\n    ", closing="\n]<|END_ACTION|>",
+    wrappers=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
+)  # fmt: skip
+HARMONY = CallSyntax("harmony", " to=functions.", head="%s<|channel|>commentary json<|message|>")
+
+# What a template's text has -> the syntax; the first that fits.
+SYNTAXES: tuple[tuple[tuple[str, ...], CallSyntax], ...] = (
+    (("<|channel|>", "<|message|>"), HARMONY),
+    (("[TOOL_CALLS]", "[ARGS]"), MISTRAL_ARGS),
+    (("[TOOL_CALLS]",), MISTRAL),
+    ((">>>", "all\\n"), FUNCTIONARY),
+    (("<function=", "</function>", "python_tag"), FUNCTION_TAG),
+    ((_D["begin"], "```json"), DEEPSEEK),
+    ((_D["begin"],), DEEPSEEK_31),
+    (("<|START_ACTION|>",), COMMAND),
+    (("<|tool_call|>",), GRANITE),
+    (("<tool_call>",), HERMES),
+    (('"parameters"', "ipython"), LLAMA),
+    (("<|python_tag|>",), LLAMA),
+)
+THINKING = (
+    ("<think>", "</think>"),
+    ("[THINK]", "[/THINK]"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("<seed:think>", "</seed:think>"),
+)
+_HARMONY_MARKERS = ("<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|constrain|>")
+_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+
+GENERIC = (
+    "You may call functions to help with the request. These are the functions, each described by a JSON schema:\n"
+    "{tools}\n"
+    "To call one, write a JSON object with its name and arguments between tags, and nothing after it:\n"
+    '<tool_call>\n{{"name": "...", "arguments": {{...}}}}\n</tool_call>'
+)
+
+
+def dialect_of(template: ChatTemplate, tools: Tools) -> Dialect:
+    """The dialect of a template, for a request's tools."""
+    source = template.source
+    found = next((s for signs, s in SYNTAXES if all(sign in source for sign in signs)), None)
+    tags = next((t for t in THINKING if t[0] in source or t[1] in source), None)
+    native = found is not None and ("tools" in source or "available_tools" in source or "functions" in source)
+    if found is HARMONY:
+        return Harmony(HARMONY, tags, tools, source, native)
+    return Dialect(found if native and found is not None else HERMES, tags, tools, source, native)
+
+
+class Dialect:
+    """Tool calls in one CallSyntax, thinking between two tags. `native`: the template itself tells about tools."""
+
+    def __init__(
+        self, syntax: CallSyntax, tags: tuple[str, str] | None, tools: Tools, source: str, native: bool
+    ) -> None:
+        self.syntax, self._tags, self._tools, self._source, self._native = syntax, tags, tools, source, native
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        """Texts of control tokens that belong to the syntax."""
+        s = self.syntax
+        texts = (s.trigger, s.head, s.tail, s.joint or "", s.closing, *s.wrappers) if self._tools.tools else s.wrappers
+        found = [token for text in texts for token in _tokens(text)]
+        return tuple(dict.fromkeys([*found, *(self._tags or ())]))
+
+    # -- what the model reads
+
+    def template_tools(self) -> list[Any] | None:
+        """The tools as the template gets them."""
+        return [tool.given for tool in self._tools.shown] or None if self._native else None
+
+    def messages(self, messages: Messages) -> Messages:
+        """The messages, with tools told about and called in plain text where the template knows none."""
+        if self._native or not (self._tools.shown or any(m.get("tool_calls") or m["role"] == "tool" for m in messages)):
+            return messages
+        out = [self._in_words(m) for m in messages]
+        if self._tools.shown:
+            told = GENERIC.format(tools="\n".join(json.dumps(t.given["function"]) for t in self._tools.shown))
+            if out[0]["role"] == "system":
+                out[0] = {**out[0], "content": _joined(out[0]["content"], told)}
+            else:
+                like = out[0]["content"]
+                content: Any = [{"type": "text", "text": told}] if isinstance(like, list) else told
+                out.insert(0, {"role": "system", "content": content})
+        return out
+
+    def _in_words(self, message: dict[str, Any]) -> dict[str, Any]:
+        calls = message.get("tool_calls")
+        if calls:
+            written = []
+            for call in calls:
+                function = call.get("function", {})
+                arguments = function.get("arguments") or {}
+                text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+                name = json.dumps(function.get("name"))
+                written.append(f'<tool_call>\n{{"name": {name}, "arguments": {text}}}\n</tool_call>')
+            rest = {k: v for k, v in message.items() if k != "tool_calls"}
+            return {**rest, "content": _joined(message["content"], "\n".join(written))}
+        if message["role"] in ("tool", "function"):
+            content = message["content"]
+            text = content[0]["text"] if isinstance(content, list) else content
+            told = f"<tool_response>\n{text}\n</tool_response>"
+            return {"role": "user", "content": [{"type": "text", "text": told}] if isinstance(content, list) else told}
+        return message
+
+    # -- what the model writes
+
+    def parser(self, prompt: str, split_reasoning: bool) -> Parser:
+        """Takes an answer to this prompt apart."""
+        inner: Parser = PlainParser()
+        if self._tools.tools or self.syntax.wrappers:
+            begun = ">>>" if self.syntax is FUNCTIONARY and prompt.endswith(">>>") else ""
+            syntax = self.syntax if self._tools.tools else replace(self.syntax, trigger="\0")
+            inner = (
+                CallParser(syntax, self.new_id, begun)
+                if self._tools.tools or self.syntax.name == "command-r"
+                else inner
+            )
+        if not split_reasoning:
+            return inner
+        tags = self._tags or THINKING[0]
+        return ReasoningParser(tags, self._inside(prompt), inner)
+
+    def _inside(self, prompt: str) -> bool:
+        return self._tags is not None and prompt.rstrip().endswith(self._tags[0])
+
+    def new_id(self) -> str:
+        """An id for a tool call; Mistral's templates demand nine letters and digits."""
+        letters = "".join(_ALPHABET[b % len(_ALPHABET)] for b in os.urandom(24))
+        return letters[:9] if self.syntax in (MISTRAL, MISTRAL_ARGS) else f"call_{letters}"
+
+    def rules(self, prompt: str, form: Format | None) -> str | None:
+        """The grammar of an answer to this prompt; None where it is free."""
+        tools = self._tools
+        if form is None and not tools.tools:
+            return None
+        grammar = Grammar()
+        thought, free_start = self._thought(grammar, prompt)
+        options = []
+        if form is not None:
+            options.append(f"{thought}{form_rule(grammar, form)}")
+            if tools.tools:
+                options.append(f"{thought}{self._calls(grammar, prompt)}")
+        elif tools.required:
+            options.append(f"{thought}{self._calls(grammar, prompt)}")
+        else:
+            options.append(f"{free_start}{self._free(grammar, prompt)}")
+        return grammar.text(grammar.add("answer", either(options)))
+
+    def _thought(self, grammar: Grammar, prompt: str) -> tuple[str, str]:
+        """What may come before a form: (all of the thinking, just its rest where the prompt began it)."""
+        if self._tags is None:
+            return "", ""
+        until = f"TagDispatch(stop_eos=false, stop_str=({literal(self._tags[1])}), loop_after_dispatch=false)"
+        blanks = '("\\u000a" | " ")*'
+        if self._inside(prompt):
+            thinking = grammar.add("thought", until) + f" {blanks} "
+            return thinking, thinking
+        if prompt.rstrip().endswith(self._tags[1]):
+            return "", ""
+        thought = grammar.add("thought", until)
+        return f"({literal(self._tags[0])} {thought} {blanks})? ", ""
+
+    def _call(self, grammar: Grammar, tool: Tool) -> str:
+        """From after the trigger (and the opening) on to the end of the call."""
+        arguments = schema_rule(grammar, tool.parameters, tool.param, ordered=True)
+        before, _, after = self.syntax.head.partition("%s")
+        return f"{literal(before + tool.name + after)} {arguments} {literal(self.syntax.tail)}"
+
+    def _block(self, grammar: Grammar) -> str:
+        """What follows a trigger: one call or several, and what closes them."""
+        syntax, calls = self.syntax, either(self._call(grammar, t) for t in self._tools.tools)
+        call = grammar.add("call", calls)
+        more = f" ({literal(syntax.joint)} {call})*" if syntax.joint is not None and self._tools.parallel else ""
+        return grammar.add("calls", f"{literal(syntax.opening)} {call}{more} {literal(syntax.closing)}")
+
+    def _calls(self, grammar: Grammar, prompt: str) -> str:
+        """An answer that calls tools and says nothing else."""
+        block = self._block(grammar)
+        trigger = literal(self.syntax.trigger)
+        if self.syntax is FUNCTIONARY and prompt.endswith(">>>"):
+            return block
+        if self.syntax.joint is None and self._tools.parallel:
+            return f"{trigger} {block} ({literal(self.syntax.between)} {trigger} {block})*"
+        return f"{trigger} {block}"
+
+    def _free(self, grammar: Grammar, prompt: str) -> str:
+        """Free text until a call begins."""
+        block, again = self._block(grammar), str(self.syntax.joint is None and self._tools.parallel).lower()
+        trigger = literal(self.syntax.trigger)
+        if self.syntax.at_start:
+            head = either([*(f"{literal(w)} {trigger} {block}" for w in self.syntax.wrappers), f"{trigger} {block}"])
+            return f'({head} | [^\\u007b\\u003c] [^\\u0000]* | "")'
+        free = f"TagDispatch(({trigger}, {block}), stop_eos=true, loop_after_dispatch={again})"
+        if self.syntax is FUNCTIONARY and prompt.endswith(">>>"):
+            return f"({block} | {literal('all')} {literal(chr(10))} {grammar.add('free', free)})"
+        return grammar.add("free", free)
+
+
+class Harmony(Dialect):
+    """gpt-oss: messages in channels; a call is a message to a function."""
+
+    markers = _HARMONY_MARKERS
+
+    def messages(self, messages: Messages) -> Messages:
+        """The template calls the reasoning "thinking"."""
+        messages = super().messages(messages)
+        return [{**m, "thinking": m["reasoning_content"]} if m.get("reasoning_content") else m for m in messages]
+
+    def parser(self, prompt: str, split_reasoning: bool) -> Parser:
+        return HarmonyParser(self.new_id, split_reasoning)
+
+    def _analysis(self, grammar: Grammar) -> str:
+        until = grammar.add(
+            "thought", f"TagDispatch(stop_eos=false, stop_str=({literal('<|end|>')}), loop_after_dispatch=false)"
+        )
+        begin, again = literal("<|channel|>analysis<|message|>"), literal("<|start|>assistant")
+        return f"({begin} {until} {again})*"
+
+    def rules(self, prompt: str, form: Format | None) -> str | None:
+        tools = self._tools
+        if form is None and not tools.tools:
+            return None
+        grammar = Grammar()
+        analysis = self._analysis(grammar)
+        options = []
+        call = ""
+        if tools.tools:
+            call = grammar.add("call", either(self._call(grammar, t) for t in tools.tools))
+        to = literal("<|channel|>commentary to=functions.")
+        if form is not None:
+            final = literal("<|channel|>final<|message|>")
+            options.append(f"{analysis} {final} {form_rule(grammar, form)}")
+        if tools.tools and (form is not None or tools.required):
+            options.append(f"{analysis} {to} {call}")
+        if tools.tools and form is None and not tools.required:
+            trigger = literal("to=functions.")
+            options.append(f"TagDispatch(({trigger}, {call}), stop_eos=true, loop_after_dispatch=false)")
+        return grammar.text(grammar.add("answer", either(options) if len(options) > 1 else options[0]))
+
+    def _call(self, grammar: Grammar, tool: Tool) -> str:
+        arguments = schema_rule(grammar, tool.parameters, tool.param, ordered=True)
+        kind = (
+            f"({literal('<|channel|>commentary')})? ({literal(' ')} ({literal('<|constrain|>')})? {literal('json')})?"
+        )
+        return f"{literal(tool.name)} {kind} {literal('<|message|>')} {arguments}"
+
+
+def _tokens(text: str) -> list[str]:
+    """Everything in a text that looks like a control token."""
+    import re
+
+    return re.findall(r"<[|\uff5c][^|\uff5c<>]*[|\uff5c]>|\[[A-Z_/]+\]|</?[a-z_]+>", text)
+
+
+def _joined(content: Any, text: str) -> Any:
+    if isinstance(content, list):
+        return [{"type": "text", "text": _joined(content[0]["text"], text)}]
+    return f"{content}\n\n{text}" if content else text
+
+
+Make = Callable[[], Parser]

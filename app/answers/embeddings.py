@@ -1,0 +1,205 @@
+"""Answers requests for embeddings, as OpenAI shapes them, and for the order of documents by a model that ranks them.
+
+Embeddings are pooled as the model's metadata says and have length 1. A causal model whose metadata says nothing gives
+its last token's, an encoder the mean. Source of the ranking's prompt and answer: llama.cpp's server.
+"""
+
+import asyncio
+import base64
+import math
+import re
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from app.models.loaded import Loaded
+from app.models.request_queue import Job
+from py_engine.errors import WispError
+
+MOST_INPUTS = 2048
+_EMBEDDING = ("input", "model", "dimensions", "encoding_format", "user")
+_RANKING = ("query", "documents", "top_n", "model", "user")
+
+
+@dataclass(frozen=True)
+class EmbeddingRequest:
+    """A checked request: texts or token ids."""
+
+    inputs: list[str | list[int]]
+    dimensions: int | None = None
+    as_base64: bool = False
+
+
+@dataclass(frozen=True)
+class RankRequest:
+    """A checked request."""
+
+    query: str
+    documents: list[str]
+    top_n: int
+
+
+def embedding_request(body: Any) -> EmbeddingRequest:
+    """Checks the fields of a request for embeddings."""
+    body = _fields(body, _EMBEDDING)
+    form = body.get("encoding_format")
+    if form not in (None, "float", "base64"):
+        raise WispError(
+            'encoding_format must be "float" or "base64".',
+            "invalid_value" if isinstance(form, str) else "invalid_type",
+            param="encoding_format",
+        )
+    return EmbeddingRequest(_inputs(body.get("input")), _positive(body, "dimensions"), form == "base64")
+
+
+def rank_request(body: Any) -> RankRequest:
+    """Checks the fields of a request for a ranking: query, documents (texts, or objects with a text) and top_n."""
+    body = _fields(body, _RANKING)
+    query, documents = body.get("query"), body.get("documents")
+    if not isinstance(query, str):
+        raise WispError("query must be a string.", "invalid_type", param="query")
+    if not isinstance(documents, list):
+        raise WispError("documents must be a list of texts.", "invalid_type", param="documents")
+    if not documents:
+        raise WispError("documents is empty.", "invalid_value", param="documents")
+    texts: list[Any] = [d.get("text") if isinstance(d, dict) else d for d in documents]
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise WispError(f"documents[{i}] must be a text.", "invalid_type", param=f"documents[{i}]")
+    return RankRequest(query, texts, min(_positive(body, "top_n") or len(texts), len(texts)))
+
+
+def _fields(body: Any, known: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(body, dict):
+        raise WispError("The request must be an object.", "invalid_type")
+    if unknown := next((name for name in body if name not in known), None):
+        raise WispError(f"{unknown} means nothing here.", "unsupported_parameter", param=unknown)
+    return body
+
+
+def _positive(body: dict[str, Any], name: str) -> int | None:
+    value = body.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise WispError(f"{name} must be an integer.", "invalid_type", param=name)
+    if value < 1:
+        raise WispError(f"{name} must be at least 1.", "invalid_value", param=name)
+    return value
+
+
+def _inputs(value: Any) -> list[str | list[int]]:
+    """The texts or lists of ids that `input` has: one, or a list of them."""
+    if isinstance(value, str) or (isinstance(value, list) and value and all(_is_id(v) for v in value)):
+        value = [value]
+    if not isinstance(value, list):
+        raise WispError("input must be a text, a list of token ids, or a list of them.", "invalid_type", param="input")
+    if not 0 < len(value) <= MOST_INPUTS:
+        raise WispError(f"input must have from 1 to {MOST_INPUTS} members.", "invalid_value", param="input")
+    for i, one in enumerate(value):
+        name = f"input[{i}]" if len(value) > 1 else "input"
+        if not isinstance(one, str) and not (isinstance(one, list) and all(_is_id(v) for v in one)):
+            raise WispError(f"{name} must be a text or a list of token ids.", "invalid_type", param=name)
+        if not one:
+            raise WispError(f"{name} is empty.", "invalid_value", param=name)
+    return value
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+async def embeddings(model: Loaded, request: EmbeddingRequest, job: Job) -> dict[str, Any]:
+    """The embedding of each input, in order."""
+    engine = model.engine_or_error()
+    if engine.pooling == "rank":
+        raise WispError("This model ranks documents and makes no embeddings.", "unsupported_parameter", param="model")
+    pooling = "mean" if engine.pooling == "none" else engine.pooling
+    data, tokens = [], 0
+    for i, one in enumerate(request.inputs):
+        name = f"input[{i}]" if len(request.inputs) > 1 else "input"
+        ids = model.tokenizer.encode(one, True, True) if isinstance(one, str) else one
+        model.check_ids(ids, name)
+        _check_length(engine, ids, name)
+        job.check()
+        array, _ = await engine.embed(ids, pooling)
+        await asyncio.sleep(0)  # messages, such as an abort, come in between
+        # a Float32Array of JavaScript, or a numpy array
+        vector: list[float] = (array.to_py() if hasattr(array, "to_py") else array).tolist()
+        tokens += len(ids)
+        if request.dimensions:
+            if request.dimensions > len(vector):
+                raise WispError(
+                    f"dimensions is {request.dimensions}; this model's embeddings have {len(vector)}.",
+                    "invalid_value",
+                    param="dimensions",
+                )
+            vector = vector[: request.dimensions]
+        vector = normalised(vector)
+        out: Any = vector
+        if request.as_base64:
+            out = base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
+        data.append({"object": "embedding", "index": i, "embedding": out})
+    job.check()
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return {"object": "list", "data": data, "model": model.id, "usage": usage}
+
+
+async def rank(model: Loaded, request: RankRequest, job: Job) -> dict[str, Any]:
+    """The documents' relevance to the query, the most relevant first."""
+    engine = model.engine_or_error()
+    if engine.pooling != "rank":
+        raise WispError(
+            "This model does not rank documents. Load one that does.", "unsupported_parameter", param="model"
+        )
+    scores, tokens = [], 0
+    for i, document in enumerate(request.documents):
+        ids = rank_prompt(model, request.query, document)
+        _check_length(engine, ids, f"documents[{i}]")
+        job.check()
+        scores.append((await engine.rank(ids))[0])
+        await asyncio.sleep(0)  # messages, such as an abort, come in between
+        tokens += len(ids)
+    job.check()
+    order = sorted(range(len(scores)), key=lambda i: -scores[i])[: request.top_n]
+    return {
+        "object": "list",
+        "results": [{"index": i, "relevance_score": scores[i]} for i in order],
+        "model": model.id,
+        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+    }
+
+
+def rank_prompt(model: Loaded, query: str, document: str) -> list[int]:
+    """The ids that a model ranks by: its own template filled in, else both texts, each with the special tokens around
+    that the tokenizer's flags ask for.
+    """
+    tokenizer, metadata = model.tokenizer, model.header.metadata
+    if template := metadata.get("tokenizer.chat_template.rerank"):
+        texts = {"{query}": query, "{document}": document}
+        return tokenizer.encode(re.sub(r"\{query}|\{document}", lambda m: texts[m[0]], str(template)), False, True)
+    sep = tokenizer.vocab.special("sep")
+    end = tokenizer.eos_id if tokenizer.eos_id is not None else sep
+    has_sep = metadata.get("tokenizer.ggml.add_sep_token", tokenizer.always_wrap)
+    begin = [tokenizer.bos_id] if tokenizer.add_bos and tokenizer.bos_id is not None else []
+    close = [end] if tokenizer.add_eos and end is not None else []
+    between = [sep] if has_sep and sep is not None else []
+    return [*begin, *tokenizer.encode(query), *close, *between, *tokenizer.encode(document), *close]
+
+
+def _check_length(engine: Any, ids: list[int], param: str) -> None:
+    if len(ids) > engine.context_length:
+        raise WispError(
+            f"{param} has {len(ids)} tokens; this model's context holds {engine.context_length}. Shorten it, or load "
+            "the model with a longer context.",
+            "context_length_exceeded",
+            param=param,
+        )
+    if not ids:
+        raise WispError(f"{param} has no tokens.", "invalid_value", param=param)
+
+
+def normalised(vector: list[float]) -> list[float]:
+    """The vector at length 1; zeros stay zeros."""
+    length = math.sqrt(sum(x * x for x in vector))
+    return [x / length for x in vector] if length else vector

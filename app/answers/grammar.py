@@ -1,0 +1,157 @@
+"""Answers held to a form: grammars compiled for a model's vocabulary, and the constraint that the engine asks.
+
+The masks come from grammar.js (XGrammar); this file gives it the vocabulary as bytes and keeps what is compiled.
+"""
+
+from __future__ import annotations
+
+import array
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from app.constrain.ebnf import Grammar
+from app.constrain.rules import form_rule
+from app.models.loaded import Loaded
+from app.openai.formats import Format
+from py_engine.errors import SERVER_ERROR, WispError
+from py_engine.text.tokenizer import Tokenizer
+
+Load = Callable[[], Awaitable[Any]]  # gives grammar.js as a module with `open`
+KEPT = 24  # compiled grammars of one model
+_NOT_UTF8 = bytes([0xC0, 0xC1, *range(0xF5, 0x100)])  # in no text, and used by ebnf.py as a filler
+
+
+def rules_of(form: Format) -> str:
+    """The grammar of an answer that is a form and nothing else."""
+    grammar = Grammar()
+    return grammar.text(form_rule(grammar, form))
+
+
+async def compiled(model: Loaded, rules: str, shown: frozenset[int], load: Load) -> Compiled:
+    """A grammar for a model. `shown`: control tokens that the grammar writes by their texts."""
+    if model.grammars is None:
+        model.grammars = Grammars(model)
+    grammars: Grammars = model.grammars
+    return await grammars.compiled(rules, shown, load)
+
+
+class Grammars:
+    """What is compiled for one model."""
+
+    def __init__(self, model: Loaded) -> None:
+        self._model = model
+        self._compilers: dict[frozenset[int], Any] = {}
+        self._kept: OrderedDict[tuple[str, frozenset[int]], Compiled] = OrderedDict()
+        self._one_at_a_time = asyncio.Lock()  # requests that come together compile the same thing once
+
+    async def compiled(self, rules: str, shown: frozenset[int], load: Load) -> Compiled:
+        """The compiled grammar, from the kept ones where it is among them."""
+        async with self._one_at_a_time:
+            return await self._compiled((rules, shown), load)
+
+    async def _compiled(self, key: tuple[str, frozenset[int]], load: Load) -> Compiled:
+        rules, shown = key
+        if key not in self._kept:
+            if shown not in self._compilers:
+                self._compilers[shown] = await self._compiler(shown, await load())
+            try:
+                made = await self._compilers[shown].compile(rules)
+            except Exception as error:  # whatever the module threw: it takes the grammar for wrong
+                raise WispError(f"The grammar cannot be compiled: {error}", "internal_error", SERVER_ERROR) from error
+            self._kept[key] = Compiled(made, self._model.tokenizer)
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)[1].close()
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
+    async def _compiler(self, shown: frozenset[int], module: Any) -> Any:
+        tokenizer = self._model.tokenizer
+        data, ends = vocabulary(tokenizer, shown)
+        engine = self._model.engine
+        size = max(len(tokenizer), getattr(getattr(engine, "plan", None), "n_vocab", 0))
+        return await open_vocabulary(module, data, ends, size, sorted(tokenizer.eog_ids))
+
+    def close(self) -> None:
+        """Gives the memory back."""
+        for found in (*self._kept.values(), *self._compilers.values()):
+            found.close()
+        self._kept.clear()
+        self._compilers.clear()
+
+
+def vocabulary(tokenizer: Tokenizer, shown: frozenset[int]) -> tuple[bytes, array.array[int]]:
+    """(the bytes of all tokens, where each ends). A token without bytes is never allowed: control tokens that are not
+    shown, and tokens that can be part of no UTF-8 text.
+    """
+    out, ends = bytearray(), array.array("I")
+    for token in range(len(tokenizer)):
+        if token in shown or not tokenizer.hidden(token):
+            piece = tokenizer.piece(token)
+            if not any(byte in piece for byte in _NOT_UTF8):
+                out += piece
+        ends.append(len(out))
+    return bytes(out), ends
+
+
+async def open_vocabulary(module: Any, data: bytes, ends: array.array[int], size: int, stops: list[int]) -> Any:
+    """grammar.js's compiler for a vocabulary."""
+    from pyodide.ffi import to_js
+
+    return await module.open(to_js(data), to_js(ends), size, to_js(stops))
+
+
+class Compiled:
+    """A grammar compiled for a vocabulary."""
+
+    def __init__(self, made: Any, tokenizer: Tokenizer) -> None:
+        self._made, self._tokenizer = made, tokenizer
+
+    async def matcher(self) -> Matcher:
+        """For one answer."""
+        return Matcher(await self._made.matcher(), self._tokenizer)
+
+    def close(self) -> None:
+        """Gives the memory back."""
+        self._made.close()
+
+
+class Matcher:
+    """The Constraint of one answer (py_engine.plan.sampling)."""
+
+    def __init__(self, matcher: Any, tokenizer: Tokenizer) -> None:
+        self._matcher, self._tokenizer = matcher, tokenizer
+
+    async def mask(self) -> Any:
+        """An Int32Array with a set bit for each token that may come next."""
+        return await self._matcher.mask()
+
+    async def accept(self, token: int) -> None:
+        """The answer goes on with that token."""
+        if not self._matcher.accept(token):
+            raise WispError(f"The grammar refuses token {token}.", "internal_error", SERVER_ERROR)
+
+    async def try_accept(self, token: int) -> bool:
+        """The same for a token that is perhaps not allowed."""
+        return bool(self._matcher.accept(token))
+
+    async def forced(self) -> list[int]:
+        """Tokens that must come next. The last of the text's is left to the model: it may join it with what follows."""
+        text = str(self._matcher.forced())
+        ids = self._tokenizer.encode(text)[:-1] if len(text) > 1 else []
+        written = b"".join(map(self._tokenizer.piece, ids))  # some tokenizers put a space first
+        return ids if text.encode().startswith(written) else []
+
+    def finished(self) -> bool:
+        """Whether nothing but the end may follow."""
+        return bool(self._matcher.finished())
+
+    async def judge(self, text: str) -> dict[str, bool]:
+        """{accepted: the answer may begin with the text, complete: and end with it}."""
+        accepted = not text or bool(self._matcher.acceptText(text))
+        return {"accepted": accepted, "complete": accepted and bool(await self._matcher.mayEnd())}
+
+    def close(self) -> None:
+        """Gives the memory back."""
+        self._matcher.close()

@@ -1,0 +1,104 @@
+"""From token ids to the text that may be sent: half characters and possible beginnings of stop strings wait."""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from py_engine.plan.sampling import TokenLogprob
+from py_engine.text.tokenizer import TextStream
+
+
+class StopStrings:
+    """Lets text through up to the first stop string; what could become one is held back until it is decided."""
+
+    def __init__(self, stops: Iterable[str] = ()) -> None:
+        self._stops = tuple(s for s in stops if s)
+        self._longest = max(map(len, self._stops), default=0)
+        self._held = ""
+        self.stopped: str | None = None  # the stop string that ended the text
+
+    def push(self, text: str) -> str:
+        """The text that is safe to send now."""
+        if self.stopped is not None:
+            return ""
+        text = self._held + text
+        found = [(at, -len(stop), stop) for stop in self._stops if (at := text.find(stop)) >= 0]
+        if found:
+            at, _, self.stopped = min(found)
+            self._held = ""
+            return text[:at]
+        keep = self._undecided(text)
+        self._held = text[len(text) - keep :]
+        return text[: len(text) - keep]
+
+    def finish(self) -> str:
+        """What was held back, once no more text comes."""
+        text, self._held = self._held, ""
+        return text
+
+    def _undecided(self, text: str) -> int:
+        """Length of the longest end of `text` that a stop string begins with."""
+        for length in range(min(self._longest - 1, len(text)), 0, -1):
+            end = text[-length:]
+            if any(stop.startswith(end) for stop in self._stops):
+                return length
+        return 0
+
+
+class AnswerStream:
+    """Text of one answer from batches of ids, and the logprobs of the tokens whose text is out."""
+
+    def __init__(self, decoder: TextStream, stops: Iterable[str], end_ids: frozenset[int]) -> None:
+        self._decoder = decoder
+        self._stops = StopStrings(stops)
+        self._end_ids = end_ids
+        self.ended = False  # by an end token or a stop string
+        self.tokens = 0  # ids used, the end token and those of the stop string included
+        self._decoded = self._sent = 0  # characters
+        self._waiting: deque[tuple[int, int, TokenLogprob]] = deque()  # where its text starts and ends
+        self._released: list[TokenLogprob] = []
+
+    def push(self, ids: Sequence[int], logprobs: Sequence[TokenLogprob] | None = None) -> str:
+        """The text to send after these ids; nothing counts after the end."""
+        out = ""
+        for i, token in enumerate(ids):
+            if self.ended:
+                break
+            self.tokens += 1
+            if token in self._end_ids:
+                self.ended = True
+                continue
+            text, start = self._decoder.push(token), self._decoded
+            self._decoded += len(text)
+            if logprobs is not None and not self._decoder.hides(token):
+                self._waiting.append((start, self._decoded, logprobs[i]))
+            sent = self._stops.push(text)
+            out += sent
+            self._sent += len(sent)
+            self.ended = self._stops.stopped is not None
+            self._release()
+        return out
+
+    def finish(self) -> str:
+        """The rest of the text."""
+        if self._stops.stopped is not None:
+            return ""
+        out = self._stops.push(self._decoder.finish()) + self._stops.finish()
+        self._sent += len(out)
+        self._release(everything=self._stops.stopped is None)
+        return out
+
+    def logprobs(self) -> list[TokenLogprob]:
+        """Those of the tokens whose text was sent since the last call; of a token cut by a stop string, too."""
+        out, self._released = self._released, []
+        return out
+
+    def _release(self, everything: bool = False) -> None:
+        cut = self._stops.stopped is not None
+        while self._waiting:
+            start, end, entry = self._waiting[0]
+            if not (everything or end <= self._sent or (cut and start < self._sent)):
+                break
+            self._released.append(entry)
+            self._waiting.popleft()
+        if cut:
+            self._waiting.clear()

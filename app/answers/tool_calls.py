@@ -1,0 +1,203 @@
+"""Tool calls in the text of an answer: how kinds of models write them, and a parser that gives them as they grow."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from app.answers.parsing import Until
+from app.openai.answers import Delta
+
+
+@dataclass(frozen=True)
+class CallSyntax:
+    """How calls are written. Texts are matched with any blanks where they have some or none between signs.
+
+    trigger, opening, head(name), arguments, tail, then either joint and the next head, or closing.
+    """
+
+    name: str
+    trigger: str
+    head: str  # %s stands for the tool's name
+    tail: str = ""
+    opening: str = ""
+    joint: str | None = None  # between two calls of one block; None: a block has one call
+    closing: str = ""
+    between: str = ""  # between two blocks
+    at_start: bool = False  # calls only come first
+    wrappers: tuple[str, ...] = ()  # markers around content, dropped
+
+
+def _pattern(text: str) -> str:
+    """A pattern for the text that does not mind blanks."""
+    parts = re.findall(r"\s+|\w+|[^\w\s]", text)
+    return r"\s*".join(re.escape(p) for p in parts if not p.isspace())
+
+
+class JsonEnd:
+    """Finds where a JSON value, given in pieces, ends."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._string = self._escaped = self._begun = self._scalar = False
+
+    def push(self, text: str) -> int:
+        """How many characters of `text` belong to the value; all of them if it goes on. `done` tells which."""
+        for i, char in enumerate(text):
+            if self._string:
+                if self._escaped:
+                    self._escaped = False
+                elif char == "\\":
+                    self._escaped = True
+                elif char == '"':
+                    self._string = False
+                    if not self._depth:
+                        self.done = True
+                        return i + 1
+            elif char == '"':
+                self._string = self._begun = True
+            elif char in "{[":
+                self._depth += 1
+                self._begun = True
+            elif char in "}]":
+                self._depth -= 1
+                if self._depth <= 0:
+                    self.done = True
+                    return i + (self._depth == 0)
+            elif not self._depth and self._begun and (char in ", \n\r\t" or not char.isprintable()):
+                self.done = True
+                return i
+            elif not char.isspace():
+                self._begun = True
+        return len(text)
+
+    done = False
+
+
+class CallParser:
+    """Content and tool calls, written in one syntax."""
+
+    reasoning = False
+    MOST_HEAD = 300  # characters of a head or tail; a longer one is none
+
+    def __init__(self, syntax: CallSyntax, new_id: Callable[[], str], begun: str = "") -> None:
+        """`begun`: what the prompt ended with and belongs to the answer's syntax."""
+        self._syntax, self._new_id = syntax, new_id
+        self._until = Until([syntax.trigger, *syntax.wrappers])
+        name = r"\s*(?P<name>[^\"\s<>\[\]{}]+)\s*"
+        head = name.join(map(_pattern, syntax.head.split("%s")))
+        self._head = re.compile(rf"\s*{_pattern(syntax.opening)}\s*{head}\s*(?=\{{)")
+        tail = rf"\s*{_pattern(syntax.tail)}\s*" if syntax.tail else r"\s*"
+        self._end = re.compile(tail + _pattern(syntax.closing))
+        self._next = None if syntax.joint is None else re.compile(rf"{tail}{_pattern(syntax.joint)}\s*{head}\s*(?=\{{)")
+        self._state = self._start if syntax.at_start else self._free
+        self._buffer = ""  # a head or tail that is not complete; or, at the start, what may become a call
+        self._blanks = ""  # held back: dropped before a call
+        self._json = JsonEnd()
+        self._calls = 0
+        self._said = False
+        if begun:
+            self.push(begun)
+
+    def push(self, text: str) -> list[Delta]:
+        out: list[Delta] = []
+        while text:
+            text = self._state(text, out)
+        return out
+
+    def finish(self) -> list[Delta]:
+        out: list[Delta] = []
+        if self._state == self._free:
+            self._say(self._until.held, out)
+        elif self._state == self._start:
+            self._say(self._buffer, out)
+        elif self._state == self._naming:
+            self._say(self._syntax.trigger + self._buffer, out)
+        if self._blanks and not self._calls:
+            out.append({"content": self._blanks})
+        return out
+
+    def _say(self, text: str, out: list[Delta]) -> None:
+        """Content; blanks at its end wait, since they are dropped before a call."""
+        text = self._blanks + text
+        body = text.rstrip()
+        self._blanks = text[len(body) :]
+        if body:
+            out.append({"content": body})
+
+    def _start(self, text: str, out: list[Delta]) -> str:
+        self._buffer += text
+        head = self._buffer.lstrip()
+        for trigger in filter(None, (self._syntax.trigger, *self._syntax.wrappers)):
+            if trigger.startswith(head):
+                return ""
+            if head.startswith(trigger) and trigger != self._syntax.trigger:
+                self._buffer = ""
+                return head[len(trigger) :]
+        if head.startswith(self._syntax.trigger):
+            self._state, self._buffer = self._naming, ""
+            return head[len(self._syntax.trigger) :]
+        self._state, text, self._buffer = self._rest, self._buffer, ""
+        return text
+
+    def _rest(self, text: str, out: list[Delta]) -> str:
+        self._say(text, out)
+        return ""
+
+    def _free(self, text: str, out: list[Delta]) -> str:
+        before, marker, rest = self._until.push(text)
+        self._say(before, out)
+        if marker == self._syntax.trigger:
+            self._state, self._buffer = self._naming, ""
+        return rest
+
+    def _naming(self, text: str, out: list[Delta]) -> str:
+        self._buffer += text
+        found = self._head.match(self._buffer)
+        if found is None:
+            if len(self._buffer) > self.MOST_HEAD:
+                self._say(self._syntax.trigger + self._buffer, out)
+                self._state = self._free
+            return ""
+        return self._begin(found, out)
+
+    def _begin(self, found: "re.Match[str]", out: list[Delta]) -> str:
+        rest, self._buffer = self._buffer[found.end() :], ""
+        name = found["name"]
+        call = {"index": self._calls, "id": self._new_id(), "type": "function"}
+        out.append({"tool_calls": [{**call, "function": {"name": name, "arguments": ""}}]})
+        self._calls += 1
+        self._json, self._state, self._blanks = JsonEnd(), self._arguments, ""
+        return rest
+
+    def _arguments(self, text: str, out: list[Delta]) -> str:
+        taken = self._json.push(text)
+        if text[:taken]:
+            function = {"arguments": text[:taken]}
+            out.append({"tool_calls": [{"index": self._calls - 1, "function": function}]})
+        if self._json.done:
+            self._state, self._buffer = self._ending, ""
+        return text[taken:]
+
+    def _another(self, rest: str) -> bool:
+        """What came after a call that nothing closes may become the joint before the next one."""
+        if self._syntax.joint is None or self._syntax.closing or len(rest) > self.MOST_HEAD:
+            return False
+        came, joint = ("".join(text.split()) for text in (rest, self._syntax.joint))
+        return joint.startswith(came) or came.startswith(joint)
+
+    def _ending(self, text: str, out: list[Delta]) -> str:
+        self._buffer += text
+        found = self._next.match(self._buffer) if self._next is not None else None
+        if found is not None:
+            return self._begin(found, out)
+        found = self._end.match(self._buffer)
+        if found is not None and self._another(self._buffer[found.end() :]):
+            return ""
+        if found is not None and (self._syntax.tail or self._syntax.closing or found.end() < len(self._buffer)):
+            rest, self._buffer = self._buffer[found.end() :], ""
+            self._state = self._free
+            return rest
+        if len(self._buffer) > self.MOST_HEAD:
+            self._state, rest, self._buffer = self._free, self._buffer, ""
+            return rest
+        return ""

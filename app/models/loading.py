@@ -1,0 +1,263 @@
+"""Loading a model: source, header, tokenizer and template first, then the weights; and its progress."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.models.catalog import Choice
+from app.models.loaded import Loaded
+from app.models.request_queue import Job, aborted
+from py_engine.errors import WispError
+from py_engine.files.gguf_header import Header, read_header
+from py_engine.options import PARALLEL, LoadOptions
+from py_engine.plan.cache import KINDS
+from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.text.chat_template import from_metadata
+from py_engine.text.tokenizer import load_tokenizer
+
+OnProgress = Callable[[str, int, int], None]  # stage, bytes loaded, bytes in all
+
+
+@dataclass(frozen=True)
+class Options:
+    """A checked load request."""
+
+    choice: Choice
+    engine: LoadOptions = field(default_factory=LoadOptions)
+    vocab_only: bool = False
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """The same for two requests that load the same in the same way."""
+        return (self.choice.id, *map(_identity, self.choice.parts), self.vocab_only, repr(self.engine))
+
+
+def _identity(part: Any) -> Any:
+    """An address, or what tells files apart; one without a date is itself and no other."""
+    if isinstance(part, str):
+        return part
+    changed = getattr(part, "lastModified", None)
+    return id(part) if changed is None else (str(part.name), int(part.size), int(changed))
+
+
+VARIANTS = ("dot8", "f16", "matrix", "software", "subgroup")  # fields of kernels.Device that a load may force
+
+
+def options(choice: Choice, fields: dict[str, Any]) -> Options:
+    """Checks the fields of a load request: contextLength, backend, kvType, vocabOnly, parallel, speculation, tune,
+    variant.
+    """
+    variant = fields.get("variant")
+    if variant is not None and not isinstance(variant, dict):
+        raise WispError("variant must be an object.", "invalid_type", param="variant")
+    for key, value in (variant or {}).items():
+        if key not in VARIANTS:
+            raise WispError(f"variant.{key} is none of {', '.join(VARIANTS)}.", "invalid_value", param="variant")
+        if not isinstance(value, bool | int):
+            raise WispError(f"variant.{key} must be a number or a truth value.", "invalid_type", param="variant")
+    speculation = _switch(fields, "speculation")
+    engine = LoadOptions(
+        context_length=_integer(fields, "contextLength"),
+        backend=_one_of(fields, "backend", ("auto", "webgpu", "cpu")),
+        kv_type=_one_of(fields, "kvType", KINDS),
+        parallel=_integer(fields, "parallel", MAX_SMALL_BATCH) or PARALLEL,
+        speculation=speculation is not False,
+        tune=_switch(fields, "tune"),
+        variant=variant or {},
+    )
+    return Options(choice, engine, bool(_switch(fields, "vocabOnly")))
+
+
+def _integer(fields: dict[str, Any], name: str, most: int | None = None) -> int | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+        raise WispError(f"{name} must be an integer.", "invalid_type", param=name)
+    if value < 1 or (most is not None and value > most):
+        limit = "must be at least 1" if most is None else f"must be between 1 and {most}"
+        raise WispError(f"{name} {limit}.", "invalid_value", param=name)
+    return int(value)
+
+
+def _switch(fields: dict[str, Any], name: str) -> bool | None:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise WispError(f"{name} must be true or false.", "invalid_type", param=name)
+    return value
+
+
+def _one_of(fields: dict[str, Any], name: str, values: tuple[str, ...]) -> str:
+    value = fields.get(name)
+    if value is None:
+        return values[0]
+    if not isinstance(value, str):
+        raise WispError(f"{name} must be a string.", "invalid_type", param=name)
+    if value not in values:
+        raise WispError(f"{name} is {value!r}; it must be one of {', '.join(values)}.", "invalid_value", param=name)
+    return value
+
+
+async def load(
+    what: Options,
+    open_source: Callable[[Any, OnProgress], Awaitable[Any]],
+    load_engine: Callable[..., Awaitable[Any]],
+    on_progress: OnProgress,
+    estimate_engine: Callable[..., Awaitable[dict[str, Any]]] | None = None,
+    room: Callable[[int], Awaitable[None]] | None = None,
+) -> Loaded:
+    """Loads a model beside whatever is loaded already; on failure nothing of it stays.
+
+    `room` is awaited before anything is allocated, with the bytes that `estimate_engine` says the model will take.
+    """
+    began = time.perf_counter()
+    sources: list[Any] = []
+    try:
+        for part in what.choice.parts:
+            sources.append(await open_source(part, on_progress))
+        headers = [await read_header(source.read, source.size) for source in sources]
+        header = headers[0]
+        timings = {"header_ms": _since(began)}
+        model = vocabulary(what.choice.id, header, timings)
+        model.source_stats = lambda: _sum([source.stats for source in sources])
+        if not what.vocab_only:
+            if estimate_engine is not None and room is not None:
+                await room((await _estimate(what, sources, headers, estimate_engine))["total"])
+            several = len(sources) > 1
+            model.engine = await load_engine(
+                sources if several else sources[0],
+                headers if several else header,
+                what.engine,
+                on_progress,
+            )
+        model.notices += [notice for source in sources for notice in source.notices]
+        timings["load_ms"] = _since(began)
+    except MemoryError:
+        raise WispError(
+            "The page's own memory has no room for this model on the CPU. Unload other models, choose a smaller one, "
+            "or take a browser with WebGPU.",
+            "out_of_memory",
+        ) from None
+    finally:
+        for source in sources:
+            source.close()
+    return model
+
+
+async def estimate(
+    what: Options,
+    open_source: Callable[[Any, OnProgress], Awaitable[Any]],
+    estimate_engine: Callable[..., Awaitable[dict[str, Any]]],
+) -> dict[str, Any]:
+    """What loading would take of the device; of the files, the headers are read."""
+    sources: list[Any] = []
+    try:
+        for part in what.choice.parts:
+            sources.append(await open_source(part, lambda *_: None))
+        headers = [await read_header(source.read, source.size) for source in sources]
+        return {
+            "model": what.choice.id,
+            "download": sum(source.size for source in sources),
+            **await _estimate(what, sources, headers, estimate_engine),
+        }
+    finally:
+        for source in sources:
+            source.close()
+
+
+async def _estimate(
+    what: Options,
+    sources: list[Any],
+    headers: list[Header],
+    estimate_engine: Callable[..., Awaitable[dict[str, Any]]],
+) -> dict[str, Any]:
+    return await estimate_engine(sources, headers, what.engine)
+
+
+def vocabulary(name: str, header: Header, timings: dict[str, float]) -> Loaded:
+    """A model without weights: tokenizer and chat template."""
+    began = time.perf_counter()
+    _ = header.architecture  # missing_metadata, if it is
+    tokenizer = load_tokenizer(header.metadata)
+    template, notices = from_metadata(
+        header.metadata, tokenizer.text_of(tokenizer.bos_id), tokenizer.text_of(tokenizer.eos_id)
+    )
+    timings["tokenizer_ms"] = _since(began)
+    return Loaded(name, header, tokenizer, template, None, [*tokenizer.notices, *notices], timings)
+
+
+def _since(began: float) -> float:
+    return 1000 * (time.perf_counter() - began)
+
+
+def _sum(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    return {key: sum(part[key] for part in parts) for key in parts[0]} if parts else {}
+
+
+class Loading:
+    """A load under way, and the requests that wait for it; it is given up when the last one is."""
+
+    def __init__(self, work: Callable[["Loading"], Awaitable[Loaded]]) -> None:
+        self.open = True  # for others to join
+        self._waiting = 0
+        self._reports: list[OnProgress] = []
+        self._task: asyncio.Future[Loaded] = asyncio.ensure_future(work(self))
+
+    def report(self, stage: str, done: int, total: int) -> None:
+        """Progress, to everyone who waits."""
+        for report in self._reports:
+            report(stage, done, total)
+
+    def close(self) -> int:
+        """Lets nobody join any more; how many wait."""
+        self.open = False
+        return self._waiting
+
+    async def wait(self, job: Job, report: OnProgress) -> Loaded:
+        """The model, pinned; raises what the load raises, or "aborted"."""
+        job.check()
+        self._waiting += 1
+        self._reports.append(report)
+        try:
+            if await job.sees_end_of(self._task):
+                return self._task.result()
+            if self._waiting == 1:
+                self.close()
+                self._task.cancel()
+                await asyncio.wait([self._task])
+            raise aborted()
+        finally:
+            self._waiting -= 1
+            self._reports.remove(report)
+
+
+class Progress:
+    """Passes progress on about ten times a second, with the speed in bytes per second over the last seconds."""
+
+    INTERVAL = 0.1
+    WINDOW = 3.0
+
+    def __init__(self, report: Callable[[dict[str, Any]], None], now: Callable[[], float] = time.perf_counter) -> None:
+        self._report = report
+        self._now = now
+        self._stage = ""
+        self._sent = 0.0
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def __call__(self, stage: str, loaded: int, total: int) -> None:
+        now = self._now()
+        if stage != self._stage or (self._seen and loaded < self._seen[-1][1]):
+            self._stage, self._sent = stage, -self.INTERVAL
+            self._seen.clear()
+        self._seen.append((now, loaded))
+        while len(self._seen) > 2 and now - self._seen[0][0] > self.WINDOW:
+            self._seen.popleft()
+        if now - self._sent < self.INTERVAL and loaded < total:
+            return
+        self._sent = now
+        start, before = self._seen[0]
+        speed = (loaded - before) / (now - start) if now > start else 0.0
+        self._report({"stage": stage, "loaded": loaded, "total": total, "speed": speed})

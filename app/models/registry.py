@@ -1,0 +1,385 @@
+"""The models that are loaded, side by side under one memory budget, and how a request gets the one that it names.
+
+A request pins its model from when it asks for it until it is through. Memory is made by unloading the model that was
+asked for longest ago, pinned ones last, and only when their requests are through; what was unloaded so is loaded again
+when a request names it. Loads happen one at a time, and requests that want the same one share it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack, asynccontextmanager
+from typing import Any, Protocol
+
+from app.models import loading
+from app.models.catalog import Catalog
+from app.models.loaded import Loaded
+from app.models.loading import Loading, OnProgress, Options
+from app.models.memory import Memory
+from app.models.request_queue import Job, RequestQueue, aborted
+from py_engine.errors import NOT_FOUND, WispError
+from py_engine.options import LoadOptions
+
+
+class Source(Protocol):
+    """Where models come from."""
+
+    async def catalog(self) -> Catalog:
+        """The models that come with the page."""
+
+    async def open_source(self, part: Any, on_progress: OnProgress) -> Any:
+        """py_engine.files.shards.open_source."""
+
+    async def estimate_engine(self, source: Any, header: Any, options: LoadOptions) -> dict[str, Any]:
+        """py_engine.engine.Engine.estimate."""
+
+    async def load_engine(self, source: Any, header: Any, options: LoadOptions, on_progress: OnProgress) -> Any:
+        """py_engine.engine.Engine.load."""
+
+    async def cached_models(self) -> list[dict[str, Any]]:
+        """py_engine.files.model_cache.cached_models."""
+
+    async def delete_cached(self, url: str) -> None:
+        """py_engine.files.model_cache.forget."""
+
+    def device_memory(self) -> float | None:
+        """GiB of the machine's memory as the browser tells it, None where it does not."""
+
+
+class OverBudgetError(WispError):
+    """A model that is larger than the budget by itself: to unload others would not help."""
+
+
+class Models:
+    """The loaded models."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._catalog: Catalog | None = None
+        self.loaded: dict[str, Loaded] = {}
+        self.default: str | None = None  # the model of requests that name none
+        self._known: dict[str, Options] = {}  # of models that were loaded, and not unloaded on purpose
+        self._loadings: dict[Any, Loading] = {}  # under way, by (exact, Options.key)
+        self._load_queue = RequestQueue()
+        self._count = 0
+        self._leaving: list[Loaded] = []  # being unloaded: their memory is not there yet
+        self.memory = Memory(source.device_memory)
+
+    # -- what they take
+
+    @property
+    def bytes(self) -> int:
+        """What the loaded models take of the device."""
+        return sum(model.bytes for model in self.loaded.values())
+
+    def _free(self) -> int:
+        """Bytes that are left of the budget; below 0 where a guess is exceeded."""
+        leaving = sum(model.bytes for model in self._leaving)
+        return self.memory.budget - self.bytes - leaving - self.memory.promised
+
+    def stats(self) -> dict[str, Any]:
+        """Plain JSON: every loaded model, bytes of all together, and what they may take."""
+        models = [
+            {
+                "id": model.id,
+                "default": model.id == self.default,
+                "backend": model.engine.backend if model.engine is not None else None,
+                "context_length": model.engine.context_length if model.engine is not None else None,
+                "memory": model.memory,
+                "bytes": model.bytes,
+                "requests": model.pins,
+            }
+            for model in self.loaded.values()
+        ]
+        return {"models": models, "bytes": self.bytes, "budget": self.memory.budget}
+
+    # -- which model a request means
+
+    async def catalog(self) -> Catalog:
+        """The models that come with the page."""
+        if self._catalog is None:
+            self._catalog = await self._source.catalog()
+        return self._catalog
+
+    def knows(self, name: str) -> bool:
+        """Whether a request may name it, the catalog aside."""
+        return name in self.loaded or name in self._known
+
+    async def listing(self) -> dict[str, Any]:
+        """OpenAI's list of models: the catalog, and those from elsewhere that can be asked."""
+        others = [*self.loaded, *(name for name in self._known if name not in self.loaded)]
+        return (await self.catalog()).listing(others, set(self.loaded), self.default)
+
+    # -- what the browser keeps
+
+    def urls(self) -> set[str]:
+        """Addresses of the models that are loaded or being loaded."""
+        loaded = [part for model in self.loaded.values() for part in model.options.choice.parts]
+        coming = [part for _, key in self._loadings for part in key if isinstance(part, str) and "://" in part]
+        return {part for part in [*loaded, *coming] if isinstance(part, str)}
+
+    async def cached(self) -> list[dict[str, Any]]:
+        """The models in the browser's storage: {id, url, size, bytes, complete, last_used, loaded}."""
+        catalog, urls = await self.catalog(), self.urls()
+        return [
+            {
+                "id": catalog.id_of(model["url"]),
+                "url": model["url"],
+                "size": model["size"],
+                "bytes": model["bytes"],
+                "complete": model["complete"],
+                "last_used": None if model["used"] is None else int(model["used"]),
+                "loaded": model["url"] in urls,
+            }
+            for model in await self._source.cached_models()
+        ]
+
+    async def delete_cached(self, name: str | None) -> int:
+        """Removes what is kept of a model, by id or address, or of all; gives the bytes. What is loaded stays so."""
+        models = [m for m in await self.cached() if name in (None, m["id"], m["url"])]
+        if name is not None and not models:
+            raise WispError(f"This browser keeps no model {name!r}.", "model_not_found", NOT_FOUND, "model")
+        for model in models:
+            await self._source.delete_cached(model["url"])
+        return sum(model["bytes"] for model in models)
+
+    async def _options(self, name: str | None) -> Options:
+        """What is loaded for a request that names `name`."""
+        if not name:
+            if self.default is None:
+                raise WispError("No model is loaded. Load one first.", "model_not_loaded")
+            name = self.default
+        if name in self.loaded:
+            options: Options = self.loaded[name].options
+            return options
+        if name in self._known:
+            return self._known[name]
+        catalog = await self.catalog()
+        if name in catalog:
+            return loading.options(catalog.choose(name), {})
+        known = dict.fromkeys([*self.loaded, *self._known, *catalog.ids])
+        raise WispError(
+            f"There is no model {name!r}. There are: {', '.join(known) or 'none'}. Others are loaded with "
+            "engine.load({ model }) first.",
+            "model_not_found",
+            NOT_FOUND,
+            "model",
+        )
+
+    @asynccontextmanager
+    async def hold(self, name: str | None, job: Job, report: OnProgress) -> AsyncIterator[Loaded]:
+        """The model of that name, loaded on demand, for what needs no turn."""
+        options = await self._options(name)
+        model = self.loaded.get(options.choice.id)
+        if model is not None:
+            model.pins += 1
+        else:
+            model = await self._loading(options, exact=False).wait(job, report)
+        self._touch(model)
+        try:
+            yield model
+        finally:
+            self._touch(model)
+            model.unpin()
+
+    @asynccontextmanager
+    async def shared(self, name: str | None, job: Job, report: OnProgress) -> AsyncIterator[Loaded]:
+        """The same in its turn, beside as many as its engine takes side by side."""
+        async with self.hold(name, job, report) as model, model.queue.shared(job):
+            yield model
+
+    @asynccontextmanager
+    async def alone(self, name: str | None, job: Job, report: OnProgress) -> AsyncIterator[Loaded]:
+        """The same in its turn, and alone."""
+        async with self.hold(name, job, report) as model, model.queue.exclusive(job):
+            yield model
+
+    def _touch(self, model: Loaded) -> None:
+        self._count += 1
+        model.used = self._count
+
+    # -- loading
+
+    @asynccontextmanager
+    async def load(self, options: Options, default: bool, job: Job, report: OnProgress) -> AsyncIterator[Loaded]:
+        """Loads a model beside the others, unless it is there with the same options. One of the same name makes room
+        for it when its requests are through. When this raises, all models are there that were.
+        """
+        name = options.choice.id
+        model = self.loaded.get(name)
+        if model is not None and model.options.key == options.key:
+            model.pins += 1
+        else:
+            model = await self._loading(options, exact=True).wait(job, report)
+        self._touch(model)
+        if default:
+            self.default = name
+        try:
+            yield model
+        finally:
+            model.unpin()
+
+    def _loading(self, options: Options, *, exact: bool) -> "Loading":
+        """The load of these options that is under way, or a new one. Not `exact`: where another one of that name has
+        come in between, that one will do.
+        """
+        for key in [(True, options.key)] if exact else [(True, options.key), (False, options.key)]:
+            if key in self._loadings and self._loadings[key].open:
+                return self._loadings[key]
+        self._loadings[key] = Loading(lambda own: self._load(options, exact, own))
+        return self._loadings[key]
+
+    async def _load(self, options: Options, exact: bool, own: "Loading") -> Loaded:
+        name, key = options.choice.id, (exact, options.key)
+        try:
+            async with self._load_queue.exclusive(Job()):
+                model = self.loaded.get(name)
+                if model is None or (exact and model.options.key != options.key):
+                    model = await self._make(options, own.report)
+                    self._add(model, options)
+                    self._known[name] = options
+                    self.default = self.default or name
+                model.pins += own.close()
+                return model
+        finally:
+            own.close()
+            if self._loadings.get(key) is own:
+                del self._loadings[key]
+
+    async def _make(self, options: Options, report: OnProgress) -> Loaded:
+        """A new model, with others unloaded where the budget or the device asks for it; they come back on failure."""
+        gone: list[Options] = []
+        new: Loaded | None = None
+        promised = ExitStack()
+
+        async def room(needed: int) -> None:
+            promised.close()
+            await self._make_room(options, needed, gone)
+            promised.enter_context(self.memory.promise(needed))
+
+        try:
+            while new is None:
+                try:
+                    ask = room if not self.memory.guessed or self.bytes else None
+                    new = await self._read(options, report, ask)
+                except OverBudgetError:
+                    raise
+                except WispError as error:
+                    if error.code != "out_of_memory" or not await self._unload_one(options, gone):
+                        raise
+            if options.choice.id in self.loaded:
+                await self._retire(self.loaded[options.choice.id])
+        except BaseException:
+            if new is not None:  # the answers of the one it was to replace were waited for
+                await new.close()
+            promised.close()
+            await self._bring_back(gone, report)
+            raise
+        promised.close()
+        return new
+
+    async def _read(
+        self, options: Options, report: OnProgress, room: Callable[[int], Awaitable[None]] | None = None
+    ) -> Loaded:
+        source = self._source
+        return await loading.load(
+            options, source.open_source, source.load_engine, report, source.estimate_engine if room else None, room
+        )
+
+    async def _make_room(self, options: Options, needed: int, gone: list[Options]) -> None:
+        if not self.memory.guessed and needed > self.memory.budget:
+            raise OverBudgetError(
+                f"{options.choice.id} needs {needed / 2**20:.0f} MiB; all models together may take "
+                f"{self.memory.budget / 2**20:.0f} MiB. Raise memoryBudget, or choose a smaller model or "
+                'quantization, a shorter contextLength, or kvType "q8_0".',
+                "out_of_memory",
+            )
+        while needed > self._free():
+            if not await self._unload_one(options, gone):
+                return
+
+    async def _unload_one(self, options: Options, gone: list[Options]) -> bool:
+        """Unloads the model that can best be missed; whether there was one. First comes one that the new model will
+        replace, then the one asked for longest ago; models with requests come last, and go when these are through.
+        """
+        some = [model for model in self.loaded.values() if model.bytes]
+        if not some:
+            return False
+        model = min(some, key=lambda m: (m.pins > 0, m.id != options.choice.id, m.used))
+        await self._retire(model)
+        gone.append(model.options)
+        return True
+
+    async def _retire(self, model: Loaded) -> None:
+        """Unloads a model when its requests are through; new ones do not get it any more."""
+        del self.loaded[model.id]
+        self._leaving.append(model)
+        try:
+            try:
+                await model.idle()
+            except BaseException:
+                self.loaded.setdefault(model.id, model)
+                raise
+            await model.close()
+        finally:
+            self._leaving.remove(model)
+
+    async def _bring_back(self, gone: list[Options], report: OnProgress) -> None:
+        for options in reversed(gone):
+            try:
+                model = await self._read(options, report)
+            except WispError:
+                continue  # a request that names it will say why
+            self._touch(model)
+            self._add(model, options)
+
+    def _add(self, model: Loaded, options: Options) -> None:
+        model.options = options
+        self.loaded[model.id] = model
+        if model.engine is not None:
+            model.engine.ask_before_growing(lambda needed: self._growth(model, needed))
+
+    @asynccontextmanager
+    async def _growth(self, model: Loaded, needed: int) -> AsyncIterator[bool]:
+        """Whether a model's caches may grow by so many bytes, while they do. Idle models are unloaded for that, the one
+        asked for longest ago first, and none where that would not do.
+        """
+        idle = sorted((m for m in self.loaded.values() if not m.pins and m.bytes and m is not model), key=_last_used)
+        if needed > self._free() + sum(m.bytes for m in idle) and not self._may_exceed(model, idle):
+            yield False
+            return
+        with self.memory.promise(needed):
+            while self._free() < 0 and idle:
+                going = idle.pop(0)
+                if self.loaded.get(going.id) is going and not going.pins:
+                    await self._retire(going)
+            yield True
+
+    def _may_exceed(self, model: Loaded, idle: list[Loaded]) -> bool:
+        """Whether a model may exceed the budget: a guess, when it is the only one left."""
+        others = [m for m in self.loaded.values() if m is not model and m not in idle and m.bytes]
+        return self.memory.guessed and not (others or self._leaving or self.memory.promised)
+
+    # -- unloading
+
+    async def unload(self, name: str | None, job: Job) -> None:
+        """Unloads one model, or all, when their requests are through."""
+        if name is not None and name not in self.loaded and name not in self._known:
+            there = ", ".join(self.loaded) or "none"
+            raise WispError(f"No model {name!r} is loaded. Loaded are: {there}.", "model_not_found", NOT_FOUND, "model")
+        for one in [name] if name is not None else [*{**self.loaded, **self._known}]:
+            model = self.loaded.get(one)
+            if model is not None:
+                going = asyncio.ensure_future(self._retire(model))
+                if not await job.sees_end_of(going):
+                    going.cancel()
+                    await asyncio.wait([going])
+                    raise aborted()
+                going.result()
+            self._known.pop(one, None)
+            if self.default == one:
+                rest = max(self.loaded.values(), key=lambda m: m.used, default=None)
+                self.default = rest.id if rest is not None else None
+
+
+def _last_used(model: Loaded) -> int:
+    return model.used

@@ -1,0 +1,280 @@
+"""OpenAI-compatible servers that the user has configured, for models too large for this device.
+
+A request whose `model` is `NAME/MODEL` of a configured upstream goes to that upstream as it is, but for `model`; its
+answer comes back as it is, with `NAME/` before the model's name. No other request leaves this machine, listing the
+models neither: an upstream's list is asked for when it is configured, and kept.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from app.client import Call, Fields
+from app.upstreams import errors
+from app.upstreams.server import Upstream, checked_name, configured
+from app.upstreams.server_sent_events import Events
+from py_engine.errors import NOT_FOUND, WispError
+
+Handler = Callable[[Fields, Call], Awaitable[Any]]
+
+# kind of message -> path below the upstream's base URL
+PATHS = {
+    "chat.completions": "chat/completions",
+    "completions": "completions",
+    "responses": "responses",
+    "embeddings": "embeddings",
+    "rerank": "rerank",
+}
+KEPT = "upstreams"
+MOST_MODELS = 2000
+LISTING_S = 10.0  # how long a list of models may take
+
+
+class Reply(Protocol):
+    """An answer over HTTP whose body is still coming. Reading raises ConnectionError when the connection is lost."""
+
+    status: int  # 0: a redirect, which is not followed
+    type: str  # the media type, without parameters
+
+    async def piece(self) -> bytes:
+        """The next bytes of the body; none at its end."""
+
+    def close(self) -> None:
+        """Nobody reads on."""
+
+
+class Platform(Protocol):
+    """What the browser does for upstreams."""
+
+    origin: str  # of the page
+
+    async def read_kept(self, name: str) -> str | None:
+        """A text kept under a name."""
+
+    async def keep(self, name: str, text: str) -> None:
+        """Keeps a text for later visits."""
+
+    async def request(self, method: str, url: str, headers: dict[str, str], body: str | None) -> Reply:
+        """fetch(), without credentials and redirects; raises ConnectionError where there is no answer."""
+
+
+class Upstreams:
+    """The configured upstreams, and the requests that go to them."""
+
+    def __init__(
+        self, platform: Platform, is_local: Callable[[str], bool], tell: Callable[[str], None], done: object
+    ) -> None:
+        """`is_local`: whether a model of this machine has that id; `tell` says to all clients which request left, as
+        "NAME: PATH"; `done`: what a streamed request results in.
+        """
+        self._platform = platform
+        self._is_local = is_local
+        self._tell = tell
+        self._done = done
+        self._sent: dict[str, tuple[int, float]] = {}  # name -> requests, and when the last went, seconds since 1970
+
+    def handlers(self, local: dict[str, Handler]) -> dict[str, Handler]:
+        """The worker's handlers, with upstreams before those that answer requests, and those that configure them."""
+        return {
+            **local,
+            **{kind: self._before(kind, local[kind]) for kind in PATHS},
+            "upstreams.list": self._list,
+            "upstreams.set": self._set,
+            "upstreams.remove": self._remove,
+            "upstreams.refresh": self._refresh,
+        }
+
+    async def models(self) -> list[dict[str, Any]]:
+        """OpenAI's model objects of all upstreams, as they were when last asked."""
+        return [model for upstream in (await self._all()).values() for model in upstream.listing()]
+
+    # -- configuring
+
+    async def _all(self) -> dict[str, Upstream]:
+        """All upstreams by name. Read anew each time: another tab may have changed them."""
+        try:
+            kept = json.loads(await self._platform.read_kept(KEPT) or "[]")
+        except (ConnectionError, ValueError):
+            return {}
+        return {fields["name"]: Upstream(**fields) for fields in kept}
+
+    async def _keep(self, upstreams: dict[str, Upstream]) -> None:
+        try:
+            await self._platform.keep(KEPT, json.dumps([upstream.as_kept() for upstream in upstreams.values()]))
+        except ConnectionError as error:
+            raise WispError(f"This browser did not keep the upstream: {error}", "quota_exceeded") from None
+
+    def _about(self, upstream: Upstream) -> dict[str, Any]:
+        count, last = self._sent.get(upstream.name, (0, None))
+        return {**upstream.about(), "requests": count, "last_request": last}
+
+    async def _list(self, fields: Fields, call: Call) -> dict[str, Any]:
+        return {"object": "list", "data": [self._about(upstream) for upstream in (await self._all()).values()]}
+
+    async def _set(self, fields: Fields, call: Call) -> dict[str, Any]:
+        before = await self._all()
+        upstream = configured(fields, before.get(str(fields.get("name"))))
+        return await self._asked(upstream)
+
+    async def _refresh(self, fields: Fields, call: Call) -> dict[str, Any]:
+        return await self._asked(await self._named(fields))
+
+    async def _remove(self, fields: Fields, call: Call) -> None:
+        upstream = await self._named(fields)
+        rest = await self._all()
+        rest.pop(upstream.name, None)
+        await self._keep(rest)
+
+    async def _named(self, fields: Fields) -> Upstream:
+        name = checked_name(fields.get("name"))
+        upstreams = await self._all()
+        if name not in upstreams:
+            known = ", ".join(upstreams) or "none"
+            raise WispError(f"There is no upstream {name!r}; there are: {known}.", "not_found", NOT_FOUND, "name")
+        return upstreams[name]
+
+    async def _asked(self, upstream: Upstream) -> dict[str, Any]:
+        """Asks for the upstream's models and keeps it; an upstream that does not answer is kept with its error."""
+        upstream.error = None
+        if not upstream.given:
+            try:
+                upstream.models = await self._models_of(upstream)
+            except WispError as error:
+                upstream.error = error.message
+        upstream.asked = time.time()
+        upstreams = await self._all()
+        upstreams[upstream.name] = upstream
+        await self._keep(upstreams)
+        return self._about(upstream)
+
+    async def _models_of(self, upstream: Upstream) -> list[str]:
+        reply = await self._ask(upstream, "GET", "models", None, min(LISTING_S, upstream.timeout))
+        answer = await self._whole(upstream, reply, min(LISTING_S, upstream.timeout))
+        data = answer.get("data")
+        if not isinstance(data, list):
+            raise errors.unexpected(upstream, "a list of models", json.dumps(answer))
+        ids = [model.get("id") for model in data if isinstance(model, dict)]
+        return [i for i in ids if isinstance(i, str) and 0 < len(i) <= 200][:MOST_MODELS]
+
+    # -- requests
+
+    def _before(self, kind: str, local: Handler) -> Handler:
+        async def handler(fields: Fields, call: Call) -> Any:
+            request = fields.get("request")
+            found = await self._meant(request.get("model")) if isinstance(request, dict) else None
+            if not isinstance(request, dict) or found is None:
+                return await local(fields, call)
+            task = asyncio.current_task()
+            if task is not None:
+                call.job.check()
+                call.job.on_abort(task.cancel)
+            upstream, model = found
+            return await self._forward(kind, upstream, {**request, "model": model}, call)
+
+        return handler
+
+    async def _meant(self, model: Any) -> tuple[Upstream, str] | None:
+        """The upstream that a request's `model` names, and its model; None for a model of this machine."""
+        if not isinstance(model, str) or "/" not in model or self._is_local(model):
+            return None
+        name, _, rest = model.partition("/")
+        upstream = (await self._all()).get(name)
+        if upstream is None:
+            return None
+        if not rest:
+            raise WispError(f"Say which model of {name} is meant: {name}/MODEL.", "invalid_value", param="model")
+        return upstream, rest
+
+    async def _forward(self, kind: str, upstream: Upstream, body: dict[str, Any], call: Call) -> Any:
+        path = PATHS[kind]
+        self._sent[upstream.name] = (self._sent.get(upstream.name, (0, 0.0))[0] + 1, time.time())
+        self._tell(f"{upstream.name}: {path}")
+        reply = await self._ask(upstream, "POST", path, json.dumps(body), upstream.timeout)
+        try:
+            if not body.get("stream") or reply.status != 200:
+                return upstream.marked(await self._whole(upstream, reply, upstream.timeout))
+            await self._pass_on(upstream, reply, call)
+        finally:
+            reply.close()
+        return self._done
+
+    async def _ask(self, upstream: Upstream, method: str, path: str, body: str | None, seconds: float) -> Reply:
+        headers = {"Accept": "application/json, text/event-stream"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if upstream.key:
+            headers["Authorization"] = f"Bearer {upstream.key}"
+        asked = self._platform.request(method, f"{upstream.base_url}/{path}", headers, body)
+        try:
+            reply = await asyncio.wait_for(asked, seconds)
+        except ConnectionError:
+            raise errors.unreachable(upstream, self._platform.origin) from None
+        except asyncio.TimeoutError:  # noqa: UP041, the same only from Python 3.11 on
+            raise errors.silent(upstream, seconds) from None
+        if reply.status == 0:
+            reply.close()
+            raise errors.redirected(upstream)
+        return reply
+
+    async def _piece(self, upstream: Upstream, reply: Reply, seconds: float) -> bytes:
+        try:
+            return await asyncio.wait_for(reply.piece(), seconds)
+        except ConnectionError:
+            raise errors.cut(upstream) from None
+        except asyncio.TimeoutError:  # noqa: UP041
+            raise errors.silent(upstream, seconds) from None
+
+    async def _whole(self, upstream: Upstream, reply: Reply, seconds: float) -> dict[str, Any]:
+        """The answer in one object; raises what the upstream says went wrong."""
+        data = b""
+        try:
+            while piece := await self._piece(upstream, reply, seconds):
+                data += piece
+        finally:
+            reply.close()
+        text = data.decode("utf-8", "replace")
+        try:
+            answer = json.loads(text)
+        except ValueError:
+            answer = None
+        if reply.status >= 400 or (isinstance(answer, dict) and answer.get("error") and "object" not in answer):
+            raise errors.refused(upstream, reply.status, answer, text)
+        if not isinstance(answer, dict):
+            raise errors.unexpected(upstream, "JSON", text)
+        return answer
+
+    async def _pass_on(self, upstream: Upstream, reply: Reply, call: Call) -> None:
+        """Posts the chunks of a stream as they come; raises if it breaks off."""
+        if reply.type != "text/event-stream":
+            answer = await self._whole(upstream, reply, upstream.timeout)
+            raise errors.unexpected(upstream, "a stream", json.dumps(answer))
+        events, finished = Events(), False
+        while True:
+            piece = await self._piece(upstream, reply, upstream.timeout)
+            for event in events.feed(piece) if piece else events.end():
+                if event.data == "[DONE]":
+                    return
+                try:
+                    chunk = json.loads(event.data)
+                except ValueError:
+                    raise errors.unexpected(upstream, "JSON in its stream", event.data) from None
+                if not isinstance(chunk, dict):
+                    raise errors.unexpected(upstream, "JSON in its stream", event.data)
+                if (chunk.get("error") and "choices" not in chunk) or chunk.get("type") == "error":
+                    raise errors.refused(upstream, 500, chunk, event.data)
+                call.chunk(upstream.marked(chunk))
+                finished |= _finishes(chunk)
+            if not piece:
+                if not finished:
+                    raise errors.cut(upstream)
+                return
+
+
+def _finishes(chunk: dict[str, Any]) -> bool:
+    """Whether an answer may end after this chunk without [DONE], which streams of responses and some servers lack."""
+    if chunk.get("type") in ("response.completed", "response.incomplete", "response.failed"):
+        return True
+    choices = chunk.get("choices")
+    return isinstance(choices, list) and any(isinstance(c, dict) and c.get("finish_reason") for c in choices)

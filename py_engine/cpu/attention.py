@@ -1,0 +1,193 @@
+"""Attention, its cache and its rotation with numpy: twins of attention*.wgsl, rope*.wgsl and kv_*.wgsl."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from py_engine.cpu.numerics import capped, normed
+from py_engine.plan.cache import GROUP
+
+Array = Any
+Call = Any  # cpu.Call
+
+
+def rotate(c: Call, x: Array, pos: Array) -> Array:
+    """RoPE of (n, heads * head_dim) at positions (n,)."""
+    dim, head = c.params["ROPE_DIM"], c.params["HEAD_DIM"]
+    # 32-bit wrap-around, as on the GPU
+    turns = (pos.astype(np.uint32)[:, None] * c["rope_freqs"][: dim // 2]).astype(np.uint32).view(np.int32)
+    angle = turns.astype(np.float32) * np.float32(2 * np.pi / 2**32)
+    cos, sin = ((f(angle) * np.float32(c.consts["rope_scale"]))[:, None, :] for f in (np.cos, np.sin))
+    heads = x.reshape(len(x), -1, head)
+    out = heads.copy()
+    first, second = (
+        (slice(0, dim // 2), slice(dim // 2, dim)) if c.params["NEOX"] else (slice(0, dim, 2), slice(1, dim, 2))
+    )
+    out[..., first] = heads[..., first] * cos - heads[..., second] * sin
+    out[..., second] = heads[..., first] * sin + heads[..., second] * cos
+    return out.reshape(x.shape)
+
+
+def rope_store(c: Call, rows: Array) -> Array:
+    """Queries of the stacked rows (n, q + 2 kv), rotated; keys (rotated) and values go to the cache."""
+    q, kv = c.consts["q_rows"], c.consts["kv_rows"]
+    pos = c.positions[-len(rows) :]
+    if not kv:
+        return rotate(c, rows[:, :q], pos)
+    to = np.arange(len(rows)) if c.params["KV"] == "q8_0" else rows_of(c, pos, c.sequences[-len(rows) :])
+    c["k_cache"][to] = rotate(c, rows[:, q : q + kv], pos)
+    c["v_cache"][to] = rows[:, q + kv : q + 2 * kv]
+    return rotate(c, rows[:, :q], pos)
+
+
+def rows_of(c: Call, pos: Array, seq: Array | int) -> Array:
+    """The caches' rows of positions of sequences."""
+    return seq * c.params["KV_ROWS"] + (pos % c.params["RING"] if c.params["RING"] else pos)
+
+
+def rope_append(c: Call) -> None:
+    y = c["y"][: c.n]
+    y[:, : c.consts["q_rows"]] = rope_store(c, y)
+
+
+def norm_rope_append(c: Call) -> None:
+    q, kv, dim = c.consts["q_rows"], c.consts["kv_rows"], c.params["HEAD_DIM"]
+    x = c["x"][: c.n, : q + 2 * kv].copy()
+    for first, rows in ((0, q), (q, kv)):
+        width = rows if c.params["WIDE"] else dim
+        part = x[:, first : first + rows].reshape(c.n, -1, width)
+        if c.params["MEAN"]:
+            part = part - part.mean(axis=-1, keepdims=True, dtype=np.float32)
+        at = slice(first, first + rows) if c.params["OWN"] else slice(dim * (first > 0), dim * (1 + (first > 0)))
+        out = normed(part, c["norm"][0, at].reshape(-1, width), c.consts["eps"])
+        if c.params["BIAS"]:
+            out = out + c["bias"][0, at].reshape(-1, width)
+        x[:, first : first + rows] = out.reshape(c.n, rows)
+    if c.params["VALUES"]:
+        values = x[:, q + kv :].reshape(c.n, -1, dim)
+        x[:, q + kv :] = normed(values, np.float32(1), c.consts["eps"]).reshape(c.n, kv)
+    c["y"][: c.n, :q] = rope_store(c, x)
+
+
+def attention(c: Call) -> None:
+    group, kv_heads, head_dim = c.params["G"], c.consts["n_head_kv"], c.params["HEAD_DIM"]
+    y = c["y"][: c.n, : kv_heads * group * head_dim].reshape(c.n, kv_heads, group, head_dim)
+    for head, scores, v in _scores(c, c["q"][: c.n], c.positions, c.seq):
+        top, more = scores.max(axis=-1, keepdims=True), np.float32(0)
+        if c.params["SINKS"]:
+            sinks = c["sinks"][0, head * group : (head + 1) * group, None, None]
+            top = np.maximum(top, sinks)
+            more = np.exp(sinks - top)
+        e = np.exp(scores - top)
+        y[:, head] = (e @ v / (e.sum(axis=-1, keepdims=True) + more)).transpose(1, 0, 2)
+
+
+def attention_decode(c: Call) -> None:
+    group, head_dim = c.params["G"], c.params["HEAD_DIM"]
+    if c.params["FRESH"]:  # here at once, where the GPU leaves it to attention_combine
+        _store_bytes(c, c.consts["n_head_kv"] * head_dim)
+    for m, (pos, seq) in enumerate(zip(c.positions, c.sequences, strict=True)):
+        share = attention_share(c, pos)
+        for head, scores, v in _scores(c, c["q"][m : m + 1], np.array([pos]), int(seq)):
+            for part, first in enumerate(range(pos + 1 - attention_seen(c, pos), pos + 1, share)):
+                s = scores[:, 0, first : first + share]
+                top = s.max(axis=-1, keepdims=True)
+                e = np.exp(s - top)
+                to = c["parts"][m, head * group : (head + 1) * group, part]
+                to[:, :head_dim] = e @ v[first : first + share]
+                to[:, head_dim], to[:, head_dim + 1] = top[:, 0], e.sum(axis=-1)
+
+
+def _scores(c: Call, q: Array, positions: Array, seq: int) -> Iterator[tuple[int, Array, Array]]:
+    """(kv head, scaled and masked scores (group, n, positions), values (positions, head_dim)) for each kv head, of
+    queries (n, heads x head_dim) at positions of one sequence that follow each other.
+    """
+    head_dim, group, kv_heads = c.params["HEAD_DIM"], c.params["G"], c.consts["n_head_kv"]
+    pos, n = int(positions[0]), len(positions)
+    q = q[:, : kv_heads * group * head_dim].reshape(n, kv_heads, group, head_dim) * np.float32(c.consts["scale"])
+    k, v = (_cached(c, name, pos + n, seq).reshape(-1, kv_heads, head_dim) for name in ("k_cache", "v_cache"))
+    distance = positions[:, None] - np.arange(pos + n)[None, :]
+    window = c.params["WINDOW"] or 2 * (pos + n)
+    if c.params.get("CAUSAL", 1):
+        hidden = (distance < 0) | (distance >= window)
+    else:
+        hidden = abs(distance) > window // 2
+    for head in range(kv_heads):
+        scores = np.einsum("ngd,sd->gns", q[:, head], k[:, head])
+        scores = capped(scores, c.params["SOFT_CAP"])
+        if c.params.get("ALIBI"):
+            slopes = c["slopes"].view(np.float32)[head * group : (head + 1) * group]
+            scores -= slopes[:, None, None] * abs(distance).astype(np.float32)
+        scores[:, hidden] = -np.inf
+        yield head, scores, v[:, head]
+
+
+def _cached(c: Call, name: str, positions: int, seq: int) -> Array:
+    """Rows of a sequence's positions up to `positions` in float32; those that a ring has lost are some other's."""
+    if c.params["KV"] != "q8_0":
+        return c[name][rows_of(c, np.arange(positions), seq)].astype(np.float32)
+    cols = c.consts["n_head_kv"] * c.params["HEAD_DIM"]
+    values, steps = _q8_0(c[name], c.params["KV_ROWS"], cols, seq)
+    rows = rows_of(c, np.arange(positions), 0)
+    return (values[rows].reshape(positions, -1, GROUP) * (steps[rows] / np.float32(127))[..., None]).reshape(
+        positions, -1
+    )
+
+
+def _q8_0(cache: Array, rows: int, cols: int, seq: int) -> tuple[Array, Array]:
+    """Views of a sequence's part of a q8_0 cache: bytes (rows, cols), steps (rows, groups)."""
+    size = rows * (cols // 4 + cols // GROUP)
+    flat = cache.reshape(-1)[seq * size : (seq + 1) * size]
+    values, steps = flat[: rows * cols // 4], flat[rows * cols // 4 :]
+    return values.view(np.int8).reshape(rows, cols), steps.view(np.float32).reshape(rows, cols // GROUP)
+
+
+def kv_quantize(c: Call) -> None:
+    _store_bytes(c, c.params["COLS"])
+
+
+def _store_bytes(c: Call, cols: int) -> None:
+    """A batch's keys and values into a q8_0 cache of `cols` a row."""
+    rows = rows_of(c, c.positions, 0)
+    for name in ("k", "v"):
+        groups = c[f"{name}_new"][: c.n].reshape(c.n, -1, GROUP)
+        most = np.abs(groups).max(axis=-1)
+        grow = np.where(most > 0, 1 / most, 0).astype(np.float32)
+        whole = np.floor(np.float32(0.5) + 127 * (groups * grow[..., None])).reshape(c.n, cols)
+        for seq in np.unique(c.sequences):
+            values, steps = _q8_0(c[f"{name}_cache"], c.params["KV_ROWS"], cols, int(seq))
+            own = c.sequences == seq
+            values[rows[own]], steps[rows[own]] = whole[own], most[own]
+
+
+def attention_seen(c: Call, pos: int) -> int:
+    """Positions that the token sees: the last ones."""
+    return min(pos + 1, c.params["WINDOW"] or pos + 1)
+
+
+def attention_share(c: Call, pos: int) -> int:
+    """Positions that each of the SPLIT parts takes: whole tiles of TS."""
+    tiles = -(-attention_seen(c, pos) // c.params["TS"])
+    return -(-tiles // c.params["SPLIT"]) * c.params["TS"]
+
+
+def attention_combine(c: Call) -> None:
+    for m, pos in enumerate(c.positions):
+        _combine(c, c["parts"][m], int(pos), c["y"].reshape(-1, c.consts["y_stride"])[m])
+
+
+def _combine(c: Call, parts: Array, pos: int, to: Array) -> None:
+    head_dim, share = c.params["HEAD_DIM"], attention_share(c, pos)
+    parts = parts[: c.consts["n_head"], : -(-attention_seen(c, pos) // share)]
+    top, more = parts[..., head_dim].max(axis=1, keepdims=True), np.float32(0)
+    if c.params["SINKS"]:
+        sinks = c["sinks"][0, : c.consts["n_head"], None]
+        top = np.maximum(top, sinks)
+        more = np.exp(sinks - top)
+    weight = np.exp(parts[..., head_dim] - top)
+    total = (weight * parts[..., head_dim + 1]).sum(axis=1, keepdims=True) + more
+    y = (weight[..., None] * parts[..., :head_dim]).sum(axis=1) / total
+    to[: y.size] = y.reshape(-1)

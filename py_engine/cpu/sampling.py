@@ -1,0 +1,214 @@
+"""The sampling kernels with numpy: twins of sample*.wgsl and logprobs.wgsl, which have the definitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from py_engine.plan.sampling import FIELDS
+from py_engine.plan.shared import BANNED, MAX_MATCH, MOST_LOGPROBS
+
+Array = Any
+SETTINGS = np.dtype([(name, np.float32 if kind == "f" else np.uint32) for name, kind in FIELDS])
+
+
+def settings(c: Any, seq: int | None = None) -> Any:
+    """The Sampling struct of a sequence, a record with a field for each of its members."""
+    return np.frombuffer(c["sampling"][c.seq if seq is None else seq].tobytes(), SETTINGS, 1)[0]
+
+
+def bits(words: Array, count: int) -> Array:
+    """Bits of u32 words, the lowest first: bool (count,)."""
+    return np.unpackbits(words.view(np.uint8), count=count, bitorder="little").astype(bool)
+
+
+def hashed(seed: int, pos: int, tokens: Array) -> Array:
+    """The random bits of tokens (uint32) at a position."""
+    h = np.full(len(tokens), seed, np.uint32)
+    for word in (np.uint32(0x9E3779B9), np.uint32(pos), tokens):
+        h = (h ^ word) * np.uint32(747796405) + np.uint32(2891336453)
+        h = ((h >> ((h >> np.uint32(28)) + np.uint32(4))) ^ h) * np.uint32(277803737)
+        h = (h >> np.uint32(22)) ^ h
+    return h
+
+
+def uniform(random_bits: Array) -> Array:
+    """Between 0 and 1, neither of them."""
+    return np.minimum((random_bits.astype(np.float32) + np.float32(0.5)) * np.float32(2**-32), np.float32(0.99999994))
+
+
+def gumbel(seed: int, pos: int, vocab: int) -> Array:
+    """The noise of every token, float32 (vocab,)."""
+    u = uniform(hashed(seed, pos, np.arange(vocab, dtype=np.uint32)))
+    small = u * (1 + u * (np.float32(0.5) + u / np.float32(3)))
+    return -np.log(np.where(u < 0.01, small, -np.log(1 - u)))
+
+
+def _best(c: Any, logits: Array, best: Array) -> None:
+    partition = c.params["PARTITION"]
+    for i, first in enumerate(range(0, len(logits), partition)):
+        index = first + int(logits[first : first + partition].argmax())
+        best[i] = logits[index : index + 1].view(np.uint32)[0], index
+
+
+def sample_best(c: Any) -> None:
+    best = c["best"].reshape(-1, c.consts["partitions"], 2)
+    for logits, to in zip(c["logits"].reshape(-1, c.consts["stride"]), best, strict=True):
+        _best(c, logits[: c.consts["vocab"]], to)
+
+
+def sample_shape(c: Any) -> None:
+    s, vocab, end = settings(c), c.consts["vocab"], c.pos + c.n
+    history = c["tokens"][c.seq, :end].astype(np.int64)
+    bias = c["bias"][:vocab]
+    x = c["logits"][:vocab] + bias
+    seen = np.unique(history[end - min(end, int(s["repeat_last"])) :])
+    x[seen] *= np.where(x[seen] > 0, 1 / s["repetition"], s["repetition"])
+    counts = np.bincount(history[int(s["answer"]) :], minlength=vocab)[:vocab].astype(np.float32)
+    x -= counts * s["frequency"] + np.where(counts > 0, s["presence"], np.float32(0))
+    if s["dry_multiplier"] > 0:
+        for token, length in repeats(history, s, bits(c["breakers"], vocab)).items():
+            x[token] -= s["dry_multiplier"] * s["dry_base"] ** np.float32(length - int(s["dry_allowed"]))
+    c["shaped"][:vocab] = np.where(bias <= -100, np.float32(BANNED), np.maximum(x, np.float32(BANNED)))
+    _best(c, c["shaped"][:vocab], c["best"])
+
+
+def repeats(history: Array, s: Any, breakers: Array) -> dict[int, int]:
+    """Token -> length of the longest repetition that it would go on with, from dry_allowed on."""
+    history = history[len(history) - min(len(history), int(s["dry_last"])) :]
+    broken = np.flatnonzero(breakers[history])
+    longest = min(len(history) - (int(broken[-1]) + 1 if len(broken) else 0), int(s["dry_longest"]))
+    allowed = int(s["dry_allowed"])
+    if longest < allowed:
+        return {}
+    # lengths[i]: how many tokens up to i equal those at the end, found for all i at once
+    ends = np.arange(len(history) - 1)
+    lengths, alive = np.zeros(len(ends), np.int64), np.ones(len(ends), bool)
+    for k in range(longest):
+        alive &= ends >= k
+        alive[alive] = history[ends[alive] - k] == history[-1 - k]
+        if not alive.any():
+            break
+        lengths[alive] += 1
+    found: dict[int, int] = {}
+    for i in np.flatnonzero(lengths >= allowed):
+        token = int(history[i + 1])
+        if not breakers[token]:
+            found[token] = max(found.get(token, 0), int(lengths[i]))
+    return found
+
+
+def kept_by(logits: Array, s: Any, at: int) -> Array:
+    """Which tokens the filters leave, bool (vocab,)."""
+    keep = np.ones(len(logits), bool)
+    if 0 < s["top_k"] < len(logits):
+        keep = logits >= np.partition(logits, -int(s["top_k"]))[-int(s["top_k"])]
+    if s["typical_p"] < 1:
+        p = _probabilities(logits, keep)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            entropy = -np.where(p > 0, p * np.log(p), 0).sum()
+            distance = np.abs(-np.log(p) - entropy)
+        keep &= distance <= _last_of(distance, p, keep, float(s["typical_p"]))
+    if s["top_p"] < 1:
+        keep &= -logits <= _last_of(-logits, _probabilities(logits, keep), keep, float(s["top_p"]))
+    if s["min_p"] > 0:
+        keep &= logits >= logits[keep].max() + np.log(s["min_p"])
+    if (
+        s["xtc_probability"] > 0
+        and uniform(hashed(s["seed"], at, np.full(1, -1, np.int32).view(np.uint32)))[0] <= (s["xtc_probability"])
+    ):
+        high = keep & (_probabilities(logits, keep) >= s["xtc_threshold"])
+        if high.any():
+            keep &= logits <= logits[high].min()
+    return keep
+
+
+def _probabilities(logits: Array, keep: Array) -> Array:
+    """Their softmax, float64; 0 for the others."""
+    e = np.where(keep, np.exp(logits.astype(np.float64) - logits[keep].max()), 0)
+    return e / e.sum()
+
+
+def _last_of(order: Array, p: Array, keep: Array, wanted: float) -> Any:
+    """The largest `order` of the fewest tokens that hold the share `wanted`, taken in that order."""
+    index = np.flatnonzero(keep)
+    index = index[np.argsort(order[index], kind="stable")]
+    last = int(np.searchsorted(np.cumsum(p[index]), wanted * p[index].sum()))
+    return order[index[min(last, len(index) - 1)]]
+
+
+def drawn(logits: Array, s: Any, at: int) -> int:
+    """The chosen token."""
+    temperature = s["temperature"]
+    if temperature > 0:
+        noisy = (logits - logits.max()) / temperature + gumbel(s["seed"], at, len(logits))
+    else:
+        noisy = logits
+    return int(np.where(kept_by(logits, s, at), noisy, -np.inf).argmax())
+
+
+def sample(c: Any) -> None:
+    if c.params["STATE_PER_TOKEN"]:
+        for m, (pos, seq) in enumerate(zip(c.positions, c.sequences, strict=True)):
+            s = settings(c, int(seq))
+            c["chosen"][m] = drawn(c["logits"][m, : c.consts["vocab"]], s, int(pos) + 1 + int(s["shifted"]))
+        return
+    s, logits = settings(c), c["logits"][: c.consts["vocab"]]
+    tokens = c["tokens"][c.seq]
+    at = c.pos if c.params["MASKED"] else c.pos + c.n
+    if c.params["MASKED"]:
+        allowed = bits(c["mask"], len(logits))
+        if allowed[tokens[at]]:
+            return
+        logits = np.where(allowed, logits, np.float32(BANNED))
+        c.states[0, 2] += 1
+    tokens[at] = drawn(logits, s, at + int(s["shifted"]))
+    c.states[0, :2] = at, 1
+
+
+def advance(c: Any) -> None:
+    states, chosen, n = c.states, c["chosen"], c.n
+    if not c.params["DRAFTS"]:
+        states[:n, 0] += 1
+        c["tokens"][states[:n, 3], states[:n, 0]] = chosen[:n]
+        return
+    tokens, drafting = c["tokens"][c.seq], c["drafting"]
+    right = 0
+    while right < n - 1 and tokens[c.pos + 1 + right] == chosen[right]:
+        right += 1
+    last = c.pos + 1 + right
+    tokens[last] = chosen[right]
+    if n > 1:
+        drafting[1] = 2 * (n - 1) if right == n - 1 else right + 1
+    place, n = _place(tokens[: last + 1], c.consts["least"]), 1
+    if place is not None:
+        n += min(last - place, c.params["DRAFTS"], max(int(drafting[1]), 1), max(0, int(drafting[0]) - last - 1))
+        tokens[last + 1 : last + n] = tokens[place + 1 : place + n]
+    states[:n, 0], states[:n, 3], states[0, 1] = np.arange(last, last + n), c.seq, n
+
+
+def _place(tokens: Array, least: int) -> int | None:
+    """Where the last tokens were before: the latest of the longest such places, of `least` tokens or more."""
+    ends = np.arange(len(tokens) - 1)
+    lengths, alive = np.zeros(len(ends), np.int64), np.ones(len(ends), bool)
+    for k in range(MAX_MATCH):
+        alive &= ends >= k
+        if not alive.any():
+            break
+        alive[alive] = tokens[ends[alive] - k] == tokens[-1 - k]
+        lengths[alive] += 1
+    if not len(ends) or lengths.max() < least:
+        return None
+    return int(np.flatnonzero(lengths == lengths.max())[-1])
+
+
+def logprobs(c: Any) -> None:
+    logits = c["logits"][: c.consts["vocab"]].astype(np.float64)
+    top = logits.max()
+    found = (logits - top - np.log(np.exp(logits - top).sum())).astype(np.float32)
+    order = np.argsort(-logits, kind="stable")[: min(int(settings(c)["logprobs"]), MOST_LOGPROBS)]
+    ids = np.concatenate([c["tokens"][c.seq, c.pos : c.pos + 1].astype(np.int64), order])
+    row = c["rows"][c.pos % c.params["ROWS"]]
+    row[1:, 0] = 0xFFFFFFFF
+    row[: len(ids), 0], row[: len(ids), 1] = ids, found[ids].view(np.uint32)

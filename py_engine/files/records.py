@@ -1,0 +1,112 @@
+"""How a model file is cut into records: the pieces that are downloaded, hashed, cached and uploaded one by one."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from gguf.constants import GGML_QUANT_SIZES
+
+from py_engine.files.gguf_header import Header, TensorInfo
+
+MAX_RECORD = 16 << 20  # bytes; three are alive while a model loads, and twice as much again waits for the collector
+
+
+@dataclass(frozen=True)
+class Record:
+    """Bytes [offset, offset + length) of a file; `index` counts from 0 in file order."""
+
+    index: int
+    offset: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        """The offset after the last byte."""
+        return self.offset + self.length
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A run of bytes of one tensor inside a record: `length` bytes from `tensor_offset` on lie at `record_offset`."""
+
+    tensor: TensorInfo
+    tensor_offset: int
+    record_offset: int
+    length: int
+
+
+def plan_records(header: Header, file_size: int, max_bytes: int = MAX_RECORD) -> list[Record]:
+    """Cut a file of `file_size` bytes into records of at most `max_bytes` that cover each byte once, in order.
+
+    Record 0 is what lies before the tensor data. Later cuts fall on tensor starts or, in a tensor longer than
+    `max_bytes`, between its rows (between quantisation blocks where even one row is longer), so that no block is cut.
+    Small tensors share a record; padding belongs to what it follows.
+    """
+    if max_bytes < 1024:
+        raise ValueError("records under 1 KiB cannot hold a quantisation block of every type")
+    head = min(header.data_offset, file_size)
+    cuts = [*range(0, head, max_bytes), head]
+    for end in _cuts(header, head, file_size, max_bytes):
+        if end > cuts[-1]:
+            cuts.append(end)
+    return [Record(i, a, b - a) for i, (a, b) in enumerate(pairwise(cuts))]
+
+
+def _cuts(header: Header, start: int, file_size: int, max_bytes: int) -> Iterator[int]:
+    """The ends of the records from `start` on, in order; the last is `file_size`."""
+    spans = tensor_spans(header)
+    for i, (begin, tensor) in enumerate(spans):
+        follows = spans[i + 1][0] if i + 1 < len(spans) else file_size
+        if follows - start <= max_bytes:
+            continue
+        while begin - start > max_bytes:  # a gap, cut anywhere
+            start += max_bytes
+            yield start
+        if begin > start:
+            yield begin
+            start = begin
+        unit = _unit(tensor, max_bytes)
+        while follows - start > max_bytes and begin + tensor.nbytes > start + max_bytes:
+            start = begin + (start + max_bytes - begin) // unit * unit
+            yield start
+        while follows - start > max_bytes:  # padding alone, cut anywhere after the tensor's end
+            start += max_bytes
+            yield start
+    while file_size - start > max_bytes:
+        start += max_bytes
+        yield start
+    yield file_size
+
+
+def tensor_spans(header: Header) -> list[tuple[int, TensorInfo]]:
+    """(offset in the file, tensor) of every tensor that has bytes, in file order."""
+    found = [(header.data_offset + tensor.offset, tensor) for tensor in header.tensors.values() if tensor.nbytes]
+    return sorted(found, key=lambda span: span[0])
+
+
+def _unit(tensor: TensorInfo, max_bytes: int) -> int:
+    """The bytes between which a tensor may be cut: its rows, or its blocks where a row is longer than a record."""
+    block, block_bytes = GGML_QUANT_SIZES[tensor.type]
+    row_bytes = tensor.shape[0] // block * block_bytes
+    return row_bytes if row_bytes <= max_bytes else block_bytes
+
+
+class PieceIndex:
+    """Finds which tensors' bytes a record holds."""
+
+    def __init__(self, header: Header) -> None:
+        self._spans = tensor_spans(header)
+        self._starts = [start for start, _ in self._spans]
+
+    def pieces(self, record: Record) -> list[Piece]:
+        """The pieces of tensors in a record, in file order; padding belongs to none."""
+        found = []
+        i = max(0, bisect_right(self._starts, record.offset) - 1)
+        while i < len(self._spans) and self._starts[i] < record.end:
+            start, tensor = self._spans[i]
+            begin, end = max(start, record.offset), min(start + tensor.nbytes, record.end)
+            if begin < end:
+                found.append(Piece(tensor, begin - start, begin - record.offset, end - begin))
+            i += 1
+        return found

@@ -1,0 +1,75 @@
+"""One answer while it is generated: its tokens so far and its place in the context."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from py_engine.plan.sampling import Batch, Constraint, Sampling
+
+
+@dataclass
+class GenerationStats:
+    """Figures of one request. `prefill_ms` ends with the first token."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    shifted_tokens: int = 0  # dropped from a full context
+    prefill_ms: float = 0.0
+    decode_ms: float = 0.0
+    submits: int = 0
+    dispatches: int = 0
+    encode_ms: float = 0.0  # spent encoding and submitting GPU work
+    wait_ms: float = 0.0  # spent waiting for the GPU; near 0: the host is the bottleneck
+
+
+@dataclass
+class Answer:
+    """The answer to one request. `ids` starts as the prompt and is what the context holds, or will hold."""
+
+    ids: list[int]
+    sampling: Sampling
+    left: int  # tokens that may still follow
+    stop_ids: frozenset[int]
+    constraint: Constraint | None = None
+    exact: bool = False  # seeded: the same text whatever the cache holds
+    begins: int = field(init=False)  # index of its first token in `ids`
+    tokens: int = 0  # generated so far
+    shifted: int = 0  # tokens dropped from the context
+    done: bool = False
+    paused: bool = False  # its time slice ended; it will continue
+    stats: GenerationStats = field(default_factory=GenerationStats)
+
+    def __post_init__(self) -> None:
+        self.begins = len(self.ids)
+
+    @property
+    def batchable(self) -> bool:
+        """Whether it may share steps with other sequences.
+
+        It may if sampling needs nothing but the logits. Exact answers run alone: in a batch, sums are taken in another
+        order and round differently.
+        """
+        plain = self.constraint is None and not self.sampling.shapes and self.sampling.logprobs < 0
+        return plain and not self.exact
+
+    def accept(self, batch: Batch) -> Batch:
+        """Count a batch's tokens, up to and including one that ends the answer, and return those."""
+        stop = next((i for i, token in enumerate(batch.ids) if token in self.stop_ids), None)
+        batch = batch if stop is None else batch[: stop + 1]
+        self.tokens += len(batch.ids)
+        self.left -= len(batch.ids)
+        self.done = stop is not None or self.left <= 0
+        return batch
+
+    def shift(self, keep: int, n_ctx: int) -> int:
+        """Free a part of the context: keep the first `keep` tokens, drop the older half of the others.
+
+        Returns how many tokens were dropped.
+        """
+        keep = min(keep, n_ctx // 2)
+        dropped = (len(self.ids) - keep) // 2
+        del self.ids[keep : keep + dropped]
+        self.begins = self.begins if self.begins <= keep else max(keep, self.begins - dropped)
+        self.shifted += dropped
+        return dropped

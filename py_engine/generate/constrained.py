@@ -1,0 +1,162 @@
+"""Decoding under a constraint, such as a grammar.
+
+Masked: the mask is ready before a token is sampled; while the host computes it, the GPU computes the logits.
+Ahead: where the GPU would wait for the host, tokens are sampled without a mask and checked afterwards. At the first one
+that the constraint rejects, the tokens after it are dropped and that one is sampled again with the mask.
+Both give the same tokens: sample.wgsl samples without the mask first, and its noise depends on the position alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from py_engine.generate.answer import Answer
+from py_engine.plan.lists import DECODE, PREFILL_END
+from py_engine.plan.sampling import Batch
+from py_engine.runners import Runner
+
+MIN_LOOKAHEAD = 4  # tokens; sampling fewer ahead does not pay
+
+
+class ConstrainedDecoder:
+    """Decodes up to `count` tokens from `position` on. The last feed has computed the first one's logits."""
+
+    def __init__(
+        self, runner: Runner, answer: Answer, position: int, count: int, seq: int = 0, usual_run: float = 0.0
+    ) -> None:
+        """`usual_run`: how many tokens, in earlier requests, came between two that the mask changed."""
+        assert answer.constraint is not None
+        self._runner, self._constraint = runner, answer.constraint
+        self._seq, self._at, self._left = seq, position, count
+        self._stop_ids = answer.stop_ids
+        self._scored = (
+            answer.sampling.logprobs >= 0
+        )  # every token needs a log-probability, so none may be fed unsampled
+        self._forced: deque[int] = deque()  # the only tokens that may come next
+        self._run = 0  # tokens since the mask last changed one
+        self.usual_run = usual_run
+        self._fed = True  # the logits come from a batch, so they can be sampled only once
+        runner.begin(position, count, seq)
+
+    async def batches(self) -> AsyncGenerator[Batch, None]:
+        """Yield tokens until the constraint allows no more, an id of stop_ids came, or all were decoded."""
+        while self._left > 0:
+            await self._fetch_forced()
+            if self._at_end():
+                if self._stop_ids:
+                    yield Batch([min(self._stop_ids)])
+                return
+            if self._forced and not self._scored:
+                yield await self._feed_forced()
+            elif self._fed or self._lookahead() < MIN_LOOKAHEAD:
+                yield await self._sample_masked()
+            else:
+                async for batch in self._sample_ahead():
+                    yield batch
+
+    async def _fetch_forced(self) -> None:
+        if not self._forced:
+            self._forced.extend(await self._constraint.forced())
+
+    def _at_end(self) -> bool:
+        """Whether the end may be emitted without sampling it."""
+        return not self._forced and not self._scored and self._constraint.finished()
+
+    def _lookahead(self) -> int:
+        """Tokens to sample ahead: as many as are usually accepted in a row."""
+        return min(self._runner.max_lookahead(), int(max(self._run, self.usual_run)))
+
+    def _update_run(self, tokens: int, rejected: bool) -> None:
+        self._run += tokens
+        if rejected:
+            self.usual_run = (self.usual_run + self._run) / 2 if self.usual_run else self._run
+            self._run = 0
+
+    def _advance(self, tokens: int) -> None:
+        self._at += tokens
+        self._left -= tokens
+
+    async def _feed_forced(self) -> Batch:
+        """Feed all forced tokens in one batch."""
+        tokens = [self._forced.popleft() for _ in range(min(len(self._forced), self._left))]
+        for token in tokens:
+            await self._constraint.accept(token)
+        first, size = self._at, self._runner.plan.batch
+        self._advance(len(tokens))
+        fed = tokens if self._left else tokens[:-1]  # the context may end at the last token
+        for at in range(0, len(fed), size):
+            batch = fed[at : at + size]
+            lists = [*PREFILL_END] if len(batch) > 1 else [DECODE]
+            await self._runner.feed(first + at, batch, lists, self._seq)
+        self._runner.begin(self._at, self._left, self._seq)
+        self._fed = True
+        return Batch(tokens)
+
+    async def _sample_masked(self, rejected_before: bool = False) -> Batch:
+        """Sample the next token with the mask. `rejected_before`: without it, this token was rejected."""
+        if self._forced:
+            mask: Any = _only(self._forced.popleft(), self._runner.plan.n_vocab)
+        else:
+            mask = await self._constraint.mask()
+        self._fed = False
+        self._runner.mask(mask)
+        self._runner.step(1, eager=True)
+        batch, resampled = await self._runner.take()
+        await self._constraint.accept(batch.ids[0])
+        self._advance(1)
+        self._update_run(1, resampled and not rejected_before)
+        return batch
+
+    async def _sample_ahead(self) -> AsyncGenerator[Batch, None]:
+        """Sample tokens without a mask until one is rejected, then sample that one with the mask."""
+        self._runner.mask(None)
+        in_flight = 0
+        while self._left > 0:
+            window = self._lookahead()
+            while in_flight < min(window, self._left):
+                in_flight += self._runner.step(max(1, min(window // 3, self._left - in_flight)))
+            batch, _ = await self._runner.take()
+            in_flight -= len(batch.ids)
+            accepted, stopped = 0, False
+            while accepted < len(batch.ids) and not stopped and await self._accepts(batch.ids[accepted]):
+                stopped = batch.ids[accepted] in self._stop_ids
+                accepted += 1
+            self._advance(accepted)
+            rejected = accepted < len(batch.ids) and not stopped
+            self._update_run(accepted, rejected)
+            if accepted:
+                yield batch[:accepted]
+            if rejected:
+                await self._runner.rewind(self._at, self._left)
+                if not self._at_end() and (not self._forced or self._scored):
+                    yield await self._sample_masked(rejected_before=True)
+            if rejected or stopped:
+                return
+
+    async def _accepts(self, token: int) -> bool:
+        """Whether the constraint accepts the token; if so, it has advanced past it."""
+        await self._fetch_forced()
+        if self._at_end():
+            return False
+        if self._forced:
+            if token != self._forced[0]:
+                return False
+            await self._constraint.accept(self._forced.popleft())
+            return True
+        try_accept = getattr(self._constraint, "try_accept", None)
+        if try_accept is not None:
+            return bool(await try_accept(token))
+        mask = await self._constraint.mask()
+        if mask is not None and not (int(mask[token >> 5]) >> (token & 31)) & 1:
+            return False
+        await self._constraint.accept(token)
+        return True
+
+
+def _only(token: int, vocab: int) -> bytes:
+    """The mask that allows one token."""
+    bits = bytearray(-(-vocab // 32) * 4)
+    bits[token // 8] |= 1 << token % 8
+    return bytes(bits)

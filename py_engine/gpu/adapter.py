@@ -1,0 +1,82 @@
+"""The WebGPU adapter and device, and the kernel variants they can run."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import js
+
+from py_engine.gpu.memory import obj
+from py_engine.plan.kernels import Device
+
+LIMITS = (
+    "maxBufferSize", "maxStorageBufferBindingSize", "maxStorageBuffersPerShaderStage", "maxComputeWorkgroupStorageSize",
+    "maxComputeInvocationsPerWorkgroup", "maxComputeWorkgroupSizeX",
+)  # fmt: skip
+MATRICES = "chromium-experimental-subgroup-matrix"
+
+
+async def request_adapter() -> Any | None:
+    """The adapter, or None without WebGPU. A young browser's first answers can be null: asked for up to 2 s."""
+    gpu = getattr(js.navigator, "gpu", None)
+    if not gpu:
+        return None
+    for _ in range(8):
+        adapter = await gpu.requestAdapter(obj(powerPreference="high-performance"))
+        if adapter:
+            return adapter
+        await asyncio.sleep(0.25)
+    return None
+
+
+async def request_device(adapter: Any) -> Any:
+    """A device with all that the adapter offers and kernels use; an adapter gives one."""
+    features = [f for f in ("shader-f16", "subgroups", "timestamp-query", MATRICES) if adapter.features.has(f)]
+    limits = obj(**{n: getattr(adapter.limits, n) for n in LIMITS})
+    return await adapter.requestDevice(obj(requiredFeatures=features, requiredLimits=limits))
+
+
+def describe(adapter: Any) -> dict[str, Any]:
+    """What the adapter says of itself, as plain JSON."""
+    info = adapter.info
+    return {
+        "vendor": info.vendor,
+        "architecture": info.architecture,
+        "description": info.description,
+        "features": sorted(str(f) for f in adapter.features.values()),
+        "limits": {n: getattr(adapter.limits, n) for n in LIMITS},
+    }
+
+
+def device_of(adapter: Any) -> Device:
+    """The kernel variants that an adapter can run."""
+    info, limits, features = adapter.info, adapter.limits, adapter.features
+    words = f"{info.vendor} {info.architecture} {info.description} {info.device}".lower()
+    software = bool(getattr(info, "isFallbackAdapter", False)) or any(
+        w in words for w in ("swiftshader", "llvmpipe", "lavapipe", "software")
+    )
+    return Device(
+        f16=features.has("shader-f16"),
+        subgroup=int(info.subgroupMinSize) if features.has("subgroups") else 0,
+        max_binding=int(limits.maxStorageBufferBindingSize),
+        max_buffer=int(limits.maxBufferSize),
+        max_workgroup_storage=int(limits.maxComputeWorkgroupStorageSize),
+        max_threads=int(min(limits.maxComputeInvocationsPerWorkgroup, limits.maxComputeWorkgroupSizeX)),
+        dot8=not software and js.navigator.gpu.wgslLanguageFeatures.has("packed_4x8_integer_dot_product"),
+        matrix=_matrix_side(adapter),
+        software=software,
+    )
+
+
+def _matrix_side(adapter: Any) -> int:
+    """The side of square f16 matrices with f32 sums, where subgroups of one fixed size multiply such."""
+    info = adapter.info
+    if not adapter.features.has(MATRICES) or info.subgroupMinSize != info.subgroupMaxSize:
+        return 0
+    sides = {
+        int(c.M)
+        for c in info.subgroupMatrixConfigs
+        if (c.componentType, c.resultComponentType) == ("f16", "f32") and c.M == c.N == c.K
+    }
+    return max(sides & {8, 16}, default=0)

@@ -1,0 +1,238 @@
+"""WebGPU: the device, pipelines, and a plan's lists recorded for replay.js, in the memory of gpu_memory.py.
+
+They are the only users of `navigator.gpu`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+import js
+from pyodide.ffi import create_once_callable, to_js
+
+from py_engine.gpu.adapter import request_device
+from py_engine.gpu.memory import UNIFORM, Memory, obj
+from py_engine.gpu.pipelines import PipelineCache
+from py_engine.gpu.upload import Upload
+from py_engine.plan import kernels, quants
+from py_engine.plan.kernels import Device
+from py_engine.plan.lists import DECODE, LOGPROBS, SAMPLE, SAMPLE_EACH, SMALL_BATCH, SMALL_BATCH_LOGITS, VERIFY_DRAFT
+from py_engine.plan.plan import Buffer, Op, PerToken, Plan
+from py_engine.plan.shared import LOGPROB_ROWS, MAX_SMALL_BATCH, MAX_STEPS, MOST_LOGPROBS
+
+REPLAY_SHARED = {
+    "maxSteps": MAX_STEPS,
+    "maxSmallBatch": MAX_SMALL_BATCH,
+    "logprobRows": LOGPROB_ROWS,
+    "logprobRowBytes": 8 * (1 + MOST_LOGPROBS),
+    "decode": DECODE,
+    "smallBatch": SMALL_BATCH,
+    "smallBatchLogits": SMALL_BATCH_LOGITS,
+    "sampleEach": SAMPLE_EACH,
+    "verifyDraft": VERIFY_DRAFT,
+    "sample": SAMPLE,
+}  # what replay.js shares with the plan
+
+
+class Gpu(Memory):
+    """A device with one plan's memory and command lists."""
+
+    def __init__(self, device: Any, variant: Device, plan: Plan) -> None:
+        super().__init__(device, variant, plan)
+        self.lost: str | None = None
+        self.pipelines = PipelineCache(device)
+        self.recorded: set[str] = set()  # lists that can be run
+        self.replay: Any = None
+        self.uploading: Upload | None = None
+
+    @classmethod
+    async def open(cls, adapter: Any, variant: Device, plan: Plan) -> Gpu:
+        """Request a device with all that the adapter offers, and allocate the plan; WispError out_of_memory."""
+        device = await request_device(adapter)
+        self = cls(device, variant, plan)
+        device.lost.then(create_once_callable(self._on_lost))
+        try:
+            await self.guarded(self.allocate)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _on_lost(self, info: Any) -> None:
+        self.lost = f"{info.reason}: {info.message}"
+
+    async def reserve_sequences(self, sequences: int) -> None:
+        """Larger caches, and every list recorded with them; WispError out_of_memory, and nothing has changed then."""
+        await self.enlarge_caches(sequences)
+        names, self.recorded = self.recorded, set()
+        self.replay.lists.clear()
+        await self.compile(names=names)
+
+    async def upload_start(self) -> Upload:
+        """Who takes the weights in."""
+        self.uploading = Upload(self, self.pipelines)
+        await self.uploading.start()
+        return self.uploading
+
+    # -- recording ----------------------------------------------------------------------------------------------------
+
+    def _group(self, shader: kernels.Shader, bound: dict[str, tuple[Any, int, int]]) -> Any:
+        entries = [
+            {"binding": i, "resource": {"buffer": bound[n][0], "offset": bound[n][1], "size": bound[n][2]}}
+            for i, n in enumerate(shader.bindings)
+        ]
+        layout = self.pipelines[shader].getBindGroupLayout(0)
+        return self.device.createBindGroup(obj(layout=layout, entries=entries))
+
+    async def compile(self, on_progress: Any = None, names: Iterable[str] | None = None) -> None:
+        """Compile the pipelines of lists, all at once, and record them; None: of all but the lazy ones."""
+        if names is None:
+            names = [name for name in self.plan.lists if name not in self.plan.lazy]
+        ops = {name: self.plan.lists[name] for name in names if name not in self.recorded}
+        if not ops:
+            return
+        shaders = {id(op): kernels.expand(op.kernel, op.params, self.variant) for each in ops.values() for op in each}
+        wanted = list({s.label: s for s in shaders.values()}.values())
+        done = 0
+
+        async def one(shader: kernels.Shader) -> None:
+            nonlocal done
+            await self.pipelines.get(shader)
+            done += 1
+            if on_progress:
+                on_progress(done, len(wanted))
+
+        await asyncio.gather(*(one(s) for s in wanted))
+        await self.guarded(lambda: self._record(ops, shaders))
+        self.recorded |= set(ops)
+
+    def _record(self, lists: dict[str, list[Op]], shaders: dict[int, kernels.Shader]) -> None:
+        params = self._params(
+            {
+                id(op): shaders[id(op)].pack(op.consts)
+                for ops in lists.values()
+                for op in ops
+                if "p" in shaders[id(op)].bindings
+            }
+        )
+        if self.replay is None:
+            names = ("tokens", "state", "states", "logprobs", "drafting")
+            buffers = {name: self.places[name][0] for name in names if name in self.places}
+            self.replay = js.wispReplay.new(self.device, obj(**buffers), self.plan.n_ctx + 1, obj(**REPLAY_SHARED))
+        for name, ops in lists.items():
+            for op in ops:
+                shader = shaders[id(op)]
+                bound = self._bound(op) | ({"p": params[id(op)]} if id(op) in params else {})
+                tile, axis = 0, 0
+                for i, g in enumerate(op.grid):
+                    if isinstance(g, PerToken):
+                        tile, axis = g.tile, i
+                x, y, z = (0 if isinstance(g, PerToken) else g for g in op.grid)
+                self.replay.add(name, self.pipelines[shader], self._group(shader, bound), x, y, z, tile, axis)
+
+    def _params(self, packed: dict[int, bytes]) -> dict[int, tuple[Any, int, int]]:
+        """All Params structs in one uniform buffer; equal ones once."""
+        offsets: dict[bytes, int] = {}
+        for data in packed.values():
+            offsets.setdefault(data, len(offsets) * quants.ALIGN)
+        whole = bytearray(max(1, len(offsets)) * quants.ALIGN)
+        for data, at in offsets.items():
+            whole[at : at + len(data)] = data
+        buffer = self.buffer(len(whole), UNIFORM, "params")
+        self.device.queue.writeBuffer(buffer, 0, to_js(memoryview(whole)))
+        return {key: (buffer, offsets[data], len(data)) for key, data in packed.items()}
+
+    def _bound(self, op: Op) -> dict[str, tuple[Any, int, int]]:
+        bound = {}
+        for name, b in op.bindings.items():
+            if isinstance(b, Buffer):
+                bound[name] = self.places[b.name]
+            elif name == "w":
+                bound |= {plane: self.places[f"{b.name}.{plane}"] for plane in b.layout.planes}
+            else:
+                bound[name] = self.places[f"{b.name}.w_qs"]
+        return bound
+
+    def feed(self, position: int, ids: list[int], lists: list[str], seq: int = 0) -> Any:
+        """Put tokens of a sequence at their positions and run lists over them; a promise of the end of it."""
+        self.replay.feed(seq, position, to_js(memoryview(struct.pack(f"<{len(ids)}I", *ids)).cast("I")), to_js(lists))
+        return self.device.queue.onSubmittedWorkDone()
+
+    def choose_with(self, lists: list[str]) -> None:
+        """The lists that choose a token in replay.js's steps."""
+        self.replay.samplers = to_js(lists)
+        self.replay.withRows = LOGPROBS in lists
+
+    async def rows(self, name: str, n: int, cols: int) -> Any:
+        """The first `n` rows of a float buffer without their padding, a Float32Array (n * cols,)."""
+        buffer, offset, _ = self.places[name]
+        width = self.plan.buffers[name].shape[1]
+        padded = js.Float32Array.new(await self.replay.download(buffer, offset, 4 * n * width))
+        out = js.Float32Array.new(n * cols)
+        for i in range(n):
+            out.set(padded.subarray(i * width, i * width + cols), i * cols)
+        return out
+
+    async def least_step_ms(self) -> float:
+        """A floor under the milliseconds of a decode step, for the price of compiling one kernel: its largest product,
+        as if the other weights were read at that speed and nothing else took time.
+        """
+        products = [op for op in self.plan.lists[DECODE] if op.kernel == "matvec"]
+        op = max(products, key=lambda op: op.bindings["w"].nbytes)
+        shader = kernels.expand(op.kernel, op.params, self.variant)
+        await self.pipelines.get(shader)
+        params = self._params({0: shader.pack(op.consts)})[0]
+        group = self._group(shader, self._bound(op) | {"p": params})
+        self.device.queue.writeBuffer(self.places["state"][0], 0, to_js(memoryview(struct.pack("<2I", 0, 1))))
+        times = []
+        for _ in range(3):
+            encoder = self.device.createCommandEncoder()
+            compute = encoder.beginComputePass()
+            compute.setPipeline(self.pipelines[shader])
+            compute.setBindGroup(0, group)
+            compute.dispatchWorkgroups(*op.grid)
+            compute.end()
+            begun = js.performance.now()
+            self.device.queue.submit(to_js([encoder.finish()]))
+            await self.device.queue.onSubmittedWorkDone()
+            times.append(js.performance.now() - begun)
+        read = sum(product.bindings["w"].nbytes for product in products)
+        return min(times) * read / op.bindings["w"].nbytes
+
+    async def time_lists(self, names: list[str], n: int, repeats: int) -> float:
+        """Nanoseconds of lists in a row on a batch of n tokens, the mean of `repeats`."""
+        return float(await self.replay.timeLists(to_js(names), n, repeats))
+
+    async def profile(self, name: str, n: int, repeats: int) -> list[dict[str, Any]]:
+        """[{kernel, ns}] of a list's dispatches on a batch of n tokens, each run `repeats` times."""
+        times = await self.replay.profile(name, n, repeats)
+        return [{"kernel": label_of(op), "ns": ns} for op, ns in zip(self.plan.lists[name], times.to_py(), strict=True)]
+
+    def close(self) -> None:
+        """Give everything back."""
+        if self.uploading is not None:
+            self.uploading.close()
+        for buffer in self.buffers:
+            buffer.destroy()
+        self.buffers, self.places, self.recorded = [], {}, set()
+        self.pipelines.clear()
+        self.device.destroy()
+
+
+def label_of(op: Op) -> str:
+    """A short name for tables: kernel, type, columns and epilogue."""
+    shown = [str(op.params[k]) for k in ("QUANT", "COLS", "EPILOGUE") if k in op.params]
+    return " ".join([op.kernel, *shown, *([f"x {op.consts['rows']}"] if "rows" in op.consts else [])])
+
+
+def concatenate(parts: list[Any]) -> Any:
+    """Float32Arrays end to end."""
+    out = js.Float32Array.new(sum(int(p.length) for p in parts))
+    at = 0
+    for part in parts:
+        out.set(part, at)
+        at += int(part.length)
+    return out

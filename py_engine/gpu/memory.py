@@ -1,0 +1,153 @@
+"""What of the GPU's memory a plan takes: weights in a few large buffers, caches that grow, activations that share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import js
+from pyodide.ffi import to_js
+
+from py_engine.errors import SERVER_ERROR, WispError
+from py_engine.plan import budget, quants
+from py_engine.plan.kernels import Device
+from py_engine.plan.plan import Buffer, Plan
+
+ARENA = 1 << 30  # bytes of one weight buffer, at most
+STORAGE, UNIFORM, COPY_SRC, COPY_DST = 0x80, 0x40, 0x4, 0x8
+
+
+def obj(**fields: Any) -> Any:
+    """A JavaScript object."""
+    return to_js(fields, dict_converter=js.Object.fromEntries)
+
+
+class Memory:
+    """One plan's buffers on a device."""
+
+    def __init__(self, device: Any, variant: Device, plan: Plan) -> None:
+        self.device, self.variant, self.plan = device, variant, plan
+        self.buffers: list[Any] = []  # every GPUBuffer, to be destroyed
+        self.places: dict[str, tuple[Any, int, int]] = {}  # buffer or weight plane -> (GPUBuffer, offset, bytes)
+
+    async def guarded(self, work: Any) -> None:
+        """Run `work` and turn what the device has against it into a WispError."""
+        scopes = ("out-of-memory", "validation", "internal")
+        for scope in scopes:
+            self.device.pushErrorScope(scope)
+        work()
+        popped = [self.device.popErrorScope() for _ in scopes]  # before anyone else's
+        errors = [await error for error in popped]
+        if errors[2]:
+            raise budget.out_of_memory(self.plan)
+        for error in errors[:2]:
+            if error:
+                raise WispError(f"The GPU refused a command: {error.message}", "internal_error", SERVER_ERROR)
+
+    def buffer(self, size: int, usage: int, label: str) -> Any:
+        """A GPUBuffer of `size` bytes that can be copied from and to; WispError model_too_large."""
+        if size > self.variant.max_buffer:
+            raise WispError(
+                f"{label} needs {size >> 20} MiB in one piece, of a device that gives {self.variant.max_buffer >> 20}. "
+                "Choose a shorter context or a smaller model.",
+                "model_too_large",
+            )
+        buffer = self.device.createBuffer(obj(size=size, usage=usage | COPY_DST | COPY_SRC, label=label))
+        self.buffers.append(buffer)
+        return buffer
+
+    def allocate(self) -> None:
+        """Every buffer of the plan."""
+        self._allocate_weights()
+        slots, sizes = self.plan.slots()
+        shared = [self.buffer(size, STORAGE, f"activations {i}") for i, size in enumerate(sizes)]
+        for b in self.plan.buffers.values():
+            if b.pool == "activations":
+                if b.name in slots:
+                    self.places[b.name] = shared[slots[b.name]], 0, b.nbytes
+            else:
+                self.places[b.name] = self.buffer(b.nbytes, STORAGE, b.name), 0, b.nbytes
+        for name, data in self.plan.constants.items():
+            self.write(name, data)
+
+    def _allocate_weights(self) -> None:
+        """Planes into a few large buffers, each plane on an aligned offset."""
+        limit = min(self.variant.max_buffer, ARENA)
+        arenas: list[list[tuple[str, int, int]]] = []
+        used = limit
+        for weight in self.plan.weights.values():
+            for _, part in weight.split(self.variant.max_binding):
+                for plane in part.layout.planes:
+                    size = part.plane_bytes(plane)
+                    if used + size > limit:
+                        arenas.append([])
+                        used = 0
+                    arenas[-1].append((f"{part.name}.{plane}", used, size))
+                    used += -(-size // quants.ALIGN) * quants.ALIGN
+        for i, planes in enumerate(arenas):
+            _, offset, size = planes[-1]
+            buffer = self.buffer(offset + size, STORAGE, f"weights {i}")
+            for name, offset, size in planes:
+                self.places[name] = buffer, offset, size
+
+    def write(self, name: str, data: Any, at: int = 0) -> None:
+        """Put bytes, or a JavaScript typed array, into a buffer of the plan from its byte `at` on."""
+        buffer, offset, _ = self.places[name]
+        self.device.queue.writeBuffer(buffer, offset + at, to_js(memoryview(data)) if isinstance(data, bytes) else data)
+
+    def caches(self) -> list[Buffer]:
+        """Every buffer that has a part for each sequence, one behind the other."""
+        return [b for b in self.plan.buffers.values() if b.pool == "kv"]
+
+    async def enlarge_caches(self, sequences: int) -> None:
+        """Room for so many sequences in the caches, with what they hold now; WispError out_of_memory, and nothing has
+        changed then. Bind groups made before are of no use any more.
+        """
+        caches = self.caches()
+        larger: dict[str, Any] = {}
+        held = len(self.buffers)
+
+        def grow() -> None:
+            for b in caches:
+                larger[b.name] = self.buffer(b.nbytes * sequences, STORAGE, b.name)
+
+        try:
+            if max(b.nbytes for b in caches) * sequences > self.variant.max_binding:
+                raise budget.out_of_memory(self.plan)
+            await self.guarded(grow)
+        except WispError:
+            for buffer in self.buffers[held:]:
+                buffer.destroy()
+            del self.buffers[held:]
+            raise
+        encoder = self.device.createCommandEncoder()
+        old = [self.places[b.name] for b in caches]
+        for b, (buffer, _, size) in zip(caches, old, strict=True):
+            encoder.copyBufferToBuffer(buffer, 0, larger[b.name], 0, size)
+            self.places[b.name] = larger[b.name], 0, b.nbytes * sequences
+        self.device.queue.submit(to_js([encoder.finish()]))
+        for buffer, _, _ in old:
+            buffer.destroy()
+        gone = {id(buffer) for buffer, _, _ in old}
+        self.buffers = [buffer for buffer in self.buffers if id(buffer) not in gone]
+        self.plan.sequences = sequences
+
+    async def copy_cache(self, source: int, to: int) -> None:
+        """A sequence's tokens, and what the caches hold of them, for another one; WispError out_of_memory, and nothing
+        has changed then.
+        """
+        tokens = self.plan.buffers["tokens"]
+        parts = [(b.name, b.nbytes) for b in self.caches()] + [(tokens.name, tokens.nbytes // tokens.shape[0])]
+
+        def copy() -> None:
+            between = self.device.createBuffer(  # a buffer cannot be copied into itself
+                obj(size=max(size for _, size in parts), usage=COPY_DST | COPY_SRC, label="between sequences")
+            )
+            encoder = self.device.createCommandEncoder()
+            for name, size in parts:
+                buffer = self.places[name][0]
+                encoder.copyBufferToBuffer(buffer, source * size, between, 0, size)
+                encoder.copyBufferToBuffer(between, 0, buffer, to * size, size)
+            self.device.queue.submit(to_js([encoder.finish()]))
+            between.destroy()
+
+        await self.guarded(copy)

@@ -1,0 +1,60 @@
+"""The compiled compute pipelines of one device."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from py_engine.errors import SERVER_ERROR, WispError
+from py_engine.gpu.memory import obj
+from py_engine.plan.kernels import Shader
+
+ACCESS = {"uniform": "uniform", "storage, read": "read-only-storage", "storage, read_write": "storage"}
+COMPUTE = 4  # GPUShaderStage.COMPUTE
+
+
+class PipelineCache:
+    """Compiles each shader once; concurrent requests for one shader share the compilation."""
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+        self._compiling: dict[str, asyncio.Future[Any]] = {}
+        self._compiled: dict[str, Any] = {}
+
+    def __getitem__(self, shader: Shader) -> Any:
+        """The GPUComputePipeline of a shader that get() has compiled. KeyError for any other."""
+        return self._compiled[shader.label]
+
+    async def get(self, shader: Shader) -> Any:
+        """The GPUComputePipeline, compiled on first use. WispError internal_error where it does not compile."""
+        if shader.label in self._compiled:
+            return self._compiled[shader.label]
+        if shader.label not in self._compiling:
+            self._compiling[shader.label] = asyncio.ensure_future(self._compile(shader))
+        try:
+            self._compiled[shader.label] = await asyncio.shield(self._compiling[shader.label])
+        except Exception as error:
+            raise WispError(
+                f"The kernel {shader.label} does not compile on this device: {error}", "internal_error", SERVER_ERROR
+            ) from None
+        finally:
+            self._compiling.pop(shader.label, None)
+        return self._compiled[shader.label]
+
+    async def _compile(self, shader: Shader) -> Any:
+        module = self._device.createShaderModule(obj(code=shader.code, label=shader.label))
+        entries = [
+            {"binding": i, "visibility": COMPUTE, "buffer": {"type": ACCESS[access]}}
+            for i, access in enumerate(shader.bindings.values())
+        ]
+        layout = self._device.createBindGroupLayout(obj(entries=entries))
+        descriptor = obj(
+            label=shader.label,
+            layout=self._device.createPipelineLayout(obj(bindGroupLayouts=[layout])),
+            compute={"module": module, "entryPoint": "main"},
+        )
+        return await self._device.createComputePipelineAsync(descriptor)
+
+    def clear(self) -> None:
+        """Drop every pipeline."""
+        self._compiling, self._compiled = {}, {}

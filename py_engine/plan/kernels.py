@@ -1,0 +1,149 @@
+"""From wgsl/*.wgsl to the text of one specialised shader.
+
+Directives, each on a line of its own:
+
+    #param NAME            must be given; becomes `const NAME` (u32 or f32), or text where it is a string
+    #include "file.wgsl"   relative to wgsl/; ${NAME} is replaced first
+    #if EXPR / #else / #endif   EXPR is a Python expression over the params
+    #for i in EXPR / #endfor    the lines between, EXPR times, with ${i} for 0, 1, ..., or, for "A, B", for A up to B:
+                                what must stay in registers cannot wait for a compiler to unroll a loop
+    @bind var<...> name: type;  the next free binding of group 0
+
+Text after `//` on a #param line says what it is. F16 (0 or 1) and SG (smallest subgroup size, 0 for none) come from
+the device; GROUPS_PER_THREAD (groups of weights that a thread takes at a time) is 1 where a kernel is not given it.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+
+from py_engine.plan import shared
+
+WGSL = Path(__file__).parent.parent.parent / "wgsl"
+BIND = re.compile(r"@bind var<(uniform|storage, read|storage, read_write)> (\w+)")
+FIELD = re.compile(r"^\s*(\w+): (u32|f32|i32),", re.M)
+
+
+@dataclass(frozen=True)
+class Device:
+    """What of a device decides between kernel variants; the WebGPU names of the limits."""
+
+    f16: bool = False
+    subgroup: int = 0  # smallest subgroup size, 0 where the feature is missing
+    max_binding: int = 128 << 20  # maxStorageBufferBindingSize
+    max_buffer: int = 256 << 20  # maxBufferSize
+    max_workgroup_storage: int = 16384  # maxComputeWorkgroupStorageSize
+    max_threads: int = 256  # maxComputeInvocationsPerWorkgroup
+    dot8: bool = False  # round activations to bytes where the weights are integers: faster on GPUs
+    matrix: int = 0  # side of the f16 matrices that a subgroup multiplies with f32 sums, 0: none
+    software: bool = False  # a CPU pretending to be a GPU: smaller batches keep it answering
+    tiles: tuple[tuple[str, tuple[int, ...]], ...] = ()  # measured to be the best (tuning.py), by tiles.py's keys
+
+
+@dataclass(frozen=True)
+class Shader:
+    """An expanded kernel: its text, its bindings (name -> access, in order) and its Params fields (name -> type)."""
+
+    label: str
+    code: str
+    bindings: dict[str, str]
+    fields: dict[str, str]
+
+    def pack(self, consts: Mapping[str, int | float]) -> bytes:
+        """The bytes of the Params struct (16-byte multiple)."""
+        if set(consts) != set(self.fields):
+            raise KeyError(f"{self.label}: Params has {sorted(self.fields)}, the op gives {sorted(consts)}")
+        code = {"u32": "I", "i32": "i", "f32": "f"}
+        raw = struct.pack("<" + "".join(code[t] for t in self.fields.values()), *(consts[n] for n in self.fields))
+        return raw + bytes(-len(raw) % 16)
+
+
+@cache
+def _source(name: str) -> str:
+    return (WGSL / name).read_text()
+
+
+def expand(kernel: str, params: Mapping[str, int | float | str], device: Device) -> Shader:
+    """Specialise wgsl/<kernel>.wgsl. KeyError for a missing or unknown param."""
+    given = tuple((name, type(value), value) for name, value in params.items())  # 1 and 1.0 are not the same
+    return _expanded(kernel, given, int(device.f16), device.subgroup)
+
+
+@lru_cache(1024)  # the layers of a model share their shaders
+def _expanded(kernel: str, given: tuple[tuple[str, type, int | float | str], ...], f16: int, subgroup: int) -> Shader:
+    params = {name: value for name, _, value in given}
+    values = {"F16": f16, "SG": subgroup, "GROUPS_PER_THREAD": 1, **shared.KERNEL_PARAMS, **params}
+    used: set[str] = set()
+    lines: list[str] = []
+    _expand(f"{kernel}.wgsl", values, used, lines)
+    if unknown := set(params) - used:
+        raise KeyError(f"{kernel}.wgsl has no #param {sorted(unknown)}")
+    body = "\n".join(lines)
+    bindings = {m[2]: m[1] for m in BIND.finditer(body)}
+    numbers = iter(range(len(bindings)))
+    body = re.sub(r"@bind ", lambda _: f"@group(0) @binding({next(numbers)}) ", body)
+    struct_text = re.search(r"struct Params \{(.*?)\}", body, re.S)
+    fields = {m[1]: m[2] for m in FIELD.finditer(struct_text[1])} if struct_text else {}
+    head = re.findall(r"^(?:enable|diagnostic).*", body, re.M)
+    body = re.sub(r"^(?:enable|diagnostic).*", "", body, flags=re.M)
+    enables = ["enable f16;"] if values["F16"] and "F16" in used else []
+    enables += ["enable subgroups;"] if values["SG"] and "SG" in used else []
+    label = kernel + "".join(f" {k}={values[k]}" for k in sorted(used))
+    return Shader(label, "\n".join([*enables, *sorted(head, reverse=True), body]), bindings, fields)
+
+
+def _expand(name: str, values: dict[str, int | float | str], used: set[str], out: list[str]) -> None:
+    _lines(name, _source(name).splitlines(), values, used, out)
+
+
+def _lines(name: str, lines: list[str], values: dict[str, int | float | str], used: set[str], out: list[str]) -> None:
+    live = [True]
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        at += 1
+        word, _, rest = line.strip().partition(" ")
+        if word == "#if":
+            live.append(live[-1] and bool(eval(rest, {"__builtins__": {}}, values)))
+        elif word == "#else":
+            live[-1] = live[-2] and not live[-1]
+        elif word == "#endif":
+            live.pop()
+        elif word == "#for":
+            end = _end_of_for(lines, at)
+            if live[-1]:
+                variable, _, count = rest.partition(" in ")
+                given = eval(count, {"__builtins__": {}}, values)
+                for i in range(*given) if isinstance(given, tuple) else range(int(given)):
+                    body = [text.replace(f"${{{variable}}}", str(i)) for text in lines[at:end]]
+                    _lines(name, body, values, used, out)
+            at = end + 1
+        elif not live[-1]:
+            continue
+        elif word == "#param":
+            param = rest.split()[0]
+            if param not in values:
+                raise KeyError(f"{name}: #param {param} was not given")
+            if param not in used:
+                used.add(param)
+                if not isinstance(value := values[param], str):
+                    out.append(f"const {param}: {'f32' if isinstance(value, float) else 'u32'} = {value};")
+        elif word == "#include":
+            path = re.sub(r"\$\{(\w+)\}", lambda m: str(values[m[1]]), rest.strip('"'))
+            _expand(path, values, used, out)
+        else:
+            out.append(line)
+
+
+def _end_of_for(lines: list[str], at: int) -> int:
+    depth = 1
+    while depth:
+        word = lines[at].strip().partition(" ")[0]
+        depth += (word == "#for") - (word == "#endfor")
+        at += 1
+    return at - 1

@@ -1,0 +1,50 @@
+"""Ops of models whose layers take inputs of their own. Shapes as in ops.py."""
+
+from __future__ import annotations
+
+from py_engine.errors import WispError
+from py_engine.plan.ops import Ops
+from py_engine.plan.plan import Buffer, PerToken, Weight
+from py_engine.plan.quants import GROUP
+
+
+def group_norm(ops: Ops, x: Buffer, norm: Weight, groups: int, eps: float) -> Buffer:
+    """The RMS norm of each of the `groups` parts that a row of x is made of: (n, groups * norm.cols)."""
+    if norm.cols % GROUP:
+        raise WispError(f"Inputs of layers must be of whole groups of {GROUP}.", "unsupported_architecture")
+    y = ops.buffer(f"{ops.name}.group_normed", x.shape)
+    ops.add(
+        "norm",
+        {"COLS": norm.cols, "WG": 64, "MEAN": 0, "BIAS": 0, "ADD": 0},
+        {"eps": eps},
+        {"x": x, "norm": norm, "y": y},
+        PerToken(),
+        groups,
+    )
+    return y
+
+
+def gate(ops: Ops, x: Buffer, up: Buffer, first: int, cols: int, activation: str) -> Buffer:
+    """activation(x) * up[:, first : first + cols]: (n, cols)."""
+    y = ops.rows("gated", cols)
+    ops.add(
+        "gate",
+        {"COLS": cols, "ACTIVATION": activation},
+        {"x_stride": x.shape[1], "up_stride": up.shape[1], "first": first, "y_stride": y.shape[1]},
+        {"state": ops.state, "x": x, "up": up, "y": y},
+        -(-cols // 64),
+        PerToken(),
+    )
+    return y
+
+
+def scale_by(ops: Ops, x: Buffer, factor: Weight) -> None:
+    """x *= factor, a single number."""
+    ops.add(
+        "scale_by",
+        {"VECS": x.shape[1] // 4},
+        {},
+        {"state": ops.state, "factor": factor, "x": x},
+        -(-x.shape[1] // 256),
+        PerToken(),
+    )

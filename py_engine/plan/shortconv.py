@@ -1,0 +1,25 @@
+"""The op of LFM2's short convolution. Shapes as in ops.py."""
+
+from __future__ import annotations
+
+from py_engine.plan.cache import Cache
+from py_engine.plan.ops import Ops
+from py_engine.plan.plan import Buffer, PerToken, Weight
+
+
+def shortconv(ops: Ops, x: Buffer, taps: Weight, cache: Cache, cols: int) -> Buffer:
+    """(n, cols): x (n, 3 * cols) holds b, c and z; c times the causal convolution of b * z with `taps` (cols, taps).
+
+    `cache.k` (rows, cols) keeps b * z by position.
+    """
+    y = ops.rows("mixed", cols)
+    ops.add(
+        "shortconv",
+        {"COLS": cols, "TAPS": taps.cols // cols, "KV": cache.kind, "RING": cache.ring, "KV_ROWS": cache.rows}
+        | ops.state_params,
+        {"x_stride": x.shape[1], "y_stride": y.shape[1]},
+        {"state": ops.state, "x": x, "taps": taps, "conv_cache": cache.k, "y": y},
+        -(-cols // 128),
+        PerToken(),
+    )
+    return y

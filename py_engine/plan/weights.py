@@ -1,0 +1,104 @@
+"""From the names and shapes a model expects to the plan's weights, checked against the file's tensor table."""
+
+from __future__ import annotations
+
+from math import prod
+
+from gguf.constants import GGMLQuantizationType as Q
+
+from py_engine.errors import WispError
+from py_engine.files.gguf_header import Header, TensorInfo
+from py_engine.plan import quants
+from py_engine.plan.plan import Plan, Weight
+
+
+class Weights:
+    """Makes each weight once. Shapes are (rows, cols): rows are outputs, cols inputs."""
+
+    def __init__(self, header: Header, plan: Plan) -> None:
+        self.header, self.plan = header, plan
+
+    def __contains__(self, tensor: str) -> bool:
+        return tensor in self.header.tensors
+
+    def rows(self, tensor: str) -> int:
+        """Rows of a matrix of the file, 0 where it has none."""
+        info = self.header.tensors.get(tensor)
+        return info.shape[1] if info and len(info.shape) > 1 else 0
+
+    def size(self, tensor: str) -> int:
+        """Numbers in a tensor of the file."""
+        return prod(self.header.tensors[tensor].shape)
+
+    def _tensor(self, tensor: str, *shape: int) -> TensorInfo:
+        info = self.header.tensors.get(tensor)
+        if info is None:
+            raise WispError(
+                f"The file has no tensor {tensor}, which the {self.header.architecture} architecture needs. "
+                "Download the file again, or use another conversion of the model.",
+                "missing_tensor",
+            )
+        got = tuple(reversed(info.shape))
+        if got != shape and (1,) * (len(got) - len(shape)) + shape != got:
+            raise WispError(
+                f"Tensor {tensor} is {' x '.join(map(str, got))}; the metadata asks for {' x '.join(map(str, shape))}.",
+                "bad_tensor_shape",
+            )
+        quants.layout(info.type, tensor)
+        return info
+
+    def _add(self, weight: Weight) -> Weight:
+        return self.plan.weights.setdefault(weight.name, weight)
+
+    def matrix(self, tensor: str, rows: int, cols: int) -> Weight:
+        """One tensor as a matrix."""
+        info = self._tensor(tensor, rows, cols)
+        return self._add(Weight(tensor, info.type, rows, cols, ((tensor, 0, rows),)))
+
+    def experts(self, name: str, n: int, rows: int, cols: int) -> tuple[Weight, Weight | None]:
+        """A tensor (n, rows, cols) as one matrix (n * rows, cols), and its biases (n, rows) where it has them."""
+        tensor, bias = name + ".weight", name + ".bias"
+        info = self._tensor(tensor, n, rows, cols)
+        weight = self._add(Weight(tensor, info.type, n * rows, cols, ((tensor, 0, n * rows),)))
+        return weight, self.matrix(bias, n, rows) if bias in self else None
+
+    def stack(self, parts: list[tuple[str, int]], cols: int) -> list[Weight]:
+        """(tensor, rows) matrices stacked row on row: one weight for each run of tensors of the same type."""
+        runs: list[list[TensorInfo]] = []
+        for tensor, rows in parts:
+            info = self._tensor(tensor, rows, cols)
+            if runs and runs[-1][-1].type == info.type:
+                runs[-1].append(info)
+            else:
+                runs.append([info])
+        return [
+            self._add(
+                Weight(
+                    "+".join(i.name for i in run),
+                    run[0].type,
+                    sum(i.shape[1] for i in run),
+                    cols,
+                    tuple((i.name, 0, i.shape[1]) for i in run),
+                )
+            )
+            for run in runs
+        ]
+
+    def vector(self, *tensors_lengths: tuple[str, int]) -> Weight:
+        """(tensor, length) vectors end to end, one row; a tensor of several rows counts as one of them all. They are
+        F32 in every GGUF.
+        """
+        rows = {tensor: self.rows(tensor) or 1 for tensor, _ in tensors_lengths}
+        for tensor, length in tensors_lengths:
+            info = self._tensor(tensor, *((rows[tensor], length // rows[tensor]) if rows[tensor] > 1 else (length,)))
+            if info.type != Q.F32:
+                raise WispError(
+                    f"Tensor {tensor} is {info.type.name}; vectors must be F32.", "unsupported_quantization"
+                )
+        names = [t for t, _ in tensors_lengths]
+        cols = sum(n for _, n in tensors_lengths)
+        return self._add(Weight("+".join(names), Q.F32, 1, cols, tuple((t, 0, rows[t]) for t in names)))
+
+    def vector_if_there(self, *tensors_lengths: tuple[str, int]) -> Weight | None:
+        """The same, or None where the file has none of them."""
+        return self.vector(*tensors_lengths) if any(t in self for t, _ in tensors_lengths) else None

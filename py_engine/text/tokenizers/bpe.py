@@ -1,0 +1,90 @@
+"""Byte-level BPE (tokenizer.ggml.model "gpt2"), and its raw-text form with ▁ for spaces ("gemma4").
+
+In the byte-level form every byte is written as one printable character: itself where Latin-1 prints it, otherwise
+U+0100 and on in order; tokens and merges are strings of those characters.
+"""
+
+from typing import Any
+
+from py_engine.errors import WispError
+from py_engine.text.pretokenize import Pretokenizer
+from py_engine.text.tokenizers.merge import merge
+from py_engine.text.tokenizers.vocab import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocab, byte_of
+
+CACHE_WORDS = 50_000
+
+
+def _byte_characters() -> list[str]:
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = iter(range(0x100, 0x200))
+    return [chr(b) if b in printable else chr(next(others)) for b in range(256)]
+
+
+_CHARACTERS = _byte_characters()
+_TO_CHARACTERS = dict(enumerate(_CHARACTERS))  # a str.translate table for Latin-1 text
+_TO_BYTE = {c: b for b, c in enumerate(_CHARACTERS)}
+
+
+class BPE:
+    """Splits text into words and merges each word's characters by rank."""
+
+    def __init__(self, vocab: Vocab, metadata: dict[str, Any], pre: Pretokenizer) -> None:
+        merges = metadata.get("tokenizer.ggml.merges")
+        if not isinstance(merges, list):
+            if pre.name != "kimi-k2":
+                raise WispError("The GGUF file has a BPE vocabulary without merges.", "missing_metadata")
+            merges = []
+        self.vocab = vocab
+        self.pre = pre
+        self.ranks: dict[str, float] = dict(zip(reversed(merges), range(len(merges) - 1, -1, -1), strict=True))
+        self.cache: dict[str, list[int]] = {}
+
+    def encode(self, text: str, first: bool = False) -> list[int]:
+        """Ids of a text without special tokens."""
+        out: list[int] = []
+        cache = self.cache
+        if len(cache) > CACHE_WORDS:
+            cache.clear()
+        for word in self.pre.split(text.replace(" ", "▁") if self.pre.escape_spaces else text):
+            ids = cache.get(word)
+            if ids is None:
+                ids = self._encode_word(word)
+                if len(word) < 64:
+                    cache[word] = ids
+            out += ids
+        return out
+
+    def _encode_word(self, word: str) -> list[int]:
+        ids = self.vocab.ids
+        if self.pre.byte_level:
+            word = word.encode().decode("latin-1").translate(_TO_CHARACTERS)
+        if (self.pre.ignore_merges or (self.pre.name == "gemma4" and not word.strip("\n"))) and word in ids:
+            return [ids[word]]
+        out: list[int] = []
+        for part in merge(list(word), self.ranks, " "):
+            if part in ids:
+                out.append(ids[part])
+            elif self.pre.byte_level:
+                out += [ids[c] for c in part if c in ids]
+            else:
+                out += [ids[name] for name in (f"<0x{b:02X}>" for b in part.encode()) if name in ids]
+        return out
+
+    def piece(self, token: int) -> bytes:
+        """The bytes a token stands for, special tokens as their text."""
+        text, kind = self.vocab.texts[token], self.vocab.types[token]
+        if kind in (CONTROL, USER_DEFINED, UNKNOWN):
+            return text.encode("utf-8", "replace")
+        if kind == BYTE:
+            return byte_of(text)
+        if kind != NORMAL:
+            return b""
+        if not self.pre.byte_level:
+            return text.replace("▁", " ").encode("utf-8", "replace")
+        try:
+            return bytes([_TO_BYTE[c] for c in text])
+        except KeyError:  # not a byte-level token after all: shown the way llama.cpp shows it
+            return b"".join(
+                bytes([_TO_BYTE[c]]) if c in _TO_BYTE else f"[UNK_BYTE_0x{c.encode().hex()}{text}]".encode()
+                for c in text
+            )

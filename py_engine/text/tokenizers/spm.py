@@ -1,0 +1,80 @@
+"""SentencePiece BPE by scores (tokenizer.ggml.model "llama"), with ▁ for spaces and byte fallback."""
+
+import re
+from typing import Any
+
+from py_engine.errors import WispError
+from py_engine.text.tokenizers.merge import merge
+from py_engine.text.tokenizers.vocab import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocab, byte_of
+
+CACHE_WORDS = 50_000
+
+
+class SPM:
+    """Merges characters into the best-scored token again and again; what is no token becomes bytes."""
+
+    def __init__(self, vocab: Vocab, metadata: dict[str, Any], add_space_prefix: bool) -> None:
+        scores = metadata.get("tokenizer.ggml.scores")
+        if not isinstance(scores, list) or len(scores) < len(vocab):
+            raise WispError("The GGUF file has a SentencePiece vocabulary without scores.", "missing_metadata")
+        self.vocab = vocab
+        self.add_space_prefix = add_space_prefix
+        self.priority: dict[str, float] = {t: -scores[i] for t, i in vocab.ids.items()}
+        # No token has a ▁ after another character: then words never merge across a ▁ and can be done (and kept) singly.
+        separable = not any("▁" in t.lstrip("▁") for t, i in vocab.ids.items() if vocab.types[i] == NORMAL)
+        self.words = re.compile("▁*[^▁]+|▁+" if separable else "(?s:.+)")
+        self.cache: dict[str, list[int]] = {}
+        self.bytes = [self._byte(b) for b in range(256)]
+
+    def _byte(self, value: int) -> int | None:
+        ids = self.vocab.ids
+        return ids.get(f"<0x{value:02X}>", ids.get(chr(value)) if value < 128 else None)
+
+    def encode(self, text: str, first: bool = False) -> list[int]:
+        """Ids of a text without special tokens; `first`: it starts the input or follows a special token."""
+        if self.add_space_prefix and first:
+            text = " " + text
+        out: list[int] = []
+        cache = self.cache
+        if len(cache) > CACHE_WORDS:
+            cache.clear()
+        for word in self.words.findall(text.replace(" ", "▁")):
+            ids = cache.get(word)
+            if ids is None:
+                ids = self._encode_word(word)
+                if len(word) < 64:
+                    cache[word] = ids
+            out += ids
+        return out
+
+    def _encode_word(self, word: str) -> list[int]:
+        ids = self.vocab.ids
+        unknown = self.vocab.special("unknown")
+        out: list[int] = []
+        for part in merge(list(word), self.priority, ""):
+            if part in ids:
+                out.append(ids[part])
+                continue
+            for value in part.encode():
+                token = self.bytes[value]
+                if token is None:
+                    token = unknown
+                if token is not None:
+                    out.append(token)
+        return out
+
+    def piece(self, token: int) -> bytes:
+        """The bytes a token stands for, special tokens as their text."""
+        return spaced_piece(self.vocab, token)
+
+
+def spaced_piece(vocab: Vocab, token: int) -> bytes:
+    """The bytes of a token of a vocabulary that writes spaces as ▁."""
+    text, kind = vocab.texts[token], vocab.types[token]
+    if kind in (CONTROL, USER_DEFINED, UNKNOWN):
+        return text.encode("utf-8", "replace")
+    if kind == NORMAL:
+        return text.replace("▁", " ").encode("utf-8", "replace")
+    if kind == BYTE:
+        return byte_of(text)
+    return b""

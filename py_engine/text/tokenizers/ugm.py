@@ -1,0 +1,157 @@
+"""Unigram (tokenizer.ggml.model "t5"): the most probable split into tokens, after SentencePiece's normalisation.
+
+tokenizer.ggml.precompiled_charsmap: u32 n | n bytes of a double array of u32 | replacement texts, each ended by a zero
+byte. The array maps prefixes of the text, byte by byte, to offsets of replacements. An array unit: bits 0-7 the byte
+that leads here, bit 8 a value hangs below, bits 10-30 the offset to the children (times 256 if bit 9 is set); a
+value's unit has bit 31 set and the offset of the replacement in the others.
+"""
+
+import re
+import struct
+from typing import Any
+
+from py_engine.errors import WispError
+from py_engine.text.tokenizers.spm import spaced_piece
+from py_engine.text.tokenizers.vocab import NORMAL, UNUSED, USER_DEFINED, Vocab
+
+CACHE_WORDS = 50_000
+UNKNOWN_PENALTY = 10.0
+
+
+class UGM:
+    """Normalises, then finds the split with the greatest sum of scores (Viterbi), word by word where that is exact."""
+
+    def __init__(self, vocab: Vocab, metadata: dict[str, Any]) -> None:
+        scores = metadata.get("tokenizer.ggml.scores")
+        if not isinstance(scores, list) or len(scores) < len(vocab):
+            raise WispError("The GGUF file has a unigram vocabulary without scores.", "missing_metadata")
+        self.vocab = vocab
+        self.unknown = vocab.special("unknown") or 0
+        self.add_space_prefix = bool(metadata.get("tokenizer.ggml.add_space_prefix", False))
+        self.merge_spaces = bool(metadata.get("tokenizer.ggml.remove_extra_whitespaces", False))
+        self.charsmap = CharsMap(bytes(n & 0xFF for n in metadata.get("tokenizer.ggml.precompiled_charsmap") or b""))
+        types, texts = vocab.types, vocab.texts
+        self.scores: dict[str, float] = {}
+        lengths: dict[str, set[int]] = {}  # first character -> lengths of the tokens that begin with it
+        for text, i in vocab.ids.items():
+            if text and types[i] in (NORMAL, USER_DEFINED, UNUSED):
+                self.scores[text] = 0.0 if types[i] == USER_DEFINED else scores[i]
+                lengths.setdefault(text[0], set()).add(len(text))
+        self.lengths = {first: sorted(ns) for first, ns in lengths.items()}
+        normal = [scores[i] for i, kind in enumerate(types) if kind == NORMAL]
+        self.unknown_score = min(normal, default=0.0) - UNKNOWN_PENALTY
+        defined = sorted((t for i, t in enumerate(texts) if types[i] == USER_DEFINED and t), key=len, reverse=True)
+        self.defined = re.compile("(" + "|".join(map(re.escape, defined)) + ")") if defined else None
+        separable = not any("▁" in t.lstrip("▁") for t in self.scores)
+        self.words = re.compile("▁*[^▁]+|▁+" if separable else "(?s:.+)")
+        self.cache: dict[str, list[int]] = {}
+
+    def encode(self, text: str, first: bool = False) -> list[int]:
+        """Ids of a text without special tokens."""
+        out: list[int] = []
+        cache = self.cache
+        if len(cache) > CACHE_WORDS:
+            cache.clear()
+        for word in self.words.findall(self._normalise(text)):
+            ids = cache.get(word)
+            if ids is None:
+                ids = cache[word] = self._best(word)
+            again = out and out[-1] == self.unknown == ids[0]  # neighbouring unknowns are one
+            out += ids[1:] if again else ids
+        return out
+
+    def _normalise(self, text: str) -> str:
+        pieces = self.defined.split(text) if self.defined else [text]
+        text = "".join(p if i % 2 else self.charsmap.replace(p) for i, p in enumerate(pieces))
+        if self.merge_spaces:
+            return "".join("▁" + word for word in text.split(" ") if word)
+        at = len(text) - len(text.lstrip(" "))
+        if self.add_space_prefix and at < len(text):
+            text = text[:at] + " " + text[at:]
+        return text.replace(" ", "▁")
+
+    def _best(self, word: str) -> list[int]:
+        """Ids of the best split; neighbouring unknown characters are one token."""
+        n, scores, lengths, unknown_score = len(word), self.scores, self.lengths, self.unknown_score
+        best = [0.0, *[float("-inf")] * n]
+        start = [0] * (n + 1)
+        known = [False] * (n + 1)
+        for i, c in enumerate(word):
+            single = False
+            for length in lengths.get(c, ()):
+                end = i + length
+                if end > n:
+                    break
+                score = scores.get(word[i:end])
+                if score is not None:
+                    single = single or length == 1
+                    if best[i] + score > best[end]:
+                        best[end], start[end], known[end] = best[i] + score, i, True
+            if not single and best[i] + unknown_score > best[i + 1]:
+                best[i + 1], start[i + 1], known[i + 1] = best[i] + unknown_score, i, False
+        out: list[int] = []
+        end = n
+        while end:
+            token = self.vocab.ids[word[start[end] : end]] if known[end] else self.unknown
+            if not (out and out[-1] == token == self.unknown):
+                out.append(token)
+            end = start[end]
+        return out[::-1]
+
+    def piece(self, token: int) -> bytes:
+        """The bytes a token stands for, special tokens as their text."""
+        return spaced_piece(self.vocab, token)
+
+
+class CharsMap:
+    """SentencePiece's table of character replacements."""
+
+    def __init__(self, blob: bytes) -> None:
+        self.units: tuple[int, ...] = ()
+        self.texts = b""
+        if len(blob) >= 4:
+            (size,) = struct.unpack_from("<I", blob)
+            if size % 4 or 4 + size >= len(blob):
+                raise WispError("tokenizer.ggml.precompiled_charsmap is damaged.", "corrupt_header")
+            self.units = struct.unpack_from(f"<{size // 4}I", blob, 4)
+            self.texts = blob[4 + size :]
+        self.cache: dict[bytes, tuple[int, bytes]] = {}
+
+    def replace(self, text: str) -> str:
+        """The text with the longest prefix replaced at every step."""
+        if not self.units:
+            return text
+        data = text.encode()
+        out: list[bytes] = []
+        at = 0
+        while at < len(data):
+            length, replacement = self._longest(data, at)
+            if not length:
+                length = 1
+                while at + length < len(data) and data[at + length] & 0xC0 == 0x80:
+                    length += 1
+                replacement = data[at : at + length]
+            out.append(replacement)
+            at += length
+        return b"".join(out).decode("utf-8", "replace")
+
+    def _longest(self, data: bytes, at: int) -> tuple[int, bytes]:
+        units = self.units
+        found, length = -1, 0
+        node = _offset(units[0])
+        for i in range(at, len(data)):
+            byte = data[i]
+            node ^= byte
+            if not byte or node >= len(units) or units[node] & 0x800000FF != byte:
+                break
+            has_value = units[node] >> 8 & 1
+            node ^= _offset(units[node])
+            if has_value and node < len(units):
+                found, length = units[node] & 0x7FFFFFFF, i + 1 - at
+        if not length or found >= len(self.texts):
+            return 0, b""
+        return length, self.texts[found : self.texts.index(b"\0", found)] if b"\0" in self.texts[found:] else b""
+
+
+def _offset(unit: int) -> int:
+    return (unit >> 10 & 0x1FFFFF) << ((unit & 0x200) >> 6)

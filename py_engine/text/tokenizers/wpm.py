@@ -1,0 +1,95 @@
+"""WordPiece (tokenizer.ggml.model "bert"): words start with ▁ in the vocabulary, continuations have no mark."""
+
+import unicodedata
+from functools import lru_cache
+from typing import Any
+
+from py_engine.text.tokenizers.spm import spaced_piece
+from py_engine.text.tokenizers.vocab import Vocab
+
+_CJK = (
+    (0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F), (0x2B920, 0x2CEAF),
+    (0xF900, 0xFAFF), (0x2F800, 0x2FA1F),
+)  # fmt: skip
+_SPACES = frozenset(
+    "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+)
+_BREAK, _DROP, _SINGLE, _PART = range(4)
+
+
+class WPM:
+    """Normalises, splits at spaces and punctuation, then takes the longest token at every step of a word."""
+
+    def __init__(self, vocab: Vocab, metadata: dict[str, Any]) -> None:
+        self.vocab = vocab
+        self.lowercase = bool(metadata.get("tokenizer.ggml.normalizer.lowercase", True))
+        self.strip_accents = bool(metadata.get("tokenizer.ggml.normalizer.strip_accents", self.lowercase))
+        self.longest = max(map(len, vocab.texts))
+        self.cache: dict[str, list[int]] = {}
+
+    def encode(self, text: str, first: bool = False) -> list[int]:
+        """Ids of a text without special tokens."""
+        out: list[int] = []
+        for word in self._words(text):
+            ids = self.cache.get(word)
+            if ids is None:
+                ids = self._encode_word(word)
+                if len(self.cache) < 50_000 and len(word) < 64:
+                    self.cache[word] = ids
+            out += ids
+        return out
+
+    def _words(self, text: str) -> list[str]:
+        if self.strip_accents:  # llama.cpp keeps the first character of each decomposition, and so do we
+            text = "".join(c if c < "\x80" else unicodedata.normalize("NFD", c)[0] for c in text)
+        words = [""]
+        for c in text:
+            kind = _kind(c, self.strip_accents)
+            if kind == _DROP:
+                continue
+            if kind == _PART:
+                words[-1] += _lower(c) if self.lowercase else c
+            elif kind == _BREAK:
+                words.append("")
+            else:
+                words += [_lower(c) if self.lowercase else c, ""]
+        return [w for w in words if w]
+
+    def _encode_word(self, word: str) -> list[int]:
+        ids = self.vocab.ids
+        rest, out = "▁" + word, list[int]()
+        while rest:
+            for end in range(min(len(rest), self.longest), 0, -1):
+                token = ids.get(rest[:end])
+                if token is not None:
+                    break
+            else:
+                unknown = self.vocab.special("unknown")
+                return [] if unknown is None else [unknown]
+            out.append(token)
+            rest = rest[end:]
+        return out
+
+    def piece(self, token: int) -> bytes:
+        """The bytes a token stands for, special tokens as their text."""
+        return spaced_piece(self.vocab, token)
+
+
+def _lower(c: str) -> str:
+    low = c.lower()
+    return low if len(low) == 1 else c
+
+
+@lru_cache(maxsize=4096)
+def _kind(c: str, strip_accents: bool) -> int:
+    if c in _SPACES:
+        return _BREAK
+    category = unicodedata.category(c)
+    if c in "\0\ufffd" or category[0] == "C":
+        return _DROP
+    if strip_accents and category[0] == "M":
+        return _DROP
+    if category[0] == "P" or (c < "\x7f" and category[0] == "S"):
+        return _SINGLE
+    code = ord(c)
+    return _SINGLE if any(a <= code <= b for a, b in _CJK) else _PART

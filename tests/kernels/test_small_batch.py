@@ -1,0 +1,223 @@
+"""A few tokens at once that have a State each: of several sequences, or drafts at one's next ones. GPU against numpy,
+outputs poisoned.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from gguf.constants import GGMLQuantizationType as Q
+from playwright.sync_api import Page
+
+from py_engine.plan import sampler_ops, tiles
+from py_engine.plan.cache import make_cache, make_conv_cache
+from py_engine.plan.plan import Weight
+from py_engine.plan.rope import Rope, frequencies, table
+from py_engine.plan.sampling import Sampling
+from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shortconv import shortconv
+from tests.kernels.bench import Bench
+from tests.kernels.checks import EPS, check, cols_of, tolerance
+from tests.kernels.conftest import bench_of
+from tests.kernels.test_quants import matrix
+from tests.kernels.test_sampling import give
+
+Pages = Callable[[str], tuple[Page, dict[str, Any]]]
+TWO = ((7, 3), (30, 0))  # (position, sequence)
+FIVE = ((30, 0), (7, 3), (8, 3), (9, 3), (0, 5))  # three that follow each other among them
+EIGHT = tuple((7 + i, i % MAX_SMALL_BATCH) for i in range(MAX_SMALL_BATCH))
+
+
+@pytest.mark.parametrize("type", [Q.F16, Q.Q4_0])
+@pytest.mark.parametrize(
+    ("rows", "cols", "each"), [(1, 1, TWO), (31, 33, EIGHT), (257, 255, TWO[:1]), (40, 1056, FIVE)]
+)
+def test_products(swift_bench: Bench, type: Q, rows: int, cols: int, each: tuple[tuple[int, int], ...]) -> None:
+    """Stored and added, with bias and norm and without; of vectors that are not in the batch nothing is written."""
+    bench, cols, n = swift_bench, cols_of(type, cols), len(each)
+    ops = bench.begin(batch=MAX_SMALL_BATCH, n=n, each=each)
+    x, y = ops.rows("x", cols), ops.rows("y", rows)
+    for b in (x, y):
+        bench.fill(b)[n:] = np.nan
+    weight, bias = bench.weight("w", type, rows, cols), bench.vector("bias", rows)
+    ops.linear(x, weight, bias, y)
+    normed = ops.normed_stack("z", x, bench.vector("norm", cols), [weight], None, EPS)
+    gpu, host = bench.run(ops)
+    for b in (y, normed):
+        check(bench, gpu[b.name][:n, :rows], host[b.name][:n, :rows])
+        assert np.isnan(gpu[b.name][n:]).all()
+
+
+@pytest.mark.parametrize("type", [Q.Q4_0, Q.Q8_0, Q.Q6_K])
+@pytest.mark.parametrize(("rows", "each"), [(31, EIGHT), (260, TWO[:1]), (40, FIVE)])
+def test_products_of_bytes(swift_bench: Bench, type: Q, rows: int, each: tuple[tuple[int, int], ...]) -> None:
+    """Integers meet integers. A few that lie on the border between two steps may go either way."""
+    bench, cols, n = Bench(swift_bench.page, replace(swift_bench.device, dot8=True)), 1280, len(each)
+    ops = bench.begin(batch=MAX_SMALL_BATCH, n=n, each=each)
+    x, y = ops.rows("x", cols), ops.rows("y", rows)
+    for b in (x, y):
+        bench.fill(b)[n:] = np.nan
+    x0 = bench.data[x.name]
+    x0[0, 64:96] = 0
+    weight = matrix(bench, type, "w", rows, cols, tame=True)
+    ops.linear(x, weight, bench.vector("bias", rows), y)
+    normed = ops.normed_stack("z", x, bench.vector("norm", cols), [weight], None, EPS)
+    gpu, host = bench.run(ops)
+    for b in (y, normed):
+        check(bench, gpu[b.name][:n, :rows], host[b.name][:n, :rows], 1e-6)
+        assert np.isnan(gpu[b.name][n:]).all()
+    for name in ("test.bytes.1280", "test.scales.1280"):
+        got, want = gpu[name][:n], host[name][:n]
+        if name.startswith("test.bytes"):
+            steps = np.abs(got.view(np.int8).astype(int) - want.view(np.int8).astype(int))
+            assert steps.max() <= 1
+            assert steps.mean() < 1e-3
+        else:
+            check(bench, got, want, 1e-6)
+        assert (gpu[name][n:] == bench.data[name][n:]).all() or np.isnan(gpu[name][n:].view(np.float32)).all()
+
+
+@pytest.mark.parametrize(
+    "tile", [{"TK": 32, "TR": 2, "R": 4}, {"TK": 4, "TR": 16, "R": 2}, {"TK": 64, "TR": 1, "R": 4}]
+)
+def test_products_in_every_tile(swift_bench: Bench, tile: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "matvec_small_batch", lambda *_: tile)
+    ops = swift_bench.begin(batch=MAX_SMALL_BATCH, n=5, each=FIVE)
+    x = ops.rows("x", 1056)
+    swift_bench.fill(x)
+    hidden = ops.gated(x, swift_bench.vector("n", 1056), [swift_bench.weight("w", Q.Q4_0, 130, 1056)], None, EPS)
+    gpu, host = swift_bench.run(ops)
+    check(swift_bench, gpu[hidden.name][:5, :65], host[hidden.name][:5, :65])
+
+
+@pytest.mark.parametrize(
+    ("variant", "kv_type", "window", "each"),
+    [
+        ("swiftshader: f32", "f32", 0, TWO),
+        ("swiftshader: f32 subgroups", "f16", 12, FIVE),
+        ("swiftshader: f32 subgroups", "q8_0", 0, FIVE),
+        ("lavapipe: f16 subgroups", "f16", 0, TWO),
+    ],
+)
+def test_layer(variant: str, kv_type: str, window: int, each: tuple[tuple[int, int], ...], kernel_pages: Pages) -> None:
+    """Embedding, queries, keys and values into the sequences' caches, attention over them."""
+    bench = bench_of(variant, kernel_pages)
+    n_head, n_kv, dim, cols, n = 4, 2, 32, 96, len(each)
+    ops = bench.begin(batch=MAX_SMALL_BATCH, n=n, each=each, n_ctx=40)
+    x = ops.embed(bench.weight("table", Q.F16, 64, cols))
+    cache = make_cache(bench.plan, 0, n_kv * dim, kv_type, window, 4)
+    assert (cache.ring > 0) == (window > 0)
+    for b in (cache.k, cache.v):
+        if kv_type == "q8_0":
+            words = bench.shape(b)
+            bench.data[b.name] = bench.random.integers(0x3E000000, 0x3F000000, words).astype(np.uint32)
+        else:
+            bench.fill(b)
+    rope = Rope(dim, True, ops.buffer("freqs", (dim // 2,), "u32", "state"), 1.25)
+    bench.data["freqs"] = np.frombuffer(table(frequencies(dim, 10000.0)), np.uint32).copy()
+    weight, heads = bench.weight("w", Q.Q8_0, (n_head + 2 * n_kv) * dim, cols), (n_head, n_kv, dim)
+    q = ops.qkv(x, bench.vector("norm", cols), [weight], None, cache, heads, rope, EPS)
+    y = ops.attention(q, cache, heads, 0.2, window)
+    gpu, host = bench.run(ops)
+    for b in (x, q, y):
+        check(bench, gpu[b.name][:n], host[b.name][:n], max(tolerance(bench), 1e-9))
+        assert np.isnan(gpu[b.name][n:]).all()
+    if kv_type != "q8_0":
+        for b in (cache.k, cache.v):
+            check(bench, gpu[b.name].astype(np.float32), host[b.name].astype(np.float32), 1e-7)
+
+
+def test_rows_that_do_not_fuse(swift_bench: Bench) -> None:
+    """Matrices in several bindings: a norm of its own, a rotation of its own."""
+    bench = Bench(swift_bench.page, replace(swift_bench.device, max_binding=4096))
+    n_head, n_kv, dim, cols = 2, 1, 32, 64
+    ops = bench.begin(batch=MAX_SMALL_BATCH, n=5, each=FIVE)
+    x = ops.rows("x", cols)
+    bench.fill(x)
+    cache = make_cache(bench.plan, 0, n_kv * dim, "f32", 0, 0)
+    for b in (cache.k, cache.v):
+        bench.fill(b)
+    rope = Rope(dim, False, ops.buffer("freqs", (dim // 2,), "u32", "state"))
+    bench.data["freqs"] = np.frombuffer(table(frequencies(dim, 10000.0)), np.uint32).copy()
+    stack = [bench.weight(name, Q.F16, rows * dim, cols) for name, rows in (("q", n_head), ("k", n_kv), ("v", n_kv))]
+    for weight in stack:
+        for _, part in weight.split(4096):
+            _, first, count = part.sources[0]
+            bench.raw[part.name] = bench.raw[weight.name].reshape(weight.rows, -1)[first : first + count].reshape(-1)
+            bench.plan.weights[part.name] = Weight(part.name, part.type, count, cols, ((part.name, 0, count),))
+    q = ops.qkv(x, bench.vector("norm", cols), stack, None, cache, (n_head, n_kv, dim), rope, EPS)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[q.name][:5, : n_head * dim], host[q.name][:5, : n_head * dim])
+    check(bench, gpu["k.0"], host["k.0"])
+    check(bench, gpu["v.0"], host["v.0"])
+
+
+@pytest.mark.parametrize("kv_type", ["f16", "f32"])
+def test_convolution(swift_bench: Bench, kv_type: str) -> None:
+    """A token looks back at those of its sequence: in the batch, or in the cache."""
+    ops = swift_bench.begin(batch=MAX_SMALL_BATCH, n=5, each=FIVE)
+    cache = make_conv_cache(ops.plan, 0, 34, kv_type, 4, 64)
+    swift_bench.fill(cache.k)
+    x = ops.rows("bcz", 3 * 34)
+    swift_bench.fill(x)
+    y = shortconv(ops, x, swift_bench.vector("taps", 34 * 4), cache, 34)
+    gpu, host = swift_bench.run(ops)
+    check(swift_bench, gpu[y.name][:5, :34], host[y.name][:5, :34])
+    check(swift_bench, gpu["conv.0"].astype(np.float32), host["conv.0"].astype(np.float32), 1e-7)
+
+
+@pytest.mark.parametrize("vocab", [1, 33, 2500])
+def test_each_sequence_chooses_with_its_own_parameters(swift_bench: Bench, vocab: int) -> None:
+    """And the tokens go to where they belong, the states one on."""
+    each = ((7, 3), (30, 0), (0, 5))
+    ops = swift_bench.begin(batch=MAX_SMALL_BATCH, n=3, each=each, vocab=vocab)
+    logits = ops.rows("logits", vocab)
+    swift_bench.fill(logits)[:] *= 3
+    sampler_ops.choose(ops, logits)
+    give(swift_bench, 3, Sampling(temperature=0))
+    give(swift_bench, 0, Sampling(seed=5, temperature=1.5))
+    give(swift_bench, 5, Sampling(seed=9, top_k=9, top_p=0.9, min_p=0.01))
+    before = swift_bench.data["tokens"].copy()
+    gpu, host = swift_bench.run(ops)
+    assert (gpu["tokens"] == host["tokens"]).all()
+    assert (gpu["states"][:3] == [[8, 3, 0, 3], [31, 3, 0, 0], [1, 3, 0, 5]]).all()
+    assert (gpu["states"] == host["states"]).all()
+    changed = {tuple(int(i) for i in at) for at in np.argwhere(gpu["tokens"] != before)}
+    assert changed <= {(3, 8), (0, 31), (5, 1)}
+    assert gpu["tokens"][3, 8] == gpu[logits.name][0, :vocab].argmax()
+
+
+@pytest.mark.parametrize("end", [63, 44, 0])
+def test_drafts(swift_bench: Bench, end: int) -> None:
+    """A draft is accepted as far as the choices agree; the next one comes from where the text matched before."""
+    seen = set()
+    for seed in range(12):
+        n = 1 + seed % 5
+        ops = swift_bench.begin(
+            batch=MAX_SMALL_BATCH, n=n, each=tuple((40 + i, 2) for i in range(n)), vocab=40, seed=seed
+        )
+        logits = ops.rows("logits", 40)
+        values = swift_bench.fill(logits)
+        sampler_ops.choose(ops, logits, MAX_SMALL_BATCH - 1)
+        give(swift_bench, 2, Sampling(temperature=0))
+        words = swift_bench.random.integers(0, 3, 65).astype(np.uint32)
+        words[:30] = swift_bench.random.permutation(40)[:30]
+        words[36:41] = words[3:8]
+        swift_bench.data["tokens"][2] = words
+        for i in range(n - 1):  # the guess at 41 + i is believed, most of the time
+            values[i, words[41 + i]] += 100 * (swift_bench.random.random() < 0.8)
+        if seed % 3 == 0:
+            values[0, words[8]] += 1000
+        swift_bench.data["drafting"] = np.array([end, 1 + seed % 4, 0, 0], np.uint32)
+        gpu, host = swift_bench.run(ops)
+        for name in ("tokens", "states", "drafting"):
+            assert (gpu[name] == host[name]).all(), (seed, name)
+        last, count = int(gpu["states"][0, 0]), int(gpu["states"][0, 1])
+        assert 41 <= last <= 40 + n
+        assert count == 1 or last + count - 1 <= end
+        assert [tuple(row) for row in gpu["states"][:count, [0, 3]]] == [(last + i, 2) for i in range(count)]
+        seen.add((last - 40, count > 1))
+    assert len(seen) > (2 if end else 1)
+    assert end == 0 or {True, False} == {guessed for _, guessed in seen}

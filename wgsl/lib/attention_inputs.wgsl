@@ -1,0 +1,31 @@
+// What the attentions of a batch bind and read alike.
+struct Params {
+  scale: f32,
+  q_stride: u32, // floats between tokens of q
+  n_head_kv: u32,
+}
+#include "lib/state.wgsl"
+@bind var<uniform> p: Params;
+@bind var<storage, read> state: State;
+@bind var<storage, read> q: array<vec4f>;
+#include "lib/kv_cache.wgsl"
+#if SINKS
+@bind var<storage, read> sinks: array<f32>; // (heads)
+#endif
+#if SOFT_CAP
+#include "lib/soft_cap.wgsl"
+#endif
+
+const VECS = HEAD_DIM / 4u;
+
+// Vector c of a key, or value, of position s; zeros from `end` on.
+fn cached_vector(values: bool, s: u32, end: u32, head: u32, c: u32) -> vec4f {
+  if (s >= end) {
+    return vec4f(0);
+  }
+  let at = (cached_row(s, state.seq) * p.n_head_kv + head) * VECS + c;
+  if (values) {
+    return cached_value(at, state.seq);
+  }
+  return cached_key(at, state.seq);
+}

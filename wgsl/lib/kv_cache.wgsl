@@ -1,0 +1,40 @@
+// The cache of one layer, as attention of many tokens reads it: in vectors of four.
+#include "lib/kv_rows.wgsl"
+#if KV == "f16"
+@bind var<storage, read> k_cache: array<vec2u>; // f16 pairs; unpack2x16float needs no shader-f16
+@bind var<storage, read> v_cache: array<vec2u>;
+
+fn cached_key(at: u32, seq: u32) -> vec4f {
+  let words = k_cache[at];
+  return vec4f(unpack2x16float(words.x), unpack2x16float(words.y));
+}
+
+fn cached_value(at: u32, seq: u32) -> vec4f {
+  let words = v_cache[at];
+  return vec4f(unpack2x16float(words.x), unpack2x16float(words.y));
+}
+#endif
+#if KV == "f32"
+@bind var<storage, read> k_cache: array<vec4f>;
+@bind var<storage, read> v_cache: array<vec4f>;
+
+fn cached_key(at: u32, seq: u32) -> vec4f {
+  return k_cache[at];
+}
+
+fn cached_value(at: u32, seq: u32) -> vec4f {
+  return v_cache[at];
+}
+#endif
+#if KV == "q8_0"
+@bind var<storage, read> k_cache: array<u32>;
+@bind var<storage, read> v_cache: array<u32>;
+
+fn cached_key(at: u32, seq: u32) -> vec4f {
+  return unpack4x8snorm(k_cache[word_at(at, seq)]) * bitcast<f32>(k_cache[step_at(at, seq)]);
+}
+
+fn cached_value(at: u32, seq: u32) -> vec4f {
+  return unpack4x8snorm(v_cache[word_at(at, seq)]) * bitcast<f32>(v_cache[step_at(at, seq)]);
+}
+#endif

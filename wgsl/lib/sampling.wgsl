@@ -1,0 +1,46 @@
+// The parameters of a request, written by the host (sampling.py packs them), and what the samplers share.
+#param MAX_SMALL_BATCH // requests that run side by side
+#param BANNED // the logit of a token that cannot be sampled
+struct Sampling {
+  temperature: f32, // 0: greedy
+  top_k: u32, // 0: off
+  top_p: f32,
+  min_p: f32,
+  seed: u32,
+  shifted: u32, // tokens dropped from the context: the noise goes on where it was
+  typical_p: f32,
+  xtc_probability: f32,
+  xtc_threshold: f32,
+  answer: u32, // position of the answer's first token
+  presence: f32,
+  frequency: f32,
+  repetition: f32, // repeat_penalty
+  repeat_last: u32, // tokens that it looks at
+  dry_multiplier: f32,
+  dry_base: f32,
+  dry_allowed: u32,
+  dry_last: u32,
+  dry_longest: u32, // longer repetitions count as this
+  logprobs: u32, // likeliest tokens wanted
+}
+
+fn hash(seed: u32, pos: u32, token: u32) -> u32 { // PCG's output permutation (O'Neill 2014), chained
+  var h = seed;
+  for (var i = 0u; i < 3u; i++) {
+    h = (h ^ select(select(token, pos, i == 1u), 0x9e3779b9u, i == 0u)) * 747796405u + 2891336453u;
+    h = ((h >> ((h >> 28u) + 4u)) ^ h) * 277803737u;
+    h = (h >> 22u) ^ h;
+  }
+  return h;
+}
+
+fn uniform_of(bits: u32) -> f32 { // between 0 and 1, never either; small ones keep all their digits
+  return min((f32(bits) + 0.5) * 2.3283064e-10, 0.99999994);
+}
+
+// Gumbel noise: -log of an exponential variate, -log(1 - u). Its largest values, which decide, come from the smallest
+// u, where 1 - u would lose the digits.
+fn gumbel(bits: u32) -> f32 {
+  let u = uniform_of(bits);
+  return -log(select(-log(1.0 - u), u * (1.0 + u * (0.5 + u / 3.0)), u < 0.01));
+}

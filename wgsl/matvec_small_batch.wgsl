@@ -1,0 +1,178 @@
+// y = W x for a few vectors at once, at little more than the price of one: what a thread reads of W it keeps, and meets
+// every token's x with it. Otherwise as matvec.wgsl.
+#param MOST // tokens
+#param DOT8 // 1: x comes as bytes, from quantize_rows.wgsl, which has normalised it
+#include "lib/matvec_inputs.wgsl"
+#if DOT8
+@bind var<storage, read> xq: array<vec4u>; // (n, W_GROUPS, 2): 32 signed bytes
+@bind var<storage, read> xq_scale: array<vec2f>; // (n, W_GROUPS): scale, scale x sum of the group
+
+fn bytes_at(g: u32) -> Bytes {
+  return Bytes(xq[2u * g], xq[2u * g + 1u], xq_scale[g]);
+}
+
+fn bytes_of(m: u32, g: u32) -> array<Bytes, 1> {
+  return array(bytes_at(m * W_GROUPS + g));
+}
+#else
+@bind var<storage, read> x: array<vec4f>; // (n, COLS padded)
+#endif
+
+const SLOTS = (R + NORM) * MOST; // sums of a thread: of its rows for each token, then the sums of squares
+#include "lib/row_sums.wgsl"
+
+fn result(slot: u32, m: u32, scale: f32, row: u32) -> f32 {
+  let sum = kept(m * R + slot % R, slot / R) * scale;
+#if BIAS
+  return sum + bias[p.row0 + row];
+#else
+  return sum;
+#endif
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, @builtin(local_invocation_index) t: u32) {
+  let tk = t % TK;
+  let tr = t / TK;
+  let base = (wid.y * wgs.x + wid.x) * RT;
+  let n = min(count(), MOST);
+  // One variable for each sum: an array would be left in slow memory where a compiler does not unroll.
+#for m in MOST
+#for r in R
+  var sum${m}_${r} = 0.0;
+#endfor
+#if NORM
+  var squares${m} = 0.0;
+#endif
+#endfor
+#for r in R
+  let row${r} = min(row_of(base, tr * R + ${r}u), p.rows - 1u);
+#endfor
+#if DOT8
+  for (var g = tk; g < W_GROUPS; g += TK) {
+#for r in R
+    let w${r} = w_fetch(row${r}, g);
+#endfor
+    // Without a branch for each token, so that their loads are on their way together: for two, four or all.
+    {
+#for m in 0, 2
+      let x${m} = bytes_of(min(${m}u, n - 1u), g);
+#endfor
+#for m in 0, 2
+#for r in R
+      sum${m}_${r} += w_meet(w${r}, g, x${m});
+#endfor
+#endfor
+    }
+    if (n > 2u) {
+#for m in 2, 4
+      let x${m} = bytes_of(min(${m}u, n - 1u), g);
+#endfor
+#for m in 2, 4
+#for r in R
+      sum${m}_${r} += w_meet(w${r}, g, x${m});
+#endfor
+#endfor
+    }
+    if (n > 4u) {
+#for m in 4, MOST
+      let x${m} = bytes_of(min(${m}u, n - 1u), g);
+#endfor
+#for m in 4, MOST
+#for r in R
+      sum${m}_${r} += w_meet(w${r}, g, x${m});
+#endfor
+#endfor
+    }
+  }
+#else
+  for (var g = tk; g < W_GROUPS; g += TK) {
+#for r in R
+    var w${r} = w_group(row${r}, g);
+#endfor
+#if NORM
+#for i in 8
+    {
+      let norm_i = norm[g * 8u + ${i}u];
+#for r in R
+      w${r}[${i}] *= norm_i;
+#endfor
+    }
+#endfor
+#endif
+#for m in MOST
+    if (${m}u < n) {
+      let at = (${m}u * W_GROUPS + g) * 8u;
+#for i in 8
+      {
+        var v = x[at + ${i}u];
+        if (COLS % 32u != 0u) { // what lies behind the row is not ours
+          v = select(vec4f(0), v, 32u * g + 4u * ${i}u + vec4u(0, 1, 2, 3) < vec4u(COLS));
+        }
+#if NORM
+        squares${m} += dot(v, v);
+#endif
+#for r in R
+        sum${m}_${r} += dot(w${r}[${i}], v);
+#endfor
+      }
+#endfor
+    }
+#endfor
+  }
+#endif
+#for m in MOST
+  if (${m}u < n) {
+#for r in R
+    keep(${m}u * R + ${r}u, sum${m}_${r}, tk, tr);
+#endfor
+#if NORM
+    keep(MOST * R + ${m}u, squares${m}, tk, tr);
+#endif
+  }
+#endfor
+  workgroupBarrier();
+#if EPILOGUE == "gated"
+  const ROWS_PER_RESULT = 2u; // rows that make one result
+#else
+#if EPILOGUE == "qkv"
+  const ROWS_PER_RESULT = 4u;
+#else
+  const ROWS_PER_RESULT = 1u;
+#endif
+#endif
+  const EACH_TOKEN = RT / ROWS_PER_RESULT;
+  for (var i = t; i < n * EACH_TOKEN; i += WG) {
+    let m = i / EACH_TOKEN;
+    let slot = ROWS_PER_RESULT * (i % EACH_TOKEN);
+    let y0 = m * p.y_stride;
+#if NORM
+    let scale = inverseSqrt(kept(MOST * R + m, 0u) / f32(COLS) + p.eps);
+#else
+    let scale = 1.0;
+#endif
+#if EPILOGUE == "gated"
+    let row = (base + slot) / 2u;
+    if (2u * row < p.rows) {
+      let gate = result(slot, m, scale, row);
+      y[y0 + p.row0 + row] = gated(gate, result(slot + 1u, m, scale, row + p.rows / 2u));
+    }
+#else
+    if (base + slot < p.rows) {
+#if EPILOGUE == "qkv"
+      var v: vec4f;
+      for (var j = 0u; j < 4u; j++) {
+        v[j] = result(slot + j, m, scale, row_of(base, slot + j));
+      }
+      rope_store((base + slot) / 4u, v, rope_turns((base + slot) / 4u, m), m, y0);
+#else
+#if EPILOGUE == "add"
+      y[y0 + p.row0 + base + slot] += result(slot, m, scale, base + slot);
+#else
+      y[y0 + p.row0 + base + slot] = result(slot, m, scale, base + slot);
+#endif
+#endif
+    }
+#endif
+  }
+}
