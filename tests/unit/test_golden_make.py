@@ -51,6 +51,12 @@ def test_every_architecture_has_a_preset_and_a_reference() -> None:
     assert {case.preset for case in MODELS.values()} == set(PRESETS)
 
 
+def test_the_readme_s_table_has_a_row_for_every_golden() -> None:
+    text = (GOLDEN / "make" / "README.md").read_text().partition("<!-- goldens -->")[2].partition("<!-- end -->")[0]
+    rows = [line.split("|")[1].strip() for line in text.splitlines()[3:]]
+    assert sorted(rows) == sorted(case.name for case in all_cases())
+
+
 def test_every_golden_says_what_its_case_says() -> None:
     for case in MODELS.values():
         about = json.loads((GOLDEN / case.folder / f"{case.name}.json").read_text())
@@ -99,8 +105,9 @@ def test_a_changed_golden_is_noticed(tmp_path: Path) -> None:
         (tmp_path / path).write_bytes((GOLDEN / path).read_bytes())
     assert compare(case, tmp_path).agrees
     arrays = dict(np.load(folder / "llama.F16.npz"))
-    arrays["logits"][0, 0] += 1
-    np.savez_compressed(folder / "llama.F16.npz", **arrays)
-    assert not compare(case, tmp_path).agrees
+    for value in (arrays["logits"][0, 0] + 1, np.nan):
+        arrays["logits"][0, 0] = value
+        np.savez_compressed(folder / "llama.F16.npz", **arrays)
+        assert not compare(case, tmp_path).agrees
     (folder / "llama.F16.json").unlink()
     assert len(compare(case, tmp_path).wrong) == 2
