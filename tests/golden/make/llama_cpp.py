@@ -11,7 +11,7 @@ import numpy as np
 from tests.golden.make.llama_cpp_api import Batch, Library
 
 CONTROL, USER_DEFINED = 1 << 3, 1 << 4  # llama_token_attr
-GGML_F32 = 0
+GGML_F32, GGML_F16 = 0, 1
 POOLING = {"none": 0, "mean": 1, "cls": 2, "last": 3, "rank": 4}  # llama_pooling_type
 
 
@@ -65,9 +65,11 @@ class Vocabulary:
 
 
 class Model(Vocabulary):
-    """A model and its context, set for accuracy: CPU, float32 cache, no flash attention, no repacked weights."""
+    """A model and its context, set for accuracy: CPU, float32 cache by default, no flash attention or repacked weights."""
 
-    def __init__(self, library: Library, path: Path, n_ctx: int = 256, pooling: str | None = None) -> None:
+    def __init__(
+        self, library: Library, path: Path, n_ctx: int = 256, pooling: str | None = None, cache: int = GGML_F32
+    ) -> None:
         super().__init__(library, path, vocab_only=False)
         threads = 2
         parameters = self.api.llama_context_default_params()
@@ -76,7 +78,7 @@ class Model(Vocabulary):
         parameters.n_outputs_max = parameters.n_outputs_max_per_seq = parameters.n_batch  # logits of every position
         parameters.n_threads = parameters.n_threads_batch = threads
         parameters.flash_attn_type = 0
-        parameters.type_k = parameters.type_v = GGML_F32
+        parameters.type_k = parameters.type_v = cache
         parameters.offload_kqv = parameters.op_offload = False
         if pooling is not None:
             parameters.embeddings = True
@@ -90,7 +92,7 @@ class Model(Vocabulary):
             "n_ctx": self.api.llama_n_ctx(self.context),
             "threads": threads,
             "flash_attn": False,
-            "kv_cache": "F32",
+            "kv_cache": "F16" if cache == GGML_F16 else "F32",
             "repack": False,
             "backend": "CPU",
         }

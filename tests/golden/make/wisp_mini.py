@@ -1,7 +1,7 @@
 """wisp-mini-chat.json: prompts that Wisp Mini's template renders, and llama.cpp's greedy answers to them.
 
 The conversations are read from the checked-in golden; prompts, ids and answers are made again from the GGUFs in
-static/models.
+static/models, through a float16 cache, llama.cpp's default.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 import gguf
 
 from tests.golden.make.chat_templates import NOW, environment
-from tests.golden.make.llama_cpp import Model
+from tests.golden.make.llama_cpp import GGML_F16, Model
 from tests.golden.make.llama_cpp_api import Library
 from tools.paths import ROOT
 
@@ -33,7 +33,7 @@ def answer(model: Model, prompt: list[int], end: int, most: int) -> dict[str, An
 
 def make(golden: Path, out: Path, library: Library) -> None:
     old = json.loads(golden.read_text(encoding="utf-8"))
-    models = {kind: Model(library, path, N_CTX) for kind, path in FILES.items()}
+    models = {kind: Model(library, path, N_CTX, cache=GGML_F16) for kind, path in FILES.items()}
     fields = gguf.GGUFReader(FILES["q8_0"]).fields
     template = environment(NOW).from_string(fields["tokenizer.chat_template"].contents())
     end = fields["tokenizer.ggml.eos_token_id"].contents()
