@@ -1,12 +1,5 @@
 #!/usr/bin/env python3
-"""Wisp's one command. It sets up everything a fresh machine lacks; Python 3.11 and Node are all it assumes.
-
-python3 build.py serve [--port N] [--api]         build the page and serve it on this machine
-python3 build.py build                            make dist/, a folder that any static host can serve
-python3 build.py test [pytest arguments]          run every test
-python3 build.py bench [--peer] [--json FILE]     measure; --help lists what else it takes
-python3 build.py chat "PROMPT"                    ask the page's model from the terminal
-"""
+"""Start Wisp's one command, described in tools/commands.py, where this Python can run it."""
 
 import sys
 

@@ -1,1 +1,1 @@
-"""What `build.py` is made of; the standard library alone, so that it runs on a bare machine."""
+"""The parts of build.py. They import only the standard library, except those that run in the virtual environment."""

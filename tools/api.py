@@ -1,7 +1,7 @@
-"""`build.py serve --api`: what the page's server serves, and below /v1 the OpenAI API, answered by a tab's engine.
+"""Serve the page and, below /v1, the OpenAI API, which a tab's engine answers: `build.py serve --api`.
 
-Programs of this machine alone may ask, with the key that is printed at the start. A request is refused (in this order)
-for another Host, another Origin, without the key, when its body is too large or too slow, or without a tab.
+Only programs of this machine that send the printed key get answers. The server refuses a request, in this order, for
+another Host, another Origin, a missing key, a body that is too large or too slow, and when no tab lends an engine.
 """
 
 import hmac
@@ -20,25 +20,25 @@ from tools.serve import Handler, Server
 from tools.tab import REPLACED, ClientGone, Exchange, Tab
 
 BODY_LIMIT = 32 << 20  # bytes
-REQUEST_S = 15.0  # for all of a request to arrive
-IDLE_S = 60.0  # between the requests of a connection
-WRITE_S = 60.0  # for a piece of an answer to be taken
-TAB_S = 10.0  # for a tab to come, or to come back
+REQUEST_S = 15.0  # limit for a whole request to arrive
+IDLE_S = 60.0  # limit between two requests of a connection
+WRITE_S = 60.0  # limit for the client to read a piece of an answer
+TAB_S = 10.0  # how long a request waits for a tab to connect
 
 
 class Slow(io.RawIOBase):
-    """A socket to read from until a deadline, however slowly the bytes drip in."""
+    """A socket reader with one deadline for a whole request, which a slow sender cannot extend."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self.deadline = 0.0
 
     def readable(self) -> bool:
-        """As BufferedReader wants it."""
+        """Return True; BufferedReader asks."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Raises TimeoutError behind the deadline."""
+        """Read what has arrived; raise TimeoutError after the deadline."""
         left = self.deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError
@@ -47,13 +47,13 @@ class Slow(io.RawIOBase):
 
 
 class ApiHandler(Handler):
-    """Files, as the page's server gives them; below /v1 the API."""
+    """Serve files as Handler does and, below /v1, the API."""
 
     server: "ApiServer"
     disable_nagle_algorithm = True
 
     def setup(self) -> None:
-        """Read with a deadline."""
+        """Replace the connection's reader with one that has a deadline."""
         super().setup()
         self.rfile.close()
         self._slow = Slow(self.connection)
@@ -96,7 +96,7 @@ class ApiHandler(Handler):
             self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "not_found", f"{self.command} is not allowed for {path}.")
 
     def _bridge(self, origin: str | None) -> None:
-        """A tab of this server's own page that has a ticket may lend its engine."""
+        """Accept the WebSocket of a tab that has a ticket and is a page of this server."""
         (ticket,) = parse_qs(urlsplit(self.path).query).get("ticket", [""])[:1]
         name = next((name for name, value in self.server.tickets.items() if _same(value, ticket)), None)
         if name is None or origin not in self.server.origins:
@@ -135,7 +135,7 @@ class ApiHandler(Handler):
         tab = self.server.wait_for_tab()
         if tab is None:
             what = f"No tab has an engine: open {self.server.lending_url} and try again."
-            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "no_engine", what, kept=True)
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "no_engine", what, keep_alive=True)
             return
         exchange = tab.ask(self.command, self.path, body.decode("utf-8", "replace") if body else None)
         try:
@@ -147,10 +147,10 @@ class ApiHandler(Handler):
             exchange.close()
 
     def _relay(self, exchange: Exchange) -> None:
-        """Pass the answer on, the next piece asked for once the client has taken the one before."""
+        """Relay the answer. Pull a piece only when the client has read the one before."""
         head = exchange.next(self._gone)
         if head["kind"] != "head":
-            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "engine_gone", GONE, kept=True)
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "engine_gone", GONE, keep_alive=True)
             return
         kind = next((value for name, value in head["headers"] if name == "content-type"), "application/json")
         events = kind.startswith("text/event-stream")
@@ -166,7 +166,7 @@ class ApiHandler(Handler):
                 text += part["text"]
                 continue
             if part["kind"] == "lost" and not events:
-                self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "engine_gone", GONE, kept=True)
+                self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "engine_gone", GONE, keep_alive=True)
                 return
             if part["kind"] == "end" and not events:
                 self._begin(head["status"], kind, {"Content-Length": str(len(text.encode()))})
@@ -195,26 +195,26 @@ class ApiHandler(Handler):
     def _forbid(self, code: str, message: str) -> None:
         self._refuse(HTTPStatus.FORBIDDEN, code, message)
 
-    def _refuse(self, status: HTTPStatus, code: str, message: str, *, kept: bool = False) -> None:
-        """Answer with an error. The connection ends, unless the request has been read (`kept`)."""
+    def _refuse(self, status: HTTPStatus, code: str, message: str, *, keep_alive: bool = False) -> None:
+        """Answer with an error, then close the connection, unless the whole request has been read (`keep_alive`)."""
         text = _error(status, code, message).encode()
         headers = {"Content-Length": str(len(text))}
         if status == HTTPStatus.UNAUTHORIZED:
             headers["WWW-Authenticate"] = "Bearer"
-        if not kept:
+        if not keep_alive:
             headers["Connection"] = "close"
         try:
             self.connection.settimeout(WRITE_S)
             self._begin(status, "application/json", headers)
             self.wfile.write(text)
-            if not kept:
+            if not keep_alive:
                 self.close_connection = True
                 self._linger()
         except OSError:
             self.close_connection = True
 
     def _linger(self) -> None:
-        """Swallow a little of an unread body: closing on it at once would cost the client the answer."""
+        """Read a little of an unread body: if the server closed at once, the client would lose the answer."""
         self.connection.shutdown(socket.SHUT_WR)
         end = time.monotonic() + 1
         self.connection.settimeout(0.25)
@@ -238,7 +238,7 @@ GONE = "The tab whose engine was answering is gone. Ask once more when it is bac
 
 
 def _error(status: HTTPStatus, code: str, message: str) -> str:
-    """OpenAI's shape of an error."""
+    """Return an error in OpenAI's form."""
     kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
     return json.dumps({"error": {"message": message, "type": kind, "param": None, "code": code}})
 
@@ -248,7 +248,7 @@ def _same(one: str, other: str) -> bool:
 
 
 class ApiServer(Server):
-    """The page's server with the API. One tab answers: the one that came last."""
+    """The page's server with the API. The tab that connected last answers."""
 
     handler = ApiHandler
     body_limit = BODY_LIMIT
@@ -268,11 +268,11 @@ class ApiServer(Server):
 
     @property
     def lending_url(self) -> str:
-        """The page's address that makes its tab lend the engine."""
+        """The address whose page lends its engine."""
         return f"{self.url}#bridge={self.tickets['tab']}"
 
     def take(self, tab: Tab) -> None:
-        """From now on this tab answers."""
+        """Let this tab answer from now on, and close the one before."""
         with self.changed:
             before, self.tab = self.tab, tab
             self.changed.notify_all()
@@ -280,13 +280,13 @@ class ApiServer(Server):
             before.close(REPLACED)
 
     def leave(self, tab: Tab) -> None:
-        """The tab is gone."""
+        """Forget the tab, whose WebSocket has closed."""
         with self.changed:
             if self.tab is tab:
                 self.tab = None
 
     def wait_for_tab(self, timeout_s: float | None = None) -> Tab | None:
-        """The tab, for which a request may wait a little."""
+        """Return the tab, or None if none connects within the timeout."""
         with self.changed:
             self.changed.wait_for(lambda: self.tab is not None, self.tab_s if timeout_s is None else timeout_s)
             return self.tab

@@ -1,4 +1,4 @@
-"""Runs `build.py serve --api`: the server, and a headless browser whose page lends its engine while no tab does."""
+"""Run `build.py serve --api`: the server, and a headless browser that lends its engine while no tab does."""
 
 import argparse
 import sys
@@ -14,7 +14,7 @@ from tools.failure import Failure
 from tools.paths import DIST, cache_dir
 from tools.serve import has_desktop, open_port
 
-GRACE_S = 30.0  # a browser that was opened, or a tab that reloads, may take so long
+GRACE_S = 30.0  # for a browser to open, or a tab to reload
 LEND = """async ({ model, url }) => {
   const { Wisp } = await import("/wisp.js");
   try {
@@ -30,7 +30,7 @@ LEND = """async ({ model, url }) => {
 
 
 def main(arguments: list[str]) -> int:
-    """Serve until interrupted; returns the exit status."""
+    """Serve until interrupted; return the exit status."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int)
     parser.add_argument("--no-open", action="store_true")
@@ -59,11 +59,11 @@ def _serve(options: argparse.Namespace) -> None:
         with server.changed:
             server.changed.wait(0.5)
         if server.tab is None:
-            server.wait_for_tab(GRACE_S)  # a tab that reloads comes back
+            server.wait_for_tab(GRACE_S)  # a tab that reloads connects again
 
 
 def _lend(server: ApiServer, model: str | None) -> None:
-    """Let a headless browser answer until a tab of the user's does, or until its own is gone."""
+    """Let a headless browser answer until a tab of the user connects, or its own page ends."""
     with tempfile.TemporaryDirectory() as spare, sync_playwright() as playwright:
         context = open_browser(playwright, str(cache_dir("chat-profile")), spare)
         try:

@@ -1,4 +1,4 @@
-"""A Chromium for tests, `chat` and `bench`: the one on this machine, else one that gets installed."""
+"""Find or install the Chromium that tests, `chat` and `bench` use."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 
 
 def find_browser() -> str | None:
-    """The path of an installed Chromium or Chrome; $WISP_BROWSER names another one."""
+    """Return the path of an installed Chromium or Chrome; $WISP_BROWSER overrides it."""
     named = os.environ.get("WISP_BROWSER")
     if named:
         return named
@@ -33,7 +33,7 @@ def find_browser() -> str | None:
 
 
 def flags() -> list[str]:
-    """The command line of a headless browser with WebGPU: on the real GPU where there is one, else in software."""
+    """Return the flags of a headless browser with WebGPU, on the real GPU if the machine has one, else in software."""
     found = [*FLAGS]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         found.append("--no-sandbox")
@@ -43,7 +43,7 @@ def flags() -> list[str]:
 
 
 def ensure_browser() -> str:
-    """The path of a browser, installed if there was none."""
+    """Return the path of a browser; install one if there is none."""
     found = find_browser()
     if found:
         return found

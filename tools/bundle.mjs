@@ -1,5 +1,6 @@
 // Bundles the page's JavaScript and CSS with esbuild in one process.
-// stdin: {root, entries: [{name, file, format}]}; stdout: {outputs: {name: text}}.
+// stdin: {root, entries: [{name, file, format}]}.
+// stdout: {outputs: {name: text}, packages: the names of the npm packages that are in the outputs}.
 // /wisp.js keeps its stable address, so that other pages can import it: the page's bundle refers to it
 // instead of carrying a second copy.
 import { readFileSync } from "node:fs";
@@ -26,13 +27,14 @@ const built = await Promise.all(
       bundle: true,
       minify: true,
       write: false,
+      metafile: true,
       format: entry.format,
       target: ["chrome119", "firefox120", "safari17"],
       charset: "utf8",
       legalComments: "eof",
       logLevel: "silent",
       plugins: [stableSdk],
-      external: ["module", "url"], // of Node; XGrammar names them, and does not reach them in a browser
+      external: ["module", "url"], // XGrammar imports these of Node, but never in a browser
     }).catch((error) => {
       console.error(`error: ${error.message}`);
       process.exit(1);
@@ -45,4 +47,6 @@ const outputs = {};
 entries.forEach((entry, i) => {
   outputs[entry.name] = built[i].outputFiles[0].text;
 });
-process.stdout.write(JSON.stringify({ outputs }));
+const inputs = built.flatMap(({ metafile }) => Object.values(metafile.outputs).flatMap((o) => Object.keys(o.inputs)));
+const packages = inputs.map((path) => /.*node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1]).filter(Boolean);
+process.stdout.write(JSON.stringify({ outputs, packages: [...new Set(packages)].sort() }));

@@ -1,4 +1,4 @@
-"""The models that come with the page: static/models/catalog.json with sizes and hashes filled in at build."""
+"""Fill sizes and hashes into static/models/catalog.json, which lists the models that come with the page."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from tools.paths import STATIC, venv_python
 
 MODELS = STATIC / "models"
 
-# Run with the page's own archive on the path, so that the records are the ones that the page will ask for.
+# Runs with the page's own archive on the path, so that the records are those that the page will request.
 RECORDS = """
 import hashlib, json, sys
 from py_engine.files.gguf_header import parse
@@ -27,16 +27,16 @@ print(json.dumps(out))
 
 
 def entries() -> list[dict[str, Any]]:
-    """The catalog as written: each entry names its `file` in static/models."""
+    """Return the catalog's entries; each names its `file` in static/models."""
     found: list[dict[str, Any]] = json.loads((MODELS / "catalog.json").read_text(encoding="utf-8"))
     return found
 
 
 def finished(names: dict[str, str], archive: bytes) -> bytes:
-    """catalog.json as the page gets it. `names`: file in static/models -> its published name beside the catalog.
+    """Return the published catalog.json.
 
-    `url` is relative to the catalog's own address; `records` has the SHA-256 of each record by its offset.
-    `archive`: the zip with the page's Python.
+    `names`: file in static/models -> published name beside the catalog; `archive`: the zip with the page's Python.
+    In the result `url` is relative to the catalog's address, and `records` maps each record's offset to its SHA-256.
     """
     out = []
     paths = [MODELS / entry["file"] for entry in entries()]
@@ -54,7 +54,7 @@ def finished(names: dict[str, str], archive: bytes) -> bytes:
 
 
 def _records(paths: list[Path], archive: bytes) -> dict[str, dict[str, str]]:
-    """Path -> offset -> SHA-256 of each record."""
+    """Return path -> offset -> SHA-256 of each record."""
     with tempfile.TemporaryDirectory() as folder:
         packed = Path(folder) / "py.zip"
         packed.write_bytes(archive)

@@ -1,6 +1,6 @@
-"""Asks the page's model from the terminal: the page in headless Chromium, its SDK, the answer streamed to stdout.
+"""Ask the page's model from the terminal: open the page in headless Chromium and stream the answer to stdout.
 
-Run by `build.py chat`, in the environment, which has Playwright.
+`build.py chat` runs this in the virtual environment, which has Playwright.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from tools.failure import Failure
 from tools.paths import DIST, cache_dir
 from tools.serve import Server
 
-PORT = 8017  # always the same where it is free: the browser keeps downloaded models by origin
+PORT = 8017  # the same each time, if it is free: the browser caches downloaded models per origin
 BAR = 30  # characters
 
 ASK = """async ({model, file, prompt, maxTokens, temperature}) => {
@@ -40,7 +40,7 @@ ASK = """async ({model, file, prompt, maxTokens, temperature}) => {
 
 
 def main(arguments: list[str]) -> int:
-    """Answer one prompt; returns the exit status."""
+    """Answer one prompt; return the exit status."""
     parser = argparse.ArgumentParser()
     parser.add_argument("prompt")
     parser.add_argument("--model")
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
 
 
 def exit_status(work: Callable[[], None]) -> int:
-    """0, or 1 after saying on stderr what failed."""
+    """Do the work; return 0, or 1 after printing what failed."""
     try:
         work()
     except Failure as failure:
@@ -95,15 +95,16 @@ def _ask(playwright: Playwright, options: argparse.Namespace) -> None:
 
 
 def open_browser(playwright: Playwright, profile: str, spare: str) -> BrowserContext:
+    """Start a headless browser on the profile folder, or on `spare` while another run uses the profile."""
     how: dict[str, Any] = {"executable_path": ensure_browser(), "args": flags(), "headless": True}
     try:
         return playwright.chromium.launch_persistent_context(profile, **how)
-    except PlaywrightError:  # another run holds the profile
+    except PlaywrightError:
         return playwright.chromium.launch_persistent_context(spare, **how)
 
 
 def open_page(context: BrowserContext, url: str, file: Path | None) -> Page:
-    """The page, without its own script, which would first load the model that it showed last."""
+    """Open the page without its script, which would first load the model that it showed last."""
     page = context.new_page()
     page.set_default_timeout(0)
     context.route("**/assets/page-*.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
@@ -121,7 +122,7 @@ def open_page(context: BrowserContext, url: str, file: Path | None) -> Page:
 
 
 class Progress:
-    """A progress bar on stderr, on one line that is wiped at the end; each stage named once where it is none."""
+    """A progress bar on one line of stderr; where stderr is no terminal, the name of each stage."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()

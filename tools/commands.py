@@ -1,4 +1,14 @@
-"""The commands of build.py: what each takes and what it starts."""
+"""Wisp's one command. It sets up everything a fresh machine lacks; Python 3.11 and Node are all it assumes.
+
+python3 build.py serve [--port N] [--api]         build the page and serve it on this machine
+python3 build.py dev [--port N]                   serve, rebuild what changes and reload the page
+python3 build.py build                            make dist/, a folder that any static host can serve
+python3 build.py test [--fast] [pytest arguments] run every test; --fast: those of a minute
+python3 build.py lint                             run the linters, type checkers and the WGSL validator
+python3 build.py format                           format the sources
+python3 build.py bench [--peer] [--json FILE]     measure; --help lists its options
+python3 build.py chat "PROMPT"                    ask the page's model from the terminal
+"""
 
 import argparse
 import os
@@ -8,11 +18,14 @@ import sys
 from tools.failure import Failure
 from tools.paths import ROOT
 
+# What `test --fast` runs: no browser but for one page, nothing that takes longer than a few seconds.
+FAST = ["tests/unit", "tests/e2e/test_smoke.py", "-m", "not slow"]
+
 
 def main(arguments: list[str]) -> int:
-    """Run one command; returns the exit status."""
+    """Run one command and return the exit status."""
     try:
-        if arguments[:1] == ["test"]:  # what comes after these two belongs to pytest and to bench
+        if arguments[:1] == ["test"]:  # pytest and bench parse the rest of their arguments
             return _test(arguments[1:])
         if arguments[:1] == ["bench"]:
             return _bench(arguments[1:])
@@ -27,21 +40,25 @@ def main(arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    import build
-
     parser = argparse.ArgumentParser(
-        prog="build.py", description=build.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="build.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     serve = commands.add_parser("serve", help="build the page and serve it on this machine")
     serve.add_argument("--port", type=int, help="the port to serve on (default: the first free one from 8000 on)")
     serve.add_argument("--no-open", action="store_true", help="do not open a browser")
-    serve.add_argument("--api", action="store_true", help="make the tab's engine an OpenAI-compatible server, too")
-    serve.add_argument("--model", help="with --api: what a browser in the background loads")
+    serve.add_argument("--api", action="store_true", help="serve the OpenAI API too, answered by a tab's engine")
+    serve.add_argument("--model", help="with --api: the model that a headless browser loads while no tab answers")
     serve.set_defaults(run=_serve)
+    dev = commands.add_parser("dev", help="serve, rebuild what changes and reload the page")
+    dev.add_argument("--port", type=int, help="the port to serve on (default: the first free one from 8000 on)")
+    dev.add_argument("--no-open", action="store_true", help="do not open a browser")
+    dev.set_defaults(run=_dev)
     commands.add_parser("build", help="make dist/").set_defaults(run=_build)
-    commands.add_parser("test", help="run every test; takes pytest's arguments")
-    commands.add_parser("bench", help="measure in a headless browser; bench --help says how")
+    commands.add_parser("test", help="run every test, or with --fast those of a minute; takes pytest's arguments")
+    commands.add_parser("lint", help="run every checker; status 1 if one fails").set_defaults(run=_lint)
+    commands.add_parser("format", help="format the sources").set_defaults(run=_format)
+    commands.add_parser("bench", help="measure in a headless browser; bench --help lists its options")
     chat = commands.add_parser("chat", help="ask the page's model from the terminal")
     chat.add_argument("prompt")
     chat.add_argument(
@@ -57,13 +74,22 @@ def _serve(options: argparse.Namespace) -> int:
     from tools import dist, serve
 
     if options.api:
-        arguments = ["--no-open"] if options.no_open else []
-        arguments += ["--port", str(options.port)] if options.port is not None else []
-        return _in_environment(
-            ["-m", "tools.background", *arguments, *(["--model", options.model] if options.model else [])]
-        )
+        arguments = [*_server_arguments(options), *(["--model", options.model] if options.model else [])]
+        return _in_environment(["-m", "tools.background", *arguments])
     serve.serve(dist.build(), options.port, open_browser=not options.no_open)
     return 0
+
+
+def _dev(options: argparse.Namespace) -> int:
+    from tools.environment import ensure_venv
+
+    python = ensure_venv(dev=True)
+    return _run([str(python), "-m", "tools.dev", *_server_arguments(options)], dict(os.environ))
+
+
+def _server_arguments(options: argparse.Namespace) -> list[str]:
+    port = ["--port", str(options.port)] if options.port is not None else []
+    return [*port, *(["--no-open"] if options.no_open else [])]
 
 
 def _build(_: argparse.Namespace) -> int:
@@ -74,10 +100,30 @@ def _build(_: argparse.Namespace) -> int:
 
 
 def _test(arguments: list[str]) -> int:
+    from tools.npm import ensure_node_modules
+
+    ensure_node_modules(dev=True)
+    if "--fast" in arguments:
+        arguments = [*FAST, *(argument for argument in arguments if argument != "--fast")]
     return _in_environment(["-m", "pytest", *arguments])
 
 
+def _lint(_: argparse.Namespace) -> int:
+    from tools import checks
+
+    return checks.lint()
+
+
+def _format(_: argparse.Namespace) -> int:
+    from tools import checks
+
+    return checks.format_sources()
+
+
 def _bench(arguments: list[str]) -> int:
+    from tools.npm import ensure_node_modules
+
+    ensure_node_modules(dev=True)
     return _in_environment(["-m", "bench", *arguments])
 
 
@@ -87,11 +133,14 @@ def _chat(options: argparse.Namespace) -> int:
 
 
 def _in_environment(arguments: list[str]) -> int:
-    """Run the environment's Python with a browser at hand and dist/ made; its output and status are this command's."""
+    """Make dist/, find a browser, and run the environment's Python; return its exit status."""
     from tools import browser, dist
     from tools.environment import ensure_venv
 
     python = ensure_venv(dev=True)
     dist.build()
-    env = {**os.environ, "WISP_BROWSER": browser.ensure_browser(), "PYTHONPATH": str(ROOT)}
-    return subprocess.run([str(python), *arguments], cwd=ROOT, env=env, check=False).returncode
+    return _run([str(python), *arguments], {**os.environ, "WISP_BROWSER": browser.ensure_browser()})
+
+
+def _run(command: list[str], env: dict[str, str]) -> int:
+    return subprocess.run(command, cwd=ROOT, env={**env, "PYTHONPATH": str(ROOT)}, check=False).returncode

@@ -1,7 +1,7 @@
-"""Makes dist/: everything the page needs, as files that any static host can serve.
+"""Make dist/: everything the page needs, as files that any static host can serve.
 
-index.html, bench.html, wisp.js, sw.js and manifest.webmanifest keep their names; all else lies under assets/ with a
-piece of its SHA-256 in its name, so it can be cached for ever and a new build never mixes with an old one.
+index.html, bench.html, notices.html, wisp.js, sw.js and manifest.webmanifest keep their names. All other files are
+under assets/ and have a part of their SHA-256 in their name: they can be cached for ever, and builds never mix.
 """
 
 import hashlib
@@ -11,15 +11,15 @@ import shutil
 import time
 from pathlib import Path
 
-from tools import catalog, pyodide, python_zip
+from tools import catalog, notices, pyodide, python_zip
 from tools.bytecode import with_bytecode
-from tools.environment import ensure_venv
+from tools.environment import ensure_venv, pyproject
 from tools.failure import Failure, run, say
 from tools.npm import ensure_node_modules, node
 from tools.paths import DIST, ROOT, STATIC
 from tools.snapshot import snapshot
 
-# What pages refer to by its path in the checkout: the bundle's name -> its entry point.
+# Bundle -> its entry point. Pages refer to it by this path.
 PAGES = {
     "page": "app/page.js",
     "style": "static/style.css",
@@ -28,27 +28,28 @@ PAGES = {
     "pdf": "app/retrieval/pdf.js",
     "pdf-worker": "node_modules/pdfjs-dist/legacy/build/pdf.worker.mjs",
 }
+VERSION = "__WISP_VERSION__"  # pages have it where Wisp's version goes
 
 
 def short_hash(data: bytes) -> str:
-    """What goes into a file's name."""
+    """Return the part of the content's hash that goes into a file's name."""
     return hashlib.sha256(data).hexdigest()[:12]
 
 
 class Site:
-    """The files of dist/ while it is being made: published path -> content, and where each source went."""
+    """The files of dist/ while they are made: published path -> content, and each source's published path."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.moved: dict[str, str] = {}  # path in the checkout -> path in dist/
 
     def add(self, path: str, data: bytes) -> str:
-        """Publish under a stable name."""
+        """Publish under a stable name; return it."""
         self.files[path] = data
         return path
 
     def add_hashed(self, folder: str, name: str, data: bytes, source: str = "") -> str:
-        """Publish under a name with the content's hash; returns that path."""
+        """Publish under a name with the content's hash; return that path."""
         stem, dot, suffix = name.rpartition(".")
         path = f"{folder}/{stem}-{short_hash(data)}{dot}{suffix}"
         if source:
@@ -56,7 +57,7 @@ class Site:
         return self.add(path, data)
 
     def rewritten(self, text: str) -> str:
-        """`text` with every quoted path of a source file replaced by the path it was published under."""
+        """Replace every quoted path of a source file in `text` by its published path."""
         for source, path in self.moved.items():
             for name in (source, source.removeprefix("static/")):
                 text = re.sub(rf"""(["'])(?:\./|\.\./|/)?{re.escape(name)}\1""", rf"\1{path}\1", text)
@@ -64,13 +65,13 @@ class Site:
 
 
 def build(*, quiet: bool = False) -> Path:
-    """Set up what is missing, write dist/ and return its path."""
+    """Install what is missing, write dist/ and return its path."""
     ensure_venv(dev=False)
     ensure_node_modules()
     wheels = pyodide.wheels()
     started = time.perf_counter()
     site = Site()
-    bundles = _bundles()
+    bundles, packages = _bundles()
 
     members = with_bytecode(python_zip.sources())
     archive = python_zip.pack(members)
@@ -87,7 +88,7 @@ def build(*, quiet: bool = False) -> Path:
         "grammar": site.add_hashed("assets", "grammar.js", bundles["grammar"].encode()),
     }
     _add_static(site)
-    offline = list(site.files)  # what the service worker keeps; models have a cache of their own
+    offline = list(site.files)  # the service worker caches these; models have a cache of their own
     models = _add_models(site, archive)
     assets["catalog"] = models
     offline.append(models)
@@ -98,9 +99,12 @@ def build(*, quiet: bool = False) -> Path:
             offline.append(site.add_hashed("assets", f"{name}.{suffix}", bundles[name].encode(), source))
     sdk = f"const __WISP_ASSETS__ = {json.dumps(assets)};\n" + bundles["wisp"]
     offline.append(site.add("wisp.js", sdk.encode()))
+    version = pyproject()["project"]["version"]
+    licences = notices.page(notices.notices(packages, members, wheels), version)
+    offline.append(site.add("notices.html", licences.encode()))
     for name in ("index.html", "bench.html", "manifest.webmanifest"):
         if (STATIC / name).exists():
-            text = site.rewritten((STATIC / name).read_text(encoding="utf-8"))
+            text = site.rewritten((STATIC / name).read_text(encoding="utf-8")).replace(VERSION, version)
             offline.append(site.add(name, text.encode()))
     if "sw" in bundles:
         digest = hashlib.sha256()
@@ -116,8 +120,8 @@ def build(*, quiet: bool = False) -> Path:
     return DIST
 
 
-def _bundles() -> dict[str, str]:
-    """Bundle name -> text, for the entry points that exist."""
+def _bundles() -> tuple[dict[str, str], list[str]]:
+    """Return bundle name -> text for the entry points that exist, and the npm packages in them."""
     candidates = [
         *((name, source, "esm") for name, source in PAGES.items()),
         ("wisp", "app/wisp.js", "esm"),
@@ -138,12 +142,12 @@ def _bundles() -> dict[str, str]:
     answer = run(
         [node(), ROOT / "tools" / "bundle.mjs"], "Cannot bundle the page's JavaScript", cwd=ROOT, stdin=request
     )
-    outputs: dict[str, str] = json.loads(answer)["outputs"]
-    return outputs
+    made = json.loads(answer)
+    return made["outputs"], made["packages"]
 
 
 def _add_pyodide(site: Site) -> str:
-    """Publish Pyodide's core, whose files look for each other by name; returns the folder, with its slash."""
+    """Publish Pyodide's core, whose files load each other by name; return its folder, with a slash."""
     core = {name: (pyodide.core_dir() / name).read_bytes() for name in pyodide.CORE_FILES}
     folder = f"assets/pyodide-{short_hash(b''.join(core.values()))}/"
     for name, data in core.items():
@@ -152,7 +156,7 @@ def _add_pyodide(site: Site) -> str:
 
 
 def _add_static(site: Site) -> None:
-    """Publish what lies in folders of static/, the models aside: icons and the like."""
+    """Publish the files in the folders of static/, such as icons, except the models."""
     for path in sorted(STATIC.glob("*/**/*")):
         inside = path.relative_to(STATIC)
         if path.is_file() and inside.parts[0] != "models":
@@ -161,7 +165,7 @@ def _add_static(site: Site) -> None:
 
 
 def _add_models(site: Site, archive: bytes) -> str:
-    """Publish the models of the catalog, and the catalog; returns the catalog's path."""
+    """Publish the catalog and its models; return the catalog's path."""
     names = {}
     for entry in catalog.entries():
         path = catalog.MODELS / entry["file"]
@@ -171,7 +175,7 @@ def _add_models(site: Site, archive: bytes) -> str:
 
 
 def _write(site: Site) -> None:
-    """Write what changed and remove what is no longer part of it, so that a served dist/ is never half empty."""
+    """Write changed files, then remove old ones, so that a dist/ that is being served is never half empty."""
     for path, data in site.files.items():
         target = DIST / path
         if not (target.exists() and target.stat().st_size == len(data) and target.read_bytes() == data):

@@ -1,4 +1,4 @@
-"""The project's virtual environment, made from the exact pins of pyproject.toml and made again when they change."""
+"""Make the virtual environment from the exact pins of pyproject.toml, and update it when they change."""
 
 import hashlib
 import json
@@ -15,18 +15,18 @@ from tools.paths import PYPROJECT, VENV, site_packages, venv_python
 
 
 def pyproject() -> dict[str, Any]:
-    """pyproject.toml, parsed."""
+    """Return the parsed pyproject.toml."""
     return tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))
 
 
 def ensure_venv(*, dev: bool) -> Path:
-    """Return the environment's interpreter, having installed the page's packages and, with `dev`, the tools' too."""
+    """Install the page's packages and, with `dev`, the tests' too; return the environment's interpreter."""
     settings = pyproject()
     runtime: list[str] = settings["project"]["dependencies"]
     constraints: list[str] = settings["tool"]["wisp"]["constraints"]
     if not venv_python().exists() or not site_packages().is_dir():
         _create()
-    # Without their own dependencies: the archive takes single modules of these, and a first `serve` stays quick.
+    # Without their own dependencies: the archive contains only some of their modules, and a first `serve` stays quick.
     _install("runtime", runtime, [], ["--no-deps"])
     if dev:
         _install("dev", [*runtime, *settings["dependency-groups"]["dev"]], constraints, [])
@@ -54,12 +54,12 @@ def _install(group: str, requirements: list[str], constraints: list[str], option
 
 
 def pip_install(arguments: list[str]) -> None:
-    """`pip install` into the environment."""
+    """Install packages into the environment."""
     pip(["install", "--quiet", *arguments], "Cannot install the Python packages; check the network and try again")
 
 
 def pip(arguments: list[str], otherwise: str) -> None:
-    """Run pip of the environment; its own progress stays hidden, a failure is told in one line."""
+    """Run the environment's pip quietly; raise Failure with one line if it fails."""
     done = subprocess.run(
         [str(venv_python()), "-m", "pip", "--disable-pip-version-check", *arguments],
         capture_output=True,

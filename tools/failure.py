@@ -1,4 +1,4 @@
-"""Failures that the person at the keyboard can mend, and the commands that may fail that way."""
+"""Failures that the user can fix, and subprocesses that raise them."""
 
 import subprocess
 import sys
@@ -7,11 +7,11 @@ from pathlib import Path
 
 
 class Failure(Exception):
-    """Its text is one clear line that says what went wrong and what to do; `build.py` prints it and exits with 1."""
+    """One line that says what went wrong and what to do; `build.py` prints it and exits with 1."""
 
 
 def say(text: str) -> None:
-    """Tell what is being done. Goes to stderr: stdout belongs to answers and to the address that `serve` prints."""
+    """Print progress to stderr; stdout carries answers and the address that `serve` prints."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -24,7 +24,7 @@ def run(
     stdin: str | None = None,
     timeout: float | None = None,
 ) -> str:
-    """Run a command and return its stdout; when it fails, raise Failure("what `otherwise` says (its last line)")."""
+    """Run a command and return its stdout; if it fails, raise Failure with `otherwise` and the command's error."""
     try:
         done = subprocess.run(
             [str(part) for part in command],
@@ -46,7 +46,7 @@ def run(
 
 
 def _reason(output: str) -> str:
-    """The line of a failed command's output that says most: its first error line, else its last line."""
+    """Return the most telling line of a failed command's output: the first error, else the last line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if "error" in line.lower()]
     return (errors or lines[-1:] or [""])[0][:300]

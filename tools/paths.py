@@ -1,4 +1,4 @@
-"""Where things lie: in the checkout, and in the user's cache that outlives it."""
+"""Paths in the checkout and in the user's cache, which outlives it."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ PYPROJECT = ROOT / "pyproject.toml"
 
 
 def cache_dir(name: str) -> Path:
-    """A folder of the user's cache for what was fetched or made once: $XDG_CACHE_HOME/wisp or ~/.cache/wisp."""
+    """Return a folder for what is fetched or made once, below $XDG_CACHE_HOME/wisp or ~/.cache/wisp."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     folder = Path(base) / "wisp" / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -21,12 +21,12 @@ def cache_dir(name: str) -> Path:
 
 
 def venv_python() -> Path:
-    """The interpreter of the project's own virtual environment."""
+    """Return the path of the virtual environment's interpreter."""
     return VENV / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
 
 
 def site_packages() -> Path:
-    """Where that environment keeps its packages."""
+    """Return the folder of the virtual environment's packages."""
     if sys.platform == "win32":
         return VENV / "Lib" / "site-packages"
     return VENV / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"

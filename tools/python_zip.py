@@ -1,4 +1,4 @@
-"""The Python part of the page as one zip: Wisp's own packages, its kernels, and the pure packages they import."""
+"""Pack the page's Python into one zip: Wisp's own packages, its kernels, and the pure packages they import."""
 
 import io
 import zipfile
@@ -14,13 +14,14 @@ EPOCH = (2020, 1, 1, 0, 0, 0)  # a fixed time, so that equal contents give equal
 
 
 def sources() -> dict[str, bytes]:
-    """Archive name -> content, sorted by name."""
+    """Return archive name -> content, sorted by name."""
     return dict(sorted(_members()))
 
 
 def _members() -> Iterator[tuple[str, bytes]]:
     for package in OWN_PACKAGES:
         yield from _tree(ROOT / package, package, "*.py")
+        yield from _tree(ROOT / package, package, "*.json")
     yield from _tree(ROOT / "wgsl", "wgsl", "*.wgsl")
     site = site_packages()
     for package in ("jinja2", "markupsafe"):
@@ -36,7 +37,7 @@ def _tree(folder: Path, prefix: str, pattern: str) -> Iterator[tuple[str, bytes]
 
 
 def pack(members: dict[str, bytes]) -> bytes:
-    """A zip of the members; the same members always give the same bytes."""
+    """Return a zip of the members; equal members give equal bytes."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, content in members.items():

@@ -1,4 +1,4 @@
-"""Serves dist/ on 127.0.0.1: cross-origin isolated, with the page's security policy, byte ranges and keep-alive."""
+"""Serve dist/ on 127.0.0.1: cross-origin isolated, with the page's security policy, byte ranges and keep-alive."""
 
 import http.server
 import mimetypes
@@ -45,17 +45,17 @@ MIME = {
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """GET and HEAD of the files under `server.root`."""
+    """Answer GET and HEAD for the files under `server.root`."""
 
     protocol_version = "HTTP/1.1"
     server: "Server"
 
     def do_GET(self) -> None:
-        """Send a file, or the one range of it that was asked for."""
+        """Send a file, or the requested range of it."""
         self._answer(body=True)
 
     def do_HEAD(self) -> None:
-        """The headers of do_GET."""
+        """Send the headers of do_GET."""
         self._answer(body=False)
 
     def _answer(self, *, body: bool) -> None:
@@ -64,7 +64,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self._fail(HTTPStatus.NOT_FOUND)
             return
         status = path.stat()
-        # what has its hash in its name stays the same file, however often it is built
+        # a name with a hash always means the same content, so a rebuild must not change the tag
         hashed = path.is_relative_to(self.server.root / "assets")
         etag = f'"{path.name}"' if hashed else f'"{status.st_mtime_ns:x}-{status.st_size:x}"'
         if self.headers.get("If-None-Match") == etag:
@@ -94,7 +94,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 _copy(file, self.wfile, end - start)
 
     def _file(self) -> Path | None:
-        """The file that the address names; None where there is none or it lies outside the root."""
+        """Return the requested file; None if it does not exist or is outside the root."""
         root, name = self.server.root, unquote(urlsplit(self.path).path).lstrip("/")
         for prefix, folder in self.server.mounts.items():
             if name.startswith(prefix):
@@ -105,7 +105,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return path if path.is_file() and path.is_relative_to(root) else None
 
     def _common(self, path: Path, etag: str) -> None:
-        """Headers of every answer that names a file. What has its hash in its name never changes."""
+        """Send the headers of answers about a file. Files in assets/ have a hash in their name and never change."""
         for name, value in {**HEADERS, **self.server.headers}.items():
             self.send_header(name, value)
         hashed = path.is_relative_to(self.server.root / "assets")
@@ -126,21 +126,21 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(text)
 
     def log_message(self, *_: object) -> None:
-        """Stay quiet: the terminal belongs to the address line."""
+        """Print nothing: the terminal shows the address alone."""
 
 
 class UnsatisfiableRange(Exception):
-    """A range that begins behind the file's end."""
+    """A range that starts after the file's end."""
 
 
 def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
-    """(start, end) of a Range header, end exclusive; None without one, or with one that is not understood."""
+    """Return (start, end) of a Range header, end exclusive; None if there is none or it is not understood."""
     match = re.fullmatch(r"bytes=(\d*)-(\d*)", header.strip()) if header else None
     if not match or not (match[1] or match[2]):
         return None
     if match[1]:
         start, end = int(match[1]), min(int(match[2]) + 1 if match[2] else size, size)
-    else:  # the last so many bytes
+    else:  # the last match[2] bytes
         start, end = max(0, size - int(match[2])), size
     if start >= end:
         raise UnsatisfiableRange
@@ -157,9 +157,9 @@ def _copy(source: BufferedIOBase, target: BufferedIOBase, length: int) -> None:
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """A file server in threads of its own.
+    """A file server with a thread for each connection.
 
-    `headers` override or add to HEADERS; `mounts` put other folders under prefixes such as "tests/".
+    `headers` override or add to HEADERS; `mounts` map prefixes such as "tests/" to other folders.
     """
 
     handler: type[Handler] = Handler
@@ -176,20 +176,20 @@ class Server(http.server.ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The address of the root, with its slash."""
+        """The address of the root, with a slash at its end."""
         return f"http://{HOST}:{self.server_address[1]}/"
 
     def start(self) -> "Server":
-        """Serve in the background."""
+        """Serve in a background thread."""
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
         return self
 
     def handle_error(self, *_: object) -> None:
-        """A browser that closes a connection early is no error of ours."""
+        """Ignore connections that the browser closes early."""
 
 
 def open_port(root: Path, port: int | None, kind: type[Server] = Server) -> Server:
-    """A server on `port`; without one, on the first free port from DEFAULT_PORT on."""
+    """Open a server on `port`; without one, on the first free port from DEFAULT_PORT on."""
     candidates = [port] if port is not None else [*range(DEFAULT_PORT, DEFAULT_PORT + 20), 0]
     for candidate in candidates:
         try:
@@ -202,7 +202,7 @@ def open_port(root: Path, port: int | None, kind: type[Server] = Server) -> Serv
 
 
 def serve(root: Path, port: int | None, *, open_browser: bool) -> None:
-    """Serve until interrupted; the address is printed on a line of its own once requests are answered."""
+    """Serve until interrupted. Prints the address on a line of its own once the server accepts requests."""
     server = open_port(root, port)
     print(f"Serving {server.url}", flush=True)
     if open_browser and has_desktop():
@@ -214,5 +214,5 @@ def serve(root: Path, port: int | None, *, open_browser: bool) -> None:
 
 
 def has_desktop() -> bool:
-    """Whether opening a browser can work at all."""
+    """Return whether this machine can show a browser."""
     return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

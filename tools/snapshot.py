@@ -1,8 +1,7 @@
-"""The memory of a Python that has started and imported what Wisp needs of others: a page that begins with it is ready
-in a fraction of the time that starting takes.
+"""Make a memory snapshot of a Python that has started and imported the packages that Wisp needs.
 
-Wisp's own modules are not in it, so that it stays the same while they change. It is made once for a Pyodide, the
-packages and the list of modules, and kept in the user's cache.
+A page that starts from the snapshot is ready in a fraction of the usual time. Wisp's own modules are not in it, so a
+change in them needs no new one. The user's cache holds one per Pyodide, set of packages and list of modules.
 """
 
 import base64
@@ -21,29 +20,29 @@ from tools.python_zip import OWN_PACKAGES
 
 MAKER = ROOT / "tools" / "make_snapshot.mjs"
 IMPORT = re.compile(rb"^\s*(?:from|import) ([\w.]+)", re.M)
-ALSO = ("shutil", "zipfile")  # what unpacks the archive
+ALSO = ("shutil", "zipfile")  # they unpack the archive
 
 
 def snapshot(members: dict[str, bytes]) -> bytes:
-    """The memory, gzipped. `members`: the archive's files, name -> content."""
+    """Return the snapshot, gzipped. `members`: the archive's files, name -> content."""
     files = {name: data for name, data in members.items() if _package(name) not in (*OWN_PACKAGES, "wgsl")}
     names = modules(members)
     digest = hashlib.sha256(f"{pyodide.version()} {names} ".encode() + MAKER.read_bytes())
     for name, data in sorted(files.items()):
         digest.update(name.encode() + b"\0" + data + b"\0")
-    kept = cache_dir("snapshots") / f"{digest.hexdigest()}.bin"
-    if not kept.exists():
-        say(f"Starting Python of Pyodide {pyodide.version()} once, to keep its memory ...")
-        part = kept.with_suffix(f".{os.getpid()}.part")
+    cached = cache_dir("snapshots") / f"{digest.hexdigest()}.bin"
+    if not cached.exists():
+        say(f"Starting Python of Pyodide {pyodide.version()} once, to take a snapshot of its memory ...")
+        part = cached.with_suffix(f".{os.getpid()}.part")
         request = {"files": {name: base64.b64encode(data).decode() for name, data in files.items()}, "modules": names}
         command: list[str | Path] = [node(), MAKER, pyodide.core_dir(), part]
         run(command, "Cannot start Pyodide's Python", stdin=json.dumps(request))
-        part.replace(kept)
-    return kept.read_bytes()
+        part.replace(cached)
+    return cached.read_bytes()
 
 
 def modules(members: dict[str, bytes]) -> list[str]:
-    """What Wisp's modules import: of Python's own library and of the packages in the archive."""
+    """Return what Wisp's modules import from Python's own library and from the packages in the archive."""
     packages = {_package(name) for name in members} - {*OWN_PACKAGES, "wgsl"}
     found = {*ALSO}
     for name, source in members.items():

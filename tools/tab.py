@@ -1,4 +1,4 @@
-"""The WebSocket to the tab that lends its engine, and the requests that wait for its answers (app/sdk/bridge.js)."""
+"""The WebSocket to the tab that lends its engine, and the requests that it answers (app/sdk/bridge.js)."""
 
 import contextlib
 import itertools
@@ -19,9 +19,9 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 PING_S = 2.0
-SILENT_S = 8.0  # a tab from which nothing came for so long is taken for gone
+SILENT_S = 8.0  # a tab that sends nothing for this long counts as gone
 SEND_S = 10.0
-POLL_S = 0.05  # how often a waiting request looks whether its client is still there
+POLL_S = 0.05  # how often a waiting request checks that its client is connected
 MAX_MESSAGE = 64 << 20  # bytes
 REPLACED = 4001  # close code: another tab lends its engine now
 
@@ -29,11 +29,11 @@ Message = dict[str, Any]
 
 
 class ClientGone(Exception):
-    """Nobody waits for the answer any more."""
+    """The client has closed its connection."""
 
 
 class Exchange:
-    """One request that the tab answers: a "head", then a "piece" or the "end" for every pull, or "lost"."""
+    """One request to the tab. Its answer is a "head", then a "piece" or "end" for each pull; "lost" if the tab goes."""
 
     def __init__(self, tab: "Tab", number: int) -> None:
         self._tab = tab
@@ -41,7 +41,7 @@ class Exchange:
         self.parts: queue.SimpleQueue[Message] = queue.SimpleQueue()
 
     def next(self, gone: Callable[[], bool]) -> Message:
-        """The next part; raises ClientGone once `gone` says so."""
+        """Return the next part; raise ClientGone once `gone` returns true."""
         while True:
             try:
                 return self.parts.get(timeout=POLL_S)
@@ -50,7 +50,7 @@ class Exchange:
                     raise ClientGone from None
 
     def pull(self) -> None:
-        """Ask for the next piece."""
+        """Request the next piece."""
         self._tab.send({"id": self._number, "kind": "pull"})
 
     def abort(self) -> None:
@@ -63,7 +63,7 @@ class Exchange:
 
 
 class Tab:
-    """A page with an engine, at the other end of a WebSocket."""
+    """A page with an engine, connected by a WebSocket."""
 
     def __init__(self, connection: socket.socket, name: str) -> None:
         self.name = name
@@ -72,10 +72,10 @@ class Tab:
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._protocol = ServerProtocol(max_size=MAX_MESSAGE)
-        self._text = b""  # of a message whose last frame has not come
+        self._text = b""  # frames of an unfinished message
 
     def accept(self, request_line: str, headers: Headers) -> bool:
-        """Answer the handshake; returns whether there is a WebSocket now."""
+        """Answer the handshake; return whether the WebSocket is open."""
         lines = [request_line.strip(), *(f"{name}: {value}" for name, value in headers.items())]
         self._protocol.receive_data(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
         for request in self._protocol.events_received():
@@ -86,28 +86,28 @@ class Tab:
         return self._protocol.state is State.OPEN
 
     def ask(self, method: str, path: str, body: str | None) -> Exchange:
-        """Hand over a request."""
+        """Send a request to the tab."""
         number = next(self._numbers)
         exchange = self.exchanges[number] = Exchange(self, number)
         self.send({"id": number, "kind": "request", "method": method, "path": path, "body": body})
         return exchange
 
     def send(self, message: Message) -> None:
-        """Send one message; where the socket is gone, `run` finds out and tells every exchange."""
+        """Send one message. If the socket has closed, `run` notices and ends every exchange."""
         with self._lock:
             if self._protocol.state is State.OPEN:
                 self._protocol.send_text(json.dumps(message).encode())
                 self._flush()
 
     def close(self, code: int = 1000) -> None:
-        """End the WebSocket."""
+        """Close the WebSocket."""
         with self._lock:
             if self._protocol.state is State.OPEN:
                 self._protocol.send_close(code)
                 self._flush()
 
     def run(self) -> None:
-        """Receive until the socket ends or the tab stays silent; then every open exchange is lost."""
+        """Receive until the socket closes or the tab is silent; then report "lost" to every open exchange."""
         heard = pinged = time.monotonic()
         try:
             while (now := time.monotonic()) - heard < SILENT_S:
@@ -130,7 +130,7 @@ class Tab:
                 if self._protocol.close_expected():
                     break
         except (OSError, ValueError, WebSocketException):
-            pass  # the socket was closed from either side, or what came is no message
+            pass  # either side closed the socket, or the data is no message
         finally:
             self._drop()
             for exchange in list(self.exchanges.values()):

@@ -40,7 +40,7 @@ fn breaks(token: u32) -> bool {
 }
 
 fn count_tokens(first: u32, end: u32, t: u32) { // those of the share
-  let window = end - min(end, sampling[state.seq].repeat_last);
+  let window = end - min(end, sampling[state.seq].repeat_last_n);
   for (var i = min(window, sampling[state.seq].answer) + t; i < end; i += WG) {
     let token = token_at(i) - first;
     if (token < PARTITION) {
@@ -55,7 +55,7 @@ fn count_tokens(first: u32, end: u32, t: u32) { // those of the share
 }
 
 fn find_repeats(first: u32, end: u32, t: u32) {
-  let begin = end - min(end, sampling[state.seq].dry_last);
+  let begin = end - min(end, sampling[state.seq].dry_penalty_last_n);
   for (var i = begin + t; i < end; i += WG) {
     if (breaks(token_at(i))) {
       atomicMax(&unbroken, i + 1u);
@@ -70,7 +70,7 @@ fn find_repeats(first: u32, end: u32, t: u32) {
       while (length < longest && length <= i - begin && token_at(i - length) == token_at(end - 1u - length)) {
         length++;
       }
-      if (length >= sampling[state.seq].dry_allowed && longest >= sampling[state.seq].dry_allowed && !breaks(next + first)) {
+      if (length >= sampling[state.seq].dry_allowed_length && longest >= sampling[state.seq].dry_allowed_length && !breaks(next + first)) {
         atomicMax(&repeats[next], length + 1u);
       }
     }
@@ -80,12 +80,12 @@ fn find_repeats(first: u32, end: u32, t: u32) {
 fn shape(logit: f32, i: u32, count: u32, repeat: u32) -> f32 {
   var x = logit + bias[i];
   if (count >= SEEN) {
-    x *= select(sampling[state.seq].repetition, 1.0 / sampling[state.seq].repetition, x > 0.0);
+    x *= select(sampling[state.seq].repeat_penalty, 1.0 / sampling[state.seq].repeat_penalty, x > 0.0);
   }
   let times = count % SEEN;
-  x -= f32(times) * sampling[state.seq].frequency + select(0.0, sampling[state.seq].presence, times > 0u);
+  x -= f32(times) * sampling[state.seq].frequency_penalty + select(0.0, sampling[state.seq].presence_penalty, times > 0u);
   if (repeat > 0u) {
-    x -= sampling[state.seq].dry_multiplier * pow(sampling[state.seq].dry_base, f32(repeat - 1u - sampling[state.seq].dry_allowed));
+    x -= sampling[state.seq].dry_multiplier * pow(sampling[state.seq].dry_base, f32(repeat - 1u - sampling[state.seq].dry_allowed_length));
   }
   return select(max(x, BANNED), BANNED, bias[i] <= -100.0);
 }

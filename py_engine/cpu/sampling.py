@@ -10,7 +10,7 @@ from py_engine.plan.sampling import FIELDS
 from py_engine.plan.shared import BANNED, MAX_MATCH, MOST_LOGPROBS
 
 Array = Any
-SETTINGS = np.dtype([(name, np.float32 if kind == "f" else np.uint32) for name, kind in FIELDS])
+SETTINGS = np.dtype([(name, np.float32 if kind == "f32" else np.uint32) for name, kind in FIELDS.items()])
 
 
 def settings(c: Any, seq: int | None = None) -> Any:
@@ -63,23 +63,23 @@ def sample_shape(c: Any) -> None:
     history = c["tokens"][c.seq, :end].astype(np.int64)
     bias = c["bias"][:vocab]
     x = c["logits"][:vocab] + bias
-    seen = np.unique(history[end - min(end, int(s["repeat_last"])) :])
-    x[seen] *= np.where(x[seen] > 0, 1 / s["repetition"], s["repetition"])
+    seen = np.unique(history[end - min(end, int(s["repeat_last_n"])) :])
+    x[seen] *= np.where(x[seen] > 0, 1 / s["repeat_penalty"], s["repeat_penalty"])
     counts = np.bincount(history[int(s["answer"]) :], minlength=vocab)[:vocab].astype(np.float32)
-    x -= counts * s["frequency"] + np.where(counts > 0, s["presence"], np.float32(0))
+    x -= counts * s["frequency_penalty"] + np.where(counts > 0, s["presence_penalty"], np.float32(0))
     if s["dry_multiplier"] > 0:
         for token, length in repeats(history, s, bits(c["breakers"], vocab)).items():
-            x[token] -= s["dry_multiplier"] * s["dry_base"] ** np.float32(length - int(s["dry_allowed"]))
+            x[token] -= s["dry_multiplier"] * s["dry_base"] ** np.float32(length - int(s["dry_allowed_length"]))
     c["shaped"][:vocab] = np.where(bias <= -100, np.float32(BANNED), np.maximum(x, np.float32(BANNED)))
     _best(c, c["shaped"][:vocab], c["best"])
 
 
 def repeats(history: Array, s: Any, breakers: Array) -> dict[int, int]:
     """Token -> length of the longest repetition that it would go on with, from dry_allowed on."""
-    history = history[len(history) - min(len(history), int(s["dry_last"])) :]
+    history = history[len(history) - min(len(history), int(s["dry_penalty_last_n"])) :]
     broken = np.flatnonzero(breakers[history])
     longest = min(len(history) - (int(broken[-1]) + 1 if len(broken) else 0), int(s["dry_longest"]))
-    allowed = int(s["dry_allowed"])
+    allowed = int(s["dry_allowed_length"])
     if longest < allowed:
         return {}
     # lengths[i]: how many tokens up to i equal those at the end, found for all i at once

@@ -63,6 +63,16 @@ class Shader:
         return raw + bytes(-len(raw) % 16)
 
 
+def struct_fields(file: str, struct_name: str) -> dict[str, str]:
+    """The fields of a struct in wgsl/`file`: name -> "u32", "i32" or "f32", in order."""
+    return _fields(_source(file), struct_name)
+
+
+def _fields(text: str, struct_name: str) -> dict[str, str]:
+    found = re.search(rf"struct {struct_name} \{{(.*?)\}}", text, re.S)
+    return {m[1]: m[2] for m in FIELD.finditer(found[1])} if found else {}
+
+
 @cache
 def _source(name: str) -> str:
     return (WGSL / name).read_text()
@@ -87,8 +97,7 @@ def _expanded(kernel: str, given: tuple[tuple[str, type, int | float | str], ...
     bindings = {m[2]: m[1] for m in BIND.finditer(body)}
     numbers = iter(range(len(bindings)))
     body = re.sub(r"@bind ", lambda _: f"@group(0) @binding({next(numbers)}) ", body)
-    struct_text = re.search(r"struct Params \{(.*?)\}", body, re.S)
-    fields = {m[1]: m[2] for m in FIELD.finditer(struct_text[1])} if struct_text else {}
+    fields = _fields(body, "Params")
     head = re.findall(r"^(?:enable|diagnostic).*", body, re.M)
     body = re.sub(r"^(?:enable|diagnostic).*", "", body, flags=re.M)
     enables = ["enable f16;"] if values["F16"] and "F16" in used else []

@@ -1,4 +1,4 @@
-"""How the next token is chosen: the parameters of a request, what constrains it, and what comes out."""
+"""Sampling: a request's parameters, the constraint's interface, and a batch of sampled tokens."""
 
 from __future__ import annotations
 
@@ -7,122 +7,149 @@ import random
 import struct
 from array import array
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol, get_args, get_type_hints
 
+from py_engine.plan import kernels
 from py_engine.plan.lists import LOGPROBS, RESAMPLE, SAMPLE, SHAPED_RESAMPLE, SHAPED_SAMPLE
 from py_engine.plan.shared import MOST_LOGPROBS
 
 MOST_EXPONENT = 88.7228391  # e to this is the largest float32
-ALL = 0x7FFFFFFF  # of a context's tokens
-LEAST = 1e-6  # share of the likelihood: a filter never takes everything out
-FIELDS = (  # the Sampling struct of sampling.wgsl
-    ("temperature", "f"), ("top_k", "I"), ("top_p", "f"), ("min_p", "f"), ("seed", "I"), ("shifted", "I"),
-    ("typical_p", "f"), ("xtc_probability", "f"), ("xtc_threshold", "f"), ("answer", "I"), ("presence", "f"),
-    ("frequency", "f"), ("repetition", "f"), ("repeat_last", "I"), ("dry_multiplier", "f"), ("dry_base", "f"),
-    ("dry_allowed", "I"), ("dry_last", "I"), ("dry_longest", "I"), ("logprobs", "I"),
-)  # fmt: skip
+ALL = 0x7FFFFFFF  # tokens: the whole context
+LEAST = 1e-6  # of the probability mass: a filter never removes every token
+FIELDS = kernels.struct_fields("lib/sampling.wgsl", "Sampling")  # name -> "u32" or "f32", in the struct's order
+
+
+@dataclass(frozen=True)
+class Range:
+    """The values that a request may give for a sampler parameter. `responses`: /v1/responses accepts it, too."""
+
+    low: float
+    high: float = 2**31
+    responses: bool = False
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """Sampling parameters of one request, with llama.cpp's definitions, applied in its order: logit_bias, the grammar's
-    mask, penalties, DRY, top_k, typical_p, top_p, min_p, XTC, then temperature.
+    """Sampling parameters of one request, with llama.cpp's definitions.
 
-    temperature 0 is greedy; the defaults switch every filter off; seed None draws one at random.
+    The order is llama.cpp's: logit_bias, the grammar's mask, penalties, DRY, top_k, typical_p, top_p, min_p, XTC,
+    temperature. Temperature 0 is greedy; the defaults switch every filter off; seed None draws one at random.
+
+    This class is the table of sampler parameters: every field with a Range is a parameter of a request, and the API's
+    checks, types.d.ts, the documentation and the layout on the GPU (wgsl/lib/sampling.wgsl) follow from it.
     """
 
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    typical_p: float = 1.0
-    seed: int | None = None
-    presence_penalty: float = 0.0  # these two count the tokens of the answer so far, as OpenAI has it
-    frequency_penalty: float = 0.0
-    repeat_penalty: float = 1.0  # of the last `repeat_last_n` tokens of prompt and answer; -1: of all
-    repeat_last_n: int = 64
-    dry_multiplier: float = 0.0
-    dry_base: float = 1.75
-    dry_allowed_length: int = 2
-    dry_penalty_last_n: int = -1
+    temperature: Annotated[float, Range(0, 2, responses=True)] = 1.0
+    top_k: Annotated[int, Range(-1, responses=True)] = 0  # 0 and -1: off
+    top_p: Annotated[float, Range(0, 1, responses=True)] = 1.0
+    min_p: Annotated[float, Range(0, 1, responses=True)] = 0.0
+    typical_p: Annotated[float, Range(0, 1)] = 1.0
+    seed: Annotated[int | None, Range(-(1 << 63), (1 << 64) - 1, responses=True)] = None
+    # The penalties of presence and frequency count the tokens of the answer so far, as OpenAI defines them.
+    presence_penalty: Annotated[float, Range(-2, 2, responses=True)] = 0.0
+    frequency_penalty: Annotated[float, Range(-2, 2, responses=True)] = 0.0
+    # repeat_penalty looks at the last repeat_last_n tokens of prompt and answer; -1: at all.
+    repeat_penalty: Annotated[float, Range(0.01, 100)] = 1.0
+    repeat_last_n: Annotated[int, Range(-1)] = 64
+    dry_multiplier: Annotated[float, Range(0, 100)] = 0.0
+    dry_base: Annotated[float, Range(1, 100)] = 1.75
+    dry_allowed_length: Annotated[int, Range(1)] = 2
+    dry_penalty_last_n: Annotated[int, Range(-1)] = -1
+    xtc_probability: Annotated[float, Range(0, 1)] = 0.0
+    xtc_threshold: Annotated[float, Range(0, 1)] = 0.1
     dry_breakers: tuple[int, ...] = ()  # ids of the tokens that contain a sequence breaker
-    xtc_probability: float = 0.0
-    xtc_threshold: float = 0.1
     logit_bias: tuple[tuple[int, float], ...] = ()  # (token, -100..100); -100 and less: banned
-    logprobs: int = -1  # -1: none; n: of the chosen token and the n <= MOST_LOGPROBS likeliest, before any filter
+    logprobs: int = -1  # -1: none; n: of the sampled token and the n <= MOST_LOGPROBS likeliest, before any filter
 
     def seeded(self) -> Sampling:
-        """The same with a seed."""
+        """These parameters with a seed: their own, or one drawn at random."""
         return self if self.seed is not None else replace(self, seed=random.getrandbits(32))
 
     @property
     def shapes(self) -> bool:
-        """Whether it takes more than temperature, top_k, top_p and min_p."""
-        penalises = self.presence_penalty or self.frequency_penalty or self._repeat_last or self._dry_last
+        """Whether it needs more than temperature, top_k, top_p and min_p."""
+        penalises = self.presence_penalty or self.frequency_penalty or self._repeat_last_n or self._dry_last_n
         return bool(penalises or self.typical_p < 1 or self._xtc or self.logit_bias)
 
     def lists(self, masked: bool = False) -> list[str]:
-        """The plan's lists that choose a token (planner.py); `masked`: as a mask allows."""
+        """The plan's lists that sample a token; `masked`: among those that a mask allows."""
         first, again = (SHAPED_SAMPLE, SHAPED_RESAMPLE) if self.shapes else (SAMPLE, RESAMPLE)
         return [first] + ([again] if masked else []) + ([LOGPROBS] if self.logprobs >= 0 else [])
 
     def biases(self, vocab: int) -> bytes:
-        """What is added to each logit, float32 (vocab,)."""
+        """The bias of each logit, float32 (vocab,)."""
         dense = array("f", bytes(4 * vocab))
         for token, bias in self.logit_bias:
             dense[token] = bias
         return dense.tobytes()
 
     def breaker_bits(self, vocab: int) -> bytes:
-        """A bit for each token, set in those of dry_breakers, in words of 32."""
+        """A bit mask of dry_breakers over the vocabulary, in words of 32 bits."""
         bits = bytearray(-(-vocab // 32) * 4)
         for token in self.dry_breakers:
             bits[token // 8] |= 1 << token % 8
         return bytes(bits)
 
     @property
-    def _repeat_last(self) -> int:
+    def _repeat_last_n(self) -> int:
         return 0 if self.repeat_penalty == 1 else _last(self.repeat_last_n)
 
     @property
-    def _dry_last(self) -> int:
+    def _dry_last_n(self) -> int:
         return 0 if self.dry_multiplier <= 0 or self.dry_base < 1 else _last(self.dry_penalty_last_n)
 
     @property
     def _xtc(self) -> float:
-        """The probability, 0 where nothing can be above the threshold and still have something above it."""
+        """The probability of XTC; 0 where the threshold leaves no second token above it."""
         return 0.0 if self.xtc_threshold > 0.5 else self.xtc_probability
 
     def pack(self, answer: int = 0, shifted: int = 0) -> bytes:
-        """The Sampling struct of sampling.wgsl. `answer`: position of the answer's first token;
-        `shifted`: tokens dropped from the context before.
+        """The bytes of the struct Sampling of wgsl/lib/sampling.wgsl.
+
+        `answer`: position of the answer's first token; `shifted`: tokens dropped from the context before.
         """
-        filtered = self.temperature > 0 or self.typical_p < 1 or self._xtc > 0  # else the likeliest token it is
+        values = {name: getattr(self, name) for name in FIELDS if hasattr(self, name)}
+        values |= self._as_packed() | {"answer": answer, "shifted": shifted}
+        layout = "".join({"u32": "I", "f32": "f"}[kind] for kind in FIELDS.values())
+        return struct.pack("<" + layout, *(values[name] for name in FIELDS))
+
+    def _as_packed(self) -> dict[str, int | float]:
+        """The values that the kernels get where these differ from the request's."""
+        filtered = self.temperature > 0 or self.typical_p < 1 or self._xtc > 0  # else the likeliest token is sampled
         growth = math.log(self.dry_base) if self.dry_base > 1.000001 else 0.0
         longest = self.dry_allowed_length + int(MOST_EXPONENT / growth) if growth else ALL
-        values = {
-            "temperature": self.temperature,
-            "top_k": self.top_k if filtered else 0,
+        return {
+            "top_k": max(self.top_k, 0) if filtered else 0,
             "top_p": max(self.top_p, LEAST) if filtered else 1.0,
             "min_p": self.min_p if filtered else 0.0,
             "seed": (self.seed or 0) & 0xFFFFFFFF,
-            "shifted": shifted,
             "typical_p": max(self.typical_p, LEAST),
             "xtc_probability": self._xtc,
             "xtc_threshold": max(self.xtc_threshold, LEAST),
-            "answer": answer,
-            "presence": self.presence_penalty,
-            "frequency": self.frequency_penalty,
-            "repetition": self.repeat_penalty,
-            "repeat_last": self._repeat_last,
-            "dry_multiplier": self.dry_multiplier if self._dry_last else 0.0,
-            "dry_base": self.dry_base,
-            "dry_allowed": self.dry_allowed_length,
-            "dry_last": self._dry_last,
+            "repeat_last_n": self._repeat_last_n,
+            "dry_multiplier": self.dry_multiplier if self._dry_last_n else 0.0,
+            "dry_penalty_last_n": self._dry_last_n,
             "dry_longest": min(longest, ALL),
             "logprobs": max(0, min(self.logprobs, MOST_LOGPROBS)),
         }
-        return struct.pack("<" + "".join(kind for _, kind in FIELDS), *(values[name] for name, _ in FIELDS))
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A sampler parameter of a request."""
+
+    integer: bool
+    range: Range
+    default: float | None  # None: drawn at random
+
+
+def parameters() -> dict[str, Parameter]:
+    """The sampler parameters of a request: every field of Sampling that has a Range."""
+    return {
+        name: Parameter(get_args(hint)[0] is not float, hint.__metadata__[0], getattr(Sampling, name))
+        for name, hint in get_type_hints(Sampling, include_extras=True).items()
+        if hasattr(hint, "__metadata__")
+    }
 
 
 def _last(n: int) -> int:
@@ -130,30 +157,30 @@ def _last(n: int) -> int:
 
 
 class Constraint(Protocol):
-    """What the next token may be, such as a grammar; asked by the engine only while it generates."""
+    """Limits the next token, such as a grammar does. The engine calls it only while it generates."""
 
     async def mask(self) -> Any | None:
-        """An Int32Array of ceil(vocabulary / 32) words, a set bit for each token that may come next; None: all may."""
+        """An Int32Array (ceil(vocab / 32),) with a bit set for each token that may come next; None: all may."""
 
     async def accept(self, token: int) -> None:
-        """The answer goes on with that token. The engine says so of every token: chosen, forced, or the end.
+        """Advance past a token. The engine calls this for every token: sampled, forced, or the end.
 
-        A constraint may also have `async def try_accept(self, token: int) -> bool`: the same for a token that is
-        perhaps not allowed, which then changes nothing. Without it the engine looks into the mask.
+        A constraint may also define `async def try_accept(self, token: int) -> bool`, which advances past the token if
+        it is allowed and else changes nothing. Without it the engine checks the mask.
         """
 
     async def forced(self) -> list[int]:
-        """Tokens that must come next, if any: they are fed without sampling each, and reported like sampled ones."""
+        """Tokens that must come next, if any. The engine feeds them unsampled and yields them like sampled ones."""
 
     def finished(self) -> bool:
-        """Whether nothing but the end may follow."""
+        """Whether only the end may follow."""
 
 
 @dataclass(frozen=True)
 class TokenLogprob:
-    """The log-probability of a chosen token, and of the likeliest: [(token, logprob)], the likeliest first.
+    """The log-probability of a sampled token, and `top`: [(token, logprob)] of the likeliest, in descending order.
 
-    Of softmax(logits), before any bias, mask, penalty or filter, at temperature 1.
+    It is log(softmax(logits)), before any bias, mask, penalty or filter, at temperature 1.
     """
 
     token: int
@@ -163,19 +190,21 @@ class TokenLogprob:
 
 @dataclass(frozen=True)
 class Batch:
-    """The next tokens of an answer, a few at a time; `logprobs` one for each where they were asked for."""
+    """The next tokens of an answer, and their `logprobs` where the request asked for them."""
 
     ids: list[int]
     logprobs: list[TokenLogprob] | None = None
 
     def __getitem__(self, part: slice) -> Batch:
-        """Some of them."""
+        """A slice of the tokens and their log-probabilities."""
         return Batch(self.ids[part], None if self.logprobs is None else self.logprobs[part])
 
 
 def read_logprobs(rows: memoryview, count: int, n: int, vocab: int) -> list[TokenLogprob]:
-    """What logprobs.wgsl wrote for `count` tokens: for each a row of (token, bits of its log-probability), the chosen
-    one first, then MOST_LOGPROBS of which n are meant.
+    """Parse the rows that logprobs.wgsl wrote for `count` tokens.
+
+    A row holds (token, float32 bits of its log-probability) for the sampled token, then for MOST_LOGPROBS others, the
+    first `n` of which are returned.
     """
     n = min(n, MOST_LOGPROBS)
     ids, values = rows.cast("B").cast("I"), rows.cast("B").cast("f")

@@ -5,10 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests import ahead
 from tools.paths import ROOT
 
 
+@pytest.mark.slow
 def test_it_takes_the_tests_on_lavapipe_from_the_last_one_on(tmp_path: Path) -> None:
     stamp = tmp_path / "done"
     done = subprocess.run(

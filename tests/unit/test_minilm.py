@@ -72,6 +72,7 @@ def test_the_tokenizer_gives_the_makers_ids(file: Path) -> None:
         assert tokenizer.encode(sentence["text"], add_special=True) == sentence["ids"], sentence["text"]
 
 
+@pytest.mark.slow
 def test_embeddings_are_the_references(file: Path) -> None:
     model = load(file, 32, 32)
     embedding = model.plan.embedding

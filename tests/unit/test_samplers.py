@@ -102,6 +102,7 @@ def chi_square(counts: np.ndarray, expected: np.ndarray) -> tuple[float, float]:
     return float(((got - want) ** 2 / want).sum()), float(limit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_distribution(name: str) -> None:
     """As often as the definition says; the two forms of the sampler choose the same where both can."""
@@ -141,6 +142,7 @@ def test_xtc_now_and_then() -> None:
     assert statistic < limit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_mask(share: float) -> None:
     """Chosen freely where that is allowed, else again among what is: what the mask forbids has no probability."""

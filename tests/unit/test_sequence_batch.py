@@ -68,6 +68,7 @@ async def test_alone_nothing_is_shared() -> None:
     assert (counts(used).each, used.plan.sequences) == (0, 1)
 
 
+@pytest.mark.slow
 async def test_with_others_that_need_the_device_alone() -> None:
     """Seeds, penalties and constraints, in turns with answers that are generated together."""
     used = engine(parallel=8)
@@ -111,6 +112,7 @@ async def test_a_turn_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "".join(order).count("ab") > 10
 
 
+@pytest.mark.slow
 async def test_comings_and_goings() -> None:
     """Requests that come and are closed at random points disturb no other."""
     used, dice = engine(), random.Random(7)
@@ -209,6 +211,7 @@ async def test_caches_grow_where_that_is_granted() -> None:
 LONG = [7 * i % 250 for i in range(100)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", [GREEDY, WARM, SHAPED], ids=["greedy", "seed", "shaped"])
 async def test_a_prompt_that_several_have_is_computed_once(sampling: Sampling) -> None:
     """The others take it over from the cache of the one that was first, and each gets the text that it gets alone."""
@@ -242,6 +245,7 @@ async def test_nothing_is_taken_over_from_rings() -> None:
 # -- drafts
 
 
+@pytest.mark.slow
 async def test_guessed_tokens_are_those_that_would_have_come() -> None:
     """The tiny model soon repeats itself, so that drafts are right; the text is the same, in fewer steps."""
     repeated = PROMPT * 6
@@ -264,6 +268,7 @@ async def test_guesses_at_the_end_of_the_context() -> None:
     assert counts(used).guessed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 8, 9, 30, 31])
 async def test_guesses_do_not_go_beyond_the_limit(count: int) -> None:
     used = engine(draft=True)

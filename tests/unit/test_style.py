@@ -1,30 +1,18 @@
 """The linters, formatters and type checkers are content with the whole checkout."""
 
-import shutil
 import subprocess
-import sys
 
 import pytest
 
 from tests.works import GOLDEN, about
-from tools.paths import NODE_MODULES, ROOT
-
-BIN = NODE_MODULES / ".bin"
-CHECKS = {
-    "ruff check": [sys.executable, "-m", "ruff", "check", "."],
-    "ruff format": [sys.executable, "-m", "ruff", "format", "--check", "."],
-    "mypy": [sys.executable, "-m", "mypy"],
-    "prettier": [str(BIN / "prettier"), "--check", "--log-level", "warn", "."],
-    "tsc": [str(BIN / "tsc"), "--noEmit"],
-}
+from tools.checks import CHECKS, run_check
+from tools.paths import ROOT
 
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_checker_is_content(name: str) -> None:
-    command = CHECKS[name]
-    assert shutil.which(command[0]), f"{command[0]} is missing: run the tests with python3 build.py test"
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = run_check(name)
+    assert result.passed, result.output
 
 
 def test_bash_scripts_parse() -> None:

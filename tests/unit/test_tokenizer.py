@@ -125,6 +125,7 @@ def test_heap_merge_equals_the_list_merge() -> None:
         assert long == [*short, *("#" * 5)]
 
 
+@pytest.mark.slow
 def test_a_word_without_end_is_not_slow() -> None:
     t = tokenizer("qwen2")
     for text in ("a" * 200_000, "=-" * 100_000, "哈" * 60_000):

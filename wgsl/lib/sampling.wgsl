@@ -12,14 +12,14 @@ struct Sampling {
   xtc_probability: f32,
   xtc_threshold: f32,
   answer: u32, // position of the answer's first token
-  presence: f32,
-  frequency: f32,
-  repetition: f32, // repeat_penalty
-  repeat_last: u32, // tokens that it looks at
+  presence_penalty: f32,
+  frequency_penalty: f32,
+  repeat_penalty: f32, // repeat_penalty
+  repeat_last_n: u32, // tokens that it looks at
   dry_multiplier: f32,
   dry_base: f32,
-  dry_allowed: u32,
-  dry_last: u32,
+  dry_allowed_length: u32,
+  dry_penalty_last_n: u32,
   dry_longest: u32, // longer repetitions count as this
   logprobs: u32, // likeliest tokens wanted
 }

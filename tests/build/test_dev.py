@@ -1,0 +1,79 @@
+"""`build.py dev`: a change in a source reaches the open page, and nothing of that is in dist/."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import BrowserContext, expect
+
+from tests.browser import wait_until
+from tools.paths import ROOT
+from tools.serve import CSP
+
+CHANGED_MS = 60_000  # a rebuild takes a few seconds; a busy machine more
+CONTROLLED = "navigator.serviceWorker.controller"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A copy of the sources, with this checkout's environment and packages."""
+    for name in ("build.py", "pyproject.toml", "package.json", "package-lock.json", ".npmrc", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    for name in ("tools", "app", "bench", "py_engine", "wgsl", "static"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in (".venv", "node_modules"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    return tmp_path
+
+
+@contextmanager
+def running(checkout: Path, command: str, port: int = 0) -> Iterator[str]:
+    """Run `build.py serve` or `dev` in the copy; yields its address."""
+    arguments = [sys.executable, "build.py", command, "--no-open", "--port", str(port)]
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    with subprocess.Popen(arguments, cwd=checkout, env=env, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            match = re.fullmatch(r"Serving (http://127\.0\.0\.1:\d+/)\n", process.stdout.readline())
+            assert match
+            yield match[1]
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(10) in (0, 130)
+
+
+def test_a_change_reloads_the_page(checkout: Path, context: BrowserContext) -> None:
+    page = context.new_page()
+    with running(checkout, "dev") as url:
+        answer = page.goto(url)
+        assert answer
+        assert answer.headers["content-security-policy"] == CSP
+        wait_until(page, CONTROLLED)  # the service worker must not answer with the old page
+        with (checkout / "app" / "page.js").open("a") as script:
+            script.write('\ndocument.documentElement.dataset.changed = "once";\n')
+        expect(page.locator("html[data-changed=once]")).to_have_count(1, timeout=CHANGED_MS)
+        index = checkout / "static" / "index.html"
+        index.write_text(index.read_text().replace("What shall we try?", "Changed twice"))
+        expect(page.locator("h1")).to_have_text("Changed twice", timeout=CHANGED_MS)
+    for path in (checkout / "dist").rglob("*"):
+        assert path.suffix not in (".html", ".js") or b"/dev/reload.js" not in path.read_bytes(), path
+    assert (checkout / "dist" / "sw.js").read_bytes().startswith(b'const __WISP_PRECACHE__ = {"version": "')
+
+
+def test_a_page_that_serve_has_cached_is_replaced(checkout: Path, context: BrowserContext) -> None:
+    """The production service worker answers first; then that of `dev` takes over and loads the page again."""
+    page = context.new_page()
+    with running(checkout, "serve") as url:
+        page.goto(url)
+        wait_until(page, CONTROLLED)
+    with running(checkout, "dev", urlsplit(url).port or 0):
+        page.goto(url)
+        expect(page.locator('script[src="/dev/reload.js"]')).to_have_count(1, timeout=CHANGED_MS)

@@ -1,0 +1,69 @@
+"""The commands `lint` and `format`, and the WGSL validator on a checkout with a broken kernel."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tools import checks
+from tools.paths import ROOT, venv_python
+
+MODEL = "tests/golden/llama/llama.F16.gguf"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """run(arguments) -> the environment's Python in a copy of the engine, the kernels and tools/."""
+    for name in ("tools", "py_engine", "wgsl"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "node_modules").symlink_to(ROOT / "node_modules")
+
+    def in_copy(*arguments: str) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        return subprocess.run(
+            [str(venv_python()), *arguments], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+        )
+
+    return in_copy
+
+
+def test_a_broken_kernel_is_found(run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path) -> None:
+    model = str(ROOT / MODEL)
+    done = run("-m", "tools.shaders", model)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith(" shaders are valid\n")
+    (kernel,) = tmp_path.glob("wgsl/**/norm.wgsl")
+    text = kernel.read_text()
+    kernel.write_text(text.replace("@compute", "fn broken() -> u32 { return 1.5; }\n@compute"))
+    done = run("-m", "tools.shaders", model)
+    assert done.returncode == 1
+    assert "norm.wgsl: invalid" in done.stdout
+    assert "fn broken() -> u32 { return 1.5; }" in done.stdout
+    assert "cannot" in done.stdout
+
+
+def test_lint_prints_a_line_for_each_checker(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands = {"good": [sys.executable, "-c", "print('quiet')"], "bad": [sys.executable, "-c", "exit('its output')"]}
+    monkeypatch.setattr(checks, "CHECKS", commands)
+    assert checks.lint() == 1
+    out = capsys.readouterr().out
+    assert sorted(line.split(" (")[0] for line in out.splitlines()[:2]) == ["FAILED bad", "ok     good"]
+    assert "its output" in out
+    assert "quiet" not in out
+    monkeypatch.setattr(checks, "CHECKS", {"good": commands["good"]})
+    assert checks.lint() == 0
+
+
+def test_format_rewrites_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text("import sys\nx = [1,2]\n")
+    (tmp_path / "two.js").write_text("let a = {b:1}")
+    monkeypatch.setattr(checks, "ROOT", tmp_path)
+    assert checks.format_sources() == 0
+    assert (tmp_path / "one.py").read_text().endswith("x = [1, 2]\n")
+    assert (tmp_path / "two.js").read_text() == "let a = { b: 1 };\n"

@@ -1,0 +1,188 @@
+"""Validates every shader that the golden models need, with Dawn, the WebGPU implementation of Chromium.
+
+Each model is planned for several devices that differ in features and limits, so that every kernel variant is
+expanded. Dawn's null backend compiles WGSL without running it: no GPU and no browser are needed.
+
+python3 -m tools.shaders [FILE.gguf ...]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from py_engine import planner
+from py_engine.errors import WispError
+from py_engine.files.gguf_header import Header, parse
+from py_engine.gpu import repack
+from py_engine.plan import kernels
+from py_engine.plan.kernels import Device, Shader
+from py_engine.tuning import read_rate
+from tools.failure import Failure
+from tools.npm import node
+from tools.paths import NODE_MODULES, ROOT, cache_dir
+
+VALIDATOR = ROOT / "tools" / "validate_wgsl.mjs"
+MARK = "#wgsl "  # begins each line of the validator; Dawn's own log has lines without it
+PARTS = ("vocab", "split")  # folders of golden files that are not whole models
+N_CTX = 256  # tokens
+
+
+class Setup(NamedTuple):
+    """A device, and how a model is loaded on it."""
+
+    device: Device
+    batch: int  # tokens in one prefill step
+    kv_type: str
+
+
+SMALL = Device()  # the least that WebGPU guarantees: no feature, 16 KiB of workgroup memory, 256 threads
+GPU = Device(f16=True, subgroup=32, max_workgroup_storage=49152, max_threads=1024, dot8=True)
+SETUPS = (
+    Setup(SMALL, 16, "f32"),
+    Setup(Device(subgroup=4, software=True), 16, "q8_0"),
+    Setup(Device(f16=True, subgroup=8, software=True), 16, "f16"),
+    Setup(Device(f16=True), 512, "q8_0"),
+    Setup(GPU, 512, "f16"),
+    Setup(replace(GPU, matrix=16), 512, "f16"),
+    Setup(replace(GPU, max_workgroup_storage=32768, matrix=8), 64, "q8_0"),
+)
+
+
+class Invalid(NamedTuple):
+    """One error that Dawn found."""
+
+    label: str  # the kernel and its parameters
+    line: int  # in the expanded text, from 1
+    message: str
+    text: str  # of that line
+
+    def __str__(self) -> str:
+        return f"{self.label}\n    line {self.line}: {self.message}\n    {self.text.strip()}"
+
+
+def golden_models() -> list[Path]:
+    """The golden files that hold whole models."""
+    return sorted(p for p in ROOT.glob("tests/golden/*/*.gguf") if p.parent.name not in PARTS)
+
+
+def expanded(models: Iterable[Path]) -> Iterator[Shader]:
+    """Yield each distinct shader of the models' plans, in every setup."""
+    headers = [parse(data, len(data)) for data in (path.read_bytes() for path in models)]
+    seen: set[bytes] = set()
+    for setup in SETUPS:  # the outer loop: models of one setup share shaders, which `expand` caches
+        for shader in itertools.chain(_of_device(setup.device), *(_of_model(header, setup) for header in headers)):
+            digest = hashlib.sha256(shader.code.encode()).digest()
+            if digest not in seen:
+                seen.add(digest)
+                yield shader
+
+
+def _of_device(device: Device) -> Iterator[Shader]:
+    yield repack.checksum_shader(device)
+    for loads in read_rate.LOADS:
+        yield kernels.expand("read", {"WG": read_rate.THREADS, "LOADS": loads}, device)
+
+
+def _of_model(header: Header, setup: Setup) -> Iterator[Shader]:
+    device = setup.device
+    try:
+        plan = planner.make_plan(header, device, N_CTX, setup.batch, setup.kv_type, None)
+    except WispError:  # this model's rows do not fit a q8_0 cache
+        plan = planner.make_plan(header, device, N_CTX, setup.batch, "f16" if device.f16 else "f32", None)
+    for weight in plan.weights.values():
+        if shader := repack.shader_for(weight, device):
+            yield shader
+    for ops in plan.lists.values():
+        for op in ops:
+            yield kernels.expand(op.kernel, op.params, device)
+
+
+def validate(shaders: Iterable[Shader]) -> list[Invalid]:
+    """Return Dawn's errors; Dawn works in its own process while `shaders` are being expanded."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
+        command = [node(), str(VALIDATOR)]
+        with subprocess.Popen(command, cwd=ROOT, text=True, encoding="utf-8", stdin=subprocess.PIPE,
+                              stdout=output, stderr=output) as dawn:  # fmt: skip
+            assert dawn.stdin
+            with contextlib.suppress(BrokenPipeError):  # Dawn ended early; its status says so
+                for shader in shaders:
+                    dawn.stdin.write(json.dumps({"label": shader.label, "code": shader.code}) + "\n")
+        output.seek(0)
+        log = output.read()
+    if dawn.returncode:
+        raise Failure(f"Dawn cannot validate the shaders: {log.strip()[-400:]}")
+    found = [json.loads(line.removeprefix(MARK)) for line in log.splitlines() if line.startswith(MARK)]
+    return [Invalid(**error) for error in found]
+
+
+def unreached(labels: Iterable[str]) -> list[str]:
+    """Return the kernels that no model of the run has used."""
+    used = {label.partition(" ")[0] for label in labels}
+    return sorted(p.stem for p in ROOT.glob("wgsl/**/*.wgsl") if "@compute" in p.read_text() and p.stem not in used)
+
+
+def report(errors: list[Invalid]) -> str:
+    """Return the first error of each kernel, with the number of its shaders that have one."""
+    lines = []
+    for kernel, group in itertools.groupby(sorted(errors), lambda error: error.label.partition(" ")[0]):
+        found = list(group)
+        shaders = len({error.label for error in found})
+        lines.append(f"{kernel}.wgsl: invalid in {shaders} {'variants' if shaders > 1 else 'variant'}. {found[0]}")
+    return "\n".join(lines)
+
+
+def sources_digest() -> str:
+    """Return the hash of all that decides the result: the engine, the kernels, the models, Dawn and this file."""
+    digest = hashlib.sha256((NODE_MODULES / "webgpu" / "package.json").read_bytes())
+    files = [*ROOT.glob("py_engine/**/*.py"), *ROOT.glob("wgsl/**/*.wgsl"), *golden_models(), VALIDATOR, Path(__file__)]
+    for path in sorted(files):
+        digest.update(f"{path.relative_to(ROOT)} {path.stat().st_size} ".encode())
+        digest.update(path.read_bytes() if path.suffix != ".gguf" else b"")
+    return digest.hexdigest()
+
+
+def main(arguments: list[str]) -> int:
+    """Validate the shaders of the named models, by default of every golden model; return the exit status."""
+    models = [Path(name) for name in arguments]
+    passed = cache_dir("shaders") / f"{sources_digest()}.txt"  # written when all shaders were valid
+    if not models and passed.exists():
+        print(passed.read_text(), end="")
+        return 0
+    labels: list[str] = []
+
+    def noted() -> Iterator[Shader]:
+        for shader in expanded(models or golden_models()):
+            labels.append(shader.label)
+            yield shader
+
+    try:
+        errors = validate(noted())
+    except Failure as failure:
+        print(failure)
+        return 1
+    missing = [] if models else unreached(labels)
+    if errors:
+        print(report(errors))
+    if missing:
+        print(f"No golden model uses {', '.join(missing)}: add one that does, or expand the kernel in tools/shaders.py")
+    if errors or missing:
+        return 1
+    text = f"{len(labels)} shaders are valid\n"
+    print(text, end="")
+    if not models:
+        passed.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
