@@ -65,7 +65,7 @@ class Vocabulary:
 
 
 class Model(Vocabulary):
-    """A model and its context, set for accuracy: CPU, float32 cache by default, no flash attention or repacked weights."""
+    """A model and its context, set for accuracy: CPU, float32 cache, no flash attention, no repacked weights."""
 
     def __init__(
         self, library: Library, path: Path, n_ctx: int = 256, pooling: str | None = None, cache: int = GGML_F32
