@@ -16,7 +16,8 @@ def reported() -> Iterator[str]:
         for path in ROOT.glob(f"{folder}/**/*.py"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Call) and ast.unparse(node.func) == "WispError" and len(node.args) > 1:
-                    yield from (n.value for n in ast.walk(node.args[1]) if isinstance(n, ast.Constant))
+                    constants = (n.value for n in ast.walk(node.args[1]) if isinstance(n, ast.Constant))
+                    yield from map(str, constants)
     for path in ROOT.glob("app/**/*.js"):
         yield from re.findall(r'\bcode: "(\w+)"', path.read_text(encoding="utf-8"))
     for name, argument in re.findall(r"_(refuse|forbid)\((.*)", (ROOT / "tools" / "api.py").read_text()):
