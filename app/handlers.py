@@ -301,7 +301,7 @@ class Worker:
             model.check_ids(ids, "ids")
             if len(ids) > engine.context_length:
                 raise WispError(
-                    f"There are {len(ids)} ids; the context holds {engine.context_length}. Load the model with a longer one.",
+                    f"There are {len(ids)} ids; the context holds {engine.context_length}.",
                     "context_length_exceeded",
                     param="ids",
                 )

@@ -1,8 +1,8 @@
 """OpenAI-compatible servers that the user has configured, for models too large for this device.
 
 A request whose `model` is `NAME/MODEL` of a configured upstream goes there, with `model` replaced by `MODEL`. Its
-answer comes back with `NAME/` before the model's name. No other request leaves this machine. Listing the models sends none: an
-upstream's list is requested when it is configured, and stored.
+answer comes back with `NAME/` before the model's name. No other request leaves this machine. Listing the models sends
+none: an upstream's list is requested when it is configured, and stored.
 """
 
 import asyncio
