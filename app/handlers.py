@@ -215,7 +215,7 @@ class Worker:
         if not isinstance(text, str):
             raise WispError("text must be a string.", "invalid_type", param="text")
         async with self._held(fields, call) as model:
-            form = formats.wanted(body)
+            form = formats.requested(body)
             if form is None:
                 return {"accepted": True, "complete": True}
             rules = grammar.rules_of(form)

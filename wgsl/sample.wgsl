@@ -138,9 +138,9 @@ fn fill_pool(top: f32, t: u32) -> Pool {
     count = more;
   }
   var slot = 0u;
-  for (var partition = 0u; partition < p.partitions; partition++) {
-    if (step_of(bitcast<f32>(best[row * p.partitions + partition].x), top) < end) {
-      for (var i = partition * PARTITION + t; i < min((partition + 1u) * PARTITION, p.vocab); i += WG) {
+  for (var part = 0u; part < p.partitions; part++) {
+    if (step_of(bitcast<f32>(best[row * p.partitions + part].x), top) < end) {
+      for (var i = part * PARTITION + t; i < min((part + 1u) * PARTITION, p.vocab); i += WG) {
         let logit = logit_of(i);
         if (step_of(logit, top) < end) {
           if (slot < SLOTS) {
@@ -269,9 +269,9 @@ fn filtered(top: f32, at: u32, seq: u32, t: u32) -> FilterBounds {
 fn drawn(bounds: FilterBounds, top: f32, at: u32, seq: u32, t: u32) -> u32 {
   var value = EMPTY;
   var index = 0xffffffffu;
-  for (var partition = 0u; partition < p.partitions; partition++) {
-    if (key_of(bitcast<f32>(best[row * p.partitions + partition].x)) >= bounds.least) {
-      for (var i = partition * PARTITION + t; i < min((partition + 1u) * PARTITION, p.vocab); i += WG) {
+  for (var part = 0u; part < p.partitions; part++) {
+    if (key_of(bitcast<f32>(best[row * p.partitions + part].x)) >= bounds.least) {
+      for (var i = part * PARTITION + t; i < min((part + 1u) * PARTITION, p.vocab); i += WG) {
         let logit = logit_of(i);
         if (passes(logit, bounds)) {
           var v = logit - top;

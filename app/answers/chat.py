@@ -103,11 +103,12 @@ class Run:
         model, request = self.model, self.request
         sampling, bias = request.sampling, list(request.sampling.logit_bias)
         model.check_ids([token for token, _ in bias], "logit_bias")
-        for word, strength in request.words.biased:
+        given_as_text = request.text_parameters
+        for word, strength in given_as_text.logit_bias:
             bias += [(token, strength) for token in model.tokenizer.encode(word)]
         if self._endless():
             bias += [(token, -100.0) for token in sorted(model.tokenizer.eog_ids)]
-        breakers = model.tokens_with(request.words.dry_breakers) if request.words.dry_breakers else ()
+        breakers = model.tokens_with(given_as_text.dry_breakers) if given_as_text.dry_breakers else ()
         return replace(sampling, logit_bias=tuple(dict(bias).items()), dry_breakers=breakers)
 
     def _endless(self) -> bool:

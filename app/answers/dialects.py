@@ -119,7 +119,7 @@ class Dialect:
 
     def template_tools(self) -> list[Any] | None:
         """The tools as the template gets them."""
-        return [tool.given for tool in self._tools.shown] or None if self._native else None
+        return [tool.definition for tool in self._tools.shown] or None if self._native else None
 
     def messages(self, messages: Messages) -> Messages:
         """The messages, with tools told about and called in plain text where the template knows none."""
@@ -127,7 +127,7 @@ class Dialect:
             return messages
         out = [self._in_words(m) for m in messages]
         if self._tools.shown:
-            told = GENERIC.format(tools="\n".join(json.dumps(t.given["function"]) for t in self._tools.shown))
+            told = GENERIC.format(tools="\n".join(json.dumps(t.definition["function"]) for t in self._tools.shown))
             if out[0]["role"] == "system":
                 out[0] = {**out[0], "content": _joined(out[0]["content"], told)}
             else:

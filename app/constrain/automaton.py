@@ -1,6 +1,6 @@
-"""Finite automata over code points: the sets of strings that patterns, lengths and enumerations stand for.
+"""Finite automata over code points, for the strings that patterns, lengths and enumerations allow.
 
-A Dfa's missing transitions lead nowhere. State 0 is the start.
+State 0 of a Dfa is the start. A character without a transition rejects the text.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from app.constrain.ebnf import UNICODE, Ranges, intersect, normal
+from app.constrain.ebnf import UNICODE, Ranges, intersect, normalize
 
 MOST_STATES = 6000
 State = TypeVar("State", bound=Hashable)
 
 
 class TooComplex(Exception):
-    """An automaton would have more than MOST_STATES states."""
+    """An automaton would need more than MOST_STATES states."""
 
 
 Edges = list[tuple[int, int, int]]  # (first code point, last, target), sorted and disjoint
@@ -25,71 +25,72 @@ Edges = list[tuple[int, int, int]]  # (first code point, last, target), sorted a
 
 @dataclass
 class Dfa:
-    """Transitions of each state, and the states that accept."""
+    """A deterministic automaton: the transitions of each state, and the accepting states."""
 
     edges: list[Edges]
     accepting: set[int]
 
     def step(self, state: int, code: int) -> int | None:
-        """The next state."""
+        """Return the next state, None where the text is rejected."""
         return next((t for low, high, t in self.edges[state] if low <= code <= high), None)
 
     def accepts(self, text: str) -> bool:
-        """Whether the text is in the set."""
+        """Return whether the text is in the set."""
         state: int | None = 0
         for char in text:
             state = self.step(state, ord(char)) if state is not None else None
         return state in self.accepting
 
-    def empty(self) -> bool:
-        """Whether no text is in the set; a trimmed automaton knows."""
+    def is_empty(self) -> bool:
+        """Return whether no text is in the set. Only right for minimized automata."""
         return not self.accepting
 
 
 class Nfa:
-    """Built up by regex.py: states with ranges to other states, and empty transitions."""
+    """A nondeterministic automaton that regex.py builds: transitions on ranges, and epsilon transitions."""
 
     def __init__(self) -> None:
         self.edges: list[Edges] = []
-        self.empty: list[list[int]] = []
+        self.epsilon: list[list[int]] = []
 
-    def state(self) -> int:
-        """A new state."""
+    def add_state(self) -> int:
+        """Add a state and return its number."""
         if len(self.edges) > 20 * MOST_STATES:
             raise TooComplex
         self.edges.append([])
-        self.empty.append([])
+        self.epsilon.append([])
         return len(self.edges) - 1
 
     def closure(self, states: Iterable[int]) -> frozenset[int]:
-        """The states that empty transitions reach."""
+        """Return the states that epsilon transitions reach."""
         seen = set(states)
         stack = list(seen)
         while stack:
-            for target in self.empty[stack.pop()]:
+            for target in self.epsilon[stack.pop()]:
                 if target not in seen:
                     seen.add(target)
                     stack.append(target)
         return frozenset(seen)
 
-    def determined(self, start: int, end: int) -> Dfa:
-        """The smallest Dfa for the texts that lead from start to end."""
-        numbers = _Numbers(self.closure([start]))
+    def determinize(self, start: int, end: int) -> Dfa:
+        """Return the smallest Dfa for the texts that lead from start to end."""
+        numbers = _StateNumbers(self.closure([start]))
         edges: list[Edges] = []
         accepting: set[int] = set()
         for states in numbers:
             if end in states:
                 accepting.add(numbers.of(states))
             out: Edges = []
-            for low, high, targets in _pieces([e for s in states for e in self.edges[s]]):
+            for low, high, targets in _disjoint([e for s in states for e in self.edges[s]]):
                 out.append((low, high, numbers.of(self.closure(targets))))
             edges.append(out)
-        return minimal(Dfa(edges, accepting))
+        return minimize(Dfa(edges, accepting))
 
 
-class _Numbers(Generic[State]):
-    """Numbers for the states of an automaton in the making, in the order in which they are met; going through them
-    meets those that are found on the way, too.
+class _StateNumbers(Generic[State]):
+    """Numbers the states of an automaton under construction, in the order of discovery.
+
+    Iterating yields every state once, those discovered during the iteration included.
     """
 
     def __init__(self, first: State) -> None:
@@ -101,7 +102,7 @@ class _Numbers(Generic[State]):
             yield self._queue.popleft()
 
     def of(self, state: State) -> int:
-        """The state's number, a new one if need be; TooComplex where there are too many."""
+        """Return the state's number, a new one for a new state. Raises TooComplex where there are too many."""
         if state not in self._numbers:
             if len(self._numbers) >= MOST_STATES:
                 raise TooComplex
@@ -110,8 +111,8 @@ class _Numbers(Generic[State]):
         return self._numbers[state]
 
 
-def _pieces(edges: Edges) -> list[tuple[int, int, list[int]]]:
-    """Overlapping ranges cut into disjoint ones, each with all its targets."""
+def _disjoint(edges: Edges) -> list[tuple[int, int, list[int]]]:
+    """Cut overlapping ranges into disjoint ones, each with all its targets."""
     cuts = sorted({e[0] for e in edges} | {e[1] + 1 for e in edges})
     out = []
     for i in range(len(cuts) - 1):
@@ -123,17 +124,17 @@ def _pieces(edges: Edges) -> list[tuple[int, int, list[int]]]:
 
 
 def everything() -> Dfa:
-    """All texts."""
+    """Accept every text."""
     return Dfa([[(a, b, 0) for a, b in UNICODE]], {0})
 
 
 def nothing() -> Dfa:
-    """No text."""
+    """Accept no text."""
     return Dfa([[]], set())
 
 
-def texts(words: Iterable[str]) -> Dfa:
-    """Just these."""
+def of_words(words: Iterable[str]) -> Dfa:
+    """Accept these texts only."""
     edges: list[dict[int, int]] = [{}]
     accepting = set()
     for word in words:
@@ -146,11 +147,11 @@ def texts(words: Iterable[str]) -> Dfa:
                 edges[at][ord(char)] = len(edges) - 1
             at = edges[at][ord(char)]
         accepting.add(at)
-    return minimal(Dfa([[(c, c, t) for c, t in sorted(e.items())] for e in edges], accepting))
+    return minimize(Dfa([[(c, c, t) for c, t in sorted(e.items())] for e in edges], accepting))
 
 
 def lengths(low: int, high: int | None) -> Dfa:
-    """Texts of low to high characters."""
+    """Accept texts of low to high characters."""
     last = low if high is None else high
     if last > MOST_STATES:
         raise TooComplex
@@ -159,29 +160,29 @@ def lengths(low: int, high: int | None) -> Dfa:
     return Dfa(edges, set(range(low, last + 1)))
 
 
-def both(a: Dfa, b: Dfa) -> Dfa:
-    """Texts in a and in b."""
+def intersection(a: Dfa, b: Dfa) -> Dfa:
+    """Accept texts that both accept."""
     return _product(a, b, lambda x, y: x and y)
 
 
-def without(a: Dfa, b: Dfa) -> Dfa:
-    """Texts in a and not in b."""
+def difference(a: Dfa, b: Dfa) -> Dfa:
+    """Accept texts that a accepts and b rejects."""
     return _product(a, b, lambda x, y: x and not y)
 
 
 def union(a: Dfa, b: Dfa) -> Dfa:
-    """Texts in a or in b."""
+    """Accept texts that at least one accepts."""
     return _product(a, b, lambda x, y: x or y)
 
 
-def others(a: Dfa) -> Dfa:
-    """Every other text."""
-    return without(everything(), a)
+def complement(a: Dfa) -> Dfa:
+    """Accept every other text."""
+    return difference(everything(), a)
 
 
 def _product(a: Dfa, b: Dfa, accept: Callable[[bool, bool], bool]) -> Dfa:
-    """-1 stands for having left an automaton."""
-    numbers = _Numbers((0, 0))
+    """Run both automata side by side. State -1: that automaton has rejected the text."""
+    numbers = _StateNumbers((0, 0))
     edges: list[Edges] = []
     accepting: set[int] = set()
     for x, y in numbers:
@@ -191,19 +192,19 @@ def _product(a: Dfa, b: Dfa, accept: Callable[[bool, bool], bool]) -> Dfa:
         theirs = b.edges[y] if y >= 0 else []
         marked = [(low, high, 2 * t) for low, high, t in mine] + [(low, high, 2 * t + 1) for low, high, t in theirs]
         out: Edges = []
-        for low, high, targets in _pieces(marked):
+        for low, high, targets in _disjoint(marked):
             to = (
                 next((t // 2 for t in targets if t % 2 == 0), -1),
                 next((t // 2 for t in targets if t % 2 == 1), -1),
             )
             out.append((low, high, numbers.of(to)))
         edges.append(out)
-    return minimal(Dfa(edges, accepting))
+    return minimize(Dfa(edges, accepting))
 
 
-def minimal(dfa: Dfa) -> Dfa:
-    """Without states that lead nowhere, and with those that do the same joined."""
-    alive = _alive(dfa)
+def minimize(dfa: Dfa) -> Dfa:
+    """Drop states from which nothing is accepted, and merge equivalent states (Moore's partition refinement)."""
+    alive = _live_states(dfa)
     if 0 not in alive:
         return nothing()
     edges = [[e for e in out if e[2] in alive] for out in dfa.edges]
@@ -216,7 +217,7 @@ def minimal(dfa: Dfa) -> Dfa:
             if s not in alive:
                 new.append(-1)
                 continue
-            key = (group[s], tuple(_joined(edges[s], group)))
+            key = (group[s], tuple(_merge_ranges(edges[s], group)))
             new.append(seen.setdefault(key, len(seen)))
         group = new
         if len(seen) == count:
@@ -232,7 +233,7 @@ def minimal(dfa: Dfa) -> Dfa:
         if s in dfa.accepting:
             accepting.add(order[group[s]])
         out: Edges = []
-        for low, high, target in _joined(edges[s], group):
+        for low, high, target in _merge_ranges(edges[s], group):
             if target not in order:
                 order[target] = len(order)
                 queue.append(next(t for a, b, t in edges[s] if group[t] == target and a >= low))
@@ -241,7 +242,8 @@ def minimal(dfa: Dfa) -> Dfa:
     return Dfa(out_edges, accepting)
 
 
-def _joined(edges: Edges, group: list[int]) -> Edges:
+def _merge_ranges(edges: Edges, group: list[int]) -> Edges:
+    """Replace targets by their groups, and join neighbouring ranges with one target."""
     out: Edges = []
     for low, high, target in sorted(edges):
         to = group[target]
@@ -252,8 +254,8 @@ def _joined(edges: Edges, group: list[int]) -> Edges:
     return out
 
 
-def _alive(dfa: Dfa) -> set[int]:
-    """States that a text leads to and from which one leads to acceptance."""
+def _live_states(dfa: Dfa) -> set[int]:
+    """Return the states that are reachable and from which an accepting state is reachable."""
     back: dict[int, set[int]] = {}
     reached, stack = {0}, [0]
     while stack:
@@ -273,6 +275,6 @@ def _alive(dfa: Dfa) -> set[int]:
     return alive & reached
 
 
-def on(edges: Edges, target: int) -> Ranges:
-    """The characters that lead to a state."""
-    return normal(intersect(tuple((a, b) for a, b, t in edges if t == target), UNICODE))
+def characters_to(edges: Edges, target: int) -> Ranges:
+    """Return the characters that lead to a state."""
+    return normalize(intersect(tuple((a, b) for a, b, t in edges if t == target), UNICODE))

@@ -1,30 +1,35 @@
-"""A JSON schema as a document: where its references lead, and what of it is not understood."""
+"""A JSON schema as a document: its subschemas by address, its references, and the errors that name a keyword."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
-# What $schema may name: drafts whose keywords, as far as they are understood here, mean the same.
+from app.openai.fields import Json
+
+# Values of $schema: the drafts whose supported keywords mean what they mean in draft 2020-12.
 DIALECT = re.compile(r"https?://json-schema\.org/(draft-0[4-7]|draft/20(19-09|20-12))/schema#?")
-# Keywords that say nothing about which values are allowed.
+# Keywords that do not restrict values.
 ANNOTATIONS = frozenset(
     ["$schema", "$id", "$anchor", "$dynamicAnchor", "$defs", "definitions", "$comment", "$vocabulary", "title",
      "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "contentEncoding",
      "contentMediaType", "contentSchema"]
 )  # fmt: skip
-ONE = ("additionalProperties", "propertyNames", "items", "contains", "not", "if", "then", "else",
-       "unevaluatedItems", "unevaluatedProperties", "contentSchema")  # fmt: skip
-MANY = ("allOf", "anyOf", "oneOf", "prefixItems")
-NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
-# Keywords of older or other dialects: read as annotations they would loosen the schema.
+# Keywords whose value is a schema, a list of schemas, or an object of schemas.
+SINGLE_SUBSCHEMA = (
+    "additionalProperties", "propertyNames", "items", "contains", "not", "if", "then", "else", "unevaluatedItems",
+    "unevaluatedProperties", "contentSchema",
+)  # fmt: skip
+SUBSCHEMA_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
+SUBSCHEMA_OBJECTS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
+# Keywords of other dialects. Ignoring them would allow values that the author excluded.
 FOREIGN = frozenset(["$recursiveRef", "additionalItems", "extends", "disallow", "divisibleBy"])
+MOST_DEPTH = 200
 
 
-class Refused(Exception):
-    """The schema asks for something that cannot be held exactly. `path`: keys that lead to the keyword."""
+class UnsupportedKeyword(Exception):
+    """A keyword that cannot be enforced exactly. `path`: the keys that lead to it."""
 
     def __init__(self, path: tuple[str, ...], why: str) -> None:
         super().__init__(why)
@@ -32,127 +37,125 @@ class Refused(Exception):
 
     @property
     def keyword(self) -> str:
-        """The keyword at fault."""
+        """The name of the keyword."""
         return self.path[-1] if self.path else ""
 
 
-class Malformed(Refused):
-    """What is given is not a JSON schema."""
+class InvalidSchema(UnsupportedKeyword):
+    """The value is not a JSON schema."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """A subschema: its base URI and the keys that lead to it, for messages."""
+class Subschema:
+    """A subschema with its base URI, and with the keys that lead to it for error messages."""
 
-    schema: Any
+    schema: Json
     base: str
     path: tuple[str, ...]
 
-    def refuse(self, keyword: str, why: str) -> Refused:
-        """The error for one of its keywords."""
-        return Refused((*self.path, keyword), why)
+    def unsupported(self, keyword: str, why: str) -> UnsupportedKeyword:
+        """Return the error for a keyword that cannot be enforced."""
+        return UnsupportedKeyword((*self.path, keyword), why)
 
-    def malformed(self, keyword: str, why: str) -> Malformed:
-        """The error for a keyword with a value that no schema may have."""
-        return Malformed((*self.path, keyword), why)
+    def invalid(self, keyword: str, why: str) -> InvalidSchema:
+        """Return the error for a keyword whose value no schema may have."""
+        return InvalidSchema((*self.path, keyword), why)
 
-    def sub(self, *keys: Any) -> Place:
-        """A subschema of it."""
+    def sub(self, *keys: str | int) -> Subschema:
+        """Return the subschema below these keys."""
         found = self.schema
         for key in keys:
             found = found[key]
-        return Place(found, _based(self.base, found), (*self.path, *map(str, keys)))
+        return Subschema(found, _base_uri(self.base, found), (*self.path, *map(str, keys)))
 
 
-def _based(base: str, schema: Any) -> str:
+def _base_uri(base: str, schema: Json) -> str:
     given = schema.get("$id") if isinstance(schema, dict) else None
     return urldefrag(urljoin(base, given))[0] if isinstance(given, str) else base
 
 
 class Document:
-    """All subschemas of a schema by their addresses."""
+    """A schema, with the addresses of its subschemas ($id, $anchor, $dynamicAnchor)."""
 
-    def __init__(self, schema: Any) -> None:
-        self.root = Place(schema, _based("", schema), ())
-        self._resources: dict[str, Place] = {"": self.root}
-        self._anchors: dict[tuple[str, str], Place] = {}
-        self._dynamic: dict[str, set[str]] = {}  # $dynamicAnchor -> bases that have it
+    def __init__(self, schema: Json) -> None:
+        self.root = Subschema(schema, _base_uri("", schema), ())
+        self._resources: dict[str, Subschema] = {"": self.root}
+        self._anchors: dict[tuple[str, str], Subschema] = {}
+        self._dynamic: dict[str, set[str]] = {}  # $dynamicAnchor -> base URIs of the subschemas that have it
         self.unevaluated = False
         self._walk(self.root, 0)
 
-    def _walk(self, place: Place, depth: int) -> None:
-        schema = place.schema
-        if depth > 200:
-            raise place.refuse("$defs", "it is nested too deeply")
+    def _walk(self, subschema: Subschema, depth: int) -> None:
+        schema = subschema.schema
+        if depth > MOST_DEPTH:
+            raise subschema.unsupported("$defs", f"it is nested more than {MOST_DEPTH} levels deep")
         if isinstance(schema, bool):
             return
         if not isinstance(schema, dict):
-            raise Malformed(place.path, "a schema must be an object, true or false")
+            raise InvalidSchema(subschema.path, "a schema must be an object, true or false")
         dialect = schema.get("$schema")
         if isinstance(dialect, str) and not DIALECT.fullmatch(dialect):
-            raise place.refuse("$schema", f"{dialect!r} is not a draft that is known here")
-        if isinstance(schema.get("$id"), str) or not place.path:
-            self._resources.setdefault(place.base, place)
+            raise subschema.unsupported("$schema", f"{dialect!r} is not supported; use draft 2020-12")
+        if isinstance(schema.get("$id"), str) or not subschema.path:
+            self._resources.setdefault(subschema.base, subschema)
         for keyword in ("$anchor", "$dynamicAnchor"):
             if isinstance(schema.get(keyword), str):
-                self._anchors.setdefault((place.base, schema[keyword]), place)
+                self._anchors.setdefault((subschema.base, schema[keyword]), subschema)
         if isinstance(schema.get("$dynamicAnchor"), str):
-            self._dynamic.setdefault(schema["$dynamicAnchor"], set()).add(place.base)
+            self._dynamic.setdefault(schema["$dynamicAnchor"], set()).add(subschema.base)
         self.unevaluated |= "unevaluatedItems" in schema or "unevaluatedProperties" in schema
-        for keyword in ONE:
+        for keyword in SINGLE_SUBSCHEMA:
             if keyword in schema:
-                self._walk(place.sub(keyword), depth + 1)
-        for keyword in MANY:
+                self._walk(subschema.sub(keyword), depth + 1)
+        for keyword in SUBSCHEMA_LISTS:
             if keyword in schema:
                 if not isinstance(schema[keyword], list) or not schema[keyword]:
-                    raise place.malformed(keyword, "it must be a list of schemas, not empty")
+                    raise subschema.invalid(keyword, "it must be a non-empty list of schemas")
                 for i in range(len(schema[keyword])):
-                    self._walk(place.sub(keyword, i), depth + 1)
-        for keyword in NAMED:
+                    self._walk(subschema.sub(keyword, i), depth + 1)
+        for keyword in SUBSCHEMA_OBJECTS:
             if keyword in schema:
                 if not isinstance(schema[keyword], dict):
-                    raise place.malformed(keyword, "it must be an object of schemas")
+                    raise subschema.invalid(keyword, "it must be an object whose values are schemas")
                 for name in schema[keyword]:
-                    self._walk(place.sub(keyword, name), depth + 1)
+                    self._walk(subschema.sub(keyword, name), depth + 1)
         if isinstance(schema.get("dependencies"), dict):
             for name, value in schema["dependencies"].items():
                 if not isinstance(value, list):
-                    self._walk(place.sub("dependencies", name), depth + 1)
+                    self._walk(subschema.sub("dependencies", name), depth + 1)
 
-    def resolve(self, place: Place, keyword: str) -> Place:
-        """Where $ref or $dynamicRef of a place leads."""
-        reference = place.schema[keyword]
+    def resolve(self, subschema: Subschema, keyword: str) -> Subschema:
+        """Return the subschema that $ref or $dynamicRef points to."""
+        reference = subschema.schema[keyword]
         if not isinstance(reference, str):
-            raise place.malformed(keyword, "it must be a string")
-        base, fragment = urldefrag(urljoin(place.base, reference))
+            raise subschema.invalid(keyword, "it must be a string")
+        base, fragment = urldefrag(urljoin(subschema.base, reference))
         resource = self._resources.get(base)
         if resource is None:
-            raise place.refuse(keyword, f"{reference!r} leads out of the schema")
+            raise subschema.unsupported(keyword, f"{reference!r} is outside of the schema; copy its target into $defs")
         fragment = unquote(fragment)
         if not fragment:
             found = resource
         elif fragment.startswith("/"):
-            found = self._pointed(resource, fragment, place, keyword)
+            found = self._by_pointer(resource, fragment, subschema, keyword)
         elif (base, fragment) in self._anchors:
             found = self._anchors[base, fragment]
             dynamic = isinstance(found.schema, dict) and found.schema.get("$dynamicAnchor") == fragment
             if keyword == "$dynamicRef" and dynamic and len(self._dynamic[fragment]) > 1:
-                raise place.refuse(keyword, "several schemas have that $dynamicAnchor")
+                raise subschema.unsupported(keyword, "several subschemas have that $dynamicAnchor")
         else:
-            raise place.refuse(keyword, f"{reference!r} leads nowhere")
+            raise subschema.unsupported(keyword, f"{reference!r} points to nothing in the schema")
         return found
 
-    def _pointed(self, resource: Place, fragment: str, place: Place, keyword: str) -> Place:
-        at = resource
+    def _by_pointer(self, resource: Subschema, fragment: str, subschema: Subschema, keyword: str) -> Subschema:
+        at, reference = resource, subschema.schema[keyword]
         for raw in fragment[1:].split("/"):
-            key: Any = raw.replace("~1", "/").replace("~0", "~")
-            if isinstance(at.schema, list) and key.isdigit():
-                key = int(key)
+            key = raw.replace("~1", "/").replace("~0", "~")
             try:
-                at = at.sub(key)
+                at = at.sub(int(key) if isinstance(at.schema, list) and key.isdigit() else key)
             except (KeyError, IndexError, TypeError):
-                raise place.refuse(keyword, f"{place.schema[keyword]!r} leads nowhere") from None
+                raise subschema.unsupported(keyword, f"{reference!r} points to nothing in the schema") from None
         if not isinstance(at.schema, dict | bool):
-            raise place.refuse(keyword, f"{place.schema[keyword]!r} leads to something that is no schema")
+            raise subschema.unsupported(keyword, f"{reference!r} points to something that is not a schema")
         self._walk(at, 0)
         return at

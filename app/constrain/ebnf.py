@@ -1,10 +1,11 @@
 """Writes grammars in XGrammar's EBNF.
 
-Its character classes hold single bytes: in version 0.1.27 a class or range beyond ASCII does not match the characters
-that it names. So a class is written as UTF-8: its ASCII part as a class, the rest as sequences of byte ranges. A range
-of one byte is read as a character again, which is why it gets FILLER as a second member: a byte that no UTF-8 text has
-(the tokens that have it are never allowed, see app/grammar.py). A class of all but some characters is written out, too:
-with "^" it would match bytes that are no character.
+In version 0.1.27, a character class or range beyond ASCII matches single bytes instead of the characters it names.
+So classes are written as UTF-8: the ASCII part as a class, the rest as sequences of byte ranges.
+
+- A range of one byte would be read as a character again. It gets FILLER as a second member, a byte that no UTF-8 text
+  contains; the vocabulary given to XGrammar never allows tokens with that byte.
+- Negated classes are written out too: "^" would match bytes that are not a character.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,16 +18,16 @@ BEYOND_ASCII: Ranges = ((0x80, 0xD7FF), (0xE000, 0x10FFFF))
 
 
 class Grammar:
-    """Named rules; the first name asked for is kept, a second one gets a number."""
+    """Named rules. A name that is taken gets a number."""
 
     def __init__(self) -> None:
         self.rules: dict[str, str] = {}
         self._by_body: dict[str, str] = {}
         self._count: dict[str, int] = {}
-        self.known: dict[object, str] = {}  # what callers have made rules for -> the rule
+        self.known: dict[object, str] = {}  # a caller's key -> the rule it has added for it
 
     def name(self, wanted: str) -> str:
-        """A name that is not taken, and is taken now."""
+        """Reserve and return a name like the wanted one."""
         base = "".join(c if c.isascii() and c.isalnum() else "_" for c in wanted)[:40] or "r"
         if not base[0].isalpha():
             base = f"r_{base}"
@@ -39,31 +40,31 @@ class Grammar:
         return found
 
     def define(self, name: str, body: str) -> str:
-        """Sets the body of a rule."""
+        """Set the body of a rule; return its name."""
         self.rules[name] = body
         return name
 
     def add(self, wanted: str, body: str) -> str:
-        """A rule with that body; the same one for the same body."""
+        """Return a rule with that body; equal bodies share a rule."""
         if body not in self._by_body:
             self._by_body[body] = self.define(self.name(wanted), body)
         return self._by_body[body]
 
     def shared(self, wanted: str, body: Callable[[str], str]) -> str:
-        """The rule of that name, made at its first use by a body that may name it."""
+        """Return the rule of that name, added at its first use. `body` gets the name, so the rule may be recursive."""
         if wanted not in self.rules:
             self.define(self.name(wanted), "")
             self.define(wanted, body(wanted))
         return wanted
 
     def text(self, root: str) -> str:
-        """The grammar, from the rule `root` on."""
+        """Return the grammar's text, with `root` as its root rule."""
         lines = [f"root ::= {root}"] if root != "root" else []
         return "\n".join([*lines, *(f"{name} ::= {body}" for name, body in self.rules.items())])
 
 
 def literal(text: str) -> str:
-    """A text, verbatim."""
+    """Match a text verbatim."""
     return '"' + "".join(map(_escaped, text)) + '"' if text else '""'
 
 
@@ -75,18 +76,18 @@ def _escaped(char: str) -> str:
 
 
 def either(options: Iterable[str]) -> str:
-    """One of them, in brackets."""
+    """Match one of the options; several are put in parentheses."""
     found = list(dict.fromkeys(options))
     return found[0] if len(found) == 1 else f"({' | '.join(found)})"
 
 
 def characters(ranges: Ranges) -> str:
-    """One character out of a set, which must not be empty."""
-    return either(options_of(ranges))
+    """Match one character of a non-empty set."""
+    return either(character_options(ranges))
 
 
-def options_of(ranges: Ranges) -> list[str]:
-    """The ways to write one character of a set."""
+def character_options(ranges: Ranges) -> list[str]:
+    """Return the options that together match one character of a set."""
     if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
         return [literal(chr(ranges[0][0]))]
     low = [(a, min(b, 0x7F)) for a, b in ranges if a < 0x80]
@@ -104,7 +105,7 @@ def _member(code: int) -> str:
 
 
 def _utf8(low: int, high: int) -> list[str]:
-    """Sequences of byte ranges for the characters from low to high, none of them ASCII."""
+    """Return sequences of byte ranges for the characters from low to high, all beyond ASCII."""
     for edge in (0x7FF, 0xFFFF):
         if low <= edge < high:
             return _utf8(low, edge) + _utf8(edge + 1, high)
@@ -113,7 +114,7 @@ def _utf8(low: int, high: int) -> list[str]:
 
 
 def _split(first: list[int], last: list[int]) -> list[list[tuple[int, int]]]:
-    """The byte strings from first to last (of one length) as products of ranges."""
+    """Return the byte strings from first to last, of equal length, as products of ranges."""
     if len(first) == 1:
         return [[(first[0], last[0])]]
     (a, *rest_a), (b, *rest_b) = first, last
@@ -141,8 +142,8 @@ def _byte(low: int, high: int) -> str:
 # -- sets of code points
 
 
-def normal(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """Sorted, with neighbours joined."""
+def normalize(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """Sort ranges and join neighbours."""
     out: list[tuple[int, int]] = []
     for low, high in sorted(r for r in ranges if r[0] <= r[1]):
         if out and low <= out[-1][1] + 1:
@@ -153,7 +154,7 @@ def normal(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def complement(ranges: Ranges) -> Ranges:
-    """Every other code point, surrogates included."""
+    """Return all other code points, surrogates included."""
     out, at = [], 0
     for low, high in ranges:
         if at < low:
@@ -165,7 +166,7 @@ def complement(ranges: Ranges) -> Ranges:
 
 
 def intersect(a: Ranges, b: Ranges) -> Ranges:
-    """The code points in both."""
+    """Return the code points in both."""
     out = []
     i = j = 0
     while i < len(a) and j < len(b):
@@ -179,4 +180,4 @@ def intersect(a: Ranges, b: Ranges) -> Ranges:
     return tuple(out)
 
 
-ANY = characters(((1, 0xD7FF), (0xE000, 0x10FFFF)))  # any character; NUL is none of a text
+ANY = characters(((1, 0xD7FF), (0xE000, 0x10FFFF)))  # any character but NUL

@@ -1,4 +1,4 @@
-"""The formats of strings, as patterns of whole strings: those of OpenAI's strict schemas, and a few alike."""
+"""Patterns of whole strings for the values of `format`: OpenAI's for strict schemas, and some more."""
 
 _D = "[0-9]"
 _DATE = (

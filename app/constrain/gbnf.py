@@ -1,13 +1,25 @@
-"""Grammars as users write them, GBNF (llama.cpp) and the EBNF alike, read and written again as XGrammar's EBNF.
+"""Reads grammars in GBNF (llama.cpp) or EBNF, and writes them in XGrammar's EBNF.
 
-Reading them here gives errors with a line instead of a dead module, and classes beyond ASCII that work (ebnf.py).
+Reading them here gives errors with a line number, where XGrammar's WebAssembly module would abort. It also makes
+character classes beyond ASCII work (ebnf.py).
 """
 
 from __future__ import annotations
 
 import re
 
-from app.constrain.ebnf import ANY, UNICODE, Grammar, Ranges, characters, complement, either, intersect, literal, normal
+from app.constrain.ebnf import (
+    ANY,
+    UNICODE,
+    Grammar,
+    Ranges,
+    characters,
+    complement,
+    either,
+    intersect,
+    literal,
+    normalize,
+)
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _REPEAT = re.compile(r"\{\s*(\d+)\s*(?:(,)\s*(\d*)\s*)?\}")
@@ -17,18 +29,18 @@ MOST_REPEATS = 100_000
 
 
 class BadGrammar(Exception):
-    """The text is not a grammar; the message names the line."""
+    """The text is not a valid grammar. The message names the line."""
 
 
 def add(grammar: Grammar, text: str, root: str = "root") -> str:
-    """Adds the rules of a grammar; returns the name of its root there. Raises BadGrammar."""
+    """Add the rules of a grammar; return the new name of its root. Raises BadGrammar."""
     return _Reader(grammar, text).read(root)
 
 
 class _Reader:
     def __init__(self, grammar: Grammar, text: str) -> None:
         self._grammar, self._text, self._at = grammar, text, 0
-        self._names: dict[str, str] = {}  # as written -> in the grammar
+        self._names: dict[str, str] = {}  # name in the text -> name in the grammar
         self._defined: set[str] = set()
         self._used: dict[str, int] = {}  # name -> where it is first used
 
@@ -41,7 +53,7 @@ class _Reader:
             if name not in self._defined:
                 raise self._bad(f"the rule {name} is not defined", at)
         if root not in self._defined:
-            raise BadGrammar(f"there is no rule {root}")
+            raise BadGrammar(f"there is no rule {root}; define it")
         return self._names[root]
 
     def _bad(self, what: str, at: int | None = None) -> BadGrammar:
@@ -77,10 +89,10 @@ class _Reader:
         if name in self._defined:
             raise self._bad(f"the rule {name} is defined twice")
         self._defined.add(name)
-        own = self._own(name)
+        own = self._renamed(name)
         self._grammar.define(own, self._alternatives(False))
 
-    def _own(self, name: str) -> str:
+    def _renamed(self, name: str) -> str:
         if name not in self._names:
             self._names[name] = self._grammar.name(f"u_{name}")
         return self._names[name]
@@ -89,7 +101,7 @@ class _Reader:
         options = [self._sequence(inside)]
         while True:
             at = self._at
-            self._blanks()  # "|" may begin a line
+            self._blanks()  # "|" may be on the next line
             if not self._take("|"):
                 self._at = at if not inside else self._at
                 return either(options)
@@ -136,10 +148,10 @@ class _Reader:
         name = self._ident()
         if name is None:
             if self._at < len(self._text) and self._text[self._at] not in "|)\n":
-                raise self._bad(f"{self._text[self._at]!r} was not expected")
+                raise self._bad(f"{self._text[self._at]!r} is not expected here")
             return None
         self._used.setdefault(name, at)
-        return self._own(name)
+        return self._renamed(name)
 
     def _repeated(self, part: str) -> str:
         self._blanks(False)
@@ -151,7 +163,7 @@ class _Reader:
             return part
         low, high = int(found[1]), int(found[3]) if found[3] else None if found[2] else int(found[1])
         if max(low, high or 0) > MOST_REPEATS or (high is not None and high < low):
-            raise self._bad("a repetition that is too long, or goes from more to less")
+            raise self._bad(f"a repetition must be {{n}}, {{n,}} or {{n,m}} with n <= m <= {MOST_REPEATS}")
         self._at = found.end()
         if high == 0:
             return '""'
@@ -166,7 +178,7 @@ class _Reader:
     def _char(self) -> int:
         char = self._text[self._at : self._at + 1]
         if not char or char == "\n":
-            raise self._bad("a text or class without its end")
+            raise self._bad("unterminated string or character class")
         self._at += 1
         if char != "\\":
             return ord(char)
@@ -180,9 +192,9 @@ class _Reader:
             try:
                 return ord(chr(int(digits, 16)))
             except ValueError:
-                raise self._bad("an escape that is not hexadecimal") from None
+                raise self._bad("an escape must have hexadecimal digits") from None
         if not kind or kind.isalnum():
-            raise self._bad(f"\\{kind} means nothing")
+            raise self._bad(f"unknown escape \\{kind}")
         return ord(kind)
 
     def _class(self) -> str:
@@ -195,9 +207,9 @@ class _Reader:
                 self._at += 1
                 high = self._char()
             if high < low:
-                raise self._bad("a range in the wrong order")
+                raise self._bad("a range of characters must go from lower to higher")
             found.append((low, high))
-        ranges: Ranges = normal(found)
+        ranges: Ranges = normalize(found)
         ranges = intersect(complement(ranges) if negative else ranges, UNICODE)
         if not ranges:
             raise self._bad("a class without characters")

@@ -1,91 +1,95 @@
-"""Sets of JSON values (schema.py) as rules of a grammar.
+"""Grammar rules for sets of JSON values (schema.py).
 
-Between the signs of JSON a space, or a new line with an indent, may stand. The properties of an object come in any
-order where few are named, else (and with `ordered`) in the schema's.
+Between JSON's tokens, a space or a line break with an indent is allowed. Properties come in any order where at most
+FREE_ORDER are named; with more, or with `ordered`, they come in the schema's order.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 from app.constrain import automaton, numbers
 from app.constrain.automaton import Dfa, TooComplex
-from app.constrain.document import Refused
+from app.constrain.document import UnsupportedKeyword
 from app.constrain.ebnf import Grammar, either, literal
-from app.constrain.machine import TooManyStates, members
+from app.constrain.list_rules import TooManyListStates, list_rule
 from app.constrain.schema import Schemas
-from app.constrain.shapes import FALSE, TRUE, Ref, Series, Text, Thing, Values
-from app.constrain.texts import automaton_rule, json_text, repeated
+from app.constrain.strings import automaton_rule, json_text, repeated
+from app.constrain.value_sets import FALSE, TRUE, ArraySet, ObjectSet, Ref, StringSet, ValueSet
 
-Counts = tuple[int, tuple[int, ...]]
-FREE_ORDER = 5  # most named properties that may come in any order
-MOST_UNIQUE = 6  # different values of an array's items, where they must differ
-MOST_PATTERNS = 4
+Counts = tuple[int, tuple[int, ...]]  # (items so far, items that satisfy each `contains`)
+PropertyState = tuple[int, int, int]  # (named properties so far, all properties so far, `exists` flags)
+FREE_ORDER = 5  # most named properties for which any order is allowed
+MOST_UNIQUE = 6  # most distinct values of the items of an array with uniqueItems
+MOST_PATTERNS = 4  # of one object: 2^n combinations of them get rules
 QUOTE = '"'
-VALUE = '"{[-0123456789tfn'  # what a value begins with
+VALUE = '"{[-0123456789tfn'  # the first characters of values
 _NUMBER = r""""-"? ("0" | [1-9] [0-9]*) ("." [0-9]+)? ([eE] ("-" | "+")? [0-9]+)?"""
 
 
 class JsonGrammar:
-    """Writes rules for Refs into a grammar."""
+    """Adds rules for Refs to a grammar."""
 
-    def __init__(self, grammar: Grammar, schemas: Schemas, ordered: bool = False, whole: bool = False) -> None:
-        """`ordered`: properties come in the schema's order. `whole`: integers are written without a fraction."""
+    def __init__(self, grammar: Grammar, schemas: Schemas, ordered: bool = False, plain_integers: bool = False) -> None:
+        """`ordered`: properties come in the schema's order. `plain_integers`: integers as 5, not 5.0."""
         self._grammar, self._schemas, self._ordered = grammar, schemas, ordered
-        self._whole = whole
+        self._plain_integers = plain_integers
         self._names: dict[Ref, str] = {}
         self._comma = f"{self._blank(',')} {literal(',')} {self._blank(VALUE)}"
 
     def _blank(self, before: str) -> str:
-        """Blanks that may stand before one of some signs; saying which ones makes the masks quicker."""
+        """Match optional blanks before one of some characters. The lookahead makes masks faster."""
         signs = "".join(f"\\u{ord(sign):04x}" for sign in before)
         rule = '(" " | "\\u000a" [\\u0020\\u0009]{0,60})?'
         return self._grammar.add("ws", f"{rule} (=[{signs}])")
 
     def rule(self, ref: Ref) -> str:
-        """The name of a rule for the values of a Ref, which must be inhabited."""
+        """Return the rule for the values of a Ref, which must be inhabited."""
         if ref not in self._names:
             self._names[ref] = self._grammar.name("value" if ref == TRUE else "v")
             options = [o for v in self._schemas.values(ref) for o in self._options(v, ref)]
             self._grammar.define(self._names[ref], either(options))
         return self._names[ref]
 
-    def _refuse(self, ref: Ref, keyword: str, why: str) -> Refused:
-        places = self._schemas.places(ref)
-        place = next((p for p in places if isinstance(p.schema, dict) and keyword in p.schema), None)
-        return Refused((*(place.path if place else ()), keyword), why)
+    def _unsupported(self, ref: Ref, keyword: str, why: str) -> UnsupportedKeyword:
+        subschemas = self._schemas.subschemas(ref)
+        subschema = next((p for p in subschemas if isinstance(p.schema, dict) and keyword in p.schema), None)
+        return UnsupportedKeyword((*(subschema.path if subschema else ()), keyword), why)
 
-    def _options(self, v: Values, ref: Ref) -> Iterator[str]:
+    def _options(self, v: ValueSet, ref: Ref) -> Iterator[str]:
         if v.null:
             yield literal("null")
-        for value in sorted(v.bools):
+        for value in sorted(v.booleans):
             yield literal("true" if value else "false")
-        if v.number is not None:
-            yield self._number(v.number)
-        if v.text is not None:
+        if v.numbers is not None:
+            yield self._number(v.numbers)
+        if v.strings is not None:
             try:
-                yield self._grammar.add("string", json_text(self._grammar, v.text))
+                yield self._grammar.add("string", json_text(self._grammar, v.strings))
             except TooComplex:
-                raise self._refuse(ref, "pattern", "together with the length it is too complex") from None
-        if v.series is not None:
-            yield from self._series(v.series, ref)
-        if v.thing is not None:
-            yield from self._thing(v.thing, ref)
+                raise self._unsupported(
+                    ref, "pattern", "together with the length limits it needs too many states"
+                ) from None
+        if v.arrays is not None:
+            yield from self._arrays(v.arrays, ref)
+        if v.objects is not None:
+            yield from self._objects(v.objects, ref)
 
     def _number(self, dfa: Dfa) -> str:
-        if dfa is numbers.every():
+        if dfa is numbers.all_numbers():
             return self._grammar.add("number", _NUMBER)
-        if self._whole and automaton.without(dfa, numbers.integers()).empty():
-            written = automaton.both(dfa, numbers.without_point())
-            dfa = dfa if written.empty() else written
+        if self._plain_integers and automaton.difference(dfa, numbers.integers()).is_empty():
+            written = automaton.intersection(dfa, numbers.plain_integers())
+            dfa = dfa if written.is_empty() else written
         return self._grammar.add("number", automaton_rule(self._grammar, dfa, False))
 
     # -- arrays
 
-    def _series(self, s: Series, ref: Ref) -> Iterator[str]:
-        n = s.prefix()
+    def _arrays(self, s: ArraySet, ref: Ref) -> Iterator[str]:
+        n = s.prefix_length()
         high = s.high
         for i in range(n):
             if not self._schemas.inhabited(s.item(i)):
@@ -104,8 +108,8 @@ class JsonGrammar:
             return
         yield self._plain(s)
 
-    def _plain(self, s: Series) -> str:
-        n, low, high = s.prefix(), s.low, s.high
+    def _plain(self, s: ArraySet) -> str:
+        n, low, high = s.prefix_length(), s.low, s.high
         comma = self._comma
         later = high is None or high > n
         tail = '""'
@@ -121,7 +125,7 @@ class JsonGrammar:
             lead = item if i == 0 else f"{comma} {item}"
             rest = "" if body == '""' else f" {body}" if i + 1 < low or (i + 1 == n and low > n) else f" ({body})?"
             if i + 1 == n and later and low <= n:
-                rest = f" {body}"  # a repetition from 0 on needs no mark of its own
+                rest = f" {body}"  # a repetition from 0 needs no "?"
             body = f"{lead}{rest}"
         return self._array(body, low == 0, high == 0)
 
@@ -132,10 +136,10 @@ class JsonGrammar:
         full = f"{literal('[')} {self._blank(VALUE)} {body} {self._blank(']')} {literal(']')}"
         return f"({empty} | {full})" if may_be_empty else full
 
-    def _containing(self, s: Series, ref: Ref) -> Iterator[str]:
-        """State: items so far (as far as that matters), and how many fit each `contains` (as far as that matters)."""
+    def _containing(self, s: ArraySet, ref: Ref) -> Iterator[str]:
+        """Yield rules for arrays with `contains`. The counts of a state stop where they no longer matter."""
         caps = [c.low if c.high is None else c.high for c in s.contains]
-        far = max(s.prefix(), s.low, *(c.start for c in s.contains), s.high or 0, 1)
+        far = max(s.prefix_length(), s.low, *(c.start for c in s.contains), s.high or 0, 1)
         schemas = self._schemas
 
         def may_end(state: Counts) -> bool:
@@ -145,7 +149,7 @@ class JsonGrammar:
             at, counts = state
             if s.high is not None and at >= s.high:
                 return
-            base = s.item(at if at < s.prefix() else None)
+            base = s.item(at if at < s.prefix_length() else None)
             live = [i for i, c in enumerate(s.contains) if at >= c.start and (c.high is not None or counts[i] < c.low)]
             for size in range(len(live) + 1):
                 for chosen in combinations(live, size):
@@ -159,9 +163,11 @@ class JsonGrammar:
                         yield self.rule(item), (min(at + 1, far), new)
 
         try:
-            found = members(self._grammar, self._comma, (0, (0,) * len(s.contains)), steps, may_end)
-        except TooManyStates:
-            raise self._refuse(ref, "contains", "its counts are too large") from None
+            found = list_rule(self._grammar, self._comma, (0, (0,) * len(s.contains)), steps, may_end)
+        except TooManyListStates:
+            raise self._unsupported(
+                ref, "contains", "minContains and maxContains need too many states; use smaller ones"
+            ) from None
         yield from self._list(*found)
 
     def _list(self, full: str | None, may_be_empty: bool) -> Iterator[str]:
@@ -170,20 +176,22 @@ class JsonGrammar:
         elif may_be_empty:
             yield self._array("", True, True)
 
-    def _differ(self, s: Series) -> bool:
-        """Items surely differ: there are only the prefix's, and no two of them have a value in common."""
-        n = s.prefix()
+    def _differ(self, s: ArraySet) -> bool:
+        """Return whether items certainly differ: all are in the prefix, and no two of their schemas share a value."""
+        n = s.prefix_length()
         if s.high is None or s.high > n:
             return False
         refs = [s.item(i) for i in range(n)]
         return not any(self._schemas.inhabited(a | b) for a, b in combinations(refs, 2))
 
-    def _unique(self, s: Series) -> Iterator[str]:
-        """Items out of a few values, each at most once. State: the values used."""
+    def _unique(self, s: ArraySet) -> Iterator[str]:
+        """Yield rules for items from a few values, each used at most once. State: the bits of the used values."""
         assert s.unique is not None
         atoms = self._atoms(s)
-        if atoms is None or s.prefix() or s.contains:
-            raise Refused(s.unique, "it is only supported for items out of a short list of values")
+        if atoms is None or s.prefix_length() or s.contains:
+            raise UnsupportedKeyword(
+                s.unique, f"it is only supported for items with an enum of at most {MOST_UNIQUE} values"
+            )
         high = len(atoms) if s.high is None else min(s.high, len(atoms))
 
         def steps(used: int) -> Iterator[tuple[str, int]]:
@@ -191,13 +199,13 @@ class JsonGrammar:
                 if not used >> i & 1 and used.bit_count() < high:
                     yield self.rule(atom), used | 1 << i
 
-        yield from self._list(*members(self._grammar, self._comma, 0, steps, lambda used: used.bit_count() >= s.low))
+        yield from self._list(*list_rule(self._grammar, self._comma, 0, steps, lambda used: used.bit_count() >= s.low))
 
-    def _atoms(self, s: Series) -> list[Ref] | None:
-        """The values that items may have, where a schema lists them."""
+    def _atoms(self, s: ArraySet) -> list[Ref] | None:
+        """Return the values that items may have, where a schema lists them and they are few."""
         item = s.item(None)
-        for place in self._schemas.places(item):
-            schema = place.schema
+        for subschema in self._schemas.subschemas(item):
+            schema = subschema.schema
             values = schema.get("enum", [schema["const"]] if "const" in schema else None)
             if values is None and schema.get("type") in ("boolean", "null", ["boolean", "null"], ["null", "boolean"]):
                 values = [None, True, False]
@@ -209,68 +217,68 @@ class JsonGrammar:
 
     # -- objects
 
-    def _thing(self, t: Thing, ref: Ref) -> Iterator[str]:
+    def _objects(self, t: ObjectSet, ref: Ref) -> Iterator[str]:
         named = dict.fromkeys(name for layer in t.layers for name in layer.named)
         named |= dict.fromkeys(t.required)
         fields = {name: self._schemas.field(t, name) for name in named}
         if not all(self._schemas.inhabited(fields[name]) for name in t.required):
             return
-        some_of_named = [n for n, f in fields.items() if f != FALSE and self._schemas.inhabited(f)]
+        present = [n for n, f in fields.items() if f != FALSE and self._schemas.inhabited(f)]
         try:
-            entries = list(self._entries(t, fields, some_of_named, ref))
+            entries = list(self._entries(t, fields, present, ref))
         except TooComplex:
-            raise self._refuse(ref, "patternProperties", "its patterns are too complex") from None
+            raise self._unsupported(ref, "patternProperties", "its patterns need too many states") from None
         comma = f"{self._blank(',')} {literal(',')} {self._blank(QUOTE)}"
-        free_order = not self._ordered and len(some_of_named) <= FREE_ORDER
+        free_order = not self._ordered and len(present) <= FREE_ORDER
         try:
-            full, may_be_empty = _fields(self._grammar, comma, t, entries, free_order)
-        except TooManyStates:
-            raise self._refuse(ref, "maxProperties", "with so many properties it is too complex") from None
+            full, may_be_empty = _properties(self._grammar, comma, t, entries, free_order)
+        except TooManyListStates:
+            raise self._unsupported(ref, "maxProperties", "with so many properties it needs too many states") from None
         empty = f"{literal('{')} {self._blank('}')} {literal('}')}"
         if may_be_empty:
             yield empty
         if full is not None:
             yield f"{literal('{')} {self._blank(QUOTE)} {full} {self._blank('}')} {literal('}')}"
 
-    def _entries(self, t: Thing, fields: dict[str, Ref], present: list[str], ref: Ref) -> Iterator[_Entry]:
-        """Every kind of property that may come: the named ones first, in the schema's order."""
+    def _entries(self, t: ObjectSet, fields: dict[str, Ref], present: list[str], ref: Ref) -> Iterator[_Entry]:
+        """Yield every kind of property: the named ones in the schema's order, then one for each set of patterns."""
         for i, name in enumerate(present):
-            for flags, value in self._split(t, name, fields[name]):
+            for flags, value in self._split_named(t, name, fields[name]):
                 yield _Entry(i, name in t.required, self._member(literal_key(name), value), flags)
         patterns: list[Dfa] = []
         for layer in t.layers:
             patterns += [dfa for dfa, _ in layer.patterns]
-        patterns += [dfa for dfa, _ in t.some]
+        patterns += [dfa for dfa, _ in t.exists]
         if len(patterns) > MOST_PATTERNS:
-            raise self._refuse(ref, "patternProperties", "there are too many patterns")
-        free = automaton.others(automaton.texts(fields)) if fields else automaton.everything()
+            raise self._unsupported(ref, "patternProperties", f"there are more than {MOST_PATTERNS} patterns")
+        free = automaton.complement(automaton.of_words(fields)) if fields else automaton.everything()
         if t.names is not None:
-            free = automaton.both(free, t.names)
+            free = automaton.intersection(free, t.names)
         for bits in range(1 << len(patterns)):
-            cell = free
+            cell = free  # names that match exactly the patterns in `bits`
             for i, dfa in enumerate(patterns):
-                cell = (automaton.both if bits >> i & 1 else automaton.without)(cell, dfa)
-            if cell.empty():
+                cell = (automaton.intersection if bits >> i & 1 else automaton.difference)(cell, dfa)
+            if cell.is_empty():
                 continue
             value, at = TRUE, 0
             for layer in t.layers:
                 hit = [r for j, (_, r) in enumerate(layer.patterns) if bits >> (at + j) & 1]
                 value = value.union(*(hit or [layer.rest]))
                 at += len(layer.patterns)
-            in_some = [i for i in range(len(t.some)) if bits >> (at + i) & 1]
+            relevant = [i for i in range(len(t.exists)) if bits >> (at + i) & 1]
             plain = cell.edges[0:1] and cell is free and not fields and t.names is None
-            key = json_text(self._grammar, Text() if plain else Text(cell))
-            for flags, ref_of in self._split_some(t, in_some, value):
+            key = json_text(self._grammar, StringSet() if plain else StringSet(cell))
+            for flags, ref_of in self._split_by_conditions(t, relevant, value):
                 yield _Entry(None, False, self._member(self._grammar.add("key", key), ref_of), flags)
 
-    def _split(self, t: Thing, name: str, value: Ref) -> Iterator[tuple[int, Ref]]:
-        return self._split_some(t, [i for i, (dfa, _) in enumerate(t.some) if dfa.accepts(name)], value)
+    def _split_named(self, t: ObjectSet, name: str, value: Ref) -> Iterator[tuple[int, Ref]]:
+        return self._split_by_conditions(t, [i for i, (dfa, _) in enumerate(t.exists) if dfa.accepts(name)], value)
 
-    def _split_some(self, t: Thing, relevant: list[int], value: Ref) -> Iterator[tuple[int, Ref]]:
-        """By which of the `some` conditions the property fulfils: (their bits, its value)."""
+    def _split_by_conditions(self, t: ObjectSet, relevant: list[int], value: Ref) -> Iterator[tuple[int, Ref]]:
+        """Split a property by the `exists` conditions that it satisfies: (their bits, its value)."""
         for size in range(len(relevant) + 1):
             for chosen in combinations(relevant, size):
-                split = value.union(*(t.some[i][1] for i in chosen))
+                split = value.union(*(t.exists[i][1] for i in chosen))
                 if self._schemas.inhabited(split):
                     yield sum(1 << i for i in chosen), split
 
@@ -279,15 +287,13 @@ class JsonGrammar:
 
 
 def literal_key(name: str) -> str:
-    """A property's name as JSON has it, written in either of the usual ways."""
-    import json
-
+    """Match the name of a property in either usual JSON spelling: with or without escapes."""
     return either(literal(json.dumps(name, ensure_ascii=ascii_only)) for ascii_only in (False, True))
 
 
 @dataclass(frozen=True)
 class _Entry:
-    """A kind of property. `index`: of a named one; `flags`: bits of the `some` conditions that it fulfils."""
+    """A kind of property. `index`: of a named one; `flags`: bits of the `exists` conditions that it satisfies."""
 
     index: int | None
     required: bool
@@ -295,23 +301,27 @@ class _Entry:
     flags: int
 
 
-def _fields(grammar: Grammar, comma: str, t: Thing, entries: list[_Entry], free_order: bool) -> tuple[str | None, bool]:
-    """An object's properties. State: (the named ones that came, how many in all, conditions that are fulfilled), where
-    the first is bits, or, in the schema's order, the index of the next that may come.
+def _properties(
+    grammar: Grammar, comma: str, t: ObjectSet, entries: list[_Entry], free_order: bool
+) -> tuple[str | None, bool]:
+    """Return (the rule for a non-empty list of properties, whether the list may be empty).
+
+    The first number of a state has the bits of the named properties so far. In the schema's order it is the index of
+    the next one that may come.
     """
     needed = 0
     for e in entries:
         if e.required and e.index is not None:
             needed |= 1 << e.index
-    all_flags = (1 << len(t.some)) - 1
+    all_flags = (1 << len(t.exists)) - 1
     cap = t.low if t.high is None else t.high
 
-    def may_end(state: tuple[int, int, int]) -> bool:
+    def may_end(state: PropertyState) -> bool:
         used, count, flags = state
         done = used & needed == needed if free_order else used >= needed.bit_length()
         return done and count >= t.low and flags == all_flags
 
-    def steps(state: tuple[int, int, int]) -> Iterator[tuple[str, tuple[int, int, int]]]:
+    def steps(state: PropertyState) -> Iterator[tuple[str, PropertyState]]:
         used, count, flags = state
         if t.high is not None and count >= t.high:
             return
@@ -329,4 +339,4 @@ def _fields(grammar: Grammar, comma: str, t: Thing, entries: list[_Entry], free_
                 after = e.index + 1
             yield e.body, (after, min(count + 1, cap), flags | e.flags)
 
-    return members(grammar, comma, (0, 0, 0), steps, may_end)
+    return list_rule(grammar, comma, (0, 0, 0), steps, may_end)

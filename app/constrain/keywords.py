@@ -1,189 +1,193 @@
-"""The keywords of a JSON schema that are about a value by itself, as sets of values."""
+"""Keywords of a JSON schema that look at one value alone, as sets of values."""
 
 from __future__ import annotations
 
-import json
 import math
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
 
 from app.constrain import automaton, numbers, regex
 from app.constrain.automaton import Dfa, TooComplex
-from app.constrain.document import Place
+from app.constrain.document import Subschema
 from app.constrain.formats import FORMATS
-from app.constrain.shapes import BOOLS, FALSE, TRUE, Contains, Fields, Seen, Series, Text, Thing, Values
-from app.constrain.texts import MOST_CHARACTERS
-
-if TYPE_CHECKING:
-    from app.constrain.schema import Schemas
+from app.constrain.schema_graph import SchemaGraph
+from app.constrain.strings import MOST_CHARACTERS
+from app.constrain.value_sets import (
+    BOOLEANS,
+    FALSE,
+    TRUE,
+    ArraySet,
+    Contains,
+    Evaluated,
+    ObjectSet,
+    PropertyRules,
+    StringSet,
+    ValueSet,
+)
+from app.openai.fields import Json
 
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 
 
-def types(schemas: Schemas, place: Place) -> Values:
-    """The values of the types that are named."""
-    given = place.schema["type"]
+def types(graph: SchemaGraph, subschema: Subschema) -> ValueSet:
+    """Return the values of the types that `type` names."""
+    given = subschema.schema["type"]
     types = given if isinstance(given, list) else [given]
     if not types or any(t not in TYPES for t in types):
-        raise place.malformed("type", f"it must be one of {', '.join(TYPES)}, or a list of them")
-    number = numbers.every() if "number" in types else numbers.integers() if "integer" in types else None
-    return Values(
+        raise subschema.invalid("type", f"it must be one of {', '.join(TYPES)}, or a list of them")
+    number = numbers.all_numbers() if "number" in types else numbers.integers() if "integer" in types else None
+    return ValueSet(
         "null" in types,
-        BOOLS if "boolean" in types else frozenset(),
+        BOOLEANS if "boolean" in types else frozenset(),
         number,
-        Text() if "string" in types else None,
-        Series() if "array" in types else None,
-        Thing() if "object" in types else None,
+        StringSet() if "string" in types else None,
+        ArraySet() if "array" in types else None,
+        ObjectSet() if "object" in types else None,
     )
 
 
-def constant(schemas: Schemas, value: Any) -> Values:
-    """One value."""
+def constant(graph: SchemaGraph, value: Json) -> ValueSet:
+    """Return the set of one value."""
     if value is None:
-        return Values(null=True)
+        return ValueSet(null=True)
     if isinstance(value, bool):
-        return Values(bools=frozenset([value]))
+        return ValueSet(booleans=frozenset([value]))
     if isinstance(value, int | float):
-        return Values(number=numbers.equal(_decimal(value)))
+        return ValueSet(numbers=numbers.equal(_decimal(value)))
     if isinstance(value, str):
-        return Values(text=Text(automaton.texts([value])))
+        return ValueSet(strings=StringSet(automaton.of_words([value])))
     if isinstance(value, list):
-        prefix = tuple(schemas.const(v) for v in value)
-        return Values(series=Series(((prefix, FALSE),), len(value), len(value)))
-    named = {name: schemas.const(v) for name, v in value.items()}
-    return Values(thing=Thing((Fields(named, rest=FALSE),), tuple(named)))
+        prefix = tuple(graph.const(v) for v in value)
+        return ValueSet(arrays=ArraySet(((prefix, FALSE),), len(value), len(value)))
+    named = {name: graph.const(v) for name, v in value.items()}
+    return ValueSet(objects=ObjectSet((PropertyRules(named, rest=FALSE),), tuple(named)))
 
 
-def enumerated(schemas: Schemas, values: list[Any]) -> list[Values]:
-    """A list of values."""
-    single: dict[str, Any] = {"null": False, "bools": set(), "words": []}
+def enumerated(graph: SchemaGraph, values: list[Json]) -> list[ValueSet]:
+    """Return the set of some values, as a union."""
+    null, booleans, words = False, set(), []
     number: Dfa | None = None
     out = []
     for value in values:
         if value is None:
-            single["null"] = True
+            null = True
         elif isinstance(value, bool):
-            single["bools"].add(value)
+            booleans.add(value)
         elif isinstance(value, str):
-            single["words"].append(value)
+            words.append(value)
         elif isinstance(value, int | float):
             one = numbers.equal(_decimal(value))
             number = one if number is None else automaton.union(number, one)
         else:
-            out.append(constant(schemas, value))
-    text = Text(automaton.texts(single["words"])) if single["words"] else None
-    scalars = Values(single["null"], frozenset(single["bools"]), number, text)
-    return out if scalars.none() else [scalars, *out]
+            out.append(constant(graph, value))
+    strings = StringSet(automaton.of_words(words)) if words else None
+    scalars = ValueSet(null, frozenset(booleans), number, strings)
+    return out if scalars.is_empty() else [scalars, *out]
 
 
-def bounds(schemas: Schemas, place: Place) -> Values:
-    """What the keywords about single types leave."""
-    number = numbers.every()
+def limits(graph: SchemaGraph, subschema: Subschema) -> ValueSet:
+    """Return the values that satisfy the keywords for numbers, strings, arrays and objects."""
+    number = numbers.all_numbers()
     for keyword, make, exclusive in (
         ("minimum", numbers.at_least, False),
         ("exclusiveMinimum", numbers.at_least, True),
         ("maximum", numbers.at_most, False),
         ("exclusiveMaximum", numbers.at_most, True),
     ):
-        value = _number(place, keyword)
+        value = _number(subschema, keyword)
         if value is not None:
             made = make(value, exclusive)
-            number = made if number is numbers.every() else automaton.both(number, made)
-    step = _number(place, "multipleOf")
+            number = made if number is numbers.all_numbers() else automaton.intersection(number, made)
+    step = _number(subschema, "multipleOf")
     if step is not None:
         if step <= 0:
-            raise place.malformed("multipleOf", "it must be greater than 0")
+            raise subschema.invalid("multipleOf", "it must be greater than 0")
         try:
             made = numbers.multiples(step)
-            number = made if number is numbers.every() else automaton.both(number, made)
+            number = made if number is numbers.all_numbers() else automaton.intersection(number, made)
         except TooComplex:
-            raise place.refuse("multipleOf", "it takes too many remainders into account") from None
-    return Values(
+            raise subschema.unsupported(
+                "multipleOf", "it has too many remainders; use a number with fewer digits"
+            ) from None
+    return ValueSet(
         True,
-        BOOLS,
-        None if number.empty() else number,
-        texts(schemas, place),
-        series(schemas, place),
-        thing(schemas, place),
-        annotated(schemas, place),
+        BOOLEANS,
+        None if number.is_empty() else number,
+        strings(graph, subschema),
+        arrays(graph, subschema),
+        objects(graph, subschema),
+        evaluated(graph, subschema),
     )
 
 
-def texts(schemas: Schemas, place: Place) -> Text | None:
-    """Strings."""
-    low, high = _count(place, "minLength") or 0, _count(place, "maxLength")
+def strings(graph: SchemaGraph, subschema: Subschema) -> StringSet | None:
+    """Return the strings that minLength, maxLength, pattern and (strict) format allow."""
+    low, high = _count(subschema, "minLength") or 0, _count(subschema, "maxLength")
     if max(low, high or 0) > MOST_CHARACTERS:
-        raise place.refuse("maxLength" if high else "minLength", "it is too large")
-    text: Text | None = Text(None, low, high)
+        raise subschema.unsupported("maxLength" if high else "minLength", f"it is larger than {MOST_CHARACTERS}")
+    text: StringSet | None = StringSet(None, low, high)
     if high is not None and low > high:
         return None
-    if "pattern" in place.schema:
-        text = text.both(Text(_pattern(place, "pattern", place.schema["pattern"]))) if text else None
-    name = place.schema.get("format")
+    if "pattern" in subschema.schema:
+        text = text.intersect(StringSet(_pattern(subschema, "pattern", subschema.schema["pattern"]))) if text else None
+    name = subschema.schema.get("format")
     if name is not None and not isinstance(name, str):
-        raise place.malformed("format", "it must be a string")
-    if name is not None and schemas.strict:
+        raise subschema.invalid("format", "it must be a string")
+    if name is not None and graph.strict:
         if name not in FORMATS:
-            raise place.refuse("format", f"{name!r} is not supported with strict: true")
-        text = text.both(Text(regex.fullmatch(FORMATS[name]))) if text else None
+            raise subschema.unsupported("format", f"{name!r} is not supported with strict: true")
+        text = text.intersect(StringSet(regex.fullmatch(FORMATS[name]))) if text else None
     return text
 
 
-def series(schemas: Schemas, place: Place) -> Series | None:
-    """Arrays."""
-    schema = place.schema
-    low, high = _count(place, "minItems") or 0, _count(place, "maxItems")
-    prefix = tuple(schemas.ref(place.sub("prefixItems", i)) for i in range(len(schema.get("prefixItems", ()))))
-    rest = schemas.ref(place.sub("items")) if "items" in schema else TRUE
+def arrays(graph: SchemaGraph, subschema: Subschema) -> ArraySet | None:
+    """Return the arrays that items, prefixItems, contains and the counts allow."""
+    schema = subschema.schema
+    low, high = _count(subschema, "minItems") or 0, _count(subschema, "maxItems")
+    prefix = tuple(graph.ref(subschema.sub("prefixItems", i)) for i in range(len(schema.get("prefixItems", ()))))
+    rest = graph.ref(subschema.sub("items")) if "items" in schema else TRUE
     contains: tuple[Contains, ...] = ()
     if "contains" in schema:
-        least, most = _count(place, "minContains"), _count(place, "maxContains")
+        least, most = _count(subschema, "minContains"), _count(subschema, "maxContains")
         least = 1 if least is None else least
-        contains = (Contains(0, schemas.ref(place.sub("contains")), least, most),)
+        contains = (Contains(0, graph.ref(subschema.sub("contains")), least, most),)
         if most is not None and least > most:
             return None
     unique = schema.get("uniqueItems")
     if unique is not None and not isinstance(unique, bool):
-        raise place.malformed("uniqueItems", "it must be true or false")
+        raise subschema.invalid("uniqueItems", "it must be true or false")
     if high is not None and low > high:
         return None
     layers = ((prefix, rest),) if prefix or rest != TRUE else ()
-    return Series(layers, low, high, contains, (*place.path, "uniqueItems") if unique else None)
+    return ArraySet(layers, low, high, contains, (*subschema.path, "uniqueItems") if unique else None)
 
 
-def thing(schemas: Schemas, place: Place) -> Thing | None:
-    """Objects."""
-    schema = place.schema
-    low, high = _count(place, "minProperties") or 0, _count(place, "maxProperties")
+def objects(graph: SchemaGraph, subschema: Subschema) -> ObjectSet | None:
+    """Return the objects that properties, required and the counts allow; propertyNames is schema.py's."""
+    schema = subschema.schema
+    low, high = _count(subschema, "minProperties") or 0, _count(subschema, "maxProperties")
     if high is not None and low > high:
         return None
-    named = {name: schemas.ref(place.sub("properties", name)) for name in schema.get("properties", ())}
+    named = {name: graph.ref(subschema.sub("properties", name)) for name in schema.get("properties", ())}
     patterns = tuple(
-        (_pattern(place, "patternProperties", p), schemas.ref(place.sub("patternProperties", p)))
+        (_pattern(subschema, "patternProperties", p), graph.ref(subschema.sub("patternProperties", p)))
         for p in schema.get("patternProperties", ())
     )
-    rest = schemas.ref(place.sub("additionalProperties")) if "additionalProperties" in schema else TRUE
-    names = None
-    if "propertyNames" in schema:
-        names = automaton.nothing()
-        for v in schemas.values(schemas.ref(place.sub("propertyNames"))):
-            if v.text is not None:
-                names = automaton.union(names, v.text.exact())
-    required = tuple(names_of(place, "required", schema.get("required", [])))
-    layers = (Fields(named, patterns, rest),) if named or patterns or rest != TRUE else ()
-    return Thing(layers, required, low, high, names)
+    rest = graph.ref(subschema.sub("additionalProperties")) if "additionalProperties" in schema else TRUE
+    required = tuple(names_of(subschema, "required", schema.get("required", [])))
+    layers = (PropertyRules(named, patterns, rest),) if named or patterns or rest != TRUE else ()
+    return ObjectSet(layers, required, low, high)
 
 
-def annotated(schemas: Schemas, place: Place) -> Seen:
-    """What counts as evaluated."""
-    schema = place.schema
-    return Seen(
+def evaluated(graph: SchemaGraph, subschema: Subschema) -> Evaluated:
+    """Return what the subschema evaluates, for unevaluatedProperties and unevaluatedItems."""
+    schema = subschema.schema
+    return Evaluated(
         frozenset(schema.get("properties", ())),
-        tuple(_pattern(place, "patternProperties", p) for p in schema.get("patternProperties", ())),
+        tuple(_pattern(subschema, "patternProperties", p) for p in schema.get("patternProperties", ())),
         "additionalProperties" in schema,
         len(schema.get("prefixItems", ())),
         "items" in schema,
-        (schemas.ref(place.sub("contains")),) if "contains" in schema else (),
+        (graph.ref(subschema.sub("contains")),) if "contains" in schema else (),
     )
 
 
@@ -191,49 +195,45 @@ def _decimal(value: float) -> Decimal:
     return Decimal(repr(value))
 
 
-def key_of(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
-
-
-def _number(place: Place, keyword: str) -> Decimal | None:
-    value = place.schema.get(keyword)
+def _number(subschema: Subschema, keyword: str) -> Decimal | None:
+    value = subschema.schema.get(keyword)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise place.malformed(keyword, "it must be a number")
+        raise subschema.invalid(keyword, "it must be a number")
     return _decimal(value)
 
 
-def _count(place: Place, keyword: str) -> int | None:
-    value = _number(place, keyword)
+def _count(subschema: Subschema, keyword: str) -> int | None:
+    value = _number(subschema, keyword)
     if value is None:
         return None
     if value != int(value) or value < 0:
-        raise place.malformed(keyword, "it must be an integer that is not negative")
+        raise subschema.invalid(keyword, "it must be a non-negative integer")
     return int(value)
 
 
-def object_of(place: Place, keyword: str) -> dict[str, Any]:
-    value = place.schema.get(keyword, {})
+def object_of(subschema: Subschema, keyword: str) -> dict[str, Json]:
+    value = subschema.schema.get(keyword, {})
     if not isinstance(value, dict):
-        raise place.malformed(keyword, "it must be an object")
+        raise subschema.invalid(keyword, "it must be an object")
     return value
 
 
-def names_of(place: Place, keyword: str, value: Any) -> list[str]:
+def names_of(subschema: Subschema, keyword: str, value: Json) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise place.malformed(keyword, "it must be a list of names")
+        raise subschema.invalid(keyword, "it must be a list of property names")
     return value
 
 
-def _pattern(place: Place, keyword: str, pattern: Any) -> Dfa:
+def _pattern(subschema: Subschema, keyword: str, pattern: Json) -> Dfa:
     if not isinstance(pattern, str):
-        raise place.malformed(keyword, "it must be a regular expression")
+        raise subschema.invalid(keyword, "it must be a regular expression")
     try:
         return regex.search(pattern)
     except regex.BadPattern as error:
-        raise place.malformed(keyword, f"{pattern!r} is not a regular expression: {error}") from None
+        raise subschema.invalid(keyword, f"{pattern!r} is not a regular expression: it has {error}") from None
     except regex.Unsupported as error:
-        raise place.refuse(keyword, f"{pattern!r} has {error}, which is not supported") from None
+        raise subschema.unsupported(keyword, f"{pattern!r} has {error}, which is not supported") from None
     except TooComplex:
-        raise place.refuse(keyword, f"{pattern!r} is too complex") from None
+        raise subschema.unsupported(keyword, f"{pattern!r} needs an automaton with too many states") from None

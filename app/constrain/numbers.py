@@ -1,7 +1,7 @@
-"""Sets of JSON numbers as automata over their texts, exact in decimals.
+"""Sets of JSON numbers as automata over their decimal texts, without rounding.
 
-PLAIN is every number without an exponent. Bounds, multiples and integers are sets of plain texts, so that "not an
-integer" and the like stay exact; only a number of which nothing is asked may have an exponent.
+A decimal here is a number without an exponent. Bounds, multiples and integers are sets of decimals, so that their
+complements stay exact. Only an unconstrained number may have an exponent.
 """
 
 from __future__ import annotations
@@ -10,51 +10,51 @@ from decimal import Decimal
 from functools import lru_cache
 
 from app.constrain import regex
-from app.constrain.automaton import Dfa, TooComplex, both, minimal, union, without
+from app.constrain.automaton import Dfa, TooComplex, difference, intersection, minimize, union
 
-_PLAIN = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?"
+_DECIMAL = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?"
 MOST_REMAINDERS = 4000
 
 
 @lru_cache(maxsize=8)
-def plain() -> Dfa:
-    """Every number without an exponent."""
-    return regex.fullmatch(_PLAIN)
+def decimals() -> Dfa:
+    """Accept every number without an exponent."""
+    return regex.fullmatch(_DECIMAL)
 
 
 @lru_cache(maxsize=8)
-def every() -> Dfa:
-    """Every number."""
-    return regex.fullmatch(_PLAIN + r"([eE][-+]?[0-9]+)?")
+def all_numbers() -> Dfa:
+    """Accept every number."""
+    return regex.fullmatch(_DECIMAL + r"([eE][-+]?[0-9]+)?")
 
 
 @lru_cache(maxsize=8)
 def integers() -> Dfa:
-    """Plain numbers without a fraction, or with one of zeros."""
+    """Accept decimals without a fraction, or with a fraction of zeros."""
     return regex.fullmatch(r"-?(0|[1-9][0-9]*)(\.0+)?")
 
 
 @lru_cache(maxsize=8)
-def without_point() -> Dfa:
-    """Integers as most programs write them."""
+def plain_integers() -> Dfa:
+    """Accept integers without a decimal point, as most programs write them."""
     return regex.fullmatch(r"-?(0|[1-9][0-9]*)")
 
 
 @lru_cache(maxsize=8)
-def _positive() -> Dfa:
+def _unsigned() -> Dfa:
     return regex.fullmatch(r"(0|[1-9][0-9]*)(\.[0-9]+)?")
 
 
-def _parts(value: Decimal) -> tuple[str, str]:
-    """Digits before and after the point, without needless zeros."""
+def _digits(value: Decimal) -> tuple[str, str]:
+    """Return the digits before and after the point, without redundant zeros."""
     text = format(abs(value), "f")
     before, _, after = text.partition(".")
     return before.lstrip("0") or "0", after.rstrip("0")
 
 
-def _above(value: Decimal, equal: bool) -> Dfa:
-    """Texts without a sign of numbers > value >= 0, or >= value."""
-    before, after = _parts(value)
+def _unsigned_above(value: Decimal, equal: bool) -> Dfa:
+    """Accept unsigned texts of numbers > value, or >= value with `equal`. `value` must not be negative."""
+    before, after = _digits(value)
     options = [rf"[1-9][0-9]{{{len(before)},}}(\.[0-9]+)?"] if before != "0" else [r"[1-9][0-9]*(\.[0-9]+)?"]
     for i, digit in enumerate(before):
         if digit != "9" and before != "0":
@@ -73,43 +73,43 @@ def _above(value: Decimal, equal: bool) -> Dfa:
     return regex.fullmatch("|".join(options))
 
 
-def _signed(dfa: Dfa) -> Dfa:
-    """The same texts with a minus before them."""
+def _negative(dfa: Dfa) -> Dfa:
+    """Put a minus sign before every text."""
     shifted = [[(a, b, t + 1) for a, b, t in out] for out in dfa.edges]
-    return minimal(Dfa([[(0x2D, 0x2D, 1)], *shifted], {s + 1 for s in dfa.accepting}))
+    return minimize(Dfa([[(0x2D, 0x2D, 1)], *shifted], {s + 1 for s in dfa.accepting}))
 
 
 def at_least(value: Decimal, exclusive: bool) -> Dfa:
-    """Numbers >= value, or > value."""
+    """Accept numbers >= value, or > value with `exclusive`."""
     if value > 0 or (value == 0 and exclusive):
-        return _above(value, not exclusive)
-    # every number without a sign, and those -x with x <= -value
-    small = without(_positive(), _above(-value, exclusive))
-    return union(_positive(), _signed(small))
+        return _unsigned_above(value, not exclusive)
+    # all unsigned numbers, and -x where x <= -value
+    small = difference(_unsigned(), _unsigned_above(-value, exclusive))
+    return union(_unsigned(), _negative(small))
 
 
 def at_most(value: Decimal, exclusive: bool) -> Dfa:
-    """Numbers <= value, or < value."""
-    return without(plain(), at_least(value, not exclusive))
+    """Accept numbers <= value, or < value with `exclusive`."""
+    return difference(decimals(), at_least(value, not exclusive))
 
 
 def equal(value: Decimal) -> Dfa:
-    """Ways to write one number."""
-    return both(at_least(value, False), at_most(value, False))
+    """Accept every decimal text of one number."""
+    return intersection(at_least(value, False), at_most(value, False))
 
 
 def multiples(step: Decimal) -> Dfa:
-    """Numbers that step divides. Raises TooComplex where that needs too many remainders."""
+    """Accept multiples of `step`. The states are remainders; raises TooComplex where there would be too many."""
     _, digits, exponent = step.normalize().as_tuple()
     assert isinstance(exponent, int)
     number = int("".join(map(str, digits)))
     if exponent > 0:
         number, exponent = number * 10**exponent, 0
-    places = -exponent  # value * 10^places must be a multiple of number, and no digits may follow those
+    places = -exponent  # value * 10^places is a multiple of number; only zeros may follow
     if number * (places + 2) > MOST_REMAINDERS:
         raise TooComplex
     size = number
-    base = 1  # state 0: the start; then (places read, remainder) for -1 (before the point) to `places`
+    base = 1  # state 0 is the start; then (places read, remainder), places from -1 (before the point) to `places`
 
     def state(read: int, remainder: int) -> int:
         return base + (read + 1) * size + remainder
@@ -135,7 +135,7 @@ def multiples(step: Decimal) -> Dfa:
                 edges[at].append((0x2E, 0x2E, state(0, remainder)))
     edges[0] = [(0x2D, 0x2D, state(-1, 0))]
     edges[0] += [(0x30 + d, 0x30 + d, state(-1, d % number)) for d in range(10)]
-    if places == 0:  # only zeros after the point: state(0, r) reads them, and ends where r is 0
+    if places == 0:  # after the point, only zeros, and only where the remainder is 0
         after = len(edges)
         edges.append([(0x30, 0x30, after)])
         accepting.add(after)
@@ -143,4 +143,4 @@ def multiples(step: Decimal) -> Dfa:
             edges[state(0, remainder)] = [(0x30, 0x30, after)] if remainder == 0 else []
     for out in edges:
         out.sort()
-    return both(plain(), minimal(Dfa(edges, accepting)))
+    return intersection(decimals(), minimize(Dfa(edges, accepting)))

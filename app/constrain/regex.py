@@ -1,7 +1,6 @@
-"""Regular expressions of ECMA-262 (as JSON schemas have them, with the u flag) as automata.
+"""Regular expressions of ECMA-262 with the u flag, as in JSON schemas, compiled to automata.
 
-What no finite automaton does, such as back-references, and what Wisp does not do, such as lookaround and word
-boundaries, raises Unsupported.
+Back-references (which no finite automaton has), lookaround and word boundaries raise Unsupported.
 """
 
 from __future__ import annotations
@@ -9,11 +8,11 @@ from __future__ import annotations
 from functools import lru_cache
 
 from app.constrain.automaton import Dfa, Nfa
-from app.constrain.ebnf import UNICODE, Ranges, complement, intersect, normal
+from app.constrain.ebnf import UNICODE, Ranges, complement, intersect, normalize
 
 _DIGIT: Ranges = ((0x30, 0x39),)
 _WORD: Ranges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
-_SPACE: Ranges = normal(
+_SPACE: Ranges = normalize(
     [(9, 13), (0x20, 0x20), (0xA0, 0xA0), (0x1680, 0x1680), (0x2000, 0x200A), (0x2028, 0x2029), (0x202F, 0x202F),
      (0x205F, 0x205F), (0x3000, 0x3000), (0xFEFF, 0xFEFF)]
 )  # fmt: skip
@@ -30,20 +29,20 @@ _CATEGORIES = {
 
 
 class BadPattern(Exception):
-    """The pattern is not a regular expression."""
+    """The pattern is not a valid regular expression."""
 
 
 class Unsupported(Exception):
-    """The pattern has something that is not supported."""
+    """The pattern has a feature that is not supported; the message names it."""
 
 
 def search(pattern: str) -> Dfa:
-    """Texts in which the pattern is found somewhere, as `pattern` of a schema means it."""
+    """Accept texts that contain a match, as the keyword `pattern` of a schema means it."""
     return _compiled(pattern, True)
 
 
 def fullmatch(pattern: str) -> Dfa:
-    """Texts that the pattern describes as a whole."""
+    """Accept texts that the pattern matches as a whole."""
     return _compiled(pattern, False)
 
 
@@ -52,38 +51,38 @@ def _compiled(pattern: str, anywhere: bool) -> Dfa:
     parser = _Parser(pattern)
     nfa = parser.nfa
     start, end = parser.whole()
-    first, last = nfa.state(), nfa.state()
-    nfa.empty[first].append(start)
-    nfa.empty[end].append(last)
+    first, last = nfa.add_state(), nfa.add_state()
+    nfa.epsilon[first].append(start)
+    nfa.epsilon[end].append(last)
     if anywhere:
-        before, after = nfa.state(), nfa.state()
+        before, after = nfa.add_state(), nfa.add_state()
         nfa.edges[before] = [(a, b, before) for a, b in UNICODE]
         nfa.edges[after] = [(a, b, after) for a, b in UNICODE]
-        nfa.empty[before].append(first)
-        nfa.empty[last].append(after)
-        # "^" is passable only where nothing came before, so: from `outset`; "$" only where nothing follows
-        outset = nfa.state()
-        nfa.empty[outset].append(before)
-        final = nfa.state()
-        nfa.empty[after].append(final)
-        return _anchored(parser, before, outset, after, final)
-    outset, final = nfa.state(), nfa.state()
-    nfa.empty[outset].append(first)
-    nfa.empty[last].append(final)
-    return _anchored(parser, None, outset, None, final)
+        nfa.epsilon[before].append(first)
+        nfa.epsilon[last].append(after)
+        # "^" matches only at `outset`, where nothing came before; "$" only where nothing follows
+        outset = nfa.add_state()
+        nfa.epsilon[outset].append(before)
+        final = nfa.add_state()
+        nfa.epsilon[after].append(final)
+        return _anchored(parser, outset, final)
+    outset, final = nfa.add_state(), nfa.add_state()
+    nfa.epsilon[outset].append(first)
+    nfa.epsilon[last].append(final)
+    return _anchored(parser, outset, final)
 
 
-def _anchored(parser: _Parser, before: int | None, outset: int, after: int | None, final: int) -> Dfa:
-    """Resolves "^" and "$" by running the automaton in three layers: nothing read yet, in between, nothing may follow.
+def _anchored(parser: _Parser, outset: int, final: int) -> Dfa:
+    """Resolve "^" and "$" with four copies of the automaton, one for each (read something?, passed a "$"?).
 
-    A layer is a copy of the states: layer 0 until the first character, 1 from then on, 2 after a "$" (no characters).
+    "^" is an epsilon transition only where nothing has been read; after a "$", no character may follow.
     """
     nfa, size = parser.nfa, len(parser.nfa.edges)
     if not parser.starts and not parser.ends:
-        return nfa.determined(outset, final)
+        return nfa.determinize(outset, final)
     layered = Nfa()
-    for _ in range(4 * size):  # copies: (read something?, saw "$"?)
-        layered.state()
+    for _ in range(4 * size):  # four copies of the states
+        layered.add_state()
 
     def copy(state: int, read: int, closed: int) -> int:
         return state + size * (read + 2 * closed)
@@ -92,22 +91,22 @@ def _anchored(parser: _Parser, before: int | None, outset: int, after: int | Non
         for closed in (0, 1):
             for s in range(size):
                 at = copy(s, read, closed)
-                layered.empty[at] = [copy(t, read, closed) for t in nfa.empty[s]]
+                layered.epsilon[at] = [copy(t, read, closed) for t in nfa.epsilon[s]]
                 if not closed:
                     layered.edges[at] = [(a, b, copy(t, 1, 0)) for a, b, t in nfa.edges[s]]
                 if s in parser.starts and not read:
-                    layered.empty[at].append(copy(parser.starts[s], read, closed))
+                    layered.epsilon[at].append(copy(parser.starts[s], read, closed))
                 if s in parser.ends:
-                    layered.empty[at].append(copy(parser.ends[s], read, 1))
-    end = layered.state()
+                    layered.epsilon[at].append(copy(parser.ends[s], read, 1))
+    end = layered.add_state()
     for read in (0, 1):
         for closed in (0, 1):
-            layered.empty[copy(final, read, closed)].append(end)
-    return layered.determined(copy(outset, 0, 0), end)
+            layered.epsilon[copy(final, read, closed)].append(end)
+    return layered.determinize(copy(outset, 0, 0), end)
 
 
 class _Parser:
-    """Recursive descent; each method adds states and returns (start, end) of its part."""
+    """A recursive descent parser. Each method adds states and returns (start, end) of its part."""
 
     def __init__(self, pattern: str) -> None:
         self.nfa = Nfa()
@@ -136,17 +135,17 @@ class _Parser:
             parts.append(self._sequence())
         if len(parts) == 1:
             return parts[0]
-        start, end = self.nfa.state(), self.nfa.state()
+        start, end = self.nfa.add_state(), self.nfa.add_state()
         for a, b in parts:
-            self.nfa.empty[start].append(a)
-            self.nfa.empty[b].append(end)
+            self.nfa.epsilon[start].append(a)
+            self.nfa.epsilon[b].append(end)
         return start, end
 
     def _sequence(self) -> tuple[int, int]:
-        start = end = self.nfa.state()
+        start = end = self.nfa.add_state()
         while self._peek() not in ("", "|", ")"):
             a, b = self._quantified()
-            self.nfa.empty[end].append(a)
+            self.nfa.epsilon[end].append(a)
             end = b
         return start, end
 
@@ -158,8 +157,8 @@ class _Parser:
         if bounds is None:
             return part
         if len(self.starts) + len(self.ends) > anchors and atom in ("^", "$"):
-            raise BadPattern("nothing to repeat")
-        self._take("?")  # lazy or not, the texts are the same
+            raise BadPattern("a quantifier with nothing to repeat")
+        self._take("?")  # a lazy quantifier matches the same texts
         return self._repeated(part, atom, *bounds)
 
     def _bounds(self) -> tuple[int, int | None] | None:
@@ -174,11 +173,11 @@ class _Parser:
         close = self._text.find("}", self._at)
         low, comma, high = self._text[self._at + 1 : close].partition(",")
         if close < 0 or not low.isdigit() or (high and not high.isdigit()):
-            raise BadPattern("a { that is no repetition")
+            raise BadPattern("a { that does not begin a repetition such as {2,3}")
         self._at = close + 1
         least, most = int(low), int(high) if high else None if comma else int(low)
         if most is not None and most < least:
-            raise BadPattern("a repetition from more to less")
+            raise BadPattern("a repetition {n,m} with n > m")
         if max(least, most or 0) > MOST_REPEATS:
             raise Unsupported(f"more than {MOST_REPEATS} repetitions")
         return least, most
@@ -193,39 +192,39 @@ class _Parser:
             finally:
                 self._text, self._at = text, at
 
-        start = end = nfa.state()
+        start = end = nfa.add_state()
         exits = []
         unused: list[tuple[int, int]] = [part]
         for i in range(max(low, high or 0)):
             if i >= low:
                 exits.append(end)
             a, b = unused.pop() if unused else again()
-            nfa.empty[end].append(a)
+            nfa.epsilon[end].append(a)
             end = b
         if high is None:
             a, b = unused.pop() if unused else again()
-            around = nfa.state()
-            nfa.empty[end].append(around)
-            nfa.empty[around].append(a)
-            nfa.empty[b].append(around)
+            around = nfa.add_state()
+            nfa.epsilon[end].append(around)
+            nfa.epsilon[around].append(a)
+            nfa.epsilon[b].append(around)
             end = around
-        out = nfa.state()
+        out = nfa.add_state()
         for state in [*exits, end]:
-            nfa.empty[state].append(out)
+            nfa.epsilon[state].append(out)
         return start, out
 
     def _set(self, ranges: Ranges) -> tuple[int, int]:
-        start, end = self.nfa.state(), self.nfa.state()
+        start, end = self.nfa.add_state(), self.nfa.add_state()
         self.nfa.edges[start] = [(a, b, end) for a, b in intersect(ranges, UNICODE)]
         return start, end
 
     def _atom(self) -> tuple[int, int]:
         if self._take("^"):
-            a, b = self.nfa.state(), self.nfa.state()
+            a, b = self.nfa.add_state(), self.nfa.add_state()
             self.starts[a] = b
             return a, b
         if self._take("$"):
-            a, b = self.nfa.state(), self.nfa.state()
+            a, b = self.nfa.add_state(), self.nfa.add_state()
             self.ends[a] = b
             return a, b
         if self._take("."):
@@ -238,7 +237,7 @@ class _Parser:
             return self._set(self._escape(False))
         char = self._peek()
         if char in "*+?{":
-            raise BadPattern("nothing to repeat")
+            raise BadPattern("a quantifier with nothing to repeat")
         self._at += 1
         return self._set(((ord(char), ord(char)),))
 
@@ -247,13 +246,13 @@ class _Parser:
             if self._take("<") and self._peek() not in ("=", "!"):
                 close = self._text.find(">", self._at)
                 if close < 0:
-                    raise BadPattern("a group without a name")
+                    raise BadPattern("a group name without its >")
                 self._at = close + 1
             elif not self._take(":"):
                 raise Unsupported("lookaround or flags")
         part = self._alternatives()
         if not self._take(")"):
-            raise BadPattern("a ( without its )")
+            raise BadPattern("unmatched (")
         return part
 
     def _class(self) -> Ranges:
@@ -265,19 +264,19 @@ class _Parser:
                 self._at += 1
                 last = self._member()
                 if len(first) != 1 or len(last) != 1 or first[0][0] != first[0][1] or last[0][0] != last[0][1]:
-                    raise BadPattern("a range between classes")
+                    raise BadPattern("a range whose ends are not single characters")
                 if last[0][0] < first[0][0]:
-                    raise BadPattern("a range in the wrong order")
+                    raise BadPattern("a range from a higher to a lower character")
                 found.append((first[0][0], last[0][0]))
             else:
                 found += first
-        ranges = normal(found)
+        ranges = normalize(found)
         return complement(ranges) if negative else ranges
 
     def _member(self) -> Ranges:
         char = self._peek()
         if not char:
-            raise BadPattern("a [ without its ]")
+            raise BadPattern("unmatched [")
         self._at += 1
         return self._escape(True) if char == "\\" else ((ord(char), ord(char)),)
 
@@ -285,7 +284,7 @@ class _Parser:
         char = self._peek()
         self._at += 1
         if not char:
-            raise BadPattern("a \\ at the end")
+            raise BadPattern("a \\ at its end")
         if char.lower() in _CLASSES:
             ranges = _CLASSES[char.lower()]
             return ranges if char.islower() else complement(ranges)
@@ -309,7 +308,7 @@ class _Parser:
             code = self._hex(char)
             return ((code, code),)
         if char.isascii() and char.isalpha():
-            raise BadPattern(f"\\{char} means nothing")
+            raise BadPattern(f"the unknown escape \\{char}")
         return ((ord(char),) * 2,)
 
     def _hex(self, kind: str) -> int:
@@ -321,15 +320,15 @@ class _Parser:
             digits = self._text[self._at : self._at + size]
             self._at += size
             if len(digits) < size:
-                raise BadPattern("an escape that is too short")
+                raise BadPattern("an escape with too few digits")
         try:
             code = int(digits, 16)
         except ValueError:
-            raise BadPattern("an escape that is not hexadecimal") from None
+            raise BadPattern("an escape without hexadecimal digits") from None
         if 0xD800 <= code < 0xDC00 and self._take("\\u"):
             return 0x10000 + ((code - 0xD800) << 10) + (self._hex("u") - 0xDC00)
         if code > 0x10FFFF:
-            raise BadPattern("an escape beyond Unicode")
+            raise BadPattern("an escape beyond U+10FFFF")
         return code
 
     def _property(self, negative: bool) -> Ranges:
@@ -346,7 +345,7 @@ class _Parser:
 
 @lru_cache(maxsize=32)
 def _category(name: str) -> Ranges:
-    """Characters of a general category, such as L or Lu."""
+    """Return the characters of a general category, such as L or Lu."""
     import unicodedata
 
     if name in ("ASCII", "Any"):
@@ -357,4 +356,4 @@ def _category(name: str) -> Ranges:
     codes = [c for c in range(0x110000) if unicodedata.category(chr(c)).startswith(name)]
     if not codes:
         raise Unsupported(f"the property {name}")
-    return normal((c, c) for c in codes)
+    return normalize((c, c) for c in codes)

@@ -1,22 +1,16 @@
-"""The forms that a request may ask for as rules of a grammar; what cannot be held is a 400 that names the place."""
+"""Grammar rules for the forms that a request may name: the entry point of this package."""
 
-import json
-from typing import Any
-
-from app.constrain import gbnf, regex
-from app.constrain.automaton import TooComplex
-from app.constrain.document import Malformed, Refused
 from app.constrain.ebnf import Grammar
-from app.constrain.json_grammar import JsonGrammar
-from app.constrain.schema import Schemas
-from app.constrain.texts import automaton_rule
+from app.constrain.sources import check_unicode, grammar_rule, regex_rule, schema_rule
+from app.constrain.structural import structural_rule
 from app.openai.formats import Format
-from py_engine.errors import WispError
+
+__all__ = ["form_rule", "schema_rule"]
 
 
 def form_rule(grammar: Grammar, form: Format) -> str:
-    """The rule for a request's form."""
-    _check_unicode(form.value, form.param)
+    """Add the rule for the form that a request names."""
+    check_unicode(form.value, form.param)
     if form.kind == "json_object":
         return schema_rule(grammar, {"type": "object"}, form.param)
     if form.kind == "json_schema":
@@ -25,61 +19,4 @@ def form_rule(grammar: Grammar, form: Format) -> str:
         return regex_rule(grammar, form.value, form.param)
     if form.kind == "grammar":
         return grammar_rule(grammar, form.value, form.param)
-    from app.constrain.structural import structural_rule
-
     return structural_rule(grammar, form.value, form.param)
-
-
-def schema_rule(grammar: Grammar, schema: Any, param: str, *, strict: bool = False, ordered: bool = False) -> str:
-    """The values that a JSON schema allows. `ordered`: properties come in the schema's order."""
-    _check_unicode(schema, param)
-    try:
-        schemas = Schemas(schema, strict)
-        if not schemas.inhabited(schemas.root):
-            raise WispError("The JSON schema allows no value at all.", "invalid_value", param=param)
-        return JsonGrammar(grammar, schemas, ordered, ordered or strict).rule(schemas.root)
-    except Malformed as error:
-        where = ".".join((param, *error.path))
-        what = f"{error.keyword}: {error.why}" if error.path else error.why
-        raise WispError(f"This is not a JSON schema. {what}.", "invalid_value", param=where) from None
-    except Refused as error:
-        raise WispError(
-            f"The JSON schema's keyword {error.keyword!r} cannot be held exactly: {error.why}.",
-            "unsupported_parameter",
-            param=".".join((param, *error.path)),
-        ) from None
-    except RecursionError:
-        raise WispError("The JSON schema is nested too deeply.", "invalid_value", param=param) from None
-
-
-def regex_rule(grammar: Grammar, pattern: str, param: str) -> str:
-    """The texts that a regular expression describes as a whole."""
-    try:
-        dfa = regex.fullmatch(pattern)
-    except regex.BadPattern as error:
-        raise WispError(f"The regular expression is wrong: {error}.", "invalid_value", param=param) from None
-    except regex.Unsupported as error:
-        raise WispError(
-            f"The regular expression has {error}, which is not supported.", "unsupported_parameter", param=param
-        ) from None
-    except TooComplex:
-        raise WispError("The regular expression is too complex.", "unsupported_parameter", param=param) from None
-    if dfa.empty():
-        raise WispError("The regular expression matches nothing.", "invalid_value", param=param)
-    return automaton_rule(grammar, dfa, False)
-
-
-def _check_unicode(value: Any, param: str) -> None:
-    """Refuses halves of surrogate pairs, which no text has."""
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise WispError("There is half a surrogate pair in it.", "invalid_value", param=param) from None
-
-
-def grammar_rule(grammar: Grammar, text: str, param: str) -> str:
-    """A grammar in GBNF."""
-    try:
-        return gbnf.add(grammar, text)
-    except gbnf.BadGrammar as error:
-        raise WispError(f"The grammar is wrong: {error}.", "invalid_value", param=param) from None

@@ -1,8 +1,8 @@
-"""JSON schemas (draft 2020-12) as sets of values, keyword by keyword, exactly; what cannot be held is Refused.
+"""JSON schemas (draft 2020-12) as sets of values, exactly. What cannot be represented raises UnsupportedKeyword.
 
-A Ref names a set of values by conditions that all hold: (node, True) the node's schema holds, (node, False) it fails.
-Nodes are subschemas, constants, or conjunctions of others. References are followed only as far as needed, so schemas
-may contain themselves.
+A Ref names a set of values by conditions that all hold. (node, True): the node's schema accepts the value;
+(node, False): it rejects the value. Nodes are subschemas, constants and conjunctions (schema_graph.py). References
+are resolved only as far as needed, so a schema may contain itself.
 """
 
 from __future__ import annotations
@@ -10,305 +10,278 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import combinations
-from typing import Any
 
-from app.constrain import complement, keywords
-from app.constrain.automaton import TooComplex
-from app.constrain.document import FOREIGN, Document, Place, Refused
-from app.constrain.shapes import (
+from app.constrain import automaton, complement, keywords
+from app.constrain.automaton import Dfa, TooComplex
+from app.constrain.document import FOREIGN, Subschema, UnsupportedKeyword
+from app.constrain.schema_graph import Conjunction, Constant, Node, SchemaGraph
+from app.constrain.value_sets import (
     FALSE,
     TRUE,
-    Fields,
+    ArraySet,
+    ObjectSet,
+    PropertyRules,
     Ref,
-    Series,
-    Thing,
-    Values,
-    every_value,
+    ValueSet,
+    all_values,
 )
+from app.openai.fields import Json
 
-MOST_UNIONS = 200  # members of a union, after distribution
-Union = list[Values]
+MOST_UNIONS = 200  # members of a union
+MOST_DEPTH = 4  # levels of items and properties that `inhabited` looks into
+# Keywords that may make a schema too complex, the likeliest first.
+COSTLY = (
+    "anyOf", "oneOf", "allOf", "not", "if", "pattern", "maxLength", "minLength", "multipleOf", "$ref", "type",
+)  # fmt: skip
+Union = list[ValueSet]
 
 
-class Schemas:
-    """The sets of values that a document's subschemas allow. `strict`: the formats of strings are part of it."""
+class Schemas(SchemaGraph):
+    """The sets of values that the subschemas of a document allow."""
 
-    def __init__(self, schema: Any, strict: bool = False) -> None:
-        self.document = Document(schema)
-        self.strict = strict
-        self._nodes: list[Place | tuple[str, Any]] = [("false", None)]
-        self._numbers: dict[Any, int] = {}
+    def __init__(self, schema: Json, strict: bool = False) -> None:
+        super().__init__(schema, strict)
         self._unions: dict[tuple[int, bool], Union] = {}
-        self._open: set[int] = set()
+        self._open: set[int] = set()  # nodes whose values are being worked out, to find endless references
         self._values: dict[Ref, Union] = {}
         self._inhabited: dict[Ref, bool] = {}
-        self.root = self.ref(self.document.root)
-
-    # -- nodes
-
-    def ref(self, place: Place) -> Ref:
-        """The values of a subschema."""
-        if isinstance(place.schema, bool):
-            return TRUE if place.schema else FALSE
-        return self._ref((id(place.schema), place.base), place)
-
-    def const(self, value: Any) -> Ref:
-        """One value."""
-        return self._ref(("const", keywords.key_of(value)), ("const", value))
-
-    def negated(self, ref: Ref) -> Ref:
-        """All other values."""
-        if ref == TRUE:
-            return FALSE
-        if len(ref) == 1:
-            ((node, sign),) = ref
-            return TRUE if node == 0 else frozenset([(node, not sign)])
-        ((node, _),) = self._ref(("all", ref), ("all", ref))
-        return frozenset([(node, False)])
-
-    def _ref(self, key: Any, node: Place | tuple[str, Any]) -> Ref:
-        if key not in self._numbers:
-            self._numbers[key] = len(self._nodes)
-            self._nodes.append(node)
-        return frozenset([(self._numbers[key], True)])
-
-    def places(self, ref: Ref) -> list[Place]:
-        """The subschemas that hold for a Ref."""
-        nodes = [self._nodes[node] for node, sign in ref if sign]
-        return [node for node in nodes if isinstance(node, Place)]
 
     # -- values
 
     def values(self, ref: Ref) -> Union:
-        """The union of sets that the Ref stands for, without those that are empty for sure."""
+        """Return the values of a Ref. Members that are certainly empty are left out."""
         if ref not in self._values:
-            union = [every_value()]
+            union = [all_values()]
             for node, sign in sorted(ref):
-                union = self._cross(union, self._signed(node, sign), self._nodes[node])
-            self._values[ref] = [v.unseen() for v in union]
+                union = self._intersect(union, self._signed(node, sign), self._nodes[node])
+            self._values[ref] = [v.without_annotations() for v in union]
         return self._values[ref]
 
     def inhabited(self, ref: Ref, depth: int = 0) -> bool:
-        """False where it is certain that no value fits."""
-        if ref == TRUE or depth > 4:
+        """Return False where certainly no value satisfies the Ref."""
+        if ref == TRUE or depth > MOST_DEPTH:
             return True
         if ref not in self._inhabited:
-            self._inhabited[ref] = True  # while it is looked at: a schema within itself
-            self._inhabited[ref] = any(self._may_be(v, depth + 1) for v in self.values(ref))
+            self._inhabited[ref] = True  # assumed meanwhile: the schema may contain itself
+            self._inhabited[ref] = any(self._may_have_values(v, depth + 1) for v in self.values(ref))
         return self._inhabited[ref]
 
-    def _may_be(self, v: Values, depth: int) -> bool:
-        if v.null or v.bools or v.number or v.text:
+    def _may_have_values(self, v: ValueSet, depth: int) -> bool:
+        if v.null or v.booleans or v.numbers or v.strings:
             return True
-        if v.thing is not None and all(self.inhabited(self.field(v.thing, n), depth) for n in v.thing.required):
+        if v.objects is not None and all(self.inhabited(self.field(v.objects, n), depth) for n in v.objects.required):
             return True
-        return v.series is not None and all(self.inhabited(v.series.item(i), depth) for i in range(v.series.low))
+        return v.arrays is not None and all(self.inhabited(v.arrays.item(i), depth) for i in range(v.arrays.low))
 
-    def field(self, thing: Thing, name: str) -> Ref:
-        """What holds for the value of a property."""
+    def field(self, objects: ObjectSet, name: str) -> Ref:
+        """Return the condition on the value of a property."""
         refs: list[Ref] = []
-        if thing.names is not None and not thing.names.accepts(name):
+        if objects.names is not None and not objects.names.accepts(name):
             return FALSE
-        for layer in thing.layers:
+        for layer in objects.layers:
             found = [layer.named[name]] if name in layer.named else []
             found += [ref for dfa, ref in layer.patterns if dfa.accepts(name)]
             refs += found or [layer.rest]
         return TRUE.union(*refs)
 
-    def _cross(self, a: Union, b: Union, at: Any) -> Union:
+    def _intersect(self, a: Union, b: Union, at: Node) -> Union:
+        """Return the values in both unions. `at`: the node that an error names."""
         if len(a) * len(b) > 20 * MOST_UNIONS:
             raise self._too_complex(at)
         try:
-            union = [v for x in a for y in b if not (v := x.both(y)).none()]
+            union = [v for x in a for y in b if not (v := x.intersect(y)).is_empty()]
         except TooComplex:
             raise self._too_complex(at) from None
         if len(union) > MOST_UNIONS:
             raise self._too_complex(at)
         return union
 
-    def _too_complex(self, at: Any) -> Refused:
-        path = at.path if isinstance(at, Place) else ()
-        keywords = at.schema if isinstance(at, Place) and isinstance(at.schema, dict) else {}
-        order = (
-            "anyOf",
-            "oneOf",
-            "allOf",
-            "not",
-            "if",
-            "pattern",
-            "maxLength",
-            "minLength",
-            "multipleOf",
-            "$ref",
-            "type",
-        )
-        keyword = next((k for k in order if k in keywords), "anyOf")
-        return Refused((*path, keyword), "with what stands beside it, it is too complex")
+    def _too_complex(self, at: Node) -> UnsupportedKeyword:
+        """Blame the keyword that most likely made the schema too complex."""
+        path = at.path if isinstance(at, Subschema) else ()
+        given = at.schema if isinstance(at, Subschema) and isinstance(at.schema, dict) else {}
+        keyword = next((k for k in COSTLY if k in given), "anyOf")
+        return UnsupportedKeyword((*path, keyword), "it needs too many states or branches with the keywords beside it")
 
     def _signed(self, node: int, sign: bool) -> Union:
+        """Return the values that a node accepts (sign True) or rejects."""
         key = (node, sign)
         if key not in self._unions:
             if sign:
                 if node in self._open:
                     at = self._nodes[node]
-                    path = at.path if isinstance(at, Place) else ()
-                    raise Refused((*path, "$ref"), "the schema refers to itself without an end")
+                    path = at.path if isinstance(at, Subschema) else ()
+                    why = "the schema refers to itself, and not from within an item or a property"
+                    raise UnsupportedKeyword((*path, "$ref"), why)
                 self._open.add(node)
                 try:
                     self._unions[key] = self._positive(self._nodes[node])
                 finally:
                     self._open.discard(node)
             else:
-                self._unions[key] = self._others(self._signed(node, True), self._nodes[node])
+                self._unions[key] = self._complement(self._signed(node, True), self._nodes[node])
         return self._unions[key]
 
-    def _positive(self, node: Place | tuple[str, Any]) -> Union:
-        if isinstance(node, Place):
+    def _positive(self, node: Node) -> Union:
+        if isinstance(node, Subschema):
             return self._schema(node)
-        kind, value = node
-        if kind == "const":
-            return [keywords.constant(self, value)]
-        return self.values(value) if kind == "all" else []
+        if isinstance(node, Constant):
+            return [keywords.constant(self, node.value)]
+        return self.values(node.ref) if isinstance(node, Conjunction) else []
 
     # -- complements
 
-    def _others(self, union: Union, at: Any) -> Union:
-        out = [every_value()]
+    def _complement(self, union: Union, at: Node) -> Union:
+        out = [all_values()]
         for v in union:
-            out = self._cross(out, complement.other(self, v), at)
+            out = self._intersect(out, complement.complement(self, v), at)
         return out
 
     # -- keywords
 
-    def _schema(self, place: Place) -> Union:
-        schema = place.schema
+    def _schema(self, subschema: Subschema) -> Union:
+        schema = subschema.schema
         for keyword in schema:
             if keyword in FOREIGN:
-                raise place.refuse(keyword, "it is not a keyword of draft 2020-12")
-        union = self._cross([every_value()], self._local(place), place)
+                raise subschema.unsupported(keyword, "it is not a keyword of draft 2020-12")
+        union = self._intersect([all_values()], self._local(subschema), subschema)
         for keyword in ("$ref", "$dynamicRef"):
             if keyword in schema:
-                target = self.document.resolve(place, keyword)
-                union = self._cross(union, self._union(self.ref(target)), place)
+                target = self.document.resolve(subschema, keyword)
+                union = self._intersect(union, self._union(self.ref(target)), subschema)
         for i in range(len(schema.get("allOf", ()))):
-            union = self._cross(union, self._union(self.ref(place.sub("allOf", i))), place)
+            union = self._intersect(union, self._union(self.ref(subschema.sub("allOf", i))), subschema)
         if "anyOf" in schema:
-            union = self._cross(union, self._any_of(place), place)
+            union = self._intersect(union, self._any_of(subschema), subschema)
         if "oneOf" in schema:
-            union = self._cross(union, self._one_of(place), place)
+            union = self._intersect(union, self._one_of(subschema), subschema)
         if "not" in schema:
-            union = self._cross(union, _unseen(self._union(self.negated(self.ref(place.sub("not"))))), place)
+            rejected = self._union(self.negated(self.ref(subschema.sub("not"))))
+            union = self._intersect(union, _without_annotations(rejected), subschema)
         if "if" in schema:
-            union = self._cross(union, self._conditional(place), place)
-        for other in self._dependent(place):
-            union = self._cross(union, other, place)
+            union = self._intersect(union, self._conditional(subschema), subschema)
+        for other in self._dependent(subschema):
+            union = self._intersect(union, other, subschema)
         if "unevaluatedProperties" in schema:
-            union = [self._no_other_fields(v, self.ref(place.sub("unevaluatedProperties"))) for v in union]
+            union = [self._close_objects(v, self.ref(subschema.sub("unevaluatedProperties"))) for v in union]
         if "unevaluatedItems" in schema:
-            union = [self._no_other_items(v, self.ref(place.sub("unevaluatedItems"))) for v in union]
-        return [v for v in union if not v.none()]
+            union = [self._close_arrays(v, self.ref(subschema.sub("unevaluatedItems"))) for v in union]
+        return [v for v in union if not v.is_empty()]
 
     def _union(self, ref: Ref) -> Union:
-        """Of a Ref with one condition at most, with its annotations."""
+        """Return the values of a Ref with at most one condition, annotations included."""
         if not ref:
-            return [every_value()]
+            return [all_values()]
         ((node, sign),) = ref
         return self._signed(node, sign)
 
-    def _any_of(self, place: Place) -> Union:
-        branches = [self._union(self.ref(place.sub("anyOf", i))) for i in range(len(place.schema["anyOf"]))]
+    def _any_of(self, subschema: Subschema) -> Union:
+        branches = [self._union(self.ref(subschema.sub("anyOf", i))) for i in range(len(subschema.schema["anyOf"]))]
         union = [v for branch in branches for v in branch]
-        if self.document.unevaluated and len(branches) <= 4:  # what holds for several counts as seen by several
+        if (
+            self.document.unevaluated and len(branches) <= 4
+        ):  # a value that satisfies several branches is evaluated by each
             for size in range(2, len(branches) + 1):
                 for chosen in combinations(branches, size):
                     both = chosen[0]
                     for branch in chosen[1:]:
-                        both = self._cross(both, branch, place)
+                        both = self._intersect(both, branch, subschema)
                     union += both
         if len(union) > MOST_UNIONS:
-            raise place.refuse("anyOf", "it has too many branches")
+            raise subschema.unsupported("anyOf", f"its branches have {len(union)} variants, more than {MOST_UNIONS}")
         return union
 
-    def _one_of(self, place: Place) -> Union:
-        refs = [self.ref(place.sub("oneOf", i)) for i in range(len(place.schema["oneOf"]))]
+    def _one_of(self, subschema: Subschema) -> Union:
+        refs = [self.ref(subschema.sub("oneOf", i)) for i in range(len(subschema.schema["oneOf"]))]
         out: Union = []
         for i, ref in enumerate(refs):
             union = self._union(ref)
             for j, other in enumerate(refs):
-                if i != j and self._meet(union, self._union(other), place):
-                    union = self._cross(union, _unseen(self._union(self.negated(other))), place)
+                if i != j and self._overlap(union, self._union(other), subschema):
+                    union = self._intersect(union, _without_annotations(self._union(self.negated(other))), subschema)
             out += union
         return out
 
-    def _meet(self, a: Union, b: Union, place: Place) -> bool:
-        return any(self._may_be(v, 0) for v in self._cross(a, b, place))
+    def _overlap(self, a: Union, b: Union, subschema: Subschema) -> bool:
+        return any(self._may_have_values(v, 0) for v in self._intersect(a, b, subschema))
 
-    def _conditional(self, place: Place) -> Union:
-        condition = self.ref(place.sub("if"))
-        yes, no = self._union(condition), _unseen(self._union(self.negated(condition)))
-        if "then" in place.schema:
-            yes = self._cross(yes, self._union(self.ref(place.sub("then"))), place)
-        if "else" in place.schema:
-            no = self._cross(no, self._union(self.ref(place.sub("else"))), place)
+    def _conditional(self, subschema: Subschema) -> Union:
+        condition = self.ref(subschema.sub("if"))
+        yes, no = self._union(condition), _without_annotations(self._union(self.negated(condition)))
+        if "then" in subschema.schema:
+            yes = self._intersect(yes, self._union(self.ref(subschema.sub("then"))), subschema)
+        if "else" in subschema.schema:
+            no = self._intersect(no, self._union(self.ref(subschema.sub("else"))), subschema)
         return yes + no
 
-    def _dependent(self, place: Place) -> Iterable[Union]:
+    def _dependent(self, subschema: Subschema) -> Iterable[Union]:
         needs: list[tuple[str, Union]] = []
         for keyword in ("dependentRequired", "dependencies"):
-            for name, value in keywords.object_of(place, keyword).items():
+            for name, value in keywords.object_of(subschema, keyword).items():
                 if isinstance(value, list):
-                    thing = Thing(required=tuple(keywords.names_of(place, keyword, value)))
-                    needs.append((name, [replace(every_value(), thing=thing)]))
+                    objects = ObjectSet(required=tuple(keywords.names_of(subschema, keyword, value)))
+                    needs.append((name, [replace(all_values(), objects=objects)]))
                 elif keyword == "dependencies":
-                    needs.append((name, self._union(self.ref(place.sub(keyword, name)))))
+                    needs.append((name, self._union(self.ref(subschema.sub(keyword, name)))))
                 else:
-                    raise place.malformed(keyword, "it must hold lists of names")
-        for name in keywords.object_of(place, "dependentSchemas"):
-            needs.append((name, self._union(self.ref(place.sub("dependentSchemas", name)))))
+                    raise subschema.invalid(keyword, "it must contain lists of property names")
+        for name in keywords.object_of(subschema, "dependentSchemas"):
+            needs.append((name, self._union(self.ref(subschema.sub("dependentSchemas", name)))))
         for name, needed in needs:
-            without = replace(every_value(), thing=Thing((Fields({name: FALSE}),)))
-            only = [Values(thing=Thing(required=(name,)))]
-            yield [without, *self._cross(only, needed, place)]
+            without = replace(all_values(), objects=ObjectSet((PropertyRules({name: FALSE}),)))
+            only = [ValueSet(objects=ObjectSet(required=(name,)))]
+            yield [without, *self._intersect(only, needed, subschema)]
 
-    def _no_other_fields(self, v: Values, ref: Ref) -> Values:
-        if v.thing is None:
+    def _close_objects(self, v: ValueSet, ref: Ref) -> ValueSet:
+        if v.objects is None:
             return v
-        seen, thing = v.seen, v.thing
+        seen, objects = v.evaluated, v.objects
         if not seen.every_name:
-            layer = Fields(dict.fromkeys(sorted(seen.names), TRUE), tuple((d, TRUE) for d in seen.patterns), ref)
-            both = thing.both(Thing((layer,)))
+            layer = PropertyRules(dict.fromkeys(sorted(seen.names), TRUE), tuple((d, TRUE) for d in seen.patterns), ref)
+            both = objects.intersect(ObjectSet((layer,)))
             assert both is not None
-            thing = both
-        return replace(v, thing=thing, seen=replace(seen, every_name=True))
+            objects = both
+        return replace(v, objects=objects, evaluated=replace(seen, every_name=True))
 
-    def _no_other_items(self, v: Values, ref: Ref) -> Values:
-        if v.series is None or v.seen.every_item:
+    def _close_arrays(self, v: ValueSet, ref: Ref) -> ValueSet:
+        if v.arrays is None or v.evaluated.every_item:
             return v
         rest = ref
-        for contained in v.seen.contained:  # items are that, or the other
+        for contained in v.evaluated.contained:  # items that `contains` evaluated, or others
             rest = self.negated(self.negated(rest) | self.negated(contained))
-        both = v.series.both(Series((((TRUE,) * v.seen.items, rest),)))
+        both = v.arrays.intersect(ArraySet((((TRUE,) * v.evaluated.items, rest),)))
         assert both is not None
-        return replace(v, series=both, seen=replace(v.seen, every_item=True))
+        return replace(v, arrays=both, evaluated=replace(v.evaluated, every_item=True))
 
-    # -- keywords about one value by itself
+    # -- keywords that look at one value alone
 
-    def _local(self, place: Place) -> Union:
-        schema = place.schema
-        union = [every_value()]
+    def _local(self, subschema: Subschema) -> Union:
+        schema = subschema.schema
+        union = [all_values()]
         if "type" in schema:
-            union = [keywords.types(self, place)]
+            union = [keywords.types(self, subschema)]
         if "const" in schema:
-            union = self._cross(union, [keywords.constant(self, schema["const"])], place)
+            union = self._intersect(union, [keywords.constant(self, schema["const"])], subschema)
         if "enum" in schema:
             if not isinstance(schema["enum"], list):
-                raise place.malformed("enum", "it must be a list")
-            union = self._cross(union, keywords.enumerated(self, schema["enum"]), place)
+                raise subschema.invalid("enum", "it must be a list")
+            union = self._intersect(union, keywords.enumerated(self, schema["enum"]), subschema)
         try:
-            return self._cross(union, [keywords.bounds(self, place)], place)
+            limits = keywords.limits(self, subschema)
+            if limits.objects is not None and "propertyNames" in schema:
+                limits = replace(limits, objects=replace(limits.objects, names=self._names(subschema)))
+            return self._intersect(union, [limits], subschema)
         except TooComplex:
-            raise self._too_complex(place) from None
+            raise self._too_complex(subschema) from None
+
+    def _names(self, subschema: Subschema) -> Dfa:
+        """Return the names that propertyNames allows: the strings among its values."""
+        names = automaton.nothing()
+        for v in self.values(self.ref(subschema.sub("propertyNames"))):
+            if v.strings is not None:
+                names = automaton.union(names, v.strings.as_dfa())
+        return names
 
 
-def _unseen(union: Union) -> Union:
-    return [v.unseen() for v in union]
+def _without_annotations(union: Union) -> Union:
+    return [v.without_annotations() for v in union]

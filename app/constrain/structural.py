@@ -1,29 +1,32 @@
-"""Structural tags, XGrammar's description of an answer that is free in parts: {type, ...} trees as rules."""
-
-from typing import Any
+"""Grammar rules for structural tags: XGrammar's {type, ...} trees for answers with free and constrained parts."""
 
 from app.constrain.ebnf import ANY, Grammar, either, literal
-from py_engine.errors import WispError
+from app.constrain.sources import grammar_rule, regex_rule, schema_rule
+from app.openai.fields import Json, unsupported, wrong_type, wrong_value
 
 
-def structural_rule(grammar: Grammar, tag: Any, param: str) -> str:
-    """The rule for a structural tag; `any_text` reaches to the end, or to the end text of the tag around it."""
+def structural_rule(grammar: Grammar, tag: Json, param: str) -> str:
+    """Add the rule for a structural tag. `any_text` extends to the end of the answer, or of the enclosing tag."""
     return _Writer(grammar).rule(tag, param, None)
+
+
+KINDS = (
+    "any_text", "triggered_tags", "const_string", "json_schema", "regex", "grammar", "sequence", "or", "tag",
+    "tags_with_separator",
+)  # fmt: skip
 
 
 class _Writer:
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
 
-    def rule(self, tag: Any, param: str, until: str | None) -> str:
-        """The rule of one node. `until`: what follows any_text; the rule then takes it along."""
+    def rule(self, tag: Json, param: str, until: str | None) -> str:
+        """Add the rule of one node. `until`: the text that ends any_text; the rule includes it."""
         return self._grammar.add("tag", self._body(tag, param, until))
 
-    def _body(self, tag: Any, param: str, until: str | None) -> str:
-        from app.constrain.rules import grammar_rule, regex_rule, schema_rule
-
+    def _body(self, tag: Json, param: str, until: str | None) -> str:
         if not isinstance(tag, dict):
-            raise WispError(f"{param} must be an object.", "invalid_type", param=param)
+            raise wrong_type(param, "an object", tag)
         kind = tag.get("type")
         if kind == "any_text":
             if until is None:
@@ -49,36 +52,33 @@ class _Writer:
             return self._tag(tag, param) + end
         if kind == "tags_with_separator":
             return self._separated(tag, param) + end
-        raise WispError(
-            f"{param}.type is {kind!r}, which is no structural tag.", "invalid_value", param=f"{param}.type"
+        kinds = ", ".join(KINDS)
+        raise wrong_value(
+            f"{param}.type is {kind!r}, which is not a structural tag; it must be one of {kinds}.", f"{param}.type"
         )
 
-    def _tag(self, tag: dict[str, Any], param: str) -> str:
+    def _tag(self, tag: dict[str, Json], param: str) -> str:
         content = self.rule(tag.get("content"), f"{param}.content", _text(tag, "end", param) or None)
         return f"{literal(_text(tag, 'begin', param))} {content}"
 
-    def _sequence(self, tag: dict[str, Any], param: str, until: str | None) -> str:
+    def _sequence(self, tag: dict[str, Json], param: str, until: str | None) -> str:
         parts = _list(tag, "elements", param)
         out = []
         for i, part in enumerate(parts):
             last = i == len(parts) - 1
             if not last and _open_ended(part):
                 where = f"{param}.elements[{i}]"
-                raise WispError(
-                    "Free text inside a sequence is only supported as its last element, or inside a tag.",
-                    "unsupported_parameter",
-                    param=where,
-                )
+                raise unsupported("A sequence may have free text only last; put it last, or inside a tag.", where)
             out.append(self.rule(part, f"{param}.elements[{i}]", until if last else None))
         return " ".join(out)
 
-    def _separated(self, tag: dict[str, Any], param: str) -> str:
+    def _separated(self, tag: dict[str, Json], param: str) -> str:
         tags = _list(tag, "tags", param)
         one = self._grammar.add("tags", either(self._tag(t, f"{param}.tags[{i}]") for i, t in enumerate(tags)))
         more = "" if tag.get("stop_after_first") else f" ({literal(_text(tag, 'separator', param))} {one})*"
         return f"{one}{more}" if tag.get("at_least_one") else f"({one}{more})?"
 
-    def _triggered(self, tag: dict[str, Any], param: str, until: str | None) -> str:
+    def _triggered(self, tag: dict[str, Json], param: str, until: str | None) -> str:
         tags = _list(tag, "tags", param)
         triggers = [t for t in _list(tag, "triggers", param) if isinstance(t, str) and t]
         pairs: dict[str, list[str]] = {}
@@ -88,34 +88,34 @@ class _Writer:
             begin = _text(t, "begin", where)
             trigger = next((x for x in triggers if begin.startswith(x)), None)
             if trigger is None:
-                raise WispError(f"{where}.begin starts with none of the triggers.", "invalid_value", param=where)
+                raise wrong_value(f"{where}.begin must start with one of the triggers.", where)
             rest = self._tag({**t, "begin": begin[len(trigger) :]}, where)
             pairs.setdefault(trigger, []).append(rest)
             whole.append(self._tag(t, where))
         if tag.get("at_least_one") and tag.get("stop_after_first"):
             return either(whole) + (f" {literal(until)}" if until else "")
-        listed = ", ".join(
+        dispatched = ", ".join(
             f"({literal(trigger)}, {self._grammar.add('tags', either(rests))})" for trigger, rests in pairs.items()
         )
         again = str(not tag.get("stop_after_first")).lower()
         how = f"stop_eos=false, stop_str=({literal(until)})" if until else "stop_eos=true"
-        free = self._grammar.add("free", f"TagDispatch({listed}, {how}, loop_after_dispatch={again})")
+        free = self._grammar.add("free", f"TagDispatch({dispatched}, {how}, loop_after_dispatch={again})")
         return f"{either(whole)} {free}" if tag.get("at_least_one") else free
 
 
-def _open_ended(tag: Any) -> bool:
+def _open_ended(tag: Json) -> bool:
     return isinstance(tag, dict) and tag.get("type") in ("any_text", "triggered_tags")
 
 
-def _text(tag: Any, name: str, param: str) -> str:
+def _text(tag: Json, name: str, param: str) -> str:
     value = tag.get(name) if isinstance(tag, dict) else None
     if not isinstance(value, str):
-        raise WispError(f"{param}.{name} must be a string.", "invalid_type", param=f"{param}.{name}")
+        raise wrong_type(f"{param}.{name}", "a string", value)
     return value
 
 
-def _list(tag: dict[str, Any], name: str, param: str) -> list[Any]:
+def _list(tag: dict[str, Json], name: str, param: str) -> list[Json]:
     value = tag.get(name)
     if not isinstance(value, list) or not value:
-        raise WispError(f"{param}.{name} must be a list, not empty.", "invalid_type", param=f"{param}.{name}")
+        raise wrong_type(f"{param}.{name}", "a non-empty list", value)
     return value

@@ -1,33 +1,33 @@
-"""OpenAI's answers, built: whole ones, chunks, usage, logprobs."""
+"""Builds OpenAI's answers: whole answers, chunks, usage and logprobs."""
 
 import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
+from app.openai.fields import Json
 from py_engine.plan.sampling import TokenLogprob
 
-Delta = dict[str, Any]  # what a chunk adds to a message: content, reasoning_content, tool_calls
-Piece = Callable[[int], bytes]  # the bytes of a token
+Delta = dict[str, Json]  # what a chunk appends to a message: content, reasoning_content, tool_calls
+TokenBytes = Callable[[int], bytes]  # token id -> its bytes
 
 
 @dataclass
 class Usage:
-    """Token counts and llama.cpp's timings of one answer; times in milliseconds."""
+    """Token counts of one answer, and llama.cpp's timings in milliseconds."""
 
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int = 0
     prompt_ms: float = 0.0
-    predicted_ms: float = 0.0  # from the first batch of tokens on
+    predicted_ms: float = 0.0  # after the first batch of tokens
     ttft_ms: float = 0.0
-    first_tokens: int = 1  # tokens of the first batch, which predicted_ms does not cover
-    truncated_tokens: int | None = None  # dropped from the conversation, where that was allowed
+    first_tokens: int = 1  # tokens of the first batch; predicted_ms excludes them
+    truncated_tokens: int | None = None  # dropped from the conversation; None: truncation was not allowed
     reasoning_tokens: int = 0
 
     def __add__(self, other: "Usage") -> "Usage":
-        """Two choices of one request: prompts count once for each."""
+        """Add the usage of another choice of the same request. The prompt counts once per choice."""
         truncated = None if self.truncated_tokens is None else self.truncated_tokens + (other.truncated_tokens or 0)
         return Usage(
             self.prompt_tokens + other.prompt_tokens,
@@ -41,9 +41,9 @@ class Usage:
             self.reasoning_tokens + other.reasoning_tokens,
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """OpenAI's usage object."""
-        details: dict[str, Any] = {"cached_tokens": self.cached_tokens}
+    def as_dict(self) -> dict[str, Json]:
+        """Return OpenAI's usage object."""
+        details: dict[str, Json] = {"cached_tokens": self.cached_tokens}
         if self.truncated_tokens is not None:
             details["truncated_tokens"] = self.truncated_tokens
         made = {
@@ -56,8 +56,8 @@ class Usage:
             made["completion_tokens_details"] = {"reasoning_tokens": self.reasoning_tokens}
         return made
 
-    def timings(self) -> dict[str, Any]:
-        """llama.cpp's server's timings object; prompt_n counts what was computed, not what was cached."""
+    def timings(self) -> dict[str, Json]:
+        """Return the timings object of llama.cpp's server. prompt_n excludes cached tokens."""
         prompt_n = self.prompt_tokens - self.cached_tokens
         later = self.completion_tokens - self.first_tokens
         counted, took = (later, self.predicted_ms) if later > 0 else (self.completion_tokens, self.prompt_ms)
@@ -73,14 +73,14 @@ class Usage:
 
 
 class Message:
-    """A chat message put together from deltas."""
+    """A chat message, assembled from deltas."""
 
     def __init__(self) -> None:
         self._text: dict[str, list[str]] = {}
-        self.tool_calls: list[dict[str, Any]] = []
+        self.tool_calls: list[dict[str, Json]] = []
 
     def add(self, delta: Delta) -> None:
-        """Appends what a chunk brings."""
+        """Append the delta of one chunk."""
         for name in ("content", "reasoning_content"):
             if delta.get(name):
                 self._text.setdefault(name, []).append(delta[name])
@@ -94,15 +94,15 @@ class Message:
                 function[name] += part
 
     def text(self, name: str = "content") -> str:
-        """What came under that name."""
+        """Return the text so far of content, or of reasoning_content."""
         return "".join(self._text.get(name, ()))
 
-    def as_dict(self) -> dict[str, Any]:
-        """OpenAI's message object."""
+    def as_dict(self) -> dict[str, Json]:
+        """Return OpenAI's message object."""
         content: str | None = self.text()
         if self.tool_calls and not content:
             content = None
-        made: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
+        made: dict[str, Json] = {"role": "assistant", "content": content, "refusal": None}
         if self._text.get("reasoning_content"):
             made["reasoning_content"] = self.text("reasoning_content")
         if self.tool_calls:
@@ -111,7 +111,7 @@ class Message:
 
 
 class Answer:
-    """Builds the objects of one answer, all with one id and time."""
+    """Builds the objects of one answer, which share an id and a time."""
 
     def __init__(self, model: str, chat: bool, now: Callable[[], float] = time.time) -> None:
         self.chat = chat
@@ -123,64 +123,64 @@ class Answer:
             "system_fingerprint": "wisp",
         }
 
-    def choice(self, index: int, message: Message, logprobs: Any, finish_reason: str) -> dict[str, Any]:
-        """One of the answers to the request."""
+    def choice(self, index: int, message: Message, logprobs: Json, finish_reason: str) -> dict[str, Json]:
+        """Return one element of `choices`."""
         content = {"message": message.as_dict()} if self.chat else {"text": message.text()}
         return {"index": index, **content, "logprobs": logprobs, "finish_reason": finish_reason}
 
-    def whole(self, choices: list[dict[str, Any]], usage: Usage) -> dict[str, Any]:
-        """The answer in one object."""
+    def whole(self, choices: list[dict[str, Json]], usage: Usage) -> dict[str, Json]:
+        """Return the answer as one object."""
         return {**self._head, "choices": choices, "usage": usage.as_dict(), "timings": usage.timings()}
 
-    def opening(self, index: int = 0) -> dict[str, Any] | None:
-        """The first chunk of a chat's choice, which only names the role; a completion has none."""
+    def opening(self, index: int = 0) -> dict[str, Json] | None:
+        """Return the first chunk of a choice, which names the role; None for completions."""
         return self.piece({"role": "assistant", "content": ""}, index) if self.chat else None
 
-    def piece(self, delta: Delta, index: int = 0, logprobs: Any = None) -> dict[str, Any]:
-        """A chunk with text, or a part of a tool call."""
+    def piece(self, delta: Delta, index: int = 0, logprobs: Json = None) -> dict[str, Json]:
+        """Return a chunk with text, or with part of a tool call."""
         return self._chunk(index, delta, logprobs, None)
 
-    def closing(self, finish_reason: str, usage: Usage, index: int = 0) -> dict[str, Any]:
-        """The chunk that says why a choice ended."""
+    def closing(self, finish_reason: str, usage: Usage, index: int = 0) -> dict[str, Json]:
+        """Return the chunk that says why a choice ended."""
         return {**self._chunk(index, {}, None, finish_reason), "timings": usage.timings()}
 
-    def usage(self, usage: Usage) -> dict[str, Any]:
-        """The last chunk, for stream_options.include_usage."""
+    def usage(self, usage: Usage) -> dict[str, Json]:
+        """Return the last chunk, for stream_options.include_usage."""
         chunk = {**self._chunk(0, {}, None, None), "choices": []}
         return {**chunk, "usage": usage.as_dict(), "timings": usage.timings()}
 
-    def _chunk(self, index: int, delta: Delta, logprobs: Any, finish_reason: str | None) -> dict[str, Any]:
-        content: dict[str, Any] = {"delta": delta} if self.chat else {"text": delta.get("content", "")}
+    def _chunk(self, index: int, delta: Delta, logprobs: Json, finish_reason: str | None) -> dict[str, Json]:
+        content: dict[str, Json] = {"delta": delta} if self.chat else {"text": delta.get("content", "")}
         head = {**self._head, "object": "chat.completion.chunk"} if self.chat else self._head
         return {**head, "choices": [{"index": index, **content, "logprobs": logprobs, "finish_reason": finish_reason}]}
 
 
 class Logprobs:
-    """The logprobs of one choice, in the shape of its endpoint."""
+    """Collects the logprobs of one choice, in the shape of its endpoint."""
 
-    def __init__(self, chat: bool, piece: Piece) -> None:
-        self._chat, self._piece = chat, piece
+    def __init__(self, chat: bool, token_bytes: TokenBytes) -> None:
+        self._chat, self._token_bytes = chat, token_bytes
         self._all: list[TokenLogprob] = []
-        self._length = 0  # characters before the next token, of a completion
+        self._offset = 0  # characters before the next token; completions only
 
-    def add(self, entries: Iterable[TokenLogprob]) -> Any:
-        """The object for a chunk with these tokens; None without tokens."""
+    def add(self, entries: Iterable[TokenLogprob]) -> Json:
+        """Add tokens and return the object for their chunk; None without tokens."""
         new = list(entries)
         self._all += new
         return self._shape(new) if new else None
 
-    def whole(self) -> Any:
-        """The object for all tokens."""
-        self._length = 0
+    def whole(self) -> Json:
+        """Return the object for all tokens."""
+        self._offset = 0
         return self._shape(self._all)
 
-    def _shape(self, entries: list[TokenLogprob]) -> dict[str, Any]:
+    def _shape(self, entries: list[TokenLogprob]) -> dict[str, Json]:
         if self._chat:
             return {"content": [self._entry(e) for e in entries], "refusal": None}
         offsets = []
         for entry in entries:
-            offsets.append(self._length)
-            self._length += len(self._text(entry.token))
+            offsets.append(self._offset)
+            self._offset += len(self._text(entry.token))
         return {
             "tokens": [self._text(e.token) for e in entries],
             "token_logprobs": [e.logprob for e in entries],
@@ -188,14 +188,14 @@ class Logprobs:
             "text_offset": offsets,
         }
 
-    def _entry(self, entry: TokenLogprob) -> dict[str, Any]:
+    def _entry(self, entry: TokenLogprob) -> dict[str, Json]:
         return {
             **self._token(entry.token, entry.logprob),
             "top_logprobs": [self._token(token, logprob) for token, logprob in entry.top],
         }
 
-    def _token(self, token: int, logprob: float) -> dict[str, Any]:
-        return {"token": self._text(token), "logprob": logprob, "bytes": list(self._piece(token))}
+    def _token(self, token: int, logprob: float) -> dict[str, Json]:
+        return {"token": self._text(token), "logprob": logprob, "bytes": list(self._token_bytes(token))}
 
     def _text(self, token: int) -> str:
-        return self._piece(token).decode("utf-8", "replace")
+        return self._token_bytes(token).decode("utf-8", "replace")

@@ -1,33 +1,34 @@
-"""Fields of a request by type and range; a wrong one is refused with `param` naming it."""
+"""Reads the fields of a request, checked for type and range. An error's `param` names the field."""
 
 import math
 from typing import Any
 
 from py_engine.errors import WispError
 
-Body = dict[str, Any]
+Json = Any  # a parsed JSON value: None, bool, int, float, str, list or dict
+Body = dict[str, Json]  # the body of a request
 
 
-def wrong_type(param: str | None, expected: str, value: Any) -> WispError:
-    """The error for a value of another type."""
+def wrong_type(param: str | None, expected: str, value: Json) -> WispError:
+    """Return the error for a value of the wrong type."""
     kinds = {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list", dict: "an object"}
-    got = "nothing" if value is None else kinds.get(type(value), "something else")
+    got = "nothing" if value is None else "an empty list" if value == [] else kinds.get(type(value), "something else")
     where = f"{param} must be" if param else "Expected"
     return WispError(f"{where} {expected}, not {got}.", "invalid_type", param=param)
 
 
 def wrong_value(message: str, param: str) -> WispError:
-    """The error for a value of the right type that is not allowed."""
+    """Return the error for a value of the right type that is not allowed."""
     return WispError(message, "invalid_value", param=param)
 
 
 def unsupported(message: str, param: str) -> WispError:
-    """The error for something with a meaning that Wisp does not implement."""
+    """Return the error for a feature of the API that Wisp does not implement."""
     return WispError(message, "unsupported_parameter", param=param)
 
 
 def boolean(body: Body, name: str, default: bool = False, param: str | None = None) -> bool:
-    """true or false; null is absent."""
+    """Read true or false; null counts as absent."""
     value = body.get(name)
     if value is None:
         return default
@@ -36,15 +37,15 @@ def boolean(body: Body, name: str, default: bool = False, param: str | None = No
     return value
 
 
-def whole(value: Any) -> int | None:
-    """The value as an integer if it is one (JavaScript does not tell 3 from 3.0)."""
+def whole(value: Json) -> int | None:
+    """Return the value as an integer, None if it is not one. 3.0 counts: JavaScript does not tell it from 3."""
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isinf(value) or value != value // 1:
         return None
     return int(value)
 
 
 def integer(body: Body, name: str, low: int, high: int = 1 << 31) -> int | None:
-    """An integer from low to high, None where it is absent."""
+    """Read an integer from low to high; None where it is absent."""
     value = body.get(name)
     if value is None:
         return None
@@ -57,19 +58,19 @@ def integer(body: Body, name: str, low: int, high: int = 1 << 31) -> int | None:
 
 
 def number(body: Body, name: str, low: float, high: float, default: float) -> float:
-    """A number from low to high."""
+    """Read a number from low to high."""
     value = body.get(name)
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise wrong_type(name, "a number", value)
-    if not low <= value <= high:  # false for NaN too
+    if not low <= value <= high:  # NaN fails this too
         raise wrong_value(f"{name} is {value}; it must be from {low} to {high}.", name)
     return float(value)
 
 
 def text(body: Body, name: str) -> str | None:
-    """A string; null is absent."""
+    """Read a string; None where it is absent."""
     value = body.get(name)
     if value is not None and not isinstance(value, str):
         raise wrong_type(name, "a string", value)
@@ -77,15 +78,15 @@ def text(body: Body, name: str) -> str | None:
 
 
 def one_of(body: Body, name: str, values: tuple[str, ...]) -> str | None:
-    """One of some strings, None where it is absent."""
+    """Read one of some strings; None where it is absent."""
     value = text(body, name)
     if value is not None and value not in values:
         raise wrong_value(f"{name} is {value!r}; it must be one of {', '.join(values)}.", name)
     return value
 
 
-def mapping(body: Body, name: str) -> dict[str, Any] | None:
-    """An object; null is absent."""
+def mapping(body: Body, name: str) -> dict[str, Json] | None:
+    """Read an object; None where it is absent."""
     value = body.get(name)
     if value is not None and not isinstance(value, dict):
         raise wrong_type(name, "an object", value)

@@ -1,9 +1,8 @@
-"""What an answer's form may be: response_format, and llama.cpp's grammar, regex and json_schema."""
+"""Constraints on the form of an answer: response_format, and llama.cpp's grammar, regex and json_schema."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from app.openai.fields import Body, boolean, text, wrong_type, wrong_value
+from app.openai.fields import Body, Json, boolean, text, wrong_type, wrong_value
 
 NAMES = frozenset(["response_format", "grammar", "regex", "json_schema"])
 KINDS = ("text", "json_object", "json_schema", "grammar", "regex", "structural_tag")
@@ -11,20 +10,20 @@ KINDS = ("text", "json_object", "json_schema", "grammar", "regex", "structural_t
 
 @dataclass(frozen=True)
 class Format:
-    """A form that the answer is held to. `param`: the request field that asks for it."""
+    """A form that constrains the answer. `param`: the request field that gave it."""
 
     kind: str  # one of KINDS but "text"
-    value: Any = None  # the schema, the grammar's text, the pattern, or the structural tag
-    strict: bool = False  # of a schema: the formats of strings are part of it
+    value: Json = None  # the schema, the grammar's text, the pattern, or the structural tag
+    strict: bool = False  # JSON schemas only: `format` restricts strings
     param: str = "response_format"
 
 
-def wanted(body: Body) -> Format | None:
-    """The form asked for, if any; at most one may be."""
+def requested(body: Body) -> Format | None:
+    """Return the form that a request gives, None without one. More than one is an error."""
     found = [f for f in (_response_format(body), _grammar(body), _regex(body), _schema(body)) if f is not None]
     if len(found) > 1:
         first, second = found[0].param.split(".")[0], found[1].param.split(".")[0]
-        raise wrong_value(f"{first} and {second} exclude each other; give one of them.", second)
+        raise wrong_value(f"{first} and {second} exclude each other; give only one.", second)
     return found[0] if found else None
 
 
@@ -57,8 +56,9 @@ def _response_format(body: Body) -> Format | None:
     if kind == "text":
         return None
     if kind == "json_object":
-        if given.get("schema") is not None:  # llama.cpp's way to give a schema
-            return Format("json_schema", _check_schema(given["schema"], "response_format.schema"), param=_S)
+        param = "response_format.schema"
+        if given.get("schema") is not None:  # llama.cpp accepts a schema here
+            return Format("json_schema", _check_schema(given["schema"], param), param=param)
         return Format("json_object")
     if kind == "json_schema":
         return _json_schema(given)
@@ -78,9 +78,6 @@ def _response_format(body: Body) -> Format | None:
     )
 
 
-_S = "response_format.schema"
-
-
 def _json_schema(given: Body) -> Format:
     outer = given.get("json_schema")
     if not isinstance(outer, dict):
@@ -92,7 +89,7 @@ def _json_schema(given: Body) -> Format:
     return Format("json_schema", _check_schema(outer["schema"], param), strict, param)
 
 
-def _check_schema(schema: Any, param: str) -> Any:
+def _check_schema(schema: Json, param: str) -> Json:
     if not isinstance(schema, dict | bool):
         raise wrong_type(param, "a JSON schema, an object", schema)
     return schema

@@ -1,15 +1,13 @@
-"""The messages of a chat and the prompts of a completion, checked; messages keep OpenAI's shape, text parts only."""
+"""Checks the messages of a chat and the prompts of a completion. Messages keep OpenAI's shape; parts must be text."""
 
-from typing import Any
-
-from app.openai.fields import unsupported, whole, wrong_type, wrong_value
+from app.openai.fields import Json, unsupported, whole, wrong_type, wrong_value
 from py_engine.errors import WispError
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
-def messages(value: Any) -> list[dict[str, Any]]:
-    """A list of at least one message."""
+def messages(value: Json) -> list[dict[str, Json]]:
+    """Check and return the messages; there must be at least one."""
     if not isinstance(value, list):
         raise wrong_type("messages", "a list of messages", value)
     if not value:
@@ -19,7 +17,7 @@ def messages(value: Any) -> list[dict[str, Any]]:
     return value
 
 
-def _check_message(message: Any, path: str) -> None:
+def _check_message(message: Json, path: str) -> None:
     if not isinstance(message, dict):
         raise wrong_type(path, "an object", message)
     role = message.get("role")
@@ -35,7 +33,7 @@ def _check_message(message: Any, path: str) -> None:
             _check_call(call, f"{path}.tool_calls" if not isinstance(call, dict) else f"{path}.tool_calls[{j}]")
     content = message.get("content")
     if content is None and role == "assistant":
-        return  # an answer that was only tool calls, or a refusal
+        return  # tool calls alone, or a refusal
     if isinstance(content, str):
         return
     if not isinstance(content, list):
@@ -44,7 +42,7 @@ def _check_message(message: Any, path: str) -> None:
         _check_part(part, f"{path}.content[{j}]")
 
 
-def _check_call(call: Any, path: str) -> None:
+def _check_call(call: Json, path: str) -> None:
     if not isinstance(call, dict):
         raise wrong_type(path, "a list of objects", call)
     function = call.get("function")
@@ -57,20 +55,20 @@ def _check_call(call: Any, path: str) -> None:
         raise wrong_type(f"{path}.function.arguments", "a string", arguments)
 
 
-def _check_part(part: Any, path: str) -> None:
+def _check_part(part: Json, path: str) -> None:
     if not isinstance(part, dict):
         raise wrong_type(path, "an object", part)
     kind = part.get("type")
     if kind in ("image_url", "input_audio", "file", "refusal"):
-        raise unsupported(f"{path} is of type {kind!r}; this engine reads text.", path)
+        raise unsupported(f"{path} is of type {kind!r}; this engine reads text only.", path)
     if kind != "text":
         raise wrong_value(f"{path}.type is {kind!r}; it must be 'text'.", f"{path}.type")
     if not isinstance(part.get("text"), str):
         raise wrong_type(f"{path}.text", "a string", part.get("text"))
 
 
-def prompts(value: Any) -> list[str | list[int]]:
-    """A string, token ids, or a list of either."""
+def prompts(value: Json) -> list[str | list[int]]:
+    """Check and return the prompts: a string, token ids, or a list of either."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, list) and value:
@@ -78,11 +76,11 @@ def prompts(value: Any) -> list[str | list[int]]:
             return [p if isinstance(p, str) else _ids(p, value) for p in value]
         return [_ids(value, value)]
     if value == []:
-        raise wrong_value("prompt is empty.", "prompt")
+        raise wrong_value("prompt is empty: give at least one.", "prompt")
     raise wrong_type("prompt", "a string, token ids, or a list of either", value)
 
 
-def _ids(value: list[Any], whole_prompt: Any) -> list[int]:
+def _ids(value: list[Json], whole_prompt: Json) -> list[int]:
     ids = [i for i in map(whole, value) if i is not None and i >= 0]
     if len(ids) != len(value):
         raise wrong_type("prompt", "a string or a list of token ids", whole_prompt)

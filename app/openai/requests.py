@@ -1,15 +1,15 @@
-"""Requests for chats and completions, checked field by field.
+"""Checks requests for chats and completions, field by field.
 
-A wrong type or value is refused with `param` naming it. A parameter that means something but is not implemented is
-refused too unless it has its neutral value; it is never dropped silently.
+A wrong type or value is an error whose `param` names the field. So is a parameter that Wisp does not implement,
+unless its value has no effect; no parameter is ignored silently.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from app.openai import formats, sampling, tools
 from app.openai.fields import (
     Body,
+    Json,
     boolean,
     integer,
     mapping,
@@ -20,7 +20,7 @@ from app.openai.fields import (
 )
 from app.openai.formats import Format
 from app.openai.messages import messages, prompts
-from app.openai.sampling import Words
+from app.openai.sampling import TextParameters
 from app.openai.tools import Tools
 from py_engine.plan.sampling import Sampling
 
@@ -28,8 +28,8 @@ MAX_STOPS = 4
 MAX_N = 128
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 
-# Known parameters without an effect here: name -> the values that change nothing.
-_NEUTRAL: dict[str, tuple[Any, ...]] = {
+# Parameters that are not implemented: name -> the values that have no effect, and are accepted.
+_NEUTRAL: dict[str, tuple[Json, ...]] = {
     "mirostat": (0,),
     "suffix": ("",),
     "functions": ([],),
@@ -40,7 +40,7 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "prediction": (),
     "web_search_options": (),
 }
-# Parameters about accounts and storage elsewhere: accepted, without a meaning on this machine.
+# Parameters about accounts and storage at OpenAI: accepted, without a meaning on this machine.
 _IGNORED = frozenset(
     ["model", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
      "prompt_cache_retention"]
@@ -62,10 +62,10 @@ _COMPLETION = _COMMON | {"prompt", "echo", "best_of"}
 
 @dataclass
 class Request:
-    """What chats and completions have in common."""
+    """The fields that chats and completions share."""
 
     sampling: Sampling
-    words: Words
+    text_parameters: TextParameters
     max_tokens: int | None
     stop: tuple[str, ...]
     stream: bool
@@ -73,39 +73,40 @@ class Request:
     n: int
     ignore_eos: bool
     cache_prompt: bool
-    truncate: bool  # drop what is oldest instead of refusing what does not fit
+    truncate: bool  # drop the oldest turns of a conversation that does not fit, instead of an error
     format: Format | None
 
 
 @dataclass
 class ChatRequest(Request):
-    """A checked chat completion request; the messages are OpenAI's, with text parts only."""
+    """A checked chat completion request. Messages have OpenAI's shape, with text parts only."""
 
-    messages: list[dict[str, Any]] = field(default_factory=list)
-    template_variables: dict[str, Any] = field(default_factory=dict)
+    messages: list[dict[str, Json]] = field(default_factory=list)
+    template_variables: dict[str, Json] = field(default_factory=dict)
     tools: Tools = field(default_factory=Tools)
     split_reasoning: bool = True
 
 
 @dataclass
 class CompletionRequest(Request):
-    """A checked completion request: texts or token ids."""
+    """A checked completion request. Prompts are texts or token ids."""
 
     prompts: list[str | list[int]] = field(default_factory=list)
     echo: bool = False
 
 
-def chat_request(body: Any) -> ChatRequest:
-    """Checks a chat completion request."""
+def chat_request(body: Json) -> ChatRequest:
+    """Check a chat completion request."""
     body = _object(body, _CHAT)
     limit = integer(body, "max_completion_tokens", 1)
     older = integer(body, "max_tokens", 1)
     common = _common(body, older if limit is None else limit, sampling.chat_logprobs(body))
     chosen = tools.tools(body)
-    if chosen.required and common["format"] is not None:
-        raise wrong_value("tool_choice demands a tool call, which no other form fits.", common["format"].param)
+    if chosen.required and common.format is not None:
+        what = "tool_choice requires a tool call, which no other form allows; leave out one."
+        raise wrong_value(what, common.format.param)
     return ChatRequest(
-        **common,
+        **vars(common),
         messages=messages(body.get("messages")),
         template_variables=_effort(body) | (mapping(body, "chat_template_kwargs") or {}),
         tools=chosen,
@@ -113,21 +114,21 @@ def chat_request(body: Any) -> ChatRequest:
     )
 
 
-def completion_request(body: Any) -> CompletionRequest:
-    """Checks a completion request; max_tokens is 16 where it is absent, as OpenAI has it."""
+def completion_request(body: Json) -> CompletionRequest:
+    """Check a completion request. max_tokens defaults to 16, as OpenAI's does."""
     body = _object(body, _COMPLETION)
     limit = integer(body, "max_tokens", 1)
     common = _common(body, 16 if limit is None else limit, sampling.completion_logprobs(body))
     best = integer(body, "best_of", 1, 20)
-    if best is not None and best != common["n"]:
-        raise unsupported("best_of is only supported where it equals n.", "best_of")
+    if best is not None and best != common.n:
+        raise unsupported("best_of is only supported if it equals n.", "best_of")
     echo = boolean(body, "echo")
-    if echo and common["sampling"].logprobs >= 0:
+    if echo and common.sampling.logprobs >= 0:
         raise unsupported("echo is not supported together with logprobs.", "echo")
-    return CompletionRequest(**common, prompts=prompts(body.get("prompt")), echo=echo)
+    return CompletionRequest(**vars(common), prompts=prompts(body.get("prompt")), echo=echo)
 
 
-def _object(body: Any, known: frozenset[str]) -> Body:
+def _object(body: Json, known: frozenset[str]) -> Body:
     if not isinstance(body, dict):
         raise wrong_type(None, "a JSON object as the request", body)
     for name, value in body.items():
@@ -140,31 +141,31 @@ def _object(body: Any, known: frozenset[str]) -> Body:
     return body
 
 
-def _same(value: Any, neutral: Any) -> bool:
-    """Equal, where true is not 1."""
+def _same(value: Json, neutral: Json) -> bool:
+    """Return whether two values are equal; true does not equal 1."""
     return bool(value == neutral) and isinstance(value, bool) == isinstance(neutral, bool)
 
 
-def _common(body: Body, max_tokens: int | None, logprobs: int) -> dict[str, Any]:
+def _common(body: Body, max_tokens: int | None, logprobs: int) -> Request:
     stream = boolean(body, "stream")
-    made, words = sampling.sampling(body, logprobs)
-    return {
-        "sampling": made,
-        "words": words,
-        "max_tokens": max_tokens,
-        "stop": _stop(body.get("stop")),
-        "stream": stream,
-        "include_usage": _stream_options(body.get("stream_options"), stream),
-        "n": integer(body, "n", 1, MAX_N) or 1,
-        "ignore_eos": boolean(body, "ignore_eos"),
-        "cache_prompt": boolean(body, "cache_prompt", default=True),
-        "truncate": one_of(body, "truncation", ("auto", "disabled")) == "auto",
-        "format": formats.wanted(body),
-    }
+    made, texts = sampling.sampling(body, logprobs)
+    return Request(
+        sampling=made,
+        text_parameters=texts,
+        max_tokens=max_tokens,
+        stop=_stop(body.get("stop")),
+        stream=stream,
+        include_usage=_stream_options(body.get("stream_options"), stream),
+        n=integer(body, "n", 1, MAX_N) or 1,
+        ignore_eos=boolean(body, "ignore_eos"),
+        cache_prompt=boolean(body, "cache_prompt", default=True),
+        truncate=one_of(body, "truncation", ("auto", "disabled")) == "auto",
+        format=formats.requested(body),
+    )
 
 
-def _effort(body: Body) -> dict[str, Any]:
-    """reasoning_effort as the variables that templates know: gpt-oss's and Qwen's."""
+def _effort(body: Body) -> dict[str, Json]:
+    """Return reasoning_effort as the template variables of gpt-oss and Qwen."""
     effort = one_of(body, "reasoning_effort", EFFORTS)
     if effort is None:
         return {}
@@ -172,7 +173,7 @@ def _effort(body: Body) -> dict[str, Any]:
     return {"reasoning_effort": level, "enable_thinking": effort not in ("none", "minimal")}
 
 
-def _stream_options(options: Any, stream: bool) -> bool:
+def _stream_options(options: Json, stream: bool) -> bool:
     if options is None:
         return False
     if not isinstance(options, dict):
@@ -186,7 +187,7 @@ def _stream_options(options: Any, stream: bool) -> bool:
     return boolean(options, "include_usage", param="stream_options.include_usage")
 
 
-def _stop(stop: Any) -> tuple[str, ...]:
+def _stop(stop: Json) -> tuple[str, ...]:
     if stop is None:
         return ()
     stops = stop if isinstance(stop, list) else [stop]
@@ -194,7 +195,7 @@ def _stop(stop: Any) -> tuple[str, ...]:
         if not isinstance(s, str):
             raise wrong_type("stop", "a string or a list of strings", stop)
         if not s:
-            raise wrong_value("stop has an empty string, which would end every answer at once.", "stop")
+            raise wrong_value("stop has an empty string, which would end every answer at once; remove it.", "stop")
     if len(stops) > MAX_STOPS:
         raise wrong_value(f"stop has {len(stops)} strings; at most {MAX_STOPS} are allowed.", "stop")
     return tuple(stops)

@@ -1,38 +1,52 @@
-"""The responses endpoint, in terms of chats: its requests become chat requests, chunks become its items and events."""
+"""The responses endpoint: turns its requests into chat requests, and chat chunks into its items and events."""
 
 import os
 import time
 from collections.abc import Callable
-from typing import Any
 
-from app.openai.fields import Body, integer, mapping, text, unsupported, wrong_type, wrong_value
+from app.openai.fields import Body, Json, integer, mapping, text, unsupported, wrong_type, wrong_value
 from app.openai.requests import ChatRequest, chat_request
+from app.openai.sampling import PARAMETERS
 from py_engine.errors import WispError
 
-Emit = Callable[[dict[str, Any]], None]
-_AS_THEY_ARE = ("temperature", "top_p", "stream", "user", "metadata", "store", "model", "parallel_tool_calls",
-                "truncation", "service_tier", "safety_identifier", "prompt_cache_key", "seed", "top_k", "min_p", "stop",
-                "chat_template_kwargs", "top_logprobs", "presence_penalty", "frequency_penalty")  # fmt: skip
+Emit = Callable[[dict[str, Json]], None]
+# Fields of a chat request that a response request has under the same name.
+_PASSED_ON = (
+    "stream", "user", "metadata", "store", "model", "parallel_tool_calls", "truncation",
+    "service_tier", "safety_identifier", "prompt_cache_key", "stop", "chat_template_kwargs", "top_logprobs",
+    *(name for name, parameter in PARAMETERS.items() if parameter.range.responses),
+)  # fmt: skip
 _KNOWN = frozenset(
-    [*_AS_THEY_ARE, "input", "instructions", "max_output_tokens", "tools", "tool_choice", "text", "reasoning",
+    [*_PASSED_ON, "input", "instructions", "max_output_tokens", "tools", "tool_choice", "text", "reasoning",
      "include", "stream_options", "prompt_cache_retention"]
 )  # fmt: skip
-_NEUTRAL: dict[str, tuple[Any, ...]] = {"background": (False,), "max_tool_calls": (), "previous_response_id": (),
-                                        "conversation": (), "prompt": ()}  # fmt: skip
-LOGPROBS = "message.output_text.logprobs"
+# Parameters that are not implemented: name -> the values that have no effect, and are accepted.
+_NEUTRAL: dict[str, tuple[Json, ...]] = {
+    "background": (False,),
+    "max_tool_calls": (),
+    "previous_response_id": (),
+    "conversation": (),
+    "prompt": (),
+}
+# (start of the chat request's field, start of the response request's), for the `param` of errors
+_RENAMED = (
+    ("messages", "input"), ("response_format", "text.format"), ("reasoning_", "reasoning."),
+    ("max_tokens", "max_output_tokens"),
+)  # fmt: skip
+LOGPROBS = "message.output_text.logprobs"  # the element of `include` that asks for logprobs
 
 
-def responses_request(body: Any) -> ChatRequest:
-    """Checks a request and makes it one for a chat, always streamed and with usage."""
+def responses_request(body: Json) -> ChatRequest:
+    """Check a request and return it as a chat request, always streamed and with usage."""
     if not isinstance(body, dict):
         raise wrong_type(None, "a JSON object as the request", body)
     for name, value in body.items():
         if name in _KNOWN or value is None or value in _NEUTRAL.get(name, ()):
             continue
         if name in _NEUTRAL:
-            raise unsupported(f"{name} is not supported: nothing is kept between requests here.", name)
+            raise unsupported(f"{name} is not supported: nothing is stored between requests; leave it out.", name)
         raise unsupported(f"Unrecognized request argument supplied: {name}", name)
-    chat: Body = {name: body[name] for name in _AS_THEY_ARE if name in body}
+    chat: Body = {name: body[name] for name in _PASSED_ON if name in body}
     chat |= {"messages": _messages(body), "stream_options": {"include_usage": True}, "stream": True}
     if not isinstance(body.get("stream", False), bool | None):
         raise wrong_type("stream", "true or false", body["stream"])
@@ -52,14 +66,14 @@ def responses_request(body: Any) -> ChatRequest:
         return chat_request(chat)
     except WispError as error:
         param = error.param or ""
-        for ours, theirs in (("messages", "input"), ("response_format", "text.format"), ("reasoning_", "reasoning.")):
-            if param.startswith(ours):
-                error.param = theirs + param[len(ours) :]
-        error.param = {"max_tokens": "max_output_tokens"}.get(param, error.param)
+        for chat_name, name in _RENAMED:
+            if param.startswith(chat_name):
+                renamed = name + param[len(chat_name) :]
+                raise WispError(error.message.replace(param, renamed), error.code, error.type, renamed) from None
         raise
 
 
-def _messages(body: Body) -> list[dict[str, Any]]:
+def _messages(body: Body) -> list[dict[str, Json]]:
     messages = []
     instructions = text(body, "instructions")
     if instructions:
@@ -70,13 +84,13 @@ def _messages(body: Body) -> list[dict[str, Any]]:
     if not isinstance(given, list):
         raise wrong_type("input", "a string or a list of items", given)
     if not given:
-        raise WispError("input is empty.", "empty_messages", param="input")
+        raise WispError("input is empty: give at least one item.", "empty_messages", param="input")
     for i, item in enumerate(given):
         _add_item(messages, item, f"input[{i}]")
     return messages
 
 
-def _add_item(messages: list[dict[str, Any]], item: Any, path: str) -> None:
+def _add_item(messages: list[dict[str, Json]], item: Json, path: str) -> None:
     if not isinstance(item, dict):
         raise wrong_type(path, "an object", item)
     kind = item.get("type", "message")
@@ -97,10 +111,10 @@ def _add_item(messages: list[dict[str, Any]], item: Any, path: str) -> None:
             {"role": "assistant", "content": None, "reasoning_content": "".join(p.get("text", "") for p in parts)}
         )
     else:
-        raise unsupported(f"{path} is of type {kind!r}, which is not supported.", f"{path}.type")
+        raise unsupported(f"{path} is of type {kind!r}, which is not supported; leave it out.", f"{path}.type")
 
 
-def _content(content: Any, path: str) -> Any:
+def _content(content: Json, path: str) -> Json:
     if not isinstance(content, list):
         return content
     parts = []
@@ -108,13 +122,13 @@ def _content(content: Any, path: str) -> Any:
         kind = part.get("type") if isinstance(part, dict) else None
         if kind not in ("input_text", "output_text", "text"):
             raise unsupported(
-                f"{path}.content[{j}] is of type {kind!r}; this engine reads text.", f"{path}.content[{j}]"
+                f"{path}.content[{j}] is of type {kind!r}; this engine reads text only.", f"{path}.content[{j}]"
             )
         parts.append({"type": "text", "text": part.get("text")})
     return parts
 
 
-def _tools(given: Any) -> Any:
+def _tools(given: Json) -> Json:
     if not isinstance(given, list):
         return given
     out = []
@@ -125,7 +139,7 @@ def _tools(given: Any) -> Any:
     return out
 
 
-def _format(given: Body | None) -> Any:
+def _format(given: Body | None) -> Json:
     form = (given or {}).get("format")
     if not isinstance(form, dict) or form.get("type") != "json_schema":
         return form
@@ -133,12 +147,12 @@ def _format(given: Body | None) -> Any:
 
 
 class Response:
-    """One response as it grows, out of the chunks of a chat; `emit` gets its events."""
+    """Builds one response from the chunks of a chat. `emit` receives its events."""
 
     def __init__(self, body: Body, model: str, emit: Emit | None, now: Callable[[], float] = time.time) -> None:
         self._emit, self._count = emit, 0
-        self._item: dict[str, Any] | None = None
-        self.body: dict[str, Any] = {
+        self._item: dict[str, Json] | None = None
+        self.body: dict[str, Json] = {
             "id": _id("resp"),
             "object": "response",
             "created_at": int(now()),
@@ -164,8 +178,8 @@ class Response:
             "user": body.get("user"),
         }
 
-    def chunk(self, chunk: dict[str, Any]) -> None:
-        """Takes the next chunk of the chat."""
+    def chunk(self, chunk: dict[str, Json]) -> None:
+        """Take in the next chunk of the chat."""
         if not self._count:
             self._count = 1
             for kind in ("created", "in_progress"):
@@ -177,12 +191,12 @@ class Response:
         if "usage" in chunk:
             self._complete(chunk["usage"])
 
-    def _event(self, kind: str, **fields: Any) -> None:
+    def _event(self, kind: str, **fields: Json) -> None:
         if self._emit is not None:
             self._emit({"type": kind, "sequence_number": self._count - 1, **fields})
         self._count += 1
 
-    def _delta(self, delta: dict[str, Any], logprobs: Any) -> None:
+    def _delta(self, delta: dict[str, Json], logprobs: Json) -> None:
         if delta.get("reasoning_content"):
             self._text("reasoning", delta["reasoning_content"], None)
         if delta.get("content"):
@@ -190,26 +204,26 @@ class Response:
         for call in delta.get("tool_calls", ()):
             self._call(call)
 
-    def _where(self) -> dict[str, Any]:
+    def _where(self) -> dict[str, Json]:
         assert self._item is not None
         return {"item_id": self._item["id"], "output_index": len(self.body["output"]) - 1}
 
-    def _open(self, item: dict[str, Any]) -> None:
+    def _open(self, item: dict[str, Json]) -> None:
         self._close()
         self._item = item
         self.body["output"].append(item)
         self._event("response.output_item.added", output_index=len(self.body["output"]) - 1, item=_copy(item))
 
-    def _text(self, kind: str, piece: str, logprobs: Any) -> None:
+    def _text(self, kind: str, piece: str, logprobs: Json) -> None:
         if self._item is None or self._item["type"] != kind:
             if kind == "message":
                 item = {"id": _id("msg"), "type": kind, "role": "assistant", "status": "in_progress", "content": []}
-                part: dict[str, Any] = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+                part: dict[str, Json] = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
             else:
                 item = {"id": _id("rs"), "type": kind, "status": "in_progress", "summary": [], "content": []}
                 part = {"type": "reasoning_text", "text": ""}
             self._open(item)
-            content: list[Any] = [part]
+            content: list[Json] = [part]
             item["content"] = content
             self._event("response.content_part.added", **self._where(), content_index=0, part=dict(part))
         assert self._item is not None
@@ -223,7 +237,7 @@ class Response:
             extra = {}
         self._event(f"response.{part['type']}.delta", **self._where(), content_index=0, delta=piece, **extra)
 
-    def _call(self, call: dict[str, Any]) -> None:
+    def _call(self, call: dict[str, Json]) -> None:
         function = call["function"]
         if "id" in call:
             self._open(
@@ -264,7 +278,7 @@ class Response:
         if reason == "length":
             self.body["incomplete_details"] = {"reason": "max_output_tokens"}
 
-    def _complete(self, usage: dict[str, Any]) -> None:
+    def _complete(self, usage: dict[str, Json]) -> None:
         details = usage.get("completion_tokens_details") or {}
         self.body["usage"] = {
             "input_tokens": usage["prompt_tokens"],
@@ -280,5 +294,5 @@ def _id(kind: str) -> str:
     return f"{kind}_{os.urandom(16).hex()}"
 
 
-def _copy(item: dict[str, Any]) -> dict[str, Any]:
+def _copy(item: dict[str, Json]) -> dict[str, Json]:
     return {**item, "content": list(item["content"])} if "content" in item else dict(item)

@@ -1,10 +1,9 @@
-"""The tools of a request, and which of them the model may or must call."""
+"""Checks the tools of a request, and tool_choice: which of them the model may or must call."""
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
 
-from app.openai.fields import Body, boolean, wrong_type, wrong_value
+from app.openai.fields import Body, Json, boolean, wrong_type, wrong_value
 
 NAMES = frozenset(["tools", "tool_choice", "parallel_tool_calls"])
 MOST_TOOLS = 128
@@ -16,23 +15,23 @@ class Tool:
     """A function that the model may call."""
 
     name: str
-    parameters: Any  # the JSON schema of its arguments
-    given: dict[str, Any] = field(hash=False)  # {type, function}, as templates want it
+    parameters: Json  # the JSON schema of its arguments
+    definition: dict[str, Json] = field(hash=False)  # {type, function}, as chat templates expect it
     param: str = "tools"
 
 
 @dataclass(frozen=True)
 class Tools:
-    """The tools that may be called: none where the choice is "none"."""
+    """The tools that the model may call; none where tool_choice is "none"."""
 
     tools: tuple[Tool, ...] = ()
     required: bool = False
     parallel: bool = True
-    shown: tuple[Tool, ...] = ()  # to the template: all of the request
+    shown: tuple[Tool, ...] = ()  # all tools of the request, for the chat template
 
 
 def tools(body: Body) -> Tools:
-    """Checks tools, tool_choice and parallel_tool_calls."""
+    """Check tools, tool_choice and parallel_tool_calls."""
     given = body.get("tools")
     choice = body.get("tool_choice")
     parallel = boolean(body, "parallel_tool_calls", default=True)
@@ -45,7 +44,7 @@ def tools(body: Body) -> Tools:
                 f"tool_choice is {choice!r}; it must be auto, none, required, or name a tool.", "tool_choice"
             )
         if choice == "required" and not found:
-            raise wrong_value("tool_choice is 'required', but there are no tools.", "tool_choice")
+            raise wrong_value("tool_choice is 'required', but there are no tools; give some.", "tool_choice")
         if choice == "none":
             return Tools(shown=found)
         return Tools(found, choice == "required", parallel, found)
@@ -60,9 +59,9 @@ def tools(body: Body) -> Tools:
     return Tools(named, True, False, found)
 
 
-def _chosen_name(choice: Any) -> str:
+def _chosen_name(choice: Json) -> str:
     function = choice.get("function") if isinstance(choice, dict) else None
-    name = function.get("name") if isinstance(function, dict) else choice.get("name")  # the latter: responses
+    name = function.get("name") if isinstance(function, dict) else choice.get("name")  # /v1/responses has the name here
     if not isinstance(name, str):
         raise wrong_type("tool_choice.function.name", "a string", name)
     return name
@@ -80,7 +79,7 @@ def _allowed(choice: Body, found: tuple[Tool, ...], parallel: bool) -> Tools:
     return Tools(tuple(t for t in found if t.name in names), mode == "required", parallel, found)
 
 
-def _tools(given: Any) -> tuple[Tool, ...]:
+def _tools(given: Json) -> tuple[Tool, ...]:
     if not isinstance(given, list):
         raise wrong_type("tools", "a list of tools", given)
     if len(given) > MOST_TOOLS:
@@ -93,7 +92,7 @@ def _tools(given: Any) -> tuple[Tool, ...]:
     return found
 
 
-def _tool(tool: Any, path: str) -> Tool:
+def _tool(tool: Json, path: str) -> Tool:
     if not isinstance(tool, dict):
         raise wrong_type(path, "an object", tool)
     if tool.get("type") != "function":
@@ -106,7 +105,7 @@ def _tool(tool: Any, path: str) -> Tool:
         raise wrong_type(f"{path}.function.name", "a string", name)
     if not _NAME.fullmatch(name):
         raise wrong_value(
-            f"{path}.function.name is {name!r}; at most 64 letters, digits, _ and - are allowed.",
+            f"{path}.function.name is {name!r}; a name has at most 64 letters, digits and characters of _ . : -.",
             f"{path}.function.name",
         )
     if not isinstance(function.get("description", ""), str | None):
@@ -115,7 +114,7 @@ def _tool(tool: Any, path: str) -> Tool:
     if parameters is None:
         parameters = {"type": "object", "properties": {}}
     if not isinstance(parameters, dict):
-        raise wrong_type(f"{path}.function.parameters", "a JSON schema, an object", parameters)
+        raise wrong_type(f"{path}.function.parameters", "a JSON schema, which is an object", parameters)
     boolean(function, "strict", param=f"{path}.function.strict")
     shown = {"type": "function", "function": {**function, "parameters": parameters}}
     return Tool(name, parameters, shown, f"{path}.function.parameters")

@@ -1,16 +1,16 @@
-/** The embedding model that the person chose for the documents: loaded beside the chat model, when it is needed. */
+/** The embedding model that the user chose for documents. It is loaded beside the chat model, when first needed. */
 
 /**
  * @typedef {import("../wisp.js").Wisp} Wisp
- * @typedef {{ model: import("../wisp.js").Model, name: string }} Chosen an address or a file, and what it is called
+ * @typedef {{ model: import("../wisp.js").Model, name: string }} Chosen an address or a file, and its display name
  */
 
-const KEPT = "wisp.embedder";
-const BATCH = 8; // texts of one request: chats come in between
+const STORAGE_KEY = "wisp.embedder"; // in localStorage
+const BATCH = 8; // texts a request; small, so that chats can run in between
 
 export class Embedder {
   /** @type {Chosen | null} */
-  chosen = kept();
+  chosen = storedChoice();
   #wisp;
   /** @type {Promise<unknown> | null} */
   #loaded = null;
@@ -20,12 +20,12 @@ export class Embedder {
     this.#wisp = wisp;
   }
 
-  /** What the vectors of this model are told apart by. */
+  /** The name that the vectors of this model are stored with. */
   get id() {
     return this.chosen?.name ?? null;
   }
 
-  /** Loads a model and takes it, if it makes embeddings. @param {Chosen} chosen @returns {Promise<void>} */
+  /** Loads a model; keeps the one before if it makes no embeddings. @param {Chosen} chosen @returns {Promise<void>} */
   async choose(chosen) {
     const before = this.chosen;
     [this.chosen, this.#loaded] = [chosen, null];
@@ -35,16 +35,17 @@ export class Embedder {
       [this.chosen, this.#loaded] = [before, null];
       throw error;
     }
-    if (typeof chosen.model === "string") localStorage.setItem(KEPT, JSON.stringify(chosen));
-    else localStorage.removeItem(KEPT); // a file has to be opened again at the next visit
+    if (typeof chosen.model === "string") localStorage.setItem(STORAGE_KEY, JSON.stringify(chosen));
+    else localStorage.removeItem(STORAGE_KEY); // a file must be chosen again at the next visit
   }
 
+  /** Goes back to no embedding model. */
   forget() {
     [this.chosen, this.#loaded] = [null, null];
-    localStorage.removeItem(KEPT);
+    localStorage.removeItem(STORAGE_KEY);
   }
 
-  /** Tokens of a text. @param {string} text @returns {Promise<number>} */
+  /** Counts the tokens of a text. @param {string} text @returns {Promise<number>} */
   async count(text) {
     const wisp = await this.#wisp();
     if (this.chosen) await this.#load();
@@ -52,7 +53,7 @@ export class Embedder {
   }
 
   /**
-   * Vectors of length 1.
+   * Embeds texts. Vectors have length 1.
    * @param {string[]} texts @param {(done: number) => void} [report] @returns {Promise<Float32Array[]>}
    */
   async embed(texts, report = () => {}) {
@@ -60,28 +61,28 @@ export class Embedder {
     /** @type {Float32Array[]} */
     const vectors = [];
     for (let i = 0; i < texts.length; i += BATCH) {
-      vectors.push(...(await this.#ask(texts.slice(i, i + BATCH))));
+      vectors.push(...(await this.#request(texts.slice(i, i + BATCH))));
       report(vectors.length);
     }
     return vectors;
   }
 
   /** @param {string[]} texts @returns {Promise<Float32Array[]>} */
-  async #ask(texts, again = true) {
+  async #request(texts, retry = true) {
     const wisp = await this.#wisp();
     const request = { model: this.chosen?.name, input: texts, encoding_format: "base64" };
     try {
       const { data } = await wisp.embeddings.create(request);
       return data.map((/** @type {{ embedding: string }} */ { embedding }) => numbers(embedding));
     } catch (/** @type {any} */ error) {
-      if (error.code === "model_not_found" && again) {
-        this.#loaded = null; // it had to make room for another model
+      if (error.code === "model_not_found" && retry) {
+        this.#loaded = null; // it was evicted for another model
         await this.#load();
-        return this.#ask(texts, false);
+        return this.#request(texts, false);
       }
       if (error.code !== "context_length_exceeded") throw error;
-      if (texts.length > 1) return (await Promise.all(texts.map((text) => this.#ask([text])))).flat();
-      return this.#ask([texts[0].slice(0, texts[0].length * 0.7)]); // its beginning stands for it
+      if (texts.length > 1) return (await Promise.all(texts.map((text) => this.#request([text])))).flat();
+      return this.#request([texts[0].slice(0, texts[0].length * 0.7)]); // too long: embed its beginning
     }
   }
 
@@ -99,9 +100,9 @@ export class Embedder {
 }
 
 /** @returns {Chosen | null} */
-function kept() {
+function storedChoice() {
   try {
-    return JSON.parse(localStorage.getItem(KEPT) ?? "null");
+    return JSON.parse(localStorage.getItem(STORAGE_KEY) ?? "null");
   } catch {
     return null;
   }

@@ -1,37 +1,45 @@
-/** The person's documents: read, split, embedded and searched, all on this machine. */
+/**
+ * The user's documents, searched in the browser for what a question is about: `Library` is the entry point.
+ *
+ * read.js (text, Markdown, PDF by pdf.js and lines.js) -> split.js (passages) -> database.js (IndexedDB)
+ * -> embedder.js (vectors) -> search.js (BM25 and cosine, fused) -> prompt.js (the message, and the citations).
+ *
+ * May know: files, text, IndexedDB, and the SDK for embeddings and token counts.
+ * Must not know: the page's elements (app/ui shows documents and answers), the worker's messages, GPU, tensors.
+ */
 import { Embedder } from "./embedder.js";
-import { addDocument, keepVectors, readAll, removeDocument } from "./index.js";
+import { addDocument, readAll, removeDocument, storeVectors } from "./database.js";
 import { read } from "./read.js";
 import { Lexical, search } from "./search.js";
 import { split } from "./split.js";
 
 /**
- * @typedef {import("./index.js").Document} Document
- * @typedef {import("./index.js").Kept} Kept
+ * @typedef {import("./database.js").Document} Document
+ * @typedef {import("./database.js").StoredPassage} StoredPassage
  * @typedef {import("./prompt.js").Source} Source
  *
  * @typedef {object} Parts
  * @property {() => Promise<import("../wisp.js").Wisp>} wisp
  * @property {() => Promise<import("./read.js").ReadPdf>} pdf
- * @property {() => void} changed the documents, the model or what is done with them changed
+ * @property {() => void} changed called when the documents, the model or the work in progress changed
  */
 
-const SIZE = 200; // tokens of a passage; embedding models see few at once, and small contexts hold few
-const OVERLAP = 40;
+const SIZE = 200; // tokens a passage, for embedding models with short inputs and chats with small contexts
+const OVERLAP = 40; // tokens that consecutive passages share
 
 export class Library {
   /** @type {Document[]} */
   documents = [];
-  /** @type {Kept[]} */
+  /** @type {StoredPassage[]} */
   passages = [];
-  /** @type {Map<string, string>} what is being done: a document's id or a file's name -> in words */
+  /** @type {Map<string, string>} work in progress: a document's id or a file's name -> its description */
   busy = new Map();
-  /** @type {string | null} why the embedding model was not of use the last time */
+  /** @type {string | null} why the last use of the embedding model failed */
   trouble = null;
-  /** @type {Lexical | null} made when it is needed */
+  /** @type {Lexical | null} built when it is needed */
   #lexical = null;
   #channel = new BroadcastChannel("wisp-documents");
-  /** @type {Promise<unknown>} one after the other */
+  /** @type {Promise<unknown>} the last of the tasks that run one after another */
   #working = Promise.resolve();
 
   /** @param {Parts} parts */
@@ -41,25 +49,28 @@ export class Library {
     this.#channel.onmessage = () => this.open(); // another tab changed them
   }
 
-  /** Reads what is kept. */
+  /** Reads the stored documents. */
   async open() {
     Object.assign(this, await readAll());
     this.#lexical = null;
     this.parts.changed();
   }
 
-  /** Adds a file; rejects with what is wrong with it. @param {File} file @returns {Promise<void>} */
+  /**
+   * Adds a file; rejects with an error for the user if it cannot be read.
+   * @param {File} file @returns {Promise<void>}
+   */
   add(file) {
-    return this.#inTurn(file.name, "waiting", async (say) => {
+    return this.#enqueue(file.name, "waiting", async (say) => {
       say("reading");
       const { blocks, pages } = await read(file, this.parts.pdf);
       const passages = await split(blocks, { size: SIZE, overlap: OVERLAP, count: (text) => this.#count(text) });
       const about = { id: crypto.randomUUID(), name: file.name, size: file.size, added: Date.now() };
-      const before = this.documents.filter(({ name }) => name === file.name); // a newer version takes its place
+      const before = this.documents.filter(({ name }) => name === file.name); // replaced by this version
       await addDocument({ ...about, ...(pages ? { pages } : {}) }, passages);
       for (const { id } of before) await removeDocument(id);
       await this.#changed();
-      await this.#embed(say).catch((error) => this.#fall(error)); // by its words it is found all the same
+      await this.#embed(say).catch((error) => this.#searchByWords(error)); // BM25 still finds it
     });
   }
 
@@ -69,9 +80,12 @@ export class Library {
     await this.#changed();
   }
 
-  /** Takes an embedding model, or none, and embeds anew. @param {import("./embedder.js").Chosen | null} chosen */
+  /**
+   * Sets the embedding model, or none, and embeds every document again.
+   * @param {import("./embedder.js").Chosen | null} chosen
+   */
   choose(chosen) {
-    return this.#inTurn("", "loading the model", async (say) => {
+    return this.#enqueue("", "loading the model", async (say) => {
       if (chosen) await this.embedder.choose(chosen);
       else this.embedder.forget();
       this.trouble = null;
@@ -85,9 +99,11 @@ export class Library {
     const current = new Set(this.documents.filter(({ model }) => id && model === id).map((document) => document.id));
     const names = new Map(this.documents.map((document) => [document.id, document.name]));
     const vectors = this.passages.map(({ document, vector }) => (current.has(document) ? vector : undefined));
-    const asked = current.size ? await this.embedder.embed([question]).catch((error) => this.#fall(error)) : null;
-    const meaning = asked ? { query: asked[0], vectors } : null;
-    this.#lexical ??= new Lexical(this.passages.map(embedded));
+    const query = current.size
+      ? await this.embedder.embed([question]).catch((error) => this.#searchByWords(error))
+      : null;
+    const meaning = query ? { query: query[0], vectors } : null;
+    this.#lexical ??= new Lexical(this.passages.map(indexedText));
     return search(this.#lexical, question, meaning, most).map(({ index }) => {
       const { document, text, heading, page } = this.passages[index];
       return { document: names.get(document) ?? "", text, ...(heading ? { heading } : {}), ...(page ? { page } : {}) };
@@ -99,11 +115,11 @@ export class Library {
     try {
       return await this.embedder.count(text);
     } catch {
-      return Math.ceil(text.length / 3); // no model at hand: rather too many
+      return Math.ceil(text.length / 3); // no model is loaded: a high estimate
     }
   }
 
-  /** Embeds what the current model has not embedded yet. @param {(what: string) => void} say */
+  /** Embeds the documents whose vectors are not the current model's. @param {(what: string) => void} say */
   async #embed(say) {
     const { id } = this.embedder;
     if (!id) return;
@@ -111,26 +127,30 @@ export class Library {
       const passages = this.passages.filter((passage) => passage.document === document.id);
       const report = (/** @type {number} */ done) => say(`embedding ${done} of ${passages.length} passages`);
       report(0);
-      const vectors = await this.embedder.embed(passages.map(embedded), report);
-      await keepVectors(document.id, id, vectors);
+      const vectors = await this.embedder.embed(passages.map(indexedText), report);
+      await storeVectors(document.id, id, vectors);
       await this.#changed();
     }
   }
 
-  /** The embedding model is not there: words go on. @param {any} error @returns {null} */
-  #fall(error) {
+  /** Notes why the embedding model failed; search goes on with words alone. @param {any} error @returns {null} */
+  #searchByWords(error) {
     this.trouble = `${this.embedder.id}: ${error?.message ?? error}`;
     this.parts.changed();
     return null;
   }
 
+  /** Reads the documents again, here and in other tabs. */
   async #changed() {
     await this.open();
     this.#channel.postMessage("changed");
   }
 
-  /** @param {string} key @param {string} what @param {(say: (what: string) => void) => Promise<void>} work */
-  #inTurn(key, what, work) {
+  /**
+   * Runs work after the tasks before it.
+   * @param {string} key @param {string} what @param {(say: (what: string) => void) => Promise<void>} work
+   */
+  #enqueue(key, what, work) {
     const say = (/** @type {string} */ now) => {
       this.busy.set(key, now);
       this.parts.changed();
@@ -145,5 +165,5 @@ export class Library {
   }
 }
 
-/** What is compared of a passage. @param {Kept} passage */
-const embedded = ({ heading, text }) => (heading ? `${heading}\n${text}` : text);
+/** The text of a passage that is indexed and embedded. @param {StoredPassage} passage */
+const indexedText = ({ heading, text }) => (heading ? `${heading}\n${text}` : text);

@@ -1,6 +1,5 @@
 /**
- * The pieces of text on a PDF's pages put together: into lines, and these into paragraphs with their page and, where
- * larger letters tell, the heading that they stand under.
+ * Joins the text items of PDF pages to lines, and lines to paragraphs with their page. Larger letters mark headings.
  */
 
 /**
@@ -8,15 +7,15 @@
  * @typedef {{ text: string, top: number, left: number, height: number, page: number }} Line `top` grows downwards
  */
 
-const LARGER = 1.15; // than the body's letters: a heading's
-const MOST_HEADING = 120; // characters
-const APART = 1.7; // line heights from one line to the next: a new paragraph
+const LARGER = 1.15; // letters of a heading: at least this times the body's height
+const MOST_HEADING = 120; // characters of a heading
+const APART = 1.7; // line heights between two lines that begin a new paragraph
 
-const LEADERS = /(?:\s*\.){4,}/g; // the dots from a heading to its page, in a table of contents
+const LEADERS = /(?:\s*\.){4,}/g; // dot leaders in a table of contents
 
 /** @typedef {{ str: string, transform: number[], width: number, height: number, hasEOL: boolean }} Item of pdf.js */
 
-/** @param {Item[]} items @param {number} page @returns {Line[]} */
+/** Joins text items to lines. @param {Item[]} items @param {number} page @returns {Line[]} */
 export function linesOf(items, page) {
   /** @type {Line[]} */
   const lines = [];
@@ -38,10 +37,10 @@ export function linesOf(items, page) {
   return lines.filter(({ text }) => text.trim());
 }
 
-/** @param {Line[]} all @returns {Block[]} */
+/** Joins lines to paragraphs. @param {Line[]} all @returns {Block[]} */
 export function blocksOf(all) {
   const lines = withoutMargins(all);
-  const body = usual(lines);
+  const body = bodyHeight(lines);
   /** @type {Block[]} */
   const blocks = [];
   let heading = "";
@@ -58,8 +57,8 @@ export function blocksOf(all) {
     const words = line.text.replace(LEADERS, " ").replace(/\s+/g, " ").trim();
     if (line.height > body * LARGER && words.length <= MOST_HEADING && /\p{L}/u.test(words)) {
       flush();
-      const goesOn = inHeading && before?.page === line.page && line.top - before.top < line.height * APART;
-      heading = goesOn ? `${heading} ${words}` : words;
+      const continues = inHeading && before?.page === line.page && line.top - before.top < line.height * APART;
+      heading = continues ? `${heading} ${words}` : words;
       [before, inHeading] = [line, true];
       continue;
     }
@@ -76,27 +75,27 @@ export function blocksOf(all) {
   return blocks;
 }
 
-/** Lines without what stands at the head or foot of most pages: titles and page numbers. @param {Line[]} lines */
+/** Removes headers and footers: first and last lines that recur on many pages, digits aside. @param {Line[]} lines */
 function withoutMargins(lines) {
   const edges = lines.filter(({ page }, i) => lines[i - 1]?.page !== page || lines[i + 1]?.page !== page);
   /** @type {Map<string, number>} */
   const counts = new Map();
-  const gist = (/** @type {Line} */ { text }) => text.replace(/\d+/g, "#").replace(/\s+/g, " ").trim();
-  for (const line of edges) counts.set(gist(line), (counts.get(gist(line)) ?? 0) + 1);
+  const withoutDigits = (/** @type {Line} */ { text }) => text.replace(/\d+/g, "#").replace(/\s+/g, " ").trim();
+  for (const line of edges) counts.set(withoutDigits(line), (counts.get(withoutDigits(line)) ?? 0) + 1);
   const pages = new Set(lines.map(({ page }) => page)).size;
-  const margins = new Set(edges.filter((line) => (counts.get(gist(line)) ?? 0) >= Math.max(3, pages / 3)));
+  const margins = new Set(edges.filter((line) => (counts.get(withoutDigits(line)) ?? 0) >= Math.max(3, pages / 3)));
   return lines.filter((line) => !margins.has(line));
 }
 
-/** A word that was parted at the line's end becomes whole. @param {string} text @param {string} line */
+/** Appends a line; joins a word that was hyphenated at the line's end. @param {string} text @param {string} line */
 function joined(text, line) {
   if (!text) return line;
   if (/\p{L}[-\u00ad\u2010]$/u.test(text) && /^\p{Ll}/u.test(line)) return text.slice(0, -1) + line;
   return `${text} ${line}`;
 }
 
-/** The height of most letters. @param {Line[]} lines */
-function usual(lines) {
+/** The most frequent height of letters: the body's. @param {Line[]} lines */
+function bodyHeight(lines) {
   /** @type {Map<number, number>} */
   const counts = new Map();
   for (const { height, text } of lines) {

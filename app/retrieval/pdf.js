@@ -1,10 +1,13 @@
-/** The text of a PDF file, by pdf.js. A bundle of its own, which the page fetches when the first PDF comes. */
+/** Reads the text of PDF files with pdf.js. A bundle of its own, which the page fetches with the first PDF. */
 import { getDocument, GlobalWorkerOptions } from "pdfjs-dist/legacy/build/pdf.mjs";
 import { blocksOf, linesOf } from "./lines.js";
 
 /** @typedef {import("./split.js").Block} Block */
 
-/** @param {ArrayBuffer} data @param {string} workerUrl of pdf.js's worker @returns {Promise<{ blocks: Block[], pages: number }>} */
+/**
+ * @param {ArrayBuffer} data
+ * @param {string} workerUrl of pdf.js's worker @returns {Promise<{ blocks: Block[], pages: number }>}
+ */
 export async function readPdf(data, workerUrl) {
   GlobalWorkerOptions.workerSrc = workerUrl;
   const task = getDocument({
@@ -26,8 +29,8 @@ export async function readPdf(data, workerUrl) {
     return { blocks: blocksOf(lines), pages: pdf.numPages };
   } catch (/** @type {any} */ error) {
     if (error?.name === "PasswordException")
-      throw new Error("It is locked with a password. Save it without one first.");
-    throw new Error(`It is no PDF file, or damaged (${error?.message ?? error}).`);
+      throw new Error("It is protected with a password. Save it without one first.");
+    throw new Error(`It is not a PDF file, or it is damaged (${error?.message ?? error}).`);
   } finally {
     await task.destroy();
   }

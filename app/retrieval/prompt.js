@@ -1,9 +1,9 @@
-/** A question with the passages that may answer it, and the passages that an answer names. */
+/** The prompt of a question with its sources, and the sources that an answer cites. */
 import { subjects, words } from "./search.js";
 import { sentences } from "./split.js";
 
 /**
- * @typedef {object} Source a passage as it was given to the model; its number counts from 1
+ * @typedef {object} Source a passage as the model gets it; sources are numbered from 1
  * @property {string} document the file's name
  * @property {string} text
  * @property {string} [heading]
@@ -13,17 +13,17 @@ import { sentences } from "./split.js";
 const TASK =
   "Answer the question using only the context. If the answer is not there, say that the context does not say. " +
   "Cite the source number.";
-const LEAST = 40; // tokens of a passage's beginning that are worth giving
-const ALIKE = 0.7; // share of a sentence's words that a passage must have to stand behind it
+const LEAST = 40; // tokens of the shortest excerpt of a passage that is useful
+const ALIKE = 0.7; // fraction of a sentence's words that a passage must contain to support it
 
-/** @param {string} question @param {Source[]} sources @returns {string} the message that the model gets */
+/** @param {string} question @param {Source[]} sources @returns {string} the user message */
 export function promptOf(question, sources) {
   const context = sources.map((source, i) => `[${i + 1}] (${source.document}) ${source.text}`).join("\n");
   return `${TASK}\n\nContext:\n${context}\n\nQuestion: ${question}`;
 }
 
 /**
- * The sources that fit, the best first; the last may be cut off between sentences.
+ * The first sources that fit. The last one may be shortened after a sentence.
  * @param {Source[]} sources @param {number} room tokens for all of them
  * @param {(text: string) => Promise<number>} count tokens of a text
  * @returns {Promise<Source[]>}
@@ -47,7 +47,10 @@ export async function fitting(sources, room, count) {
 /** @param {Source} source */
 const promptLine = ({ document, text }) => `[0] (${document}) ${text}\n`;
 
-/** @param {Source} source @param {number} room @param {(text: string) => Promise<number>} count @returns {Promise<Source | null>} */
+/**
+ * @param {Source} source
+ * @param {number} room @param {(text: string) => Promise<number>} count @returns {Promise<Source | null>}
+ */
 async function shortened(source, room, count) {
   if (room < LEAST) return null;
   let text = "";
@@ -58,10 +61,13 @@ async function shortened(source, room, count) {
   return text ? { ...source, text: `${text.trimEnd()} …` } : null;
 }
 
-/** What cites a source in a text: [2], or [1, 3]. */
+/** A citation: [2], or [1, 3]. */
 export const CITATION = /\[(\d{1,2}(?:\s*[,;]\s*\d{1,2})*)\]/g;
 
-/** The numbers of the sources that an answer cites. @param {string} answer @param {number} count of sources @returns {number[]} */
+/**
+ * The numbers of the sources that an answer cites.
+ * @param {string} answer @param {number} count of sources @returns {number[]}
+ */
 export function cited(answer, count) {
   const prose = answer.replace(/```[\s\S]*?(```|$)|`[^`\n]*`/g, "");
   const numbers = [...prose.matchAll(CITATION)].flatMap((match) => match[1].split(/[,;]/).map(Number));
@@ -69,18 +75,18 @@ export function cited(answer, count) {
 }
 
 /**
- * The sources that have most of the words of one of the answer's sentences: what stands behind an answer that cites
- * nothing. @param {string} answer @param {Source[]} sources @returns {number[]}
+ * The sources that contain most words of a sentence of the answer, for answers without citations.
+ * @param {string} answer @param {Source[]} sources @returns {number[]}
  */
 export function matching(answer, sources) {
   const texts = sources.map(({ text }) => new Set(words(text)));
   const found = new Set();
   for (const sentence of sentences(answer)) {
-    const said = subjects(sentence);
-    if (said.length < 2) continue;
-    const shares = texts.map((text) => said.filter((word) => text.has(word)).length / said.length);
-    const best = Math.max(...shares);
-    if (best >= ALIKE) found.add(shares.indexOf(best) + 1);
+    const terms = subjects(sentence);
+    if (terms.length < 2) continue;
+    const overlaps = texts.map((text) => terms.filter((word) => text.has(word)).length / terms.length);
+    const best = Math.max(...overlaps);
+    if (best >= ALIKE) found.add(overlaps.indexOf(best) + 1);
   }
   return [...found].sort((a, b) => a - b);
 }

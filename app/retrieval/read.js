@@ -1,4 +1,4 @@
-/** A file's text in blocks: plain text, Markdown, or PDF. What cannot be read rejects with a message for the person. */
+/** Reads plain text, Markdown and PDF files as blocks of text. Errors have messages for the user. */
 import { markdownBlocks, textBlocks } from "./split.js";
 
 /**
@@ -12,7 +12,7 @@ const MARKDOWN = /\.(md|markdown|mdown|mkd)$/i;
 const TEXT =
   /\.(txt|text|rst|adoc|org|tex|csv|tsv|log|json|jsonl|ya?ml|toml|xml|html?|js|ts|py|rs|go|c|h|cpp|java|sh|css|sql)$/i;
 
-/** Whether a file is a document rather than a model. @param {File} file */
+/** Whether a file is a document, not a model. @param {File} file */
 export function isDocument({ name, type }) {
   if (/\.gguf$/i.test(name)) return false;
   return MARKDOWN.test(name) || TEXT.test(name) || isPdf({ name, type }) || type.startsWith("text/");
@@ -21,16 +21,14 @@ export function isDocument({ name, type }) {
 /** @param {{ name: string, type: string }} file */
 const isPdf = ({ name, type }) => /\.pdf$/i.test(name) || type === "application/pdf";
 
-/** @param {File} file @param {() => Promise<ReadPdf>} pdf loads what reads PDF @returns {Promise<Content>} */
+/** @param {File} file @param {() => Promise<ReadPdf>} pdf loads the PDF reader @returns {Promise<Content>} */
 export async function read(file, pdf) {
   if (file.size > MOST_BYTES) throw new Error(`It is larger than ${MOST_BYTES >> 20} MB; split it into smaller files.`);
   const data = await file.arrayBuffer();
   const content = isPdf(file) ? await (await pdf())(data) : { blocks: blocksOf(file.name, decoded(data)) };
   if (!content.blocks.length) {
     throw new Error(
-      isPdf(file)
-        ? "It has no text, only pictures of it. Run it through text recognition (OCR) first."
-        : "It is empty.",
+      isPdf(file) ? "It has no text, only images. Run it through text recognition (OCR) first." : "It is empty.",
     );
   }
   return content;
@@ -41,17 +39,17 @@ function blocksOf(name, text) {
   return MARKDOWN.test(name) ? markdownBlocks(text) : textBlocks(text);
 }
 
-/** @param {ArrayBuffer} data @returns {string} with line feeds alone */
+/** @param {ArrayBuffer} data @returns {string} with LF line ends */
 function decoded(data) {
   const bytes = new Uint8Array(data);
   const wide =
     bytes[0] === 0xff && bytes[1] === 0xfe ? "utf-16le" : bytes[0] === 0xfe && bytes[1] === 0xff ? "utf-16be" : "";
-  if (!wide && bytes.includes(0)) throw new Error("It is no text.");
+  if (!wide && bytes.includes(0)) throw new Error("It is not a text file.");
   let text;
   try {
     text = new TextDecoder(wide || "utf-8", { fatal: true }).decode(data);
   } catch {
-    text = new TextDecoder("windows-1252").decode(data); // what old text files are mostly written in
+    text = new TextDecoder("windows-1252").decode(data); // the encoding of most old text files
   }
   return text.replace(/\r\n?/g, "\n");
 }

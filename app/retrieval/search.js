@@ -1,20 +1,20 @@
-/** The passages that may answer a question: by their words, and where there are vectors by their meaning too. */
+/** Ranks passages for a question: by words (BM25) and, where there are vectors, by meaning (cosine), fused. */
 
 /**
  * @typedef {object} Found
  * @property {number} index of the passage
- * @property {number} score only to compare with others of the same search
+ * @property {number} score comparable only within one search
  */
 
-const K1 = 1.2; // how soon a word that comes again counts no more
-const B = 0.75; // how much a long passage is held against it
-// How little the first ranks stand out. Less than the usual 60, which is for long rankings of large collections: of 28
-// questions to 103 passages, words had the answer first for 46 %, meaning for 36 %, both for 50 % with 60, 54 % with 5.
+const K1 = 1.2; // BM25: saturation of term frequency
+const B = 0.75; // BM25: length normalisation
+// The constant k of reciprocal rank fusion. The usual 60 is for long rankings of large collections.
+// Answer ranked first, 28 questions to 103 passages: words 46 %, meaning 36 %, both 50 % (k = 60) or 54 % (k = 5).
 const RRF = 5;
-const LEAST_COSINE = 0.15; // below it, a passage that shares no word with the question has nothing to do with it
+const LEAST_COSINE = 0.15; // below it, a passage without a word of the question is irrelevant
 
-// What questions are made of, and says nothing of what they are about; in other languages, rarity alone tells.
-const EMPTY = new Set(
+// English only; in other languages, the rarity of words has to suffice.
+const STOP_WORDS = new Set(
   (
     "a about an and any are as at be been by can could did do does for from had has have he her his how i in is it its " +
     "me my of on or our she so that the their them there these they this those to was we were what when where which " +
@@ -23,17 +23,17 @@ const EMPTY = new Set(
 );
 
 /**
- * The words of a text as they are compared: folded, without plural endings; of scripts without blanks, pairs of
- * characters. @param {string} text @returns {string[]}
+ * The terms of a text: lower case, without accents and plural endings. Scripts without spaces give character pairs.
+ * @param {string} text @returns {string[]}
  */
 export function words(text) {
   const folded = text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
   return (folded.match(/[\p{L}\p{N}]+/gu) ?? []).flatMap((word) => (CJK.test(word) ? pairs(word) : [singular(word)]));
 }
 
-/** The words of a text that say what it is about, each once. @param {string} text @returns {string[]} */
+/** The distinct terms of a text, stop words excluded. @param {string} text @returns {string[]} */
 export function subjects(text) {
-  return [...new Set(words(text))].filter((word) => !EMPTY.has(word));
+  return [...new Set(words(text))].filter((word) => !STOP_WORDS.has(word));
 }
 
 const CJK = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]/u;
@@ -53,7 +53,7 @@ function singular(word) {
 
 /** Okapi BM25 over passages. Source: Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009. */
 export class Lexical {
-  /** @type {Map<string, Map<number, number>>} word -> passage -> how often */
+  /** @type {Map<string, Map<number, number>>} term -> passage -> count */
   #postings = new Map();
   /** @type {number[]} */
   #lengths = [];
@@ -73,7 +73,7 @@ export class Lexical {
     this.#mean = this.#lengths.reduce((sum, length) => sum + length, 0) / Math.max(1, texts.length);
   }
 
-  /** The passages that share a word with the query, the best first. @param {string} query @returns {Found[]} */
+  /** Ranks the passages that share a term with the query. @param {string} query @returns {Found[]} */
   rank(query) {
     const n = this.#lengths.length;
     /** @type {Map<number, number>} */
@@ -92,8 +92,9 @@ export class Lexical {
 }
 
 /**
- * Passages by the cosine between their vectors, all of length 1, and the query's.
- * @param {Float32Array} query @param {(Float32Array | undefined)[]} vectors one without is left out @returns {Found[]}
+ * Ranks passages by the cosine between their vectors and the query's; all have length 1.
+ * @param {Float32Array} query @param {(Float32Array | undefined)[]} vectors passages without a vector are left out
+ * @returns {Found[]}
  */
 export function byMeaning(query, vectors) {
   /** @type {Found[]} */
@@ -108,7 +109,7 @@ export function byMeaning(query, vectors) {
 }
 
 /**
- * Several rankings as one. Source: Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion", 2009.
+ * Fuses rankings. Source: Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion", 2009.
  * @param {Found[][]} rankings @returns {Found[]}
  */
 export function fuse(rankings) {
@@ -123,15 +124,15 @@ export function fuse(rankings) {
 /**
  * The best passages for a question.
  * @param {Lexical} lexical @param {string} query
- * @param {{ query: Float32Array, vectors: (Float32Array | undefined)[] } | null} meaning null: by words alone
+ * @param {{ query: Float32Array, vectors: (Float32Array | undefined)[] } | null} meaning null: rank by words alone
  * @param {number} most @returns {Found[]}
  */
 export function search(lexical, query, meaning, most) {
   const byWords = lexical.rank(query);
   if (!meaning) return byWords.slice(0, most);
-  const shares = new Set(byWords.map(({ index }) => index));
+  const withWords = new Set(byWords.map(({ index }) => index));
   const near = byMeaning(meaning.query, meaning.vectors).filter(
-    ({ index, score }) => score >= LEAST_COSINE || shares.has(index),
+    ({ index, score }) => score >= LEAST_COSINE || withWords.has(index),
   );
   return fuse([near, byWords]).slice(0, most);
 }

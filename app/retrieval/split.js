@@ -1,27 +1,26 @@
 /**
- * Documents into passages: short enough to embed and to quote, cut where the text itself pauses. A passage never
- * crosses a heading; a long section is cut between sentences, and each piece begins with the last sentences of the one
- * before, so that nothing is torn from what it refers to.
+ * Splits documents into passages that are short enough to embed and to quote. A passage never crosses a heading. Long
+ * sections are cut between sentences; each passage repeats the last sentences of the one before, for their context.
  */
 
 /**
  * @typedef {object} Block a paragraph, a list, a piece of code
  * @property {string} text
- * @property {string} [heading] the headings that it stands under, "Guide › Install"
+ * @property {string} [heading] the headings above it: "Guide › Install"
  * @property {number} [page] from 1
  *
  * @typedef {object} Passage
  * @property {string} text
  * @property {string} [heading]
- * @property {number} [page] on which it begins
+ * @property {number} [page] its first page
  *
  * @typedef {object} Limits in tokens
- * @property {number} size of a passage at most
- * @property {number} overlap of two passages at most
- * @property {(text: string) => Promise<number>} count tokens of a text
+ * @property {number} size most tokens of a passage
+ * @property {number} overlap most tokens that two passages share
+ * @property {(text: string) => Promise<number>} count counts the tokens of a text
  */
 
-/** Paragraphs of plain text. @param {string} text @returns {Block[]} */
+/** Splits plain text into paragraphs. @param {string} text @returns {Block[]} */
 export function textBlocks(text) {
   return text
     .split(/\n[ \t]*\n/)
@@ -29,7 +28,10 @@ export function textBlocks(text) {
     .filter((block) => block.text);
 }
 
-/** Sections and paragraphs of Markdown; code stays in one piece. @param {string} text @returns {Block[]} */
+/**
+ * Splits Markdown into paragraphs with their headings; a code block stays whole.
+ * @param {string} text @returns {Block[]}
+ */
 export function markdownBlocks(text) {
   /** @type {Block[]} */
   const blocks = [];
@@ -73,7 +75,7 @@ export function markdownBlocks(text) {
 }
 
 /**
- * The passages of a document.
+ * Splits the blocks of a document into passages.
  * @param {Block[]} blocks @param {Limits} limits @returns {Promise<Passage[]>}
  */
 export async function split(blocks, { size, overlap, count }) {
@@ -81,7 +83,7 @@ export async function split(blocks, { size, overlap, count }) {
   const passages = [];
   /** @type {Unit[]} */
   let units = [];
-  let fresh = 0; // units that no passage has yet
+  let fresh = 0; // units that are in no passage yet
   let length = 0;
   const flush = () => {
     if (!fresh) return;
@@ -98,8 +100,7 @@ export async function split(blocks, { size, overlap, count }) {
     for (const unit of unitsOf(block, await count(block.text), size)) {
       if (length + unit.tokens > size && fresh) {
         flush();
-        const room = Math.min(overlap, size - unit.tokens);
-        [units, length] = tail(units, room);
+        [units, length] = tail(units, Math.min(overlap, size - unit.tokens));
       }
       units.push(unit);
       length += unit.tokens;
@@ -116,11 +117,14 @@ function passageOf(text, { heading, page }) {
 }
 
 /**
- * A sentence, or what else is not cut any further.
- * @typedef {Block & { tokens: number, before: string }} Unit `before`: what parts it from the unit before
+ * A sentence, or another piece of text that is not split further.
+ * @typedef {Block & { tokens: number, before: string }} Unit `before`: the blanks between it and the unit before
  */
 
-/** The last units of at most so many tokens. @param {Unit[]} units @param {number} tokens @returns {[Unit[], number]} */
+/**
+ * The last units with at most so many tokens.
+ * @param {Unit[]} units @param {number} tokens @returns {[Unit[], number]}
+ */
 function tail(units, tokens) {
   let from = units.length;
   let length = 0;
@@ -130,15 +134,15 @@ function tail(units, tokens) {
 
 /** @param {Block} block @param {number} tokens of it @param {number} size @returns {Unit[]} */
 function unitsOf({ text, ...rest }, tokens, size) {
-  const share = tokens / Math.max(1, text.length); // tokens per character: one count serves all sentences
-  const most = Math.max(1, Math.floor(size / Math.max(share, 1e-6)));
+  const density = tokens / Math.max(1, text.length); // tokens a character; counting each sentence would be slow
+  const most = Math.max(1, Math.floor(size / Math.max(density, 1e-6)));
   const code = /^ {0,3}(```|~~~)/.test(text);
   const parts =
     code && tokens <= size ? [text] : (code ? lines(text) : sentences(text)).flatMap((s) => pieces(s, most));
   return parts.map((part, i) => ({
     ...rest,
     text: part.trimEnd(),
-    tokens: Math.ceil(part.length * share),
+    tokens: Math.ceil(part.length * density),
     before: i ? (/\s+$/.exec(parts[i - 1])?.[0] ?? "") : "\n\n",
   }));
 }
@@ -146,13 +150,16 @@ function unitsOf({ text, ...rest }, tokens, size) {
 /** @param {string} text */
 const lines = (text) => text.split(/(?<=\n)/);
 
-/** With the blanks behind them. @param {string} text @returns {string[]} */
+/** Splits a text into sentences, trailing blanks included. @param {string} text @returns {string[]} */
 export function sentences(text) {
   if (!Intl.Segmenter) return text.split(/(?<=[.!?…]["'”’)]*\s+|\n)/);
   return [...new Intl.Segmenter(undefined, { granularity: "sentence" }).segment(text)].map(({ segment }) => segment);
 }
 
-/** A text in pieces of at most so many characters, cut between words where there are any. @param {string} text @param {number} most */
+/**
+ * Splits a text into pieces of at most so many characters, between words where possible.
+ * @param {string} text @param {number} most
+ */
 function pieces(text, most) {
   const out = [];
   while (text.trimEnd().length > most) {

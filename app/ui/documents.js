@@ -56,7 +56,7 @@ export function startDocuments(engine) {
       `${upstream} answers now: the passages found for a question leave this computer with it.`;
   };
 
-  const remove = async (/** @type {import("../retrieval/index.js").Document} */ document) => {
+  const remove = async (/** @type {import("../retrieval/database.js").Document} */ document) => {
     await library.remove(document.id);
     announce(`${document.name} is removed.`);
     byId("documents-choose").focus();
@@ -151,7 +151,7 @@ function documentText(name, about) {
   return h("div", {}, h("strong", {}, name), h("small", {}, about));
 }
 
-/** @param {import("../retrieval/index.js").Document} document @param {string | undefined} busy @param {() => void} remove */
+/** @param {import("../retrieval/database.js").Document} document @param {string | undefined} busy @param {() => void} remove */
 function documentItem({ name, size, pages, passages }, busy, remove) {
   const facts = [pages && plural(pages, "page"), plural(passages, "passage"), bytes(size)].filter(Boolean).join(" · ");
   return h(

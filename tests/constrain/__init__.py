@@ -1,1 +1,1 @@
-"""Grammars judged by the mask engine itself, in Node."""
+"""Tests of app/constrain: the mask engine, XGrammar in Node, decides which texts its grammars accept."""

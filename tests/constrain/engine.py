@@ -32,7 +32,7 @@ WORDS = [
 
 
 def run(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """{grammar, texts, samples} -> {texts: [accepted as a whole?], samples: [random texts], error?}, for each."""
+    """Run {grammar, texts, samples} jobs; return for each {texts: [accepted?], samples: [random texts], error?}."""
     request = json.dumps({"module": str(MODULE), "words": WORDS, "jobs": jobs})
     script = Path(__file__).parent / "matcher.mjs"
     done = subprocess.run([node(), script], input=request, capture_output=True, text=True, check=False, timeout=250)

@@ -28,7 +28,7 @@ const random = () => (seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0) / 2 
 const has = (mask, token) => (mask[token >> 5] >>> (token & 31)) & 1;
 const CLOSERS = [...'"}]0aA1Zz-.:@/ '].map((char) => char.charCodeAt(0));
 
-/** A random text of the grammar: any allowed token, later on rather one that closes. */
+/** Draws a random text of the grammar: any allowed token, after 60 tokens one that closes something. */
 async function sample(compiled) {
   const matcher = await GrammarMatcher.createGrammarMatcher(compiled);
   const bytes = [];
@@ -50,7 +50,7 @@ async function sample(compiled) {
   return null;
 }
 
-/** Is the text accepted token by token (longest tokens first), and may it end there? */
+/** Whether the text is accepted token by token (longest tokens first) and may end there. */
 async function accepts(compiled, text) {
   const matcher = await GrammarMatcher.createGrammarMatcher(compiled);
   try {

@@ -1,5 +1,5 @@
 # ruff: noqa: E501, RUF001
-"""Regular expressions, GBNF and structural tags as grammars, judged by the mask engine and by Python's `re`."""
+"""Regular expressions, GBNF and structural tags as grammars, compared with the mask engine and Python's `re`."""
 
 import random
 import re
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.constrain import regex
-from app.constrain.automaton import others
+from app.constrain.automaton import complement
 from app.constrain.ebnf import Grammar
 from app.constrain.numbers import at_least, at_most, multiples
 from app.constrain.rules import form_rule
@@ -27,7 +27,7 @@ PATTERNS = [
 def test_automata_agree_with_re(pattern: str) -> None:
     rng = random.Random(pattern)
     dfa = regex.search(pattern)
-    opposite = others(dfa)
+    opposite = complement(dfa)
     python = pattern.replace("(?<n>", "(?P<n>")
     for _ in range(400):
         text = "".join(rng.choice("aabbcd1-f.xyz]0 ") for _ in range(rng.randint(0, 7)))
@@ -120,11 +120,11 @@ WRONG: list[tuple[str, Any, str]] = [
     ("grammar", 'root = "a"', "::="),
     ("grammar", "root ::= []", "without characters"),
     ("grammar", 'root ::= "a"{5,2}', "repetition"),
-    ("regex", "(", "wrong"),
+    ("regex", "(", "unmatched ("),
     ("regex", "\ud800", "surrogate"),
     ("json_schema", {"const": "\udc00"}, "surrogate"),
     ("regex", "(?=a)b", "lookaround"),
-    ("structural_tag", {"type": "xml"}, "no structural tag"),
+    ("structural_tag", {"type": "xml"}, "not a structural tag"),
     ("structural_tag", {"type": "sequence", "elements": [{"type": "any_text"}, {"type": "any_text"}]}, "last"),
     ("structural_tag", {"type": "tag", "begin": "<a>", "end": "</a>"}, "must be an object"),
 ]

@@ -1,4 +1,4 @@
-"""JSON schemas as grammars: whatever the mask lets through is valid, and whatever is valid it lets through."""
+"""JSON schemas as grammars: the mask accepts exactly the valid instances."""
 
 import json
 from decimal import Decimal, InvalidOperation
@@ -12,7 +12,7 @@ from app.constrain.json_grammar import FREE_ORDER
 from app.constrain.rules import schema_rule
 from py_engine.errors import WispError
 from tests.constrain.engine import run
-from tests.constrain.schemas import REFUSED, SCHEMAS, VALUES, WRONG
+from tests.constrain.schemas import INVALID, SCHEMAS, UNSUPPORTED, VALUES
 
 SAMPLES = 4
 ALL = [(keyword, schema) for keyword, schemas in SCHEMAS.items() for schema in schemas]
@@ -30,7 +30,7 @@ def is_integer(_: Any, value: Any) -> bool:
 
 
 def validator(schema: Any) -> Any:
-    """In exact decimals."""
+    """Return a validator that compares numbers as exact decimals."""
     base = jsonschema.Draft202012Validator
     checker = base.TYPE_CHECKER.redefine("integer", is_integer)
     in_decimals = json.loads(json.dumps(schema), parse_float=Decimal)
@@ -50,7 +50,7 @@ def is_valid(judge: Any, text: str) -> bool:
 
 @pytest.fixture(scope="module")
 def results() -> list[dict[str, Any]]:
-    """What the mask engine says of every schema: one run for all."""
+    """The mask engine's results for every schema, in one run."""
     return run([{"grammar": grammar_of(schema), "texts": TEXTS, "samples": SAMPLES} for _, schema in ALL])
 
 
@@ -75,7 +75,7 @@ def test_instances_are_accepted_token_by_token_if_they_are_valid(results: list[d
         judge = validator(schema)
         for text, accepted in zip(TEXTS, result["texts"], strict=True):
             if keyword == "properties" and text.startswith('{"c": 3, "a"') and len(schema["properties"]) > FREE_ORDER:
-                continue  # so many properties come in the schema's order
+                continue  # with so many properties, only the schema's order is allowed
             assert accepted == is_valid(judge, text), (keyword, schema, text)
             valid += accepted
     assert valid > 5000
@@ -92,8 +92,8 @@ def test_random_answers_under_the_mask_are_valid(results: list[dict[str, Any]]) 
     assert finished > 0.9 * SAMPLES * len(ALL)
 
 
-@pytest.mark.parametrize(("schema", "keyword"), REFUSED, ids=lambda value: json.dumps(value)[:60])
-def test_what_cannot_be_held_is_refused_by_name(schema: Any, keyword: str) -> None:
+@pytest.mark.parametrize(("schema", "keyword"), UNSUPPORTED, ids=lambda value: json.dumps(value)[:60])
+def test_unsupported_keywords_are_named(schema: Any, keyword: str) -> None:
     with pytest.raises(WispError) as error:
         grammar_of(schema)
     assert error.value.code == "unsupported_parameter"
@@ -101,8 +101,8 @@ def test_what_cannot_be_held_is_refused_by_name(schema: Any, keyword: str) -> No
     assert repr(keyword) in error.value.message
 
 
-@pytest.mark.parametrize(("schema", "keyword"), WRONG, ids=lambda value: json.dumps(value)[:60])
-def test_what_is_no_schema_is_refused(schema: Any, keyword: str) -> None:
+@pytest.mark.parametrize(("schema", "keyword"), INVALID, ids=lambda value: json.dumps(value)[:60])
+def test_invalid_schemas_are_rejected(schema: Any, keyword: str) -> None:
     with pytest.raises(WispError) as error:
         grammar_of(schema)
     assert error.value.code == "invalid_value"

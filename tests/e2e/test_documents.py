@@ -220,8 +220,8 @@ def test_a_removed_document_is_gone_with_its_passages(talk: Page) -> None:
     ("name", "data", "said"),
     [
         ("scan.pdf", pdf([[]]), "OCR"),
-        ("broken.pdf", b"%PDF-1.4 and then nothing", "no PDF file, or damaged"),
-        ("tool.txt", b"\x7fELF\x00\x01\x02", "no text"),
+        ("broken.pdf", b"%PDF-1.4 and then nothing", "not a PDF file, or it is damaged"),
+        ("tool.txt", b"\x7fELF\x00\x01\x02", "not a text file"),
         ("empty.md", b" \n", "empty"),
     ],
     ids=["scan", "broken", "binary", "empty"],

@@ -39,7 +39,7 @@ def test_everything_supported() -> None:
         dry_multiplier=0.8, dry_base=2, dry_allowed_length=3, dry_penalty_last_n=100, xtc_probability=0.5,
         xtc_threshold=0.2,
     )  # fmt: skip
-    assert request.words.dry_breakers == ("x",)
+    assert request.text_parameters.dry_breakers == ("x",)
     assert (request.max_tokens, request.stop, request.stream, request.include_usage) == (5, ("a", "b"), True, True)
     assert (request.n, request.ignore_eos, request.cache_prompt, request.truncate) == (3, True, False, True)
     assert request.template_variables == {"enable_thinking": False, "reasoning_effort": "low", "x": 1}
@@ -48,8 +48,8 @@ def test_everything_supported() -> None:
 def test_llama_cpps_ways() -> None:
     request = chat_request({"messages": HI, "logit_bias": [[5, 1], ["no", False]], "n_probs": 4, "dry_multiplier": 1})
     assert request.sampling.logit_bias == ((5, 1.0),)
-    assert request.words.biased == (("no", -100.0),)
-    assert request.words.dry_breakers == ("\n", ":", '"', "*")
+    assert request.text_parameters.logit_bias == (("no", -100.0),)
+    assert request.text_parameters.dry_breakers == ("\n", ":", '"', "*")
     assert request.sampling.logprobs == 4
     assert completion_request({"prompt": "x", "logprobs": 0}).sampling.logprobs == 0
     assert completion_request({"prompt": "x", "n": 2, "best_of": 2, "echo": True}).echo

@@ -290,7 +290,7 @@ def test_files_are_read_in_the_encodings_they_come_in(js: Any) -> None:
     assert js(READ, "# T\r\n\r\nGrüße\r\n", None, "a.md")["blocks"] == [{"text": "Grüße", "heading": "T"}]
     assert js(READ, None, list("Grüße".encode("cp1252")), "a.txt")["blocks"] == [{"text": "Grüße"}]
     assert js(READ, None, list("Grüße".encode("utf-16")), "a.txt")["blocks"] == [{"text": "Grüße"}]
-    assert "no text" in js(READ, None, [80, 75, 0, 4], "a.txt")
+    assert "not a text file" in js(READ, None, [80, 75, 0, 4], "a.txt")
     assert "empty" in js(READ, " \n", None, "a.txt")
     assert "OCR" in js(READ, "%PDF", None, "scan.pdf")
 

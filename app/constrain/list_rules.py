@@ -1,4 +1,4 @@
-"""Lists whose members depend on what came before, as rules: a state for what matters of it."""
+"""Grammar rules for lists whose next member depends on the earlier ones, as a state machine."""
 
 from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
@@ -9,20 +9,20 @@ MOST_STATES = 1500
 State = TypeVar("State", bound=Hashable)
 
 
-class TooManyStates(Exception):
-    """More than MOST_STATES."""
+class TooManyListStates(Exception):
+    """The list would need more than MOST_STATES states."""
 
 
-def members(
+def list_rule(
     grammar: Grammar,
     comma: str,
     first: State,
     steps: Callable[[State], Iterable[tuple[str, State]]],
     may_end: Callable[[State], bool],
 ) -> tuple[str | None, bool]:
-    """(a rule for a list that is not empty, if there can be one; whether the list may be empty).
+    """Return (the rule for a non-empty list, None where none can exist; whether the list may be empty).
 
-    `steps`: what may come next in a state, and the state after it. States from which no end is reached are left out.
+    `steps`: for a state, the (member, next state) pairs. States from which the list cannot end get no rule.
     """
     after: dict[State, list[tuple[str, State]]] = {}
     before: dict[State, set[State]] = {}
@@ -32,21 +32,21 @@ def members(
         if state in after:
             continue
         if len(after) >= MOST_STATES:
-            raise TooManyStates
+            raise TooManyListStates
         after[state] = list(steps(state))
         for _, new in after[state]:
             before.setdefault(new, set()).add(state)
             todo.append(new)
-    alive = {state for state in after if may_end(state)}
-    todo = list(alive)
+    live = {state for state in after if may_end(state)}
+    todo = list(live)
     while todo:
         for state in before.get(todo.pop(), ()):
-            if state not in alive:
-                alive.add(state)
+            if state not in live:
+                live.add(state)
                 todo.append(state)
-    names = {state: grammar.name("more") for state in after if state in alive}
+    names = {state: grammar.name("more") for state in after if state in live}
     for state, name in names.items():
-        more = [f"{comma} {body} {names[new]}" for body, new in after[state] if new in alive]
+        more = [f"{comma} {body} {names[new]}" for body, new in after[state] if new in live]
         grammar.define(name, either(more + (['""'] if may_end(state) else [])))
-    begun = [f"{body} {names[new]}" for body, new in after[first] if new in alive]
-    return (grammar.add("list", either(begun)) if begun else None), may_end(first)
+    start = [f"{body} {names[new]}" for body, new in after[first] if new in live]
+    return (grammar.add("list", either(start)) if start else None), may_end(first)

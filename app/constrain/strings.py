@@ -1,4 +1,4 @@
-"""Automata and JSON strings as rules of a grammar."""
+"""Grammar rules for automata and JSON strings."""
 
 from app.constrain import automaton
 from app.constrain.automaton import Dfa, Edges, TooComplex
@@ -7,26 +7,27 @@ from app.constrain.ebnf import (
     UNICODE,
     Grammar,
     Ranges,
+    character_options,
     complement,
     either,
     intersect,
     literal,
-    options_of,
 )
-from app.constrain.shapes import Text
+from app.constrain.value_sets import StringSet
 
 _SHORT = {0x22: '\\"', 0x5C: "\\\\", 0x08: "\\b", 0x0C: "\\f", 0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t"}
-_DIRECT = intersect(complement(((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C))), UNICODE)  # may stand in a JSON string as it is
+# Characters that a JSON string may contain without an escape.
+_DIRECT = intersect(complement(((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C))), UNICODE)
 _ASTRAL = (0x10000, 0x10FFFF)
 HEX = "[0-9a-fA-F]"
-BLOCK = 16  # characters that are counted one by one; the mask engine's compiler takes long over each
+BLOCK = 16  # characters counted one by one; each costs the mask engine compile time
 MOST_CHARACTERS = 200_000
 
 
 def any_options() -> list[str]:
-    """The ways to write any character inside a JSON string."""
+    """Return the ways to write any character inside a JSON string."""
     return [
-        *options_of(_DIRECT),
+        *character_options(_DIRECT),
         r'"\u005c" [\u0022\u005c/bfnrt]',
         rf'"\u005cu" [0-9a-cefA-CEF] {HEX} {HEX} {HEX}',
         rf'"\u005cu" [dD] [0-7] {HEX} {HEX}',
@@ -34,29 +35,31 @@ def any_options() -> list[str]:
     ]
 
 
-def json_text(grammar: Grammar, text: Text) -> str:
-    """A JSON string with its quotes: the body of a rule.
+def json_text(grammar: Grammar, text: StringSet) -> str:
+    """Return the body of a rule for JSON strings, with their quotes.
 
-    The mask engine is quick where a rule goes on to its own end, and slow where what follows a character is up to the
-    rule before. So a string is a chain of rules that each end with the next, the last with the closing quote.
+    The mask engine is fast where a rule ends with the next rule, and slow where it must return to the calling rule
+    after each character. So a string is a chain of rules that each end with the next, the last with the quote.
     """
     quote = literal('"')
     if text.dfa is not None:
-        return f"{quote} {automaton_rule(grammar, text.exact(), True, quote)}"
+        return f"{quote} {automaton_rule(grammar, text.as_dfa(), True, quote)}"
     if text.low or text.high is not None:
         return f"{quote} {_sized(grammar, text.low, text.high)}"
     return f"{quote} {_any_rest(grammar)}"
 
 
 def _any_rest(grammar: Grammar) -> str:
-    """Any characters and the closing quote."""
+    """Return the rule for any characters and the closing quote."""
     quote = literal('"')
     return grammar.shared("string_rest", lambda own: either([quote, *(f"{o} {own}" for o in any_options())]))
 
 
 def _sized(grammar: Grammar, low: int, high: int | None) -> str:
-    """low to high characters and the closing quote, in blocks, so that there are few rules with characters in them:
-    whole(n) reads the last n characters of a block, last(n) up to n characters and the quote.
+    """Return the rule for low to high characters and the closing quote.
+
+    Counts in blocks, so that few rules contain characters: whole(n) reads n characters, last(n) reads up to n
+    characters and the quote.
     """
     if max(low, high or 0) > MOST_CHARACTERS:
         raise TooComplex
@@ -80,7 +83,7 @@ def _sized(grammar: Grammar, low: int, high: int | None) -> str:
     if high is None:
         return " ".join([*first, _any_rest(grammar)])
     blocks, single = divmod(high - low, BLOCK)
-    if blocks <= 2:  # not more rules than blocks would need, and quicker masks
+    if blocks <= 2:  # no more rules than with blocks, and faster masks
         blocks, single = 0, high - low
     rest = last(single)
     for _ in range(blocks):
@@ -89,7 +92,7 @@ def _sized(grammar: Grammar, low: int, high: int | None) -> str:
 
 
 def repeated(what: str, low: int, high: int | None) -> str:
-    """low to high times."""
+    """Repeat an expression low to high times."""
     if high is None:
         return f"{what}*" if low == 0 else f"{what}{{{low},}}" if low > 1 else f"{what}+"
     if (low, high) == (1, 1):
@@ -98,7 +101,7 @@ def repeated(what: str, low: int, high: int | None) -> str:
 
 
 def automaton_rule(grammar: Grammar, dfa: Dfa, escaped: bool, end: str = "") -> str:
-    """A rule for the texts of an automaton and `end` after them; `escaped`: as they are written in a JSON string."""
+    """Add a rule for the texts of an automaton, followed by `end`. `escaped`: as a JSON string writes them."""
     key = (tuple(map(tuple, dfa.edges)), frozenset(dfa.accepting), escaped, end)
     if key not in grammar.known:
         grammar.known[key] = _Rules(grammar, dfa, escaped, end).rule(0)
@@ -106,18 +109,18 @@ def automaton_rule(grammar: Grammar, dfa: Dfa, escaped: bool, end: str = "") -> 
 
 
 class _Rules:
-    """One rule for each state with several ways in; the others become part of the rule before them."""
+    """Writes one rule for each state with several incoming edges, and inlines the others."""
 
     def __init__(self, grammar: Grammar, dfa: Dfa, escaped: bool, end: str) -> None:
         self._grammar, self._dfa, self._escaped, self._end = grammar, dfa, escaped, end
         self._names: dict[int, str] = {}
-        self._ways_in = [0] * len(dfa.edges)
+        self._in_degree = [0] * len(dfa.edges)
         for state, edges in enumerate(dfa.edges):
             for target in {t for _, _, t in edges if t != state}:
-                self._ways_in[target] += 1
+                self._in_degree[target] += 1
 
     def rule(self, start: int) -> str:
-        """The rule of a state; makes the ones it leads to."""
+        """Add the rules of a state and of all that are reachable from it; return the state's."""
         self._names[start] = self._grammar.name("t")
         todo = [start]
         while todo:
@@ -130,7 +133,7 @@ class _Rules:
         options = []
         for target in dict.fromkeys(t for _, _, t in edges):
             first, chain, at = self._options(edges, target), [], target
-            while at != state and (then := self._only_way(at)) is not None:
+            while at != state and (then := self._inlined_target(at)) is not None:
                 chain.append(self._options(self._dfa.edges[at], then)[0])
                 at = then
             if self._dfa.edges[at]:
@@ -145,9 +148,12 @@ class _Rules:
             options.append(self._end or '""')
         return either(options)
 
-    def _only_way(self, state: int) -> int | None:
-        """Where a state leads whose only edge has one way to be written, if nothing else leads into that state."""
-        if state in self._dfa.accepting or self._ways_in[state] != 1 or state in self._names:
+    def _inlined_target(self, state: int) -> int | None:
+        """Return the next state of a state that can be inlined.
+
+        It has one incoming edge and one outgoing edge, which can be written in one way only.
+        """
+        if state in self._dfa.accepting or self._in_degree[state] != 1 or state in self._names:
             return None
         edges = self._dfa.edges[state]
         targets = {t for _, _, t in edges}
@@ -157,15 +163,15 @@ class _Rules:
         return target if len(self._options(edges, target)) == 1 else None
 
     def _options(self, edges: Edges, target: int) -> list[str]:
-        ranges = automaton.on(edges, target)
-        return escaped_options(ranges) if self._escaped else options_of(ranges)
+        ranges = automaton.characters_to(edges, target)
+        return escaped_options(ranges) if self._escaped else character_options(ranges)
 
 
 def escaped_options(ranges: Ranges) -> list[str]:
-    """The ways to write one character of a set inside a JSON string."""
+    """Return the ways to write one character of a set inside a JSON string."""
     options = []
     direct = intersect(ranges, _DIRECT)
-    options += options_of(direct)
+    options += character_options(direct)
     for code, text in _SHORT.items():
         if intersect(ranges, ((code, code),)):
             options.append(literal(text))
@@ -181,7 +187,7 @@ def escaped_options(ranges: Ranges) -> list[str]:
 
 
 def _hex(low: int, high: int, size: int) -> list[str]:
-    """Numbers of `size` hexadecimal digits from low to high."""
+    """Return expressions for the numbers of `size` hexadecimal digits from low to high."""
     if size == 0:
         return [""]
     unit = 16 ** (size - 1)

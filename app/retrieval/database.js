@@ -1,4 +1,4 @@
-/** The documents and their passages, kept in IndexedDB: text, place, and the vector with the model it is from. */
+/** Documents and their passages in IndexedDB: text, place in the document, and the vector with its model's name. */
 import { openDB } from "idb";
 
 /**
@@ -10,10 +10,10 @@ import { openDB } from "idb";
  * @property {number} size in bytes
  * @property {number} added ms since 1970
  * @property {number} [pages]
- * @property {number} passages how many
- * @property {string | null} model that its vectors are from; null: it has none
+ * @property {number} passages their count
+ * @property {string | null} model that made its vectors; null: it has none
  *
- * @typedef {Passage & { document: string, order: number, vector?: Float32Array }} Kept a passage with its document's id
+ * @typedef {Passage & { document: string, order: number, vector?: Float32Array }} StoredPassage `document`: its id
  */
 
 const opened = openDB("wisp-documents", 1, {
@@ -23,17 +23,23 @@ const opened = openDB("wisp-documents", 1, {
   },
 });
 
-/** All passages of a document. @param {string} id */
+/** The key range of a document's passages. @param {string} id */
 const passagesOf = (id) => IDBKeyRange.bound([id], [id, []]);
 
-/** @returns {Promise<{ documents: Document[], passages: Kept[] }>} documents as they were added */
+/**
+ * Reads everything.
+ * @returns {Promise<{ documents: Document[], passages: StoredPassage[] }>} documents in the order of their addition
+ */
 export async function readAll() {
   const db = await opened;
   const [documents, passages] = await Promise.all([db.getAll("documents"), db.getAll("passages")]);
   return { documents: documents.sort((a, b) => a.added - b.added), passages };
 }
 
-/** @param {Omit<Document, "passages" | "model">} about @param {Passage[]} passages @returns {Promise<Document>} */
+/**
+ * Stores a document.
+ * @param {Omit<Document, "passages" | "model">} about @param {Passage[]} passages @returns {Promise<Document>}
+ */
 export async function addDocument(about, passages) {
   const document = { ...about, passages: passages.length, model: null };
   const transaction = (await opened).transaction(["documents", "passages"], "readwrite");
@@ -44,7 +50,7 @@ export async function addDocument(about, passages) {
   return document;
 }
 
-/** Forgets a document and its passages. @param {string} id */
+/** Deletes a document and its passages. @param {string} id */
 export async function removeDocument(id) {
   const transaction = (await opened).transaction(["documents", "passages"], "readwrite");
   transaction.objectStore("documents").delete(id);
@@ -53,10 +59,10 @@ export async function removeDocument(id) {
 }
 
 /**
- * Keeps the vectors of a document's passages; does nothing when the document is gone.
+ * Stores the vectors of a document's passages; does nothing if the document was deleted.
  * @param {string} id @param {string} model @param {Float32Array[]} vectors in the passages' order
  */
-export async function keepVectors(id, model, vectors) {
+export async function storeVectors(id, model, vectors) {
   const transaction = (await opened).transaction(["documents", "passages"], "readwrite");
   const documents = transaction.objectStore("documents");
   const store = transaction.objectStore("passages");

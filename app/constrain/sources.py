@@ -1,0 +1,61 @@
+"""Grammar rules for JSON schemas, regular expressions and GBNF. What is wrong or unsupported is a 400 with `param`."""
+
+import json
+
+from app.constrain import gbnf, regex
+from app.constrain.automaton import TooComplex
+from app.constrain.document import InvalidSchema, UnsupportedKeyword
+from app.constrain.ebnf import Grammar
+from app.constrain.json_grammar import JsonGrammar
+from app.constrain.schema import Schemas
+from app.constrain.strings import automaton_rule
+from app.openai.fields import Json, unsupported, wrong_value
+
+
+def schema_rule(grammar: Grammar, schema: Json, param: str, *, strict: bool = False, ordered: bool = False) -> str:
+    """Add the rule for the JSON values that a schema allows. `ordered`: properties come in the schema's order."""
+    check_unicode(schema, param)
+    try:
+        schemas = Schemas(schema, strict)
+        if not schemas.inhabited(schemas.root):
+            raise wrong_value("The JSON schema allows no value. Remove the contradiction in it.", param)
+        return JsonGrammar(grammar, schemas, ordered, ordered or strict).rule(schemas.root)
+    except InvalidSchema as error:
+        what = f"{error.keyword}: {error.why}" if error.path else error.why
+        raise wrong_value(f"The JSON schema is invalid: {what}.", ".".join((param, *error.path))) from None
+    except UnsupportedKeyword as error:
+        what = f"The JSON schema keyword {error.keyword!r} cannot be enforced: {error.why}."
+        raise unsupported(what, ".".join((param, *error.path))) from None
+    except RecursionError:
+        raise wrong_value("The JSON schema is nested too deeply; make it flatter.", param) from None
+
+
+def regex_rule(grammar: Grammar, pattern: str, param: str) -> str:
+    """Add the rule for the texts that a regular expression matches as a whole."""
+    try:
+        dfa = regex.fullmatch(pattern)
+    except regex.BadPattern as error:
+        raise wrong_value(f"The regular expression is invalid: it has {error}.", param) from None
+    except regex.Unsupported as error:
+        raise unsupported(f"The regular expression has {error}, which is not supported.", param) from None
+    except TooComplex:
+        raise unsupported("The regular expression needs too many states; shorten its repetitions.", param) from None
+    if dfa.is_empty():
+        raise wrong_value("The regular expression matches no text.", param)
+    return automaton_rule(grammar, dfa, False)
+
+
+def grammar_rule(grammar: Grammar, text: str, param: str) -> str:
+    """Add the rules of a grammar in GBNF; return its root."""
+    try:
+        return gbnf.add(grammar, text)
+    except gbnf.BadGrammar as error:
+        raise wrong_value(f"The grammar is invalid: {error}.", param) from None
+
+
+def check_unicode(value: Json, param: str) -> None:
+    """Reject unpaired surrogates: no UTF-8 text has them."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise wrong_value(f"{param} contains an unpaired surrogate; send valid Unicode.", param) from None
