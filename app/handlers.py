@@ -14,8 +14,10 @@ from app.models.loaded import Loaded
 from app.models.registry import Models, Source
 from app.models.request_queue import aborted
 from app.openai import formats
+from app.openai.endpoints import ENDPOINTS
 from app.openai.requests import chat_request, completion_request
 from app.openai.responses import Response, responses_request
+from app.openai.tokenize import tokenize_request, tokenized
 from app.upstreams import registry as upstreams
 from app.upstreams.registry import Upstreams
 from py_engine.errors import NOT_FOUND, SERVER_ERROR, WispError
@@ -36,6 +38,20 @@ class Platform(Source, upstreams.Platform, Protocol):
         """Bytes of the WASM heap."""
 
 
+Handler = Callable[[Fields, Call], Awaitable[Any]]
+_PATH_OF: dict[str, str] = {}  # a Worker's method -> the path of the endpoint it answers
+
+
+def answers(path: str) -> Callable[[Any], Any]:
+    """Mark a Worker's method as the handler of the endpoint /v1/`path`."""
+
+    def mark(method: Any) -> Any:
+        _PATH_OF[method.__name__] = path
+        return method
+
+    return mark
+
+
 class Worker:
     """The models, the clients, and a handler for each kind of message."""
 
@@ -44,16 +60,11 @@ class Worker:
         self._clients: set[Client] = set()
         self._models = Models(platform)
         self._upstreams = Upstreams(platform, self._models.knows, self._tell, DONE)
-        handlers: dict[str, Callable[[Fields, Call], Awaitable[Any]]] = {
+        handlers: dict[str, Handler] = {
+            **self._endpoints(),
             "load": self._load,
             "unload": self._unload,
             "budget": self._budget,
-            "chat.completions": self._chat,
-            "completions": self._complete,
-            "responses": self._respond,
-            "embeddings": self._embeddings,
-            "rerank": self._rerank,
-            "models": self._list,
             "models.cached": self._cached,
             "models.delete": self._delete_cached,
             "tokenize": self._tokenize,
@@ -67,6 +78,11 @@ class Worker:
             "abort": self._abort,
         }
         self._handlers = self._upstreams.handlers(handlers)
+
+    def _endpoints(self) -> dict[str, Handler]:
+        """The handler of each row of the table of endpoints."""
+        methods = {path: getattr(self, name) for name, path in _PATH_OF.items()}
+        return {kind: methods[endpoint.path] for kind, endpoint in ENDPOINTS.items()}
 
     def connect(self, post: Callable[[dict[str, Any]], None]) -> Client:
         """A new client; `post` sends it a message."""
@@ -146,6 +162,7 @@ class Worker:
         self._models.memory.set(fields.get("bytes"))
         return self._models.memory.budget
 
+    @answers("models")
     async def _list(self, fields: Fields, call: Call) -> dict[str, Any]:
         listing = await self._models.listing()
         return {**listing, "data": [*listing["data"], *await self._upstreams.models()]}
@@ -174,6 +191,7 @@ class Worker:
 
     # -- text
 
+    @answers("chat/completions")
     async def _chat(self, fields: Fields, call: Call) -> Any:
         asked = time.perf_counter()
         request = chat_request(fields.get("request"))
@@ -181,6 +199,7 @@ class Worker:
             result = await chat.chat(model, request, call.job, call.chunk, asked, self._platform.load_grammar)
         return DONE if result is None else result
 
+    @answers("completions")
     async def _complete(self, fields: Fields, call: Call) -> Any:
         asked = time.perf_counter()
         request = completion_request(fields.get("request"))
@@ -188,6 +207,7 @@ class Worker:
             result = await chat.complete(model, request, call.job, call.chunk, asked, self._platform.load_grammar)
         return DONE if result is None else result
 
+    @answers("responses")
     async def _respond(self, fields: Fields, call: Call) -> Any:
         asked, body = time.perf_counter(), fields.get("request")
         request = responses_request(body)
@@ -198,11 +218,13 @@ class Worker:
             await chat.chat(model, request, call.job, response.chunk, asked, self._platform.load_grammar)
         return DONE if streamed else response.body
 
+    @answers("embeddings")
     async def _embeddings(self, fields: Fields, call: Call) -> dict[str, Any]:
         request = embeddings.embedding_request(fields.get("request"))
         async with self._alone(fields.get("request"), call) as model:
             return await embeddings.embeddings(model, request, call.job)
 
+    @answers("rerank")
     async def _rerank(self, fields: Fields, call: Call) -> dict[str, Any]:
         request = embeddings.rank_request(fields.get("request"))
         async with self._alone(fields.get("request"), call) as model:
@@ -224,6 +246,12 @@ class Worker:
                 return await matcher.judge(text)
             finally:
                 matcher.close()
+
+    @answers("tokenize")
+    async def _tokenize_request(self, fields: Fields, call: Call) -> dict[str, Any]:
+        request = tokenize_request(fields.get("request"))
+        async with self._models.hold(request.model, call.job, call.progress) as model:
+            return tokenized(request, model.tokenizer)
 
     async def _tokenize(self, fields: Fields, call: Call) -> list[int]:
         text = fields.get("text")

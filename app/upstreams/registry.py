@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from app.client import Call, Fields
+from app.openai.endpoints import ENDPOINTS
 from app.upstreams import errors
 from app.upstreams.server import Upstream, checked_name, configured
 from app.upstreams.server_sent_events import Events
@@ -19,14 +20,7 @@ from py_engine.errors import NOT_FOUND, WispError
 
 Handler = Callable[[Fields, Call], Awaitable[Any]]
 
-# kind of message -> path below the upstream's base URL
-PATHS = {
-    "chat.completions": "chat/completions",
-    "completions": "completions",
-    "responses": "responses",
-    "embeddings": "embeddings",
-    "rerank": "rerank",
-}
+PATHS = {kind: endpoint.path for kind, endpoint in ENDPOINTS.items() if endpoint.upstream}
 KEPT = "upstreams"
 MOST_MODELS = 2000
 LISTING_S = 10.0  # how long a list of models may take
