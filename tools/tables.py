@@ -47,10 +47,12 @@ def rendered(path: Path) -> str:
         opening, closing = (
             (f"// <{name}>", f"// </{name}>") if path.suffix == ".ts" else (f"<!-- {name} -->", "<!-- end -->")
         )
-        pattern = re.compile(rf"({re.escape(opening)}\n).*?([ ]*{re.escape(closing)})", re.S)
-        if not pattern.search(text):
+        head, found_opening, rest = text.partition(f"{opening}\n")
+        indent = re.match(r"\s*", head.rpartition("\n")[2])
+        _, found_closing, tail = rest.partition(closing)
+        if not (found_opening and found_closing and indent):
             raise ValueError(f"{path} has no marks {opening} ... {closing}")
-        text = pattern.sub(lambda found, table=table: found[1] + table + found[2], text, count=1)
+        text = head + found_opening + table + indent[0] + closing + tail
     return text
 
 

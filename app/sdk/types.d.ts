@@ -25,6 +25,7 @@ export interface Form {
 export interface Sampling {
   // <sampling>
   temperature?: number | null;
+  top_n_sigma?: number | null;
   top_k?: number | null;
   top_p?: number | null;
   min_p?: number | null;

@@ -102,8 +102,11 @@ def repeats(history: Array, s: Any, breakers: Array) -> dict[int, int]:
 def kept_by(logits: Array, s: Any, at: int) -> Array:
     """Which tokens the filters leave, bool (vocab,)."""
     keep = np.ones(len(logits), bool)
+    if s["top_n_sigma"] > 0:
+        deviation = logits[logits > np.float32(BANNED)].std(dtype=np.float64)
+        keep = logits >= logits.max() - s["top_n_sigma"] * deviation
     if 0 < s["top_k"] < len(logits):
-        keep = logits >= np.partition(logits, -int(s["top_k"]))[-int(s["top_k"])]
+        keep &= logits >= np.partition(logits, -int(s["top_k"]))[-int(s["top_k"])]
     if s["typical_p"] < 1:
         p = _probabilities(logits, keep)
         with np.errstate(divide="ignore", invalid="ignore"):
