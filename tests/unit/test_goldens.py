@@ -14,7 +14,7 @@ from py_engine.cpu import kernels as cpu
 from py_engine.files.gguf_header import parse
 from py_engine.models.common import rope_factors
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import ALL_LOGITS, PREFILL
+from py_engine.plan.lists import ALL_LOGITS, DECODE, PREFILL, PREFILL_END, SAMPLE
 from py_engine.plan.pooling import NAMES
 from py_engine.plan.sampling import Sampling
 from tests.engine.judge import assert_close, assert_same_direction, distance, same_ids
@@ -62,10 +62,10 @@ def greedy(model: cpu.Cpu, prompt: list[int], count: int) -> list[int]:
     batch = model.plan.batch
     starts = range(0, len(prompt), batch)
     for at in starts:
-        model.feed(at, prompt[at : at + batch], ["prefill", "last", "sample"] if at == starts[-1] else ["prefill"])
+        model.feed(at, prompt[at : at + batch], [*PREFILL_END, SAMPLE] if at == starts[-1] else [PREFILL])
     for _ in range(count - 1):
-        model.run("decode")
-        model.run("sample")
+        model.run(DECODE)
+        model.run(SAMPLE)
     return [int(i) for i in model.buffers["tokens"][0, len(prompt) : len(prompt) + count]]
 
 
