@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
 from tests import ahead
 from tests import browser as browsers
@@ -12,6 +12,7 @@ from tools import dist as dist_maker
 from tools.paths import DIST, ROOT
 from tools.serve import Server
 
+expect.set_options(timeout=30_000)  # ms; a busy machine needs more than Playwright's 5 s
 BROWSER_FIXTURES = {"playwright_run", "chromium"}
 
 

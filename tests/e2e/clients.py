@@ -7,6 +7,7 @@ from typing import Any
 
 from playwright.sync_api import BrowserContext, Page
 
+from tests.support.waiting import HANG_S
 from tools.failure import run as tool_run
 from tools.npm import node
 from tools.paths import NODE_MODULES, ROOT
@@ -49,6 +50,16 @@ SET_UP = """async (client) => {
 def run(page: Page, code: str, **given: Any) -> Any:
     """The value of an async function body; `given` are its variables."""
     return page.evaluate(f"async ({{{', '.join(given)}}}) => {{ {code} }}", given)
+
+
+def settled(page: Page, promise: str) -> Any:
+    """The value of a promise that a global of the page holds; fails where it hangs."""
+    return run(
+        page,
+        f"""const hang = (_, reject) => setTimeout(() => reject(new Error("it hangs")), limit);
+        return Promise.race([{promise}, new Promise(hang)]);""",
+        limit=1000 * HANG_S,
+    )
 
 
 def open_client_page(context: BrowserContext, server: Server) -> Page:

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.browser import watch
+from tests.support.waiting import HANG_S, wait_for
 from tools.api import ApiServer
 from tools.paths import ROOT
 
@@ -41,6 +41,7 @@ MODEL = "wisp-mini-q4_0"
 @pytest.fixture(scope="module")
 def api(dist: Path) -> Iterator[ApiServer]:
     running = ApiServer(dist, 0)
+    running.tab_s = HANG_S  # a busy machine boots a page more slowly than a user's
     running.start()
     yield running
     running.shutdown()
@@ -53,7 +54,7 @@ def page(context: BrowserContext, api: ApiServer) -> Page:
     page = context.new_page()
     errors = watch(page)
     page.goto(api.lending_url)
-    assert api.wait_for_tab(60), errors
+    assert api.wait_for_tab(HANG_S), errors
     assert page.evaluate("location.hash") == ""
     assert not errors
     return page
@@ -61,7 +62,7 @@ def page(context: BrowserContext, api: ApiServer) -> Page:
 
 @pytest.fixture
 def client(page: Page, api: ApiServer) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{api.url}v1", api_key=api.key, max_retries=0, timeout=60)
+    return openai.OpenAI(base_url=f"{api.url}v1", api_key=api.key, max_retries=0, timeout=HANG_S)
 
 
 def test_chat_whole_and_streamed(client: openai.OpenAI) -> None:
@@ -100,38 +101,44 @@ def test_errors(client: openai.OpenAI, api: ApiServer) -> None:
 
 
 def test_a_client_that_leaves_stops_the_engine(client: openai.OpenAI, page: Page) -> None:
-    """The engine takes one request after the other: an answer behind a long one that goes on would be late."""
-    end = page.evaluate(
-        """async () => (await (await (await import("/wisp.js")).Wisp.create())
-            .tokenize("<|im_end|>", { parseSpecial: true })).at(-1)"""
-    )
+    """Neither an answer that is read for a while nor one that is not read at all goes on to its end."""
+
+    def engine(expression: str) -> Any:
+        code = f"async () => {{ const engine = await (await import('/wisp.js')).Wisp.create(); return {expression}; }}"
+        return page.evaluate(code)
+
+    def assert_stopped() -> None:
+        wait_for(lambda: engine("(await engine.stats()).models.every(({ requests }) => requests === 0)"))
+        assert engine("(await engine.stats()).last.completion_tokens") < 1000  # to the context's end: about 2,000
+
+    end = engine("(await engine.tokenize('<|im_end|>', { parseSpecial: true })).at(-1)")
     long: dict[str, Any] = {"model": MODEL, "messages": STORY, "max_tokens": 4000, "logit_bias": {str(end): -100}}
     stream = client.chat.completions.create(**long, stream=True)
     for count, _ in enumerate(stream):
         if count == 3:
             break
     stream.close()
+    assert_stopped()
     with pytest.raises(openai.APITimeoutError):
         client.with_options(timeout=0.3).chat.completions.create(**long)
-    begun = time.monotonic()
+    assert_stopped()
     assert client.completions.create(model=MODEL, prompt="Once", max_tokens=2).choices
-    assert time.monotonic() - begun < 5
 
 
 def test_a_tab_that_reloads_in_mid_stream(client: openai.OpenAI, page: Page) -> None:
     stream = client.chat.completions.create(model=MODEL, messages=STORY, max_tokens=2000, stream=True)
     next(stream)
     page.reload()
-    begun = time.monotonic()
-    with pytest.raises(openai.APIError) as caught:
+    with pytest.raises(openai.APIError) as caught:  # within the client's timeout
         list(stream)
     assert caught.value.code == "engine_gone"
-    assert time.monotonic() - begun < 10
     answer = client.chat.completions.create(model=MODEL, messages=ITALY, temperature=0)  # waits for the tab
     assert "Rome" in (answer.choices[0].message.content or "")
 
 
 def test_a_page_of_another_origin_gets_nothing(chromium: Callable[[str | None], Browser], server, api, page) -> None:
+    lending = api.wait_for_tab()
+    assert lending
     context = chromium(None).new_context()
     other = context.new_page()
     other.goto(f"{server.url}tests/blank.html")  # another port: another origin, allowed to connect by its own policy
@@ -153,7 +160,7 @@ def test_a_page_of_another_origin_gets_nothing(chromium: Callable[[str | None], 
     assert found[0] == "TypeError"
     assert found[1] in ("TypeError", "opaque")  # that is all a page may see of it
     assert found[2] in ("refused", "SecurityError")
-    assert api.tab
+    assert api.tab is lending
 
 
 def test_the_command_lends_a_browser_of_its_own(dist: Path) -> None:
@@ -170,7 +177,7 @@ def test_the_command_lends_a_browser_of_its_own(dist: Path) -> None:
             assert key, lines
             assert lines[1] == f"API: {url[1]}v1\n"
             assert lines[4].startswith("Ready")
-            client = openai.OpenAI(base_url=f"{url[1]}v1", api_key=key[1], max_retries=0, timeout=60)
+            client = openai.OpenAI(base_url=f"{url[1]}v1", api_key=key[1], max_retries=0, timeout=HANG_S)
             assert client.completions.create(model=MODEL, prompt="Once", max_tokens=2).choices
         finally:
             os.killpg(running.pid, signal.SIGINT)

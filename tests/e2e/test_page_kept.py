@@ -156,7 +156,7 @@ def test_a_newer_version_is_offered_and_taken(context: BrowserContext, dist: Pat
     page.reload()
     expect(page.locator("h1")).to_have_text("What shall we try?")  # the old one, whole
     page.get_by_role("button", name="Reload").click(timeout=60_000)
-    expect(page.locator("h1")).to_have_text("Something new", timeout=20_000)
+    expect(page.locator("h1")).to_have_text("Something new")
     assert page.evaluate("caches.keys()") == ["wisp-newer"]
     server.shutdown()
     server.server_close()

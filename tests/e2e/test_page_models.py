@@ -159,7 +159,7 @@ def test_a_load_can_be_cancelled_and_taken_up_again(cpu_context: BrowserContext,
     page = cpu_context.new_page()
     page.goto(server.url)
     page.get_by_role("button", name="Cancel").click()
-    expect(page.locator("#loading")).to_be_hidden(timeout=2_000)
+    expect(page.locator("#loading")).to_be_hidden()
     expect(page.locator("#notices")).to_contain_text("No model is loaded")
     send(page, "What is the capital of Italy?")
     expect(page.locator(".answer-error")).to_contain_text("No model is loaded")

@@ -3,7 +3,6 @@
 import json
 import re
 import socket
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from tests.browser import watch
 from tests.e2e.clients import client_path
 from tests.e2e.talking import READY_MS, ask, last_answer, new_chat, open_page, send, wait_answer
 from tests.e2e.upstream_server import HOSTILE_MODEL, UpstreamServer
+from tests.support.waiting import wait_for
 from tools.api import ApiServer
 from tools.serve import Server
 
@@ -189,14 +189,11 @@ def test_leaving_a_stream_stops_the_other_server(page: Page, upstream: UpstreamS
     """
     left = upstream.left
     assert run(page, code) == 4
-    end = time.monotonic() + 10
-    while upstream.left == left and time.monotonic() < end:
-        time.sleep(0.05)
+    wait_for(lambda: upstream.left > left)
     assert upstream.left == left + 1
-    assert bridge.tab is not None
-    while bridge.tab.exchanges and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not bridge.tab.exchanges  # and the engine behind it
+    tab = bridge.tab
+    assert tab is not None
+    wait_for(lambda: not tab.exchanges)  # and the engine behind it
 
 
 ERRORS = """

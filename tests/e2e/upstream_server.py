@@ -10,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.support.waiting import HANG_S
+
 PWN = "<img src=x onerror='globalThis.pwned = 1'>"
 HOSTILE_MODEL = f"{PWN}/../<b>m</b>"
 HOSTILE_TEXT = f"{PWN}<script>globalThis.pwned = 2</script> [link](javascript:globalThis.pwned=3) **bold**"
@@ -44,7 +46,7 @@ class Handler(BaseHTTPRequestHandler):
             self._head(307, {"Location": self.path.removeprefix("/moved"), "Content-Length": "0"})
             return
         host = urlsplit(self.server.bridge).netloc
-        connection = http.client.HTTPConnection(host, timeout=30)
+        connection = http.client.HTTPConnection(host, timeout=HANG_S)
         headers = {name: self.headers[name] for name in ("Authorization", "Content-Type") if name in self.headers}
         connection.request(self.command, self.path, body or None, headers)
         reply = connection.getresponse()

@@ -9,7 +9,10 @@ from pytest_pyodide import run_in_pyodide
 
 @run_in_pyodide
 def measure(selenium_node: Any, vocabulary: str) -> dict[str, float]:
-    """Seconds to read a header, to make its tokenizer, and to encode 100 KB of mixed text; the best of three."""
+    """Time to read a header, to make its tokenizer, and to encode 100 KB of mixed text; the best of three.
+
+    The unit is a plain loop of a million rounds in the same Python, so a slow machine does not count.
+    """
     import asyncio
     import json
     from pathlib import Path
@@ -36,6 +39,10 @@ def measure(selenium_node: Any, vocabulary: str) -> dict[str, float]:
 
     for _ in range(3):
         began = perf_counter()
+        for i in range(1_000_000):
+            _ = i + 1
+        note("loop", began)
+        began = perf_counter()
         header = parse(data, len(data))
         note("parse", began)
         began = perf_counter()
@@ -52,16 +59,16 @@ def measure(selenium_node: Any, vocabulary: str) -> dict[str, float]:
         note("encode", began)
         assert len(ids) > 10_000
     assert asyncio  # imported where coroutines live
-    return best
+    return {name: seconds / best["loop"] for name, seconds in best.items()}
 
 
 @pytest.mark.parametrize("vocabulary", ["qwen2", "llama-bpe", "llama-spm", "bert-bge"])
 def test_speed(selenium_node: Any, vocabulary: str) -> None:
-    seconds = measure(selenium_node, vocabulary)
-    print(vocabulary, {name: round(s, 3) for name, s in seconds.items()})
-    assert seconds["read_header"] < 1.0
-    assert seconds["load"] < 0.5
-    assert seconds["encode"] < 1.0
+    loops = measure(selenium_node, vocabulary)
+    print(vocabulary, {name: round(s, 3) for name, s in loops.items()})
+    assert loops["read_header"] < 60
+    assert loops["load"] < 30
+    assert loops["encode"] < 30
 
 
 @run_in_pyodide
@@ -123,21 +130,26 @@ def test_damaged_headers_never_surprise(selenium_node: Any) -> None:
     from py_engine.errors import CODES, WispError
     from py_engine.files.gguf_header import NeedMoreBytes, parse
 
+    def seconds(data: bytes, file_size: int | None) -> float:
+        began = perf_counter()
+        try:
+            parse(data, file_size)
+        except WispError as error:
+            assert error.code in CODES
+        except NeedMoreBytes as error:
+            assert error.needed > len(data)
+        return perf_counter() - began
+
     whole = Path("/repo/static/models/wisp-mini-q4_0.gguf").read_bytes()[:140_000]
+    limit = 50 * min(seconds(whole, None) for _ in range(3))
     rng = random.Random(11)
     for i in range(600):
         data = bytearray(whole[: rng.randrange(len(whole))] if i % 2 else whole)
         for _ in range(3):
             if data:
                 data[rng.randrange(min(len(data), 3000))] = rng.randrange(256)
-        began = perf_counter()
-        try:
-            parse(bytes(data), rng.choice([None, len(data), 6_000_000]))
-        except WispError as error:
-            assert error.code in CODES
-        except NeedMoreBytes as error:
-            assert error.needed > len(data)
-        assert perf_counter() - began < 1.0
+        given = bytes(data), rng.choice([None, len(data), 6_000_000])
+        assert seconds(*given) < limit or min(seconds(*given) for _ in range(3)) < limit  # a pause does not come twice
 
 
 @run_in_pyodide

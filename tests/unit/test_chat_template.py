@@ -1,7 +1,6 @@
 """Chat templates: five real ones exactly as Hugging Face renders them, the sandbox, and its bounds."""
 
 import json
-import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -65,13 +64,12 @@ RUNAWAYS = [
 ]
 
 
+@pytest.mark.timeout(60)  # without its bounds the sandbox runs for hours
 @pytest.mark.parametrize("source", RUNAWAYS)
 def test_runaway_templates_end(source: str) -> None:
-    began = time.perf_counter()
     with pytest.raises(WispError) as error:
         ChatTemplate(source).render(USER)
     assert error.value.code == "bad_chat_template"
-    assert time.perf_counter() - began < 5
 
 
 @pytest.mark.parametrize(

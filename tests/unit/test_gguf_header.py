@@ -272,6 +272,6 @@ def test_random_damage_never_surprises() -> None:
         for _ in range(rng.choice([1, 1, 2, 8])):
             at = rng.randrange(len(data) if i % 2 else 400)
             data[at] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256), data[at] ^ (1 << rng.randrange(8))])
-        began = time.perf_counter()
+        began = time.process_time()  # CPU time: other processes do not count
         assert outcome(bytes(data), rng.choice([size, None])) in ("header", "more", *CODES)
-        assert time.perf_counter() - began < 1.0
+        assert time.process_time() - began < 1.0

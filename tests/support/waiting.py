@@ -1,0 +1,14 @@
+"""Waiting for a condition, with a limit that only a hang reaches."""
+
+import time
+from collections.abc import Callable
+
+HANG_S = 120.0  # longer than anything takes on a busy machine
+
+
+def wait_for(condition: Callable[[], object], within_s: float = HANG_S) -> None:
+    """Return when `condition` is true; fail after `within_s`."""
+    end = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < end, f"not true within {within_s:.0f} s"
+        time.sleep(0.01)
