@@ -42,7 +42,7 @@ RUN_PEER = """async (options) => {
 def launched(playwright: Playwright, adapter: str | None) -> Iterator[Browser]:
     """A browser on a software GPU of the tests', or on whatever it finds."""
     if adapter:
-        from tests import browser as tests_browser
+        from tests.support import browser as tests_browser
 
         browser = tests_browser.launch(playwright, adapter)
     else:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
-from tests import ahead
-from tests import browser as browsers
+from tests.support import browser as browsers
+from tests.support import shader_warmup
 from tools import dist as dist_maker
 from tools.paths import DIST, ROOT
 from tools.serve import Server
@@ -27,13 +27,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def dist() -> Path:
     """dist/, made from the checkout as it is now."""
-    return DIST if ahead.running() else dist_maker.build(quiet=True)
+    return DIST if shader_warmup.running() else dist_maker.build(quiet=True)
 
 
 @pytest.fixture(scope="session")
 def server(dist: Path) -> Iterator[Server]:
-    """The server of `build.py serve`; besides dist/ it has tests/pages under /tests/ and the checkout under /repo/."""
-    running = Server(dist, 0, mounts={"tests/": ROOT / "tests" / "pages", "repo/": ROOT}).start()
+    """The server of `build.py serve`, with support/pages under /tests/ and the checkout under /repo/ beside dist/."""
+    running = Server(dist, 0, mounts={"tests/": ROOT / "tests" / "support" / "pages", "repo/": ROOT}).start()
     yield running
     running.shutdown()
     running.server_close()
@@ -77,7 +77,7 @@ def page(context: BrowserContext) -> Page:
 
 @pytest.fixture(scope="session")
 def engine_pages(chromium: Callable[[str | None], Browser], server: Server) -> Callable[[str | None], Page]:
-    """engine_pages(adapter) -> the run's engine page on that adapter (tests/browser.py: run_python)."""
+    """engine_pages(adapter) -> the run's engine page on that adapter (tests/support/browser.py: run_python)."""
     opened: dict[str | None, Page] = {}
 
     def get(adapter: str | None = "swiftshader") -> Page:

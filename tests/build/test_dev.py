@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import BrowserContext, expect
 
-from tests.browser import wait_until
+from tests.support.browser import wait_until
 from tools.paths import ROOT
 from tools.serve import CSP
 

@@ -14,7 +14,7 @@ from app.constrain.numbers import at_least, at_most, multiples
 from app.constrain.rules import form_rule
 from app.openai.formats import Format
 from py_engine.errors import WispError
-from tests.constrain.engine import run
+from tests.support.grammar_matcher import run
 
 PATTERNS = [
     "^a+$", "a", "^$", "^[a-c]{2,3}$", "(ab|c)*d", "^(foo|bar)?baz", "x{0}y", "^a{2,}b?$", "[^a-c]", r"^\d{3}-\w+$",

@@ -11,8 +11,8 @@ from app.constrain.ebnf import Grammar
 from app.constrain.json_grammar import FREE_ORDER
 from app.constrain.rules import schema_rule
 from py_engine.errors import WispError
-from tests.constrain.engine import run
-from tests.constrain.schemas import INVALID, SCHEMAS, UNSUPPORTED, VALUES
+from tests.support.grammar_matcher import run
+from tests.support.schema_cases import INVALID, SCHEMAS, UNSUPPORTED, VALUES
 
 SAMPLES = 4
 ALL = [(keyword, schema) for keyword, schemas in SCHEMAS.items() for schema in schemas]

@@ -11,13 +11,13 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from bench import report
-from tests.browser import watch
+from tests.support.browser import watch
 from tools.paths import ROOT
 from tools.serve import Server
 
 TINY = "?backend=cpu&runs=1&prompts=8&contexts=8,100000&tokens=8"
 MEASURED_MS = 90_000
-FAULTS = (Path(__file__).parent / "faults.js").read_text(encoding="utf-8")
+FAULTS = (ROOT / "tests" / "support" / "page_faults.js").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from tests.browser import watch
+from tests.support.browser import watch
 from tests.support.waiting import HANG_S, wait_for
 from tools.api import ApiServer
 from tools.paths import ROOT

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser import run_python, wait_for_adapter
+from tests.support.browser import run_python, wait_for_adapter
 
 
 @pytest.mark.parametrize(("adapter", "f16"), [("swiftshader", False), ("lavapipe", True)])

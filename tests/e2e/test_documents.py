@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from tests.browser import watch
-from tests.e2e.pdf_file import pdf
-from tests.e2e.talking import READY_MS, ask, last_answer, new_chat, open_page, wait_ready
+from tests.support.browser import watch
+from tests.support.chat_page import READY_MS, ask, last_answer, new_chat, open_page, wait_ready
+from tests.support.pdf_file import pdf
 from tools import minilm
 from tools.paths import NODE_MODULES
 from tools.serve import Server

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from playwright.sync_api import Browser
 
-from tests.e2e.talking import open_page
-from tests.engine.judge import assert_same_direction
+from tests.support.chat_page import open_page
+from tests.support.tolerances import assert_same_direction
 from tools.serve import Server
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "embedding"

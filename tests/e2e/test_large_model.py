@@ -7,7 +7,7 @@ from gguf.constants import GGMLQuantizationType as Q
 from playwright.sync_api import Playwright
 
 from bench.make_model import SHAPES, write
-from tests import browser as browsers
+from tests.support import browser as browsers
 from tools.paths import ROOT
 from tools.serve import Server
 
@@ -42,7 +42,7 @@ def large_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_heaps_stay_small(playwright_run: Playwright, dist: Path, large_model: Path) -> None:
-    mounts = {"tests/": ROOT / "tests" / "pages", "large/": large_model.parent}
+    mounts = {"tests/": ROOT / "tests" / "support" / "pages", "large/": large_model.parent}
     server = Server(dist, 0, mounts=mounts).start()
     flags = ("--enable-blink-features=ForceEagerMeasureMemory",)
     browser = browsers.launch(playwright_run, "lavapipe", extra_flags=flags)

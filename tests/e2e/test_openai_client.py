@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.e2e.clients import client_path
+from tests.support.openai_client import client_path
 from tools.serve import Server
 
 SET_UP = """async (client) => {

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser import watch
-from tests.e2e.talking import ask, last_answer, new_chat, open_page, send, wait_answer
+from tests.support.browser import watch
+from tests.support.chat_page import ask, last_answer, new_chat, open_page, send, wait_answer
 from tools.serve import Server
 
 STORY = "Write a short story about a dragon named Ember who finds a silver key."

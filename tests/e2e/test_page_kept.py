@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.browser import watch
-from tests.e2e.talking import ask, last_answer, open_page, send, wait_ready
+from tests.support.browser import watch
+from tests.support.chat_page import ask, last_answer, open_page, send, wait_ready
 from tools.serve import Server
 
 STORE = """async (conversation) => {

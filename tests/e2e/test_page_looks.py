@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.e2e.talking import ask, last_answer, new_chat, open_page
+from tests.support.chat_page import ask, last_answer, new_chat, open_page
+from tools.paths import ROOT
 from tools.serve import Server
 
 SIZES = {"phone": (390, 844), "desktop": (1280, 800), "small phone": (320, 568)}
 
 LONG_NAME = "a-rather-long-name-of-a-file-that-is-no-model.gguf"
 PUMP = b"The Zorbix Pro costs 420 euros. The battery of the Zorbix Pro lasts 14 hours."
-FAULTS = (Path(__file__).parent / "faults.js").read_text(encoding="utf-8")
+FAULTS = (ROOT / "tests" / "support" / "page_faults.js").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.e2e.talking import ask, last_answer, new_chat, open_page, send, wait_answer, wait_ready
+from tests.support.chat_page import ask, last_answer, new_chat, open_page, send, wait_answer, wait_ready
 from tools.paths import ROOT
 from tools.serve import Server
 

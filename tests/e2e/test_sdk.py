@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.e2e.talking import open_page
+from tests.support.chat_page import open_page
 from tools.serve import Server
 
 STORY = "Write a short story about a dragon named Ember who finds a silver key."

@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import BrowserContext, Page
 
 from app.openai.endpoints import ENDPOINTS
-from tests.e2e.clients import open_client_page as open_page
-from tests.e2e.clients import run, settled
+from tests.support.openai_client import open_client_page as open_page
+from tests.support.openai_client import run, settled
 from tests.support.waiting import wait_for
 from tools.serve import Server
 

@@ -11,46 +11,11 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.browser import open_engine_page, run_python
-from tests.misbehaving import File, MisbehavingServer
-from tests.sums import sums
+from tests.support.browser import call_python, open_engine_page
+from tests.support.checksums import checksums
+from tests.support.faulty_server import FaultyServer, File
 from tools.serve import Server
 
-LOAD = """
-import asyncio, hashlib
-from py_engine.files import shards
-from py_engine.errors import WispError
-from py_engine.files.gguf_header import read_header
-from py_engine.files.records import plan_records
-
-async def load(url, stop_after=None, hashes=None, early=-1):
-    out = {"stages": [], "records": 0}
-    source = None
-    def progress(stage, loaded, total):
-        out["stages"].append([stage, loaded, total])
-    try:
-        source = await shards.open_source(url, progress, hashes)
-        header = await read_header(source.read, source.size)
-        plan = plan_records(header, source.size, 1 << 18)
-        if early >= 0:
-            source.begin(plan)
-            await asyncio.sleep(early)
-            out["early"] = source.stats["downloaded_bytes"]
-        digest, position = hashlib.sha256(), 0
-        async for record, buffer in source.records(plan):
-            assert record.offset == position and buffer.byteLength == record.length
-            position = record.end
-            digest.update(buffer.to_bytes())
-            out["records"] += 1
-            if out["records"] == stop_after:
-                break
-        out["sha256"] = digest.hexdigest() if position == source.size else None
-    except WispError as error:
-        out["error"] = error.as_dict()["error"]
-    if source is not None:
-        out["stats"], out["notices"] = source.stats, source.notices
-    return out
-"""
 names = (f"model-{i}.gguf" for i in itertools.count())
 
 
@@ -71,8 +36,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def bad_server() -> Iterator[MisbehavingServer]:
-    server = MisbehavingServer()
+def bad_server() -> Iterator[FaultyServer]:
+    server = FaultyServer()
     yield server
     server.shutdown()
     server.server_close()
@@ -81,16 +46,15 @@ def bad_server() -> Iterator[MisbehavingServer]:
 class Case:
     """One file on the misbehaving server, under a name of its own, and the page that loads it."""
 
-    def __init__(self, page: Page, server: MisbehavingServer, file: File) -> None:
+    def __init__(self, page: Page, server: FaultyServer, file: File) -> None:
         self.page, self.file = page, file
         name = next(names)
         server.files[name] = file
         self.url = server.url(name)
 
     def load(self, **args: Any) -> dict[str, Any]:
-        """Load the model as the engine does; returns what load() of LOAD does."""
-        given = {"url": self.url, "stop_after": None, "hashes": None, "early": -1, **args}
-        return run_python(self.page, LOAD + "\nawait load(url, stop_after, hashes, early)", given)
+        """Load the model as the engine does; the result of tests/support/page/shards.py."""
+        return call_python(self.page, "shards.load", url=self.url, **args)
 
     def kept(self) -> list[list[int]]:
         """[offset, length] of the records in the database."""
@@ -98,7 +62,7 @@ class Case:
 
 
 @pytest.fixture
-def case(engine_page: Page, bad_server: MisbehavingServer, model: bytes) -> Callable[..., Case]:
+def case(engine_page: Page, bad_server: FaultyServer, model: bytes) -> Callable[..., Case]:
     def make(**how: Any) -> Case:
         return Case(engine_page, bad_server, File(**{"data": model, **how}))
 
@@ -158,26 +122,26 @@ def test_every_bit_of_a_record_counts_in_its_checksum(engine_page: Page) -> None
 @pytest.mark.parametrize("length", [0, 1, 6, 4099])
 def test_checksum_is_what_its_definition_says(engine_page: Page, length: int) -> None:
     data = bytes(7 * i % 251 for i in range(length))
-    assert engine_page.evaluate("(b) => wispShards.checksum(Uint8Array.from(b).buffer)", [*data]) == sums(data)
+    assert engine_page.evaluate("(b) => wispShards.checksum(Uint8Array.from(b).buffer)", [*data]) == checksums(data)
 
 
-@pytest.mark.parametrize("early", [0, 0.15, 1])
-def test_records_may_come_before_they_are_asked_for(case: Callable[..., Case], early: float) -> None:
+@pytest.mark.parametrize("share", [0, 0.5, 1])
+def test_records_may_come_before_they_are_asked_for(case: Callable[..., Case], share: float) -> None:
     """None, some or all of them; each byte once, and what is counted is the same."""
     c = case()
-    first = c.load(early=early)
     size = len(c.file.data)
+    first = c.load(begin_until=int(share * size))
     assert first["sha256"] == sha(c.file.data)
-    assert first["early"] == size or early < 1
+    assert share * size - 1 < first["early"] <= size
     assert first["stats"]["downloaded_bytes"] == size == c.file.sent
     assert first["stats"]["from_cache"] == 0
     assert len(c.kept()) == first["records"]
     assert [loaded for stage, loaded, _ in first["stages"] if stage == "download"][-1] == size
-    assert c.load(early=early)["stats"]["from_cache"] == first["records"]
+    assert c.load(begin_until=0, pause_s=share)["stats"]["from_cache"] == first["records"]
 
 
 def test_what_fails_before_it_is_asked_for_is_told_then(case: Callable[..., Case]) -> None:
-    got = case(cut_at=1_300_000).load(early=0.5)
+    got = case(cut_at=1_300_000).load(begin_until=0, pause_s=0.5)
     assert got["error"]["code"] == "network_error"
     assert "lost" in got["error"]["message"]
 
@@ -317,7 +281,7 @@ def test_record_of_an_earlier_version_gets_a_checksum(case: Callable[..., Case])
     check = """([url, offset, length]) => wispShards.keptRecords(url, Float64Array.of(offset, length), [undefined])(0)
         .then((entry) => entry?.check)"""
     before = c.page.evaluate(check, [c.url, offset, length])
-    assert before == sums(c.file.data[offset : offset + length])
+    assert before == checksums(c.file.data[offset : offset + length])
     c.page.evaluate(DAMAGE, [c.url, offset, length, "old"])
     assert c.page.evaluate(check, [c.url, offset, length]) is None
     got = c.load()
@@ -334,14 +298,14 @@ def test_file_that_changed_on_the_server_is_not_mixed_with_the_old_one(case: Cal
     assert c.load()["sha256"] == sha(c.file.data)
 
 
+def test_a_hash_of_another_offset_counts_for_no_record(case: Callable[..., Case]) -> None:
+    c = case()
+    assert c.load(hashes={"1": "00"})["sha256"] == sha(c.file.data)
+
+
 def test_record_that_is_not_what_the_catalog_says(case: Callable[..., Case]) -> None:
     c = case()
-    offset = 0
-    assert c.load(hashes={str(offset): "00"})["sha256"] == sha(c.file.data)  # no such offset: JSON keys are strings
-    c = case()
-    code = LOAD + "\nawait load(url, None, {0: '00'})"
-    error = run_python(c.page, code, {"url": c.url})["error"]
-    assert error["code"] == "network_error"
+    assert c.load(hashes={"0": "00"})["error"]["code"] == "network_error"
     assert c.kept() == []
 
 
@@ -351,21 +315,7 @@ def test_empty_file(case: Callable[..., Case]) -> None:
 
 def test_abort_ends_the_requests(case: Callable[..., Case]) -> None:
     c = case(piece=1 << 14, delay=0.05)
-    code = (
-        LOAD
-        + """
-task = asyncio.ensure_future(load(url))
-await asyncio.sleep(1)
-task.cancel()
-try:
-    await task
-    ended = "finished"
-except asyncio.CancelledError:
-    ended = "cancelled"
-ended
-"""
-    )
-    assert run_python(c.page, code, {"url": c.url}) == "cancelled"
+    assert call_python(c.page, "shards.cancelled_load", url=c.url) == "cancelled"
     c.page.wait_for_timeout(500)
     sent = c.file.sent
     c.page.wait_for_timeout(500)
@@ -376,24 +326,14 @@ ended
 
 def test_file_from_disk_is_read_in_place(case: Callable[..., Case]) -> None:
     c = case()
-    code = (
-        LOAD
-        + """
-import js
-file = js.File.new([await (await js.fetch(url)).arrayBuffer()], "mine.gguf")
-out = await load(file)
-out["sources"] = [source.name for source in await shards.open_sources([file, file], print)]
-out
-"""
-    )
-    got = run_python(c.page, code, {"url": c.url})
+    got = call_python(c.page, "shards.load_file_of_this_computer", url=c.url)
     assert got["sha256"] == sha(c.file.data)
     assert got["sources"] == ["mine.gguf", "mine.gguf"]
     assert got["stats"]["requests"] == 0
 
 
 def test_full_storage_rejects_and_leaves_nothing(
-    chromium: Callable[[str | None], Browser], server: Server, bad_server: MisbehavingServer, model: bytes
+    chromium: Callable[[str | None], Browser], server: Server, bad_server: FaultyServer, model: bytes
 ) -> None:
     page = open_engine_page(chromium("swiftshader"), server.url)
     c = Case(page, bad_server, File(model))
@@ -419,15 +359,6 @@ FULL = """async ([free]) => {
     globalThis.realShards ??= wispShards;
     globalThis.wispShards = { ...realShards, freeStorage: async () => free };
 }"""
-EMPTY = """
-from py_engine.files.model_cache import cached_models, forget
-for m in await cached_models():
-    await forget(m["url"])
-"""
-CACHE = """
-from py_engine.files.model_cache import cached_models
-[m for m in await cached_models() if m["url"] in urls]
-"""
 
 
 def test_the_longest_unused_models_make_room_for_a_new_one(case: Callable[..., Case], model: bytes) -> None:
@@ -437,15 +368,15 @@ def test_the_longest_unused_models_make_room_for_a_new_one(case: Callable[..., C
     page = old.page
 
     def kept() -> list[str]:
-        return [m["url"] for m in run_python(page, CACHE, {"urls": urls})]
+        return [m["url"] for m in call_python(page, "shards.cached", urls=urls)]
 
-    run_python(page, EMPTY)
+    call_python(page, "shards.forget_all")
     for c in (old, newer):
         assert c.load()["sha256"]
     assert kept() == [newer.url, old.url]
     old.load()  # used once more
     assert kept() == [old.url, newer.url]
-    all_of_it = run_python(page, CACHE, {"urls": urls})[0]
+    all_of_it = call_python(page, "shards.cached", urls=urls)[0]
     assert all_of_it["bytes"] == all_of_it["size"] == len(model)
     assert all_of_it["complete"]
     try:

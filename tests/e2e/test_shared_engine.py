@@ -12,9 +12,9 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 from playwright.sync_api import Error as PlaywrightError
 
-from tests import ahead
-from tests import browser as browsers
-from tests.e2e.clients import open_client_page, run, settled
+from tests.support import browser as browsers
+from tests.support import shader_warmup
+from tests.support.openai_client import open_client_page, run, settled
 from tools.serve import Server
 
 CHAT, BERT, LLAMA = "wisp-mini-q4_0", "bert.F16", "llama.F16"
@@ -101,7 +101,7 @@ def memory_of_browser() -> float:
 def _ancestor(pid: int) -> bool:
     """Whether a process was started by this one, through whomever but the one that compiles ahead."""
     while pid > 1:
-        if ahead.AHEAD.encode() in Path(f"/proc/{pid}/environ").read_bytes():
+        if shader_warmup.STAMP.encode() in Path(f"/proc/{pid}/environ").read_bytes():
             return False
         pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         if pid == os.getpid():

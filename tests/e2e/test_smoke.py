@@ -2,8 +2,8 @@
 
 from playwright.sync_api import BrowserContext
 
-from tests.browser import watch
-from tests.e2e.talking import ask, open_page
+from tests.support.browser import watch
+from tests.support.chat_page import ask, open_page
 from tools.serve import Server
 
 

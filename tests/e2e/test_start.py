@@ -2,7 +2,7 @@
 
 from playwright.sync_api import Page
 
-from tests.browser import run_python
+from tests.support.browser import run_python
 
 FROM_NOTHING = """async () => {
   const { startPython } = await import("/repo/app/boot.js");

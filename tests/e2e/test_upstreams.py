@@ -11,10 +11,10 @@ import openai
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.browser import watch
-from tests.e2e.clients import client_path
-from tests.e2e.talking import READY_MS, ask, last_answer, new_chat, open_page, send, wait_answer
-from tests.e2e.upstream_server import HOSTILE_MODEL, UpstreamServer
+from tests.support.browser import watch
+from tests.support.chat_page import READY_MS, ask, last_answer, new_chat, open_page, send, wait_answer
+from tests.support.openai_client import client_path
+from tests.support.upstream_server import HOSTILE_MODEL, UpstreamServer
 from tests.support.waiting import wait_for
 from tools.api import ApiServer
 from tools.serve import Server

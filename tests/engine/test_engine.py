@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page
 
-from tests.engine.driver import run
+from tests.support.engine_driver import run
 
 MODEL = "/repo/static/models/wisp-mini-q4_0.gguf"
 
@@ -16,26 +16,7 @@ def test_requests_one_after_the_other(engine_pages: Callable[[str | None], Page]
     out = run(
         engine_pages("lavapipe"),
         MODEL,
-        """
-prompt = list(range(100, 140))
-greedy, warm = Sampling(temperature=0), Sampling(temperature=1, top_k=40, top_p=0.95, min_p=0.02, seed=7)
-first = await collect(engine, prompt, greedy, 24)
-sampled = [await collect(engine, prompt, warm, 24) for _ in range(2)]
-other = await collect(engine, prompt, Sampling(temperature=1, seed=8), 24)
-stream = engine.generate([1, 2, 3] + prompt, warm, 200, frozenset())
-taken = 0
-async for batch in stream:
-    taken += len(batch.ids)
-    if taken >= 3:
-        break
-await stream.aclose()
-again = await collect(engine, prompt, greedy, 24)
-longer = await collect(engine, prompt + first[:10] + [5, 6], greedy, 4)
-last = engine.stats()["last"]
-submits = engine.stats()["submits_per_token"]
-return {"first": first, "sampled": sampled, "other": other, "taken": taken, "again": again, "last": last,
-        "submits": submits, "longer": len(longer)}
-""",
+        "engines.requests_in_a_row",
         backend="webgpu",
     )
     assert out["again"] == out["first"]
@@ -51,11 +32,7 @@ def test_a_stop_token_ends_the_answer(engine_pages: Callable[[str | None], Page]
     out = run(
         engine_pages("swiftshader"),
         MODEL,
-        """
-prompt, greedy = list(range(100, 110)), Sampling(temperature=0)
-whole = await collect(engine, prompt, greedy, 12)
-return whole, await collect(engine, prompt, greedy, 12, frozenset([whole[4]]))
-""",
+        "engines.stop_at_the_fifth_token",
         backend="cpu",
     )
     whole, stopped = out
@@ -68,20 +45,8 @@ def test_a_device_that_is_too_small_or_lost(engine_pages: Callable[[str | None],
     out = run(
         engine_pages("lavapipe"),
         MODEL,
-        """
-codes = []
-try:
-    await Engine.load(sources[0], headers[0], LoadOptions(64, "webgpu", variant={"max_buffer": 1 << 18}))
-except WispError as error:
-    codes.append(error.code)
-before = await collect(engine, [1, 2, 3], Sampling(temperature=0), 4)
-engine.runner.gpu.device.destroy()
-try:
-    await collect(engine, [1, 2, 3, 4], Sampling(temperature=0), 4)
-except WispError as error:
-    codes.append(error.code)
-return codes, len(before)
-""",
+        "engines.small_device_then_lost_device",
+        {"url": MODEL},
         backend="webgpu",
     )
     assert out == [["model_too_large", "device_lost"], 4]
@@ -92,11 +57,7 @@ def test_profile_compares_every_dispatch_with_the_device(engine_pages: Callable[
     out = run(
         engine_pages("swiftshader"),
         "/repo/tests/golden/llama/llama.Q4_0.gguf",
-        """
-return {"decode": await engine.profile(5), "prefill": await engine.profile(0, 16),
-        "rates": engine.stats()["read_rates"],
-        "count": len(engine.plan.lists[DECODE]) + len(engine.plan.lists[SAMPLE])}
-""",
+        "engines.profile",
         backend="webgpu",
         context_length=128,
     )

@@ -12,8 +12,8 @@ import pytest
 from playwright.sync_api import Page
 
 from py_engine.plan.pooling import NAMES
-from tests.engine.driver import floats, run
-from tests.engine.judge import assert_close, assert_same_direction, same_ids
+from tests.support.engine_driver import floats, logits_of, run
+from tests.support.tolerances import assert_close, assert_same_direction, same_ids
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FILES = sorted(f"{p.parent.name}/{p.stem}" for p in GOLDEN.glob("*/*.gguf") if p.parent.name not in ("vocab", "split"))
@@ -56,27 +56,19 @@ def test_logits_and_greedy_ids(engine_pages: Callable[[str | None], Page], model
     out = run(
         engine_pages(adapter),
         f"/repo/tests/golden/{model}.gguf",
-        """
-logits, shape = await engine.evaluate(prompt)
-out = {"backend": engine.backend, "shape": shape, "logits": raw(logits)}
-out["ids"] = await collect(engine, prompt, Sampling(temperature=0), count)
-if long:
-    logits, shape = await engine.evaluate(long)
-    out |= {"long_shape": shape, "long": raw(logits)}
-return out
-""",
+        "engines.evaluate_long_too",
         args | {"long": long},
         backend=backend,
         kv_type=kv_type,
         context_length=about["settings"]["n_ctx"],
     )
     assert out["backend"] == backend
-    assert_close(golden["logits_ref"], floats(out["logits"], out["shape"]), precision)
+    assert_close(golden["logits_ref"], logits_of(out), precision)
     noise = about["llama_cpp_vs_reference"]["max_abs"] + (2e-3 if precision == "f32" else 0.15)
     same_ids(golden["greedy"], out["ids"], about["greedy_margin"], noise)
     if long:
         want = golden["long_logits_ref"] if "long_logits_ref" in golden else golden["long_logits"]
-        assert_close(want, floats(out["long"], out["long_shape"])[-len(want) :], precision)
+        assert_close(want, logits_of(out["long"])[-len(want) :], precision)
 
 
 @pytest.mark.lavapipe
@@ -88,18 +80,7 @@ def test_embeddings(engine_pages: Callable[[str | None], Page], model: str) -> N
     out = run(
         engine_pages("lavapipe"),
         f"/repo/tests/golden/{model}.gguf",
-        """
-out = {}
-for kind in (None, *kinds):
-    got, shape = await engine.embed(prompt, kind)
-    out[str(kind)] = [raw(got), shape]
-if not engine.plan.generates:
-    try:
-        await engine.evaluate(prompt)
-    except WispError as error:
-        out["code"] = error.code
-return out
-""",
+        "engines.embed_with_each",
         {"prompt": golden["prompt"].tolist(), "kinds": [name for name in NAMES if f"embd_{name}" in golden]},
         backend="webgpu",
         context_length=about["settings"]["n_ctx"],
@@ -125,19 +106,15 @@ def test_every_variant_forced(
     out = run(
         engine_pages("lavapipe"),
         f"/repo/tests/golden/llama/{model}.gguf",
-        """
-logits, shape = await engine.evaluate(prompt)
-produced = await collect(engine, prompt, Sampling(temperature=0), len(greedy))
-return {"shape": shape, "logits": raw(logits), "ids": produced}
-""",
-        {"prompt": golden["prompt"].tolist(), "greedy": golden["greedy"].tolist()},
+        "engines.evaluate_and_generate",
+        {"prompt": golden["prompt"].tolist(), "count": len(golden["greedy"])},
         backend="webgpu",
         kv_type="f32",
         context_length=about["settings"]["n_ctx"],
         variant=variant,
     )
     precision = "f32" if variant.get("f16") is False else "f16"
-    assert_close(golden["logits_ref"], floats(out["logits"], out["shape"]), precision)
+    assert_close(golden["logits_ref"], logits_of(out), precision)
     # rounding activations to bytes costs what it costs llama.cpp, which does the same
     noise = 2 * about["llama_cpp_vs_reference"]["max_abs"] + 0.15
     same_ids(golden["greedy"], out["ids"], about["greedy_margin"], noise)
@@ -151,18 +128,12 @@ def test_model_in_several_files(engine_pages: Callable[[str | None], Page]) -> N
     out = run(
         engine_pages("swiftshader"),
         urls,
-        """
-logits, shape = await engine.evaluate(prompt)
-try:
-    await Engine.load(sources[0], headers[0], options)
-except WispError as error:
-    return {"shape": shape, "logits": raw(logits), "code": error.code, "message": str(error)}
-""",
-        {"prompt": golden["prompt"].tolist()},
+        "engines.load_a_part_alone",
+        {"url": urls[0], "prompt": golden["prompt"].tolist()},
         backend="cpu",
         kv_type="f32",
     )
-    assert_close(golden["logits_ref"], floats(out["logits"], out["shape"]), "f32")
+    assert_close(golden["logits_ref"], logits_of(out), "f32")
     assert out["code"] == "truncated_file"
     assert "3 files" in out["message"]
 
@@ -176,18 +147,7 @@ def test_chats_as_llama_cpp_has_them(engine_pages: Callable[[str | None], Page],
     out = run(
         engine_pages("lavapipe"),
         f"/repo/static/models/wisp-mini-{quant}.gguf",
-        """
-apart = []
-for number, chat in enumerate(chats):
-    want = chat["tokens"]
-    got = await collect(engine, chat["prompt"], Sampling(temperature=0), len(want))
-    k = next((k for k, (a, b) in enumerate(zip(want, got)) if a != b), None)
-    if k is not None:
-        logits, shape = await engine.evaluate(chat["prompt"] + want[:k])
-        row = logits.to_py().tolist()[-shape[1]:]
-        apart.append({"chat": number, "at": k, "gap": row[got[k]] - row[want[k]]})
-return apart
-""",
+        "engines.differing_chats",
         {"chats": wanted},
         backend="webgpu",
     )

@@ -8,22 +8,19 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page
 
-from tests.engine.driver import floats, run
-from tests.engine.judge import assert_close
+from tests.support.engine_driver import logits_of, run
+from tests.support.tolerances import assert_close
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "llama"
 
 
-def load(page: Page, before: str = "", **options: Any) -> dict[str, Any]:
-    """Load a model, after some Python; its logits and what its kernels were chosen for."""
+def load(page: Page, before: str | None = None, **options: Any) -> dict[str, Any]:
+    """Load a model, after a change to the page's tuning; its logits and what its kernels were chosen for."""
     golden = np.load(GOLDEN / "llama.Q4_0.npz")
     out = run(
         page,
         "/repo/tests/golden/llama/llama.Q4_0.gguf",
-        """
-logits, shape = await engine.evaluate(prompt)
-return {"kernels": engine.stats()["kernels"], "logits": raw(logits), "shape": shape}
-""",
+        "engines.evaluate_and_kernels",
         {"prompt": golden["prompt"].tolist()},
         before=before,
         backend="webgpu",
@@ -31,7 +28,7 @@ return {"kernels": engine.stats()["kernels"], "logits": raw(logits), "shape": sh
         context_length=128,
         **options,
     )
-    assert_close(golden["logits_ref"], floats(out["logits"], out["shape"]), "f32")
+    assert_close(golden["logits_ref"], logits_of(out), "f32")
     return out["kernels"]
 
 
@@ -40,30 +37,9 @@ def page(engine_pages: Callable[[str | None], Page]) -> Page:
     return engine_pages("swiftshader")
 
 
-# Fewer things to look at and more time for them: compiling takes long on a CPU. One tile leaves rows out, one has more
-# threads than a workgroup may.
-FEW = """
-from py_engine.plan import tiles
-from py_engine.tuning import choices as tuning
-tuning.MATRICES, tuning.SECONDS = 1, 60
-tune = tuning.tune
-async def slowly(plan, device, bench, forced=()):
-    return await tune(plan, device, bench, forced, 60)
-tuning.tune = slowly
-tiles.alternatives = lambda device, weight, first: [(0, 4, 16, 8), (0, 2048, 1, 4)]
-"""
-OTHERS = """
-from py_engine.tuning import choices as tuning
-tuning.kernels_hash = lambda: "of other kernels"
-async def at_once(plan, device, bench, forced=()):
-    return device, []
-tuning.tune = at_once
-"""
-
-
 def test_chosen_kept_and_redone(page: Page) -> None:
     """Measured, then read back; measured again where the kernels are others. What is wrong is never used."""
-    first = load(page, FEW, tune=True)
+    first = load(page, "tuning_patches.one_matrix_and_bad_tiles", tune=True)
     assert first["source"] == "measured"
     matrix = next(c for c in first["choices"] if c["choice"].startswith("Q4_0"))
     good, wrong, broken = matrix["candidates"]
@@ -77,4 +53,4 @@ def test_chosen_kept_and_redone(page: Page) -> None:
     assert again["choices"] == first["choices"]
     assert again["tiles"] == first["tiles"]
     assert again["ms"] < first["ms"] / 4
-    assert load(page, OTHERS, tune=True)["source"] == "measured"
+    assert load(page, "tuning_patches.other_kernels", tune=True)["source"] == "measured"

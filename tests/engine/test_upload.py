@@ -10,74 +10,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser import run_python
-from tests.misbehaving import File, MisbehavingServer
+from tests.support.browser import call_python
+from tests.support.faulty_server import FaultyServer, File
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "llama"
 MODEL = Path(__file__).parents[2] / "static" / "models" / "wisp-mini-q4_0.gguf"
-
-# One load of the weights alone, in small records: kernels for running them take longer to compile.
-LOAD = """
-import asyncio, hashlib, js
-from dataclasses import replace
-from functools import partial
-from py_engine.gpu import adapter as adapters
-from py_engine.gpu.gpu import Gpu
-from py_engine.gpu.memory import obj
-from py_engine import loader, planner
-from py_engine.files import parts, records, shards
-from py_engine.errors import WispError
-from py_engine.files.gguf_header import read_header
-from py_engine.gpu.runner import GpuRunner
-
-small = partial(records.plan_records, max_bytes=size)
-loader.plan_records = parts.plan_records = small
-
-async def contents(gpu):
-    digest = hashlib.sha256()
-    for name in sorted(gpu.places):
-        buffer, offset, size = gpu.places[name]
-        if "." in name and buffer.label.startswith("weights"):
-            size = -(-size // 4) * 4
-            copy = gpu.device.createBuffer(obj(size=size, usage=9))
-            encoder = gpu.device.createCommandEncoder()
-            encoder.copyBufferToBuffer(buffer, offset, copy, 0, size)
-            gpu.device.queue.submit(js.Array.of(encoder.finish()))
-            await copy.mapAsync(1)
-            digest.update(copy.getMappedRange().to_bytes())
-            copy.destroy()
-    return digest.hexdigest()
-
-async def load(model, early=False, during=None, software=False):
-    out = {"told": []}
-    source = await shards.open_source(model, lambda *_: None)
-    gpu = None
-    try:
-        whole = parts.Parts.of(source, await read_header(source.read, source.size))
-        if early:
-            whole.begin()
-            await asyncio.sleep(0.05)
-        adapter = await adapters.request_adapter()
-        device = replace(adapters.device_of(adapter), software=software)  # which checks elsewhere
-        plan = planner.make_plan(whole.header, device, 64, 16, "f16", None)
-        gpu = await Gpu.open(adapter, device, plan)
-        await gpu.upload_start()
-        told = lambda stage, done, size: out["told"].append(done)
-        loading = loader.Loader(whole, plan, adapter, device, "webgpu", told, None)
-        if during:
-            asyncio.get_event_loop().call_later(0, during, gpu, asyncio.current_task())
-        await loading._weights({"webgpu": GpuRunner(gpu)})
-        out |= {"weights": await contents(gpu), "size": source.size, "written": loading.timings["upload_write_ms"]}
-    except WispError as error:
-        out["error"] = error.as_dict()["error"]["code"]
-    except asyncio.CancelledError:
-        out["error"] = "cancelled"
-    finally:
-        if gpu is not None:
-            gpu.close()
-        source.close()
-    return out | {"stats": source.stats}
-"""
 
 DAMAGE = """async ([url, index, how]) => {
     const [offset, length] = (await wispShards.listRecords(url)).at(index);
@@ -102,15 +39,15 @@ DAMAGE = """async ([url, index, how]) => {
 class Case:
     """A model on a server of its own, and the page that loads it."""
 
-    def __init__(self, page: Page, server: MisbehavingServer, name: str, data: bytes) -> None:
+    def __init__(self, page: Page, server: FaultyServer, name: str, data: bytes) -> None:
         self.page, self.file, self.url = page, File(data), server.url(name)
         server.files[name] = self.file
 
-    def load(self, code: str = "await load(url)") -> dict[str, Any]:
-        """Runs Python in which `load` brings the weights to a GPU; its result, and how much the server sent for it."""
+    def load(self, name: str = "weights.load", **how: Any) -> dict[str, Any]:
+        """Load the weights to a GPU; the result of tests/support/page/weights.py, and how much the server sent."""
         self.file.sent = 0
         size = 1 << (14 if len(self.file.data) < 1 << 20 else 18)  # of records
-        return run_python(self.page, LOAD + code, {"url": self.url, "size": size}) | {"sent": self.file.sent}
+        return call_python(self.page, name, url=self.url, size=size, **how) | {"sent": self.file.sent}
 
     def damage(self, index: int, how: str) -> int:
         """Damage a record in the database; gives its length."""
@@ -120,8 +57,8 @@ class Case:
 
 
 @pytest.fixture(scope="module")
-def models() -> Iterator[MisbehavingServer]:
-    server = MisbehavingServer()
+def models() -> Iterator[FaultyServer]:
+    server = FaultyServer()
     yield server
     server.shutdown()
     server.server_close()
@@ -129,7 +66,7 @@ def models() -> Iterator[MisbehavingServer]:
 
 @pytest.fixture
 def case(
-    engine_page: Page, models: MisbehavingServer, request: pytest.FixtureRequest
+    engine_page: Page, models: FaultyServer, request: pytest.FixtureRequest
 ) -> Callable[[], tuple[Case, dict[str, Any]]]:
     def make(data: bytes = MODEL.read_bytes()) -> tuple[Case, dict[str, Any]]:
         """A case, and its first load."""
@@ -167,7 +104,7 @@ def test_damaged_records_are_healed(case: Make, how: str) -> None:
     lengths = [c.damage(index, how) for index in (-12, -7, -3)]
     if how in ("old", "check"):  # their bytes are right
         lengths = []
-    healed = c.load(f"\nawait load(url, software={software})")
+    healed = c.load(software=software)
     assert healed["weights"] == first["weights"]
     assert healed["sent"] == sum(lengths)
     assert healed["stats"]["healed"] == (0 if how == "gone" else len(lengths))
@@ -178,8 +115,7 @@ def test_damaged_records_are_healed(case: Make, how: str) -> None:
 
 def test_a_file_of_this_computer_arrives_whole(case: Make) -> None:
     c, first = case()
-    code = "\nawait load(js.File.new(js.Array.of(await (await js.fetch(url)).arrayBuffer()), 'mine.gguf'))"
-    mine = c.load(code)
+    mine = c.load("weights.load_file_of_this_computer")
     assert mine["weights"] == first["weights"]
     assert mine["told"][-1] == mine["size"]
 
@@ -220,15 +156,15 @@ def test_streams(case: Make, how: str) -> None:
 def test_a_part_is_kept_and_a_part_is_on_its_way(case: Make) -> None:
     c, first = case()
     missing = sum(c.damage(index, "gone") for index in (-3, -7, -12))
-    early = c.load("\nawait load(url, early=True)")
+    early = c.load(early=True)
     assert (early["weights"], early["sent"]) == (first["weights"], missing)
     assert early["stats"]["cached_bytes"] == first["size"] - missing
 
 
 def test_a_load_that_ends_early_leaves_nothing_behind(case: Make) -> None:
     c, first = case()
-    cancelled = c.load("\nawait load(url, during=lambda gpu, task: task.cancel())")
+    cancelled = c.load(interruption="cancel")
     assert cancelled["error"] == "cancelled"
-    lost = c.load("\nawait load(url, during=lambda gpu, task: gpu.device.destroy())")
+    lost = c.load(interruption="lose the device")
     assert lost["error"] == "device_lost"
     assert c.load()["weights"] == first["weights"]

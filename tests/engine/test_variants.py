@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page
 
-from tests.engine.driver import floats, run
-from tests.engine.judge import assert_close, same_ids
+from tests.support.engine_driver import logits_of, run
+from tests.support.tolerances import assert_close, same_ids
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "llama"
 ROUNDED = 0.2  # what rounding activations to bytes may add to a logit, as llama.cpp's own rounding does
@@ -39,20 +39,15 @@ def test_every_variant_gives_the_same(
     out = run(
         engine_pages(adapter),
         "/repo/tests/golden/llama/llama.Q4_0.gguf",
-        """
-logits, shape = await engine.evaluate(prompt)
-ids = await collect(engine, prompt, Sampling(temperature=0), count)
-return {"logits": raw(logits), "shape": shape, "ids": ids, "device": engine.stats()["kernels"]["device"]}
-""",
+        "engines.evaluate_and_generate",
         {"prompt": golden["prompt"].tolist(), "count": len(golden["greedy"])},
         backend="webgpu",
         context_length=128,
         variant=variant,
         tune=False,
     )
-    assert {k: v for k, v in variant.items() if k in out["device"]} == {
-        k: v for k, v in out["device"].items() if k in variant
-    }
-    assert_close(golden["logits_ref"], floats(out["logits"], out["shape"]), "f16")
+    device = out["kernels"]["device"]
+    assert {k: v for k, v in variant.items() if k in device} == {k: v for k, v in device.items() if k in variant}
+    assert_close(golden["logits_ref"], logits_of(out), "f16")
     noise = about["llama_cpp_vs_reference"]["max_abs"] + 0.15 + (ROUNDED if variant.get("dot8") else 0)
     same_ids(golden["greedy"], out["ids"], about["greedy_margin"], noise)

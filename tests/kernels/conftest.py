@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.kernels.bench import RUNNER, Bench, variants
+from tests.support.kernels.bench import RUNNER, Bench, bench_of
+from tools.paths import ROOT
 from tools.serve import Server
 
 VARIANTS = {
@@ -26,7 +27,7 @@ def kernel_pages(
         if adapter not in opened:
             page = chromium(adapter).new_page()
             page.goto(f"{server.url}tests/blank.html")
-            page.evaluate(f"import('/repo/{RUNNER.relative_to(RUNNER.parents[2])}')")
+            page.evaluate(f"import('/repo/{RUNNER.relative_to(ROOT)}')")
             opened[adapter] = page, page.evaluate("kernels.open()")
         return opened[adapter]
 
@@ -51,10 +52,3 @@ def swift_bench(request: pytest.FixtureRequest, kernel_pages: Callable[[str], tu
 def plain_bench(kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
     """SwiftShader without subgroups."""
     return bench_of("swiftshader: f32", kernel_pages)
-
-
-def bench_of(name: str, kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
-    """A bench for an "adapter: variant"."""
-    adapter, variant = name.split(": ")
-    page, capabilities = kernel_pages(adapter)
-    return Bench(page, variants(capabilities)[variant])

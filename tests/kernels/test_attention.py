@@ -13,8 +13,8 @@ from py_engine.plan.cache import Cache, make_cache, make_conv_cache
 from py_engine.plan.ops import HeadNorm
 from py_engine.plan.rope import Rope, frequencies, table
 from py_engine.plan.shortconv import shortconv
-from tests.kernels.bench import Bench
-from tests.kernels.checks import EPS, check, tolerance
+from tests.support.kernels.bench import Bench
+from tests.support.kernels.checks import EPS, check, tolerance
 
 
 @pytest.mark.parametrize(

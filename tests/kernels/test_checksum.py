@@ -8,8 +8,8 @@ from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine.gpu.repack import THREADS, checksum, repacks
 from py_engine.plan.placement import Placement
-from tests.kernels.bench import Bench, dispatch, planes
-from tests.sums import sums
+from tests.support.checksums import checksums
+from tests.support.kernels.bench import Bench, dispatch, planes
 
 BYTES = 4 * THREADS * 40  # more than a workgroup takes
 
@@ -23,7 +23,7 @@ def test_sums_of_a_record(plain_bench: Bench, short: int) -> None:
     found = np.array([1, 2, 0, 0, 5, 6], np.uint32)
     contents = {"raw": raw, "sums": found.view(np.uint8)}
     out = dispatch(plain_bench.page, job.shader, contents, job.consts, [*job.grid])
-    assert out["sums"].view(np.uint32)[:6].tolist() == [1, 2, *sums(raw[: BYTES - short].tobytes()), 5, 6]
+    assert out["sums"].view(np.uint32)[:6].tolist() == [1, 2, *checksums(raw[: BYTES - short].tobytes()), 5, 6]
 
 
 @pytest.mark.parametrize("row0", [0, 1, 2])

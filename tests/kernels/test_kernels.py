@@ -13,8 +13,8 @@ from py_engine.plan.ops import pad
 from py_engine.plan.plan import Weight
 from py_engine.plan.pooling import pool
 from py_engine.tuning.read_rate import stream
-from tests.kernels.bench import Bench, dispatch, planes
-from tests.kernels.checks import EPS, PLAIN, QUANTISED, check, cols_of
+from tests.support.kernels.bench import Bench, dispatch, planes
+from tests.support.kernels.checks import EPS, PLAIN, QUANTISED, check, cols_of
 
 
 @pytest.mark.parametrize("type", PLAIN + QUANTISED)

@@ -8,7 +8,7 @@ from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine.plan.cache import make_cache
 from py_engine.plan.plan import PerToken
-from tests.kernels.bench import Bench, nmse
+from tests.support.kernels.bench import Bench, nmse
 
 
 @pytest.fixture

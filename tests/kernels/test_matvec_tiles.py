@@ -9,9 +9,9 @@ from gguf.constants import GGMLQuantizationType as Q
 from py_engine.plan import tiles
 from py_engine.plan.cache import make_cache
 from py_engine.plan.rope import Rope, frequencies, table
-from tests.kernels.bench import Bench
-from tests.kernels.checks import EPS, check
-from tests.kernels.test_quants import matrix
+from tests.support.kernels.bench import Bench
+from tests.support.kernels.checks import EPS, check
+from tests.support.kernels.quantised import matrix
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ slowly on software GPUs, so each type runs in one variant of each.
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,9 @@ from py_engine.gpu.repack import repacks
 from py_engine.plan import quants
 from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Weight
-from tests.kernels.bench import Bench, dispatch, nmse, planes, variants
+from tests.support.kernels.bench import Bench, dispatch, nmse, planes, variants
+from tests.support.kernels.quantised import BLOCKS, matrix
 
-BLOCKS = np.load(Path(__file__).parents[1] / "golden" / "dequant.npz")
 TYPES = [t for t in quants.LAYOUTS if not quants.LAYOUTS[t].plain]
 ADAPTERS = {"swiftshader": "f32 subgroups", "lavapipe": "f16 subgroups"}
 both_adapters = pytest.mark.parametrize("one_bench", ADAPTERS, indirect=True)
@@ -32,18 +31,6 @@ def one_bench(request: pytest.FixtureRequest, kernel_pages: Callable[[str], tupl
     """A bench for one variant of each adapter."""
     page, capabilities = kernel_pages(request.param)
     return Bench(page, variants(capabilities)[ADAPTERS[request.param]])
-
-
-def matrix(bench: Bench, type: Q, name: str, rows: int, cols: int, tame: bool = False) -> Weight:
-    """A matrix of the file's blocks, over and over. `tame`: those of common size, which do not drown the others."""
-    blocks, values = BLOCKS[f"{type.name}.raw"], np.abs(BLOCKS[f"{type.name}.f32"]).max(axis=1)
-    if tame:
-        blocks = blocks[(values > np.median(values) / 100) & (values <= np.median(values) * 2)]
-    count = rows * cols // quants.LAYOUTS[type].block
-    bench.raw[name] = blocks[np.arange(count) % len(blocks)].reshape(-1)
-    weight = Weight(name, type, rows, cols, ((name, 0, rows),))
-    bench.plan.weights[name] = weight
-    return weight
 
 
 @both_adapters

@@ -12,10 +12,10 @@ from playwright.sync_api import Page
 
 from py_engine.plan import sampler_ops
 from py_engine.plan.ops import Ops
-from py_engine.plan.sampling import FIELDS, Sampling
-from py_engine.plan.shared import LOGPROB_ROWS, MAX_SMALL_BATCH, MOST_LOGPROBS
-from tests.kernels.bench import Bench, nmse
-from tests.kernels.conftest import bench_of
+from py_engine.plan.sampling import Sampling
+from py_engine.plan.shared import LOGPROB_ROWS, MOST_LOGPROBS
+from tests.support.kernels.bench import Bench, bench_of, nmse
+from tests.support.kernels.checks import give
 
 POS, N = 40, 3  # the batch whose last token's logits these are
 SEQ = 3  # its sequence
@@ -55,12 +55,6 @@ SHAPED = [
 def bench(request: pytest.FixtureRequest, kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
     """A bench for each variant that makes a difference: these kernels have no f16, and compile slowly on lavapipe."""
     return bench_of(request.param, kernel_pages)
-
-
-def give(bench: Bench, seq: int, sampling: Sampling, answer: int = 0, shifted: int = 0) -> None:
-    """The parameters of a sequence."""
-    given = bench.data.setdefault("sampling", np.full((MAX_SMALL_BATCH, len(FIELDS)), 0xFFFFFFFF, np.uint32))
-    given[seq] = np.frombuffer(sampling.pack(answer, shifted), np.uint32)
 
 
 def prepare(bench: Bench, vocab: int, sampling: Sampling, seed: int, shaped: bool, masked: bool = False) -> Ops:

@@ -18,11 +18,9 @@ from py_engine.plan.rope import Rope, frequencies, table
 from py_engine.plan.sampling import Sampling
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.plan.shortconv import shortconv
-from tests.kernels.bench import Bench
-from tests.kernels.checks import EPS, check, cols_of, tolerance
-from tests.kernels.conftest import bench_of
-from tests.kernels.test_quants import matrix
-from tests.kernels.test_sampling import give
+from tests.support.kernels.bench import Bench, bench_of
+from tests.support.kernels.checks import EPS, check, cols_of, give, tolerance
+from tests.support.kernels.quantised import matrix
 
 Pages = Callable[[str], tuple[Page, dict[str, Any]]]
 TWO = ((7, 3), (30, 0))  # (position, sequence)

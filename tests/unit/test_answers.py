@@ -9,7 +9,7 @@ import pytest
 
 from py_engine.options import LoadOptions
 from py_engine.plan.sampling import Batch, TokenLogprob
-from tests.unit.worker_page import HELLO, HI, Engine, Page
+from tests.support.worker_page import HELLO, HI, Engine, Page
 
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
 

@@ -9,18 +9,13 @@ import pytest
 from py_engine import planner
 from py_engine.engine import Engine
 from py_engine.errors import WispError
-from py_engine.files.gguf_header import Header, parse
 from py_engine.options import LoadOptions
 from py_engine.plan import budget
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Plan
+from tests.support.cpu_models import header
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-
-
-def header(name: str) -> Header:
-    data = (GOLDEN / f"{name}.gguf").read_bytes()
-    return parse(data, len(data))
 
 
 def plan(name: str, kv_type: str = "f16", n_ctx: int = 256, device: Device | None = None) -> Plan:

@@ -8,10 +8,9 @@ import pytest
 
 from py_engine.engine import Engine
 from py_engine.errors import WispError
-from tests.unit import worker_page
-from tests.unit.test_generation import MODEL
-from tests.unit.test_sequence_batch import counts, engine
-from tests.unit.worker_page import HELLO, HI, File, Page
+from tests.support import worker_page
+from tests.support.cpu_engines import MODEL, counts, engine
+from tests.support.worker_page import HELLO, HI, File, Page
 
 PROMPT = "The quick brown fox jumps over the lazy dog. " * 2
 REQUEST = {"prompt": PROMPT, "max_tokens": 12, "temperature": 1.5, "ignore_eos": True}

@@ -14,7 +14,7 @@ from app.openai.formats import Format
 from app.openai.requests import chat_request
 from app.openai.tools import Tools
 from py_engine.text.chat_template import CHATML, ChatTemplate
-from tests.constrain.engine import run
+from tests.support.grammar_matcher import run
 
 HI = [{"role": "user", "content": "Hi"}]
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}, "n": {"type": "integer"}},

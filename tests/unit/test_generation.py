@@ -7,50 +7,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from py_engine.cpu.runner import CpuRunner
-from py_engine.engine import Engine
 from py_engine.errors import WispError
-from py_engine.plan.lists import DECODE
-from py_engine.plan.sampling import Batch, Constraint, Sampling
-from tests.unit.test_goldens import GOLDEN, evaluate, load
-
-MODEL = GOLDEN / "llama" / "llama.F32.gguf"
-VOCAB = 304
-PROMPT = [1, 5, 9, 13, 17, 21]
-STOPS: frozenset[int] = frozenset()
-WARM = Sampling(temperature=1.5, seed=3)
-SHAPED = Sampling(temperature=1.2, seed=4, top_p=0.98, presence_penalty=0.5, repeat_penalty=1.1, dry_multiplier=0.5)
-
-
-class Runner(CpuRunner):
-    """One that chooses up to `ahead` tokens ahead under a constraint, and counts what it computes."""
-
-    ahead = 1
-    forwards = 0
-
-    def max_lookahead(self) -> int:
-        return self.ahead
-
-    def _run(self, lists: Any) -> None:
-        self.forwards += DECODE in lists
-        super()._run(lists)
-
-
-def make(n_ctx: int = 256, batch: int = 16, ahead: int = 1) -> Engine:
-    cpu = load(MODEL, n_ctx, batch)
-    runner = Runner(cpu.plan)
-    runner._cpu, runner.ahead = cpu, ahead
-    return Engine(cpu.plan, runner, "cpu")
-
-
-async def batches(engine: Engine, *arguments: Any, **options: Any) -> list[Batch]:
-    return [batch async for batch in engine.generate(*arguments, **options)]
-
-
-async def collect(engine: Engine, ids: list[int], sampling: Sampling, count: int, **options: Any) -> list[int]:
-    stops = options.pop("stops", STOPS)
-    return [i for b in await batches(engine, ids, sampling, count, stops, **options) for i in b.ids]
-
+from py_engine.plan.sampling import Constraint, Sampling
+from tests.support.cpu_engines import (
+    MODEL,
+    PROMPT,
+    SHAPED,
+    STOPS,
+    VOCAB,
+    WARM,
+    Anything,
+    Fickle,
+    Runner,
+    as_mask,
+    batches,
+    collect,
+    make,
+)
+from tests.support.cpu_models import evaluate, load
 
 # -- seeds and aborts
 
@@ -131,70 +105,11 @@ async def test_logprobs(sampling: Sampling) -> None:
 # -- constraints
 
 
-class Anything:
-    """Allows everything; notes what it is told."""
-
-    def __init__(self) -> None:
-        self.accepted: list[int] = []
-
-    async def mask(self) -> Any | None:
-        return None
-
-    async def accept(self, token: int) -> None:
-        self.accepted.append(token)
-
-    async def forced(self) -> list[int]:
-        return []
-
-    def finished(self) -> bool:
-        return False
-
-
-def as_mask(allowed: np.ndarray) -> np.ndarray:
-    return np.packbits(np.pad(allowed, (0, -len(allowed) % 32)), bitorder="little").view(np.int32)
-
-
 class Odd(Anything):
     """Odd ids alone."""
 
     async def mask(self) -> Any | None:
         return as_mask(np.arange(VOCAB) % 2 == 1)
-
-
-class Fickle(Anything):
-    """Allows a share of the vocabulary that changes with what came; now and then a few tokens must come."""
-
-    def __init__(self, share: float = 0.8, jumps: bool = True, end: int | None = None) -> None:
-        super().__init__()
-        self.share, self.jumps, self.end = share, jumps, end
-
-    def _allowed(self) -> np.ndarray:
-        return np.random.default_rng([*self.accepted, 1]).random(VOCAB) < self.share
-
-    async def mask(self) -> Any | None:
-        allowed = self._allowed()
-        return None if allowed[0] and allowed[1] else as_mask(allowed)
-
-    async def accept(self, token: int) -> None:
-        allowed = self._allowed()
-        must = await self.forced()
-        if must:
-            assert token == must[0]
-        else:
-            assert allowed[token] or (allowed[0] and allowed[1])
-        await super().accept(token)
-
-    async def forced(self) -> list[int]:
-        if not self.jumps:
-            return []
-        for back in range(3):  # a third of the time three follow on a token
-            before = self.accepted[: len(self.accepted) - back]
-            if before and sum(before) % 7 == 0 and not any(sum(before[: -k or None]) % 7 == 0 for k in (1, 2)):
-                return [(before[-1] + k) % VOCAB for k in range(1, 4)][back:]
-        return []
-
-    def finished(self) -> bool:
-        return self.end is not None and len(self.accepted) >= self.end
 
 
 class Trying(Fickle):

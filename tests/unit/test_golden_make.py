@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.engine.judge import assert_close, assert_same_direction
 from tests.golden.make.cases import FETCHED, GOLDEN, all_cases, model_cases
 from tests.golden.make.compare import compare
 from tests.golden.make.gguf_file import Layout
@@ -15,6 +14,7 @@ from tests.golden.make.quantize import GGUF_PY
 from tests.golden.make.random_models import write
 from tests.golden.make.reference import Reference
 from tests.golden.make.reference_model import KNOWN
+from tests.support.tolerances import assert_close, assert_same_direction
 
 MODELS = {case.name: case for case in model_cases()}
 # One of each family whose arithmetic differs.

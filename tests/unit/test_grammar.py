@@ -10,7 +10,7 @@ from app.models.loaded import Loaded
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import parse
 from py_engine.text.tokenizer import Tokenizer, load_tokenizer
-from tests.unit.test_gguf_header import MINI
+from tests.support.gguf_bytes import MINI
 
 VOCAB = Path(__file__).parents[1] / "golden" / "vocab"
 

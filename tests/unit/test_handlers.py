@@ -10,8 +10,9 @@ from app.models.catalog import Catalog
 from app.models.loading import Progress
 from py_engine.errors import WispError
 from py_engine.options import LoadOptions
-from tests.unit.test_gguf_header import BAD, MINI, parse
-from tests.unit.worker_page import HELLO, HI, Engine, File, Page
+from tests.support.gguf_bytes import BAD, MINI
+from tests.support.worker_page import HELLO, HI, Engine, File, Page
+from tests.unit.test_gguf_header import parse
 
 
 @pytest.fixture

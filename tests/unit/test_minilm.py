@@ -14,7 +14,7 @@ import pytest
 from app.models.loading import vocabulary
 from py_engine.files.gguf_header import parse
 from py_engine.plan.lists import EMBED, PREFILL
-from tests.unit.test_goldens import GOLDEN, load
+from tests.support.cpu_models import GOLDEN, load
 from tools import minilm
 
 HEADS, EPS = 12, 1e-12

@@ -7,8 +7,8 @@ import pytest
 
 from py_engine.errors import WispError
 from py_engine.options import LoadOptions
-from tests.unit.test_gguf_header import MINI
-from tests.unit.worker_page import HI, Engine, File, Page, Platform
+from tests.support.gguf_bytes import MINI
+from tests.support.worker_page import HI, Engine, File, Page, Platform
 
 SIZE = 1000  # bytes of every model of these tests
 

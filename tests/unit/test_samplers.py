@@ -12,7 +12,8 @@ from py_engine.plan.lists import DECODE, LOGPROBS, RESAMPLE, SAMPLE, SHAPED_RESA
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Plan
 from py_engine.plan.sampling import Sampling, read_logprobs
-from tests.unit import sampling_reference as reference
+from tests.support import sampling_reference as reference
+from tests.support.sampling_reference import chi_square
 
 VOCAB, DRAWS, ANSWER = 60, 3000, 12
 HISTORY = [5, 1, 2, 3, 9, 1, 2, 3, 4, 7, 1, 2, 5, 6, 5, 6, 5, 0, 1, 2, 3, 11, 8, 1, 2, 3]
@@ -88,20 +89,6 @@ def draws(sampling: Sampling, name: str, count: int = DRAWS, mask: np.ndarray | 
         settings[5] = place  # `shifted`: the noise of another position
         counts[draw(cpu, name, *again)] += 1
     return counts
-
-
-def chi_square(counts: np.ndarray, expected: np.ndarray) -> tuple[float, float]:
-    """(the statistic, the 1-in-100,000 limit): classes too rare to count are taken together."""
-    assert counts[expected == 0].sum() == 0, "a token that a filter takes out was chosen"
-    counts, expected = counts[expected > 0], expected[expected > 0] * counts.sum()
-    rare = expected < 5
-    pooled = [(counts[~rare], expected[~rare]), (counts[rare].sum()[None], expected[rare].sum()[None])]
-    got, want = (np.concatenate(x) for x in zip(*pooled, strict=True))
-    got, want = got[want > 0], want[want > 0]
-    degrees = max(1, len(got) - 1)
-    # Wilson and Hilferty: the cube root of chi-square / degrees is nearly normal
-    limit = degrees * (1 - 2 / (9 * degrees) + 4.26 * np.sqrt(2 / (9 * degrees))) ** 3
-    return float(((got - want) ** 2 / want).sum()), float(limit)
 
 
 @pytest.mark.slow

@@ -13,39 +13,22 @@ from py_engine.engine import Engine
 from py_engine.errors import WispError
 from py_engine.generate.answer import GenerationStats
 from py_engine.generate.speculation import DraftPolicy
-from py_engine.plan.lists import SAMPLE_EACH, VERIFY_DRAFT
 from py_engine.plan.sampling import Sampling
-from tests.unit.test_generation import PROMPT, SHAPED, STOPS, WARM, Fickle, Runner, collect, make
-from tests.unit.test_goldens import GOLDEN, load
+from tests.support.cpu_engines import (
+    PROMPT,
+    SHAPED,
+    STOPS,
+    WARM,
+    Fickle,
+    collect,
+    counts,
+    engine,
+    make,
+)
+from tests.support.cpu_models import GOLDEN, load
 
 GREEDY = Sampling(temperature=0)
 PROMPTS = [PROMPT, [7, 3, 200, 45], [9], list(range(40, 75)), [250, 1, 250, 1, 6], [88, 12, 13]]
-
-
-class Counting(Runner):
-    """Counts the steps that serve several sequences, and those that guess."""
-
-    each = 0
-    guessed = 0
-
-    def _run(self, lists: Any) -> None:
-        self.each += SAMPLE_EACH in lists
-        self.guessed += VERIFY_DRAFT in lists
-        super()._run(lists)
-
-
-def engine(n_ctx: int = 256, parallel: int = 4, draft: bool = False) -> Engine:
-    """One whose steps are said to cost so much that guessing never pays, or always."""
-    plain = make(n_ctx)
-    runner = Counting(plain.plan)
-    runner._cpu = plain.runner._cpu  # type: ignore[attr-defined]
-    runner.step_cost_ms = lambda drafting, sequences=1: 1.0 if drafting == draft else 100.0  # type: ignore[method-assign]
-    return Engine(plain.plan, runner, "cpu", parallel)
-
-
-def counts(used: Engine) -> Counting:
-    assert isinstance(used.runner, Counting)
-    return used.runner
 
 
 async def test_several_at_once() -> None:

@@ -5,7 +5,7 @@ import random
 from app.answers.stream import AnswerStream, StopStrings
 from py_engine.files.gguf_header import parse
 from py_engine.text.tokenizer import Tokenizer, load_tokenizer
-from tests.unit.test_gguf_header import MINI
+from tests.support.gguf_bytes import MINI
 
 
 def run(chunks: list[str], stops: list[str]) -> tuple[list[str], str | None]:

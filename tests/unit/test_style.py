@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from tests.works import GOLDEN, about
+from tests.support.models_table import GOLDEN, about
 from tools.checks import CHECKS, run_check
 from tools.paths import ROOT
 
@@ -16,12 +16,12 @@ def test_checker_is_content(name: str) -> None:
 
 
 def test_bash_scripts_parse() -> None:
-    for script in (".ci/run", "tests/lavapipe/build.sh"):
+    for script in (".ci/run", "tests/support/lavapipe/build.sh"):
         assert subprocess.run(["bash", "-n", script], cwd=ROOT, check=False).returncode == 0, script
 
 
 def test_the_tables_of_models_have_a_row_for_every_golden() -> None:
-    """tests/works.py writes them; a new architecture or type that is not in them fails here."""
+    """tests/support/models_table.py writes them; a new architecture or type that is not in them fails here."""
     folders = [p for p in GOLDEN.glob("*/*.gguf") if p.parent.name not in ("vocab", "split")]
     goldens = [about(f"{p.parent.name}/{p.stem}") for p in folders]
     wanted = {

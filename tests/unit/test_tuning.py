@@ -16,7 +16,7 @@ from py_engine.plan.lists import DECODE
 from py_engine.plan.plan import Plan, Weight
 from py_engine.tuning import choices as tuning
 from py_engine.tuning.workloads import Attention, Prefill, Work, attention_of, matrices_of
-from tests.unit.test_budget import header
+from tests.support.cpu_models import header
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 GPU = Device(f16=True, subgroup=32, max_workgroup_storage=49152, dot8=True, matrix=16)

@@ -9,7 +9,7 @@ import pytest
 
 from app.upstreams.server import masked
 from py_engine.errors import CODES
-from tests.unit.worker_page import HELLO, HI, Page, Platform
+from tests.support.worker_page import HELLO, HI, Page, Platform
 
 BASE = "http://127.0.0.1:9000/v1"
 KEY = "sk-secret-0123456789"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from app.models.loading import vocabulary
 from py_engine.files.gguf_header import parse
-from tests.unit.test_gguf_header import MINI
+from tests.support.gguf_bytes import MINI
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "wisp-mini-chat.json"
 

@@ -20,11 +20,11 @@ from typing import Any
 import gguf
 import numpy as np
 
-from tests.engine.judge import log_softmax
 from tests.golden.make.llama_cpp import POOLING, Model
 from tests.golden.make.llama_cpp_api import Library
 from tests.golden.make.reference import Reference
 from tests.golden.make.reference_model import UnsupportedArchitecture
+from tests.support.tolerances import log_softmax
 
 LONG_ROWS = 16
 ROUTE_MARGIN = 0.02  # the router's logits of chosen and rejected experts differ by at least this

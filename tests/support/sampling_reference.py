@@ -10,6 +10,8 @@ import math
 from collections import Counter
 from statistics import pstdev
 
+import numpy as np
+
 from py_engine.plan.sampling import Sampling
 
 Candidates = list[tuple[int, float]]  # (token, logit), in falling order of logits
@@ -134,3 +136,17 @@ def exclude_top(candidates: Candidates, threshold: float) -> Candidates:
     """XTC: of those that reach the threshold, only the least likely stays."""
     reached = sum(p >= threshold for p in softmax(candidates))
     return candidates[max(0, reached - 1) :] if threshold <= 0.5 else candidates
+
+
+def chi_square(counts: np.ndarray, expected: np.ndarray) -> tuple[float, float]:
+    """(the statistic, the 1-in-100,000 limit): classes too rare to count are taken together."""
+    assert counts[expected == 0].sum() == 0, "a token that a filter takes out was chosen"
+    counts, expected = counts[expected > 0], expected[expected > 0] * counts.sum()
+    rare = expected < 5
+    pooled = [(counts[~rare], expected[~rare]), (counts[rare].sum()[None], expected[rare].sum()[None])]
+    got, want = (np.concatenate(x) for x in zip(*pooled, strict=True))
+    got, want = got[want > 0], want[want > 0]
+    degrees = max(1, len(got) - 1)
+    # Wilson and Hilferty: the cube root of chi-square / degrees is nearly normal
+    limit = degrees * (1 - 2 / (9 * degrees) + 4.26 * np.sqrt(2 / (9 * degrees))) ** 3
+    return float(((got - want) ** 2 / want).sum()), float(limit)

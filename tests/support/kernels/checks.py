@@ -4,7 +4,9 @@ import numpy as np
 from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine.plan.ops import pad
-from tests.kernels.bench import Bench, nmse
+from py_engine.plan.sampling import FIELDS, Sampling
+from py_engine.plan.shared import MAX_SMALL_BATCH
+from tests.support.kernels.bench import Bench, nmse
 
 PLAIN = [Q.F32, Q.F16, Q.BF16]
 QUANTISED = [Q.Q8_0, Q.Q4_0]
@@ -25,3 +27,9 @@ def check(bench: Bench, got: np.ndarray, want: np.ndarray, limit: float | None =
     """The GPU's values are numpy's."""
     assert np.isfinite(want).all()
     assert nmse(got, want) <= (limit or tolerance(bench))
+
+
+def give(bench: Bench, seq: int, sampling: Sampling, answer: int = 0, shifted: int = 0) -> None:
+    """The parameters of a sequence."""
+    given = bench.data.setdefault("sampling", np.full((MAX_SMALL_BATCH, len(FIELDS)), 0xFFFFFFFF, np.uint32))
+    given[seq] = np.frombuffer(sampling.pack(answer, shifted), np.uint32)

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/models.md from the tests' results: `build.py test --works docs/models.md`.
+"""Writes the tables of docs/models.md from the tests' results: `build.py test --models-table docs/models.md`.
 
 Every golden counts for its file's architecture and for its file's types, on each executor that ran it; a row says
 "yes" where every case passed, else what failed. tests/unit/test_style.py compares the rows with the goldens.
@@ -15,8 +15,8 @@ import pytest
 
 from py_engine.files.gguf_header import parse
 
-ROOT = Path(__file__).parents[1]
-GOLDEN = Path(__file__).parent / "golden"
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "golden"
 NUMPY, F32, F16 = "numpy", "WebGPU f32", "WebGPU f16"
 COLUMNS = (NUMPY, F32, F16)
 WAYS = {"swiftshader": F32, "lavapipe": F16, "cpu": NUMPY}
@@ -54,16 +54,16 @@ def _of_file(golden: str, column: str) -> list[tuple[str, str, str]]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """This module is a plugin that pyproject.toml names."""
-    parser.addoption("--works", type=Path, metavar="FILE", help="write the tables of what works into this file")
+    parser.addoption("--models-table", type=Path, metavar="FILE", help="write the tables of what works into this file")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Collect, where asked to."""
-    if path := config.getoption("--works"):
-        config.pluginmanager.register(Works(path))
+    if path := config.getoption("--models-table"):
+        config.pluginmanager.register(ModelsTable(path))
 
 
-class Works:
+class ModelsTable:
     """Collects results while a run goes on; writes or checks the tables at its end."""
 
     def __init__(self, path: Path) -> None:

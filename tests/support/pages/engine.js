@@ -1,4 +1,4 @@
-// A page with nothing but the engine: Pyodide, the Python archive and replay.js, driven by tests/browser.py.
+// A page with nothing but the engine: Pyodide, the Python archive and replay.js, driven by tests/support/browser.py.
 const sdk = await (await fetch("/wisp.js")).text();
 const assets = JSON.parse(sdk.slice(sdk.indexOf("{"), sdk.indexOf("};") + 1));
 const absolute = (/** @type {string} */ path) => new URL(`/${path}`, location.href).href;

@@ -10,7 +10,7 @@ from app.models.catalog import Catalog
 from py_engine.errors import CODES, WispError
 from py_engine.options import LoadOptions
 from py_engine.plan.sampling import Batch
-from tests.unit.test_gguf_header import MINI
+from tests.support.gguf_bytes import MINI
 
 HI = [{"role": "user", "content": "Hi"}]
 HELLO = "Hello! How can I help?"

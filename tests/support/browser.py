@@ -12,10 +12,11 @@ from playwright.sync_api import Browser, Page, Playwright
 
 from tools.browser import REAL_GPU, ensure_browser
 from tools.browser import flags as browser_flags
-from tools.paths import cache_dir
+from tools.paths import ROOT, cache_dir
 
 ADAPTERS = ("swiftshader", "lavapipe")
 LAVAPIPE = Path(__file__).parent / "lavapipe"
+PAGE_MODULES = Path(__file__).parent / "page"
 
 
 def launch(playwright: Playwright, adapter: str | None, extra_flags: tuple[str, ...] = (), **options: Any) -> Browser:
@@ -94,6 +95,8 @@ def open_engine_page(browser: Browser, url: str) -> Page:
         wait_until(page, "globalThis.ready")
     except Exception as error:
         raise RuntimeError(f"The engine page does not start: {errors}") from error
+    modules = {f"{path.relative_to(ROOT)}": path.read_text(encoding="utf-8") for path in PAGE_MODULES.glob("*.py")}
+    run_python(page, INSTALL, {"modules": modules})
     return page
 
 
@@ -119,6 +122,28 @@ def run_python(page: Page, code: str, args: dict[str, Any] | None = None) -> Any
     if "error" in result:
         raise AssertionError(f"Python in the page raised:\n{result['error']}")
     return json.loads(result["ok"])
+
+
+INSTALL = """
+import sys
+from pathlib import Path
+for name, source in modules.items():
+    path = Path("/page") / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(source)
+sys.path.append("/page")
+"""
+CALL = """
+import importlib, inspect
+result = getattr(importlib.import_module(f"tests.support.page.{module}"), function)(**arguments)
+await result if inspect.isawaitable(result) else result
+"""
+
+
+def call_python(page: Page, name: str, **arguments: Any) -> Any:
+    """Call "module.function" of tests/support/page in an engine page; arguments and result are JSON."""
+    module, _, function = name.rpartition(".")
+    return run_python(page, CALL, {"module": module, "function": function, "arguments": arguments})
 
 
 def wait_for_adapter(page: Page) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class File:
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: "MisbehavingServer"
+    server: "FaultyServer"
 
     def do_HEAD(self) -> None:
         self._answer()
@@ -96,7 +96,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-class MisbehavingServer(http.server.ThreadingHTTPServer):
+class FaultyServer(http.server.ThreadingHTTPServer):
     """Serves `files`: name -> File."""
 
     daemon_threads = True

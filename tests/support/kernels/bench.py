@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from py_engine.plan.kernels import Device
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan, Weight
 from py_engine.plan.shared import MAX_SMALL_BATCH
-from tests.kernels.matrices import spelled_out
+from tests.support.kernels.matrices import spelled_out
 
 RUNNER = Path(__file__).parent / "runner.js"
 
@@ -165,3 +165,10 @@ def nmse(got: np.ndarray, want: np.ndarray) -> float:
     """Normalised mean squared error; NaN anywhere is NaN."""
     want64 = want.astype(np.float64)
     return float(((got - want64) ** 2).mean() / max(1e-30, (want64**2).mean()))
+
+
+def bench_of(name: str, kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
+    """A bench for an "adapter: variant"."""
+    adapter, variant = name.split(": ")
+    page, capabilities = kernel_pages(adapter)
+    return Bench(page, variants(capabilities)[variant])

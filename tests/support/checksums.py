@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def sums(data: bytes) -> list[int]:
+def checksums(data: bytes) -> list[int]:
     """The two sums over a record's bytes."""
     words = np.frombuffer(data + bytes(-len(data) % 4), "<u4")
     mixed = words ^ (np.arange(len(words), dtype=np.uint32) * np.uint32(0x9E3779B1))

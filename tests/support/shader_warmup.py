@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from tests import browser
+from tests.support import browser
 from tools.paths import ROOT
 
-AHEAD = "WISP_COMPILE_AHEAD"  # set in the second process: the file to write at its end
+STAMP = "WISP_SHADER_WARMUP"  # set in the second process: the file to write at its end
 PARENT = os.getppid()
 MANY = 200  # tests on lavapipe from which on it pays
 
@@ -31,7 +31,7 @@ def on_lavapipe(item: pytest.Item) -> bool:
 
 def running() -> bool:
     """Whether this is the second process."""
-    return AHEAD in os.environ
+    return STAMP in os.environ
 
 
 @pytest.hookimpl(trylast=True)
@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         items[:] = [item for item in reversed(items) if on_lavapipe(item)]
 
 
-class Ahead:
+class Warmup:
     """The second process."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Ahead:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/engine", "tests/kernels"],
             cwd=ROOT,
-            env={**os.environ, AHEAD: str(done)},
+            env={**os.environ, STAMP: str(done)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -80,7 +80,7 @@ class Ahead:
 def pytest_configure(config: pytest.Config) -> None:
     """This module is a plugin that pyproject.toml names."""
     if not running() and sys.platform == "linux":
-        config.pluginmanager.register(Ahead())
+        config.pluginmanager.register(Warmup())
 
 
 def pytest_runtest_setup() -> None:
@@ -92,7 +92,7 @@ def pytest_runtest_setup() -> None:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """In the second process: once it has come to its end, everything is compiled."""
     if running() and exitstatus in (0, 1) and not session.config.option.collectonly:
-        Path(os.environ[AHEAD]).touch()
+        Path(os.environ[STAMP]).touch()
 
 
 def kernels_hash() -> str:

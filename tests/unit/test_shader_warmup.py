@@ -1,4 +1,4 @@
-"""What a second process compiles ahead of a whole run (tests/ahead.py)."""
+"""What a second process compiles ahead of a whole run (tests/support/shader_warmup.py)."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import ahead
+from tests.support import shader_warmup
 from tools.paths import ROOT
 
 
@@ -17,7 +17,7 @@ def test_it_takes_the_tests_on_lavapipe_from_the_last_one_on(tmp_path: Path) -> 
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "tests/engine"],
         cwd=ROOT,
-        env={**os.environ, ahead.AHEAD: str(stamp)},
+        env={**os.environ, shader_warmup.STAMP: str(stamp)},
         capture_output=True,
         text=True,
         check=True,
@@ -27,4 +27,4 @@ def test_it_takes_the_tests_on_lavapipe_from_the_last_one_on(tmp_path: Path) -> 
     assert not any("swiftshader" in one or "-cpu]" in one or "test_tuning" in one for one in ids)
     files = list(dict.fromkeys(one.split("::")[0].split("/")[-1] for one in ids))
     assert files == ["test_variants.py", "test_parity.py", "test_generation.py", "test_engine.py"]
-    assert not ahead.running()
+    assert not shader_warmup.running()

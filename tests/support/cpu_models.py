@@ -1,0 +1,50 @@
+"""The goldens' models on the numpy executor."""
+
+from pathlib import Path
+
+import numpy as np
+
+from py_engine import planner
+from py_engine.cpu import kernels as cpu
+from py_engine.files.gguf_header import Header, parse
+from py_engine.models.common import rope_factors
+from py_engine.plan.kernels import Device
+from py_engine.plan.lists import ALL_LOGITS, PREFILL
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def load(path: Path, n_ctx: int, batch: int = 16, kv_type: str = "f32", spare: int | None = None) -> cpu.Cpu:
+    """The numpy executor of a file's plan."""
+    data = path.read_bytes()
+    header = parse(data, len(data))
+
+    def raw(tensor: str, first: int, rows: int) -> bytes:
+        info = header.tensors[tensor]
+        size = info.nbytes // max(1, int(np.prod(info.shape[1:])))
+        begin = header.data_offset + info.offset + first * size
+        return data[begin : begin + rows * size]
+
+    tensor = rope_factors(header, n_ctx)
+    factors = np.frombuffer(raw(tensor, 0, 1), np.float32).tolist() if tensor else None
+    plan = planner.make_plan(header, Device(software=True), n_ctx, batch, kv_type, factors, spare)
+    weights = {
+        w.name: cpu.dequantize(w, np.frombuffer(b"".join(raw(*s) for s in w.sources), np.uint8))
+        for w in plan.weights.values()
+    }
+    return cpu.Cpu(plan, weights)
+
+
+def evaluate(model: cpu.Cpu, ids: list[int]) -> np.ndarray:
+    """Logits of every position, in batches."""
+    parts = []
+    for at in range(0, len(ids), model.plan.batch):
+        batch = ids[at : at + model.plan.batch]
+        model.feed(at, batch, [PREFILL, ALL_LOGITS])
+        parts.append(model.buffers["all_logits.logits"][: len(batch), : model.plan.n_vocab].copy())
+    return np.concatenate(parts)
+
+
+def header(name: str) -> Header:
+    data = (GOLDEN / f"{name}.gguf").read_bytes()
+    return parse(data, len(data))

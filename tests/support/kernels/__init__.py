@@ -1,0 +1,1 @@
+"""A workbench for single kernels."""

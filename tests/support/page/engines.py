@@ -1,0 +1,195 @@
+"""A model's engine for one call, and what tests compute with it."""
+
+import base64
+import importlib
+import inspect
+from collections.abc import Collection
+from typing import Any
+
+import js
+
+from py_engine.engine import Engine
+from py_engine.errors import WispError
+from py_engine.files.gguf_header import Header, read_header
+from py_engine.files.shards import open_source
+from py_engine.options import LoadOptions
+from py_engine.plan.lists import DECODE, SAMPLE
+from py_engine.plan.sampling import Sampling
+
+GREEDY = Sampling(temperature=0)
+Logits = dict[str, Any]  # {"logits": float32 in base64, "shape": [n_tokens, n_vocab]}
+
+
+async def with_engine(
+    task: str, urls: list[str], options: dict[str, Any], arguments: dict[str, Any], before: str | None
+) -> Any:
+    """Call `before()`, load the model and return `task(engine, **arguments)`. Names are "module.function"."""
+    if before:
+        _function(before)()
+    opened = [await open_model(url) for url in urls]
+    sources, headers = (list(part) for part in zip(*opened, strict=True))
+    several = len(urls) > 1
+    engine = await Engine.load(
+        sources if several else sources[0], headers if several else headers[0], LoadOptions(**options)
+    )
+    try:
+        result = _function(task)(engine, **arguments)
+        return await result if inspect.isawaitable(result) else result
+    finally:
+        await engine.unload()
+        for source in sources:
+            source.close()
+
+
+def _function(name: str) -> Any:
+    module, _, function = name.rpartition(".")
+    return getattr(importlib.import_module(f"tests.support.page.{module}"), function)
+
+
+async def open_model(url: str) -> tuple[Any, Header]:
+    """Open a file of the tests' server and read its header."""
+    source = await open_source(js.URL.new(url, js.location.href).href, lambda *_: None)
+    return source, await read_header(source.read, source.size)
+
+
+def raw(values: Any) -> str:
+    """Float32 values of numpy or of JavaScript, in base64."""
+    data = values.tobytes() if hasattr(values, "tobytes") else js.Uint8Array.new(values.buffer).to_bytes()
+    return base64.b64encode(data).decode()
+
+
+async def collect(
+    engine: Engine, ids: list[int], sampling: Sampling, count: int, stop: Collection[int] = ()
+) -> list[int]:
+    """All ids of an answer."""
+    return [i async for batch in engine.generate(ids, sampling, count, frozenset(stop)) for i in batch.ids]
+
+
+async def evaluate(engine: Engine, prompt: list[int]) -> Logits:
+    """Logits of every position."""
+    logits, shape = await engine.evaluate(prompt)
+    return {"logits": raw(logits), "shape": list(shape)}
+
+
+async def evaluate_and_generate(engine: Engine, prompt: list[int], count: int) -> dict[str, Any]:
+    """Logits of the prompt, the greedy answer, and what the kernels were made for."""
+    found = await evaluate(engine, prompt)
+    ids = await collect(engine, prompt, GREEDY, count)
+    kernels = engine.stats()["kernels"] if engine.backend == "webgpu" else None
+    return {**found, "ids": ids, "backend": engine.backend, "kernels": kernels}
+
+
+async def evaluate_long_too(engine: Engine, prompt: list[int], count: int, long: list[int]) -> dict[str, Any]:
+    """evaluate_and_generate, and the logits of a longer prompt where there is one."""
+    found = await evaluate_and_generate(engine, prompt, count)
+    return {**found, "long": await evaluate(engine, long) if long else None}
+
+
+async def evaluate_and_kernels(engine: Engine, prompt: list[int]) -> dict[str, Any]:
+    """Logits, and what the kernels were chosen for."""
+    return {**await evaluate(engine, prompt), "kernels": engine.stats()["kernels"]}
+
+
+async def embed_with_each(engine: Engine, prompt: list[int], kinds: list[str]) -> dict[str, Any]:
+    """Embeddings by the default pooling ("None") and by each kind, and the error code of evaluate() for an encoder."""
+    found: dict[str, Any] = {}
+    for kind in (None, *kinds):
+        values, shape = await engine.embed(prompt, kind)
+        found[str(kind)] = [raw(values), list(shape)]
+    if not engine.plan.generates:
+        try:
+            await engine.evaluate(prompt)
+        except WispError as error:
+            found["code"] = error.code
+    return found
+
+
+async def load_a_part_alone(engine: Engine, url: str, prompt: list[int]) -> dict[str, Any]:
+    """Logits of a model in several files, and the error that loading one of them gives."""
+    found = await evaluate(engine, prompt)
+    source, header = await open_model(url)
+    try:
+        await Engine.load(source, header, LoadOptions())
+    except WispError as error:
+        return {**found, "code": error.code, "message": str(error)}
+    finally:
+        source.close()
+    return found
+
+
+async def differing_chats(engine: Engine, chats: list[dict[str, list[int]]]) -> list[dict[str, Any]]:
+    """The chats whose greedy answer differs: where, and by which gap between the two tokens' logits."""
+    differing = []
+    for number, chat in enumerate(chats):
+        want = chat["tokens"]
+        got = await collect(engine, chat["prompt"], GREEDY, len(want))
+        k = next((k for k, (a, b) in enumerate(zip(want, got, strict=False)) if a != b), None)
+        if k is not None:
+            logits, shape = await engine.evaluate(chat["prompt"] + want[:k])
+            row = logits.to_py().tolist()[-shape[1] :]
+            differing.append({"chat": number, "at": k, "gap": row[got[k]] - row[want[k]]})
+    return differing
+
+
+async def requests_in_a_row(engine: Engine) -> dict[str, Any]:
+    """Greedy and seeded answers, an aborted one, the first once more, and a longer prompt after a cached one."""
+    prompt = list(range(100, 140))
+    warm = Sampling(temperature=1, top_k=40, top_p=0.95, min_p=0.02, seed=7)
+    first = await collect(engine, prompt, GREEDY, 24)
+    sampled = [await collect(engine, prompt, warm, 24) for _ in range(2)]
+    other = await collect(engine, prompt, Sampling(temperature=1, seed=8), 24)
+    stream = engine.generate([1, 2, 3, *prompt], warm, 200, frozenset())
+    taken = 0
+    async for batch in stream:
+        taken += len(batch.ids)
+        if taken >= 3:
+            break
+    await stream.aclose()
+    again = await collect(engine, prompt, GREEDY, 24)
+    longer = await collect(engine, [*prompt, *first[:10], 5, 6], GREEDY, 4)
+    return {
+        "first": first,
+        "sampled": sampled,
+        "other": other,
+        "taken": taken,
+        "again": again,
+        "longer": len(longer),
+        "last": engine.stats()["last"],
+    }
+
+
+async def stop_at_the_fifth_token(engine: Engine) -> list[list[int]]:
+    """A whole answer, and the answer that its fifth token stops."""
+    prompt = list(range(100, 110))
+    whole = await collect(engine, prompt, GREEDY, 12)
+    return [whole, await collect(engine, prompt, GREEDY, 12, [whole[4]])]
+
+
+async def small_device_then_lost_device(engine: Engine, url: str) -> list[Any]:
+    """The error codes of both, and the length of an answer between them."""
+    codes = []
+    source, header = await open_model(url)
+    try:
+        await Engine.load(source, header, LoadOptions(64, "webgpu", variant={"max_buffer": 1 << 18}))
+    except WispError as error:
+        codes.append(error.code)
+    finally:
+        source.close()
+    before = await collect(engine, [1, 2, 3], GREEDY, 4)
+    runner: Any = engine.runner
+    runner.gpu.device.destroy()
+    try:
+        await collect(engine, [1, 2, 3, 4], GREEDY, 4)
+    except WispError as error:
+        codes.append(error.code)
+    return [codes, len(before)]
+
+
+async def profile(engine: Engine) -> dict[str, Any]:
+    """The profile of a decoded token and of a batch of 16, the read rates, and the number of a token's dispatches."""
+    return {
+        "decode": await engine.profile(5),
+        "prefill": await engine.profile(0, 16),
+        "rates": engine.stats()["read_rates"],
+        "count": len(engine.plan.lists[DECODE]) + len(engine.plan.lists[SAMPLE]),
+    }

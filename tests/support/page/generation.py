@@ -1,0 +1,174 @@
+"""Generation on a GPU of any speed: what is submitted ahead, seeds, constraints, aborts, a full context."""
+
+import asyncio
+import math
+import random
+from array import array
+from typing import Any
+
+import js
+from pyodide.ffi import to_js
+
+from py_engine.engine import Engine
+from py_engine.generate.answer import GenerationStats
+from py_engine.plan.lists import PREFILL_END, SAMPLE
+from py_engine.plan.sampling import Sampling
+from tests.support.page.engines import collect
+
+AHEAD_MS = 25.0  # how much work the runner submits ahead
+
+
+class Fickle:
+    """A constraint that allows a changing share of the vocabulary; with `jumps` it forces four tokens now and then."""
+
+    def __init__(self, vocab: int, share: float, jumps: bool) -> None:
+        self.vocab, self.share, self.jumps = vocab, share, jumps
+        self.accepted: list[int] = []
+
+    def allowed(self) -> list[bool]:
+        """Which tokens may come next; it depends on all before."""
+        dice = random.Random(sum((k + 3) * token for k, token in enumerate(self.accepted)))
+        return [dice.random() < self.share for _ in range(self.vocab)]
+
+    async def mask(self) -> Any:
+        """One bit a token, as the engine reads it."""
+        words = [0] * (-(-self.vocab // 32))
+        for token, ok in enumerate(self.allowed()):
+            words[token // 32] |= ok << token % 32
+        return to_js(memoryview(array("I", words)).cast("B").cast("i"))
+
+    async def accept(self, token: int) -> None:
+        """Fail where a token was not allowed."""
+        must = await self.forced()
+        assert token == must[0] if must else self.allowed()[token], token
+        self.accepted.append(token)
+
+    async def forced(self) -> list[int]:
+        """The tokens that must come next."""
+        at = len(self.accepted)
+        return [(at + k) % self.vocab for k in range(4)] if self.jumps and at % 11 == 7 else []
+
+    def finished(self) -> bool:
+        """Never."""
+        return False
+
+
+def set_speed(engine: Engine, steps: int) -> None:
+    """Let the runner believe that the GPU is so fast that `steps` steps are submitted ahead."""
+    runner: Any = engine.runner
+    runner._step_ms = AHEAD_MS / steps
+
+
+async def generate_ahead(
+    engine: Engine, steps: int, ids: list[int], sampling: Sampling, count: int, constraint: Fickle | None = None
+) -> list[int]:
+    """An answer of which `steps` steps are submitted ahead, whatever they take."""
+    runner: Any = engine.runner
+    set_speed(engine, steps)
+    measure, runner._time = runner._time, lambda ms: None
+    try:
+        stream = engine.generate(ids, sampling, count, frozenset(), constraint)
+        return [i async for batch in stream for i in batch.ids]
+    finally:
+        runner._time = measure
+
+
+async def answers(engine: Engine) -> dict[str, Any]:
+    """Everything that must not depend on how many steps are submitted ahead, or on what the cache holds."""
+    vocab = engine.plan.n_vocab
+    prompt = list(range(5, 30))
+    plain = Sampling(temperature=1.3, seed=5)
+    shaped = Sampling(
+        temperature=1.3, seed=5, top_p=0.97, presence_penalty=0.6, repeat_penalty=1.1, dry_multiplier=0.7,
+        typical_p=0.98, logit_bias=((7, -100), (9, 3.0)),
+    )  # fmt: skip
+    out: dict[str, Any] = {}
+    for name, sampling in (("plain", plain), ("shaped", shaped)):
+        out[name] = [await generate_ahead(engine, steps, prompt, sampling, 40) for steps in (1, 5, 64)]
+        for share, jumps in ((0.5, False), (0.97, True)):
+            out[f"{name} {share}"] = [
+                await generate_ahead(engine, steps, prompt, sampling, 40, Fickle(vocab, share, jumps))
+                for steps in (1, 6, 30)
+            ]
+    out["rows"], out["worst"] = await check_logprobs(engine, prompt, out["plain"][0])
+    longer = prompt + out["plain"][0]
+    first = await collect(engine, longer, plain, 20)
+    await collect(engine, [1, 2, 3], plain, 2)
+    out["seeds"] = [first, await collect(engine, longer, plain, 20)]
+    out["tokens"] = await generate_ahead(engine, 6, prompt, plain, 40)
+    long = [7 * k % 250 for k in range(70)]
+    prompts = [[*long, k] for k in range(3)]
+    out["alone"] = [await collect(engine, ids, shaped, 12) for ids in prompts]
+    engine.forget()
+    stats = [GenerationStats() for _ in prompts]
+
+    async def beside(ids: list[int], stat: GenerationStats) -> list[int]:
+        return [i async for batch in engine.generate(ids, shaped, 12, frozenset(), stats=stat) for i in batch.ids]
+
+    out["beside"] = await asyncio.gather(*(beside(ids, stat) for ids, stat in zip(prompts, stats, strict=True)))
+    out["cached"] = [stat.cached_tokens for stat in stats]
+    return out
+
+
+async def check_logprobs(engine: Engine, prompt: list[int], answer: list[int]) -> tuple[int, float]:
+    """How many log-probabilities an answer comes with, and how far they are from those of its logits."""
+    rows: list[Any] = []
+    async for batch in engine.generate(prompt, Sampling(temperature=1.3, seed=5, logprobs=4), 40, frozenset()):
+        rows += batch.logprobs or []
+    logits, shape = await engine.evaluate(prompt + answer)
+    values = logits.to_py().tolist()
+    worst = 0.0
+    for k, row in enumerate(rows):
+        line = values[(len(prompt) + k - 1) * shape[1] : (len(prompt) + k) * shape[1]]
+        base = max(line) + math.log(sum(math.exp(x - max(line)) for x in line))
+        assert row.token == answer[k]
+        assert len(row.top) == 4
+        for token, logprob in [(row.token, row.logprob), *row.top]:
+            worst = max(worst, abs(line[token] - base - logprob))
+        assert row.top[0][1] >= max(line) - base - 0.1
+    return len(rows), worst
+
+
+async def aborts_and_shifts(engine: Engine) -> list[Any]:
+    """Answers between 101 aborted ones; two that outgrow the context, at two speeds; the tokens that this drops."""
+    prompt, vocab = list(range(5, 17)), engine.plan.n_vocab
+    warm = Sampling(temperature=1.3, seed=5)
+    shaped = Sampling(temperature=1.3, seed=5, presence_penalty=0.5, typical_p=0.9)
+    biased = Sampling(temperature=0, logit_bias=((3, 9.0),), logprobs=2)
+    dice = random.Random(4)
+    runner: Any = engine.runner
+    runner._time = lambda ms: None
+    wants, shifted = [], []
+    for steps in (3, 64):
+        set_speed(engine, steps)
+        stream = engine.generate(prompt, warm, 120, frozenset(), None, 4)
+        shifted.append([i async for batch in stream for i in batch.ids])
+    dropped = engine.last.shifted_tokens
+    for number in range(101):
+        if number % 20 == 0:
+            wants.append([await collect(engine, prompt, sampling, 12) for sampling in (warm, shaped)])
+        set_speed(engine, dice.choice([1, 2, 8, 64]))
+        ids = prompt[: dice.randint(1, 12)] + [dice.randrange(vocab) for _ in range(dice.randint(0, 12))]
+        sampling = dice.choice([warm, shaped, biased])
+        constraint = Fickle(vocab, 0.7, True) if number % 5 == 0 else None
+        stream = engine.generate(ids, sampling, 30, frozenset(), constraint)
+        for _ in range(dice.randint(0, 6)):
+            if await anext(stream, None) is None:
+                break
+        await stream.aclose()
+    return [wants, shifted, dropped]
+
+
+async def draws(engine: Engine) -> list[Any]:
+    """How often each token is drawn in 3,000 draws from the same logits, at as many places of the noise; the logits."""
+    runner: Any = engine.runner
+    counts = [0] * engine.plan.n_vocab
+    gpu, at = runner.gpu, 10
+    for part in range(15):
+        await runner.configure(Sampling(temperature=0.8, seed=9), at, 1000 * part, False)
+        await runner.feed(0, list(range(10)), [*PREFILL_END] + 200 * [SAMPLE])
+        drawn = js.Uint32Array.new(await gpu.replay.download(gpu.places["tokens"][0], 4 * at, 800))
+        for token in drawn.to_py():
+            counts[token] += 1
+    logits = js.Float32Array.new(await gpu.replay.download(gpu.places["logits"][0], 0, 4 * engine.plan.n_vocab))
+    return [counts, logits.to_py().tolist()]

@@ -1,0 +1,39 @@
+"""Changes to the page's tuning; they last until the page closes."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from py_engine.plan import tiles
+from py_engine.plan.kernels import Device
+from py_engine.plan.plan import Plan
+from py_engine.tuning import choices
+
+SECONDS = 60.0  # compiling takes long on a CPU
+TILES = [
+    (0, 4, 16, 8),  # leaves rows out
+    (0, 2048, 1, 4),  # more threads than a workgroup may have
+]
+
+# mypy: disable-error-code="assignment"
+
+
+def one_matrix_and_bad_tiles() -> None:
+    """Tune one matrix, for as long as it takes, with two candidates that must be rejected."""
+    tune = choices.tune
+
+    async def slowly(plan: Plan, device: Device, bench: Any, forced: Iterable[str] = ()) -> Any:
+        return await tune(plan, device, bench, forced, SECONDS)
+
+    choices.MATRICES, choices.SECONDS = 1, SECONDS
+    choices.tune = slowly
+    tiles.alternatives = lambda device, weight, tile: list(TILES)
+
+
+def other_kernels() -> None:
+    """Have other kernels than those that were measured, and choose at once."""
+
+    async def at_once(plan: Plan, device: Device, bench: Any, forced: Iterable[str] = ()) -> Any:
+        return device, []
+
+    choices.kernels_hash = lambda files=None: "of other kernels"
+    choices.tune = at_once
