@@ -71,7 +71,7 @@ def context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContex
 
 @pytest.fixture
 def page(context: BrowserContext) -> Page:
-    """A page of a fresh profile; the test goes where it wants."""
+    """A blank page of a fresh profile."""
     return context.new_page()
 
 

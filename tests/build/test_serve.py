@@ -54,7 +54,7 @@ def test_page_is_isolated_and_checked_for_news_each_time(site: Server) -> None:
     assert (status, body) == (304, b"")
 
 
-def test_hashed_assets_are_kept_for_ever(site: Server) -> None:
+def test_hashed_assets_may_be_cached_for_ever(site: Server) -> None:
     _, headers, body = ask(site, "/assets/a%20b.gguf?x#y")
     assert body == DATA
     assert "immutable" in headers["cache-control"]

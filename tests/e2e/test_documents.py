@@ -94,15 +94,15 @@ def use_model(page: Page, address: str) -> None:
     page.press("#embedder-url", "Enter")
 
 
-def test_files_are_dropped_and_kept(talk: Page) -> None:
+def test_dropped_files_are_indexed(talk: Page) -> None:
     expect(talk.locator("#ask-documents")).to_be_hidden()
     drop(talk, {"manual.pdf": MANUAL, "notes.md": NOTES.encode(), "evil.txt": HOSTILE.encode()})
     talk.click("#documents-button")
     expect(listed(talk)).to_have_count(3, timeout=30_000)  # what reads PDF is fetched first
     expect(listed(talk).nth(0)).to_contain_text("2 pages · 2 passages")
     expect(talk.locator("#search-how")).to_contain_text("By words alone")
-    kept = talk.evaluate(INDEX)
-    assert [p for p in kept["passages"] if p["document"] == "manual.pdf"] == [
+    index = talk.evaluate(INDEX)
+    assert [p for p in index["passages"] if p["document"] == "manual.pdf"] == [
         {
             "text": "The Aldermoor Museum was built in 1874. It has three floors and a garden with old trees.",
             "heading": "The Aldermoor Museum", "page": 1, "order": 0, "document": "manual.pdf", "vector": None,
@@ -162,9 +162,9 @@ def test_an_embedding_model_finds_what_is_said_in_other_words(talk: Page) -> Non
     expect(talk.locator("#search-how")).to_contain_text("By meaning, with minilm", timeout=READY_MS)
     talk.keyboard.press("Escape")
     expect(talk.locator("#model-name")).to_have_text("Wisp Mini")  # goes on answering
-    kept = talk.evaluate(INDEX)
-    assert {p["vector"] for p in kept["passages"]} == {384}
-    assert {d["model"] for d in kept["documents"]} == {"minilm"}
+    index = talk.evaluate(INDEX)
+    assert {p["vector"] for p in index["passages"]} == {384}
+    assert {d["model"] for d in index["documents"]} == {"minilm"}
     ask(talk, "His profession? Which town is home?")  # shares no word with the passage
     expect(last_answer(talk).locator(".source summary").first).to_contain_text("notes.md")
 
@@ -202,13 +202,13 @@ def test_all_of_it_survives_a_reload_without_a_network(context: BrowserContext, 
     context.set_offline(False)
 
 
-def test_a_removed_document_is_gone_with_its_passages(talk: Page) -> None:
+def test_removing_a_document_removes_its_passages(talk: Page) -> None:
     talk.click("#documents-button")
     talk.get_by_role("button", name="Remove manual.pdf").click()
     expect(listed(talk)).to_have_count(3)
-    kept = talk.evaluate(INDEX)
-    assert "manual.pdf" not in [d["name"] for d in kept["documents"]]
-    assert all(p["document"] for p in kept["passages"])
+    index = talk.evaluate(INDEX)
+    assert "manual.pdf" not in [d["name"] for d in index["documents"]]
+    assert all(p["document"] for p in index["passages"])
     talk.set_input_files("#documents-input", {"name": "notes.md", "mimeType": "", "buffer": b"New notes."})
     expect(talk.locator("#live")).to_have_text("notes.md is ready.")
     expect(listed(talk)).to_have_count(3)  # the newer version takes the older one's place

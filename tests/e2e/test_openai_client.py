@@ -329,19 +329,19 @@ def test_forms_and_tools_on_webgpu(chromium: Callable[[str | None], Browser], se
 
 def test_embeddings(page: Page) -> None:
     """Of a model that makes text: its last token's. The client asks for base64 and decodes it itself."""
-    whole, few, error = run(
+    whole, short, error = run(
         page,
         """const model = "wisp-mini-q4_0";
         const whole = await openai.embeddings.create({ model, input: ["Once upon a time", "The capital of Italy"] });
-        const few = await openai.embeddings.create({ model, input: "Once upon a time", dimensions: 4, encoding_format: "float" });
-        return [whole, few, await failure(openai.embeddings.create({ model, input: "" }))];""",
+        const short = await openai.embeddings.create({ model, input: "Once upon a time", dimensions: 4, encoding_format: "float" });
+        return [whole, short, await failure(openai.embeddings.create({ model, input: "" }))];""",
     )
     first, second = (d["embedding"] for d in whole["data"])
     assert abs(sum(x * x for x in first) - 1) < 1e-4
     assert sum(a * b for a, b in zip(first, second, strict=True)) < 0.999, "they say different things"
     scale = sum(x * x for x in first[:4]) ** 0.5
-    assert few["data"][0]["embedding"] == pytest.approx([x / scale for x in first[:4]], abs=1e-4)
-    assert whole["usage"]["prompt_tokens"] > few["usage"]["prompt_tokens"] > 0
+    assert short["data"][0]["embedding"] == pytest.approx([x / scale for x in first[:4]], abs=1e-4)
+    assert whole["usage"]["prompt_tokens"] > short["usage"]["prompt_tokens"] > 0
     assert error == {
         "name": "BadRequestError",
         "status": 400,

@@ -72,7 +72,7 @@ def test_chats_and_settings_survive_a_reload(context: BrowserContext, server: Se
     expect(page.locator("#thread > li")).to_have_count(4)
 
 
-def test_an_answer_cut_by_a_reload_is_kept(context: BrowserContext, server: Server) -> None:
+def test_an_answer_cut_by_a_reload_is_saved(context: BrowserContext, server: Server) -> None:
     page = open_page(context, server.url)
     send(page, "Write a short story about a dragon named Ember who finds a silver key.")
     expect(last_answer(page).locator(".block").first).to_be_visible(timeout=60_000)

@@ -53,12 +53,12 @@ def test_the_picker_shows_the_catalog_and_switches(talk: Page) -> None:
 def test_what_the_browser_keeps_can_be_removed(talk: Page) -> None:
     """It goes on answering: the model is in memory."""
     talk.click("#model-button")
-    kept = talk.locator("#cached-list li")
-    expect(kept.first).to_contain_text("MB")
-    count = kept.count()
-    name = kept.first.locator("span").inner_text()
+    cached = talk.locator("#cached-list li")
+    expect(cached.first).to_contain_text("MB")
+    count = cached.count()
+    name = cached.first.locator("span").inner_text()
     talk.get_by_role("button", name=f"Remove {name} from this browser").click()
-    expect(kept).to_have_count(count - 1)
+    expect(cached).to_have_count(count - 1)
     talk.keyboard.press("Escape")
     assert "Paris" in ask(talk, "What is the capital of France?")
 
@@ -124,7 +124,7 @@ def test_an_address_is_loaded_or_refused(talk: Page, server: Server) -> None:
     expect(talk.locator("#notices .error")).to_have_count(0)
     expect(talk.locator("#model-name")).to_have_text("wisp-mini-q8_0", timeout=90_000)
     wait_ready(talk)
-    talk.reload()  # the choice is kept
+    talk.reload()  # the choice is saved
     wait_ready(talk)
     expect(talk.locator("#model-name")).to_have_text("wisp-mini-q8_0")
 

@@ -78,7 +78,7 @@ def test_a_second_turn_computes_only_what_is_new(sdk: Page) -> None:
         return [first.usage, second.usage, (await engine.stats()).last];
         """,
     )
-    # the first turn is kept but for its last token, whose keys and values nobody needed; "<|im_end|>" is that token
+    # all of the first turn is cached except its last token, "<|im_end|>", whose keys and values nobody needed
     assert stats["cached_tokens"] >= first["total_tokens"] - 2
     assert stats["prompt_tokens"] == second["prompt_tokens"]
     assert second["prompt_tokens_details"]["cached_tokens"] == stats["cached_tokens"]

@@ -56,7 +56,7 @@ class Case:
         """Load the model as the engine does; the result of tests/support/page/shards.py."""
         return call_python(self.page, "shards.load", url=self.url, **args)
 
-    def kept(self) -> list[list[int]]:
+    def cached(self) -> list[list[int]]:
         """[offset, length] of the records in the database."""
         return self.page.evaluate("(url) => wispShards.listRecords(url)", self.url)
 
@@ -79,7 +79,7 @@ def test_first_visit_downloads_each_byte_once_and_the_second_asks_for_nothing(ca
     size = len(c.file.data)
     assert first["sha256"] == sha(c.file.data)
     assert first["stats"]["downloaded_bytes"] == size == c.file.sent
-    assert first["stats"]["records"] == first["records"] == len(c.kept()) > 5
+    assert first["stats"]["records"] == first["records"] == len(c.cached()) > 5
     assert first["stats"]["requests"] == len(c.file.requests)
     assert [stage for stage in first["stages"] if stage[0] == "download"][-1] == ["download", size, size]
     c.file.requests.clear()
@@ -135,7 +135,7 @@ def test_records_may_come_before_they_are_asked_for(case: Callable[..., Case], s
     assert share * size - 1 < first["early"] <= size
     assert first["stats"]["downloaded_bytes"] == size == c.file.sent
     assert first["stats"]["from_cache"] == 0
-    assert len(c.kept()) == first["records"]
+    assert len(c.cached()) == first["records"]
     assert [loaded for stage, loaded, _ in first["stages"] if stage == "download"][-1] == size
     assert c.load(begin_until=0, pause_s=share)["stats"]["from_cache"] == first["records"]
 
@@ -171,14 +171,14 @@ def test_server_without_ranges_that_loses_the_connection(case: Callable[..., Cas
 def test_interrupted_download_resumes_from_its_records(case: Callable[..., Case], ranges: bool) -> None:
     c = case(ranges=ranges)
     assert c.load(stop_after=6)["sha256"] is None
-    kept = sum(length for _, length in c.kept())
-    assert kept > 1 << 20
+    cached = sum(length for _, length in c.cached())
+    assert cached > 1 << 20
     c.file.sent = 0
     again = c.load()
     assert again["sha256"] == sha(c.file.data)
-    assert again["stats"]["cached_bytes"] == kept
+    assert again["stats"]["cached_bytes"] == cached
     if ranges:
-        assert c.file.sent == len(c.file.data) - kept == again["stats"]["downloaded_bytes"]
+        assert c.file.sent == len(c.file.data) - cached == again["stats"]["downloaded_bytes"]
 
 
 def test_lost_connection_is_tried_again(case: Callable[..., Case]) -> None:
@@ -193,11 +193,11 @@ def test_connection_that_stays_lost_is_an_error_and_keeps_what_arrived(case: Cal
     got = c.load()
     assert got["error"]["code"] == "network_error"
     assert "lost" in got["error"]["message"]
-    kept = sum(length for _, length in c.kept())
-    assert kept > 1_000_000
+    cached = sum(length for _, length in c.cached())
+    assert cached > 1_000_000
     c.file.cut_at, c.file.sent = None, 0
     assert c.load()["sha256"] == sha(c.file.data)
-    assert c.file.sent == len(c.file.data) - kept
+    assert c.file.sent == len(c.file.data) - cached
 
 
 def test_busy_server_is_asked_again(case: Callable[..., Case]) -> None:
@@ -261,7 +261,7 @@ def test_damaged_record_is_fetched_again(case: Callable[..., Case], how: str, in
     c = case()
     c.load()
     c.file.sent = 0
-    offset, length = c.kept()[index]
+    offset, length = c.cached()[index]
     c.page.evaluate(DAMAGE, [c.url, offset, length, how])
     got = c.load()
     assert got["sha256"] == sha(c.file.data)
@@ -277,7 +277,7 @@ def test_record_of_an_earlier_version_gets_a_checksum(case: Callable[..., Case])
     c = case()
     c.load()
     c.file.requests.clear()
-    offset, length = c.kept()[3]
+    offset, length = c.cached()[3]
     check = """([url, offset, length]) => wispShards.keptRecords(url, Float64Array.of(offset, length), [undefined])(0)
         .then((entry) => entry?.check)"""
     before = c.page.evaluate(check, [c.url, offset, length])
@@ -294,7 +294,7 @@ def test_file_that_changed_on_the_server_is_not_mixed_with_the_old_one(case: Cal
     c.load(stop_after=2)
     c.file.data, c.file.etag = c.file.data[:-4] + b"new!", '"2"'
     assert c.load()["error"]["code"] == "network_error"
-    assert c.kept() == []
+    assert c.cached() == []
     assert c.load()["sha256"] == sha(c.file.data)
 
 
@@ -306,7 +306,7 @@ def test_a_hash_of_another_offset_counts_for_no_record(case: Callable[..., Case]
 def test_record_that_is_not_what_the_catalog_says(case: Callable[..., Case]) -> None:
     c = case()
     assert c.load(hashes={"0": "00"})["error"]["code"] == "network_error"
-    assert c.kept() == []
+    assert c.cached() == []
 
 
 def test_empty_file(case: Callable[..., Case]) -> None:
@@ -343,7 +343,7 @@ def test_full_storage_rejects_and_leaves_nothing(
     assert error["code"] == "quota_exceeded"
     assert "computer" in error["message"]
     page.wait_for_timeout(300)
-    assert c.kept() == []
+    assert c.cached() == []
     # A browser that tells how little there is: refused before the download.
     c.file.requests.clear()
     page.evaluate("() => { navigator.storage.estimate = async () => ({ quota: 1.5e6, usage: 2e5 }); }")
@@ -367,26 +367,26 @@ def test_the_longest_unused_models_make_room_for_a_new_one(case: Callable[..., C
     urls = [c.url for c in (old, newer, new)]
     page = old.page
 
-    def kept() -> list[str]:
+    def cached() -> list[str]:
         return [m["url"] for m in call_python(page, "shards.cached", urls=urls)]
 
     call_python(page, "shards.forget_all")
     for c in (old, newer):
         assert c.load()["sha256"]
-    assert kept() == [newer.url, old.url]
+    assert cached() == [newer.url, old.url]
     old.load()  # used once more
-    assert kept() == [old.url, newer.url]
+    assert cached() == [old.url, newer.url]
     all_of_it = call_python(page, "shards.cached", urls=urls)[0]
     assert all_of_it["bytes"] == all_of_it["size"] == len(model)
     assert all_of_it["complete"]
     try:
         page.evaluate(FULL, [-1 << 40])  # as full as can be
         assert new.load()["error"]["code"] == "quota_exceeded"
-        assert kept() == [old.url, newer.url]
+        assert cached() == [old.url, newer.url]
         page.evaluate(FULL, [1000])
         got = new.load()
         assert got["sha256"]
-        assert kept() == [new.url, old.url]
+        assert cached() == [new.url, old.url]
         assert "was removed from this browser's storage" in " ".join(got["notices"])
     finally:
         page.evaluate("() => { globalThis.wispShards = realShards; }")

@@ -162,8 +162,8 @@ def check_mixed(first: Page, second: Page, asked: list[dict[str, Any]]) -> None:
     start = "globalThis.under_way = Promise.all(asked.map(perform));"
     run(first, start, asked=asked[:half])
     run(second, start, asked=asked[half:])
-    together = [*run(first, "return under_way;"), *run(second, "return under_way;")]
-    for key, request, got in zip(keys, asked, together, strict=True):
+    concurrent = [*run(first, "return under_way;"), *run(second, "return under_way;")]
+    for key, request, got in zip(keys, asked, concurrent, strict=True):
         expected = found[key]
         if request["kind"] == "abort":  # a chunk more or less
             assert got[0] == expected[0]

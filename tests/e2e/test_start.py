@@ -1,4 +1,4 @@
-"""Python starts from a memory that is kept, and from nothing where that does not work."""
+"""Python starts from its snapshot, and without one where that does not work."""
 
 from playwright.sync_api import Page
 

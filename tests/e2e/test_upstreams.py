@@ -1,4 +1,4 @@
-"""Models on another server: a second Wisp behind its bridge is the upstream of a page; the official client asks it."""
+"""Models on another server: a second Wisp with a bridge is the upstream of a page; the official client asks it."""
 
 import json
 import re
@@ -165,7 +165,7 @@ def test_the_page_says_what_leaves(page: Page, upstream: UpstreamServer) -> None
     ((path, _, body),) = upstream.seen
     assert path == "/v1/chat/completions"
     assert "top_k" not in body
-    page.reload()  # the choice is kept, and so is the mark
+    page.reload()  # the choice is saved, and so is the mark
     expect(page.locator("#model-badge")).to_have_text("office", timeout=READY_MS)
     expect(last_answer(page).locator(".badge.away")).to_contain_text("office")
     page.click("#model-button")
@@ -193,7 +193,7 @@ def test_leaving_a_stream_stops_the_other_server(page: Page, upstream: UpstreamS
     assert upstream.left == left + 1
     tab = bridge.tab
     assert tab is not None
-    wait_for(lambda: not tab.exchanges)  # and the engine behind it
+    wait_for(lambda: not tab.exchanges)  # and its engine
 
 
 ERRORS = """
@@ -243,14 +243,14 @@ def test_errors_say_whose_they_are(page: Page, upstream: UpstreamServer, bridge:
         )
         assert about["error"]
     upstream.seen.clear()
-    value, wrong, gone, refused, redirected = run(page, ERRORS)
+    value, wrong, unreachable, refused, redirected = run(page, ERRORS)
     strict.shutdown()
     strict.server_close()
     assert (value["status"], value["param"]) == (400, "temperature")
     assert "office: " in value["message"]
     assert (wrong["status"], wrong["type"]) == (401, "authentication_error")
     assert "API key" in wrong["message"]
-    for error in (gone, refused):
+    for error in (unreachable, refused):
         assert (error["status"], error["code"]) == (502, "upstream_unreachable")
         assert "CORS" in error["message"]
     assert (redirected["status"], redirected["code"]) == (502, "upstream_error")
@@ -289,5 +289,5 @@ def test_a_hostile_server_stays_text(page: Page, upstream: UpstreamServer) -> No
     page.click("#model-button")
     page.get_by_role("button", name="Remove evil").click()
     expect(page.locator("#upstream-list .upstream")).to_have_count(1)
-    expect(page.locator("#model-badge")).to_have_text("CPU", timeout=READY_MS)  # what it would have answered is gone
+    expect(page.locator("#model-badge")).to_have_text("CPU", timeout=READY_MS)  # its models are no longer listed
     page.keyboard.press("Escape")

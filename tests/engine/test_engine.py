@@ -12,7 +12,7 @@ MODEL = "/repo/static/models/wisp-mini-q4_0.gguf"
 
 @pytest.mark.lavapipe
 def test_requests_one_after_the_other(engine_pages: Callable[[str | None], Page]) -> None:
-    """Equal seeds give equal text, an abort leaves nothing behind, and only what is new is computed."""
+    """Equal seeds give equal text, an abort leaves no trace, and only new tokens are computed."""
     out = run(
         engine_pages("lavapipe"),
         MODEL,

@@ -37,7 +37,7 @@ def page(engine_pages: Callable[[str | None], Page]) -> Page:
     return engine_pages("swiftshader")
 
 
-def test_chosen_kept_and_redone(page: Page) -> None:
+def test_choices_are_measured_cached_and_redone(page: Page) -> None:
     """Measured, then read back; measured again where the kernels are others. What is wrong is never used."""
     first = load(page, "tuning_patches.one_matrix_and_bad_tiles", tune=True)
     assert first["source"] == "measured"

@@ -83,7 +83,7 @@ Make = Callable[..., tuple[Case, dict[str, Any]]]
 @pytest.mark.parametrize(
     "path", [MODEL, GOLDEN / "llama-bias.F16.gguf", GOLDEN / "llama.Q4_K_M.gguf"], ids=lambda p: p.stem
 )
-def test_what_is_kept_arrives_as_what_was_fetched(case: Make, path: Path) -> None:
+def test_cached_weights_equal_the_fetched_ones(case: Make, path: Path) -> None:
     c, first = case(path.read_bytes())
     assert first["sent"] == first["size"]
     again = c.load()
@@ -153,7 +153,7 @@ def test_streams(case: Make, how: str) -> None:
     assert again["stats"]["from_cache"] == again["stats"]["records"]
 
 
-def test_a_part_is_kept_and_a_part_is_on_its_way(case: Make) -> None:
+def test_cached_and_missing_records_mix(case: Make) -> None:
     c, first = case()
     missing = sum(c.damage(index, "gone") for index in (-3, -7, -12))
     early = c.load(early=True)

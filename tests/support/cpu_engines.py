@@ -108,19 +108,19 @@ class Fickle(Anything):
 
 
 class Counting(Runner):
-    """Counts the steps that serve several sequences, and those that guess."""
+    """Counts the steps that serve several sequences, and those that verify drafts."""
 
     each = 0
-    guessed = 0
+    verified = 0
 
     def _run(self, lists: Any) -> None:
         self.each += SAMPLE_EACH in lists
-        self.guessed += VERIFY_DRAFT in lists
+        self.verified += VERIFY_DRAFT in lists
         super()._run(lists)
 
 
 def engine(n_ctx: int = 256, parallel: int = 4, draft: bool = False) -> Engine:
-    """One whose steps are said to cost so much that guessing never pays, or always."""
+    """An engine for which drafts never pay, or always (`draft`)."""
     plain = make(n_ctx)
     runner = Counting(plain.plan)
     runner._cpu = plain.runner._cpu  # type: ignore[attr-defined]

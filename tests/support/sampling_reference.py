@@ -105,13 +105,13 @@ def typical(candidates: Candidates, share: float) -> Candidates:
     ps = softmax(candidates)
     entropy = -math.fsum(p * math.log(p) for p in ps if p > 0)
     order = sorted(range(len(ps)), key=lambda i: abs(-math.log(ps[i]) - entropy) if ps[i] > 0 else math.inf)
-    kept, total = [], 0.0
+    chosen, total = [], 0.0
     for i in order:
-        kept.append(candidates[i])
+        chosen.append(candidates[i])
         total += ps[i]
         if total > share:
             break
-    return sorted(kept, key=lambda c: -c[1])
+    return sorted(chosen, key=lambda c: -c[1])
 
 
 def top_p(candidates: Candidates, share: float) -> Candidates:

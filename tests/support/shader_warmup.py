@@ -84,7 +84,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_setup() -> None:
-    """In the second process: nobody waits for it when the first one is gone."""
+    """End the second process when the first one has ended."""
     if running() and os.getppid() != PARENT:
         pytest.exit("the run is over")
 

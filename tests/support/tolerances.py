@@ -12,7 +12,7 @@ EMBEDDING_TOLERANCE = {"f32": 1e-4, "f16": 5e-3}  # largest difference after nor
 
 
 def distance(want: np.ndarray, got: np.ndarray) -> tuple[float, float]:
-    """(largest absolute difference, mean KL(want || got))."""
+    """(largest absolute difference, mean KL(expected || got))."""
     a, b = log_softmax(want), log_softmax(got)
     return float(np.abs(want - got).max()), float((np.exp(a) * (a - b)).sum(-1).mean())
 

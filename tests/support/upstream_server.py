@@ -1,4 +1,4 @@
-"""A server for the tests of upstreams: passes /v1 on to a real Wisp behind its bridge, and lets a page ask (CORS).
+"""A server for the tests of upstreams: passes /v1 on to a real Wisp's bridge, and lets a page ask (CORS).
 
 Below /hostile/v1 it answers by itself, with texts that must not become a part of the page; from /moved/v1 it redirects.
 """

@@ -35,7 +35,7 @@ class Tiny(Page):
         answer = await self.call("completions", request={**REQUEST, **request})
         return [choice["text"] for choice in answer["choices"]]
 
-    def seats_taken(self) -> int:
+    def busy_slots(self) -> int:
         return sum(slot.busy for slot in self.used._generation.slots.all)
 
 
@@ -82,30 +82,30 @@ async def test_an_abort_ends_all(page: Tiny, monkeypatch: pytest.MonkeyPatch) ->
     number, task = page.send("completions", request=request)
     while len(page.answers(number)) < 8:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
-    assert page.seats_taken() > 1
+    assert page.busy_slots() > 1
     await page.call("abort", target=number)
     await task
     answers = page.answers(number)
     assert answers[-1]["error"]["code"] == "aborted"
     assert not any(a["kind"] == "chunk" and a["chunk"]["choices"][0]["finish_reason"] for a in answers)
-    assert page.seats_taken() == 0
+    assert page.busy_slots() == 0
     assert len(await page.texts(n=2)) == 2
 
 
 async def test_what_ends_one_ends_all(page: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, kept = 0, page.used.runner.next
+    calls, next_step = 0, page.used.runner.next
 
     async def fails() -> Any:
         nonlocal calls
         calls += 1
         if calls == 9:
             raise WispError("The GPU was lost.", "device_lost")
-        return await kept()
+        return await next_step()
 
     monkeypatch.setattr(page.used.runner, "next", fails)
     answer = await page.call("completions", request={**REQUEST, "n": 6, "seed": 1})
     assert answer["error"]["code"] == "device_lost"
-    assert page.seats_taken() == 0
+    assert page.busy_slots() == 0
     assert len(await page.texts(n=2)) == 2
 
 

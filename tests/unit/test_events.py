@@ -22,7 +22,7 @@ EVENTS = [
     Event("response.created", "first\nsecond"),
     Event("", ""),
     Event("", " two blanks"),
-    Event("", "[DONE]"),  # no blank line behind it
+    Event("", "[DONE]"),  # no blank line after it
 ]
 
 

@@ -1,4 +1,4 @@
-"""Shaders are expanded once, and what is kept is never another's."""
+"""Shaders are expanded once, and the cache never mixes them up."""
 
 import pytest
 

@@ -215,14 +215,14 @@ async def test_context_shift(keep: int) -> None:
     assert len(got) == count
     history, dropped = list(PROMPT), 0
     want: list[int] = []
-    kept = min(keep, n_ctx // 2)
+    first = min(keep, n_ctx // 2)
     while len(want) < count:
         part = await collect(make(n_ctx), history, Sampling(temperature=0), count - len(want))
         want += part
         history += part
-        drop = (len(history) - kept) // 2
+        drop = (len(history) - first) // 2
         dropped += drop if len(want) < count else 0
-        del history[kept : kept + drop]
+        del history[first : first + drop]
     assert got == want
     assert engine.last.shifted_tokens == dropped > 0
     assert engine.last.completion_tokens == count

@@ -106,7 +106,7 @@ async def test_grammars_are_compiled_once_and_closed() -> None:
     assert await grammars.compiled("a", frozenset(), load) is first
     for i in range(30):
         await grammars.compiled(f"r{i}", frozenset(), load)
-    assert [m.closed for m in made[:3]] == [1, 1, 1]  # only the last are kept
+    assert [m.closed for m in made[:3]] == [1, 1, 1]  # only the last ones stay
     with pytest.raises(WispError) as error:
         await grammars.compiled("bad", frozenset(), load)
     assert error.value.type == "server_error"

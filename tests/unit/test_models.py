@@ -296,7 +296,7 @@ async def test_what_is_being_taken_counts(page: Models) -> None:
     assert await page.loaded() == ["a", "b"]
 
 
-async def test_a_guessed_budget_may_be_exceeded_by_the_caches_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_model_s_caches_may_exceed_an_estimated_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Platform, "device_memory", lambda _: 4 * SIZE / (1 << 30))
     page = Models()
     await page.load("a")
@@ -380,14 +380,14 @@ async def test_the_ids_of_two_clients_do_not_mix(page: Models) -> None:
 async def test_what_the_browser_keeps_is_listed_and_removed() -> None:
     page = Models()
 
-    def kept(url: str, n_bytes: int) -> dict[str, Any]:
+    def cached(url: str, n_bytes: int) -> dict[str, Any]:
         return {"url": url, "size": 100, "bytes": n_bytes, "complete": n_bytes == 100, "used": 7}
 
     mini = "https://wisp/models/mini.gguf"
     page.platform.cached = [
-        kept(mini, 100),
-        kept("https://host/big%20one.gguf?x=1", 40),
-        kept("https://host/c.gguf", 5),
+        cached(mini, 100),
+        cached("https://host/big%20one.gguf?x=1", 40),
+        cached("https://host/c.gguf", 5),
     ]
     assert await page.call("load")
     found = await page.call("models.cached")

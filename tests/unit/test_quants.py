@@ -44,7 +44,7 @@ def test_planes_hold_each_byte_once(type: Q) -> None:
 
 @each_type
 def test_grid(type: Q) -> None:
-    """As many bytes as the plane has room for."""
+    """As many bytes as the plane holds."""
     sizes = [p.table for p in quants.LAYOUTS[type].planes.values() if p.table]
     assert bool(sizes) == quants.needs_numpy(type)
     if sizes:

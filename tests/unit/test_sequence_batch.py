@@ -32,7 +32,7 @@ PROMPTS = [PROMPT, [7, 3, 200, 45], [9], list(range(40, 75)), [250, 1, 250, 1, 6
 
 
 async def test_several_at_once() -> None:
-    """Six requests, four seats; the caches grow to four sequences, and most steps serve several."""
+    """Six requests, four slots; the caches grow to four sequences, and most steps serve several."""
     used = engine()
     want = [await collect(make(), ids, GREEDY, 40) for ids in PROMPTS]
     got = await asyncio.gather(*(collect(used, ids, GREEDY, 40) for ids in PROMPTS))
@@ -141,7 +141,7 @@ async def test_full_contexts() -> None:
 async def test_a_failure_reaches_everyone_and_ends() -> None:
     """What the device says goes to all whom it serves; the next request works."""
     used = engine()
-    runner, kept = counts(used), counts(used).next_batch
+    runner, next_batch = counts(used), counts(used).next_batch
     calls = 0
 
     async def fails(more: bool = True) -> list[list[int]]:
@@ -149,7 +149,7 @@ async def test_a_failure_reaches_everyone_and_ends() -> None:
         calls += 1
         if calls == 5:
             raise WispError("The GPU was lost.", "device_lost")
-        return await kept(more)
+        return await next_batch(more)
 
     runner.next_batch = fails  # type: ignore[method-assign]
     got = await asyncio.gather(*(collect(used, ids, GREEDY, 30) for ids in PROMPTS[:3]), return_exceptions=True)
@@ -158,8 +158,8 @@ async def test_a_failure_reaches_everyone_and_ends() -> None:
     assert await collect(used, PROMPT, GREEDY, 30) == await collect(make(), PROMPT, GREEDY, 30)
 
 
-async def test_no_room_for_more_sequences() -> None:
-    """Then requests wait for the seats that there are."""
+async def test_without_memory_for_more_sequences() -> None:
+    """Requests wait for the slots that exist."""
     used = engine()
 
     async def refuse(sequences: int) -> None:
@@ -229,37 +229,37 @@ async def test_nothing_is_taken_over_from_rings() -> None:
 
 
 @pytest.mark.slow
-async def test_guessed_tokens_are_those_that_would_have_come() -> None:
-    """The tiny model soon repeats itself, so that drafts are right; the text is the same, in fewer steps."""
+async def test_accepted_drafts_are_the_tokens_of_plain_decoding() -> None:
+    """The tiny model soon repeats itself, so drafts are right. The text is equal and takes fewer steps."""
     repeated = PROMPT * 6
     for prompt, sampling in ((PROMPT, GREEDY), (repeated, GREEDY), (repeated, Sampling(temperature=0.3))):
-        guessing, plain = engine(draft=True), engine()
-        random.seed(5)  # equal noise, without a seed of the request, which would keep it from guessing
-        got = await collect(guessing, prompt, sampling, 150)
+        drafting, plain = engine(draft=True), engine()
+        random.seed(5)  # equal noise, without a seed of the request, which would turn drafts off
+        got = await collect(drafting, prompt, sampling, 150)
         random.seed(5)
         want = await collect(plain, prompt, sampling, 150)
         assert got == want
-        assert counts(plain).guessed == 0
+        assert counts(plain).verified == 0
     greedy = engine(draft=True)
     await collect(greedy, [5] * 40, GREEDY, 150)
-    assert 10 < counts(greedy).guessed < 130, "of 150 tokens"
+    assert 10 < counts(greedy).verified < 130, "of 150 tokens"
 
 
-async def test_guesses_at_the_end_of_the_context() -> None:
+async def test_drafts_end_at_the_end_of_the_context() -> None:
     used = engine(n_ctx=96, draft=True)
     assert await collect(used, PROMPT, GREEDY, 200) == await collect(make(96), PROMPT, GREEDY, 200)
-    assert counts(used).guessed
+    assert counts(used).verified
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 8, 9, 30, 31])
-async def test_guesses_do_not_go_beyond_the_limit(count: int) -> None:
+async def test_drafts_do_not_exceed_the_limit(count: int) -> None:
     used = engine(draft=True)
     prompt = PROMPT * 5
     assert await collect(used, prompt, GREEDY, count) == await collect(make(), prompt, GREEDY, count)
 
 
-def test_guesses_pay_where_the_text_repeats_itself() -> None:
+def test_drafts_pay_where_the_text_repeats_itself() -> None:
     dice = random.Random(3)
     text = [dice.randrange(300) for _ in range(200)]
     new, old = DraftPolicy(text), DraftPolicy(text)

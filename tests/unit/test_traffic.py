@@ -49,10 +49,10 @@ def test_attention_reads_what_is_seen(llama: Plan) -> None:
     k = ops[at].bindings["k_cache"]
     assert isinstance(k, Buffer)
     row = 2 * k.nbytes // k.shape[0]
-    few, many = (of_list(llama, DECODE, DEVICE, 1, position)[at] for position in (63, 127))
-    assert many.read - few.read == 64 * row
-    assert many.flops == 2 * few.flops
-    assert many.written == 2 * few.written, "two shares of 64 positions"
+    less, more = (of_list(llama, DECODE, DEVICE, 1, position)[at] for position in (63, 127))
+    assert more.read - less.read == 64 * row
+    assert more.flops == 2 * less.flops
+    assert more.written == 2 * less.written, "two shares of 64 positions"
 
 
 def test_prefill_moves_matrices_once_and_rows_by_tokens(llama: Plan) -> None:

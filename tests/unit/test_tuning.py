@@ -132,7 +132,7 @@ def test_what_is_wrong_is_not_used(bad: Any) -> None:
         assert report["chosen"] == right[0]
 
 
-def test_the_time_is_kept() -> None:
+def test_tuning_stays_within_its_time() -> None:
     """What does not compile in time is not waited for, and everything stays as it is."""
     bench = Bench(lambda *_: 1.0, lambda device, _: [1.0] if device == tuning.plain_of(device) else None)
     chosen, reports = tune(bench, seconds=0.05)
@@ -162,7 +162,7 @@ def test_forced_fields_stay() -> None:
     assert tune(fast, forced={"matrix": 16})[0].matrix == 16
 
 
-def test_what_is_kept_is_for_this_device_model_and_kernels(tmp_path: Path) -> None:
+def test_cached_choices_hold_for_one_device_model_and_kernels(tmp_path: Path) -> None:
     plan, model, about = plan_of(), header("llama/llama.Q4_0"), {"vendor": "a", "browser": "b", "n_ctx": 64}
     key = tuning.key(about, model, GPU, [], "hash")
     assert key == tuning.key(dict(about), header("llama/llama.Q4_0"), GPU, [], "hash")

@@ -262,7 +262,7 @@ async def test_an_abort_ends_the_upstream_s_answer_too(page: AwayPage) -> None:
     assert reply.closed
 
 
-async def test_the_machine_s_own_model_is_not_kept_waiting(page: AwayPage) -> None:
+async def test_the_machine_s_own_model_does_not_wait_for_a_server(page: AwayPage) -> None:
     answer(page, "chat/completions", lambda: Reply(0.2, {"object": "chat.completion", "choices": []}))
     _, slow = page.send("chat.completions", request=CHAT)
     await page.call("completions", request={"prompt": "Hi"})
@@ -270,7 +270,7 @@ async def test_the_machine_s_own_model_is_not_kept_waiting(page: AwayPage) -> No
     await slow
 
 
-async def test_an_unreachable_one_is_kept_and_does_not_break_the_list(page: AwayPage) -> None:
+async def test_an_unreachable_server_stays_and_does_not_break_the_list(page: AwayPage) -> None:
     about = await page.call("upstreams.set", name="gone", baseURL="https://gone.example/v1")
     assert "cannot be reached" in about["error"]
     assert [m["id"] for m in (await page.call("models"))["data"]] == ["mini", "office/org/big", "office/vectors"]

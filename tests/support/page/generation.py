@@ -54,7 +54,7 @@ class Fickle:
 
 
 def set_speed(engine: Engine, steps: int) -> None:
-    """Let the runner believe that the GPU is so fast that `steps` steps are submitted ahead."""
+    """Tell the runner that the GPU is fast enough to submit `steps` steps ahead."""
     runner: Any = engine.runner
     runner._step_ms = AHEAD_MS / steps
 
@@ -62,7 +62,7 @@ def set_speed(engine: Engine, steps: int) -> None:
 async def generate_ahead(
     engine: Engine, steps: int, ids: list[int], sampling: Sampling, count: int, constraint: Fickle | None = None
 ) -> list[int]:
-    """An answer of which `steps` steps are submitted ahead, whatever they take."""
+    """An answer with `steps` steps submitted ahead, however long they take."""
     runner: Any = engine.runner
     set_speed(engine, steps)
     measure, runner._time = runner._time, lambda ms: None
