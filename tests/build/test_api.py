@@ -100,7 +100,9 @@ def test_the_page_is_served_as_ever(server: ApiServer) -> None:
         ({}, 503, "no_engine"),
     ],
 )
-def test_refusals(server: ApiServer, headers: dict[str, str], status: int, why: str) -> None:
+def test_a_request_that_is_not_allowed_gets_an_openai_error(
+    server: ApiServer, headers: dict[str, str], status: int, why: str
+) -> None:
     given: dict[str, Any] = {name: text.replace("{key}", server.key) for name, text in headers.items()}
     found, answer, text = ask(server, **given)
     assert (found, code(text)) == (status, why)

@@ -1,4 +1,4 @@
-"""What the build makes: names that say what is in them, nothing missing, the same bytes each time."""
+"""The build's files: names with content hashes, nothing missing, equal bytes each time."""
 
 import hashlib
 import io

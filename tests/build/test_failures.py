@@ -1,4 +1,4 @@
-"""What `build.py` says when something is missing: one line with what to do, status 1, no traceback."""
+"""`build.py` when something is missing: one line with what to do, status 1, no traceback."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What several tests of pages share."""
+"""Fixtures that several tests of pages share."""
 
 from collections.abc import Callable, Iterator
 

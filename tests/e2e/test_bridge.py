@@ -65,7 +65,7 @@ def client(page: Page, api: ApiServer) -> openai.OpenAI:
     return openai.OpenAI(base_url=f"{api.url}v1", api_key=api.key, max_retries=0, timeout=HANG_S)
 
 
-def test_chat_whole_and_streamed(client: openai.OpenAI) -> None:
+def test_a_streamed_chat_equals_the_whole_one(client: openai.OpenAI) -> None:
     whole = client.chat.completions.create(model=MODEL, messages=ITALY, temperature=0)
     stream = client.chat.completions.create(model=MODEL, messages=ITALY, temperature=0, stream=True)
     text = "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices)
@@ -74,7 +74,7 @@ def test_chat_whole_and_streamed(client: openai.OpenAI) -> None:
     assert MODEL in [model.id for model in client.models.list()]
 
 
-def test_tools_schema_and_embeddings(client: openai.OpenAI) -> None:
+def test_tools_schemas_embeddings_and_responses_pass_the_bridge(client: openai.OpenAI) -> None:
     asked: list[ChatCompletionMessageParam] = [{"role": "user", "content": "What is the weather in Paris?"}]
     answer = client.chat.completions.create(model=MODEL, messages=asked, temperature=0, tools=[TOOL])
     (call,) = answer.choices[0].message.tool_calls or []
@@ -90,7 +90,7 @@ def test_tools_schema_and_embeddings(client: openai.OpenAI) -> None:
     assert "Rome" in response.output_text
 
 
-def test_errors(client: openai.OpenAI, api: ApiServer) -> None:
+def test_errors_reach_the_client_with_their_status(client: openai.OpenAI, api: ApiServer) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         client.chat.completions.create(model=MODEL, messages=ITALY, temperature=9)
     assert (caught.value.param, caught.value.status_code) == ("temperature", 400)
@@ -125,7 +125,7 @@ def test_a_client_that_leaves_stops_the_engine(client: openai.OpenAI, page: Page
     assert client.completions.create(model=MODEL, prompt="Once", max_tokens=2).choices
 
 
-def test_a_tab_that_reloads_in_mid_stream(client: openai.OpenAI, page: Page) -> None:
+def test_a_tab_that_reloads_in_mid_stream_is_an_error_until_it_is_back(client: openai.OpenAI, page: Page) -> None:
     stream = client.chat.completions.create(model=MODEL, messages=STORY, max_tokens=2000, stream=True)
     next(stream)
     page.reload()

@@ -204,7 +204,7 @@ def test_logprobs_bias_and_several_answers(page: Page) -> None:
     )
 
 
-def test_errors(page: Page) -> None:
+def test_errors_are_the_clients_own_classes(page: Page) -> None:
     for code, name, status, param in (
         ("openai.chat.completions.create(ask('Hi', { temperature: 9 }))", "BadRequestError", 400, "temperature"),
         ("openai.chat.completions.create(ask('Hi', { stream: true, n: 0 }))", "BadRequestError", 400, "n"),
@@ -225,7 +225,7 @@ def test_errors(page: Page) -> None:
     )
 
 
-def test_abort(page: Page) -> None:
+def test_an_abort_ends_the_answer_and_the_engine_goes_on(page: Page) -> None:
     name, count, then = run(
         page,
         """const controller = new AbortController();
@@ -328,7 +328,7 @@ def test_forms_and_tools_on_webgpu(chromium: Callable[[str | None], Browser], se
 
 
 def test_embeddings(page: Page) -> None:
-    """Of a model that makes text: its last token's. The client asks for base64 and decodes it itself."""
+    """A model that makes text embeds its last token. The client requests base64 and decodes it itself."""
     whole, short, error = run(
         page,
         """const model = "wisp-mini-q4_0";

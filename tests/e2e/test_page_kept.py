@@ -1,4 +1,4 @@
-"""What outlives the tab: chats, settings, the page itself without a network, and the change to a newer version."""
+"""Data that outlives the tab: chats, settings, the page itself without a network; and the update to a newer version."""
 
 import json
 import shutil
@@ -44,7 +44,7 @@ def any_context(chromium: Callable[[str | None], Browser], request: pytest.Fixtu
 
 
 def wait_installed(page: Page) -> None:
-    """Until the service worker has the whole page and controls this tab."""
+    """Wait until the service worker has the whole page and controls this tab."""
     page.evaluate(
         """async () => {
             await navigator.serviceWorker.ready;

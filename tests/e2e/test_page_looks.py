@@ -42,7 +42,7 @@ def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterato
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES)
-def test_looks(opened: Page, tmp_path: Path, size: str, scheme: Any) -> None:
+def test_nothing_overflows_and_everything_has_a_name(opened: Page, tmp_path: Path, size: str, scheme: Any) -> None:
     page = opened
     page.evaluate("document.querySelectorAll('dialog[open]').forEach((dialog) => dialog.close())")
     width, height = SIZES[size]

@@ -51,7 +51,7 @@ def test_the_picker_shows_the_catalog_and_switches(talk: Page) -> None:
 
 
 def test_what_the_browser_keeps_can_be_removed(talk: Page) -> None:
-    """It goes on answering: the model is in memory."""
+    """The page goes on answering: the model is in memory."""
     talk.click("#model-button")
     cached = talk.locator("#cached-list li")
     expect(cached.first).to_contain_text("MB")

@@ -29,7 +29,7 @@ def asker(context: BrowserContext, server: Server) -> Page:
 
 @pytest.fixture(scope="module")
 def hosts(context: BrowserContext, server: Server) -> list[Page]:
-    """Where `host` keeps its page."""
+    """The pages that `host` has opened."""
     return []
 
 
@@ -194,7 +194,7 @@ def test_a_service_worker_that_was_stopped_finds_the_engine_again(
     session.detach()
 
 
-def test_offline(asker: Page, host: Page, context: BrowserContext) -> None:
+def test_it_answers_without_a_network(asker: Page, host: Page, context: BrowserContext) -> None:
     context.set_offline(True)
     answer = run(asker, "return openai.chat.completions.create(ask(question));", question=ITALY)
     context.set_offline(False)

@@ -44,7 +44,7 @@ def bad_server() -> Iterator[FaultyServer]:
 
 
 class Case:
-    """One file on the misbehaving server, under a name of its own, and the page that loads it."""
+    """One file on the faulty server, under a name of its own, and the page that loads it."""
 
     def __init__(self, page: Page, server: FaultyServer, file: File) -> None:
         self.page, self.file = page, file
@@ -126,7 +126,7 @@ def test_checksum_is_what_its_definition_says(engine_page: Page, length: int) ->
 
 
 @pytest.mark.parametrize("share", [0, 0.5, 1])
-def test_records_may_come_before_they_are_asked_for(case: Callable[..., Case], share: float) -> None:
+def test_records_may_arrive_before_they_are_read(case: Callable[..., Case], share: float) -> None:
     """None, some or all of them; each byte once, and what is counted is the same."""
     c = case()
     size = len(c.file.data)
@@ -140,19 +140,19 @@ def test_records_may_come_before_they_are_asked_for(case: Callable[..., Case], s
     assert c.load(begin_until=0, pause_s=share)["stats"]["from_cache"] == first["records"]
 
 
-def test_what_fails_before_it_is_asked_for_is_told_then(case: Callable[..., Case]) -> None:
+def test_an_early_failure_is_raised_with_the_first_record(case: Callable[..., Case]) -> None:
     got = case(cut_at=1_300_000).load(begin_until=0, pause_s=0.5)
     assert got["error"]["code"] == "network_error"
     assert "lost" in got["error"]["message"]
 
 
-def test_server_that_hides_its_headers(case: Callable[..., Case]) -> None:
+def test_a_server_that_hides_its_headers_is_asked_for_the_size(case: Callable[..., Case]) -> None:
     c = case(expose=False)
     assert c.load()["sha256"] == sha(c.file.data)
     assert "HEAD" in c.file.requests
 
 
-def test_server_without_ranges(case: Callable[..., Case]) -> None:
+def test_a_server_without_ranges_sends_the_file_once(case: Callable[..., Case]) -> None:
     c = case(ranges=False)
     assert c.load()["sha256"] == sha(c.file.data)
     assert len(c.file.requests) == 1
@@ -206,7 +206,9 @@ def test_busy_server_is_asked_again(case: Callable[..., Case]) -> None:
 
 
 @pytest.mark.parametrize("status", [404, 403, 500])
-def test_http_error(case: Callable[..., Case], status: int) -> None:
+def test_an_http_error_names_its_status_and_is_retried_only_where_that_helps(
+    case: Callable[..., Case], status: int
+) -> None:
     c = case(status=status)
     error = c.load()["error"]
     assert error["code"] == "http_error"
@@ -215,19 +217,19 @@ def test_http_error(case: Callable[..., Case], status: int) -> None:
     assert c.page.evaluate("(url) => wispShards.getModel(url).then((m) => m === undefined)", c.url)
 
 
-def test_no_cors(case: Callable[..., Case]) -> None:
+def test_a_server_without_cors_is_a_network_error_that_says_so(case: Callable[..., Case]) -> None:
     error = case(cors=False).load()["error"]
     assert error["code"] == "network_error"
     assert "CORS" in error["message"]
 
 
-def test_nothing_listens(case: Callable[..., Case]) -> None:
+def test_an_address_without_a_server_is_a_network_error(case: Callable[..., Case]) -> None:
     c = case()
     c.url = "http://127.0.0.1:9/model.gguf"
     assert c.load()["error"]["code"] == "network_error"
 
 
-def test_offline(case: Callable[..., Case]) -> None:
+def test_being_offline_is_a_network_error_that_says_so(case: Callable[..., Case]) -> None:
     c = case()
     c.page.context.set_offline(True)
     try:
@@ -273,7 +275,7 @@ def test_damaged_record_is_fetched_again(case: Callable[..., Case], how: str, in
 
 
 def test_record_of_an_earlier_version_gets_a_checksum(case: Callable[..., Case]) -> None:
-    """It has its SHA-256 alone, which is looked at once more."""
+    """Such a record has only a SHA-256, which the load checks once more."""
     c = case()
     c.load()
     c.file.requests.clear()
@@ -309,11 +311,11 @@ def test_record_that_is_not_what_the_catalog_says(case: Callable[..., Case]) -> 
     assert c.cached() == []
 
 
-def test_empty_file(case: Callable[..., Case]) -> None:
+def test_an_empty_file_is_no_model(case: Callable[..., Case]) -> None:
     assert case(data=b"").load()["error"]["code"] in ("not_gguf", "truncated_file")
 
 
-def test_abort_ends_the_requests(case: Callable[..., Case]) -> None:
+def test_a_cancelled_load_ends_its_requests(case: Callable[..., Case]) -> None:
     c = case(piece=1 << 14, delay=0.05)
     assert call_python(c.page, "shards.cancelled_load", url=c.url) == "cancelled"
     c.page.wait_for_timeout(500)
@@ -362,7 +364,7 @@ FULL = """async ([free]) => {
 
 
 def test_the_longest_unused_models_make_room_for_a_new_one(case: Callable[..., Case], model: bytes) -> None:
-    """None of them where that would not do; and the person is told."""
+    """None is evicted where that would not suffice; a notice names the evicted one."""
     old, newer, new = case(), case(), case()
     urls = [c.url for c in (old, newer, new)]
     page = old.page

@@ -78,7 +78,7 @@ def tabs(context: BrowserContext, server: Server) -> Callable[[int], list[Page]]
         opened[:] = [page for page in opened if page.url.startswith("http") and not page.is_closed()]
         opened.extend(open_client_page(context, server) for _ in range(count - len(opened)))
         for page in opened:
-            page.evaluate(ENGINE, ["cpu", CHAT])  # of what is there already it does nothing twice
+            page.evaluate(ENGINE, ["cpu", CHAT])  # does nothing where the engine and the models are there
         return opened[:count]
 
     return get
@@ -99,7 +99,7 @@ def memory_of_browser() -> float:
 
 
 def _ancestor(pid: int) -> bool:
-    """Whether a process was started by this one, through whomever but the one that compiles ahead."""
+    """Return whether this process started another, directly or not; the shader warm-up does not count."""
     while pid > 1:
         if shader_warmup.STAMP.encode() in Path(f"/proc/{pid}/environ").read_bytes():
             return False
@@ -110,7 +110,7 @@ def _ancestor(pid: int) -> bool:
 
 
 def test_a_second_tab_needs_no_second_engine(browser: Browser, server: Server) -> None:
-    """Of what Chromium takes, a further tab adds a tab's worth: no Python, no weights."""
+    """A further tab adds the memory of a tab to Chromium: no Python, no weights."""
     context = browser.new_context()
     first, *others = (open_client_page(context, server) for _ in range(4))
     before = memory_of_browser()
@@ -153,7 +153,7 @@ def requests() -> list[dict[str, Any]]:
 
 
 def check_mixed(first: Page, second: Page, asked: list[dict[str, Any]]) -> None:
-    """Each answer is the one that its request gets alone, wherever it was asked and whatever else was."""
+    """Assert that each answer is the one that its request gets alone, in either tab, beside any other request."""
     keys = [json.dumps((one["kind"], one["body"])) for one in asked]
     each = dict(zip(keys, asked, strict=True))
     one_by_one = "const all = []; for (const one of each) all.push(await perform(one)); return all;"
@@ -221,13 +221,13 @@ ANSWER = (
 
 
 def start_streams(page: Page, tokens: int, *, waiting: bool = True) -> None:
-    """Two, and some chunks of one that does not wait for its turn."""
+    """Start two streams; with `waiting`, return after a few chunks."""
     end = run(page, "return (await engine.tokenize('<|im_end|>', { parseSpecial: true })).at(-1);")
     run(page, STREAMS, story=STORY, end=end, tokens=tokens, waiting=waiting)
 
 
 def ended(page: Page) -> list[str]:
-    """How they ended."""
+    """Return how each stream ended."""
     outcome: list[str] = settled(page, "Promise.all(cuts)")
     return outcome
 

@@ -15,7 +15,7 @@ FROM_NOTHING = """async () => {
 
 
 def test_python_starts_from_its_memory(engine_page: Page) -> None:
-    """With what it imported; but what must differ each time does."""
+    """Its imports are there; random state differs each time."""
     assert engine_page.evaluate("kept") is True
     code = "import sys, random; ['jinja2.sandbox' in sys.modules, random.random()]"
     there, number = run_python(engine_page, code)

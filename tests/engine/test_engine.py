@@ -1,4 +1,4 @@
-"""What an engine keeps from one request to the next, and what becomes of it when something goes wrong."""
+"""An engine from one request to the next: what it caches, and what it does when the device fails."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ MODEL = "/repo/static/models/wisp-mini-q4_0.gguf"
 
 
 @pytest.mark.lavapipe
-def test_requests_one_after_the_other(engine_pages: Callable[[str | None], Page]) -> None:
+def test_requests_do_not_change_each_others_answers(engine_pages: Callable[[str | None], Page]) -> None:
     """Equal seeds give equal text, an abort leaves no trace, and only new tokens are computed."""
     out = run(
         engine_pages("lavapipe"),
@@ -40,7 +40,7 @@ def test_a_stop_token_ends_the_answer(engine_pages: Callable[[str | None], Page]
 
 
 @pytest.mark.lavapipe
-def test_a_device_that_is_too_small_or_lost(engine_pages: Callable[[str | None], Page]) -> None:
+def test_a_device_that_is_too_small_or_lost_is_an_error_of_its_own(engine_pages: Callable[[str | None], Page]) -> None:
     """Each is an error of its own; the model loaded before goes on answering."""
     out = run(
         engine_pages("lavapipe"),

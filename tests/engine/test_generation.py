@@ -16,7 +16,7 @@ pytestmark = pytest.mark.lavapipe
 MODEL = "/repo/tests/golden/llama/llama.Q8_0.gguf"
 
 
-def test_generation_on_the_gpu(engine_pages: Callable[[str | None], Page]) -> None:
+def test_answers_do_not_depend_on_the_steps_submitted_ahead(engine_pages: Callable[[str | None], Page]) -> None:
     out = run(
         engine_pages("lavapipe"),
         MODEL,
@@ -39,7 +39,7 @@ def test_generation_on_the_gpu(engine_pages: Callable[[str | None], Page]) -> No
     assert sum(out["cached"]) >= 70
 
 
-def test_abort_and_shift_on_the_gpu(engine_pages: Callable[[str | None], Page]) -> None:
+def test_aborts_leave_no_trace_and_a_full_context_goes_on(engine_pages: Callable[[str | None], Page]) -> None:
     """A hundred requests closed at random points leave an engine that answers like a fresh one; a full context goes
     on, and seeds with it.
     """
@@ -53,7 +53,7 @@ def test_abort_and_shift_on_the_gpu(engine_pages: Callable[[str | None], Page]) 
     assert dropped >= 80
 
 
-def test_distribution_on_the_gpu(engine_pages: Callable[[str | None], Page]) -> None:
+def test_draws_follow_softmax(engine_pages: Callable[[str | None], Page]) -> None:
     """Three thousand draws from the same logits, at as many places of the noise, against softmax."""
     counts, logits = run(engine_pages("lavapipe"), MODEL, "generation.draws", backend="webgpu", context_length=256)
     expected = np.array(reference.distribution(logits, [], 0, Sampling(temperature=0.8)))

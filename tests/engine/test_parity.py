@@ -74,7 +74,7 @@ def test_logits_and_greedy_ids(engine_pages: Callable[[str | None], Page], model
 @pytest.mark.lavapipe
 @pytest.mark.parametrize("model", EMBEDDING)
 def test_embeddings(engine_pages: Callable[[str | None], Page], model: str) -> None:
-    """Of every pooling; the model's own is the default, and an encoder makes no text."""
+    """Every pooling; the default is the model's own, and an encoder makes no text."""
     golden = np.load(GOLDEN / f"{model}.npz")
     about = json.loads((GOLDEN / f"{model}.json").read_text())
     out = run(
@@ -97,10 +97,10 @@ def test_embeddings(engine_pages: Callable[[str | None], Page], model: str) -> N
 @pytest.mark.lavapipe
 @pytest.mark.parametrize("model", ["llama.Q4_0", "llama.Q8_0", "llama.Q4_K_M"])
 @pytest.mark.parametrize("variant", [{"dot8": True}, {"f16": False, "subgroup": 0}, {"software": False}], ids=str)
-def test_every_variant_forced(
+def test_every_variant_gives_llama_cpps_logits_and_ids(
     engine_pages: Callable[[str | None], Page], model: str, variant: dict[str, bool | int]
 ) -> None:
-    """What this GPU would not choose by itself: activations in bytes, no f16 and no subgroups, a real GPU's tiles."""
+    """Variants that this GPU would not choose by itself: activations in bytes, no f16 or subgroups, a GPU's tiles."""
     golden = np.load(GOLDEN / "llama" / f"{model}.npz")
     about = json.loads((GOLDEN / "llama" / f"{model}.json").read_text())
     out = run(

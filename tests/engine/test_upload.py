@@ -142,7 +142,7 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("how", STREAMS)
-def test_streams(case: Make, how: str) -> None:
+def test_weights_arrive_from_blobs_with_unusual_streams(case: Make, how: str) -> None:
     c, first = case()
     c.page.evaluate(f"() => {{ {STREAMS[how]} }}")
     try:

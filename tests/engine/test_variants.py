@@ -1,4 +1,4 @@
-"""The same model by variants of the kernels that no software GPU would take by itself, forced one after the other.
+"""One model with each kernel variant that no software GPU would choose by itself.
 (Subgroup matrices are spelled out in plain WGSL in tests/kernels/test_matrices.py: no software GPU has them.)
 """
 
@@ -25,7 +25,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
 
 
 def named(value: Any) -> str:
-    """For pytest's list of tests."""
+    """A name in pytest's list of tests."""
     return value if isinstance(value, str) else ",".join(f"{k}={int(v)}" for k, v in value.items()) or "own"
 
 

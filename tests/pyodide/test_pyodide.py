@@ -63,7 +63,7 @@ def measure(selenium_node: Any, vocabulary: str) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("vocabulary", ["qwen2", "llama-bpe", "llama-spm", "bert-bge"])
-def test_speed(selenium_node: Any, vocabulary: str) -> None:
+def test_headers_and_tokenizers_are_fast_enough(selenium_node: Any, vocabulary: str) -> None:
     loops = measure(selenium_node, vocabulary)
     print(vocabulary, {name: round(s, 3) for name, s in loops.items()})
     assert loops["read_header"] < 60

@@ -36,7 +36,7 @@ def launch(playwright: Playwright, adapter: str | None, extra_flags: tuple[str, 
 
 
 def shader_cache() -> Path:
-    """Where Mesa keeps what lavapipe has compiled, for all browsers of all runs."""
+    """Mesa's cache of shaders that lavapipe has compiled, shared by all browsers of all runs."""
     named = os.environ.get("MESA_SHADER_CACHE_DIR")
     return Path(named) if named else cache_dir("lavapipe-2") / "shaders"
 
@@ -78,7 +78,7 @@ def _apt(*packages: str) -> bool:
 
 
 def watch(page: Page) -> list[str]:
-    """The page's console errors and uncaught exceptions, as they come."""
+    """Collect the page's console errors and uncaught exceptions in the returned list."""
     errors: list[str] = []
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -147,7 +147,7 @@ def call_python(page: Page, name: str, **arguments: Any) -> Any:
 
 
 def wait_for_adapter(page: Page) -> dict[str, Any]:
-    """What WebGPU's adapter says of itself; it may be absent in a young browser's first answers."""
+    """Describe the WebGPU adapter. A browser that has just started may not have one yet."""
     return page.evaluate(
         """async () => {
             for (let i = 0; i < 20; i++) {

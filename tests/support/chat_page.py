@@ -1,4 +1,4 @@
-"""What the tests of the page do to it: open it, ask, read the answer."""
+"""Actions of a user of the page: open it, ask, read the answer."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ def open_page(context: BrowserContext, url: str, *, settings: dict[str, Any] | N
 
 
 def wait_ready(page: Page) -> None:
-    """Until a model answers and nothing is loading."""
+    """Wait until a model is ready and nothing is loading."""
     expect(page.locator("#model-dot")).to_have_class("dot ready", timeout=READY_MS)
 
 
@@ -37,7 +37,7 @@ def last_answer(page: Page) -> Locator:
 
 
 def wait_answer(page: Page) -> str:
-    """Until the newest answer is complete; its text."""
+    """Wait until the newest answer is complete; return its text."""
     expect(page.locator("#send")).to_be_visible(timeout=ANSWER_MS)
     expect(page.locator("#thread > .growing")).to_have_count(0)
     return last_answer(page).locator(".body").inner_text()

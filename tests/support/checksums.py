@@ -1,4 +1,4 @@
-"""What py_engine/files/shards.js calls checksum(), by its definition."""
+"""The definition of checksum() in py_engine/files/shards.js, in numpy."""
 
 import numpy as np
 

@@ -19,7 +19,7 @@ SHAPED = Sampling(temperature=1.2, seed=4, top_p=0.98, presence_penalty=0.5, rep
 
 
 class Runner(CpuRunner):
-    """One that chooses up to `ahead` tokens ahead under a constraint, and counts what it computes."""
+    """Chooses up to `ahead` tokens ahead under a constraint, and counts forward passes."""
 
     ahead = 1
     forwards = 0

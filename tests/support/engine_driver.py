@@ -32,5 +32,5 @@ def logits_of(result: dict[str, Any]) -> np.ndarray:
 
 
 def floats(text: str, shape: Any) -> np.ndarray:
-    """What raw() of tests/support/page/engines.py made."""
+    """Decode what raw() of tests/support/page/engines.py encoded."""
     return np.frombuffer(base64.b64decode(text), np.float32).reshape(shape)

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/models.md from the tests' results: `build.py test --models-table docs/models.md`.
+"""Write the tables of docs/models.md from the tests' results: `build.py test --models-table docs/models.md`.
 
 Every golden counts for its file's architecture and for its file's types, on each executor that ran it; a row says
 "yes" where every case passed, else what failed. tests/unit/test_style.py compares the rows with the goldens.
@@ -32,7 +32,7 @@ def about(golden: str) -> tuple[str, frozenset[str]]:
 
 
 def claims(item: pytest.Item) -> list[tuple[str, str, str]]:
-    """The (table, row, column) entries that a test speaks for."""
+    """The (table, row, column) entries that a test proves."""
     params: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
     file, name = item.path.name, getattr(item, "originalname", "")
     if file == "test_goldens.py" and "path" in params:
@@ -54,17 +54,19 @@ def _of_file(golden: str, column: str) -> list[tuple[str, str, str]]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """This module is a plugin that pyproject.toml names."""
-    parser.addoption("--models-table", type=Path, metavar="FILE", help="write the tables of what works into this file")
+    parser.addoption(
+        "--models-table", type=Path, metavar="FILE", help="write the tables of tested models into this file"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Collect, where asked to."""
+    """Collect results if the option is given."""
     if path := config.getoption("--models-table"):
         config.pluginmanager.register(ModelsTable(path))
 
 
 class ModelsTable:
-    """Collects results while a run goes on; writes or checks the tables at its end."""
+    """Collects results during a run and writes the tables at its end."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

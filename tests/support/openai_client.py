@@ -18,7 +18,7 @@ CLIENT = NODE_MODULES / ".cache" / "wisp" / "openai.js"
 
 @functools.cache
 def client_path() -> str:
-    """Where the tests' server has the client, as a module."""
+    """Bundle the client as a module; return its path on the tests' server."""
     entry = {"name": "openai", "file": str(NODE_MODULES / "openai" / "index.mjs"), "format": "esm"}
     request = json.dumps({"root": str(ROOT), "entries": [entry]})
     CLIENT.parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def run(page: Page, code: str, **given: Any) -> Any:
 
 
 def settled(page: Page, promise: str) -> Any:
-    """The value of a promise that a global of the page holds; fails where it hangs."""
+    """Return the value of a promise that a global of the page holds; fail if it hangs."""
     return run(
         page,
         f"""const hang = (_, reject) => setTimeout(() => reject(new Error("it hangs")), limit);

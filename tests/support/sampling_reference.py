@@ -87,7 +87,7 @@ def repetitions(history: list[int], s: Sampling) -> dict[int, int]:
 
 
 def top_n_sigma(candidates: Candidates, n: float) -> Candidates:
-    """Those within n standard deviations of the largest logit."""
+    """Candidates within n standard deviations of the largest logit."""
     if n <= 0:
         return candidates
     values = [v for _, v in candidates]
@@ -99,7 +99,7 @@ def top_k(candidates: Candidates, k: int) -> Candidates:
 
 
 def typical(candidates: Candidates, share: float) -> Candidates:
-    """Those whose surprise is nearest to the mean surprise, until they hold the share."""
+    """Candidates whose surprise is nearest to the mean surprise, until they hold the share."""
     if share >= 1:
         return candidates
     ps = softmax(candidates)
@@ -127,7 +127,7 @@ def top_p(candidates: Candidates, share: float) -> Candidates:
 
 
 def min_p(candidates: Candidates, share: float) -> Candidates:
-    """Those at least that share as likely as the likeliest."""
+    """Candidates at least that share as likely as the likeliest."""
     ps = softmax(candidates)
     return [c for c, p in zip(candidates, ps, strict=True) if p >= share * ps[0]]
 

@@ -1,6 +1,8 @@
-"""Compiles ahead of a whole run: where lavapipe's kernels are not in Mesa's cache, a second process runs the tests that
-need them, last ones first, on what the run itself leaves of the machine. Its results count for nothing; it only fills
-the cache, so that those tests, which come late, find it full. (A driver compiles one kernel at a time.)
+"""Warm up Mesa's shader cache while a whole run is under way.
+
+Where the cache lacks lavapipe's kernels, a second process runs the tests that compile them, the last test first, on
+idle CPU time. Its results do not count. The tests on lavapipe come late in the run and then find the cache full. This
+saves time because a driver compiles one kernel at a time.
 """
 
 from __future__ import annotations
@@ -17,26 +19,26 @@ import pytest
 from tests.support import browser
 from tools.paths import ROOT
 
-STAMP = "WISP_SHADER_WARMUP"  # set in the second process: the file to write at its end
+STAMP = "WISP_SHADER_WARMUP"  # set in the second process: the file that it writes at its end
 PARENT = os.getppid()
-MANY = 200  # tests on lavapipe from which on it pays
+MANY = 200  # tests on lavapipe; fewer are not worth a second process
 
 
 def on_lavapipe(item: pytest.Item) -> bool:
-    """Whether a test of kernels or of the engine compiles for lavapipe."""
+    """Return whether a test of kernels or of the engine compiles for lavapipe."""
     if item.path.parent.name not in ("engine", "kernels"):
         return False
     return "lavapipe" in item.nodeid or item.get_closest_marker("lavapipe") is not None
 
 
 def running() -> bool:
-    """Whether this is the second process."""
+    """Return whether this is the second process."""
     return STAMP in os.environ
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In the second process: what is to be compiled, the last test first, so that the two meet halfway."""
+    """Select the tests that compile, the last one first, so that both processes meet halfway."""
     if running():
         items[:] = [item for item in reversed(items) if on_lavapipe(item)]
 
@@ -48,10 +50,10 @@ class Warmup:
         self.process: subprocess.Popen[bytes] | None = None
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Starts it before the first test."""
+        """Start the second process before the first test."""
         if session.config.option.collectonly or sum(map(on_lavapipe, session.items)) < MANY:
             return
-        browser.lavapipe_icd()  # not by both at once
+        browser.lavapipe_icd()  # before both processes would build it at once
         done = browser.shader_cache() / f"wisp-{kernels_hash()}"
         if done.exists():
             return
@@ -68,7 +70,7 @@ class Warmup:
         os.sched_setscheduler(self.process.pid, os.SCHED_IDLE, os.sched_param(0))
 
     def pytest_sessionfinish(self) -> None:
-        """Ends it, and with it Playwright and the browser."""
+        """End the second process with its Playwright and browser."""
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             try:
@@ -90,11 +92,11 @@ def pytest_runtest_setup() -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """In the second process: once it has come to its end, everything is compiled."""
+    """Note at the end of the second process that everything is compiled."""
     if running() and exitstatus in (0, 1) and not session.config.option.collectonly:
         Path(os.environ[STAMP]).touch()
 
 
 def kernels_hash() -> str:
-    """Which kernels these are."""
+    """Hash all kernels."""
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(ROOT.glob("wgsl/**/*.wgsl")))).hexdigest()[:16]

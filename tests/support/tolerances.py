@@ -1,4 +1,4 @@
-"""How far logits may be from the exact reference, and how far they are."""
+"""Distances of logits, embeddings and ids from the exact reference, and their tolerances."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def log_softmax(x: np.ndarray) -> np.ndarray:
 
 
 def assert_close(want: np.ndarray, got: np.ndarray, precision: str) -> None:
-    """Every position within the tolerance."""
+    """Assert that every position is within the tolerance."""
     assert got.shape == want.shape
     assert np.isfinite(got).all()
     difference, kl = distance(want, got)
@@ -36,14 +36,14 @@ def assert_close(want: np.ndarray, got: np.ndarray, precision: str) -> None:
 
 
 def assert_same_direction(want: np.ndarray, got: np.ndarray, precision: str) -> None:
-    """Embeddings (..., n_embd), whatever their lengths."""
+    """Assert that embeddings (..., n_embd) agree after normalisation."""
     assert got.shape == want.shape
     a, b = (np.asarray(x, np.float64) / np.linalg.norm(x, axis=-1, keepdims=True) for x in (want, got))
     assert np.abs(a - b).max() <= EMBEDDING_TOLERANCE[precision]
 
 
 def same_ids(want: Any, got: Any, margins: Any, noise: float) -> None:
-    """Greedy ids: the first that differs must be one where the reference itself, `noise` off, was undecided."""
+    """Assert that greedy ids are equal up to one where the reference's margin is within twice the `noise`."""
     for k, (a, b) in enumerate(zip(want, got, strict=True)):
         if a != b:
             assert margins[k] <= 2 * noise, f"id {k} is {b}, not {a}, by {margins[k]:.3g}"

@@ -1,4 +1,4 @@
-"""What a model will take, and what is said where that is too much."""
+"""The memory that a model needs, and the error where it does not fit."""
 
 import asyncio
 from pathlib import Path

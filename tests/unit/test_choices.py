@@ -17,7 +17,7 @@ REQUEST = {"prompt": PROMPT, "max_tokens": 12, "temperature": 1.5, "ignore_eos":
 
 
 class Tiny(Page):
-    """With a real engine on numpy."""
+    """A page with a real engine on numpy."""
 
     used: Engine
 
@@ -46,7 +46,7 @@ async def page() -> Tiny:
 
 @pytest.mark.parametrize("shape", [{}, {"presence_penalty": 0.5, "repeat_penalty": 1.1}], ids=["plain", "shaped"])
 async def test_each_choice_is_that_of_its_seed(page: Tiny, shape: dict[str, Any]) -> None:
-    """However many there are, and however they come."""
+    """For any number of choices, streamed or whole."""
     alone = [(await (await Tiny().start()).texts(**shape, seed=seed))[0] for seed in range(11, 17)]
     assert len(set(alone)) == 6
     answer = await page.call("completions", request={**REQUEST, **shape, "n": 6, "seed": 11})
@@ -63,7 +63,7 @@ async def test_each_choice_is_that_of_its_seed(page: Tiny, shape: dict[str, Any]
 
 
 async def test_their_chunks_and_steps_are_shared(page: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What needs nothing but its logits is generated together."""
+    """Choices that need only their logits share a batch."""
     # Without this, this model's answers end before the others begin.
     monkeypatch.setattr("py_engine.generate.time_slices.SLICE", 0.0)
     plain = {"temperature": 0, "ignore_eos": False, "max_tokens": 40}

@@ -31,7 +31,7 @@ from tests.support.cpu_models import evaluate, load
 
 @pytest.mark.parametrize("sampling", [WARM, SHAPED], ids=["plain", "shaped"])
 async def test_equal_seeds_give_equal_text(sampling: Sampling) -> None:
-    """In a fresh engine, in one whose cache holds the prompt, and in one that holds an answer that was generated."""
+    """In a fresh engine, in one with the prompt in its cache, and in one with a generated answer in its cache."""
     used = make()
     first = await collect(used, PROMPT, sampling, 30)
     assert await collect(used, PROMPT, sampling, 30) == first
@@ -53,7 +53,7 @@ async def test_the_longest_prompts_seed_does_not_depend_on_its_batches() -> None
     assert await collect(make(batch=16), prompt, WARM, 12) == await collect(make(batch=64), prompt, WARM, 12)
 
 
-async def test_abort_anywhere() -> None:
+async def test_an_abort_anywhere_leaves_no_trace() -> None:
     """A hundred requests closed at random points: the next answer is that of a fresh engine."""
     engine = make()
     dice = random.Random(5)
@@ -72,7 +72,7 @@ async def test_abort_anywhere() -> None:
             assert await collect(engine, PROMPT, WARM if plain else SHAPED, 10) == want[plain], number
 
 
-async def test_stop() -> None:
+async def test_a_stop_token_ends_the_answer() -> None:
     engine = make()
     whole = await collect(engine, PROMPT, WARM, 20)
     for constraint in (None, Anything()):
@@ -86,8 +86,8 @@ async def test_stop() -> None:
 @pytest.mark.parametrize(
     "sampling", [Sampling(seed=1, logprobs=3), Sampling(seed=1, top_k=5, typical_p=0.9, logprobs=0)]
 )
-async def test_logprobs(sampling: Sampling) -> None:
-    """Those of the model itself, for every token of the answer."""
+async def test_logprobs_are_those_of_the_models_own_logits(sampling: Sampling) -> None:
+    """Before all filters, for every token of the answer."""
     engine = make()
     found = [b for b in await batches(engine, PROMPT, sampling, 8, STOPS) if b.ids]
     ids = [i for b in found for i in b.ids]
@@ -167,7 +167,7 @@ async def test_forced_tokens_are_not_computed_one_by_one() -> None:
 
 
 async def test_constrained_logprobs() -> None:
-    """One for every token, forced ones too, and the same tokens as without."""
+    """One for every token, forced ones too; the tokens are those without log-probabilities."""
     for ahead in (1, 9):
         want = await collect(make(), PROMPT, WARM, 40, constraint=Fickle(0.9))
         engine = make(ahead=ahead)
@@ -209,7 +209,7 @@ async def test_without_keep_the_context_ends_the_answer() -> None:
 
 @pytest.mark.parametrize("keep", [0, 4, 100])
 async def test_context_shift(keep: int) -> None:
-    """As if a request had been made of what stays, at every shift; exactly, for everything is computed again."""
+    """Each shift equals a request with the tokens that stay; exactly, because everything is computed again."""
     n_ctx, count = 16, 60
     engine, got = await shifted(n_ctx, keep, count, Sampling(temperature=0))
     assert len(got) == count

@@ -1,4 +1,4 @@
-"""What the mask engine is told of a vocabulary, and how its word is passed on."""
+"""The vocabulary that the mask engine gets, and the masks that it returns."""
 
 from pathlib import Path
 from typing import Any

@@ -93,8 +93,8 @@ def draws(sampling: Sampling, name: str, count: int = DRAWS, mask: np.ndarray | 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_distribution(name: str) -> None:
-    """As often as the definition says; the two forms of the sampler choose the same where both can."""
+def test_draws_follow_the_definition(name: str) -> None:
+    """Draws are as frequent as the definition says; both forms of the sampler agree where both can run."""
     sampling = replace(CASES[name], seed=11)
     expected = np.array(reference.distribution(LOGITS.tolist(), HISTORY, ANSWER, sampling))
     counts = draws(sampling, SHAPED_SAMPLE)
@@ -115,7 +115,7 @@ def chi_square_refuses(counts: np.ndarray, expected: np.ndarray) -> bool:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_greedy(name: str) -> None:
+def test_temperature_0_takes_the_likeliest_token_that_the_filters_leave(name: str) -> None:
     """The likeliest of what the filters leave."""
     sampling = replace(CASES[name], temperature=0, seed=1)
     expected = reference.distribution(LOGITS.tolist(), HISTORY, ANSWER, sampling)
@@ -133,7 +133,7 @@ def test_xtc_now_and_then() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-def test_mask(share: float) -> None:
+def test_a_masked_draw_follows_the_definition(share: float) -> None:
     """Chosen freely where that is allowed, else again among what is: what the mask forbids has no probability."""
     mask = np.random.default_rng(1).random(64) < share
     mask[7] = True
@@ -198,7 +198,7 @@ def test_noise_is_never_infinite() -> None:
 
 
 def test_logprobs() -> None:
-    """Of softmax(logits), whatever the filters do; the likeliest first."""
+    """They are softmax(logits), whatever the filters do; the likeliest first."""
     sampling = Sampling(temperature=0.5, top_k=3, logit_bias=((1, 50.0),), logprobs=5)
     cpu = machine(sampling)
     cpu.feed(0, HISTORY, [SHAPED_SAMPLE, LOGPROBS])

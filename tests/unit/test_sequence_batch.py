@@ -31,7 +31,7 @@ GREEDY = Sampling(temperature=0)
 PROMPTS = [PROMPT, [7, 3, 200, 45], [9], list(range(40, 75)), [250, 1, 250, 1, 6], [88, 12, 13]]
 
 
-async def test_several_at_once() -> None:
+async def test_several_requests_get_the_answers_that_they_get_alone() -> None:
     """Six requests, four slots; the caches grow to four sequences, and most steps serve several."""
     used = engine()
     want = [await collect(make(), ids, GREEDY, 40) for ids in PROMPTS]
@@ -96,7 +96,7 @@ async def test_a_turn_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-async def test_comings_and_goings() -> None:
+async def test_requests_that_come_and_are_closed_at_any_time_disturb_no_other() -> None:
     """Requests that come and are closed at random points disturb no other."""
     used, dice = engine(), random.Random(7)
     want = {tuple(ids): await collect(make(), ids, GREEDY, 60) for ids in PROMPTS}
@@ -126,7 +126,7 @@ async def test_stop_ids_and_limits() -> None:
     assert got == [whole[: whole.index(whole[7]) + 1], whole[:1], whole[:2], whole[:13]]
 
 
-async def test_full_contexts() -> None:
+async def test_answers_of_a_batch_reach_the_end_of_the_context_at_different_times() -> None:
     """Two answers reach the end of the context at different times, a third one goes on over it."""
     used = engine(n_ctx=32)
     shifted = await collect(make(32), PROMPT, GREEDY, 60, keep=3)
@@ -139,7 +139,7 @@ async def test_full_contexts() -> None:
 
 
 async def test_a_failure_reaches_everyone_and_ends() -> None:
-    """What the device says goes to all whom it serves; the next request works."""
+    """A device error reaches every request of the batch; the next request works."""
     used = engine()
     runner, next_batch = counts(used), counts(used).next_batch
     calls = 0
@@ -172,7 +172,7 @@ async def test_without_memory_for_more_sequences() -> None:
 
 
 async def test_caches_grow_where_that_is_granted() -> None:
-    """Where it is not, requests wait, and the next ones ask again."""
+    """Otherwise requests wait, and the next ones ask again."""
     used, granted = engine(), False
     kv, asked = used.plan.memory()["kv"], []
 
@@ -211,7 +211,7 @@ async def test_a_prompt_that_several_have_is_computed_once(sampling: Sampling) -
 
 
 async def test_nothing_is_taken_over_from_rings() -> None:
-    """Where what lies before the window may be overwritten."""
+    """Rows before the window may be overwritten."""
     cpu = load(GOLDEN / "gemma" / "gemma2.F16.gguf", 128, 16, spare=16)
     assert cpu.plan.spare
     runner = CpuRunner(cpu.plan)

@@ -1,4 +1,4 @@
-"""What a second process compiles ahead of a whole run (tests/support/shader_warmup.py)."""
+"""The tests that the shader warm-up selects (tests/support/shader_warmup.py)."""
 
 import os
 import subprocess

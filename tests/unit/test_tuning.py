@@ -118,7 +118,7 @@ def test_little_gain_changes_nothing() -> None:
 
 @pytest.mark.parametrize("bad", [[float("nan"), 2.0], [1.0, 2.1], WispError("no such thing", "x", SERVER_ERROR)])
 def test_what_is_wrong_is_not_used(bad: Any) -> None:
-    """However fast it is: what subgroups multiply here, and matrices in bytes."""
+    """However fast it is: subgroup matrices, and matrices in bytes."""
 
     def values(device: Device, work: Work) -> Any:
         return bad if device.dot8 or (device.matrix and isinstance(work, Prefill)) else [1.0, 2.0]
@@ -133,7 +133,7 @@ def test_what_is_wrong_is_not_used(bad: Any) -> None:
 
 
 def test_tuning_stays_within_its_time() -> None:
-    """What does not compile in time is not waited for, and everything stays as it is."""
+    """A candidate that does not compile in time is skipped, and the defaults stay."""
     bench = Bench(lambda *_: 1.0, lambda device, _: [1.0] if device == tuning.plain_of(device) else None)
     chosen, reports = tune(bench, seconds=0.05)
     assert chosen == GPU

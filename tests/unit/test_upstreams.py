@@ -142,7 +142,7 @@ async def test_all_endpoints(page: AwayPage, kind: str) -> None:
     assert page.away.asked[0][3] == {"model": "vectors", "x": 1}
 
 
-async def test_a_stream(page: AwayPage) -> None:
+async def test_a_stream_is_passed_on(page: AwayPage) -> None:
     def chunk(delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
         return {"model": "org/big", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
 
@@ -207,7 +207,7 @@ FAILURES: dict[str, tuple[Callable[[], Reply], str, str, str]] = {
 
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("name", FAILURES)
-async def test_failures(page: AwayPage, name: str, streamed: bool) -> None:
+async def test_failures_become_openai_errors(page: AwayPage, name: str, streamed: bool) -> None:
     reply, type, code, said = FAILURES[name]
     await page.call("upstreams.set", name="office", baseURL=BASE, timeout=0.1)  # the key stays
     replies: list[Reply] = []
@@ -330,5 +330,5 @@ async def test_http_to_another_machine_is_told_how_to_be_reached(page: AwayPage)
     assert "ssh -L 8000:127.0.0.1:8000 gpu-box" in error["message"]
 
 
-def test_masked() -> None:
+def test_keys_are_masked() -> None:
     assert [masked(""), masked("short"), masked("sk-0123456789")] == [None, "…", "…6789"]
