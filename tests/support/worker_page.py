@@ -16,6 +16,12 @@ HI = [{"role": "user", "content": "Hi"}]
 HELLO = "Hello! How can I help?"
 
 
+async def settle() -> None:
+    """Let every task run until it waits for something that only the test brings about."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
 class Engine:
     """Yields the ids of `says` in batches of `size`, and the end token."""
 
@@ -29,6 +35,8 @@ class Engine:
 
     def __init__(self, says: str = HELLO, size: int = 2, pause: float = 0.0) -> None:
         self.says, self.size, self.pause = says, size, pause
+        self.gate = asyncio.Event()  # cleared: requests wait before their next batch
+        self.gate.set()
         self.prompts: list[list[int]] = []
         self.running = self.closed = self.unloaded = self.forgotten = 0
         self.last: Any = None
@@ -55,6 +63,7 @@ class Engine:
             ids = [*self.tokenizer.encode(self.says), 2][:max_tokens]
             for i in range(0, len(ids), self.size):
                 await asyncio.sleep(self.pause)
+                await self.gate.wait()
                 yield Batch(ids[i : i + self.size])
         finally:
             self.running -= 1

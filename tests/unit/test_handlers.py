@@ -11,7 +11,7 @@ from app.models.loading import Progress
 from py_engine.errors import WispError
 from py_engine.options import LoadOptions
 from tests.support.gguf_bytes import BAD, MINI
-from tests.support.worker_page import HELLO, HI, Engine, File, Page
+from tests.support.worker_page import HELLO, HI, Engine, File, Page, settle
 from tests.unit.test_gguf_header import parse
 
 
@@ -172,7 +172,7 @@ async def test_abort_while_waiting(page: Page) -> None:
     first, running = page.send("completions", request={"prompt": "a", "max_tokens": 9})
     second, waiting = page.send("completions", request={"prompt": "b"})
     third, later = page.send("completions", request={"prompt": "c"})
-    await asyncio.sleep(0.002)
+    await settle()
     await page.call("abort", target=second)
     await waiting
     assert page.answers(second)[0]["error"]["code"] == "aborted"
@@ -246,7 +246,7 @@ async def test_a_model_of_the_same_name_replaces_the_old_after_its_answer(page: 
     old = page.engine
     old.pause = 0.002
     number, running = page.send("completions", request={"prompt": "a", "max_tokens": 50})
-    await asyncio.sleep(0.001)
+    await settle()
     stats = await page.call("load", contextLength=100, backend="cpu")
     assert page.answers(number)[0]["result"]["model"] == "mini"
     await running
@@ -289,7 +289,7 @@ async def test_abort_of_a_load(page: Page) -> None:
 
     page.platform.make = slow
     number, task = page.send("load", contextLength=150)
-    await asyncio.sleep(0.05)
+    await settle()
     await page.call("abort", target=number)
     await task
     assert page.answers(number)[0]["error"]["code"] == "aborted"

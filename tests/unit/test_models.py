@@ -8,7 +8,7 @@ import pytest
 from py_engine.errors import WispError
 from py_engine.options import LoadOptions
 from tests.support.gguf_bytes import MINI
-from tests.support.worker_page import HI, Engine, File, Page, Platform
+from tests.support.worker_page import HI, Engine, File, Page, Platform, settle
 
 SIZE = 1000  # bytes of every model of these tests
 
@@ -35,7 +35,8 @@ class Models(Page):
         platform = self.platform
         self.made: dict[str, list[Sized]] = {}
         self.loads: list[str] = []
-        self.pause = 0.0
+        self.gate = asyncio.Event()  # cleared: loads wait
+        self.gate.set()
         for name in "abc":
             platform.files[f"{name}.gguf"] = MINI.read_bytes()
 
@@ -44,7 +45,7 @@ class Models(Page):
             return await type(platform).open_source(platform, part, on_progress)
 
         async def make(source: Any, header: Any, options: LoadOptions) -> Engine:
-            await asyncio.sleep(self.pause)
+            await self.gate.wait()
             engine = await platform._engine(source, header, options)
             engine.__class__ = Sized
             self.made.setdefault(self.loads[-1], []).append(engine)  # type: ignore[arg-type]
@@ -149,20 +150,23 @@ async def test_the_same_model_is_loaded_once(page: Models) -> None:
 
 
 async def test_a_load_goes_on_while_anybody_waits_for_it(page: Models) -> None:
-    page.pause = 0.02
+    page.gate.clear()
     first, one = page.send("load")
     second, other = page.send("load")
-    await asyncio.sleep(0.005)
+    await settle()
     await page.call("abort", target=first)
     await one
     assert page.answers(first)[0]["error"]["code"] == "aborted"
+    page.gate.set()
     await other
     assert page.answers(second)[0]["result"]["model"] == "mini"
     assert (page.loads, page.made["mini"][0].unloaded) == (["mini"], 0)
+    page.gate.clear()
     last, task = page.send("load", contextLength=50)
-    await asyncio.sleep(0.005)
+    await settle()
     await page.call("abort", target=last)
     await task
+    page.gate.set()
     assert (await page.call("load", contextLength=50))["model"] == "mini"  # not the one that was given up
 
 
@@ -196,18 +200,22 @@ async def test_one_with_requests_stays_if_another_can_go(page: Models) -> None:
     await page.call("budget", bytes=2 * SIZE)
     await page.load("a")
     await page.load("b")
-    page.made["a"][0].pause = 0.01
+    page.made["a"][0].gate.clear()
     number, running = page.send("completions", request={"prompt": "x", "model": "a"})
-    await asyncio.sleep(0.005)
+    await settle()
     await page.ask("b")
     await page.load("c")
     assert not running.done()
     assert await page.loaded() == ["a", "c"]
     # No other can go now: the next load waits for the requests of one, also for those in its queue.
-    page.made["c"][0].pause = 0.01
+    page.made["c"][0].gate.clear()
     others = [page.send("completions", request={"prompt": "x", "model": name}) for name in ("c", "a")]
-    await asyncio.sleep(0.005)
-    await page.load("b")
+    loading = asyncio.create_task(page.load("b"))
+    await settle()
+    assert not loading.done()
+    for name in "ca":
+        page.made[name][0].gate.set()
+    await loading
     await asyncio.gather(running, *(task for _, task in others))
     for one in (number, *(n for n, _ in others)):
         assert page.answers(one)[0]["kind"] == "result"
@@ -270,10 +278,11 @@ async def test_caches_that_grow_count(page: Models) -> None:
     assert await page.loaded() == ["a", "b", "c"]
     assert await b.grow()
     assert (await page.loaded(), a.unloaded) == (["b", "c"], 1)
-    c.pause = 0.01
+    c.gate.clear()
     _, running = page.send("completions", request={"prompt": "x", "model": "c"})
-    await asyncio.sleep(0.005)
+    await settle()
     assert not await b.grow(), "c has a request"
+    c.gate.set()
     await running
     assert await b.grow()
     assert (await page.loaded(), (await page.call("stats"))["bytes"]) == (["b"], 4 * SIZE)
@@ -288,10 +297,11 @@ async def test_what_is_being_taken_counts(page: Models) -> None:
     async with one.room(SIZE) as granted:
         assert granted
         assert not await one.grow()
-    page.pause = 0.01
+    page.gate.clear()
     _, coming = page.send("load", model=FILES["b"])
-    await asyncio.sleep(0.005)
+    await settle()
     assert not await one.grow(), "b will take the rest"
+    page.gate.set()
     await coming
     assert await page.loaded() == ["a", "b"]
 
@@ -327,14 +337,15 @@ async def test_unloading_one_or_all(page: Models) -> None:
 
 async def test_an_unload_that_is_aborted_leaves_the_model(page: Models) -> None:
     await page.load("a")
-    page.made["a"][0].pause = 0.01
+    page.made["a"][0].gate.clear()
     _, running = page.send("completions", request={"prompt": "x"})
-    await asyncio.sleep(0.005)
+    await settle()
     number, going = page.send("unload")
-    await asyncio.sleep(0.005)
+    await settle()
     await page.call("abort", target=number)
     await going
     assert page.answers(number)[0]["error"]["code"] == "aborted"
+    page.made["a"][0].gate.set()
     await running
     assert (await page.ask(), page.made["a"][0].unloaded) == ("a", 0)
 
@@ -356,17 +367,18 @@ async def test_models_answer_side_by_side(page: Models) -> None:
 async def test_the_ids_of_two_clients_do_not_mix(page: Models) -> None:
     """Each has its own numbers; one that leaves takes its own requests along and no others."""
     await page.load("a")
-    page.made["a"][0].pause = 0.005
+    page.made["a"][0].gate.clear()
     seen: dict[str, list[dict[str, Any]]] = {"first": [], "second": []}
     tabs = {name: page.worker.connect(messages.append) for name, messages in seen.items()}
     message = {"id": 1, "kind": "completions", "request": {"prompt": "x"}}
     first, second = (asyncio.create_task(page.worker.handle(message, tab)) for tab in tabs.values())
-    await asyncio.sleep(0.002)
+    await settle()
     await page.worker.handle({"id": 2, "kind": "abort", "target": 1}, tabs["second"])
     await second
     assert seen["second"][-1]["error"]["code"] == "aborted"
     assert not first.done()
     page.worker.leave(tabs["first"])
+    page.made["a"][0].gate.set()
     await first
     assert [m["error"]["code"] for m in seen["first"]] == ["aborted"]
     assert await page.ask() == "a"

@@ -3,6 +3,7 @@
 import asyncio
 
 from app.models.request_queue import Job, RequestQueue
+from tests.support.worker_page import settle
 
 
 async def test_turns_are_shared_by_so_many_and_in_their_order() -> None:
@@ -42,10 +43,10 @@ async def test_a_cancelled_wait_lets_those_behind_it_go() -> None:
             await first.wait()
 
     tasks = [asyncio.create_task(take(*given)) for given in (("a", Job()), ("b", waiting, True), ("c", Job()))]
-    await asyncio.sleep(0.001)
+    await settle()
     assert log == ["a"]
     waiting.abort()
-    await asyncio.sleep(0.001)
+    await settle()
     assert log == ["a", "c"]
     first.set()
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)

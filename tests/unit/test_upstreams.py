@@ -9,7 +9,7 @@ import pytest
 
 from app.upstreams.server import masked
 from py_engine.errors import CODES
-from tests.support.worker_page import HELLO, HI, Page, Platform
+from tests.support.worker_page import HELLO, HI, Page, Platform, settle
 
 BASE = "http://127.0.0.1:9000/v1"
 KEY = "sk-secret-0123456789"
@@ -255,7 +255,7 @@ async def test_an_abort_ends_the_upstream_s_answer_too(page: AwayPage) -> None:
     reply = Reply(b"data: " + json.dumps(CHUNK).encode() + b"\n\n", 60.0, type="text/event-stream")
     answer(page, "chat/completions", lambda: reply)
     number, task = page.send("chat.completions", request={**CHAT, "stream": True})
-    await asyncio.sleep(0.01)
+    await settle()
     _, abort = page.send("abort", target=number)
     await asyncio.gather(task, abort)
     assert page.answers(number)[-1]["error"]["code"] == "aborted"
