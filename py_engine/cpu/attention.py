@@ -57,16 +57,16 @@ def norm_rope_append(c: Call) -> None:
     q, kv, dim = c.consts["q_rows"], c.consts["kv_rows"], c.params["HEAD_DIM"]
     x = c["x"][: c.n, : q + 2 * kv].copy()
     for first, rows in ((0, q), (q, kv)):
-        width = rows if c.params["WIDE"] else dim
+        width = rows if c.params["NORM_ALL"] else dim
         part = x[:, first : first + rows].reshape(c.n, -1, width)
         if c.params["MEAN"]:
             part = part - part.mean(axis=-1, keepdims=True, dtype=np.float32)
-        at = slice(first, first + rows) if c.params["OWN"] else slice(dim * (first > 0), dim * (1 + (first > 0)))
+        at = slice(first, first + rows) if c.params["PER_HEAD"] else slice(dim * (first > 0), dim * (1 + (first > 0)))
         out = normed(part, c["norm"][0, at].reshape(-1, width), c.consts["eps"])
         if c.params["BIAS"]:
             out = out + c["bias"][0, at].reshape(-1, width)
         x[:, first : first + rows] = out.reshape(c.n, rows)
-    if c.params["VALUES"]:
+    if c.params["NORM_VALUES"]:
         values = x[:, q + kv :].reshape(c.n, -1, dim)
         x[:, q + kv :] = normed(values, np.float32(1), c.consts["eps"]).reshape(c.n, kv)
     c["y"][: c.n, :q] = rope_store(c, x)

@@ -184,7 +184,7 @@ def advance(c: Any) -> None:
     tokens[last] = chosen[right]
     if n > 1:
         drafting[1] = 2 * (n - 1) if right == n - 1 else right + 1
-    place, n = _place(tokens[: last + 1], c.consts["least"]), 1
+    place, n = _place(tokens[: last + 1], c.consts["min_match"]), 1
     if place is not None:
         n += min(last - place, c.params["DRAFTS"], max(int(drafting[1]), 1), max(0, int(drafting[0]) - last - 1))
         tokens[last + 1 : last + n] = tokens[place + 1 : place + n]
@@ -212,6 +212,6 @@ def logprobs(c: Any) -> None:
     found = (logits - top - np.log(np.exp(logits - top).sum())).astype(np.float32)
     order = np.argsort(-logits, kind="stable")[: min(int(settings(c)["logprobs"]), MOST_LOGPROBS)]
     ids = np.concatenate([c["tokens"][c.seq, c.pos : c.pos + 1].astype(np.int64), order])
-    row = c["rows"][c.pos % c.params["ROWS"]]
+    row = c["rows"][c.pos % c.params["LOGPROB_ROWS"]]
     row[1:, 0] = 0xFFFFFFFF
     row[: len(ids), 0], row[: len(ids), 1] = ids, found[ids].view(np.uint32)

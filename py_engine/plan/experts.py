@@ -8,6 +8,8 @@ from py_engine.plan import quants
 from py_engine.plan.ops import Ops, pad
 from py_engine.plan.plan import Buffer, PerToken, Weight
 
+ROUTE_THREADS = 32  # threads of a workgroup of route.wgsl
+
 Matrices = tuple[Weight, Weight | None]  # of all experts, (experts * rows, cols); biases (experts, rows)
 
 
@@ -32,10 +34,10 @@ def route(
     ops.add(
         "route",
         {"EXPERTS": experts, "USED": used, "NORMALISED": int(normalised), "GATING": gating,
-         "BIASED": int(bias is not None)},
+         "BIASED": int(bias is not None), "WG": ROUTE_THREADS},
         {"scale": scale, "stride": logits.shape[1]},
         {"state": ops.state, "logits": logits, "chosen": chosen, "weights": weights} | ({"bias": bias} if bias else {}),
-        PerToken(32),
+        PerToken(ROUTE_THREADS),
     )  # fmt: skip
     return Route(used, chosen, weights)
 

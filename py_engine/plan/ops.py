@@ -16,9 +16,11 @@ from py_engine.plan.cache import Cache
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan, Weight
 from py_engine.plan.rope import Rope
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import MAX_SMALL_BATCH, THREADS
 
 QUANTIZERS = 256  # threads of quantize_rows.wgsl
+EMBED_THREADS = 32  # threads of a workgroup of embed.wgsl
+SOFT_CAP_THREADS = 256  # threads of a workgroup of soft_cap.wgsl
 
 
 def pad(cols: int) -> int:
@@ -89,11 +91,17 @@ class Ops:
         for row0, part in table.split(self.device.max_binding):
             self.add(
                 "embed",
-                {"QUANT": part.layout.fragment, "COLS": table.cols, "ROW": row, "TOKENS": self.tokens.shape[1]}
+                {
+                    "QUANT": part.layout.fragment,
+                    "COLS": table.cols,
+                    "ROW": row,
+                    "TOKENS": self.tokens.shape[1],
+                    "WG": EMBED_THREADS,
+                }
                 | self.state_params,
                 {"row0": row0, "rows": part.rows, "scale": scale},
                 {"state": self.state, "tokens": self.tokens, "w": part, "x": x},
-                -(-quants.groups(table.cols) // 32),
+                -(-quants.groups(table.cols) // EMBED_THREADS),
                 PerToken(),
             )
         return x
@@ -130,7 +138,7 @@ class Ops:
             {"VECS": x.shape[1] // 4, "GATED": int(gate is not None)},
             {"scale": scale},
             {"state": self.state, "x": x, "y": add_to} | ({"gate": gate} if gate else {}),
-            -(-x.shape[1] // 256),
+            -(-x.shape[1] // (4 * THREADS)),
             PerToken(),
         )
 
@@ -169,10 +177,10 @@ class Ops:
                 | self.state_params
                 | {
                     "WG": threads,
-                    "WIDE": int(qk_norm.wide),
-                    "OWN": int(qk_norm.weight.cols > 2 * head_dim),
+                    "NORM_ALL": int(qk_norm.wide),
+                    "PER_HEAD": int(qk_norm.weight.cols > 2 * head_dim),
                     "MEAN": int(qk_norm.mean),
-                    "VALUES": int(qk_norm.values),
+                    "NORM_VALUES": int(qk_norm.values),
                     "BIAS": int(qk_norm.bias is not None),
                 },
                 consts | {"x_stride": rows.shape[1], "y_stride": y.shape[1], "eps": eps},
@@ -189,7 +197,7 @@ class Ops:
             params | self.state_params,
             consts | {"y_stride": rows.shape[1]},
             {"state": self.state, "y": rows} | stores,
-            -(-sum(w.rows for w in stack) // 256),
+            -(-sum(w.rows for w in stack) // (4 * THREADS)),
             PerToken(),
         )
         self.quantize_cache(cache, n_head_kv * head_dim)
@@ -207,7 +215,7 @@ class Ops:
             {"COLS": cols, "KV_ROWS": cache.rows, "RING": cache.ring} | self.state_params,
             {"groups": cols // CACHE_GROUP},
             {"state": self.state} | cache.fresh | cache.read,
-            -(-2 * cols // CACHE_GROUP // 64),
+            -(-2 * cols // CACHE_GROUP // THREADS),
             PerToken(),
         )
 
@@ -314,7 +322,7 @@ class Ops:
             {"COLS": cols, "ACTIVATION": activation, "GATED": int(gated)},
             {"x_stride": x.shape[1], "y_stride": y.shape[1]},
             {"state": self.state, "x": x, "y": y},
-            -(-cols // 64),
+            -(-cols // THREADS),
             PerToken(),
             repeat,
         )
@@ -342,10 +350,10 @@ class Ops:
         cols = logits.shape[-1]
         self.add(
             "soft_cap",
-            {"COLS": cols, "CAP": float(cap)},
+            {"COLS": cols, "CAP": float(cap), "WG": SOFT_CAP_THREADS},
             {"scale": scale},
             {"y": logits},
-            -(-cols // 256),
+            -(-cols // SOFT_CAP_THREADS),
             PerToken() if len(logits.shape) > 1 else 1,
         )
 
@@ -397,7 +405,7 @@ class Ops:
         vectors: dict[str, Buffer | Weight] = {"x": x}
         if self.batch > 1:
             dot8 = self.device.dot8 and weight.layout.dot8
-            kernel, kind = "matvec_small_batch", {"MOST": self.batch, "DOT8": int(dot8)}
+            kernel, kind = "matvec_small_batch", {"BATCH": self.batch, "DOT8": int(dot8)}
             tile = tiles.matvec_small_batch(self.device, weight, dot8)
             if dot8:
                 vectors, norm = self._quantized(x, weight.cols, norm, eps), None

@@ -6,6 +6,7 @@ from py_engine.errors import WispError
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.quants import GROUP
+from py_engine.plan.shared import THREADS
 
 
 def group_norm(ops: Ops, x: Buffer, norm: Weight, groups: int, eps: float) -> Buffer:
@@ -32,7 +33,7 @@ def gate(ops: Ops, x: Buffer, up: Buffer, first: int, cols: int, activation: str
         {"COLS": cols, "ACTIVATION": activation},
         {"x_stride": x.shape[1], "up_stride": up.shape[1], "first": first, "y_stride": y.shape[1]},
         {"state": ops.state, "x": x, "up": up, "y": y},
-        -(-cols // 64),
+        -(-cols // THREADS),
         PerToken(),
     )
     return y
@@ -45,6 +46,6 @@ def scale_by(ops: Ops, x: Buffer, factor: Weight) -> None:
         {"VECS": x.shape[1] // 4},
         {},
         {"state": ops.state, "factor": factor, "x": x},
-        -(-x.shape[1] // 256),
+        -(-x.shape[1] // (4 * THREADS)),
         PerToken(),
     )

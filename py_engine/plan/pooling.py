@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer
+from py_engine.plan.shared import THREADS
 
 NAMES = ("none", "mean", "cls", "last", "rank")  # what {arch}.pooling_type counts, as llama.cpp numbers it
 
@@ -14,6 +15,5 @@ def pool(ops: Ops, x: Buffer, kind: str, name: str) -> None:
     Works over several batches: the buffer keeps what those before gave.
     """
     y = ops.buffer(name, (1, x.shape[1]), pool="state")
-    ops.add(
-        "pool", {"VECS": x.shape[1] // 4, "KIND": kind}, {}, {"state": ops.state, "x": x, "y": y}, -(-x.shape[1] // 256)
-    )
+    params, buffers = {"VECS": x.shape[1] // 4, "KIND": kind}, {"state": ops.state, "x": x, "y": y}
+    ops.add("pool", params, {}, buffers, -(-x.shape[1] // (4 * THREADS)))

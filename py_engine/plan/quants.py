@@ -46,7 +46,7 @@ class Layout:
     block: int
     block_bytes: int
     planes: Mapping[str, Plane]
-    dot8: bool = True  # the fragment has w_meet, for activations in bytes
+    dot8: bool = True  # the fragment has w_dot, for activations in bytes
     groups_per_thread: int = 1  # groups that a thread of matvec.wgsl takes at a time
 
     @property

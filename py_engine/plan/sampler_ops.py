@@ -86,7 +86,7 @@ def choose(ops: Ops, logits: Buffer, drafts: int = 0) -> None:
     ops.add(
         "advance",
         {"DRAFTS": drafts, "WG": 256 if drafts else MAX_SMALL_BATCH} | _room(ops),
-        {"least": MIN_MATCH},
+        {"min_match": MIN_MATCH},
         {"state": ops.state, "chosen": chosen, "tokens": tokens} | drafting,
         1,
     )
@@ -110,7 +110,7 @@ def logprobs(ops: Ops, logits: Buffer) -> None:
     rows = ops.buffer("logprobs", (LOGPROB_ROWS, 1 + MOST_LOGPROBS, 2), "u32", "state")
     ops.add(
         "logprobs",
-        {"ROWS": LOGPROB_ROWS, "MOST": MOST_LOGPROBS, "WG": SAMPLER_THREADS} | _room(ops),
+        {"LOGPROB_ROWS": LOGPROB_ROWS, "MAX_LOGPROBS": MOST_LOGPROBS, "WG": SAMPLER_THREADS} | _room(ops),
         {"vocab": ops.plan.n_vocab},
         _given(ops) | {"logits": logits, "rows": rows},
         1,

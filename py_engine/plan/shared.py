@@ -9,9 +9,11 @@ MOST_LOGPROBS = 20  # likeliest tokens whose log-probabilities are returned (Ope
 LOGPROB_ROWS = 512  # positions whose log-probabilities are held until read; more than are submitted ahead
 MAX_MATCH = 8  # tokens; a longer match does not rank a draft's source higher
 BANNED = -1e30  # the logit of a token that cannot be sampled
+THREADS = 64  # of a workgroup of an elementwise kernel
 
 KERNEL_PARAMS: dict[str, int | float | str] = {
     "MAX_SMALL_BATCH": MAX_SMALL_BATCH,
     "MAX_MATCH": MAX_MATCH,
     "BANNED": BANNED,
+    "THREADS": THREADS,
 }

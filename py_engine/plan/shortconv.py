@@ -5,6 +5,7 @@ from __future__ import annotations
 from py_engine.plan.cache import Cache
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer, PerToken, Weight
+from py_engine.plan.shared import THREADS
 
 
 def shortconv(ops: Ops, x: Buffer, taps: Weight, cache: Cache, cols: int) -> Buffer:
@@ -19,7 +20,7 @@ def shortconv(ops: Ops, x: Buffer, taps: Weight, cache: Cache, cols: int) -> Buf
         | ops.state_params,
         {"x_stride": x.shape[1], "y_stride": y.shape[1]},
         {"state": ops.state, "x": x, "taps": taps, "conv_cache": cache.k, "y": y},
-        -(-cols // 128),
+        -(-cols // (2 * THREADS)),
         PerToken(),
     )
     return y
