@@ -33,7 +33,7 @@ class Sampling:
     """Sampling parameters of one request, with llama.cpp's definitions.
 
     The order is llama.cpp's: logit_bias, the grammar's mask, penalties, DRY, top_n_sigma, top_k, typical_p, top_p,
-    min_p, XTC, temperature. Temperature 0 is greedy; the defaults switch every filter off; seed None draws one at random.
+    min_p, XTC, temperature. Temperature 0 is greedy. The defaults switch every filter off. Seed None draws one.
 
     This class is the table of sampler parameters: every field with a Range is a parameter of a request, and the API's
     checks, types.d.ts, the documentation and the layout on the GPU (wgsl/lib/sampling.wgsl) follow from it.

@@ -48,8 +48,8 @@ CASES = {
     "filters in their order": Sampling(temperature=1.4, top_k=20, typical_p=0.9, top_p=0.9, min_p=0.03),
     "everything": Sampling(
         temperature=1.2, top_n_sigma=3.0, top_k=30, typical_p=0.95, top_p=0.95, min_p=0.01, xtc_probability=1.0,
-        xtc_threshold=0.1, repeat_penalty=1.1, presence_penalty=0.2, frequency_penalty=0.1, dry_multiplier=0.8, dry_breakers=(8,),
-        logit_bias=((3, 1.0), (5, -100)),
+        xtc_threshold=0.1, repeat_penalty=1.1, presence_penalty=0.2, frequency_penalty=0.1, dry_multiplier=0.8,
+        dry_breakers=(8,), logit_bias=((3, 1.0), (5, -100)),
     ),
 }  # fmt: skip
 
