@@ -332,7 +332,7 @@ async def _tuned(
     """The device with the kernels measured to be the fastest, the plan for it, and Engine.stats()'s "kernels"."""
     from py_engine.tuning.measure import tuned
 
-    parts.begin()  # the download runs meanwhile; it leaves the GPU to the measurement
+    parts.prefetch()  # the download runs meanwhile; it leaves the GPU to the measurement
     way = {"n_ctx": plan.n_ctx, "kv_type": options.kv_type}
     chosen, kernels = await tuned(adapter, device, parts.header, way, options.variant, plan)
     return chosen, plan if chosen == device else await _plan_that_fits(parts, chosen, options), kernels

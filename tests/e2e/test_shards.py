@@ -33,7 +33,7 @@ async def load(url, stop_after=None, hashes=None, early=-1):
         header = await read_header(source.read, source.size)
         plan = plan_records(header, source.size, 1 << 18)
         if early >= 0:
-            source.begin(plan)
+            source.prefetch(plan)
             await asyncio.sleep(early)
             out["early"] = source.stats["downloaded_bytes"]
         digest, position = hashlib.sha256(), 0
@@ -314,7 +314,7 @@ def test_record_of_an_earlier_version_gets_a_checksum(case: Callable[..., Case])
     c.load()
     c.file.requests.clear()
     offset, length = c.kept()[3]
-    check = """([url, offset, length]) => wispShards.keptRecords(url, Float64Array.of(offset, length), [undefined])(0)
+    check = """([url, offset, length]) => wispShards.cachedRecords(url, Float64Array.of(offset, length), [undefined])(0)
         .then((entry) => entry?.check)"""
     before = c.page.evaluate(check, [c.url, offset, length])
     assert before == sums(c.file.data[offset : offset + length])

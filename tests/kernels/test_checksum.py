@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
-from py_engine.gpu.repack import THREADS, checksum, repacks
+from py_engine.gpu.repack import checksum, repacks
 from py_engine.plan.placement import Placement
+from py_engine.plan.shared import THREADS
 from tests.kernels.bench import Bench, dispatch, planes
 from tests.sums import sums
 
