@@ -92,7 +92,7 @@ class Case:
         given = {"url": self.url, "stop_after": None, "hashes": None, "early": -1, **args}
         return run_python(self.page, LOAD + "\nawait load(url, stop_after, hashes, early)", given)
 
-    def kept(self) -> list[list[int]]:
+    def cached(self) -> list[list[int]]:
         """[offset, length] of the records in the database."""
         return self.page.evaluate("(url) => wispShards.listRecords(url)", self.url)
 
@@ -115,7 +115,7 @@ def test_first_visit_downloads_each_byte_once_and_the_second_asks_for_nothing(ca
     size = len(c.file.data)
     assert first["sha256"] == sha(c.file.data)
     assert first["stats"]["downloaded_bytes"] == size == c.file.sent
-    assert first["stats"]["records"] == first["records"] == len(c.kept()) > 5
+    assert first["stats"]["records"] == first["records"] == len(c.cached()) > 5
     assert first["stats"]["requests"] == len(c.file.requests)
     assert [stage for stage in first["stages"] if stage[0] == "download"][-1] == ["download", size, size]
     c.file.requests.clear()
@@ -171,7 +171,7 @@ def test_records_may_come_before_they_are_asked_for(case: Callable[..., Case], e
     assert first["early"] == size or early < 1
     assert first["stats"]["downloaded_bytes"] == size == c.file.sent
     assert first["stats"]["from_cache"] == 0
-    assert len(c.kept()) == first["records"]
+    assert len(c.cached()) == first["records"]
     assert [loaded for stage, loaded, _ in first["stages"] if stage == "download"][-1] == size
     assert c.load(early=early)["stats"]["from_cache"] == first["records"]
 
@@ -207,7 +207,7 @@ def test_server_without_ranges_that_loses_the_connection(case: Callable[..., Cas
 def test_interrupted_download_resumes_from_its_records(case: Callable[..., Case], ranges: bool) -> None:
     c = case(ranges=ranges)
     assert c.load(stop_after=6)["sha256"] is None
-    kept = sum(length for _, length in c.kept())
+    kept = sum(length for _, length in c.cached())
     assert kept > 1 << 20
     c.file.sent = 0
     again = c.load()
@@ -229,7 +229,7 @@ def test_connection_that_stays_lost_is_an_error_and_keeps_what_arrived(case: Cal
     got = c.load()
     assert got["error"]["code"] == "network_error"
     assert "lost" in got["error"]["message"]
-    kept = sum(length for _, length in c.kept())
+    kept = sum(length for _, length in c.cached())
     assert kept > 1_000_000
     c.file.cut_at, c.file.sent = None, 0
     assert c.load()["sha256"] == sha(c.file.data)
@@ -297,7 +297,7 @@ def test_damaged_record_is_fetched_again(case: Callable[..., Case], how: str, in
     c = case()
     c.load()
     c.file.sent = 0
-    offset, length = c.kept()[index]
+    offset, length = c.cached()[index]
     c.page.evaluate(DAMAGE, [c.url, offset, length, how])
     got = c.load()
     assert got["sha256"] == sha(c.file.data)
@@ -313,7 +313,7 @@ def test_record_of_an_earlier_version_gets_a_checksum(case: Callable[..., Case])
     c = case()
     c.load()
     c.file.requests.clear()
-    offset, length = c.kept()[3]
+    offset, length = c.cached()[3]
     check = """([url, offset, length]) => wispShards.cachedRecords(url, Float64Array.of(offset, length), [undefined])(0)
         .then((entry) => entry?.check)"""
     before = c.page.evaluate(check, [c.url, offset, length])
@@ -330,7 +330,7 @@ def test_file_that_changed_on_the_server_is_not_mixed_with_the_old_one(case: Cal
     c.load(stop_after=2)
     c.file.data, c.file.etag = c.file.data[:-4] + b"new!", '"2"'
     assert c.load()["error"]["code"] == "network_error"
-    assert c.kept() == []
+    assert c.cached() == []
     assert c.load()["sha256"] == sha(c.file.data)
 
 
@@ -342,7 +342,7 @@ def test_record_that_is_not_what_the_catalog_says(case: Callable[..., Case]) -> 
     code = LOAD + "\nawait load(url, None, {0: '00'})"
     error = run_python(c.page, code, {"url": c.url})["error"]
     assert error["code"] == "network_error"
-    assert c.kept() == []
+    assert c.cached() == []
 
 
 def test_empty_file(case: Callable[..., Case]) -> None:
@@ -403,7 +403,7 @@ def test_full_storage_rejects_and_leaves_nothing(
     assert error["code"] == "quota_exceeded"
     assert "computer" in error["message"]
     page.wait_for_timeout(300)
-    assert c.kept() == []
+    assert c.cached() == []
     # A browser that tells how little there is: refused before the download.
     c.file.requests.clear()
     page.evaluate("() => { navigator.storage.estimate = async () => ({ quota: 1.5e6, usage: 2e5 }); }")

@@ -49,20 +49,20 @@ async def contents(gpu):
     return digest.hexdigest()
 
 async def load(model, early=False, during=None, software=False):
-    out = {"told": []}
+    out = {"progress": []}
     source = await shards.open_source(model, lambda *_: None)
     gpu = None
     try:
         whole = parts.Parts.of(source, await read_header(source.read, source.size))
         if early:
-            whole.begin()
+            whole.prefetch()
             await asyncio.sleep(0.05)
         adapter = await adapters.request_adapter()
         device = replace(adapters.device_of(adapter), software=software)  # which checks elsewhere
         plan = planner.make_plan(whole.header, device, 64, 16, "f16", None)
         gpu = await Gpu.open(adapter, device, plan)
         await gpu.upload_start()
-        told = lambda stage, done, size: out["told"].append(done)
+        told = lambda stage, done, size: out["progress"].append(done)
         loading = loader.Loader(whole, plan, adapter, device, "webgpu", told, None)
         if during:
             asyncio.get_event_loop().call_later(0, during, gpu, asyncio.current_task())
@@ -155,8 +155,8 @@ def test_what_is_kept_arrives_as_what_was_fetched(case: Make, path: Path) -> Non
     records = again["stats"]["records"]
     assert records > 10
     assert (again["stats"]["from_cache"], again["stats"]["cached_bytes"]) == (records, first["size"])
-    assert again["told"] == sorted(again["told"])
-    assert again["told"][-1] == first["size"]
+    assert again["progress"] == sorted(again["progress"])
+    assert again["progress"][-1] == first["size"]
     assert again["written"] > 0
 
 
@@ -181,7 +181,7 @@ def test_a_file_of_this_computer_arrives_whole(case: Make) -> None:
     code = "\nawait load(js.File.new(js.Array.of(await (await js.fetch(url)).arrayBuffer()), 'mine.gguf'))"
     mine = c.load(code)
     assert mine["weights"] == first["weights"]
-    assert mine["told"][-1] == mine["size"]
+    assert mine["progress"][-1] == mine["size"]
 
 
 # What other browsers do, and what none should.

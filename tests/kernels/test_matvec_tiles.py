@@ -1,4 +1,4 @@
-"""Mat-vec in the ways in which it is cut for a device, against numpy."""
+"""Mat-vec with the tiles that tiles.py chooses for devices, against numpy."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from gguf.constants import GGMLQuantizationType as Q
 from py_engine.plan import tiles
 from py_engine.plan.cache import make_cache
 from py_engine.plan.rope import Rope, frequencies, table
-from tests.kernels.bench import Bench
+from tests.kernels.bench import Bench, Setup
 from tests.kernels.checks import EPS, check
 from tests.kernels.test_quants import matrix
 
@@ -30,11 +30,11 @@ from tests.kernels.test_quants import matrix
 def test_matvec_in_every_tile(
     swift_bench: Bench, type: Q, tile: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What tiles.py chooses for matrices of many rows and of few, with each thing that a mat-vec can do besides."""
+    """Tiles for matrices of many rows and of few, with every fusion of mat-vec."""
     monkeypatch.setattr(tiles, "matvec", lambda *_: tile)
     bench = Bench(swift_bench.page, replace(swift_bench.device, dot8=type is not Q.F16))
     cols, heads = 1280, (6, 2, 64)
-    ops = bench.begin(batch=1, n=1)
+    ops = bench.begin(Setup(batch=1, n=1))
     x, y = ops.rows("x", cols), ops.rows("y", 640)
     bench.fill(x)
     bench.fill(y)

@@ -1,5 +1,6 @@
-"""The samplers' kernels against their numpy twins, which tests/unit/test_samplers.py judges: the same token for every
-combination of parameters, the same logits where they are shaped, the same log-probabilities.
+"""The samplers' kernels against the numpy ones, which tests/unit/test_samplers.py checks.
+
+Both must give the same token for every combination of parameters, the same shaped logits, the same log-probabilities.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from py_engine.plan import sampler_ops
 from py_engine.plan.ops import Ops
 from py_engine.plan.sampling import FIELDS, Sampling
 from py_engine.plan.shared import LOGPROB_ROWS, MAX_SMALL_BATCH, MOST_LOGPROBS
-from tests.kernels.bench import Bench, nmse
+from tests.kernels.bench import Bench, Setup, nmse
 from tests.kernels.conftest import bench_of
 
 POS, N = 40, 3  # the batch whose last token's logits these are
@@ -53,19 +54,19 @@ SHAPED = [
 
 @pytest.fixture(params=["swiftshader: f32", "swiftshader: f32 subgroups", "lavapipe: f16 subgroups"])
 def bench(request: pytest.FixtureRequest, kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
-    """A bench for each variant that makes a difference: these kernels have no f16, and compile slowly on lavapipe."""
+    """A bench for each variant that matters: these kernels have no f16, and compile slowly on lavapipe."""
     return bench_of(request.param, kernel_pages)
 
 
 def give(bench: Bench, seq: int, sampling: Sampling, answer: int = 0, shifted: int = 0) -> None:
-    """The parameters of a sequence."""
+    """Set the sampling parameters of a sequence."""
     given = bench.data.setdefault("sampling", np.full((MAX_SMALL_BATCH, len(FIELDS)), 0xFFFFFFFF, np.uint32))
     given[seq] = np.frombuffer(sampling.pack(answer, shifted), np.uint32)
 
 
 def prepare(bench: Bench, vocab: int, sampling: Sampling, seed: int, shaped: bool, masked: bool = False) -> Ops:
-    """A sampler over random logits, behind a history that repeats itself."""
-    ops = bench.begin(batch=1, n=N, pos=POS, vocab=vocab, seed=seed, seq=SEQ)
+    """A sampler over random logits, after a history with repetitions."""
+    ops = bench.begin(Setup(batch=1, n=N, pos=POS, vocab=vocab, seed=seed, seq=SEQ))
     logits = ops.buffer("logits", (vocab,))
     bench.fill(logits)[:] *= 3
     sampler_ops.sample(ops, logits, shaped)
@@ -89,7 +90,7 @@ def within(sampling: Sampling, vocab: int) -> Sampling:
 @pytest.mark.parametrize("vocab", [1, 31, 257, 4096])
 @pytest.mark.parametrize("sampling", PLAIN, ids=range(len(PLAIN)))
 def test_sample(bench: Bench, vocab: int, sampling: Sampling) -> None:
-    """The same token as numpy's, whose filters are made by sorting in float64, and the state behind it."""
+    """The token of numpy, whose filters sort in float64, and the advanced state."""
     ops = prepare(bench, vocab, within(sampling, vocab), 0, False)
     gpu, host = bench.run(ops)
     assert gpu["tokens"][SEQ, POS + N] == host["tokens"][SEQ, POS + N] < vocab
@@ -98,7 +99,7 @@ def test_sample(bench: Bench, vocab: int, sampling: Sampling) -> None:
 
 @pytest.mark.parametrize("vocab", [1, 3, 33, 1025, 2500])
 def test_shaped(bench: Bench, vocab: int) -> None:
-    """Everything that a request can ask for. One token each, at a seed of its own."""
+    """Every parameter of a request, one token each, with a seed of its own."""
     for number, sampling in enumerate(SHAPED + PLAIN):
         ops = prepare(bench, vocab, within(sampling, vocab), number, True)
         gpu, host = bench.run(ops)
@@ -112,7 +113,7 @@ def test_shaped(bench: Bench, vocab: int) -> None:
 
 @pytest.mark.parametrize("spread", [0.001, 0.5, 8.0])
 def test_pool_or_all(bench: Bench, spread: float) -> None:
-    """Logits so close that the sampler must look at all of them for a bound, or so far apart that few are enough."""
+    """Logits so close that a bound needs all of them, or so far apart that the pool is enough."""
     some = [*PLAIN, Sampling(top_k=700), Sampling(top_k=8999, top_p=0.5), Sampling(top_p=0.999), *SHAPED]
     for number, sampling in enumerate(some):
         ops = prepare(bench, 9001, within(sampling, 9001), number, sampling.shapes)
@@ -123,7 +124,7 @@ def test_pool_or_all(bench: Bench, spread: float) -> None:
 
 @pytest.mark.parametrize("vocab", [3, 257, 1023])
 def test_mask(bench: Bench, vocab: int) -> None:
-    """A token that is allowed stays; one that is not is chosen again among those that are, and that is counted."""
+    """An allowed token stays. A rejected one is sampled again among the allowed ones, and counted."""
     again = set()
     for seed, sampling in enumerate([Sampling(temperature=0), Sampling(), Sampling(top_k=3, top_p=0.9, typical_p=0.8)]):
         for share in (0.5, 0.95, 2 / vocab):
@@ -141,11 +142,11 @@ def test_mask(bench: Bench, vocab: int) -> None:
 
 @pytest.mark.parametrize(("vocab", "n"), [(1, 0), (3, 20), (255, 1), (1025, 20)])
 def test_logprobs(bench: Bench, vocab: int, n: int) -> None:
-    ops = bench.begin(batch=1, n=1, pos=LOGPROB_ROWS + 5, n_ctx=LOGPROB_ROWS + 8, vocab=vocab, seq=SEQ)
+    ops = bench.begin(Setup(batch=1, n=1, pos=LOGPROB_ROWS + 5, n_ctx=LOGPROB_ROWS + 8, vocab=vocab, seq=SEQ))
     logits = ops.buffer("logits", (vocab,))
     values = bench.fill(logits)
     values[:] *= 3
-    values[vocab // 2 :] = values[vocab // 2]  # of equals the first comes first
+    values[vocab // 2 :] = values[vocab // 2]  # among equals, the first wins
     sampler_ops.logprobs(ops, logits)
     give(bench, SEQ, Sampling(logprobs=n))
     gpu, host = bench.run(ops)

@@ -1,6 +1,4 @@
-"""A few tokens at once that have a State each: of several sequences, or drafts at one's next ones. GPU against numpy,
-outputs poisoned.
-"""
+"""Small batches, with a State per token: several sequences, or a draft. GPU against numpy, with poisoned outputs."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +16,7 @@ from py_engine.plan.rope import Rope, frequencies, table
 from py_engine.plan.sampling import Sampling
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.plan.shortconv import shortconv
-from tests.kernels.bench import Bench
+from tests.kernels.bench import Bench, Setup
 from tests.kernels.checks import EPS, check, cols_of, tolerance
 from tests.kernels.conftest import bench_of
 from tests.kernels.test_quants import matrix
@@ -26,18 +24,18 @@ from tests.kernels.test_sampling import give
 
 Pages = Callable[[str], tuple[Page, dict[str, Any]]]
 TWO = ((7, 3), (30, 0))  # (position, sequence)
-FIVE = ((30, 0), (7, 3), (8, 3), (9, 3), (0, 5))  # three that follow each other among them
+FIVE = ((30, 0), (7, 3), (8, 3), (9, 3), (0, 5))  # three that follow places other among them
 EIGHT = tuple((7 + i, i % MAX_SMALL_BATCH) for i in range(MAX_SMALL_BATCH))
 
 
 @pytest.mark.parametrize("type", [Q.F16, Q.Q4_0])
 @pytest.mark.parametrize(
-    ("rows", "cols", "each"), [(1, 1, TWO), (31, 33, EIGHT), (257, 255, TWO[:1]), (40, 1056, FIVE)]
+    ("rows", "cols", "places"), [(1, 1, TWO), (31, 33, EIGHT), (257, 255, TWO[:1]), (40, 1056, FIVE)]
 )
-def test_products(swift_bench: Bench, type: Q, rows: int, cols: int, each: tuple[tuple[int, int], ...]) -> None:
-    """Stored and added, with bias and norm and without; of vectors that are not in the batch nothing is written."""
-    bench, cols, n = swift_bench, cols_of(type, cols), len(each)
-    ops = bench.begin(batch=MAX_SMALL_BATCH, n=n, each=each)
+def test_products(swift_bench: Bench, type: Q, rows: int, cols: int, places: tuple[tuple[int, int], ...]) -> None:
+    """Both epilogues, with and without bias and norm. Nothing is written for vectors outside the batch."""
+    bench, cols, n = swift_bench, cols_of(type, cols), len(places)
+    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=n, places=places))
     x, y = ops.rows("x", cols), ops.rows("y", rows)
     for b in (x, y):
         bench.fill(b)[n:] = np.nan
@@ -51,11 +49,11 @@ def test_products(swift_bench: Bench, type: Q, rows: int, cols: int, each: tuple
 
 
 @pytest.mark.parametrize("type", [Q.Q4_0, Q.Q8_0, Q.Q6_K])
-@pytest.mark.parametrize(("rows", "each"), [(31, EIGHT), (260, TWO[:1]), (40, FIVE)])
-def test_products_of_bytes(swift_bench: Bench, type: Q, rows: int, each: tuple[tuple[int, int], ...]) -> None:
-    """Integers meet integers. A few that lie on the border between two steps may go either way."""
-    bench, cols, n = Bench(swift_bench.page, replace(swift_bench.device, dot8=True)), 1280, len(each)
-    ops = bench.begin(batch=MAX_SMALL_BATCH, n=n, each=each)
+@pytest.mark.parametrize(("rows", "places"), [(31, EIGHT), (260, TWO[:1]), (40, FIVE)])
+def test_products_of_bytes(swift_bench: Bench, type: Q, rows: int, places: tuple[tuple[int, int], ...]) -> None:
+    """Integer dot products. Values between two steps may round either way."""
+    bench, cols, n = Bench(swift_bench.page, replace(swift_bench.device, dot8=True)), 1280, len(places)
+    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=n, places=places))
     x, y = ops.rows("x", cols), ops.rows("y", rows)
     for b in (x, y):
         bench.fill(b)[n:] = np.nan
@@ -84,7 +82,7 @@ def test_products_of_bytes(swift_bench: Bench, type: Q, rows: int, each: tuple[t
 )
 def test_products_in_every_tile(swift_bench: Bench, tile: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "matvec_small_batch", lambda *_: tile)
-    ops = swift_bench.begin(batch=MAX_SMALL_BATCH, n=5, each=FIVE)
+    ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=5, places=FIVE))
     x = ops.rows("x", 1056)
     swift_bench.fill(x)
     hidden = ops.gated(x, swift_bench.vector("n", 1056), [swift_bench.weight("w", Q.Q4_0, 130, 1056)], None, EPS)
@@ -93,7 +91,7 @@ def test_products_in_every_tile(swift_bench: Bench, tile: dict[str, int], monkey
 
 
 @pytest.mark.parametrize(
-    ("variant", "kv_type", "window", "each"),
+    ("variant", "kv_type", "window", "places"),
     [
         ("swiftshader: f32", "f32", 0, TWO),
         ("swiftshader: f32 subgroups", "f16", 12, FIVE),
@@ -101,11 +99,13 @@ def test_products_in_every_tile(swift_bench: Bench, tile: dict[str, int], monkey
         ("lavapipe: f16 subgroups", "f16", 0, TWO),
     ],
 )
-def test_layer(variant: str, kv_type: str, window: int, each: tuple[tuple[int, int], ...], kernel_pages: Pages) -> None:
-    """Embedding, queries, keys and values into the sequences' caches, attention over them."""
+def test_layer(
+    variant: str, kv_type: str, window: int, places: tuple[tuple[int, int], ...], kernel_pages: Pages
+) -> None:
+    """Embedding, QKV with the sequences' caches, attention."""
     bench = bench_of(variant, kernel_pages)
-    n_head, n_kv, dim, cols, n = 4, 2, 32, 96, len(each)
-    ops = bench.begin(batch=MAX_SMALL_BATCH, n=n, each=each, n_ctx=40)
+    n_head, n_kv, dim, cols, n = 4, 2, 32, 96, len(places)
+    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=n, places=places, n_ctx=40))
     x = ops.embed(bench.weight("table", Q.F16, 64, cols))
     cache = make_cache(bench.plan, 0, n_kv * dim, kv_type, window, 4)
     assert (cache.ring > 0) == (window > 0)
@@ -130,10 +130,10 @@ def test_layer(variant: str, kv_type: str, window: int, each: tuple[tuple[int, i
 
 
 def test_rows_that_do_not_fuse(swift_bench: Bench) -> None:
-    """Matrices in several bindings: a norm of its own, a rotation of its own."""
+    """Matrices split over several bindings: norm and rotation are separate dispatches."""
     bench = Bench(swift_bench.page, replace(swift_bench.device, max_binding=4096))
     n_head, n_kv, dim, cols = 2, 1, 32, 64
-    ops = bench.begin(batch=MAX_SMALL_BATCH, n=5, each=FIVE)
+    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=5, places=FIVE))
     x = ops.rows("x", cols)
     bench.fill(x)
     cache = make_cache(bench.plan, 0, n_kv * dim, "f32", 0, 0)
@@ -156,8 +156,8 @@ def test_rows_that_do_not_fuse(swift_bench: Bench) -> None:
 
 @pytest.mark.parametrize("kv_type", ["f16", "f32"])
 def test_convolution(swift_bench: Bench, kv_type: str) -> None:
-    """A token looks back at those of its sequence: in the batch, or in the cache."""
-    ops = swift_bench.begin(batch=MAX_SMALL_BATCH, n=5, each=FIVE)
+    """A token reads earlier tokens of its sequence from the batch or from the cache."""
+    ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=5, places=FIVE))
     cache = make_conv_cache(ops.plan, 0, 34, kv_type, 4, 64)
     swift_bench.fill(cache.k)
     x = ops.rows("bcz", 3 * 34)
@@ -170,9 +170,9 @@ def test_convolution(swift_bench: Bench, kv_type: str) -> None:
 
 @pytest.mark.parametrize("vocab", [1, 33, 2500])
 def test_each_sequence_chooses_with_its_own_parameters(swift_bench: Bench, vocab: int) -> None:
-    """And the tokens go to where they belong, the states one on."""
-    each = ((7, 3), (30, 0), (0, 5))
-    ops = swift_bench.begin(batch=MAX_SMALL_BATCH, n=3, each=each, vocab=vocab)
+    """The tokens are appended to their sequences, and the states advance by one."""
+    places = ((7, 3), (30, 0), (0, 5))
+    ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=3, places=places, vocab=vocab))
     logits = ops.rows("logits", vocab)
     swift_bench.fill(logits)[:] *= 3
     sampler_ops.choose(ops, logits)
@@ -191,12 +191,12 @@ def test_each_sequence_chooses_with_its_own_parameters(swift_bench: Bench, vocab
 
 @pytest.mark.parametrize("end", [63, 44, 0])
 def test_drafts(swift_bench: Bench, end: int) -> None:
-    """A draft is accepted as far as the choices agree; the next one comes from where the text matched before."""
+    """A draft is accepted up to the first mismatch; the next one comes from an earlier match."""
     seen = set()
     for seed in range(12):
         n = 1 + seed % 5
         ops = swift_bench.begin(
-            batch=MAX_SMALL_BATCH, n=n, each=tuple((40 + i, 2) for i in range(n)), vocab=40, seed=seed
+            Setup(batch=MAX_SMALL_BATCH, n=n, places=tuple((40 + i, 2) for i in range(n)), vocab=40, seed=seed)
         )
         logits = ops.rows("logits", 40)
         values = swift_bench.fill(logits)
@@ -206,7 +206,7 @@ def test_drafts(swift_bench: Bench, end: int) -> None:
         words[:30] = swift_bench.random.permutation(40)[:30]
         words[36:41] = words[3:8]
         swift_bench.data["tokens"][2] = words
-        for i in range(n - 1):  # the guess at 41 + i is believed, most of the time
+        for i in range(n - 1):  # the draft token at 41 + i is mostly right
             values[i, words[41 + i]] += 100 * (swift_bench.random.random() < 0.8)
         if seed % 3 == 0:
             values[0, words[8]] += 1000
