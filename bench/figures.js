@@ -11,7 +11,7 @@ export function figures(result) {
     facts(result),
     prefill(result),
     decode(result),
-    together(result),
+    parallel(result),
     ...kernels(result),
     ...skipped(result),
   ].filter((part) => part !== null);
@@ -115,7 +115,7 @@ function decode({ decode: rows, backend }) {
 }
 
 /** @param {Result} result */
-function together({ together: rows = [] }) {
+function parallel({ together: rows = [] }) {
   if (!rows.length) return null;
   const cells = (/** @type {any} */ row) => [String(row.requests), h("strong", {}, speed(row.per_second)), range(row)];
   const points = rows.map((/** @type {any} */ row) => point(row.requests, row));

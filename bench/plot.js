@@ -52,7 +52,7 @@ export function bar(part) {
   return svg("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" }, rect);
 }
 
-/** The next 1, 2, 4, 6, 8 or 10 times a power of ten, half of which is round too. @param {number} value */
+/** The next 1, 2, 4, 6, 8 or 10 times a power of ten, such that its half is round too. @param {number} value */
 function ceiling(value) {
   const power = 10 ** Math.floor(Math.log10(Math.max(value, 1e-3)));
   return power * ([1, 2, 4, 6, 8].find((factor) => factor * power >= value) ?? 10);

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from py_engine.cpu.runner import CpuRunner
 from py_engine.errors import WispError
@@ -118,12 +118,13 @@ class Loader:
         begun = time.perf_counter()
         limits = {"webgpu": self.device.max_binding if self.device else 0, "cpu": 1 << 62}
         placements = {name: Placements(self.parts.header, self.plan, limits[name]) for name in runners}
-        gpu: Any = runners["webgpu"] if runners.keys() == {"webgpu"} else None  # numpy cannot stream
+        only_gpu = runners.keys() == {"webgpu"}  # numpy cannot stream
+        gpu = cast("GpuRunner", runners["webgpu"]) if only_gpu else None
         done, spent = 0, 0.0
         for source, header in zip(self.parts.sources, self.parts.headers, strict=True):
             index, plan = PieceIndex(header), plan_records(header, source.size)
             load = StreamedFile(source, plan, index, placements["webgpu"], done) if gpu else None
-            uploaded = await self._stream(gpu, load) if load else set()
+            uploaded = await self._stream(gpu, load) if gpu and load else set()
             done += sum(record.length for record in uploaded)
             async for record, data in source.records(plan, uploaded):
                 began = time.perf_counter()
@@ -133,7 +134,7 @@ class Loader:
                 spent += time.perf_counter() - began
                 done += record.length
                 self.report("upload", done, self.parts.size)
-        spent += gpu.gpu.uploading.written_ms / 1000 if gpu else 0.0
+        spent += gpu.written_ms / 1000 if gpu else 0.0
         last = time.perf_counter()
         for runner in runners.values():
             await runner.ready()
@@ -163,7 +164,7 @@ class Loader:
 
         Compiling every kernel takes seconds there, so one kernel is timed first, which may decide it.
         """
-        gpu: Any = runners["webgpu"]
+        gpu = cast("GpuRunner", runners["webgpu"])
         cpu_ms = await step_ms(runners["cpu"])
         gpu_ms, about = await gpu.gpu.least_step_ms() if self.plan.generates else 0.0, "at least "
         if gpu_ms < cpu_ms:

@@ -11,7 +11,7 @@ struct Params {
 @bind var<storage, read> state: State;
 @bind var<storage, read> x: array<vec4f>; // (n, VECS)
 #if GATED
-@bind var<storage, read> gate: array<f32>; // (n, 32), of which column 0 counts
+@bind var<storage, read> gate: array<f32>; // (n, 32); column 0 counts
 #endif
 @bind var<storage, read_write> y: array<vec4f>;
 

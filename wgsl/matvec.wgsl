@@ -8,7 +8,7 @@
 //   EPILOGUE  "store" y = W x; "add" y += W x; "gated" y[i] = activation((W x)[i]) * (W x)[i + rows / 2];
 //             "qkv" rotates queries and keys (RoPE), appends keys and values to the cache at state.pos
 #param DOT8
-#param LAST // 1: x has a row per token, of which the last is multiplied; 0: x has one row
+#param LAST // 1: x has a row per token, and the last one is multiplied; 0: x has one row
 #if DOT8
 #param GROUPS_PER_THREAD // groups of a row that a thread loads at a time: a unit
 #param AHEAD // units of weights that a thread has in flight for each row

@@ -1,7 +1,7 @@
 // shaped = logits with bias, repetition penalties and DRY; best[i] = (bits of the largest of partition i, its index).
 // Grid (partitions).
 //
-// Each workgroup counts the sequence's tokens of its partition of the vocabulary anew at every step. That is some thousand
+// Each workgroup counts the sequence's tokens of its partition of the vocabulary at every step. That is some thousand
 // reads, and there is no state to roll back when tokens are rejected. Definitions as in llama.cpp:
 //   repeat_penalty        of tokens among the last repeat_last_n: logit / penalty, or logit * penalty if not positive
 //   frequency, presence   logit - frequency_penalty * count - (count > 0) * presence_penalty, in the completion

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header, TensorInfo
 from py_engine.files.records import plan_records
+
+if TYPE_CHECKING:
+    from py_engine.files.source import Source
 
 
 @dataclass(frozen=True)
@@ -17,14 +20,15 @@ class Parts:
     The offsets in `header.tensors` count from the file that holds the tensor.
     """
 
-    sources: list[Any]
+    sources: list[Source]
     headers: list[Header]
     header: Header
 
     @classmethod
-    def of(cls, source: Any, header: Any) -> Parts:
+    def of(cls, source: Source | list[Source], header: Header | list[Header]) -> Parts:
         """Create from one source and header, or lists of them. WispError truncated_file or corrupt_header."""
-        sources, headers = (x if isinstance(x, list) else [x] for x in (source, header))
+        sources = source if isinstance(source, list) else [source]
+        headers = header if isinstance(header, list) else [header]
         expected = headers[0].get("split.count", 0) or 1
         if expected != len(headers):
             raise WispError(
@@ -46,7 +50,7 @@ class Parts:
     @property
     def size(self) -> int:
         """Bytes of all the files."""
-        return sum(int(source.size) for source in self.sources)
+        return sum(source.size for source in self.sources)
 
     def prefetch(self) -> None:
         """Start downloading the first file into the cache."""
@@ -56,6 +60,5 @@ class Parts:
         """Read one small tensor."""
         for source, header in zip(self.sources, self.headers, strict=True):
             if info := header.tensors.get(tensor):
-                data: bytes = await source.read(header.data_offset + info.offset, info.nbytes)
-                return data
+                return await source.read(header.data_offset + info.offset, info.nbytes)
         raise KeyError(tensor)

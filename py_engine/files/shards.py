@@ -336,7 +336,7 @@ class UrlSource(Source):
 
 
 def _retrieve_exception(task: asyncio.Task[Any]) -> None:
-    """Mark a task's error as seen. records() raises it; if nobody calls that any more, it does not matter."""
+    """Mark a task's error as retrieved, so that asyncio does not log it. records() raises it, if it is still called."""
     if not task.cancelled():
         task.exception()
 

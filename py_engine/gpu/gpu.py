@@ -64,7 +64,7 @@ class Gpu(Memory):
         self.lost = f"{info.reason}: {info.message}"
 
     async def reserve_sequences(self, sequences: int) -> None:
-        """Enlarge the caches and record every list anew. WispError out_of_memory, with nothing changed."""
+        """Enlarge the caches and record every list again. WispError out_of_memory, with nothing changed."""
         await self.enlarge_caches(sequences)
         names, self.recorded = self.recorded, set()
         self.replay.lists.clear()

@@ -64,6 +64,11 @@ class GpuRunner:
         found: tuple[set[int], float] = await self._awaited(uploading)
         return found
 
+    @property
+    def written_ms(self) -> float:
+        """Milliseconds that streams have spent on handing records to the GPU, until ready()."""
+        return self.gpu.uploading.written_ms if self.gpu.uploading is not None else 0.0
+
     async def ready(self) -> None:
         if self.gpu.uploading is not None:
             await self.gpu.uploading.end()

@@ -58,12 +58,12 @@ async def load(model, early=False, during=None, software=False):
             whole.prefetch()
             await asyncio.sleep(0.05)
         adapter = await adapters.request_adapter()
-        device = replace(adapters.device_of(adapter), software=software)  # which checks elsewhere
+        device = replace(adapters.device_of(adapter), software=software)  # a software GPU leaves checksums to the CPU
         plan = planner.make_plan(whole.header, device, 64, 16, "f16", None)
         gpu = await Gpu.open(adapter, device, plan)
         await gpu.upload_start()
-        told = lambda stage, done, size: out["progress"].append(done)
-        loading = loader.Loader(whole, plan, adapter, device, "webgpu", told, None)
+        on_progress = lambda stage, done, size: out["progress"].append(done)
+        loading = loader.Loader(whole, plan, adapter, device, "webgpu", on_progress, None)
         if during:
             asyncio.get_event_loop().call_later(0, during, gpu, asyncio.current_task())
         await loading._weights({"webgpu": GpuRunner(gpu)})

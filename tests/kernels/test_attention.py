@@ -181,8 +181,8 @@ def test_shortconv(bench: Bench, pos: int, kv_type: str) -> None:
         gpu, host = bench.run(ops)
         check(bench, gpu[y.name][:n, :34], host[y.name][:n, :34], 1e-10)
         written = np.arange(pos, pos + n) % cache.rows
-        kept, want = (x[cache.k.name][written].astype(np.float32) for x in (gpu, host))
-        check(bench, kept, want, 1e-8)
+        got, want = (x[cache.k.name][written].astype(np.float32) for x in (gpu, host))
+        check(bench, got, want, 1e-8)
 
 
 @pytest.mark.parametrize(

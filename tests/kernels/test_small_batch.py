@@ -220,4 +220,4 @@ def test_drafts(swift_bench: Bench, end: int) -> None:
         assert [tuple(row) for row in gpu["states"][:count, [0, 3]]] == [(last + i, 2) for i in range(count)]
         seen.add((last - 40, count > 1))
     assert len(seen) > (2 if end else 1)
-    assert end == 0 or {True, False} == {guessed for _, guessed in seen}
+    assert end == 0 or {True, False} == {drafted for _, drafted in seen}

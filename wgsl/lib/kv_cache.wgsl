@@ -1,5 +1,5 @@
 // Reads of one layer's KV cache, four values at a time, for attention kernels that load tiles.
-// `at`: index of the vector, counted over the cache (q8_0: over the sequence's rows).
+// `at`: index of the vector in the cache, scales not counted.
 #include "lib/kv_rows.wgsl"
 #if KV == "f16"
 @bind var<storage, read> k_cache: array<vec2u>; // pairs of f16; unpack2x16float works without shader-f16

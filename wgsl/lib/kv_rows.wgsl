@@ -13,12 +13,13 @@ fn cached_row(s: u32, seq: u32) -> u32 {
 }
 #if KV == "q8_0"
 
-// Index of the word with the four bytes of vector `at` of a sequence's rows. The scales of earlier sequences lie before.
+// Index of the word with the four bytes of vector `at` of the cache: adds the scales of earlier sequences, which `at` does
+// not count.
 fn word_at(at: u32, seq: u32) -> u32 {
   return at + seq * KV_ROWS * (p.n_head_kv * HEAD_DIM / 32u);
 }
 
-// Index of the word with the scale of vector `at`.
+// Index of the word with the scale of vector `at`, after the bytes of its sequence.
 fn scale_at(at: u32, seq: u32) -> u32 {
   return at / 8u + (seq + 1u) * KV_ROWS * p.n_head_kv * (HEAD_DIM / 4u);
 }

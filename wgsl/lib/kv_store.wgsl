@@ -9,7 +9,7 @@
 #include "lib/kv_group.wgsl"
 const GROUPS = COLS / 32u; // groups of a row
 
-// Stores group i of token m: i < GROUPS is of its keys, the others are of its values.
+// Stores group i of token m: i < GROUPS of its keys, i >= GROUPS of its values.
 fn kv_store(i: u32, m: u32) {
   let key = i < GROUPS;
   let g = i % GROUPS;
