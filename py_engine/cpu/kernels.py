@@ -205,18 +205,18 @@ def pool(c: Call) -> None:
 
 
 def shortconv(c: Call) -> None:
-    cols, taps, cache = c.params["COLS"], c.params["TAPS"], c["conv_cache"]
-    x, weight = c["x"][: c.n], c["taps"].reshape(cols, taps)
+    cols, size, cache = c.params["COLS"], c.params["KERNEL_SIZE"], c["conv_cache"]
+    x, weight = c["x"][: c.n], c["weights"].reshape(cols, size)
     own = x[:, :cols] * x[:, 2 * cols : 3 * cols]
     total = own * weight[:, -1]
     at, seq = c.positions, c.sequences
     here = {(int(s), int(p)): m for m, (s, p) in enumerate(zip(seq, at, strict=True))}  # those of the batch
-    for back in range(1, taps):
+    for back in range(1, size):
         before = cache[rows_of(c, np.maximum(at - back, 0), seq)].astype(np.float32)
         for m in range(c.n):
             if (other := here.get((int(seq[m]), int(at[m]) - back))) is not None:
                 before[m] = own[other]
-        total += np.where((at >= back)[:, None], before * weight[:, taps - 1 - back], np.float32(0))
+        total += np.where((at >= back)[:, None], before * weight[:, size - 1 - back], np.float32(0))
     cache[rows_of(c, at, seq)] = own
     c["y"][: c.n, :cols] = x[:, cols : 2 * cols] * total
 

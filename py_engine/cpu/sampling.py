@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from py_engine.plan.sampling import FIELDS
-from py_engine.plan.shared import BANNED, MAX_MATCH, MOST_LOGPROBS
+from py_engine.plan.shared import BANNED, MAX_LOGPROBS, MAX_MATCH
 
 Array = Any
 SETTINGS = np.dtype([(name, np.float32 if kind == "f32" else np.uint32) for name, kind in FIELDS.items()])
@@ -207,7 +207,7 @@ def logprobs(c: Any) -> None:
     logits = c["logits"][: c.consts["vocab"]].astype(np.float64)
     top = logits.max()
     found = (logits - top - np.log(np.exp(logits - top).sum())).astype(np.float32)
-    order = np.argsort(-logits, kind="stable")[: min(int(settings(c)["logprobs"]), MOST_LOGPROBS)]
+    order = np.argsort(-logits, kind="stable")[: min(int(settings(c)["logprobs"]), MAX_LOGPROBS)]
     ids = np.concatenate([c["tokens"][c.seq, c.pos : c.pos + 1].astype(np.int64), order])
     row = c["rows"][c.pos % c.params["ROWS"]]
     row[1:, 0] = 0xFFFFFFFF

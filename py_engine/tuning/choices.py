@@ -154,7 +154,7 @@ def _matrix(device: Device, matrix: Matrix, fixed: frozenset[str]) -> Choice | N
             name += f", {cut[4]} ahead" if way else ""
             candidates.append(Candidate(name, one, ROUNDED if way else EXACT))
     key = tiles.matvec_key(real)
-    return Choice(matrix.name, matrix, candidates, lambda d, c: tiles.adopt(d, key, c.device.tiles[0][1]))
+    return Choice(matrix.name, matrix, candidates, lambda d, c: tiles.with_tile(d, key, c.device.tiles[0][1]))
 
 
 def _attention(device: Device, work: Attention) -> Choice:
@@ -171,7 +171,7 @@ def _attention(device: Device, work: Attention) -> Choice:
         one = replace(device, tiles=((tiles.attention_key(work.n_ctx, work.head_dim, work.group), cut),))
         candidates.append(Candidate(f"{cut[0]} positions, {cut[1]} threads each, {cut[2]} shares", one))
     key = tiles.attention_key(work.real_ctx, work.head_dim, work.group)
-    return Choice("attention", work, candidates, lambda d, c: tiles.adopt(d, key, c.device.tiles[0][1]))
+    return Choice("attention", work, candidates, lambda d, c: tiles.with_tile(d, key, c.device.tiles[0][1]))
 
 
 async def tune(

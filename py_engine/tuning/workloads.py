@@ -12,7 +12,7 @@ from gguf.constants import GGMLQuantizationType as Q
 from py_engine.plan.cache import make_cache
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, PREFILL
-from py_engine.plan.ops import Ops
+from py_engine.plan.ops import AttentionOptions, Ops, Projection
 from py_engine.plan.plan import Buffer, Op, Plan, Weight
 
 ROOM = 128 << 20  # bytes of throwaway weights
@@ -65,12 +65,12 @@ class Matrix(Work):
         for i in range(self.copies):
             w = _weight(f"w{i}", cut.type, cut.rows, cut.cols, plan)
             if self.activation:
-                y = ops.gated(x, norm, [w], None, EPS, self.activation)
+                y = ops.gated(x, Projection([w], None, norm, EPS), self.activation)
             elif self.added:
                 y = ops.rows("y", cut.rows)
                 ops.linear(x, w, None, y)
             else:
-                y = ops.normed_stack("y", x, norm, [w], None, EPS)
+                y = ops.normed_stack("y", x, Projection([w], None, norm, EPS))
         return plan, [y]
 
 
@@ -118,7 +118,7 @@ def _attention(work: Attention, device: Device, batch: int, n_ctx: int) -> tuple
     if batch == 1:  # as a model's token comes
         ops.quantize_cache(cache, work.n_head_kv * work.head_dim)
     q = ops.rows("queries", heads[0] * work.head_dim)
-    return plan, [ops.attention(q, cache, heads, work.head_dim**-0.5)]
+    return plan, [ops.attention(q, cache, heads, AttentionOptions(work.head_dim**-0.5))]
 
 
 # -- from a model's plan ----------------------------------------------------------------------------------------------

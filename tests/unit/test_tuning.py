@@ -30,7 +30,7 @@ ONE_OF_EACH = sorted(
 
 
 def plan_of(name: str = "llama/llama.Q4_0", device: Device = GPU) -> Plan:
-    return planner.make_plan(header(name), device, 64, 64, "f16", None)
+    return planner.make_plan(header(name), device, planner.PlanOptions(64, 64, "f16"))
 
 
 @dataclass
