@@ -38,7 +38,7 @@ from py_engine.plan.sampling import Batch, Constraint, Sampling
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.plan.traffic import StepTimes, profile
 from py_engine.runners import Runner
-from py_engine.tuning.choices import shown
+from py_engine.tuning.cached_choices import as_stats
 from py_engine.tuning.read_rate import read_rates
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Engine:
                 device, plan, kernels = await _tuned(parts, adapter, device, plan, options)
                 report("tune", 1, 1)
             else:
-                kernels = {"source": "default", "why": "not measured", **shown(device, [])}
+                kernels = {"source": "default", "why": "not measured", **as_stats(device, [])}
         needed = sum(plan.memory().values())
         report("memory", needed, needed)
         loader = Loader(parts, plan, adapter, device, options.backend, report, load_package)
@@ -337,8 +337,8 @@ async def _tuned(
     from py_engine.tuning.measure import tuned
 
     parts.begin()  # the download runs meanwhile; it leaves the GPU to the measurement
-    way = {"n_ctx": plan.n_ctx, "kv_type": options.kv_type}
-    chosen, kernels = await tuned(adapter, device, parts.header, way, options.variant, plan)
+    load_settings = {"n_ctx": plan.n_ctx, "kv_type": options.kv_type}
+    chosen, kernels = await tuned(adapter, device, parts.header, load_settings, options.variant, plan)
     return chosen, plan if chosen == device else await _plan_that_fits(parts, chosen, options), kernels
 
 
