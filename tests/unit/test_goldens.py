@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from py_engine import planner
-from py_engine.cpu import kernels as cpu
+from py_engine.cpu import executor as cpu
 from py_engine.files.gguf_header import parse
 from py_engine.models.common import rope_factors
 from py_engine.plan.kernels import Device

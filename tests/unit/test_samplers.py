@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from py_engine.cpu.kernels import Cpu
+from py_engine.cpu.executor import Cpu
 from py_engine.plan import sampler_ops
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, LOGPROBS, RESAMPLE, SAMPLE, SHAPED_RESAMPLE, SHAPED_SAMPLE
