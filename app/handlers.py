@@ -1,4 +1,4 @@
-"""Every kind of message that a client may send, and what the worker does about it."""
+"""A handler for every kind of message that a client may send."""
 
 import asyncio
 import time
@@ -14,8 +14,10 @@ from app.models.loaded import Loaded
 from app.models.registry import Models, Source
 from app.models.request_queue import aborted
 from app.openai import formats
+from app.openai.endpoints import ENDPOINTS
 from app.openai.requests import chat_request, completion_request
 from app.openai.responses import Response, responses_request
+from app.openai.tokenize import tokenize_request, tokenized
 from app.upstreams import registry as upstreams
 from app.upstreams.registry import Upstreams
 from py_engine.errors import NOT_FOUND, SERVER_ERROR, WispError
@@ -30,30 +32,39 @@ class Platform(Source, upstreams.Platform, Protocol):
     async def load_grammar(self) -> Any:
         """grammar.js as a module."""
 
-    boot_ms: float  # from the worker's start to this code's
+    boot_ms: float  # from the worker's start to the start of this code
 
     def heap(self) -> int:
         """Bytes of the WASM heap."""
 
 
+Handler = Callable[[Fields, Call], Awaitable[Any]]
+_PATH_OF: dict[str, str] = {}  # a Worker's method -> the path of the endpoint it answers
+
+
+def answers(path: str) -> Callable[[Any], Any]:
+    """Mark a Worker's method as the handler of the endpoint /v1/`path`."""
+
+    def mark(method: Any) -> Any:
+        _PATH_OF[method.__name__] = path
+        return method
+
+    return mark
+
+
 class Worker:
-    """The models, the clients, and a handler for each kind of message."""
+    """The loaded models, the clients, and the handlers of messages."""
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
         self._clients: set[Client] = set()
         self._models = Models(platform)
-        self._upstreams = Upstreams(platform, self._models.knows, self._tell, DONE)
-        handlers: dict[str, Callable[[Fields, Call], Awaitable[Any]]] = {
+        self._upstreams = Upstreams(platform, self._models.knows, self._log_to_all, DONE)
+        handlers: dict[str, Handler] = {
+            **self._endpoints(),
             "load": self._load,
             "unload": self._unload,
             "budget": self._budget,
-            "chat.completions": self._chat,
-            "completions": self._complete,
-            "responses": self._respond,
-            "embeddings": self._embeddings,
-            "rerank": self._rerank,
-            "models": self._list,
             "models.cached": self._cached,
             "models.delete": self._delete_cached,
             "tokenize": self._tokenize,
@@ -68,33 +79,38 @@ class Worker:
         }
         self._handlers = self._upstreams.handlers(handlers)
 
+    def _endpoints(self) -> dict[str, Handler]:
+        """The handler of each row of the table of endpoints."""
+        methods = {path: getattr(self, name) for name, path in _PATH_OF.items()}
+        return {kind: methods[endpoint.path] for kind, endpoint in ENDPOINTS.items()}
+
     def connect(self, post: Callable[[dict[str, Any]], None]) -> Client:
-        """A new client; `post` sends it a message."""
+        """Connect a client; `post` sends it a message."""
         client = Client(post)
         self._clients.add(client)
         return client
 
     def leave(self, client: Client) -> None:
-        """A client is gone, and its requests with it."""
+        """Disconnect a client and abort its requests."""
         self._clients.discard(client)
         client.leave()
 
-    def _tell(self, text: str) -> None:
-        """Every client hears of what leaves the machine, whoever asked."""
+    def _log_to_all(self, text: str) -> None:
+        """Tell every client what leaves the machine, whichever client asked."""
         for client in self._clients:
             client.log("upstream", text)
 
     async def handle(self, message: Fields, client: Client) -> None:
-        """Answers one message, whatever happens."""
+        """Answer one message; errors become error messages."""
         number, kind = message.get("id"), message.get("kind")
         call = Call(client, number)
         client.jobs[number] = call.job
         if client not in self._clients:
-            call.job.abort()  # it left before its message was read
+            call.job.abort()  # it disconnected before its message was read
         try:
             handler = self._handlers.get(str(kind))
             if handler is None:
-                raise WispError(f"There is no request of the kind {kind!r}.", "invalid_value", param="kind")
+                raise WispError(f"There is no request of kind {kind!r}.", "invalid_value", param="kind")
             result = await handler(message, call)
             if result is DONE:
                 call.post("done")
@@ -119,22 +135,22 @@ class Worker:
 
     # -- models
 
-    async def _wanted(self, fields: Fields) -> loading.Options:
+    async def _load_options(self, fields: Fields) -> loading.Options:
         name = fields.get("name")
         if name is not None and not isinstance(name, str):
             raise WispError("name must be a string.", "invalid_type", param="name")
         return loading.options((await self._models.catalog()).choose(fields.get("model"), name), fields)
 
     async def _estimate(self, fields: Fields, call: Call) -> dict[str, Any]:
-        wanted = await self._wanted(fields)
-        return await loading.estimate(wanted, self._platform.open_source, self._platform.estimate_engine)
+        options = await self._load_options(fields)
+        return await loading.estimate(options, self._platform.open_source, self._platform.estimate_engine)
 
     async def _load(self, fields: Fields, call: Call) -> dict[str, Any]:
         default = fields.get("default")
         if default is not None and not isinstance(default, bool):
             raise WispError("default must be true or false.", "invalid_type", param="default")
-        wanted = await self._wanted(fields)
-        async with self._models.load(wanted, default is not False, call.job, call.progress) as model:
+        options = await self._load_options(fields)
+        async with self._models.load(options, default is not False, call.job, call.progress) as model:
             for notice in model.notices:
                 call.client.log("warning", notice)
             return self._stats_of(model)
@@ -146,6 +162,7 @@ class Worker:
         self._models.memory.set(fields.get("bytes"))
         return self._models.memory.budget
 
+    @answers("models")
     async def _list(self, fields: Fields, call: Call) -> dict[str, Any]:
         listing = await self._models.listing()
         return {**listing, "data": [*listing["data"], *await self._upstreams.models()]}
@@ -161,48 +178,53 @@ class Worker:
         return self._models.urls()
 
     def _held(self, fields: Fields, call: Call) -> AbstractAsyncContextManager[Loaded]:
-        """The model that a message names, for what needs no turn."""
+        """The model that a message names, without waiting in its queue."""
         return self._models.hold(_name(fields), call.job, call.progress)
 
     def _shared(self, body: Any, call: Call) -> AbstractAsyncContextManager[Loaded]:
-        """The model that a request names, beside other requests."""
+        """The model that a request names, shared with other requests."""
         return self._models.shared(_name(body), call.job, call.progress)
 
     def _alone(self, body: Any, call: Call) -> AbstractAsyncContextManager[Loaded]:
-        """The model that a message or request names, to itself."""
+        """The model that a message or request names, exclusively."""
         return self._models.alone(_name(body), call.job, call.progress)
 
     # -- text
 
+    @answers("chat/completions")
     async def _chat(self, fields: Fields, call: Call) -> Any:
-        asked = time.perf_counter()
+        received = time.perf_counter()
         request = chat_request(fields.get("request"))
         async with self._shared(fields.get("request"), call) as model:
-            result = await chat.chat(model, request, call.job, call.chunk, asked, self._platform.load_grammar)
+            result = await chat.chat(model, request, call.job, call.chunk, received, self._platform.load_grammar)
         return DONE if result is None else result
 
+    @answers("completions")
     async def _complete(self, fields: Fields, call: Call) -> Any:
-        asked = time.perf_counter()
+        received = time.perf_counter()
         request = completion_request(fields.get("request"))
         async with self._shared(fields.get("request"), call) as model:
-            result = await chat.complete(model, request, call.job, call.chunk, asked, self._platform.load_grammar)
+            result = await chat.complete(model, request, call.job, call.chunk, received, self._platform.load_grammar)
         return DONE if result is None else result
 
+    @answers("responses")
     async def _respond(self, fields: Fields, call: Call) -> Any:
-        asked, body = time.perf_counter(), fields.get("request")
+        received, body = time.perf_counter(), fields.get("request")
         request = responses_request(body)
         assert isinstance(body, dict)
         streamed = bool(body.get("stream"))
         async with self._shared(body, call) as model:
             response = Response(body, model.id, call.chunk if streamed else None)
-            await chat.chat(model, request, call.job, response.chunk, asked, self._platform.load_grammar)
+            await chat.chat(model, request, call.job, response.chunk, received, self._platform.load_grammar)
         return DONE if streamed else response.body
 
+    @answers("embeddings")
     async def _embeddings(self, fields: Fields, call: Call) -> dict[str, Any]:
         request = embeddings.embedding_request(fields.get("request"))
         async with self._alone(fields.get("request"), call) as model:
             return await embeddings.embeddings(model, request, call.job)
 
+    @answers("rerank")
     async def _rerank(self, fields: Fields, call: Call) -> dict[str, Any]:
         request = embeddings.rank_request(fields.get("request"))
         async with self._alone(fields.get("request"), call) as model:
@@ -224,6 +246,12 @@ class Worker:
                 return await matcher.judge(text)
             finally:
                 matcher.close()
+
+    @answers("tokenize")
+    async def _tokenize_request(self, fields: Fields, call: Call) -> dict[str, Any]:
+        request = tokenize_request(fields.get("request"))
+        async with self._models.hold(request.model, call.job, call.progress) as model:
+            return tokenized(request, model.tokenizer)
 
     async def _tokenize(self, fields: Fields, call: Call) -> list[int]:
         text = fields.get("text")
@@ -259,7 +287,7 @@ class Worker:
                 **{k: v for k, v in options.items() if k not in _TEMPLATE_OPTIONS},
             )
 
-    # -- the engine itself
+    # -- engine
 
     async def _evaluate(self, fields: Fields, call: Call) -> dict[str, Any]:
         ids = _ids(fields.get("ids"))
@@ -302,7 +330,7 @@ class Worker:
         return self._stats_of(self._models.loaded.get(name or self._models.default or ""))
 
     def _stats_of(self, model: Loaded | None) -> dict[str, Any]:
-        """What there is to say of a model, and of all of them together."""
+        """The figures of a model, and of all models together."""
         engine = model.engine if model else None
         stats: dict[str, Any] = {"backend": None, "adapter": None, "context_length": None, "last": None}
         if engine is not None:
@@ -317,12 +345,16 @@ class Worker:
         return stats | self._models.stats() | {"clients": len(self._clients)}
 
 
-DONE: Any = object()  # a handler's result when its chunks were all there was to say
+DONE: Any = object()  # a handler's result after a streamed answer
 
 
 def internal_error(error: Exception) -> WispError:
-    """An exception nobody foresaw, as an error of ours; the full story is in the log."""
-    return WispError(f"Something in Wisp failed: {type(error).__name__}: {error}", "internal_error", SERVER_ERROR)
+    """The error for an unexpected exception; the client's log has the traceback."""
+    return WispError(
+        f"Wisp failed with {type(error).__name__}: {error}. The console has the details.",
+        "internal_error",
+        SERVER_ERROR,
+    )
 
 
 def _ids(value: Any) -> list[int]:
@@ -332,7 +364,7 @@ def _ids(value: Any) -> list[int]:
 
 
 def _name(fields: Any) -> str | None:
-    """The model that a message or request names."""
+    """The name of the model that a message or request is for."""
     name = fields.get("model") if isinstance(fields, dict) else None
     if name is not None and not isinstance(name, str):
         raise WispError("model must be a string.", "invalid_type", param="model")

@@ -1,6 +1,6 @@
-"""Where the worker hands over: messages of clients become Python, answers are posted back (here and nowhere else).
+"""The border between JavaScript and the worker's Python: messages of clients come in, answers are posted back.
 
-What to do about each kind of message is in handlers.py, which knows nothing of JavaScript.
+handlers.py decides what to do about each kind of message; it knows no JavaScript.
 """
 
 import json
@@ -16,14 +16,14 @@ from app.models.loading import OnProgress
 from py_engine.errors import WispError
 from py_engine.options import LoadOptions
 
-_ARRAYS = ("logits", "embedding")  # of a result: float32 arrays, sent as they are
+_ARRAYS = ("logits", "embedding")  # fields of a result that are sent as Float32Arrays
 
 
 def connect(port: Any) -> Client:
-    """A new client at the other end of a MessagePort."""
+    """Connect the client at the other end of a MessagePort."""
 
     def post(message: dict[str, Any]) -> None:
-        """By way of JSON: one crossing, None becomes null, and no proxies to free."""
+        """Post a message as JSON: one crossing, None becomes null, no proxies to free."""
         result = message.get("result")
         arrays = {}
         if isinstance(result, dict):
@@ -37,12 +37,12 @@ def connect(port: Any) -> Client:
 
 
 def leave(client: Client) -> None:
-    """A client is gone."""
+    """Disconnect a client."""
     _worker.leave(client)
 
 
 async def handle(client: Client, message: Any) -> None:
-    """Answers one message of a client, a JavaScript object {id, kind, ...}."""
+    """Answer one message of a client, a JavaScript object {id, kind, ...}."""
     try:
         fields = {str(key): _value(getattr(message, str(key))) for key in js.Object.keys(message)}
     except WispError as error:
@@ -52,10 +52,10 @@ async def handle(client: Client, message: Any) -> None:
 
 
 def _value(value: Any) -> Any:
-    """A field in Python's own types; File objects stay what they are."""
+    """Convert a field to Python types; File objects stay JavaScript objects."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
-    if not isinstance(value, JsProxy):  # JavaScript's null
+    if not isinstance(value, JsProxy):  # null
         return None
     if js.Array.isArray(value) and any(_is_file(part) for part in value):
         return list(value)
@@ -66,7 +66,9 @@ def _value(value: Any) -> Any:
     try:
         return json.loads(js.JSON.stringify(value))
     except (JsException, TypeError):  # BigInt, cycles
-        raise WispError("The request holds something that is not JSON.", "invalid_type") from None
+        raise WispError(
+            "The request has a value that JSON cannot express, such as a BigInt or a cycle.", "invalid_type"
+        ) from None
 
 
 def _is_file(value: Any) -> bool:
@@ -74,7 +76,7 @@ def _is_file(value: Any) -> bool:
 
 
 class Browser:
-    """The Platform of handlers.py."""
+    """What the browser does for the worker: the Platform of handlers.py."""
 
     def __init__(self) -> None:
         self.boot_ms = float(js.performance.now())
@@ -82,7 +84,7 @@ class Browser:
         self._hashes: dict[str, dict[int, str]] = {}  # URL of a catalog's model -> offset -> SHA-256 of each record
 
     async def catalog(self) -> Catalog:
-        """catalog.json of the page; empty where the page has none."""
+        """The page's catalog.json; empty where the page has none."""
         address = str(getattr(js.wispAssets, "catalog", None) or "")
         if not address:
             return Catalog([])
@@ -90,7 +92,10 @@ class Browser:
             response = await js.fetch(address)
             entries = json.loads(await response.text())
         except (JsException, ValueError):
-            raise WispError(f"The list of models at {address} cannot be read.", "network_error") from None
+            raise WispError(
+                f"The list of models at {address} cannot be read. Check the connection and reload the page.",
+                "network_error",
+            ) from None
         for entry in entries:
             entry["url"] = str(js.URL.new(entry["url"], address).href)
             hashes = entry.pop("records", {})  # offset -> SHA-256; JSON's keys are strings
@@ -124,25 +129,25 @@ class Browser:
         return await Engine.load(source, header, options, on_progress, js.wispLoadPackage)
 
     async def load_grammar(self) -> Any:
-        """grammar.js, fetched when it is first needed."""
+        """Import grammar.js on first use."""
         return await js.wispImport(js.wispAssets.grammar)
 
-    async def read_kept(self, name: str) -> str | None:
-        """Of an earlier visit."""
+    async def read_text(self, name: str) -> str | None:
+        """A text that an earlier visit stored."""
         try:
             return await js.wispTextStore.read(name)
         except JsException as error:
             raise ConnectionError(str(error)) from None
 
-    async def keep(self, name: str, text: str) -> None:
-        """In IndexedDB."""
+    async def write_text(self, name: str, text: str) -> None:
+        """Store a text in IndexedDB."""
         try:
             await js.wispTextStore.write(name, text)
         except JsException as error:
             raise ConnectionError(str(error)) from None
 
     async def request(self, method: str, url: str, headers: dict[str, str], body: str | None) -> "Reply":
-        """fetch() of another server; nothing of this origin goes along."""
+        """fetch() another server without cookies or referrer."""
         controller = js.AbortController.new()
         options = {
             "method": method,
@@ -160,14 +165,14 @@ class Browser:
             return Reply(await js.fetch(url, to_js(options, dict_converter=js.Object.fromEntries)), controller)
         except JsException as error:
             raise ConnectionError(str(error)) from None
-        except BaseException:  # the request was aborted, or took too long
+        except BaseException:  # aborted, or timed out
             controller.abort()
             raise
 
     def device_memory(self) -> float | None:
-        """GiB, as the browser tells it: rounded, at most a few, and not in every browser."""
-        told = getattr(js.navigator, "deviceMemory", None)
-        return float(told) if told else None
+        """GiB as the browser reports it: rounded, capped, and not in every browser."""
+        reported = getattr(js.navigator, "deviceMemory", None)
+        return float(reported) if reported else None
 
     def heap(self) -> int:
         """Bytes of the WASM heap."""
@@ -177,7 +182,7 @@ class Browser:
 
 
 class Reply:
-    """The Reply of upstreams.py."""
+    """An HTTP response whose body is still arriving: the Reply of upstreams/registry.py."""
 
     def __init__(self, response: Any, controller: Any) -> None:
         self.status = int(response.status)
@@ -186,7 +191,7 @@ class Reply:
         self._controller = controller
 
     async def piece(self) -> bytes:
-        """The next bytes as they come."""
+        """The next bytes of the body; none at its end."""
         if self._reader is None:
             return b""
         try:
@@ -196,7 +201,7 @@ class Reply:
         return b"" if step.done else bytes(step.value.to_bytes())
 
     def close(self) -> None:
-        """Ends the connection, where it goes on."""
+        """Close the connection."""
         self._controller.abort()
 
 

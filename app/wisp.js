@@ -9,7 +9,7 @@
  */
 import { Bridge } from "./sdk/bridge.js";
 import { Connection } from "./sdk/connection.js";
-import { endpoints } from "./sdk/endpoints.js";
+import { Endpoints } from "./sdk/endpoints.js";
 import { WispError } from "./sdk/error.js";
 import { engineFetch } from "./sdk/fetch.js";
 import { startHosting } from "./sdk/host.js";
@@ -67,7 +67,7 @@ export { WispError };
 /** @type {Promise<Wisp> | null} the page's engine */
 let shared = null;
 
-export class Wisp {
+export class Wisp extends Endpoints {
   #connection;
 
   /**
@@ -96,15 +96,8 @@ export class Wisp {
 
   /** @param {Connection} connection use `Wisp.create()` */
   constructor(connection) {
+    super(connection);
     this.#connection = connection;
-    const { chat, completions, responses, embeddings, rerank, models } = endpoints(connection);
-    this.chat = chat;
-    this.completions = completions;
-    this.responses = responses;
-    this.embeddings = embeddings;
-    /** Documents in the order of their relevance to a query, by a model that ranks: {query, documents, top_n}. */
-    this.rerank = rerank;
-    this.models = models;
   }
 
   /**

@@ -1,4 +1,4 @@
-"""Every error Wisp reports on purpose: one exception class, shaped like OpenAI's error object, and its codes."""
+"""The errors that Wisp reports: one exception class, shaped like OpenAI's error object, and the table of codes."""
 
 from typing import Any
 
@@ -23,10 +23,10 @@ CODES: dict[str, str] = {
     "quota_exceeded": "the browser gives this site too little storage for the model",
     "out_of_memory": "the device refused an allocation, or the model is larger than the memory budget",
     "model_too_large": "the model needs more memory than the device has",
-    "context_too_long": "the context length asked for is longer than the model's, or than memory allows",
+    "context_too_long": "the requested context length exceeds the model's limit, or memory",
     "unsupported_tokenizer": "no tokenizer for tokenizer.ggml.model",
     "bad_chat_template": "the chat template does not compile or fails while rendering",
-    "no_webgpu": 'backend "webgpu" was asked for and is not available',
+    "no_webgpu": 'backend "webgpu" was requested and is not available',
     "not_found": "no model of that id",
     # answering a request
     "model_not_loaded": "a request came before any model was loaded",
@@ -36,12 +36,22 @@ CODES: dict[str, str] = {
     "invalid_value": "a parameter has the right type and a value that is not allowed",
     "context_length_exceeded": "the prompt does not fit the context",
     "aborted": "the request was aborted by the caller",
-    "unsupported_parameter": "a parameter with a meaning that Wisp does not implement yet",
-    "upstream_unreachable": "an upstream is not running, or does not let this page ask it",
-    "upstream_timeout": "an upstream was silent for longer than it may be",
-    "upstream_error": "an upstream failed, or its answer is not OpenAI's protocol",
+    "unsupported_parameter": "a parameter that Wisp does not implement",
+    "upstream_unreachable": "an upstream is not running, or its CORS headers do not allow this page",
+    "upstream_timeout": "an upstream was silent for longer than its timeout",
+    "upstream_error": "an upstream failed, or its answer does not follow OpenAI's protocol",
     "internal_error": "a defect in Wisp; the engine stays usable",
     "device_lost": "the GPU device was lost; load the model again",
+    # reported by the page, the service worker and the bridge (build.py serve --api), not by the engine
+    "worker_crashed": "the engine's worker stopped; create the engine again",
+    "no_engine": "HTTP: no tab of this origin has an engine",
+    "engine_gone": "HTTP: the tab that answered was closed, or its engine stopped",
+    "forbidden_host": "bridge: the Host header names another server",
+    "forbidden_origin": "bridge: the request comes from a page of another origin",
+    "invalid_api_key": "bridge: the API key is missing or wrong",
+    "length_required": "bridge: the request has no Content-Length",
+    "request_too_large": "bridge: the body exceeds 32 MiB",
+    "request_timeout": "bridge: the request did not arrive in time",
 }
 
 

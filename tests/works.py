@@ -1,7 +1,7 @@
-"""The README's tables of what works, made from what the tests found: `pytest --works README.md`.
+"""Writes the tables of docs/models.md from the tests' results: `build.py test --works docs/models.md`.
 
 Every golden counts for its file's architecture and for its file's types, on each executor that ran it; a row says
-"yes" where every case passed, else what failed. tests/unit/test_style.py compares the README's rows with the goldens.
+"yes" where every case passed, else what failed. tests/unit/test_style.py compares the rows with the goldens.
 """
 
 from __future__ import annotations

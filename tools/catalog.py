@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import tempfile
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def finished(names: dict[str, str], archive: bytes) -> bytes:
     for path in paths:
         if not path.exists():
             raise Failure(f"static/models/catalog.json names {path.name}, which static/models does not hold")
-    records = _records(paths, archive)
+    records = _records(tuple(paths), archive)
     for entry, path in zip(entries(), paths, strict=True):
         data = path.read_bytes()
         rest = {key: value for key, value in entry.items() if key != "file"}
@@ -53,7 +54,8 @@ def finished(names: dict[str, str], archive: bytes) -> bytes:
     return json.dumps(out, indent=1).encode()
 
 
-def _records(paths: list[Path], archive: bytes) -> dict[str, dict[str, str]]:
+@lru_cache(1)  # `dev` builds again and again, mostly with the same archive
+def _records(paths: tuple[Path, ...], archive: bytes) -> dict[str, dict[str, str]]:
     """Return path -> offset -> SHA-256 of each record."""
     with tempfile.TemporaryDirectory() as folder:
         packed = Path(folder) / "py.zip"

@@ -18,8 +18,8 @@ import sys
 from tools.failure import Failure
 from tools.paths import ROOT
 
-# What `test --fast` runs: no browser but for one page, nothing that takes longer than a few seconds.
-FAST = ["tests/unit", "tests/e2e/test_smoke.py", "-m", "not slow"]
+# `test --fast`: the unit tests, lint and one page in a browser, without slow tests, in two processes.
+FAST = ["tests/unit", "tests/e2e/test_smoke.py", "-m", "not slow", "-n", "2", "--dist", "loadfile"]
 
 
 def main(arguments: list[str]) -> int:

@@ -13,6 +13,7 @@ import re
 import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
@@ -112,10 +113,16 @@ def _npm(name: str) -> Notice:
 
 def _installed(package: str) -> Notice:
     """The notice of the installed distribution that has this top-level package."""
-    for found in distributions(path=[str(site_packages())]):
-        if any(file.parts[0] == package for file in found.files or ()):
-            return _distribution(found)
-    raise Failure(f"No installed Python package has {package}/; delete .venv and build again")
+    if package not in _owners():
+        raise Failure(f"No installed Python package has {package}/; delete .venv and build again")
+    return _distribution(_owners()[package])
+
+
+@cache
+def _owners() -> dict[str, Distribution]:
+    """Top-level package -> the installed distribution that has it."""
+    found = distributions(path=[str(site_packages())])
+    return {file.parts[0]: distribution for distribution in found for file in distribution.files or ()}
 
 
 def _distribution(found: Distribution) -> Notice:

@@ -21,6 +21,7 @@ def sources() -> dict[str, bytes]:
 def _members() -> Iterator[tuple[str, bytes]]:
     for package in OWN_PACKAGES:
         yield from _tree(ROOT / package, package, "*.py")
+        yield from _tree(ROOT / package, package, "*.json")
     yield from _tree(ROOT / "wgsl", "wgsl", "*.wgsl")
     site = site_packages()
     for package in ("jinja2", "markupsafe"):

@@ -1,5 +1,5 @@
 // Validates WGSL with Dawn, the WebGPU implementation of Chromium, on its null backend: no GPU, nothing runs.
-// stdin: a line {label, code} per shader; stdout: a line {label, line, message, text} per error.
+// stdin: a line {label, code} per shader; stdout: a line {label, line, message, text} per error, and "done".
 // Dawn itself writes a log to stdout and stderr, so each answer begins with a mark.
 import { createInterface } from "node:readline";
 import { create } from "webgpu";
@@ -19,4 +19,5 @@ for await (const line of createInterface({ input: process.stdin })) {
     process.stdout.write(`\n#wgsl ${JSON.stringify({ label, line: lineNum, message, text })}\n`);
   }
 }
-process.exit(0); // Dawn's event loop would keep the process alive
+process.stdout.write("\n#wgsl done\n");
+process.kill(process.pid, "SIGKILL"); // Dawn's threads can deadlock when the process exits by itself

@@ -203,12 +203,41 @@ fn bound(counted: bool, nearest: bool, wanted: f32, bounds: FilterBounds, top: f
   return found;
 }
 
+#if SHAPED
+// The standard deviation of all logits that are not banned.
+fn deviation(t: u32) -> f32 {
+  var sum = 0.0;
+  var count = 0.0;
+  for (var i = t; i < p.vocab; i += WG) {
+    let logit = logit_of(i);
+    sum += select(0.0, logit, logit > BANNED);
+    count += select(0.0, 1.0, logit > BANNED);
+  }
+  let n = max(workgroup_sum(count, t), 1.0);
+  let mean = workgroup_sum(sum, t) / n;
+  var squares = 0.0;
+  for (var i = t; i < p.vocab; i += WG) {
+    let logit = logit_of(i);
+    let difference = logit - mean;
+    squares += select(0.0, difference * difference, logit > BANNED);
+  }
+  return sqrt(workgroup_sum(squares, t) / n);
+}
+#endif
+
 fn filtered(top: f32, at: u32, seq: u32, t: u32) -> FilterBounds {
   var bounds = FilterBounds(0u, 0xffffffffu, 0.0, 0u);
   var source = Source(false, p.vocab);
+  var by_sigma = false;
+#if SHAPED
+  by_sigma = sampling[seq].top_n_sigma > 0.0;
+  if (by_sigma) {
+    bounds.least = key_of(top - sampling[seq].top_n_sigma * deviation(t));
+  }
+#endif
   var total = -1.0; // of all, where it is known
   let counts = sampling[seq].top_k > 0u && sampling[seq].top_k < p.vocab;
-  let sums = sampling[seq].top_p < 1.0 && sampling[seq].typical_p >= 1.0;
+  let sums = sampling[seq].top_p < 1.0 && sampling[seq].typical_p >= 1.0 && !by_sigma;
   if (p.vocab > WORTH_POOLING && (counts || sums)) {
     let pooled = fill_pool(top, t);
     let in_pool = Source(pooled.count > 0u, select(p.vocab, SLOTS * WG, pooled.count > 0u));
@@ -216,10 +245,10 @@ fn filtered(top: f32, at: u32, seq: u32, t: u32) -> FilterBounds {
     if (select(inside >= sampling[seq].top_p * pooled.total, pooled.count >= sampling[seq].top_k, counts)) {
       source = in_pool;
     }
-    total = select(pooled.total, total, counts);
+    total = select(pooled.total, total, counts || by_sigma);
   }
   if (counts) {
-    bounds.least = bound(true, false, f32(sampling[seq].top_k), bounds, top, source, t);
+    bounds.least = max(bounds.least, bound(true, false, f32(sampling[seq].top_k), bounds, top, source, t));
   }
   var likeliest = top;
 #if SHAPED

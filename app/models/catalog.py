@@ -1,4 +1,4 @@
-"""The models that come with the page, and what a load request's `model` stands for."""
+"""The models that come with the page, and how `model` of a load request is resolved."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _ADDRESS = re.compile(r"(https?|blob|data|file):", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Choice:
-    """A model to load: its id in answers, and where its parts are (URLs, or File objects of the browser)."""
+    """A model to load: its id in answers, and its parts (URLs or the browser's File objects)."""
 
     id: str
     parts: tuple[Any, ...]
@@ -21,11 +21,11 @@ class Catalog:
     """Entries of catalog.json: {id, name, description, license, url, size, sha256, default}."""
 
     def __init__(self, entries: list[dict[str, Any]]) -> None:
-        """The URLs of the entries are absolute here."""
+        """`entries`: with absolute URLs."""
         self._entries = {e["id"]: e for e in entries}
 
     def choose(self, model: Any, name: str | None = None) -> Choice:
-        """The model meant by a catalog id, a URL, a File, a list of either, or nothing (the default model)."""
+        """Resolve a catalog id, a URL, a File, a list of either, or None (the default model)."""
         if model is None:
             model = self._default()
         if isinstance(model, list | tuple):
@@ -47,11 +47,11 @@ class Catalog:
     def _default(self) -> str:
         chosen = next((i for i, e in self._entries.items() if e.get("default")), next(iter(self._entries), None))
         if chosen is None:
-            raise WispError("There is no default model; say which model to load.", "not_found", NOT_FOUND, "model")
+            raise WispError("There is no default model. Name the model to load.", "not_found", NOT_FOUND, "model")
         return chosen
 
     def id_of(self, url: str) -> str:
-        """The id under which a model of that address is listed, or would be."""
+        """The id that a model of that address is listed under."""
         return next((i for i, entry in self._entries.items() if entry["url"] == url), _name(url))
 
     def __contains__(self, model: str) -> bool:
@@ -59,11 +59,11 @@ class Catalog:
 
     @property
     def ids(self) -> list[str]:
-        """Of the models that come with the page."""
+        """The ids of the models that come with the page."""
         return list(self._entries)
 
     def listing(self, others: list[str], loaded: set[str], default: str | None) -> dict[str, Any]:
-        """OpenAI's list of models: the catalog, and `others` that are from elsewhere."""
+        """OpenAI's list of models: the catalog and `others`."""
         entries = [*self._entries.values(), *({"id": i, "name": i} for i in others if i not in self._entries)]
         data = [_model(e["id"], loaded, default, {k: v for k, v in e.items() if k != "id"}) for e in entries]
         return {"object": "list", "data": data}
@@ -75,11 +75,11 @@ def _model(model_id: str, loaded: set[str], default: str | None, details: dict[s
 
 
 def _address(part: Any) -> Any:
-    """A URL or a File; anything else is refused."""
+    """Check that a part is a URL or a File."""
     if isinstance(part, str):
         if _ADDRESS.match(part):
             return part
-        raise WispError(f"{part!r} is not an address: it must start with https:// .", "invalid_value", param="model")
+        raise WispError(f"{part!r} is not an address. It must start with https://.", "invalid_value", param="model")
     if part is None or isinstance(part, bool | int | float | dict | list | tuple) or not hasattr(part, "size"):
         raise WispError(
             "model must be a catalog id, the address of a .gguf file, or a file.", "invalid_type", param="model"
@@ -88,7 +88,7 @@ def _address(part: Any) -> Any:
 
 
 def _name(part: Any) -> str:
-    """A name for answers: the file's, without its folder and ending."""
+    """The file's name without folder and ending, for answers."""
     path = re.split("[?#]", part)[0] if isinstance(part, str) else str(getattr(part, "name", "") or "model")
     name = path.rsplit("/", 1)[-1]
     if "%" in name:

@@ -1,4 +1,4 @@
-"""Loading a model: source, header, tokenizer and template first, then the weights; and its progress."""
+"""Loads a model: source, header, tokenizer and template first, then the weights. Reports progress."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.text.chat_template import from_metadata
 from py_engine.text.tokenizer import load_tokenizer
 
-OnProgress = Callable[[str, int, int], None]  # stage, bytes loaded, bytes in all
+OnProgress = Callable[[str, int, int], None]  # stage, bytes loaded, total bytes
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Options:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """The same for two requests that load the same in the same way."""
+        """Equal for two requests that load the same model with the same options."""
         return (self.choice.id, *map(_identity, self.choice.parts), self.vocab_only, repr(self.engine))
 
 
 def _identity(part: Any) -> Any:
-    """An address, or what tells files apart; one without a date is itself and no other."""
+    """An address, or what distinguishes files. A file without a date equals only itself."""
     if isinstance(part, str):
         return part
     changed = getattr(part, "lastModified", None)
@@ -47,17 +47,17 @@ VARIANTS = ("dot8", "f16", "matrix", "software", "subgroup")  # fields of kernel
 
 
 def options(choice: Choice, fields: dict[str, Any]) -> Options:
-    """Checks the fields of a load request: contextLength, backend, kvType, vocabOnly, parallel, speculation, tune,
-    variant.
-    """
+    """Check the fields of a load request (docs/sdk.md). WispError with the name of the wrong field."""
     variant = fields.get("variant")
     if variant is not None and not isinstance(variant, dict):
         raise WispError("variant must be an object.", "invalid_type", param="variant")
     for key, value in (variant or {}).items():
         if key not in VARIANTS:
-            raise WispError(f"variant.{key} is none of {', '.join(VARIANTS)}.", "invalid_value", param="variant")
+            raise WispError(
+                f"variant.{key} is unknown; there are {', '.join(VARIANTS)}.", "invalid_value", param="variant"
+            )
         if not isinstance(value, bool | int):
-            raise WispError(f"variant.{key} must be a number or a truth value.", "invalid_type", param="variant")
+            raise WispError(f"variant.{key} must be a number, true or false.", "invalid_type", param="variant")
     speculation = _switch(fields, "speculation")
     engine = LoadOptions(
         context_length=_integer(fields, "contextLength"),
@@ -102,43 +102,43 @@ def _one_of(fields: dict[str, Any], name: str, values: tuple[str, ...]) -> str:
 
 
 async def load(
-    what: Options,
+    options: Options,
     open_source: Callable[[Any, OnProgress], Awaitable[Any]],
     load_engine: Callable[..., Awaitable[Any]],
     on_progress: OnProgress,
     estimate_engine: Callable[..., Awaitable[dict[str, Any]]] | None = None,
-    room: Callable[[int], Awaitable[None]] | None = None,
+    make_capacity: Callable[[int], Awaitable[None]] | None = None,
 ) -> Loaded:
-    """Loads a model beside whatever is loaded already; on failure nothing of it stays.
+    """Load a model beside those that are loaded. On failure nothing of it stays allocated.
 
-    `room` is awaited before anything is allocated, with the bytes that `estimate_engine` says the model will take.
+    `make_capacity(bytes)` is awaited before anything is allocated, with what `estimate_engine` says the model takes.
     """
     began = time.perf_counter()
     sources: list[Any] = []
     try:
-        for part in what.choice.parts:
+        for part in options.choice.parts:
             sources.append(await open_source(part, on_progress))
         headers = [await read_header(source.read, source.size) for source in sources]
         header = headers[0]
         timings = {"header_ms": _since(began)}
-        model = vocabulary(what.choice.id, header, timings)
+        model = vocabulary(options.choice.id, header, timings)
         model.source_stats = lambda: _sum([source.stats for source in sources])
-        if not what.vocab_only:
-            if estimate_engine is not None and room is not None:
-                await room((await _estimate(what, sources, headers, estimate_engine))["total"])
+        if not options.vocab_only:
+            if estimate_engine is not None and make_capacity is not None:
+                await make_capacity((await _estimate(options, sources, headers, estimate_engine))["total"])
             several = len(sources) > 1
             model.engine = await load_engine(
                 sources if several else sources[0],
                 headers if several else header,
-                what.engine,
+                options.engine,
                 on_progress,
             )
         model.notices += [notice for source in sources for notice in source.notices]
         timings["load_ms"] = _since(began)
     except MemoryError:
         raise WispError(
-            "The page's own memory has no room for this model on the CPU. Unload other models, choose a smaller one, "
-            "or take a browser with WebGPU.",
+            "The page has too little memory for this model on the CPU. Unload other models, choose a smaller one, or "
+            "use a browser with WebGPU.",
             "out_of_memory",
         ) from None
     finally:
@@ -148,20 +148,20 @@ async def load(
 
 
 async def estimate(
-    what: Options,
+    options: Options,
     open_source: Callable[[Any, OnProgress], Awaitable[Any]],
     estimate_engine: Callable[..., Awaitable[dict[str, Any]]],
 ) -> dict[str, Any]:
-    """What loading would take of the device; of the files, the headers are read."""
+    """Memory that loading would take. Reads the files' headers only."""
     sources: list[Any] = []
     try:
-        for part in what.choice.parts:
+        for part in options.choice.parts:
             sources.append(await open_source(part, lambda *_: None))
         headers = [await read_header(source.read, source.size) for source in sources]
         return {
-            "model": what.choice.id,
+            "model": options.choice.id,
             "download": sum(source.size for source in sources),
-            **await _estimate(what, sources, headers, estimate_engine),
+            **await _estimate(options, sources, headers, estimate_engine),
         }
     finally:
         for source in sources:
@@ -169,18 +169,18 @@ async def estimate(
 
 
 async def _estimate(
-    what: Options,
+    options: Options,
     sources: list[Any],
     headers: list[Header],
     estimate_engine: Callable[..., Awaitable[dict[str, Any]]],
 ) -> dict[str, Any]:
-    return await estimate_engine(sources, headers, what.engine)
+    return await estimate_engine(sources, headers, options.engine)
 
 
 def vocabulary(name: str, header: Header, timings: dict[str, float]) -> Loaded:
-    """A model without weights: tokenizer and chat template."""
+    """A model without weights: its tokenizer and chat template."""
     began = time.perf_counter()
-    _ = header.architecture  # missing_metadata, if it is
+    _ = header.architecture  # raises missing_metadata
     tokenizer = load_tokenizer(header.metadata)
     template, notices = from_metadata(
         header.metadata, tokenizer.text_of(tokenizer.bos_id), tokenizer.text_of(tokenizer.eos_id)
@@ -198,26 +198,26 @@ def _sum(parts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 class Loading:
-    """A load under way, and the requests that wait for it; it is given up when the last one is."""
+    """A load in progress and the requests that wait for it. It is cancelled when the last of them is aborted."""
 
     def __init__(self, work: Callable[["Loading"], Awaitable[Loaded]]) -> None:
-        self.open = True  # for others to join
+        self.open = True  # other requests may join
         self._waiting = 0
         self._reports: list[OnProgress] = []
         self._task: asyncio.Future[Loaded] = asyncio.ensure_future(work(self))
 
     def report(self, stage: str, done: int, total: int) -> None:
-        """Progress, to everyone who waits."""
+        """Report progress to every waiting request."""
         for report in self._reports:
             report(stage, done, total)
 
     def close(self) -> int:
-        """Lets nobody join any more; how many wait."""
+        """Let no more requests join; returns how many wait."""
         self.open = False
         return self._waiting
 
     async def wait(self, job: Job, report: OnProgress) -> Loaded:
-        """The model, pinned; raises what the load raises, or "aborted"."""
+        """Wait for the model, which comes pinned. Raises what the load raises, or WispError aborted."""
         job.check()
         self._waiting += 1
         self._reports.append(report)
@@ -235,7 +235,7 @@ class Loading:
 
 
 class Progress:
-    """Passes progress on about ten times a second, with the speed in bytes per second over the last seconds."""
+    """Forwards progress about ten times a second, with the speed over the last seconds in bytes per second."""
 
     INTERVAL = 0.1
     WINDOW = 3.0

@@ -1,8 +1,7 @@
-"""The models that are loaded, side by side under one memory budget, and how a request gets the one that it names.
+"""The loaded models, side by side under one memory budget, and how a request gets the one that it names.
 
-A request pins its model from when it asks for it until it is through. Memory is made by unloading the model that was
-asked for longest ago, pinned ones last, and only when their requests are through; what was unloaded so is loaded again
-when a request names it. Loads happen one at a time, and requests that want the same one share it.
+A request pins its model until it ends. Evicts the least recently used model; pinned models last, and only when idle.
+An evicted model is loaded again when a request names it. Loads run one at a time; requests for the same load share it.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ from app.models import loading
 from app.models.catalog import Catalog
 from app.models.loaded import Loaded
 from app.models.loading import Loading, OnProgress, Options
-from app.models.memory import Memory
+from app.models.memory import MemoryBudget
 from app.models.request_queue import Job, RequestQueue, aborted
 from py_engine.errors import NOT_FOUND, WispError
 from py_engine.options import LoadOptions
@@ -42,11 +41,11 @@ class Source(Protocol):
         """py_engine.files.model_cache.forget."""
 
     def device_memory(self) -> float | None:
-        """GiB of the machine's memory as the browser tells it, None where it does not."""
+        """GiB of the machine's memory; None where the browser does not report it."""
 
 
 class OverBudgetError(WispError):
-    """A model that is larger than the budget by itself: to unload others would not help."""
+    """A model that exceeds the budget alone, so that evicting others would not help."""
 
 
 class Models:
@@ -57,27 +56,27 @@ class Models:
         self._catalog: Catalog | None = None
         self.loaded: dict[str, Loaded] = {}
         self.default: str | None = None  # the model of requests that name none
-        self._known: dict[str, Options] = {}  # of models that were loaded, and not unloaded on purpose
-        self._loadings: dict[Any, Loading] = {}  # under way, by (exact, Options.key)
+        self._known: dict[str, Options] = {}  # of models that were loaded and not unloaded by request
+        self._loadings: dict[Any, Loading] = {}  # in progress, by (exact, Options.key)
         self._load_queue = RequestQueue()
         self._count = 0
-        self._leaving: list[Loaded] = []  # being unloaded: their memory is not there yet
-        self.memory = Memory(source.device_memory)
+        self._leaving: list[Loaded] = []  # being evicted: their memory is not free yet
+        self.memory = MemoryBudget(source.device_memory)
 
-    # -- what they take
+    # -- memory
 
     @property
     def bytes(self) -> int:
-        """What the loaded models take of the device."""
+        """Bytes of all loaded models on the device."""
         return sum(model.bytes for model in self.loaded.values())
 
     def _free(self) -> int:
-        """Bytes that are left of the budget; below 0 where a guess is exceeded."""
+        """Bytes that are left of the budget; negative where an estimated budget is exceeded."""
         leaving = sum(model.bytes for model in self._leaving)
-        return self.memory.budget - self.bytes - leaving - self.memory.promised
+        return self.memory.budget - self.bytes - leaving - self.memory.reserved
 
     def stats(self) -> dict[str, Any]:
-        """Plain JSON: every loaded model, bytes of all together, and what they may take."""
+        """Plain JSON: every loaded model, their bytes, and the budget."""
         models = [
             {
                 "id": model.id,
@@ -92,7 +91,7 @@ class Models:
         ]
         return {"models": models, "bytes": self.bytes, "budget": self.memory.budget}
 
-    # -- which model a request means
+    # -- names
 
     async def catalog(self) -> Catalog:
         """The models that come with the page."""
@@ -101,15 +100,15 @@ class Models:
         return self._catalog
 
     def knows(self, name: str) -> bool:
-        """Whether a request may name it, the catalog aside."""
+        """Whether a request may name this model, apart from the catalog."""
         return name in self.loaded or name in self._known
 
     async def listing(self) -> dict[str, Any]:
-        """OpenAI's list of models: the catalog, and those from elsewhere that can be asked."""
+        """OpenAI's list of models: the catalog, and other models that were loaded."""
         others = [*self.loaded, *(name for name in self._known if name not in self.loaded)]
         return (await self.catalog()).listing(others, set(self.loaded), self.default)
 
-    # -- what the browser keeps
+    # -- the browser's storage
 
     def urls(self) -> set[str]:
         """Addresses of the models that are loaded or being loaded."""
@@ -134,16 +133,16 @@ class Models:
         ]
 
     async def delete_cached(self, name: str | None) -> int:
-        """Removes what is kept of a model, by id or address, or of all; gives the bytes. What is loaded stays so."""
+        """Delete a model, by id or address, or all from storage; returns the bytes. Loaded models stay loaded."""
         models = [m for m in await self.cached() if name in (None, m["id"], m["url"])]
         if name is not None and not models:
-            raise WispError(f"This browser keeps no model {name!r}.", "model_not_found", NOT_FOUND, "model")
+            raise WispError(f"The browser's storage has no model {name!r}.", "model_not_found", NOT_FOUND, "model")
         for model in models:
             await self._source.delete_cached(model["url"])
         return sum(model["bytes"] for model in models)
 
     async def _options(self, name: str | None) -> Options:
-        """What is loaded for a request that names `name`."""
+        """The load options of the model that a request names."""
         if not name:
             if self.default is None:
                 raise WispError("No model is loaded. Load one first.", "model_not_loaded")
@@ -183,13 +182,13 @@ class Models:
 
     @asynccontextmanager
     async def shared(self, name: str | None, job: Job, report: OnProgress) -> AsyncIterator[Loaded]:
-        """The same in its turn, beside as many as its engine takes side by side."""
+        """Hold a model and its queue, beside as many requests as its engine runs side by side."""
         async with self.hold(name, job, report) as model, model.queue.shared(job):
             yield model
 
     @asynccontextmanager
     async def alone(self, name: str | None, job: Job, report: OnProgress) -> AsyncIterator[Loaded]:
-        """The same in its turn, and alone."""
+        """Hold a model and its queue exclusively."""
         async with self.hold(name, job, report) as model, model.queue.exclusive(job):
             yield model
 
@@ -201,8 +200,10 @@ class Models:
 
     @asynccontextmanager
     async def load(self, options: Options, default: bool, job: Job, report: OnProgress) -> AsyncIterator[Loaded]:
-        """Loads a model beside the others, unless it is there with the same options. One of the same name makes room
-        for it when its requests are through. When this raises, all models are there that were.
+        """Load a model beside the others, unless it is loaded with the same options.
+
+        A model of the same name is replaced when its requests have ended. If this raises, all models are loaded that
+        were loaded before.
         """
         name = options.choice.id
         model = self.loaded.get(name)
@@ -219,8 +220,9 @@ class Models:
             model.unpin()
 
     def _loading(self, options: Options, *, exact: bool) -> "Loading":
-        """The load of these options that is under way, or a new one. Not `exact`: where another one of that name has
-        come in between, that one will do.
+        """The load of these options that is in progress, or a new one.
+
+        Not `exact`: any model of that name that was loaded in the meantime is accepted.
         """
         for key in [(True, options.key)] if exact else [(True, options.key), (False, options.key)]:
             if key in self._loadings and self._loadings[key].open:
@@ -246,47 +248,52 @@ class Models:
                 del self._loadings[key]
 
     async def _make(self, options: Options, report: OnProgress) -> Loaded:
-        """A new model, with others unloaded where the budget or the device asks for it; they come back on failure."""
-        gone: list[Options] = []
+        """Load a new model, evicting others where needed. On failure the evicted ones are loaded again."""
+        evicted: list[Options] = []
         new: Loaded | None = None
-        promised = ExitStack()
+        reserved = ExitStack()
 
-        async def room(needed: int) -> None:
-            promised.close()
-            await self._make_room(options, needed, gone)
-            promised.enter_context(self.memory.promise(needed))
+        async def make_capacity(needed: int) -> None:
+            reserved.close()
+            await self._make_capacity(options, needed, evicted)
+            reserved.enter_context(self.memory.reserve(needed))
 
         try:
             while new is None:
                 try:
-                    ask = room if not self.memory.guessed or self.bytes else None
+                    ask = make_capacity if not self.memory.estimated or self.bytes else None
                     new = await self._read(options, report, ask)
                 except OverBudgetError:
                     raise
                 except WispError as error:
-                    if error.code != "out_of_memory" or not await self._unload_one(options, gone):
+                    if error.code != "out_of_memory" or not await self._evict_one(options, evicted):
                         raise
             if options.choice.id in self.loaded:
-                await self._retire(self.loaded[options.choice.id])
+                await self._unload_when_idle(self.loaded[options.choice.id])
         except BaseException:
-            if new is not None:  # the answers of the one it was to replace were waited for
+            if new is not None:  # aborted while waiting for the replaced model's requests
                 await new.close()
-            promised.close()
-            await self._bring_back(gone, report)
+            reserved.close()
+            await self._load_again(evicted, report)
             raise
-        promised.close()
+        reserved.close()
         return new
 
     async def _read(
-        self, options: Options, report: OnProgress, room: Callable[[int], Awaitable[None]] | None = None
+        self, options: Options, report: OnProgress, make_capacity: Callable[[int], Awaitable[None]] | None = None
     ) -> Loaded:
         source = self._source
         return await loading.load(
-            options, source.open_source, source.load_engine, report, source.estimate_engine if room else None, room
+            options,
+            source.open_source,
+            source.load_engine,
+            report,
+            source.estimate_engine if make_capacity else None,
+            make_capacity,
         )
 
-    async def _make_room(self, options: Options, needed: int, gone: list[Options]) -> None:
-        if not self.memory.guessed and needed > self.memory.budget:
+    async def _make_capacity(self, options: Options, needed: int, evicted: list[Options]) -> None:
+        if not self.memory.estimated and needed > self.memory.budget:
             raise OverBudgetError(
                 f"{options.choice.id} needs {needed / 2**20:.0f} MiB; all models together may take "
                 f"{self.memory.budget / 2**20:.0f} MiB. Raise memoryBudget, or choose a smaller model or "
@@ -294,23 +301,25 @@ class Models:
                 "out_of_memory",
             )
         while needed > self._free():
-            if not await self._unload_one(options, gone):
+            if not await self._evict_one(options, evicted):
                 return
 
-    async def _unload_one(self, options: Options, gone: list[Options]) -> bool:
-        """Unloads the model that can best be missed; whether there was one. First comes one that the new model will
-        replace, then the one asked for longest ago; models with requests come last, and go when these are through.
+    async def _evict_one(self, options: Options, evicted: list[Options]) -> bool:
+        """Evict one model; returns whether there was one.
+
+        First the one that the new model replaces, then the least recently used. Pinned models come last, once
+        their requests have ended.
         """
         some = [model for model in self.loaded.values() if model.bytes]
         if not some:
             return False
         model = min(some, key=lambda m: (m.pins > 0, m.id != options.choice.id, m.used))
-        await self._retire(model)
-        gone.append(model.options)
+        await self._unload_when_idle(model)
+        evicted.append(model.options)
         return True
 
-    async def _retire(self, model: Loaded) -> None:
-        """Unloads a model when its requests are through; new ones do not get it any more."""
+    async def _unload_when_idle(self, model: Loaded) -> None:
+        """Unload a model when its requests have ended. New requests no longer get it."""
         del self.loaded[model.id]
         self._leaving.append(model)
         try:
@@ -323,12 +332,12 @@ class Models:
         finally:
             self._leaving.remove(model)
 
-    async def _bring_back(self, gone: list[Options], report: OnProgress) -> None:
-        for options in reversed(gone):
+    async def _load_again(self, evicted: list[Options], report: OnProgress) -> None:
+        for options in reversed(evicted):
             try:
                 model = await self._read(options, report)
             except WispError:
-                continue  # a request that names it will say why
+                continue  # the next request that names it reports why
             self._touch(model)
             self._add(model, options)
 
@@ -340,41 +349,44 @@ class Models:
 
     @asynccontextmanager
     async def _growth(self, model: Loaded, needed: int) -> AsyncIterator[bool]:
-        """Whether a model's caches may grow by so many bytes, while they do. Idle models are unloaded for that, the one
-        asked for longest ago first, and none where that would not do.
+        """Grant or refuse that a model's caches grow by `needed` bytes; held while they grow.
+
+        Evicts idle models, least recently used first, or none if that would not suffice.
         """
         idle = sorted((m for m in self.loaded.values() if not m.pins and m.bytes and m is not model), key=_last_used)
         if needed > self._free() + sum(m.bytes for m in idle) and not self._may_exceed(model, idle):
             yield False
             return
-        with self.memory.promise(needed):
+        with self.memory.reserve(needed):
             while self._free() < 0 and idle:
-                going = idle.pop(0)
-                if self.loaded.get(going.id) is going and not going.pins:
-                    await self._retire(going)
+                victim = idle.pop(0)
+                if self.loaded.get(victim.id) is victim and not victim.pins:
+                    await self._unload_when_idle(victim)
             yield True
 
     def _may_exceed(self, model: Loaded, idle: list[Loaded]) -> bool:
-        """Whether a model may exceed the budget: a guess, when it is the only one left."""
+        """Whether a model may exceed the budget: an estimated one, when it is the only model left."""
         others = [m for m in self.loaded.values() if m is not model and m not in idle and m.bytes]
-        return self.memory.guessed and not (others or self._leaving or self.memory.promised)
+        return self.memory.estimated and not (others or self._leaving or self.memory.reserved)
 
     # -- unloading
 
     async def unload(self, name: str | None, job: Job) -> None:
-        """Unloads one model, or all, when their requests are through."""
+        """Unload one model, or all, when their requests have ended."""
         if name is not None and name not in self.loaded and name not in self._known:
-            there = ", ".join(self.loaded) or "none"
-            raise WispError(f"No model {name!r} is loaded. Loaded are: {there}.", "model_not_found", NOT_FOUND, "model")
+            loaded = ", ".join(self.loaded) or "none"
+            raise WispError(
+                f"No model {name!r} is loaded. Loaded are: {loaded}.", "model_not_found", NOT_FOUND, "model"
+            )
         for one in [name] if name is not None else [*{**self.loaded, **self._known}]:
             model = self.loaded.get(one)
             if model is not None:
-                going = asyncio.ensure_future(self._retire(model))
-                if not await job.sees_end_of(going):
-                    going.cancel()
-                    await asyncio.wait([going])
+                unloading = asyncio.ensure_future(self._unload_when_idle(model))
+                if not await job.sees_end_of(unloading):
+                    unloading.cancel()
+                    await asyncio.wait([unloading])
                     raise aborted()
-                going.result()
+                unloading.result()
             self._known.pop(one, None)
             if self.default == one:
                 rest = max(self.loaded.values(), key=lambda m: m.used, default=None)

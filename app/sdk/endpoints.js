@@ -1,50 +1,56 @@
+import ENDPOINTS from "../openai/endpoints.json";
+
 /**
  * @typedef {import("./connection.js").Connection} Connection
  * @typedef {import("./connection.js").CallOptions} CallOptions
- * @typedef {import("./stream.js").ChunkStream<any>} ChunkStream
- * @typedef {import("./types.d.ts").ChatRequest} ChatRequest
- * @typedef {import("./types.d.ts").CompletionRequest} CompletionRequest
- * @typedef {import("./types.d.ts").ResponsesRequest} ResponsesRequest
- * @typedef {import("./types.d.ts").CachedModel} CachedModel
+ * @typedef {import("./types.d.ts").Api} Api
  * @typedef {Record<string, any>} Json
- */
-/**
- * An endpoint: with `stream: true` chunks, else the whole answer.
- * @template Request
- * @typedef {{
- *   (request: Request & { stream: true }, options?: CallOptions): Promise<ChunkStream>,
- *   (request: Request, options?: CallOptions): Promise<any>,
- * }} Create
+ *
+ * @typedef {object} Endpoint  a row of the table that Python reads, too (app/openai/endpoints.py)
+ * @property {string} path below /v1/
+ * @property {string} sdk the SDK's method
+ * @property {string} [method] default: POST
+ * @property {boolean} [namedEvents] server-sent events carry a name and there is no "[DONE]"
  */
 
-/** What answers OpenAI's requests over a connection. @param {Connection} connection */
-export function endpoints(connection) {
-  /**
-   * The AbortSignal may be given as the openai client wants it, in the second argument, or as `signal` in the request.
-   * @param {string} kind @returns {Create<Json>}
-   */
-  const creator =
-    (kind) =>
-    (/** @type {Json} */ { signal, ...request }, /** @type {CallOptions} */ options = {}) => {
-      const how = { ...options, signal: options.signal ?? signal };
-      if (request.stream) return connection.stream(kind, { request }, how);
-      return connection.call(kind, { request }, how);
-    };
-  return {
-    chat: { completions: { create: /** @type {Create<ChatRequest>} */ (creator("chat.completions")) } },
-    completions: { create: /** @type {Create<CompletionRequest>} */ (creator("completions")) },
-    responses: { create: /** @type {Create<ResponsesRequest>} */ (creator("responses")) },
-    embeddings: { create: creator("embeddings") },
-    rerank: creator("rerank"),
-    models: {
-      list: () => connection.call("models"),
-      /** The models in this browser's storage, the last used first. @returns {Promise<CachedModel[]>} */
-      cached: () => connection.call("models.cached"),
-      /**
-       * Removes a model from this browser's storage, or all; what is loaded stays loaded.
-       * @param {string} [model] its id or its address @returns {Promise<number>} bytes that were freed
-       */
-      delete: (model) => connection.call("models.delete", { model }),
-    },
+export const endpoints = /** @type {Endpoint[]} */ (ENDPOINTS);
+
+/** The SDK's methods that answer OpenAI's requests over a connection: one for each row of the table. */
+export const Endpoints = /** @type {new (connection: Connection) => Api} */ (
+  class {
+    /** @param {Connection} connection */
+    constructor(connection) {
+      for (const endpoint of endpoints) place(this, endpoint.sdk, caller(connection, endpoint));
+      place(this, "models.cached", () => connection.call("models.cached"));
+      place(this, "models.delete", (/** @type {string} */ model) => connection.call("models.delete", { model }));
+    }
+  }
+);
+
+/**
+ * The function that calls an endpoint. The AbortSignal may come in the second argument, as the openai client passes it,
+ * or as `signal` in the request.
+ * @param {Connection} connection @param {Endpoint} endpoint
+ */
+function caller(connection, { sdk, method }) {
+  const kind = sdk.replace(/\.(create|list)$/, ""); // as Endpoint.kind in app/openai/endpoints.py
+  if (method === "GET") return () => connection.call(kind);
+  return (/** @type {Json} */ { signal, ...request }, /** @type {CallOptions} */ options = {}) => {
+    const settings = { ...options, signal: options.signal ?? signal };
+    if (request.stream) return connection.stream(kind, { request }, settings);
+    return connection.call(kind, { request }, settings);
   };
+}
+
+/** Sets `target.a.b = value` for the path "a.b". @param {Json} target @param {string} path @param {unknown} value */
+function place(target, path, value) {
+  const names = path.split(".");
+  const last = /** @type {string} */ (names.pop());
+  for (const name of names) target = target[name] ??= {};
+  target[last] = value;
+}
+
+/** The SDK's method of an endpoint. @param {Api} api @param {Endpoint} endpoint @returns {(...args: any[]) => Promise<any>} */
+export function methodOf(api, { sdk }) {
+  return sdk.split(".").reduce((/** @type {any} */ object, name) => object[name], api);
 }

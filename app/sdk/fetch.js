@@ -1,9 +1,9 @@
+import { endpoints, methodOf } from "./endpoints.js";
 import { WispError } from "./error.js";
 
 /**
- * @typedef {ReturnType<typeof import("./endpoints.js").endpoints>} Engine
+ * @typedef {import("./types.d.ts").Api} Engine
  * @typedef {Record<string, any>} Json
- * @typedef {(body: any, signal: AbortSignal | null) => Promise<any>} Endpoint
  */
 
 /** HTTP status codes of errors by type, unless the code says more. */
@@ -47,31 +47,24 @@ async function route(engine, request) {
   const path = new URL(request.url).pathname.replace(/\/+$/, "");
   const found = /\/v1\/(.+)$/.exec(path)?.[1] ?? "";
   const { signal, method } = request;
-  /** @type {Record<string, Endpoint>} */
-  const posts = {
-    "chat/completions": (body) => engine.chat.completions.create(body, { signal }),
-    completions: (body) => engine.completions.create(body, { signal }),
-    responses: (body) => engine.responses.create(body, { signal }),
-    embeddings: (body) => engine.embeddings.create(body, { signal }),
-    rerank: (body) => engine.rerank(body, { signal }),
-  };
-  if (Object.hasOwn(posts, found)) {
-    if (method !== "POST") return refusal(405, `${method} is not allowed for ${path}; use POST.`);
-    const body = await request.json().catch(() => {
-      throw new WispError({ message: "The body is not JSON.", type: "invalid_request_error", code: "invalid_type" });
-    });
-    const answer = await posts[found](body, signal);
-    return body?.stream ? events(answer, found !== "responses") : json(answer);
-  }
-  if (found === "models" || found.startsWith("models/")) {
-    if (method !== "GET") return refusal(405, `${method} is not allowed for ${path}; use GET.`);
-    const list = await engine.models.list();
-    if (found === "models") return json(list);
-    const id = decodeURIComponent(found.slice("models/".length));
-    const model = list.data.find((/** @type {Json} */ entry) => entry.id === id);
-    return model ? json(model) : refusal(404, `There is no model ${id}.`);
-  }
-  return refusal(404, `There is nothing at ${method} ${path}.`);
+  const endpoint = endpoints.find((entry) => entry.path === found);
+  const allowed = endpoint?.method ?? (found.startsWith("models/") ? "GET" : "POST");
+  if (!endpoint && !found.startsWith("models/")) return refusal(404, `There is nothing at ${method} ${path}.`);
+  if (method !== allowed) return refusal(405, `${method} is not allowed for ${path}; use ${allowed}.`);
+  if (!endpoint) return model(engine, decodeURIComponent(found.slice("models/".length)));
+  if (allowed === "GET") return json(await methodOf(engine, endpoint)());
+  const body = await request.json().catch(() => {
+    throw new WispError({ message: "The body is not JSON.", type: "invalid_request_error", code: "invalid_type" });
+  });
+  const answer = await methodOf(engine, endpoint)(body, { signal });
+  return body?.stream ? events(answer, !endpoint.namedEvents) : json(answer);
+}
+
+/** OpenAI's object of one model. @param {Engine} engine @param {string} id */
+async function model(engine, id) {
+  const list = await engine.models.list();
+  const found = list.data.find((/** @type {Json} */ entry) => entry.id === id);
+  return found ? json(found) : refusal(404, `There is no model ${id}.`);
 }
 
 /** @param {any} value @param {number} [status] */

@@ -21,26 +21,28 @@ export interface Form {
   json_schema?: Schema | null;
 }
 
+/** Sampler parameters; docs/parameters.md has their ranges and defaults. */
 export interface Sampling {
+  // <sampling>
   temperature?: number | null;
-  top_p?: number | null;
+  top_n_sigma?: number | null;
   top_k?: number | null;
+  top_p?: number | null;
   min_p?: number | null;
   typical_p?: number | null;
-  /** the same seed gives the same text */
   seed?: number | null;
   presence_penalty?: number | null;
   frequency_penalty?: number | null;
   repeat_penalty?: number | null;
-  /** -1: all of the prompt and answer */
   repeat_last_n?: number | null;
   dry_multiplier?: number | null;
   dry_base?: number | null;
   dry_allowed_length?: number | null;
   dry_penalty_last_n?: number | null;
-  dry_sequence_breakers?: string[] | null;
   xtc_probability?: number | null;
   xtc_threshold?: number | null;
+  // </sampling>
+  dry_sequence_breakers?: string[] | null;
   /** token id -> -100 (banned) to 100; or [token id or text, bias or false] pairs */
   logit_bias?: Record<string, number> | [number | string, number | false][] | null;
 }
@@ -95,7 +97,16 @@ export interface CompletionRequest extends Common {
   echo?: boolean | null;
 }
 
-export interface ResponsesRequest extends Pick<Sampling, "temperature" | "top_p" | "top_k" | "min_p" | "seed"> {
+export interface ResponsesRequest {
+  // <responses>
+  temperature?: number | null;
+  top_k?: number | null;
+  top_p?: number | null;
+  min_p?: number | null;
+  seed?: number | null;
+  presence_penalty?: number | null;
+  frequency_penalty?: number | null;
+  // </responses>
   model?: string;
   input: string | Record<string, any>[];
   instructions?: string | null;
@@ -114,6 +125,48 @@ export interface ResponsesRequest extends Pick<Sampling, "temperature" | "top_p"
   truncation?: "auto" | "disabled" | null;
   stream?: boolean | null;
   [other: string]: any;
+}
+
+export interface TokenizeRequest {
+  model?: string;
+  content: string;
+  /** add the tokens that the model expects around a text, such as BOS; default: false */
+  add_special?: boolean | null;
+  /** read control tokens in the text as such; default: true */
+  parse_special?: boolean | null;
+  /** resolve to {id, piece} for each token, the piece as text or, where it is no UTF-8, as bytes */
+  with_pieces?: boolean | null;
+}
+
+/** What a streamed request resolves to. */
+type Chunks = import("./stream.js").ChunkStream<any>;
+
+/** An endpoint: with `stream: true` chunks, else the whole answer. */
+interface Create<Request> {
+  (request: Request & { stream: true }, options?: import("./connection.js").CallOptions): Promise<Chunks>;
+  (request: Request, options?: import("./connection.js").CallOptions): Promise<any>;
+}
+
+/** The SDK's methods that answer OpenAI's requests; app/openai/endpoints.json lists them. */
+export interface Api {
+  chat: { completions: { create: Create<ChatRequest> } };
+  completions: { create: Create<CompletionRequest> };
+  responses: { create: Create<ResponsesRequest> };
+  embeddings: { create: Create<Record<string, any>> };
+  /** Ranks documents by their relevance to a query: {query, documents, top_n}. */
+  rerank: Create<Record<string, any>>;
+  /** llama.cpp's /tokenize: the token ids of a text, with their pieces on request. */
+  tokenization: { create: Create<TokenizeRequest> };
+  models: {
+    list(): Promise<any>;
+    /** The models in this browser's storage, the last used first. */
+    cached(): Promise<CachedModel[]>;
+    /**
+     * Removes a model, by id or address, from this browser's storage, or all. A loaded model stays loaded.
+     * Resolves to the bytes that were freed.
+     */
+    delete(model?: string): Promise<number>;
+  };
 }
 
 /** A dispatch as `profile()` has it. */

@@ -8,7 +8,7 @@
  */
 /// <reference lib="webworker" />
 import { Connection } from "../sdk/connection.js";
-import { endpoints } from "../sdk/endpoints.js";
+import { Endpoints } from "../sdk/endpoints.js";
 import { WispError } from "../sdk/error.js";
 import { engineFetch } from "../sdk/fetch.js";
 import { holdLock } from "../sdk/link.js";
@@ -40,7 +40,7 @@ export async function answerApi({ request, clientId }) {
   const asked = new Request(url, { method, headers, body: body.byteLength ? body : null });
   const controller = new AbortController();
   request.signal.addEventListener("abort", () => (controller.abort(), connection.close(WispError.aborted())));
-  const answer = engineFetch(endpoints(connection), asked, { signal: controller.signal }).catch((error) =>
+  const answer = engineFetch(new Endpoints(connection), asked, { signal: controller.signal }).catch((error) =>
     failure({ message: `${error}`, type: "server_error", param: null, code: "internal_error" }),
   );
   return begin(answer, streams(body), controller, () => connection.close(WispError.aborted()));

@@ -1,13 +1,13 @@
-"""What can go wrong with an upstream, said with its name and with what to do about it."""
+"""Errors of upstreams. Each names the upstream and says what to do."""
 
 from typing import Any
 
 from app.upstreams.server import Upstream
 from py_engine.errors import INVALID_REQUEST, NOT_FOUND, SERVER_ERROR, WispError
 
-MOST = 600  # characters of another server's text that an error repeats
+MAX_QUOTE = 600  # characters of another server's text that an error quotes
 
-# HTTP status -> OpenAI's type of an error
+# HTTP status -> OpenAI's error type
 TYPES = {401: "authentication_error", 403: "permission_error", 404: NOT_FOUND, 429: "rate_limit_error"}
 HINTS = {
     401: "Check its API key in Settings.",
@@ -18,57 +18,56 @@ HINTS = {
 
 
 def unreachable(upstream: Upstream, origin: str) -> WispError:
-    """No answer at all. Browsers do not tell why."""
+    """The error for no answer at all. Browsers do not report why."""
     return WispError(
         f"{upstream.name} ({upstream.base_url}) cannot be reached: it is not running, its address is wrong, this "
-        f"machine is offline, or it does not let the page at {origin} ask (CORS). vLLM (--allowed-origins) and "
-        f"llama-server let every page, unless they were told otherwise; Ollama: OLLAMA_ORIGINS={origin} ollama serve.",
+        f"machine is offline, or its CORS headers do not allow {origin}. vLLM (--allowed-origins) and llama-server "
+        f"allow every page by default; for Ollama: OLLAMA_ORIGINS={origin} ollama serve.",
         "upstream_unreachable",
         SERVER_ERROR,
     )
 
 
 def silent(upstream: Upstream, seconds: float) -> WispError:
-    """It took too long."""
+    """The error for a timeout."""
     return WispError(
-        f"{upstream.name} ({upstream.base_url}) was silent for {seconds:g} s. Ask again, ask for less, or give it more "
-        "time in its settings.",
+        f"{upstream.name} ({upstream.base_url}) did not answer for {seconds:g} s. Try again, or raise its timeout in "
+        "its settings.",
         "upstream_timeout",
         SERVER_ERROR,
     )
 
 
 def cut(upstream: Upstream) -> WispError:
-    """The answer ended before its end."""
+    """The error for an answer that was cut off."""
     return WispError(
-        f"The connection to {upstream.name} ({upstream.base_url}) was lost in the middle of its answer. Ask again.",
+        f"The connection to {upstream.name} ({upstream.base_url}) was lost in the middle of its answer. Try again.",
         "upstream_error",
         SERVER_ERROR,
     )
 
 
 def redirected(upstream: Upstream) -> WispError:
-    """What was asked must not go to an address that the user did not name."""
+    """The error for a redirect: requests only go to addresses that the user has configured."""
     return WispError(
-        f"{upstream.name} ({upstream.base_url}) sends requests on to another address. Give that address as its base "
-        "URL.",
+        f"{upstream.name} ({upstream.base_url}) redirects to another address. Configure that address as its base URL.",
         "upstream_error",
         SERVER_ERROR,
     )
 
 
-def unexpected(upstream: Upstream, wanted: str, text: str) -> WispError:
-    """An answer that is not OpenAI's protocol."""
+def unexpected(upstream: Upstream, expected: str, text: str) -> WispError:
+    """The error for an answer that does not follow OpenAI's protocol."""
     return WispError(
-        f"{upstream.name} ({upstream.base_url}) did not answer with {wanted}. Check its base URL; it usually ends with "
-        f"/v1. It said: {_short(upstream, text) or 'nothing'}",
+        f"{upstream.name} ({upstream.base_url}) did not answer with {expected}. Check its base URL, which usually ends "
+        f"with /v1. Its answer: {_short(upstream, text) or 'empty'}",
         "upstream_error",
         SERVER_ERROR,
     )
 
 
 def refused(upstream: Upstream, status: int, answer: Any, text: str) -> WispError:
-    """An error that the upstream reports, in OpenAI's shape or another server's."""
+    """An error that the upstream reports, in OpenAI's shape or another."""
     body = answer if isinstance(answer, dict) else {}
     inner = body.get("error", body)
     found: dict[str, Any] = inner if isinstance(inner, dict) else {"message": inner}
@@ -88,8 +87,8 @@ def refused(upstream: Upstream, status: int, answer: Any, text: str) -> WispErro
 
 
 def _short(upstream: Upstream, text: str) -> str:
-    """Another server's words, without the key, which some repeat."""
+    """The start of another server's text without the key, which some servers repeat."""
     if upstream.key:
         text = text.replace(upstream.key, "…")
     text = " ".join(text.split())
-    return text if len(text) <= MOST else f"{text[:MOST]} …"
+    return text if len(text) <= MAX_QUOTE else f"{text[:MAX_QUOTE]} …"

@@ -1,8 +1,8 @@
 """OpenAI-compatible servers that the user has configured, for models too large for this device.
 
-A request whose `model` is `NAME/MODEL` of a configured upstream goes to that upstream as it is, but for `model`; its
-answer comes back as it is, with `NAME/` before the model's name. No other request leaves this machine, listing the
-models neither: an upstream's list is asked for when it is configured, and kept.
+A request whose `model` is `NAME/MODEL` of a configured upstream goes there, with `model` replaced by `MODEL`. Its
+answer comes back with `NAME/` before the model's name. No other request leaves this machine. Listing the models sends
+none: an upstream's list is requested when it is configured, and stored.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from app.client import Call, Fields
+from app.openai.endpoints import ENDPOINTS
 from app.upstreams import errors
 from app.upstreams.server import Upstream, checked_name, configured
 from app.upstreams.server_sent_events import Events
@@ -19,30 +20,23 @@ from py_engine.errors import NOT_FOUND, WispError
 
 Handler = Callable[[Fields, Call], Awaitable[Any]]
 
-# kind of message -> path below the upstream's base URL
-PATHS = {
-    "chat.completions": "chat/completions",
-    "completions": "completions",
-    "responses": "responses",
-    "embeddings": "embeddings",
-    "rerank": "rerank",
-}
-KEPT = "upstreams"
+PATHS = {kind: endpoint.path for kind, endpoint in ENDPOINTS.items() if endpoint.upstream}
+STORE = "upstreams"
 MOST_MODELS = 2000
-LISTING_S = 10.0  # how long a list of models may take
+LISTING_S = 10.0  # timeout of a list of models
 
 
 class Reply(Protocol):
-    """An answer over HTTP whose body is still coming. Reading raises ConnectionError when the connection is lost."""
+    """An HTTP response whose body is still arriving. Reading raises ConnectionError when the connection is lost."""
 
-    status: int  # 0: a redirect, which is not followed
+    status: int  # 0: a redirect; it is not followed
     type: str  # the media type, without parameters
 
     async def piece(self) -> bytes:
         """The next bytes of the body; none at its end."""
 
     def close(self) -> None:
-        """Nobody reads on."""
+        """Close the connection."""
 
 
 class Platform(Protocol):
@@ -50,33 +44,33 @@ class Platform(Protocol):
 
     origin: str  # of the page
 
-    async def read_kept(self, name: str) -> str | None:
-        """A text kept under a name."""
+    async def read_text(self, name: str) -> str | None:
+        """A stored text, or None."""
 
-    async def keep(self, name: str, text: str) -> None:
-        """Keeps a text for later visits."""
+    async def write_text(self, name: str, text: str) -> None:
+        """Store a text for later visits."""
 
     async def request(self, method: str, url: str, headers: dict[str, str], body: str | None) -> Reply:
-        """fetch(), without credentials and redirects; raises ConnectionError where there is no answer."""
+        """fetch() without credentials and redirects. ConnectionError where there is no answer."""
 
 
 class Upstreams:
     """The configured upstreams, and the requests that go to them."""
 
     def __init__(
-        self, platform: Platform, is_local: Callable[[str], bool], tell: Callable[[str], None], done: object
+        self, platform: Platform, is_local: Callable[[str], bool], log: Callable[[str], None], done: object
     ) -> None:
-        """`is_local`: whether a model of this machine has that id; `tell` says to all clients which request left, as
-        "NAME: PATH"; `done`: what a streamed request results in.
+        """`is_local(id)`: whether a model of this machine has that id. `log(text)` tells all clients which request
+        left, as "NAME: PATH". `done`: the result of a streamed request.
         """
         self._platform = platform
         self._is_local = is_local
-        self._tell = tell
+        self._log = log
         self._done = done
-        self._sent: dict[str, tuple[int, float]] = {}  # name -> requests, and when the last went, seconds since 1970
+        self._sent: dict[str, tuple[int, float]] = {}  # name -> requests, and the time of the last, seconds since 1970
 
     def handlers(self, local: dict[str, Handler]) -> dict[str, Handler]:
-        """The worker's handlers, with upstreams before those that answer requests, and those that configure them."""
+        """The worker's handlers: those of endpoints ask upstreams first; those that configure upstreams are added."""
         return {
             **local,
             **{kind: self._before(kind, local[kind]) for kind in PATHS},
@@ -87,24 +81,29 @@ class Upstreams:
         }
 
     async def models(self) -> list[dict[str, Any]]:
-        """OpenAI's model objects of all upstreams, as they were when last asked."""
+        """OpenAI's model objects of all upstreams, from their last lists."""
         return [model for upstream in (await self._all()).values() for model in upstream.listing()]
 
     # -- configuring
 
     async def _all(self) -> dict[str, Upstream]:
-        """All upstreams by name. Read anew each time: another tab may have changed them."""
+        """All upstreams by name. Read from storage each time, because another tab may have changed them."""
         try:
-            kept = json.loads(await self._platform.read_kept(KEPT) or "[]")
+            stored = json.loads(await self._platform.read_text(STORE) or "[]")
         except (ConnectionError, ValueError):
             return {}
-        return {fields["name"]: Upstream(**fields) for fields in kept}
+        return {fields["name"]: Upstream(**fields) for fields in stored}
 
-    async def _keep(self, upstreams: dict[str, Upstream]) -> None:
+    async def _store(self, upstreams: dict[str, Upstream]) -> None:
         try:
-            await self._platform.keep(KEPT, json.dumps([upstream.as_kept() for upstream in upstreams.values()]))
+            await self._platform.write_text(
+                STORE, json.dumps([upstream.as_stored() for upstream in upstreams.values()])
+            )
         except ConnectionError as error:
-            raise WispError(f"This browser did not keep the upstream: {error}", "quota_exceeded") from None
+            raise WispError(
+                f"This browser could not store the upstream: {error}. Free some storage and try again.",
+                "quota_exceeded",
+            ) from None
 
     def _about(self, upstream: Upstream) -> dict[str, Any]:
         count, last = self._sent.get(upstream.name, (0, None))
@@ -116,16 +115,16 @@ class Upstreams:
     async def _set(self, fields: Fields, call: Call) -> dict[str, Any]:
         before = await self._all()
         upstream = configured(fields, before.get(str(fields.get("name"))))
-        return await self._asked(upstream)
+        return await self._refreshed(upstream)
 
     async def _refresh(self, fields: Fields, call: Call) -> dict[str, Any]:
-        return await self._asked(await self._named(fields))
+        return await self._refreshed(await self._named(fields))
 
     async def _remove(self, fields: Fields, call: Call) -> None:
         upstream = await self._named(fields)
         rest = await self._all()
         rest.pop(upstream.name, None)
-        await self._keep(rest)
+        await self._store(rest)
 
     async def _named(self, fields: Fields) -> Upstream:
         name = checked_name(fields.get("name"))
@@ -135,8 +134,8 @@ class Upstreams:
             raise WispError(f"There is no upstream {name!r}; there are: {known}.", "not_found", NOT_FOUND, "name")
         return upstreams[name]
 
-    async def _asked(self, upstream: Upstream) -> dict[str, Any]:
-        """Asks for the upstream's models and keeps it; an upstream that does not answer is kept with its error."""
+    async def _refreshed(self, upstream: Upstream) -> dict[str, Any]:
+        """Request the upstream's models and store it. If it does not answer, it is stored with the error."""
         upstream.error = None
         if not upstream.given:
             try:
@@ -146,7 +145,7 @@ class Upstreams:
         upstream.asked = time.time()
         upstreams = await self._all()
         upstreams[upstream.name] = upstream
-        await self._keep(upstreams)
+        await self._store(upstreams)
         return self._about(upstream)
 
     async def _models_of(self, upstream: Upstream) -> list[str]:
@@ -163,7 +162,7 @@ class Upstreams:
     def _before(self, kind: str, local: Handler) -> Handler:
         async def handler(fields: Fields, call: Call) -> Any:
             request = fields.get("request")
-            found = await self._meant(request.get("model")) if isinstance(request, dict) else None
+            found = await self._upstream_of(request.get("model")) if isinstance(request, dict) else None
             if not isinstance(request, dict) or found is None:
                 return await local(fields, call)
             task = asyncio.current_task()
@@ -175,8 +174,8 @@ class Upstreams:
 
         return handler
 
-    async def _meant(self, model: Any) -> tuple[Upstream, str] | None:
-        """The upstream that a request's `model` names, and its model; None for a model of this machine."""
+    async def _upstream_of(self, model: Any) -> tuple[Upstream, str] | None:
+        """The upstream and model that a request names; None for a model of this machine."""
         if not isinstance(model, str) or "/" not in model or self._is_local(model):
             return None
         name, _, rest = model.partition("/")
@@ -184,18 +183,18 @@ class Upstreams:
         if upstream is None:
             return None
         if not rest:
-            raise WispError(f"Say which model of {name} is meant: {name}/MODEL.", "invalid_value", param="model")
+            raise WispError(f"Name a model of {name}, as {name}/MODEL.", "invalid_value", param="model")
         return upstream, rest
 
     async def _forward(self, kind: str, upstream: Upstream, body: dict[str, Any], call: Call) -> Any:
         path = PATHS[kind]
         self._sent[upstream.name] = (self._sent.get(upstream.name, (0, 0.0))[0] + 1, time.time())
-        self._tell(f"{upstream.name}: {path}")
+        self._log(f"{upstream.name}: {path}")
         reply = await self._ask(upstream, "POST", path, json.dumps(body), upstream.timeout)
         try:
             if not body.get("stream") or reply.status != 200:
                 return upstream.marked(await self._whole(upstream, reply, upstream.timeout))
-            await self._pass_on(upstream, reply, call)
+            await self._forward_stream(upstream, reply, call)
         finally:
             reply.close()
         return self._done
@@ -227,7 +226,7 @@ class Upstreams:
             raise errors.silent(upstream, seconds) from None
 
     async def _whole(self, upstream: Upstream, reply: Reply, seconds: float) -> dict[str, Any]:
-        """The answer in one object; raises what the upstream says went wrong."""
+        """The whole answer as an object. Raises the error that the upstream reports."""
         data = b""
         try:
             while piece := await self._piece(upstream, reply, seconds):
@@ -245,8 +244,8 @@ class Upstreams:
             raise errors.unexpected(upstream, "JSON", text)
         return answer
 
-    async def _pass_on(self, upstream: Upstream, reply: Reply, call: Call) -> None:
-        """Posts the chunks of a stream as they come; raises if it breaks off."""
+    async def _forward_stream(self, upstream: Upstream, reply: Reply, call: Call) -> None:
+        """Forward the chunks of a stream. WispError if it is cut off."""
         if reply.type != "text/event-stream":
             answer = await self._whole(upstream, reply, upstream.timeout)
             raise errors.unexpected(upstream, "a stream", json.dumps(answer))
@@ -273,7 +272,7 @@ class Upstreams:
 
 
 def _finishes(chunk: dict[str, Any]) -> bool:
-    """Whether an answer may end after this chunk without [DONE], which streams of responses and some servers lack."""
+    """Whether an answer may end after this chunk without [DONE]. Responses and some servers do not send it."""
     if chunk.get("type") in ("response.completed", "response.incomplete", "response.failed"):
         return True
     choices = chunk.get("choices")

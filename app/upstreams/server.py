@@ -1,4 +1,4 @@
-"""One upstream: its name, address and key, checked."""
+"""One configured upstream: its name, address, key and models."""
 
 import re
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from py_engine.errors import WispError
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
-LOOPBACK = ("127.0.0.1", "localhost")  # what the page may reach without TLS
+LOOPBACK = ("127.0.0.1", "localhost")  # hosts that may be reached without TLS
 TIMEOUT_S = 300.0
 
 
@@ -17,20 +17,20 @@ class Upstream:
     """An OpenAI-compatible server."""
 
     name: str
-    base_url: str  # without a slash at its end
+    base_url: str  # without a trailing slash
     key: str = field(default="", repr=False)
-    timeout: float = TIMEOUT_S  # seconds that it may be silent
+    timeout: float = TIMEOUT_S  # seconds without an answer
     models: list[str] = field(default_factory=list)
-    given: bool = False  # the models were named by the user, not asked for
-    asked: float = 0.0  # when the models were asked for, seconds since 1970
-    error: str | None = None  # why they could not be
+    given: bool = False  # the user named the models; the server is not asked for them
+    asked: float = 0.0  # when the list of models was requested, seconds since 1970
+    error: str | None = None  # why that failed
 
-    def as_kept(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+    def as_stored(self) -> dict[str, Any]:
+        """The constructor's arguments, to be stored."""
         return dict(self.__dict__)
 
     def about(self) -> dict[str, Any]:
-        """What may be shown: the key only by its last characters."""
+        """What may be shown: of the key, the last characters only."""
         return {
             "name": self.name,
             "base_url": self.base_url,
@@ -47,7 +47,7 @@ class Upstream:
         return [{"id": f"{self.name}/{model}", **head, "upstream": self.base_url} for model in self.models]
 
     def marked(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """An answer or chunk of this upstream, with its name before the model's."""
+        """Prefix the model's name in an answer or chunk with this upstream's."""
         for part in (answer, answer.get("response")):
             if isinstance(part, dict) and isinstance(part.get("model"), str):
                 part["model"] = f"{self.name}/{part['model']}"
@@ -55,14 +55,14 @@ class Upstream:
 
 
 def masked(key: str) -> str | None:
-    """A key as it may be shown; None for none."""
+    """The last characters of a key; None for no key."""
     if not key:
         return None
     return f"…{key[-4:]}" if len(key) >= 12 else "…"
 
 
 def checked_name(name: Any) -> str:
-    """A name for an upstream; raises where it is none."""
+    """Check a name for an upstream."""
     if not isinstance(name, str):
         raise WispError("name must be a string.", "invalid_type", param="name")
     if not NAME.fullmatch(name) or name == "wisp":
@@ -72,9 +72,9 @@ def checked_name(name: Any) -> str:
 
 
 def configured(fields: dict[str, Any], before: Upstream | None) -> Upstream:
-    """An upstream from {name, baseURL, apiKey, timeout, models}.
+    """Check {name, baseURL, apiKey, timeout, models} and make an upstream of it.
 
-    Without an apiKey, that of the upstream of this name stays, as long as the server is the same one.
+    Without an apiKey, the key of `before` stays if the server is the same.
     """
     name = checked_name(fields.get("name"))
     base = _address(fields.get("baseURL"))
@@ -85,7 +85,9 @@ def configured(fields: dict[str, Any], before: Upstream | None) -> Upstream:
         raise WispError("apiKey must be a string.", "invalid_type", param="apiKey")
     key = key.strip()
     if not all(" " < char <= "~" for char in key):
-        raise WispError("apiKey has characters that no HTTP header may have.", "invalid_value", param="apiKey")
+        raise WispError(
+            "apiKey has characters that are not allowed in an HTTP header.", "invalid_value", param="apiKey"
+        )
     timeout = fields.get("timeout")
     if timeout is None:
         timeout = TIMEOUT_S
@@ -110,14 +112,14 @@ def _address(url: Any) -> str:
         host = None
     if not host or parts.scheme not in ("http", "https") or re.search(r"\s", url):
         what = "It must be like https://example.org/v1"
-        raise WispError(f"{url!r} is no address of a server. {what}.", "invalid_value", param="baseURL")
+        raise WispError(f"{url!r} is not the address of a server. {what}.", "invalid_value", param="baseURL")
     if parts.username or parts.password or parts.query or parts.fragment:
-        what = "baseURL must have no user, query or fragment; a key belongs into apiKey."
+        what = "baseURL must have no user, query or fragment; put the key into apiKey."
         raise WispError(what, "invalid_value", param="baseURL")
     if parts.scheme == "http" and host not in LOOPBACK:
         what = (
-            f"http:// is only for servers of this machine ({' and '.join(LOOPBACK)}): what goes to {host} would be "
-            "readable on the way. Give that server https, or forward its port: "
+            f"http:// is only for servers of this machine ({' and '.join(LOOPBACK)}): requests to {host} would travel "
+            "unencrypted. Set up https on that server, or forward its port: "
             f"ssh -L {parts.port or 80}:127.0.0.1:{parts.port or 80} {host}"
         )
         raise WispError(what, "invalid_value", param="baseURL")

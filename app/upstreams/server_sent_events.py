@@ -1,4 +1,4 @@
-"""Server-sent events out of the bytes of an answer, however they are cut. Source of the format: WHATWG HTML, 9.2."""
+"""Parses server-sent events from bytes, wherever these are split. Source of the format: WHATWG HTML, 9.2."""
 
 import codecs
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class Event:
 
 
 class Events:
-    """Takes bytes as they come and gives the events that they complete."""
+    """An incremental parser: bytes in, completed events out."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -23,14 +23,14 @@ class Events:
         self._data: list[str] = []
 
     def feed(self, data: bytes) -> list[Event]:
-        """The events that these bytes end."""
-        return self._take(self._decoder.decode(data))
+        """The events that these bytes complete."""
+        return self._parse(self._decoder.decode(data))
 
     def end(self) -> list[Event]:
-        """What is left when the bytes are over: an event that no blank line ended counts here."""
-        return self._take(self._decoder.decode(b"", final=True) + "\n\n")
+        """The last event at the end of the bytes, also without its closing blank line."""
+        return self._parse(self._decoder.decode(b"", final=True) + "\n\n")
 
-    def _take(self, text: str) -> list[Event]:
+    def _parse(self, text: str) -> list[Event]:
         if text and not self._begun:
             self._begun = True
             text = text.removeprefix("\ufeff")

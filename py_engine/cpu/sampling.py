@@ -100,8 +100,11 @@ def repeats(history: Array, s: np.void, breakers: Array) -> dict[int, int]:
 def filtered(logits: Array, s: np.void, at: int) -> Array:
     """The tokens that pass all filters, bool (vocab,)."""
     keep = np.ones(len(logits), bool)
+    if s["top_n_sigma"] > 0:
+        deviation = logits[logits > np.float32(BANNED)].std(dtype=np.float64)
+        keep = logits >= logits.max() - s["top_n_sigma"] * deviation
     if 0 < s["top_k"] < len(logits):
-        keep = logits >= np.partition(logits, -int(s["top_k"]))[-int(s["top_k"])]
+        keep &= logits >= np.partition(logits, -int(s["top_k"]))[-int(s["top_k"])]
     if s["typical_p"] < 1:
         p = _probabilities(logits, keep)
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -32,14 +32,15 @@ class Range:
 class Sampling:
     """Sampling parameters of one request, with llama.cpp's definitions.
 
-    The order is llama.cpp's: logit_bias, the grammar's mask, penalties, DRY, top_k, typical_p, top_p, min_p, XTC,
-    temperature. Temperature 0 is greedy. The defaults disable every filter. seed None: drawn at random.
+    The order is llama.cpp's: logit_bias, the grammar's mask, penalties, DRY, top_n_sigma, top_k, typical_p, top_p,
+    min_p, XTC, temperature. Temperature 0 is greedy. The defaults disable every filter. seed None: drawn at random.
 
     This class is the table of sampler parameters: every field with a Range is a parameter of a request, and the API's
     checks, types.d.ts, the documentation and the layout on the GPU (wgsl/lib/sampling.wgsl) follow from it.
     """
 
     temperature: Annotated[float, Range(0, 2, responses=True)] = 1.0
+    top_n_sigma: Annotated[float, Range(-1, 100)] = -1.0  # 0 and less: off
     top_k: Annotated[int, Range(-1, responses=True)] = 0  # 0 and -1: off
     top_p: Annotated[float, Range(0, 1, responses=True)] = 1.0
     min_p: Annotated[float, Range(0, 1, responses=True)] = 0.0
@@ -69,7 +70,7 @@ class Sampling:
     def is_shaped(self) -> bool:
         """Whether the request uses more than temperature, top_k, top_p and min_p."""
         penalises = self.presence_penalty or self.frequency_penalty or self._repeat_last_n or self._dry_last_n
-        return bool(penalises or self.typical_p < 1 or self._xtc or self.logit_bias)
+        return bool(penalises or self.top_n_sigma > 0 or self.typical_p < 1 or self._xtc or self.logit_bias)
 
     def lists(self, masked: bool = False) -> list[str]:
         """The plan's lists that sample a token. `masked`: only tokens that a mask allows."""
@@ -115,12 +116,12 @@ class Sampling:
 
     def _as_packed(self) -> dict[str, int | float]:
         """The values that the kernels get, where they differ from the request's."""
-        filtered = (
-            self.temperature > 0 or self.typical_p < 1 or self._xtc > 0
-        )  # else the most probable token is sampled
+        # Without any of these the most probable token is sampled, which every filter keeps.
+        filtered = self.temperature > 0 or self.typical_p < 1 or self._xtc > 0
         growth = math.log(self.dry_base) if self.dry_base > 1.000001 else 0.0
         longest = self.dry_allowed_length + int(MAX_EXPONENT / growth) if growth else UNLIMITED
         return {
+            "top_n_sigma": self.top_n_sigma if filtered else 0.0,
             "top_k": max(self.top_k, 0) if filtered else 0,
             "top_p": max(self.top_p, MIN_PROBABILITY) if filtered else 1.0,
             "min_p": self.min_p if filtered else 0.0,

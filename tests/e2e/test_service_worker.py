@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, Page
 
+from app.openai.endpoints import ENDPOINTS
 from tests.e2e.clients import open_client_page as open_page
 from tests.e2e.clients import run
 from tools.serve import Server
@@ -84,7 +85,10 @@ def test_the_same_answers_as_the_engines_own_fetch(host: Page) -> None:
         ("POST", "embeddings", {"input": ["Once upon a time"], "dimensions": 4}),
         ("POST", "embeddings", {"input": ""}),
         ("POST", "rerank", {"query": "a", "documents": ["b", "c"]}),
+        ("POST", "tokenize", {"content": "Once upon a time", "with_pieces": True}),
+        ("POST", "tokenize", {"content": 5}),
     ]
+    assert {endpoint.path for endpoint in ENDPOINTS.values()} <= {path for _, path, _ in wanted}
     pairs = run(
         host,
         """const seen = async (response) => [response.status, response.headers.get("content-type"),
@@ -111,7 +115,9 @@ def test_the_same_answers_as_the_engines_own_fetch(host: Page) -> None:
         200,
         200,
         400,
-        pairs[-1][0][0],
+        pairs[11][0][0],  # rerank: whether this model ranks
+        200,
+        400,
     ]
     assert r'"content":"{\"city\":\"Rome\"}"' in pairs[4][1][2].replace(" ", "")
 

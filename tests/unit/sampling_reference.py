@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from statistics import pstdev
 
 from py_engine.plan.sampling import Sampling
 
@@ -22,6 +23,7 @@ def distribution(logits: list[float], history: list[int], answer: int, s: Sampli
     values = shaped(logits, history, answer, s)
     candidates = [(t, v) for t, v in enumerate(values) if v > -math.inf]
     candidates.sort(key=lambda c: -c[1])
+    candidates = top_n_sigma(candidates, s.top_n_sigma)
     candidates = top_k(candidates, s.top_k)
     candidates = typical(candidates, s.typical_p)
     candidates = top_p(candidates, s.top_p)
@@ -80,6 +82,14 @@ def repetitions(history: list[int], s: Sampling) -> dict[int, int]:
         if length >= s.dry_allowed_length and token not in s.dry_breakers:
             found[token] = max(found.get(token, 0), length)
     return found
+
+
+def top_n_sigma(candidates: Candidates, n: float) -> Candidates:
+    """Those within n standard deviations of the largest logit."""
+    if n <= 0:
+        return candidates
+    values = [v for _, v in candidates]
+    return [c for c in candidates if c[1] >= max(values) - n * pstdev(values)]
 
 
 def top_k(candidates: Candidates, k: int) -> Candidates:

@@ -1,6 +1,7 @@
 """The worker's handlers with a real vocabulary and template, and an engine that says what it is told to."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -347,3 +348,16 @@ def test_progress_is_throttled_and_has_a_speed() -> None:
 def test_the_vocabulary_of_the_fixtures_is_the_models() -> None:
     data = MINI.read_bytes()
     assert parse(data, len(data)).metadata["tokenizer.ggml.eos_token_id"] == 2
+
+
+async def test_tokenize_endpoint(page: Page) -> None:
+    ask = partial(page.call, "tokenization")
+    plain = await ask(request={"content": "Hi there"})
+    assert plain == {"tokens": await page.call("tokenize", text="Hi there", addSpecial=False, parseSpecial=True)}
+    whole = await ask(request={"content": "Hi there", "with_pieces": True})
+    assert "".join(token["piece"] for token in whole["tokens"]).strip() == "Hi there"
+    split = await ask(request={"content": "\N{SNOWMAN}", "with_pieces": True})
+    raw = b"".join(p.encode() if isinstance(p := token["piece"], str) else bytes(p) for token in split["tokens"])
+    assert raw.decode().strip() == "\N{SNOWMAN}"
+    assert await page.code("tokenization", request={"content": 5}) == "invalid_type"
+    assert await page.code("tokenization", request={"content": "a", "prompt": "b"}) == "unsupported_parameter"

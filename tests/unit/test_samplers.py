@@ -22,6 +22,8 @@ CASES = {
     "plain": Sampling(),
     "temperature": Sampling(temperature=0.6),
     "hot": Sampling(temperature=1.8),
+    "top_n_sigma": Sampling(top_n_sigma=1.5),
+    "top_n_sigma beside a ban": Sampling(top_n_sigma=2.0, top_p=0.9, top_k=9, logit_bias=((4, -100),)),
     "top_k": Sampling(top_k=7),
     "top_p": Sampling(top_p=0.7),
     "min_p": Sampling(min_p=0.08),
@@ -45,9 +47,9 @@ CASES = {
     "dry, broken": Sampling(dry_multiplier=1.5, dry_breakers=(1, 20)),
     "filters in their order": Sampling(temperature=1.4, top_k=20, typical_p=0.9, top_p=0.9, min_p=0.03),
     "everything": Sampling(
-        temperature=1.2, top_k=30, typical_p=0.95, top_p=0.95, min_p=0.01, xtc_probability=1.0, xtc_threshold=0.1,
-        repeat_penalty=1.1, presence_penalty=0.2, frequency_penalty=0.1, dry_multiplier=0.8, dry_breakers=(8,),
-        logit_bias=((3, 1.0), (5, -100)),
+        temperature=1.2, top_n_sigma=3.0, top_k=30, typical_p=0.95, top_p=0.95, min_p=0.01, xtc_probability=1.0,
+        xtc_threshold=0.1, repeat_penalty=1.1, presence_penalty=0.2, frequency_penalty=0.1, dry_multiplier=0.8,
+        dry_breakers=(8,), logit_bias=((3, 1.0), (5, -100)),
     ),
 }  # fmt: skip
 

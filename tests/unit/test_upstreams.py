@@ -201,7 +201,7 @@ FAILURES: dict[str, tuple[Callable[[], Reply], str, str, str]] = {
     "error with status 200": (lambda: Reply({"error": {"message": "no"}}), "server_error", "upstream_error", "no"),
     "redirect": (lambda: Reply(status=0), "server_error", "upstream_error", "another address"),
     "cut": (lambda: Reply(b'{"a', None), "server_error", "upstream_error", "lost in the middle"),
-    "silent": (lambda: Reply(b'{"a', 30.0), "server_error", "upstream_timeout", "silent for 0.1 s"),
+    "silent": (lambda: Reply(b'{"a', 30.0), "server_error", "upstream_timeout", "did not answer for 0.1 s"),
 }  # fmt: skip
 
 

@@ -149,10 +149,10 @@ class Platform:
         self.engines.append(engine)
         return engine
 
-    async def read_kept(self, name: str) -> str | None:
+    async def read_text(self, name: str) -> str | None:
         return self.kept.get(name)
 
-    async def keep(self, name: str, text: str) -> None:
+    async def write_text(self, name: str, text: str) -> None:
         self.kept[name] = text
 
     async def request(self, method: str, url: str, headers: dict[str, str], body: str | None) -> Any:

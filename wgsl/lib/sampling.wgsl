@@ -22,6 +22,7 @@ struct Sampling {
   dry_penalty_last_n: u32,
   dry_longest: u32, // longer repetitions count as this
   logprobs: u32, // likeliest tokens wanted
+  top_n_sigma: f32, // 0 and less: off
 }
 
 fn hash(seed: u32, pos: u32, token: u32) -> u32 { // PCG's output permutation (O'Neill 2014), chained

@@ -1,0 +1,144 @@
+"""Shapes and traits of the random models: one preset for each architecture, several where files of one differ.
+
+Settings: n_ff is per expert in mixtures; `tok` is a toy vocabulary; `logit_std` is the spread of the logits.
+A setting that an architecture does not read is not written.
+"""
+
+from typing import Any
+
+Settings = dict[str, Any]
+
+BASE: Settings = {
+    "n_embd": 128,
+    "n_layer": 2,
+    "n_head": 4,
+    "n_kv": 2,
+    "head_dim": 32,
+    "n_ff": 256,
+    "vocab": 384,
+    "ctx": 256,
+    "eps": 1e-5,
+    "rope_base": 10000.0,
+    "tied": False,
+    "tok": "bpe",
+    "logit_std": 3.0,
+}
+
+GRANITE = {"tied": True, "logit_scale": 2.0, "residual_scale": 0.25, "embedding_scale": 6.0, "attn_scale": 0.12}
+
+PRESETS: dict[str, Settings] = {
+    "llama": {"arch": "llama"},
+    "llama-tied": {"arch": "llama", "tied": True, "tok": "spm"},
+    "llama-bias": {"arch": "llama", "attn_bias": True, "head_dim": 48},  # head_dim * n_head != n_embd
+    "llama3-rope": {"arch": "llama", "rope_base": 500000.0, "rope": "llama3", "tied": True},
+    "llama-linear": {"arch": "llama", "rope": "linear"},
+    "llama-yarn": {"arch": "llama", "rope": "yarn", "ctx": 512},
+    "mixtral": {"arch": "llama", "n_expert": 4, "n_used": 2, "n_ff": 128},
+    "arcee": {"arch": "arcee"},
+    "qwen2": {"arch": "qwen2", "rope_base": 1e6, "tied": True, "eps": 1e-6},
+    "qwen2-yarn": {"arch": "qwen2", "rope_base": 1e6, "rope": "yarn", "ctx": 512, "eps": 1e-6},
+    "qwen2moe": {"arch": "qwen2moe", "n_expert": 4, "n_used": 2, "n_ff": 128, "n_ff_shexp": 192, "eps": 1e-6},
+    "qwen3": {"arch": "qwen3", "head_dim": 64, "rope_base": 1e6, "eps": 1e-6, "tied": True},
+    "qwen3moe": {
+        "arch": "qwen3moe",
+        **{"head_dim": 64, "rope_base": 1e6, "eps": 1e-6, "n_expert": 6, "n_used": 3, "n_ff": 96},
+    },
+    "gemma": {"arch": "gemma", "head_dim": 64, "n_kv": 1, "eps": 1e-6, "tok": "spm", "tied": True},
+    "gemma2": {
+        "arch": "gemma2",
+        **{"head_dim": 64, "eps": 1e-6, "tok": "spm", "n_layer": 3, "tied": True},
+        **{"window": 32, "attn_cap": 8.0, "final_cap": 10.0},
+    },
+    "gemma3": {
+        "arch": "gemma3",
+        **{"head_dim": 64, "n_kv": 1, "eps": 1e-6, "tok": "spm", "n_layer": 6, "tied": True},
+        **{"window": 32, "rope_base": 1e6, "n_ff": 192},
+    },
+    # `pl`: width of the per-layer embeddings; `shared`: last layers that attend to an earlier layer's cache.
+    "gemma4": {
+        "arch": "gemma4",
+        **{"n_kv": 1, "tok": "spm", "n_layer": 7, "tied": True, "rope_base": 1e6, "logit_std": 2.0},
+        **{"window": 9, "final_cap": 30.0, "pl": 32, "shared": 3},
+    },
+    "gemma4-dense": {
+        "arch": "gemma4",
+        **{"tok": "spm", "n_layer": 3, "tied": True, "rope_base": 1e6},
+        **{"window": 9, "final_cap": 30.0, "pl": 0, "shared": 0},
+    },
+    "phi3": {"arch": "phi3", "tok": "spm", "n_kv": 4, "eps": 1e-5},
+    "phi3-longrope-short": {"arch": "phi3", "tok": "spm", "rope": "longrope", "orig_ctx": 1024, "ctx": 4096},
+    "phi3-longrope-long": {
+        "arch": "phi3",
+        **{"tok": "spm", "rope": "longrope", "orig_ctx": 64, "ctx": 4096, "rope_dim": 24},
+    },
+    "olmo2": {"arch": "olmo2", "eps": 1e-6, "rope_base": 500000.0},
+    "olmo3": {
+        "arch": "olmo2",
+        **{"eps": 1e-6, "rope_base": 500000.0, "n_layer": 4, "window": 32, "rope": "yarn", "ctx": 512},
+    },
+    "olmoe": {"arch": "olmoe", "n_kv": 4, "n_expert": 8, "n_used": 3, "n_ff": 64},
+    "granite": {"arch": "granite", **GRANITE},
+    "granitemoe": {"arch": "granitemoe", **GRANITE, "n_expert": 4, "n_used": 2, "n_ff": 128},
+    "starcoder2": {"arch": "starcoder2", "rope_base": 100000.0, "tied": True},
+    "gpt2": {"arch": "gpt2", "n_kv": 4, "tied": True},
+    "stablelm": {"arch": "stablelm", "rope_dim": 8, "qkv_bias": True},
+    "stablelm-12b": {"arch": "stablelm", "rope_dim": 8, "parallel": True},
+    "phi2": {"arch": "phi2", "n_kv": 4, "rope_dim": 16},
+    "gptneox": {"arch": "gptneox", "n_kv": 4, "rope_dim": 8, "parallel": True},
+    "smollm3": {"arch": "smollm3", "n_layer": 4, "rope_base": 2e6, "tied": True, "eps": 1e-6},
+    "cohere2": {"arch": "cohere2", "n_layer": 4, "window": 32, "tied": True, "logit_scale": 0.25},
+    "command-r": {"arch": "command-r", "tied": True, "logit_scale": 0.25},
+    "falcon": {"arch": "falcon", "n_kv": 1, "tied": True},
+    "falcon-40b": {"arch": "falcon"},  # a second norm, which only the attention reads
+    "exaone": {"arch": "exaone", "n_kv": 1, "rope_base": 500000.0, "rope": "llama3"},
+    "glm4": {"arch": "glm4", "qkv_bias": True, "rope_dim": 16},
+    "gpt-oss": {
+        "arch": "gpt-oss",
+        **{"n_layer": 2, "head_dim": 64, "n_expert": 4, "n_used": 2, "n_ff": 128, "window": 32},
+        **{"rope": "yarn", "ctx": 512, "rope_base": 150000.0},
+    },
+    "lfm2": {"arch": "lfm2", "n_layer": 4, "rope_base": 1e6, "tied": True, "l_cache": 3},
+    "qwen3-embedding": {
+        "arch": "qwen3",
+        **{"head_dim": 64, "rope_base": 1e6, "eps": 1e-6, "tied": True, "pooling": 3},
+    },
+    "gemma-embedding": {
+        "arch": "gemma-embedding",
+        **{"head_dim": 64, "n_kv": 1, "eps": 1e-6, "tok": "spm", "n_layer": 3, "tied": True},
+        **{"window": 16, "pattern": 3, "rope_base": 1e6, "pooling": 1, "dense": 192},
+    },
+    "bert": {"arch": "bert", "n_kv": 4, "tok": "wpm", "eps": 1e-12, "pooling": 2},
+    "bert-rank": {"arch": "bert", "n_kv": 4, "tok": "wpm", "eps": 1e-12, "pooling": 4},
+    "nomic-bert": {"arch": "nomic-bert", "n_kv": 4, "tok": "wpm", "eps": 1e-12, "pooling": 1, "rope_base": 1000.0},
+    "nomic-bert-moe": {"arch": "nomic-bert-moe", "n_kv": 4, "tok": "wpm", "pooling": 1, "n_expert": 4, "n_used": 2},
+    "jina-bert-v2": {"arch": "jina-bert-v2", "n_kv": 4, "tok": "wpm", "eps": 1e-12, "pooling": 1},
+    "modern-bert": {
+        "arch": "modern-bert",
+        **{"n_kv": 4, "tok": "wpm", "n_layer": 4, "tied": True, "rope_base": 160000.0, "pooling": 1, "window": 12},
+    },
+}
+
+
+# Traits of architectures.
+LAYERNORM_BIAS = {"starcoder2", "gpt2", "stablelm", "phi2", "gptneox", "falcon", "bert", "nomic-bert"}
+LAYERNORM_BIAS |= {"nomic-bert-moe", "jina-bert-v2"}
+LAYERNORM = LAYERNORM_BIAS | {"cohere2", "command-r", "modern-bert"}  # the others: RMSNorm
+ENCODERS = {"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2"}  # norms after each part, none at the end
+NO_ROPE = {"gpt2", "bert"}
+FUSED_QKV = {"phi3", "gpt2", "phi2", "gptneox", "nomic-bert", "falcon", "modern-bert"}
+FUSED_GATE_UP = {"phi3", "glm4", "jina-bert-v2", "modern-bert"}  # gate in the first half of ffn_up's rows
+UNGATED = {"starcoder2", "gpt2", "phi2", "gptneox", "bert", "falcon", "arcee", "nomic-bert-moe"}
+QKV_BIAS = {"qwen2", "qwen2moe", "starcoder2", "gpt2", "phi2", "gptneox", "gpt-oss", "bert", "jina-bert-v2"}
+OUTPUT_BIAS = {"starcoder2", "gpt2", "phi2", "gptneox", "gpt-oss", "bert", "jina-bert-v2", "nomic-bert-moe"}
+UP_BIAS = {"starcoder2", "gpt2", "phi2", "gptneox", "bert"}
+DOWN_BIAS = UP_BIAS | {"jina-bert-v2", "nomic-bert-moe"}
+QK_NORM = {"qwen3", "qwen3moe", "gemma3", "gemma-embedding", "lfm2"}  # of each head
+WIDE_QK_NORM = {"olmo2", "olmoe"}  # of the whole projection
+POST_NORMS = {"gemma2", "gemma3", "gemma-embedding", "olmo2", "glm4"}
+ONE_NORM = {"phi2", "cohere2", "command-r", "falcon"}  # attention and feed forward read the same norm
+EXPERT_WIDTH_KEY = {"qwen2moe", "qwen3moe", "gpt-oss"}
+
+
+def settings(preset: str, **overrides: Any) -> Settings:
+    """A preset's settings with some of them replaced."""
+    return {**BASE, **PRESETS[preset], **overrides, "preset": preset}

@@ -1,0 +1,122 @@
+"""The random tensors of one layer. The order of calls decides the numbers: append, do not reorder."""
+
+from tests.golden.make.gguf_file import GgufFile
+from tests.golden.make.presets import (
+    DOWN_BIAS,
+    ENCODERS,
+    FUSED_GATE_UP,
+    FUSED_QKV,
+    LAYERNORM_BIAS,
+    ONE_NORM,
+    OUTPUT_BIAS,
+    POST_NORMS,
+    QK_NORM,
+    QKV_BIAS,
+    UNGATED,
+    UP_BIAS,
+    WIDE_QK_NORM,
+    Settings,
+)
+
+SHARP = 1.4  # gain of queries and keys: spreads the attention's scores
+DOWN = 1.5  # gain of what leads out of the feed forward
+
+
+def add_layer(file: GgufFile, c: Settings, i: int) -> None:
+    arch, width = c["arch"], c["n_embd"]
+    prefix = f"blk.{i}."
+    bias = arch in LAYERNORM_BIAS
+    if arch not in ENCODERS and arch != "olmo2" and not (arch == "modern-bert" and i == 0):
+        file.norm(prefix + "attn_norm", width, bias=bias)
+    if c["preset"] == "falcon-40b":
+        file.norm(prefix + "attn_norm_2", width, bias=bias)
+    kv_heads = c["kv_arr"][i] if "kv_arr" in c else c["n_kv"]
+    if kv_heads:
+        add_attention(file, c, prefix, kv_heads)
+    else:
+        file.matrix(prefix + "shortconv.conv.weight", width, c["l_cache"], float32=True)
+        file.matrix(prefix + "shortconv.in_proj.weight", 3 * width, width)
+        file.matrix(prefix + "shortconv.out_proj.weight", width, width)
+    if arch in POST_NORMS or arch == "gpt-oss":  # gpt-oss: the norm before its feed forward
+        file.norm(prefix + "post_attention_norm", width)
+    if arch in ENCODERS:
+        file.norm(prefix + "attn_output_norm", width, bias=True)
+    late = c["preset"] in ("bert", "nomic-bert")  # the oldest goldens have this norm's numbers after the feed forward's
+    if arch in ENCODERS and not late:
+        file.norm(prefix + "layer_output_norm", width, bias=True)
+    if arch == "glm4":
+        file.norm(prefix + "post_ffw_norm", width)
+    without = ENCODERS | ONE_NORM | {"olmo2", "gpt-oss"}
+    if arch not in without and not (arch == "stablelm" and c.get("parallel")):
+        file.norm(prefix + "ffn_norm", width, bias=bias)
+    add_feed_forward(file, c, prefix, i)
+    if arch in POST_NORMS and arch != "glm4":
+        file.norm(prefix + "post_ffw_norm", width)
+    if late:
+        file.norm(prefix + "layer_output_norm", width, bias=True)
+
+
+def add_attention(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> None:
+    arch, width, heads, head_dim = c["arch"], c["n_embd"], c["n_head"], c["head_dim"]
+    n_q, n_kv = heads * head_dim, kv_heads * head_dim
+    bias = arch in QKV_BIAS or c.get("qkv_bias") or c.get("attn_bias")
+    if arch in FUSED_QKV:
+        file.matrix(prefix + "attn_qkv.weight", n_q + 2 * n_kv, width, gain=SHARP)
+        if bias:
+            file.vector(prefix + "attn_qkv.bias", n_q + 2 * n_kv, std=0.5)
+    else:
+        for name, rows, gain in (("q", n_q, SHARP), ("k", n_kv, SHARP), ("v", n_kv, 1.0)):
+            file.matrix(prefix + f"attn_{name}.weight", rows, width, gain=gain)
+            if bias:
+                file.vector(prefix + f"attn_{name}.bias", rows, std=0.5)
+    file.matrix(prefix + "attn_output.weight", width, n_q)
+    if arch in OUTPUT_BIAS or c.get("attn_bias"):
+        file.vector(prefix + "attn_output.bias", width, std=0.05)
+    if arch in QK_NORM:
+        file.norm(prefix + "attn_q_norm", head_dim, mean=SHARP)
+        file.norm(prefix + "attn_k_norm", head_dim, mean=SHARP)
+    elif arch in WIDE_QK_NORM:
+        file.norm(prefix + "attn_q_norm", n_q, mean=SHARP)
+        file.norm(prefix + "attn_k_norm", n_kv, mean=SHARP)
+    elif arch == "stablelm" and c.get("parallel"):  # LayerNorm weights of each head
+        file.norm(prefix + "attn_q_norm", heads, head_dim, mean=SHARP)
+        file.norm(prefix + "attn_k_norm", kv_heads, head_dim, mean=SHARP)
+    if arch == "gpt-oss":
+        file.vector(prefix + "attn_sinks.weight", heads, std=1.0)
+
+
+def add_feed_forward(file: GgufFile, c: Settings, prefix: str, i: int) -> None:
+    arch, width, n_ff = c["arch"], c["n_embd"], c["n_ff"]
+    if c.get("n_expert") and not (arch == "nomic-bert-moe" and i % 2 == 0):
+        add_experts(file, c, prefix)
+        return
+    fused = arch in FUSED_GATE_UP
+    if not fused and arch not in UNGATED:
+        file.matrix(prefix + "ffn_gate.weight", n_ff, width)
+    file.matrix(prefix + "ffn_up.weight", 2 * n_ff if fused else n_ff, width)
+    file.matrix(prefix + "ffn_down.weight", width, n_ff, gain=DOWN)
+    if arch in UP_BIAS:
+        file.vector(prefix + "ffn_up.bias", n_ff)
+    if arch in DOWN_BIAS:
+        file.vector(prefix + "ffn_down.bias", width, std=0.05)
+
+
+def add_experts(file: GgufFile, c: Settings, prefix: str) -> None:
+    arch, width, n_ff, experts = c["arch"], c["n_embd"], c["n_ff"], c["n_expert"]
+    file.matrix(prefix + "ffn_gate_inp.weight", experts, width, gain=1.5, float32=True)
+    if arch not in UNGATED:
+        file.matrix(prefix + "ffn_gate_exps.weight", experts, n_ff, width)
+    file.matrix(prefix + "ffn_up_exps.weight", experts, n_ff, width)
+    file.matrix(prefix + "ffn_down_exps.weight", experts, width, n_ff, gain=DOWN)
+    if arch == "gpt-oss":
+        file.vector(prefix + "ffn_gate_inp.bias", experts)
+        file.vector(prefix + "ffn_gate_exps.bias", experts, n_ff)
+        file.vector(prefix + "ffn_up_exps.bias", experts, n_ff)
+        file.vector(prefix + "ffn_down_exps.bias", experts, width)
+    if c.get("n_ff_shexp"):
+        shared = c["n_ff_shexp"]
+        if arch == "qwen2moe":
+            file.vector(prefix + "ffn_gate_inp_shexp.weight", width, std=width**-0.5)
+        file.matrix(prefix + "ffn_gate_shexp.weight", shared, width)
+        file.matrix(prefix + "ffn_up_shexp.weight", shared, width)
+        file.matrix(prefix + "ffn_down_shexp.weight", width, shared, gain=DOWN)

@@ -1,0 +1,193 @@
+"""Write a random GGUF of some architecture: noise for weights, but real names, shapes and metadata.
+
+The same preset, settings and seed give the same float32 weights, whatever the tensor type.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.golden.make import random_gemma4, toy_vocabularies
+from tests.golden.make.gguf_file import GgufFile, Layout
+from tests.golden.make.llama_cpp_api import Library
+from tests.golden.make.presets import (
+    ENCODERS,
+    EXPERT_WIDTH_KEY,
+    LAYERNORM,
+    LAYERNORM_BIAS,
+    NO_ROPE,
+    Settings,
+    settings,
+)
+from tests.golden.make.random_layers import add_layer
+
+
+def write(
+    path: Path, preset: str, kind: str, seed: int, layout: Layout, library: Library | None, **overrides: Any
+) -> Settings:
+    """Write `path`; return the settings used."""
+    file, used = build(preset, seed, **overrides)
+    file.write(path, kind, layout, library)
+    return used
+
+
+def build(preset: str, seed: int, **overrides: Any) -> tuple[GgufFile, Settings]:
+    """A preset's metadata and float32 tensors, and its settings.
+
+    The setting `omit` lists metadata keys to leave out, whose default values readers must know.
+    """
+    c = settings(preset, **overrides)
+    file = GgufFile(c["arch"], seed, c.get("omit", ()))
+    if c["arch"] == "gemma4":
+        random_gemma4.add_metadata(file, c)
+        random_gemma4.add_tensors(file, c)
+    else:
+        add_metadata(file, c)
+        add_tensors(file, c)
+    toy_vocabularies.ADD[c["tok"]](file, c["vocab"])
+    return file, c
+
+
+def add_metadata(file: GgufFile, c: Settings) -> None:
+    g = c.get
+    arch = c["arch"]
+    file.add("%s.vocab_size", c["vocab"])
+    file.add("%s.context_length", c["ctx"])
+    file.add("%s.embedding_length", c["n_embd"])
+    file.add("%s.block_count", c["n_layer"])
+    file.add("%s.feed_forward_length", c["n_ff"])
+    file.add("%s.attention.head_count", c["n_head"])
+    kv_heads = c["n_kv"]
+    if arch == "lfm2":  # no key and value heads: a layer with a short convolution
+        layers = c["n_layer"]
+        kv_heads = c["kv_arr"] = [kv_heads if i % 3 == 2 or i == layers - 1 else 0 for i in range(layers)]
+        file.add("%s.shortconv.l_cache", c["l_cache"])
+    file.add("%s.attention.head_count_kv", kv_heads)
+    epsilon = "layer_norm_epsilon" if arch in LAYERNORM else "layer_norm_rms_epsilon"
+    file.add(f"%s.attention.{epsilon}", float(c["eps"]))
+    if c["head_dim"] * c["n_head"] != c["n_embd"] or arch.startswith(("qwen3", "gemma")):
+        file.add("%s.attention.key_length", c["head_dim"])
+        file.add("%s.attention.value_length", c["head_dim"])
+    if arch not in NO_ROPE:
+        file.add("%s.rope.dimension_count", g("rope_dim", c["head_dim"]))
+        file.add("%s.rope.freq_base", c["rope_base"])
+    add_rope_scaling(file, c)
+    if g("n_expert"):
+        file.add("%s.expert_count", c["n_expert"])
+        file.add("%s.expert_used_count", c["n_used"])
+        if arch in EXPERT_WIDTH_KEY:
+            file.add("%s.expert_feed_forward_length", c["n_ff"])
+        file.add("%s.expert_shared_feed_forward_length", g("n_ff_shexp"))
+    file.add("%s.attention.sliding_window", g("window"))
+    file.add("%s.attention.sliding_window_pattern", g("pattern"))
+    file.add("%s.attn_logit_softcapping", g("attn_cap"))
+    file.add("%s.final_logit_softcapping", g("final_cap"))
+    file.add("%s.logit_scale", g("logit_scale"))
+    file.add("%s.residual_scale", g("residual_scale"))
+    file.add("%s.embedding_scale", g("embedding_scale"))
+    file.add("%s.attention.scale", g("attn_scale"))
+    file.add("%s.rope.freq_base_swa", g("rope_base_swa"))
+    if arch == "gptneox":
+        file.add("%s.use_parallel_residual", bool(g("parallel")))
+    if arch in ("bert", "nomic-bert"):
+        file.add("%s.attention.causal", False)
+    file.add("%s.pooling_type", g("pooling"))  # 0 none, 1 mean, 2 cls, 3 last, 4 rank
+    if arch == "nomic-bert-moe":
+        file.add("%s.moe_every_n_layers", 2)
+    if arch in ("nomic-bert-moe", "jina-bert-v2", "modern-bert"):
+        file.add("%s.attention.causal", False)
+    if g("dense"):  # EmbeddingGemma's two linear layers after pooling
+        file.add("%s.dense_2_feat_in", c["n_embd"])
+        file.add("%s.dense_2_feat_out", c["dense"])
+        file.add("%s.dense_3_feat_in", c["dense"])
+        file.add("%s.dense_3_feat_out", c["n_embd"])
+
+
+def add_rope_scaling(file: GgufFile, c: Settings) -> None:
+    rope, factor = c.get("rope"), c.get("rope_factor")
+    if rope == "linear":
+        file.add("%s.rope.scaling.type", "linear")
+        file.add("%s.rope.scaling.factor", factor or 4.0)
+    elif rope == "linear-legacy":
+        file.add("%s.rope.scale_linear", factor or 4.0)
+    elif rope == "yarn":
+        file.add("%s.rope.scaling.type", "yarn")
+        file.add("%s.rope.scaling.factor", factor or 8.0)
+        file.add("%s.rope.scaling.original_context_length", c.get("orig_ctx", 64))
+    elif rope == "longrope":
+        original = c["orig_ctx"]
+        file.add("%s.rope.scaling.original_context_length", original)
+        attention = float(np.sqrt(1 + np.log(c["ctx"] / original) / np.log(original)))
+        file.add("%s.rope.scaling.attn_factor", attention)
+
+
+def add_tensors(file: GgufFile, c: Settings) -> None:
+    """Add embeddings of about unit variance, an output whose logits spread by `logit_std`, and the layers."""
+    arch, width = c["arch"], c["n_embd"]
+    g = c.get
+    scale = np.sqrt(width) if arch.startswith("gemma") else g("embedding_scale", 1.0)
+    logit_scale = g("logit_scale", 1.0)  # Granite divides by it, Cohere multiplies
+    if arch in ("cohere2", "command-r"):
+        logit_scale = 1 / logit_scale
+    norm_mean = 1.0
+    if c["tied"]:
+        # One matrix plays both parts. Small embeddings keep a token's own logit from always winning; the final norm's
+        # weight restores the spread.
+        std = 1.6 / np.sqrt(width) / scale * g("residual_scale", 1.0)
+        norm_mean = c["logit_std"] / (std * np.sqrt(width)) * logit_scale
+    else:
+        std = 1.0 / scale
+    file.matrix("token_embd.weight", c["vocab"], width, std=std)
+    if arch in ("gpt2", "bert"):
+        file.matrix("position_embd.weight", c["ctx"], width, std=0.5, float32=True)
+    if arch in ENCODERS:
+        file.matrix("token_types.weight", 2, width, std=0.3, float32=True)
+        file.norm("token_embd_norm", width, bias=True)
+    else:
+        if arch == "modern-bert":
+            file.norm("token_embd_norm", width)
+        name = "token_embd_norm" if arch == "lfm2" else "output_norm"
+        file.norm(name, width, mean=norm_mean, bias=arch in LAYERNORM_BIAS)
+        if not c["tied"]:
+            file.matrix("output.weight", c["vocab"], width, gain=c["logit_std"] * logit_scale)
+            if arch == "phi2":
+                file.vector("output.bias", c["vocab"])
+    if c["preset"] == "bert-rank":  # the classifier
+        file.matrix("cls.weight", width, width)
+        file.vector("cls.bias", width)
+        file.matrix("cls.output.weight", 1, width, gain=3.0)
+        file.vector("cls.output.bias", 1)
+    if g("dense"):
+        file.matrix("dense_2.weight", c["dense"], width)
+        file.matrix("dense_3.weight", width, c["dense"])
+    add_rope_factors(file, c)
+    for i in range(c["n_layer"]):
+        add_layer(file, c, i)
+
+
+def add_rope_factors(file: GgufFile, c: Settings) -> None:
+    """Add the tensors that divide the rotation's frequencies."""
+    n_rot: int = c.get("rope_dim") or c["head_dim"]
+    if c.get("rope") == "llama3":
+        file.constant("rope_freqs.weight", llama3_factors(n_rot, c["rope_base"], c.get("rope_factor", 8.0)))
+    if c.get("rope") == "longrope":
+        part = np.arange(n_rot // 2) / (n_rot // 2)
+        file.constant("rope_factors_short.weight", 1.0 + 0.5 * part)
+        file.constant("rope_factors_long.weight", 1.0 + 30.0 * part**2)
+
+
+def llama3_factors(n_rot: int, base: float, factor: float) -> list[float]:
+    """Llama 3.1's divisor of each frequency, as the converter stores them, for an original context of 64."""
+    original, low, high = 64, 1.0, 4.0
+    out: list[float] = []
+    for frequency in 1.0 / base ** (np.arange(0, n_rot, 2) / n_rot):
+        wave = 2 * np.pi / frequency
+        smooth = (original / wave - low) / (high - low)
+        if wave < original / high:
+            out.append(1.0)
+        elif wave > original / low:
+            out.append(factor)
+        else:
+            out.append(1 / ((1 - smooth) / factor + smooth))
+    return out

@@ -1,0 +1,115 @@
+"""A GGUF's forward pass in plain numpy float64: exact arithmetic on the dequantized weights.
+
+llama.cpp rounds activations (8 bits with quantized weights, float16 with float16 weights) and reads GELU from a float16
+table; this does neither. The distance between the two is llama.cpp's own noise, and an engine in float32 lands much
+closer to the reference than to llama.cpp. No cache, no batching: each call computes everything. Written from
+llama.cpp's src/models/*.cpp.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tests.golden.make.reference_attention import KeysValues, attention
+from tests.golden.make.reference_feed_forward import feed_forward, short_convolution
+from tests.golden.make.reference_model import ReferenceModel, gelu
+
+POST_NORM_ENCODERS = {"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2"}
+ONE_NORM = {"phi2", "cohere2", "command-r"}  # attention and feed forward read the same norm
+
+
+class Reference(ReferenceModel):
+    """Evaluates a file."""
+
+    def logits(self, ids: Sequence[int]) -> np.ndarray:
+        """Logits (n, n_vocab) after each token."""
+        output = "output" if "output.weight" in self.tensors else "token_embd"
+        y = self.linear(self.hidden(ids), output)
+        scale = self.key("logit_scale")
+        if scale:
+            y = y * scale if self.architecture in ("cohere2", "command-r") else y / scale
+        cap = self.key("final_logit_softcapping")
+        return np.asarray(cap * np.tanh(y / cap)) if cap else y
+
+    def embedding(self, ids: Sequence[int], pooling: str) -> np.ndarray:
+        """The embedding by pooling none, mean, cls, last or rank, not normalised."""
+        hidden = self.hidden(ids)
+        if pooling == "rank":
+            return self.linear(np.tanh(self.linear(hidden[0], "cls")), "cls.output")
+        x = {"none": hidden, "mean": hidden.mean(0), "cls": hidden[0], "last": hidden[-1]}[pooling]
+        for name in ("dense_2", "dense_3"):
+            if name + ".weight" in self.tensors:
+                x = self.linear(x, name)
+        return x
+
+    def hidden(self, ids: Sequence[int]) -> np.ndarray:
+        """Final hidden states (n, width), the output norm included."""
+        x = self.tensors["token_embd.weight"][np.asarray(ids)]
+        if self.architecture.startswith("gemma"):
+            x = x * math.sqrt(self.width)
+        x = x * self.key("embedding_scale", 1.0)
+        if "position_embd.weight" in self.tensors:
+            x = x + self.tensors["position_embd.weight"][: len(ids)]
+        if self.architecture in POST_NORM_ENCODERS:
+            return self.encode(x)
+        if self.architecture == "modern-bert":
+            x = self.norm(x, "token_embd_norm")
+        extra = self.per_layer_inputs(ids, x)
+        shared: dict[int, KeysValues] = {}
+        for layer in range(self.n_layer):
+            x = self.layer(x, layer, shared)
+            if extra is not None:
+                x = self.add_per_layer_input(x, layer, extra[:, layer])
+            scale = self.tensors.get(f"blk.{layer}.layer_output_scale.weight")
+            if scale is not None:
+                x = x * scale
+        return self.norm(x, "token_embd_norm" if self.architecture == "lfm2" else "output_norm")
+
+    def layer(self, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
+        prefix, arch = f"blk.{layer}.", self.architecture
+        h = self.optional_norm(x, prefix + "attn_norm")
+        read = self.norm(x, prefix + "attn_norm_2") if prefix + "attn_norm_2.weight" in self.tensors else h
+        mixes = attention(self, read, layer, shared) if self.kv_heads[layer] else short_convolution(self, h, layer)
+        one_norm = arch in ONE_NORM or (arch == "stablelm" and prefix + "ffn_norm.weight" not in self.tensors)
+        if one_norm or arch == "falcon":
+            return np.asarray(x + mixes + feed_forward(self, h, layer))
+        if arch == "gptneox" and self.key("use_parallel_residual", True):
+            return np.asarray(x + mixes + feed_forward(self, self.norm(x, prefix + "ffn_norm"), layer))
+        scale = self.key("residual_scale", 1.0)
+        before = prefix + "ffn_norm"
+        if arch == "gpt-oss":  # which calls the norm before its feed forward so
+            before = prefix + "post_attention_norm"
+        else:
+            mixes = self.optional_norm(mixes, prefix + "post_attention_norm")
+        x = x + scale * mixes
+        out = feed_forward(self, self.optional_norm(x, before), layer)
+        return np.asarray(x + scale * self.optional_norm(out, prefix + "post_ffw_norm"))
+
+    def optional_norm(self, x: np.ndarray, name: str) -> np.ndarray:
+        return self.norm(x, name) if name + ".weight" in self.tensors else x
+
+    def encode(self, x: np.ndarray) -> np.ndarray:
+        """BERT: norms after each part, all tokens of type 0."""
+        x = self.norm(x + self.tensors["token_types.weight"][0], "token_embd_norm")
+        for layer in range(self.n_layer):
+            prefix = f"blk.{layer}."
+            x = self.norm(x + attention(self, x, layer, {}), prefix + "attn_output_norm")
+            x = self.norm(x + feed_forward(self, x, layer), prefix + "layer_output_norm")
+        return x
+
+    def per_layer_inputs(self, ids: Sequence[int], x: np.ndarray) -> np.ndarray | None:
+        """Gemma 4's embeddings of each layer (n, n_layer, size), mixed with a projection of the first input."""
+        table = self.tensors.get("per_layer_token_embd.weight")
+        if table is None:
+            return None
+        size = self.key("embedding_length_per_layer_input")
+        own = (table[np.asarray(ids)] * math.sqrt(size)).reshape(len(ids), -1, size)
+        projected = self.linear(x, "per_layer_model_proj") / math.sqrt(self.width)
+        projected = self.norm(projected.reshape(own.shape), "per_layer_proj_norm")
+        return np.asarray((projected + own) / math.sqrt(2))
+
+    def add_per_layer_input(self, x: np.ndarray, layer: int, extra: np.ndarray) -> np.ndarray:
+        prefix = f"blk.{layer}."
+        gated = gelu(self.linear(x, prefix + "inp_gate")) * extra
+        return np.asarray(x + self.norm(self.linear(gated, prefix + "proj"), prefix + "post_norm"))

@@ -1,0 +1,160 @@
+"""Attention in float64: rotary positions, masks, sinks, ALiBi."""
+
+import math
+
+import numpy as np
+
+from tests.golden.make.reference_model import ReferenceModel, softmax
+
+# These rotate the pairs (0, 1), (2, 3), ...; the others pair i with i + n_rot / 2.
+ADJACENT_PAIRS = {"llama", "arcee", "granite", "granitemoe", "smollm3", "cohere2", "command-r", "glm4"}
+NO_ROPE = {"gpt2", "bert", "jina-bert-v2"}
+WIDE_QK_NORM = {"olmo2", "olmoe"}  # over all heads at once
+OWN_WINDOW_BASE = {"gemma3", "gemma4", "gemma-embedding", "modern-bert"}
+
+Rotation = tuple[np.ndarray, np.ndarray]
+KeysValues = tuple[np.ndarray, np.ndarray]
+
+
+def frequency_factors(model: ReferenceModel, layer: int) -> np.ndarray | None:
+    """What divides the rotation's frequencies, if anything."""
+    tensors = model.tensors
+    if "rope_freqs.weight" in tensors:
+        skipped = model.architecture == "gemma4" and model.windowed(layer)
+        return None if skipped else tensors["rope_freqs.weight"]
+    if "rope_factors_long.weight" in tensors:
+        is_long = model.n_ctx > model.key("rope.scaling.original_context_length")
+        return tensors["rope_factors_long.weight" if is_long else "rope_factors_short.weight"]
+    return None
+
+
+def rotation(model: ReferenceModel, positions: np.ndarray, layer: int) -> Rotation:
+    """(cos, sin), each (n, n_rot / 2), times the attention's temperature."""
+    key, windowed = model.key, model.windowed(layer)
+    n = rotated_dimensions(model, layer)
+    base: float = key("rope.freq_base", 10000.0)
+    scaling, factor = key("rope.scaling.type", "linear"), key("rope.scaling.factor", key("rope.scale_linear", 1.0))
+    if windowed and model.architecture in OWN_WINDOW_BASE:  # and never scaled
+        base, factor = key("rope.freq_base_swa", 10000.0), 1.0
+    if windowed and model.architecture == "olmo2":
+        scaling, factor = "none", 1.0
+    i = np.arange(n // 2)
+    angles = positions[:, None] * base ** (-2.0 * i / n)
+    factors = frequency_factors(model, layer)
+    if factors is not None:
+        angles = angles / factors
+    magnitude: float = key("rope.scaling.attn_factor", 1.0)
+    if scaling == "yarn":
+        original = key("rope.scaling.original_context_length")
+
+        def dimension(turns: float) -> float:
+            """The dimension that turns so often within the original context."""
+            return float(n * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base)))
+
+        low, high = max(0, math.floor(dimension(32.0))), min(n - 1, math.ceil(dimension(1.0)))
+        keep = 1 - np.clip((i - low) / max(0.001, high - low), 0, 1)  # 0: interpolate
+        angles = angles * (1 - keep) / factor + angles * keep
+        magnitude *= 1 + 0.1 * math.log(factor)
+    elif scaling == "linear":
+        angles = angles / factor
+    return np.cos(angles) * magnitude, np.sin(angles) * magnitude
+
+
+def rotated_dimensions(model: ReferenceModel, layer: int) -> int:
+    """How many of a head's dimensions rotate."""
+    suffix = "_swa" if model.architecture == "gemma4" and model.windowed(layer) else ""
+    return int(model.key("rope.dimension_count" + suffix, model.head_dim(layer)))
+
+
+def rotate(model: ReferenceModel, x: np.ndarray, turned: Rotation) -> np.ndarray:
+    """Rotate x (n, heads, head_dim); dimensions from n_rot on pass through."""
+    cos, sin = turned[0][:, None], turned[1][:, None]
+    n, out = 2 * cos.shape[-1], x.copy()
+    if model.architecture in ADJACENT_PAIRS:
+        first, second = slice(0, n, 2), slice(1, n, 2)
+    else:
+        first, second = slice(0, n // 2), slice(n // 2, n)
+    a, b = x[..., first], x[..., second]
+    out[..., first], out[..., second] = a * cos - b * sin, a * sin + b * cos
+    return out
+
+
+def uses_rope(model: ReferenceModel, layer: int) -> bool:
+    if model.architecture == "smollm3":
+        return (layer + 1) % 4 != 0
+    if model.architecture == "cohere2":
+        return model.windowed(layer)
+    return model.architecture not in NO_ROPE
+
+
+def mask(model: ReferenceModel, n: int, layer: int) -> np.ndarray:
+    """True where a query (row) must not see a key (column); (n, n)."""
+    distance = np.arange(n)[:, None] - np.arange(n)[None, :]
+    if model.causal:
+        hidden = distance < 0
+        # A query sees itself and the window - 1 tokens before it.
+        return hidden | (distance >= model.window) if model.windowed(layer) else hidden
+    if model.windowed(layer):  # half a window to either side
+        return np.abs(distance) > model.window // 2
+    return np.zeros((n, n), bool)
+
+
+def alibi(heads: int, n: int) -> np.ndarray:
+    """ALiBi's scores (heads, n, n): each head loses a fixed amount for each position of distance; bias up to 8."""
+    power = 2 ** math.floor(math.log2(heads))
+    slopes = [2.0 ** (-8 / power * (h + 1)) for h in range(power)]
+    slopes += [2.0 ** (-4 / power * (2 * h + 1)) for h in range(heads - power)]
+    distance = np.abs(np.arange(n)[:, None] - np.arange(n)[None, :])
+    return -np.array(slopes)[:, None, None] * distance
+
+
+def keys_values(model: ReferenceModel, x: np.ndarray, layer: int) -> KeysValues:
+    """A layer's own keys and values (n, kv heads, head_dim) before rotation, from separate matrices."""
+    prefix = f"blk.{layer}."
+    k = model.linear(x, prefix + "attn_k")
+    v = model.linear(x, prefix + "attn_v") if prefix + "attn_v.weight" in model.tensors else k
+    return k, v
+
+
+def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
+    """The attention's output (n, width). `shared` collects the layers' keys and values for those that have none."""
+    prefix, n, arch = f"blk.{layer}.", len(x), model.architecture
+    heads, kv_heads, size = model.heads, model.kv_heads[layer], model.head_dim(layer)
+    turned = rotation(model, np.arange(n), layer) if uses_rope(model, layer) else None
+    if prefix + "attn_qkv.weight" in model.tensors:
+        fused = model.linear(x, prefix + "attn_qkv")
+        q, k, v = np.split(fused, [heads * size, (heads + kv_heads) * size], axis=1)
+    else:
+        q = model.linear(x, prefix + "attn_q")
+        k, v = keys_values(model, x, layer) if prefix + "attn_k.weight" in model.tensors else (q, q)
+    if arch in WIDE_QK_NORM:
+        q, k = model.norm(q, prefix + "attn_q_norm"), model.norm(k, prefix + "attn_k_norm")
+    q, k, v = (a.reshape(n, -1, size) for a in (q, k, v))
+    if arch not in WIDE_QK_NORM and prefix + "attn_q_norm.weight" in model.tensors:
+        q = model.norm(q, prefix + "attn_q_norm")
+    if arch not in WIDE_QK_NORM and prefix + "attn_k_norm.weight" in model.tensors:
+        k = model.norm(k, prefix + "attn_k_norm")
+    if arch == "gemma4":
+        v = model.normalize(v)
+    if turned:
+        q, k = rotate(model, q, turned), rotate(model, k, turned)
+    own = model.n_layer - model.key("attention.shared_kv_layers", 0)
+    if layer < own:
+        shared[layer] = k, v
+    else:  # the last layer with keys of its own and the same kind of window
+        k, v = shared[own - 2 if model.windowed(layer) else own - 1]
+    scale = 1.0 if arch == "gemma4" else model.key("attention.scale") or 1 / math.sqrt(size)
+    k, v = (np.repeat(a, heads // kv_heads, axis=1) for a in (k, v))
+    scores = np.einsum("qhd,khd->hqk", q, k) * scale
+    if arch == "jina-bert-v2":
+        scores += alibi(heads, n)
+    cap = model.key("attn_logit_softcapping")
+    if cap:
+        scores = cap * np.tanh(scores / cap)
+    scores = np.where(mask(model, n, layer), -np.inf, scores)
+    if prefix + "attn_sinks.weight" in model.tensors:  # a logit that takes probability and has no value
+        sink = np.broadcast_to(model.tensors[prefix + "attn_sinks.weight"][:, None, None], (heads, n, 1))
+        weights = softmax(np.concatenate([scores, sink], -1))[..., :-1]
+    else:
+        weights = softmax(scores)
+    return model.linear(np.einsum("hqk,khd->qhd", weights, v).reshape(n, -1), prefix + "attn_output")

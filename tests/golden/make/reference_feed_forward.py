@@ -1,0 +1,99 @@
+"""Feed-forward parts in float64: gated and plain, mixtures of experts, LFM2's short convolution."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tests.golden.make.reference_model import ReferenceModel, gelu, silu, softmax
+
+GELU = {"gemma", "gemma2", "gemma3", "gemma4", "gemma-embedding", "starcoder2", "gpt2", "phi2", "gptneox", "falcon"}
+GELU |= {"bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert"}
+FUSED_GATE_UP = {"phi3", "glm4", "jina-bert-v2", "modern-bert"}  # gate in the first half of ffn_up's rows
+NORMALIZED_EXPERTS = {"llama", "qwen3moe", "granitemoe"}  # the chosen experts' weights sum to 1
+
+
+def squared_relu(x: np.ndarray) -> np.ndarray:
+    return np.asarray(np.maximum(x, 0) ** 2)
+
+
+def activation(model: ReferenceModel) -> Callable[[np.ndarray], np.ndarray]:
+    if model.architecture == "arcee":
+        return squared_relu
+    return gelu if model.architecture in GELU else silu
+
+
+def feed_forward(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
+    prefix, act = f"blk.{layer}.", activation(model)
+    if model.experts and prefix + "ffn_gate_inp.weight" in model.tensors:
+        return mixture(model, x, prefix)
+    up = model.linear(x, prefix + "ffn_up")
+    if model.architecture in FUSED_GATE_UP:
+        gate, up = np.split(up, 2, axis=1)
+        hidden = act(gate) * up
+    elif prefix + "ffn_gate.weight" in model.tensors:
+        hidden = act(model.linear(x, prefix + "ffn_gate")) * up
+    else:
+        hidden = act(up)
+    return model.linear(hidden, prefix + "ffn_down")
+
+
+def mixture(model: ReferenceModel, x: np.ndarray, prefix: str) -> np.ndarray:
+    """The chosen experts' weighted sum, plus the shared expert if there is one."""
+    gpt_oss = model.architecture == "gpt-oss"
+    logits = model.linear(x, prefix + "ffn_gate_inp")
+    probabilities = logits if gpt_oss else softmax(logits)
+    order = np.argsort(-probabilities, axis=1, kind="stable")
+    chosen = order[:, : model.experts_used]
+    if model.experts_used < model.experts:
+        edge = np.take_along_axis(logits, order[:, model.experts_used - 1 : model.experts_used + 1], 1)
+        model.route_margin = min(model.route_margin, float((edge[:, 0] - edge[:, 1]).min()))
+    weights = np.take_along_axis(probabilities, chosen, 1)
+    if gpt_oss:
+        weights = softmax(weights)
+    elif model.architecture in NORMALIZED_EXPERTS:
+        weights = weights / weights.sum(1, keepdims=True)
+    out = np.zeros_like(x)
+    for i, row in enumerate(x):
+        for expert, weight in zip(chosen[i], weights[i], strict=True):
+            out[i] += weight * expert_output(model, row, prefix, int(expert))
+    if prefix + "ffn_up_shexp.weight" in model.tensors:
+        out += shared_expert(model, x, prefix)
+    return out
+
+
+def expert_output(model: ReferenceModel, x: np.ndarray, prefix: str, expert: int) -> np.ndarray:
+    """One expert's output for one token (width)."""
+
+    def project(name: str, v: np.ndarray) -> np.ndarray:
+        y = model.tensors[f"{prefix}ffn_{name}_exps.weight"][expert] @ v
+        bias = model.tensors.get(f"{prefix}ffn_{name}_exps.bias")
+        return np.asarray(y if bias is None else y + bias[expert])
+
+    up = project("up", x)
+    if f"{prefix}ffn_gate_exps.weight" not in model.tensors:
+        return project("down", activation(model)(up))
+    gate = project("gate", x)
+    if model.architecture == "gpt-oss":
+        gate, up = np.minimum(gate, 7.0), np.clip(up, -7.0, 7.0)
+        return project("down", gate / (1 + np.exp(-1.702 * gate)) * (up + 1))
+    return project("down", silu(gate) * up)
+
+
+def shared_expert(model: ReferenceModel, x: np.ndarray, prefix: str) -> np.ndarray:
+    hidden = silu(model.linear(x, prefix + "ffn_gate_shexp")) * model.linear(x, prefix + "ffn_up_shexp")
+    out = model.linear(hidden, prefix + "ffn_down_shexp")
+    router = model.tensors.get(prefix + "ffn_gate_inp_shexp.weight")
+    if router is None:
+        return out
+    return np.asarray(out / (1 + np.exp(-(x @ router.reshape(-1))))[:, None])
+
+
+def short_convolution(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
+    """LFM2's gated convolution over each channel's last few tokens."""
+    prefix = f"blk.{layer}.shortconv."
+    b, c, z = np.split(model.linear(x, prefix + "in_proj"), 3, axis=1)
+    kernel = model.tensors[prefix + "conv.weight"]
+    taps = kernel.shape[1]
+    padded = np.concatenate([np.zeros((taps - 1, model.width)), b * z])
+    y = sum(padded[j : j + len(x)] * kernel[:, j] for j in range(taps))
+    return model.linear(c * y, prefix + "out_proj")

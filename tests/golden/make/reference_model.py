@@ -1,0 +1,114 @@
+"""A GGUF's metadata and float64 weights, with the arithmetic that all layers share."""
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+
+KNOWN = {
+    *("llama", "arcee", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "gemma", "gemma2", "gemma3", "gemma4", "phi3"),
+    *("olmo2", "olmoe", "granite", "granitemoe", "starcoder2", "gpt2", "stablelm", "phi2", "gptneox", "smollm3"),
+    *("cohere2", "command-r", "falcon", "exaone", "glm4", "gpt-oss", "lfm2", "gemma-embedding", "bert"),
+    *("nomic-bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert"),
+}
+# Period of the layers with a sliding window. The last layer of each period has none; ModernBERT's is the first.
+WINDOW_PERIOD = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "olmo2": 4, "cohere2": 4, "gpt-oss": 2}
+WINDOW_PERIOD |= {"modern-bert": 3, "gemma4": 6}
+
+
+class UnsupportedArchitecture(Exception):
+    """The reference does not state this architecture."""
+
+
+def silu(x: np.ndarray) -> np.ndarray:
+    return np.asarray(x / (1 + np.exp(-x)))
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    """The tanh approximation, which llama.cpp uses everywhere, also for BERT."""
+    return np.asarray(0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * x * (1 + 0.044715 * x * x))))
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return np.asarray(e / e.sum(-1, keepdims=True))
+
+
+def shard_paths(path: Path) -> list[Path]:
+    """Every file of a split GGUF (name-00001-of-0000N.gguf), or the one file."""
+    split = re.fullmatch(r"(.*)-00001-of-(\d{5})\.gguf", path.name)
+    if not split:
+        return [path]
+    count = int(split[2])
+    return [path.with_name(f"{split[1]}-{i:05}-of-{count:05}.gguf") for i in range(1, count + 1)]
+
+
+class ReferenceModel:
+    """Metadata and dequantized weights of a file."""
+
+    def __init__(self, path: Path, n_ctx: int = 256) -> None:
+        shards = [gguf.GGUFReader(shard) for shard in shard_paths(path)]
+        fields = shards[0].fields.items()
+        self.metadata = {k: f.contents() for k, f in fields if not k.startswith(("GGUF.", "tokenizer."))}
+        self.architecture: str = self.metadata["general.architecture"]
+        if self.architecture not in KNOWN:
+            raise UnsupportedArchitecture(self.architecture)
+        self.tensors: dict[str, np.ndarray] = {
+            tensor.name: gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float64)
+            for shard in shards
+            for tensor in shard.tensors
+        }
+        self.n_ctx = n_ctx  # LongRoPE's long factors apply iff this exceeds the original context
+        self.route_margin = math.inf  # smallest gap between a chosen and a rejected expert's router logits so far
+        self.n_layer: int = self.key("block_count")
+        self.width: int = self.key("embedding_length")
+        self.heads: int = self.key("attention.head_count")
+        kv_heads = self.key("attention.head_count_kv", self.heads)
+        self.kv_heads: list[int] = kv_heads if isinstance(kv_heads, list) else [kv_heads] * self.n_layer
+        rms = self.key("attention.layer_norm_rms_epsilon")
+        self.subtracts_mean = rms is None
+        self.epsilon: float = rms if rms is not None else self.key("attention.layer_norm_epsilon")
+        self.causal = self.key("attention.causal", True) and self.architecture != "gemma-embedding"
+        # llama.cpp ignores Phi-3's window.
+        self.window: int = 0 if self.architecture == "phi3" else self.key("attention.sliding_window", 0)
+        self.experts: int = self.key("expert_count", 0)
+        self.experts_used: int = self.key("expert_used_count", 0)
+
+    def key(self, name: str, default: Any = None) -> Any:
+        """Metadata of this architecture."""
+        return self.metadata.get(f"{self.architecture}.{name}", default)
+
+    def windowed(self, layer: int) -> bool:
+        """Does the layer attend to a sliding window only?"""
+        if not self.window or self.architecture not in WINDOW_PERIOD:
+            return False
+        pattern = self.key("attention.sliding_window_pattern", WINDOW_PERIOD[self.architecture])
+        if isinstance(pattern, list):
+            return bool(pattern[layer])
+        if self.architecture == "modern-bert":
+            return bool(layer % pattern)
+        return bool(pattern == 0 or layer % pattern < pattern - 1)
+
+    def head_dim(self, layer: int) -> int:
+        key = "attention.key_length"
+        if self.architecture == "gemma4" and self.windowed(layer):
+            key += "_swa"
+        return int(self.key(key, self.width // self.heads))
+
+    def normalize(self, x: np.ndarray) -> np.ndarray:
+        """Scale the last axis to a mean square of 1, for LayerNorm after subtracting the mean."""
+        if self.subtracts_mean:
+            x = x - x.mean(-1, keepdims=True)
+        return np.asarray(x / np.sqrt((x * x).mean(-1, keepdims=True) + self.epsilon))
+
+    def norm(self, x: np.ndarray, name: str) -> np.ndarray:
+        """Normalize, then apply the norm's weight and, where present, its bias."""
+        y = self.normalize(x) * self.tensors[name + ".weight"]
+        return np.asarray(y + self.tensors[name + ".bias"]) if name + ".bias" in self.tensors else y
+
+    def linear(self, x: np.ndarray, name: str) -> np.ndarray:
+        y = x @ self.tensors[name + ".weight"].T
+        return np.asarray(y + self.tensors[name + ".bias"]) if name + ".bias" in self.tensors else y

@@ -1,0 +1,23 @@
+"""One table of endpoints: the worker, the SDK and the service worker follow it."""
+
+import re
+
+from app import handlers
+from app.openai.endpoints import ENDPOINTS
+from tools.paths import ROOT
+
+
+def test_every_endpoint_has_a_handler_and_every_handler_an_endpoint() -> None:
+    assert set(handlers._PATH_OF.values()) == {endpoint.path for endpoint in ENDPOINTS.values()}
+
+
+def test_the_sdks_types_name_every_method_of_the_table() -> None:
+    text = (ROOT / "app" / "sdk" / "types.d.ts").read_text()
+    api = text.partition("export interface Api {")[2].partition("\n}\n")[0]
+    for endpoint in ENDPOINTS.values():
+        assert all(re.search(rf"\b{name}\b", api) for name in endpoint.sdk.split(".")), endpoint.sdk
+
+
+def test_the_documentation_lists_every_path() -> None:
+    text = (ROOT / "docs" / "http-api.md").read_text()
+    assert all(f"/v1/{endpoint.path}`" in text for endpoint in ENDPOINTS.values())

@@ -1,0 +1,46 @@
+"""The table of error codes is complete, and nothing in it is unused."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from py_engine.errors import CODES
+from tools.paths import ROOT
+
+TABLE = ROOT / "py_engine" / "errors.py"
+
+
+def reported() -> Iterator[str]:
+    """The codes of WispError(message, code, ...) in Python, of `code: "..."` in JavaScript, and of the bridge."""
+    for folder in ("app", "py_engine"):
+        for path in ROOT.glob(f"{folder}/**/*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call) and ast.unparse(node.func) == "WispError" and len(node.args) > 1:
+                    constants = (n.value for n in ast.walk(node.args[1]) if isinstance(n, ast.Constant))
+                    yield from map(str, constants)
+    for path in ROOT.glob("app/**/*.js"):
+        yield from re.findall(r'\bcode: "(\w+)"', path.read_text(encoding="utf-8"))
+    for name, argument in re.findall(r"_(refuse|forbid)\((.*)", (ROOT / "tools" / "api.py").read_text()):
+        yield from re.findall(r'^(?:HTTPStatus.\w+, )?"(\w+)"', argument) if name else []
+
+
+def test_every_code_that_is_reported_is_in_the_table() -> None:
+    found = set(reported())
+    assert len(found) > 35, "reported() no longer finds how errors are raised"
+    assert found - CODES.keys() == set()
+
+
+def test_every_code_of_the_table_is_reported_somewhere() -> None:
+    files = [
+        *ROOT.glob("app/**/*.py"),
+        *ROOT.glob("py_engine/**/*.py"),
+        *ROOT.glob("app/**/*.js"),
+        ROOT / "tools/api.py",
+    ]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files if path != TABLE)
+    assert {code for code in CODES if f'"{code}"' not in text} == set()
+
+
+def test_the_documentation_lists_every_code() -> None:
+    text = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    assert {code for code in CODES if f"| `{code}` | {CODES[code]} |" not in text} == set()
