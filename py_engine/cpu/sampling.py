@@ -132,7 +132,7 @@ def _probabilities(logits: Array, keep: Array) -> Array:
 
 
 def _cutoff(order: Array, p: Array, keep: Array, mass: float) -> np.floating:
-    """The largest `order` among the first tokens, in that order, whose probabilities sum to `mass` of all kept ones."""
+    """The `order` at which the cumulated probability of the tokens in `keep`, ascending by `order`, reaches `mass`."""
     index = np.flatnonzero(keep)
     index = index[np.argsort(order[index], kind="stable")]
     last = int(np.searchsorted(np.cumsum(p[index]), mass * p[index].sum()))

@@ -106,7 +106,7 @@ class Layer:
     def _qk_norm(self) -> HeadNorm | None:
         """The norm of queries and keys: per head, or across heads if the weights are that long.
 
-        Weights of two dimensions are per head, with weights of its own for every head.
+        Weights of two dimensions hold a row for every head.
         """
         n_head, n_head_kv, head_dim = self.cfg.heads
         q, k = self.b + "attn_q_norm", self.b + "attn_k_norm"

@@ -51,11 +51,11 @@ class OpList:
     def add(
         self,
         kernel: str,
-        params: Mapping[str, Any],
+        params: Mapping[str, Any],  # Any: mypy joins the value types of `dict | dict` to object
         consts: Mapping[str, int | float],
         bindings: Mapping[str, Any],
         *grid: int | PerToken,
     ) -> None:
-        """Append one dispatch; the arguments are Op's. (mypy joins the types of `dict | dict` to object, hence Any.)"""
+        """Append one dispatch; the arguments are Op's."""
         x, y, z = (*grid, 1, 1)[:3]
         self.ops.append(Op(kernel, dict(params), dict(consts), dict(bindings), (x, y, z)))

@@ -116,7 +116,7 @@ class Ops(OpList):
         """Project x to queries, keys and values, rotate, append keys and values to the cache; return the queries.
 
         `heads` is (n_head, n_head_kv, head_dim). `qk_norm` normalises before the rotation. A row of the result holds
-        the queries first; where the steps are not fused it is as long as the stacked rows.
+        the queries first; if the steps are not fused, the keys and values follow.
         """
         n_head, n_head_kv, head_dim = heads
         if projection.rows == n_head * head_dim:  # queries only: another layer fills the cache
@@ -185,7 +185,7 @@ class Ops(OpList):
         return self._stack(name, x, Projection(projection.stack, projection.bias))
 
     def _stack(self, name: str, x: Buffer, projection: Projection) -> Buffer:
-        """Every matrix of the stack by a product of its own."""
+        """One product per matrix of the stack."""
         y = self.rows(name, projection.rows)
         row0 = 0
         for weight in projection.stack:

@@ -206,8 +206,8 @@ class Batch:
 def read_logprobs(rows: memoryview, count: int, n: int, vocab: int) -> list[TokenLogprob]:
     """Parse the rows that logprobs.wgsl wrote for `count` tokens.
 
-    A row holds (token, float32 bits of its log-probability) for the sampled token, then for MAX_LOGPROBS others, the
-    first `n` of which are returned.
+    A row holds (token, float32 bits of its log-probability) for the sampled token, then for MAX_LOGPROBS others. The
+    result has the first `n` of these.
     """
     n = min(n, MAX_LOGPROBS)
     ids, values = rows.cast("B").cast("I"), rows.cast("B").cast("f")

@@ -104,7 +104,7 @@ def _activations(device: Device, matrix: Matrix, fixed: frozenset[str]) -> Choic
 
 
 def _matrix(device: Device, matrix: Matrix, fixed: frozenset[str]) -> Choice | None:
-    """The tile of one of the model's matrices at decode; and floats for it, even if the others use bytes."""
+    """The tile of one of the model's matrices at decode, and whether it uses bytes or floats."""
     weight = matrix.weight
     default = tiles.dot8(device, weight)
     candidates = []
