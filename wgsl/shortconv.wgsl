@@ -1,7 +1,8 @@
-// LFM2's gated short convolution along the sequence: y[m] = c[m] * sum over the last TAPS tokens of weight * (b * z), each
-// channel for itself. What is convolved goes to a cache by position, so that a sequence can go on from any of them.
+// LFM2's gated short convolution along the sequence, one per channel:
+// y[m] = c[m] * sum over the last KERNEL_SIZE tokens of weight * (b * z).
+// b * z is cached by position, so that a sequence can continue from any position.
 #param COLS // channels
-#param TAPS
+#param KERNEL_SIZE // tokens
 #param KV // "f16" or "f32"
 #param RING // rows of the cache, where it keeps the last ones only; 0: all
 #param KV_ROWS // of a sequence
@@ -13,7 +14,7 @@ struct Params {
 #include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> x: array<f32>; // (n, x_stride): b, c and z of every token
-@bind var<storage, read> taps: array<f32>; // (COLS, TAPS), the last tap is the token's own
+@bind var<storage, read> weights: array<f32>; // (COLS, KERNEL_SIZE), the last weight is for the token itself
 @bind var<storage, read_write> conv_cache: array<u32>; // (rows, COLS), f16 pairs or f32
 @bind var<storage, read_write> y: array<f32>; // (n, y_stride)
 
@@ -50,7 +51,7 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   conv_cache[2u * word + 1u] = bitcast<u32>(own.y);
 #endif
   var sum = vec2f(0);
-  for (var back = 0u; back < TAPS; back++) {
+  for (var back = 0u; back < KERNEL_SIZE; back++) {
     if (back > pos) {
       break;
     }
@@ -66,8 +67,8 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
       u = vec2f(bitcast<f32>(conv_cache[2u * at]), bitcast<f32>(conv_cache[2u * at + 1u]));
 #endif
     }
-    let tap = TAPS - 1u - back;
-    sum += u * vec2f(taps[i * TAPS + tap], taps[(i + 1u) * TAPS + tap]);
+    let k = KERNEL_SIZE - 1u - back;
+    sum += u * vec2f(weights[i * KERNEL_SIZE + k], weights[(i + 1u) * KERNEL_SIZE + k]);
   }
   let c = m * p.x_stride + COLS + i;
   let to = m * p.y_stride + i;
