@@ -4,7 +4,7 @@
 #param ROPE_DIM // leading dimensions of a head that are rotated
 #param NEOX // 1: dimension i pairs with i + ROPE_DIM / 2; 0: with its neighbour
 #param WG // a power of two, at least HEAD_DIM / 4
-#param NORM_ALL // 1: one norm over all query heads, one over all key heads; 0: a norm per head
+#param ACROSS_HEADS // 1: one norm over all query heads, one over all key heads; 0: a norm per head
 #param PER_HEAD // 1: each head has weights of its own; 0: query heads share weights, and key heads do
 #param MEAN // 1: layer norm; 0: RMS norm
 #param BIAS // 1: a bias is added
@@ -39,7 +39,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   var first = head; // first of the rows that are normalised together
   var count = HEAD_DIM;
   let weights = select(select(0u, HEAD_DIM, key), head, PER_HEAD == 1u);
-#if NORM_ALL
+#if ACROSS_HEADS
   first = select(0u, p.q_rows, key);
   count = select(p.q_rows, p.kv_rows, key);
 #endif

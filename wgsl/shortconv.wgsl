@@ -1,7 +1,7 @@
-// y[m] = c[m] * sum over k < TAPS of taps[TAPS - 1 - k] * (b * z)[m - k], per channel: LFM2's gated short convolution.
-// Grid (COLS / 2 / THREADS, tokens). b * z is cached by position, so a sequence can continue from any position.
+// y[m] = c[m] * sum over k < KERNEL_SIZE of weights[KERNEL_SIZE - 1 - k] * (b * z)[m - k], per channel: LFM2's gated
+// short convolution. Grid (COLS / 2 / THREADS, tokens). b * z is cached by position, so a sequence can continue anywhere.
 #param COLS // channels
-#param TAPS
+#param KERNEL_SIZE // tokens
 #param KV // element type of the cache: "f16" or "f32"
 #param RING // rows of a ring, for a cache of the last positions alone; 0: a row per position
 #param KV_ROWS // rows of a sequence
@@ -14,7 +14,7 @@ struct Params {
 #include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> x: array<f32>; // (n, x_stride): b, c and z of each token
-@bind var<storage, read> taps: array<f32>; // (COLS, TAPS); the last tap is for the token itself
+@bind var<storage, read> weights: array<f32>; // (COLS, KERNEL_SIZE); the last weight is for the token itself
 @bind var<storage, read_write> conv_cache: array<u32>; // (rows, COLS): pairs of f16, or f32
 @bind var<storage, read_write> y: array<f32>; // (n, y_stride)
 
@@ -51,7 +51,7 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   conv_cache[2u * word + 1u] = bitcast<u32>(own.y);
 #endif
   var sum = vec2f(0);
-  for (var back = 0u; back < TAPS; back++) {
+  for (var back = 0u; back < KERNEL_SIZE; back++) {
     if (back > pos) {
       break;
     }
@@ -67,8 +67,8 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
       u = vec2f(bitcast<f32>(conv_cache[2u * at]), bitcast<f32>(conv_cache[2u * at + 1u]));
 #endif
     }
-    let tap = TAPS - 1u - back;
-    sum += u * vec2f(taps[i * TAPS + tap], taps[(i + 1u) * TAPS + tap]);
+    let k = KERNEL_SIZE - 1u - back;
+    sum += u * vec2f(weights[i * KERNEL_SIZE + k], weights[(i + 1u) * KERNEL_SIZE + k]);
   }
   let c = m * p.x_stride + COLS + i;
   let to = m * p.y_stride + i;

@@ -1,4 +1,4 @@
-"""Answers requests for text: prompt, engine, stop strings, the parts of a message, chunks."""
+"""Answers chat and completion requests: prompt, engine, stop strings, the parts of a message, chunks."""
 
 import asyncio
 import time
@@ -22,19 +22,19 @@ from py_engine.plan.sampling import Batch, Sampling
 
 Emit = Callable[[dict[str, Any]], None]
 Result = dict[str, Any] | None
-BREATH = 0.02  # seconds of work after which messages from the page, such as an abort, get their turn
+YIELD_S = 0.02  # of work, after which messages from the page, such as an abort, are handled
 
 
-async def chat(model: Loaded, request: ChatRequest, job: Job, emit: Emit, asked: float, load: Load) -> Result:
-    """Answers a chat request: the whole completion, or None after having emitted its chunks.
+async def chat(model: Loaded, request: ChatRequest, job: Job, emit: Emit, received: float, load: Load) -> Result:
+    """Answer a chat request. Returns the completion, or None after emitting its chunks.
 
-    `asked`: time.perf_counter() when the request came, for the time to the first token.
+    `received`: time.perf_counter() at the request's arrival, for the time to the first token.
     """
     model.engine_or_error()
     dialect = dialect_of(model.template, request.tools)
     messages = dialect.messages(model.template.prepare(request.messages))
     prompt = prompts.of_chat(model, request, messages, dialect.template_tools())
-    run = Run(model, request, Answer(model.id, chat=True), job, emit, asked)
+    run = Run(model, request, Answer(model.id, chat=True), job, emit, received)
     run.parser = lambda: dialect.parser(prompt.text, request.split_reasoning)
     run.shown = frozenset(model.tokenizer.vocab.ids[t] for t in dialect.markers if t in model.tokenizer.vocab.ids)
     rules = dialect.rules(prompt.text, request.format)
@@ -43,41 +43,45 @@ async def chat(model: Loaded, request: ChatRequest, job: Job, emit: Emit, asked:
     return await run.all([prompt])
 
 
-async def complete(model: Loaded, request: CompletionRequest, job: Job, emit: Emit, asked: float, load: Load) -> Result:
-    """Answers a completion request, like chat()."""
+async def complete(
+    model: Loaded, request: CompletionRequest, job: Job, emit: Emit, received: float, load: Load
+) -> Result:
+    """Answer a completion request, as chat() does."""
     model.engine_or_error()
     found = [prompts.of_completion(model, request, prompt) for prompt in request.prompts]
-    run = Run(model, request, Answer(model.id, chat=False), job, emit, asked)
+    run = Run(model, request, Answer(model.id, chat=False), job, emit, received)
     if request.format is not None:
         run.compiled = await compiled(model, rules_of(request.format), frozenset(), load)
     return await run.all(found)
 
 
 class Run:
-    """One request being answered: as many of its choices at once as the engine takes side by side."""
+    """One request while it is answered: as many of its choices at once as the engine runs side by side."""
 
-    def __init__(self, model: Loaded, request: Request, answer: Answer, job: Job, emit: Emit, asked: float) -> None:
+    def __init__(self, model: Loaded, request: Request, answer: Answer, job: Job, emit: Emit, received: float) -> None:
         self.model, self.request, self.answer, self.job = model, request, answer, job
         self.parser: Callable[[], Parser] = PlainParser
-        self.shown: frozenset[int] = frozenset()  # control tokens that the parser needs to see
+        self.shown: frozenset[int] = frozenset()  # control tokens whose text the parser needs
         self.compiled: Compiled | None = None
-        self._emit, self._asked = emit, asked
-        self._failed: Exception | None = None  # what ended one of the choices, and with it the others
+        self._emit, self._received = emit, received
+        self._failed: Exception | None = None  # the error that ended one choice, and ends the others
 
     async def all(self, found: list[Prompt]) -> Result:
-        """The answer, or None after having emitted its chunks."""
+        """Generate all choices. Returns the answer, or None after emitting its chunks."""
         engine = self.model.engine_or_error()
         if not self.request.cache_prompt:
             engine.forget()
         places = asyncio.Semaphore(max(1, engine.parallel))
-        wanted = [prompt for prompt in found for _ in range(self.request.n)]
-        ended = await asyncio.gather(*(self._beside(index, prompt, places) for index, prompt in enumerate(wanted)))
+        choices_of = [prompt for prompt in found for _ in range(self.request.n)]
+        ended = await asyncio.gather(
+            *(self._choice_beside_others(index, prompt, places) for index, prompt in enumerate(choices_of))
+        )
         if self._failed is not None:
             raise self._failed
-        choices = [one[0] for one in ended if one]
-        first, *others = (one[1] for one in ended if one)
+        choices = [choice for choice, _ in filter(None, ended)]
+        first, *others = (usage for _, usage in filter(None, ended))
         total = sum(others, first)
-        if others:  # OpenAI counts a prompt once, however many answers it gets
+        if others:  # OpenAI counts a prompt once for all its answers
             total.prompt_tokens = sum(len(prompt.ids) for prompt in found)
             total.cached_tokens = min(total.cached_tokens, total.prompt_tokens)
         if not self.request.stream:
@@ -86,10 +90,10 @@ class Run:
             self._emit(self.answer.usage(total))
         return None
 
-    async def _beside(
+    async def _choice_beside_others(
         self, index: int, prompt: Prompt, places: asyncio.Semaphore
     ) -> tuple[dict[str, Any], Usage] | None:
-        """A choice, when there is a place for it beside the others; None where it, or another one, has failed."""
+        """Generate a choice when the engine has capacity. None if it, or another choice, has failed."""
         async with places:
             if self._failed is None:
                 try:
@@ -99,37 +103,37 @@ class Run:
         return None
 
     def _resolved(self) -> Sampling:
-        """The sampling parameters with every word turned into token ids."""
+        """The sampling parameters, with texts turned into token ids."""
         model, request = self.model, self.request
         sampling, bias = request.sampling, list(request.sampling.logit_bias)
         model.check_ids([token for token, _ in bias], "logit_bias")
-        given_as_text = request.text_parameters
-        for word, strength in given_as_text.logit_bias:
-            bias += [(token, strength) for token in model.tokenizer.encode(word)]
+        texts = request.text_parameters
+        for text, bias_of_text in texts.logit_bias:
+            bias += [(token, bias_of_text) for token in model.tokenizer.encode(text)]
         if self._endless():
             bias += [(token, -100.0) for token in sorted(model.tokenizer.eog_ids)]
-        breakers = model.tokens_with(given_as_text.dry_breakers) if given_as_text.dry_breakers else ()
+        breakers = model.tokens_with(texts.dry_breakers) if texts.dry_breakers else ()
         return replace(sampling, logit_bias=tuple(dict(bias).items()), dry_breakers=breakers)
 
     def _endless(self) -> bool:
-        """The answer goes on to its limit; one that is held to a form ends with the form."""
+        """Whether the answer continues to its limit. A constrained answer ends with its grammar."""
         return self.request.ignore_eos and self.compiled is None
 
     async def _choice(self, index: int, prompt: Prompt) -> tuple[dict[str, Any], Usage]:
         request, answer, tokenizer = self.request, self.answer, self.model.tokenizer
         engine = self.model.engine_or_error()
-        room = engine.context_length - len(prompt.ids)
-        limit = room if request.max_tokens is None else request.max_tokens
-        limit = limit if request.truncate else min(limit, room)
+        capacity = engine.context_length - len(prompt.ids)
+        limit = capacity if request.max_tokens is None else request.max_tokens
+        limit = limit if request.truncate else min(limit, capacity)
         ends = frozenset() if self._endless() else tokenizer.eog_ids
         decoder = tokenizer.stream(strip_space=answer.chat, shown=self.shown)
         stream = AnswerStream(decoder, request.stop, ends)
         output = Output(self, index, stream)
         sampling = self._resolved()
-        if index and sampling.seed is not None:  # answers to one request differ, and can be had again
+        if index and sampling.seed is not None:  # the answers to one request differ, and are reproducible
             sampling = replace(sampling, seed=sampling.seed + index)
         output.open(prompt.text if isinstance(request, CompletionRequest) and request.echo else "")
-        clock, stats = Clock(self._asked), GenerationStats()
+        clock, stats = Clock(self._received), GenerationStats()
         constraint = await self.compiled.matcher() if self.compiled is not None else None
         try:
             keep = prompt.keep if request.truncate else None
@@ -154,8 +158,8 @@ class Run:
     async def _generate(
         self, batches: AsyncGenerator[Batch, None], stream: AnswerStream, output: "Output", clock: "Clock"
     ) -> None:
-        """Runs the engine until the answer ends or is aborted; closing the generator stops it within one batch."""
-        breathed = time.perf_counter()
+        """Run the engine until the answer ends or is aborted. Closing the generator stops it within one batch."""
+        yielded = time.perf_counter()
         async with aclosing(batches):
             async for batch in batches:
                 if self.job.aborted or self._failed is not None:
@@ -165,18 +169,18 @@ class Run:
                     output.push(batch)
                 if stream.ended:
                     return
-                if time.perf_counter() - breathed > BREATH:
+                if time.perf_counter() - yielded > YIELD_S:
                     await asyncio.sleep(0)
-                    breathed = time.perf_counter()
+                    yielded = time.perf_counter()
 
     def emit(self, chunk: dict[str, Any] | None) -> None:
-        """A chunk, where the answer is streamed."""
+        """Emit a chunk if the answer is streamed."""
         if chunk is not None and self.request.stream:
             self._emit(chunk)
 
 
 class Output:
-    """One choice as it grows: token ids in, deltas out, the message put together."""
+    """One choice while it grows: token ids in, deltas out, and the whole message."""
 
     def __init__(self, run: Run, index: int, stream: AnswerStream) -> None:
         self._run, self._index, self._stream = run, index, stream
@@ -186,24 +190,24 @@ class Output:
         self.reasoning_tokens = 0
 
     def open(self, echo: str) -> None:
-        """The chunk that comes before any token."""
+        """Emit the chunk that precedes all tokens."""
         self._run.emit(self._run.answer.opening(self._index))
         if echo:
             self._send([{"content": echo}])
 
     def push(self, batch: Batch) -> None:
-        """The next tokens."""
+        """Add the next tokens."""
         before = self._stream.tokens
         self._send(self._parser.push(self._stream.push(batch.ids, batch.logprobs)))
         if self._parser.reasoning:
             self.reasoning_tokens += self._stream.tokens - before
 
     def all_logprobs(self) -> Any:
-        """Of the whole choice, where they were asked for."""
+        """The log-probabilities of the whole choice, where they were requested."""
         return self.logprobs.whole() if self._run.request.sampling.logprobs >= 0 else None
 
     def finish(self) -> None:
-        """What was held back."""
+        """Emit what was held back."""
         self._send([*self._parser.push(self._stream.finish()), *self._parser.finish()])
         rest = self.logprobs.add(self._stream.logprobs())
         if rest:
@@ -217,28 +221,28 @@ class Output:
 
 
 class Clock:
-    """When an answer was asked for, started, and got its first and last tokens."""
+    """The times of an answer: received, started, first and last tokens."""
 
-    def __init__(self, asked: float) -> None:
-        self.asked = asked
+    def __init__(self, received: float) -> None:
+        self.received = received
         self.started = self.first = self.last = time.perf_counter()
         self.first_tokens = 0
 
     def batch(self, tokens: int) -> None:
-        """Notes the arrival of a batch."""
+        """Record the arrival of a batch."""
         self.last = time.perf_counter()
         if not self.first_tokens:
             self.first_tokens, self.first = tokens, self.last
 
 
 def _usage(prompt_tokens: int, completion_tokens: int, stats: GenerationStats, clock: Clock) -> Usage:
-    """The counts, with the engine's own timings where it has them."""
+    """The counts, with the engine's timings where it has them."""
     return Usage(
         prompt_tokens=prompt_tokens,
         completion_tokens=completion_tokens,
         cached_tokens=stats.cached_tokens,
         prompt_ms=stats.prefill_ms or 1000 * (clock.first - clock.started),
         predicted_ms=stats.decode_ms or 1000 * (clock.last - clock.first),
-        ttft_ms=1000 * (clock.first - clock.asked),
+        ttft_ms=1000 * (clock.first - clock.received),
         first_tokens=clock.first_tokens,
     )

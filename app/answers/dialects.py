@@ -1,6 +1,6 @@
-"""How a model's chat template wants tools and thinking written: found out from its text.
+"""Dialects: how a model writes tool calls and reasoning, recognised by its chat template's text.
 
-A dialect prepares the messages, takes the answer apart, and writes the rules that the answer is held to.
+A dialect prepares the messages, parses the answer, and writes the grammar that constrains it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ COMMAND = CallSyntax(
 )  # fmt: skip
 HARMONY = CallSyntax("harmony", " to=functions.", head="%s<|channel|>commentary json<|message|>")
 
-# What a template's text has -> the syntax; the first that fits.
+# Texts that a template contains -> its syntax; the first match counts.
 SYNTAXES: tuple[tuple[tuple[str, ...], CallSyntax], ...] = (
     (("<|channel|>", "<|message|>"), HARMONY),
     (("[TOOL_CALLS]", "[ARGS]"), MISTRAL_ARGS),
@@ -100,7 +100,7 @@ def dialect_of(template: ChatTemplate, tools: Tools) -> Dialect:
 
 
 class Dialect:
-    """Tool calls in one CallSyntax, thinking between two tags. `native`: the template itself tells about tools."""
+    """Tool calls in one CallSyntax, reasoning between two tags. `native`: the template itself describes tools."""
 
     def __init__(
         self, syntax: CallSyntax, tags: tuple[str, str] | None, tools: Tools, source: str, native: bool
@@ -109,34 +109,36 @@ class Dialect:
 
     @property
     def markers(self) -> tuple[str, ...]:
-        """Texts of control tokens that belong to the syntax."""
+        """Texts of the control tokens that the syntax uses."""
         s = self.syntax
         texts = (s.trigger, s.head, s.tail, s.joint or "", s.closing, *s.wrappers) if self._tools.tools else s.wrappers
         found = [token for text in texts for token in _tokens(text)]
         return tuple(dict.fromkeys([*found, *(self._tags or ())]))
 
-    # -- what the model reads
+    # -- prompt
 
     def template_tools(self) -> list[Any] | None:
-        """The tools as the template gets them."""
+        """The tools as the template takes them."""
         return [tool.definition for tool in self._tools.shown] or None if self._native else None
 
     def messages(self, messages: Messages) -> Messages:
-        """The messages, with tools told about and called in plain text where the template knows none."""
+        """The messages. Where the template knows no tools, describe tools and calls in plain text."""
         if self._native or not (self._tools.shown or any(m.get("tool_calls") or m["role"] == "tool" for m in messages)):
             return messages
-        out = [self._in_words(m) for m in messages]
+        out = [self._as_text(m) for m in messages]
         if self._tools.shown:
-            told = GENERIC.format(tools="\n".join(json.dumps(t.definition["function"]) for t in self._tools.shown))
+            description = GENERIC.format(
+                tools="\n".join(json.dumps(t.definition["function"]) for t in self._tools.shown)
+            )
             if out[0]["role"] == "system":
-                out[0] = {**out[0], "content": _joined(out[0]["content"], told)}
+                out[0] = {**out[0], "content": _joined(out[0]["content"], description)}
             else:
                 like = out[0]["content"]
-                content: Any = [{"type": "text", "text": told}] if isinstance(like, list) else told
+                content: Any = [{"type": "text", "text": description}] if isinstance(like, list) else description
                 out.insert(0, {"role": "system", "content": content})
         return out
 
-    def _in_words(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _as_text(self, message: dict[str, Any]) -> dict[str, Any]:
         calls = message.get("tool_calls")
         if calls:
             written = []
@@ -151,14 +153,17 @@ class Dialect:
         if message["role"] in ("tool", "function"):
             content = message["content"]
             text = content[0]["text"] if isinstance(content, list) else content
-            told = f"<tool_response>\n{text}\n</tool_response>"
-            return {"role": "user", "content": [{"type": "text", "text": told}] if isinstance(content, list) else told}
+            description = f"<tool_response>\n{text}\n</tool_response>"
+            return {
+                "role": "user",
+                "content": [{"type": "text", "text": description}] if isinstance(content, list) else description,
+            }
         return message
 
-    # -- what the model writes
+    # -- answer
 
     def parser(self, prompt: str, split_reasoning: bool) -> Parser:
-        """Takes an answer to this prompt apart."""
+        """The parser of an answer to this prompt."""
         inner: Parser = PlainParser()
         if self._tools.tools or self.syntax.wrappers:
             begun = ">>>" if self.syntax is FUNCTIONARY and prompt.endswith(">>>") else ""
@@ -177,12 +182,12 @@ class Dialect:
         return self._tags is not None and prompt.rstrip().endswith(self._tags[0])
 
     def new_id(self) -> str:
-        """An id for a tool call; Mistral's templates demand nine letters and digits."""
+        """An id for a tool call. Mistral's templates require nine letters and digits."""
         letters = "".join(_ALPHABET[b % len(_ALPHABET)] for b in os.urandom(24))
         return letters[:9] if self.syntax in (MISTRAL, MISTRAL_ARGS) else f"call_{letters}"
 
     def rules(self, prompt: str, form: Format | None) -> str | None:
-        """The grammar of an answer to this prompt; None where it is free."""
+        """The grammar of an answer to this prompt; None where it is unconstrained."""
         tools = self._tools
         if form is None and not tools.tools:
             return None
@@ -200,7 +205,7 @@ class Dialect:
         return grammar.text(grammar.add("answer", either(options)))
 
     def _thought(self, grammar: Grammar, prompt: str) -> tuple[str, str]:
-        """What may come before a form: (all of the thinking, just its rest where the prompt began it)."""
+        """Rules for reasoning before the answer: (the whole of it, the rest of it if the prompt began it)."""
         if self._tags is None:
             return "", ""
         until = f"TagDispatch(stop_eos=false, stop_str=({literal(self._tags[1])}), loop_after_dispatch=false)"
@@ -214,20 +219,20 @@ class Dialect:
         return f"({literal(self._tags[0])} {thought} {blanks})? ", ""
 
     def _call(self, grammar: Grammar, tool: Tool) -> str:
-        """From after the trigger (and the opening) on to the end of the call."""
+        """Rule of a call, from after the trigger and opening to its end."""
         arguments = schema_rule(grammar, tool.parameters, tool.param, ordered=True)
         before, _, after = self.syntax.head.partition("%s")
         return f"{literal(before + tool.name + after)} {arguments} {literal(self.syntax.tail)}"
 
     def _block(self, grammar: Grammar) -> str:
-        """What follows a trigger: one call or several, and what closes them."""
+        """Rule of what follows a trigger: one call or several, and the closing."""
         syntax, calls = self.syntax, either(self._call(grammar, t) for t in self._tools.tools)
         call = grammar.add("call", calls)
         more = f" ({literal(syntax.joint)} {call})*" if syntax.joint is not None and self._tools.parallel else ""
         return grammar.add("calls", f"{literal(syntax.opening)} {call}{more} {literal(syntax.closing)}")
 
     def _calls(self, grammar: Grammar, prompt: str) -> str:
-        """An answer that calls tools and says nothing else."""
+        """Rule of an answer that only calls tools."""
         block = self._block(grammar)
         trigger = literal(self.syntax.trigger)
         if self.syntax is FUNCTIONARY and prompt.endswith(">>>"):
@@ -237,7 +242,7 @@ class Dialect:
         return f"{trigger} {block}"
 
     def _free(self, grammar: Grammar, prompt: str) -> str:
-        """Free text until a call begins."""
+        """Rule of free text that may end in calls."""
         block, again = self._block(grammar), str(self.syntax.joint is None and self._tools.parallel).lower()
         trigger = literal(self.syntax.trigger)
         if self.syntax.at_start:
@@ -250,12 +255,12 @@ class Dialect:
 
 
 class Harmony(Dialect):
-    """gpt-oss: messages in channels; a call is a message to a function."""
+    """gpt-oss: messages in channels. A call is a message to a function."""
 
     markers = _HARMONY_MARKERS
 
     def messages(self, messages: Messages) -> Messages:
-        """The template calls the reasoning "thinking"."""
+        """Rename reasoning_content to "thinking", as the template expects it."""
         messages = super().messages(messages)
         return [{**m, "thinking": m["reasoning_content"]} if m.get("reasoning_content") else m for m in messages]
 
@@ -299,7 +304,7 @@ class Harmony(Dialect):
 
 
 def _tokens(text: str) -> list[str]:
-    """Everything in a text that looks like a control token."""
+    """All substrings that look like control tokens."""
     import re
 
     return re.findall(r"<[|\uff5c][^|\uff5c<>]*[|\uff5c]>|\[[A-Z_/]+\]|</?[a-z_]+>", text)

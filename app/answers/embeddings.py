@@ -1,7 +1,7 @@
-"""Answers requests for embeddings, as OpenAI shapes them, and for the order of documents by a model that ranks them.
+"""Answers requests for embeddings, in OpenAI's shape, and for rankings of documents.
 
-Embeddings are pooled as the model's metadata says and have length 1. A causal model whose metadata says nothing gives
-its last token's, an encoder the mean. Source of the ranking's prompt and answer: llama.cpp's server.
+Embeddings are pooled as the model's metadata says and normalised to length 1. Without metadata, a causal model pools
+the last token and an encoder the mean. Source of the ranking's prompt and answer: llama.cpp's server.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _RANKING = ("query", "documents", "top_n", "model", "user")
 
 @dataclass(frozen=True)
 class EmbeddingRequest:
-    """A checked request: texts or token ids."""
+    """A checked request for embeddings of texts or token ids."""
 
     inputs: list[str | list[int]]
     dimensions: int | None = None
@@ -32,7 +32,7 @@ class EmbeddingRequest:
 
 @dataclass(frozen=True)
 class RankRequest:
-    """A checked request."""
+    """A checked request for a ranking."""
 
     query: str
     documents: list[str]
@@ -40,7 +40,7 @@ class RankRequest:
 
 
 def embedding_request(body: Any) -> EmbeddingRequest:
-    """Checks the fields of a request for embeddings."""
+    """Check a request for embeddings."""
     body = _fields(body, _EMBEDDING)
     form = body.get("encoding_format")
     if form not in (None, "float", "base64"):
@@ -53,7 +53,7 @@ def embedding_request(body: Any) -> EmbeddingRequest:
 
 
 def rank_request(body: Any) -> RankRequest:
-    """Checks the fields of a request for a ranking: query, documents (texts, or objects with a text) and top_n."""
+    """Check a request for a ranking: query, documents (texts, or objects with a text) and top_n."""
     body = _fields(body, _RANKING)
     query, documents = body.get("query"), body.get("documents")
     if not isinstance(query, str):
@@ -73,7 +73,7 @@ def _fields(body: Any, known: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise WispError("The request must be an object.", "invalid_type")
     if unknown := next((name for name in body if name not in known), None):
-        raise WispError(f"{unknown} means nothing here.", "unsupported_parameter", param=unknown)
+        raise WispError(f"{unknown} is not a parameter of this endpoint.", "unsupported_parameter", param=unknown)
     return body
 
 
@@ -89,13 +89,13 @@ def _positive(body: dict[str, Any], name: str) -> int | None:
 
 
 def _inputs(value: Any) -> list[str | list[int]]:
-    """The texts or lists of ids that `input` has: one, or a list of them."""
+    """Check `input`: a text, a list of ids, or a list of either."""
     if isinstance(value, str) or (isinstance(value, list) and value and all(_is_id(v) for v in value)):
         value = [value]
     if not isinstance(value, list):
         raise WispError("input must be a text, a list of token ids, or a list of them.", "invalid_type", param="input")
     if not 0 < len(value) <= MOST_INPUTS:
-        raise WispError(f"input must have from 1 to {MOST_INPUTS} members.", "invalid_value", param="input")
+        raise WispError(f"input must have from 1 to {MOST_INPUTS} items.", "invalid_value", param="input")
     for i, one in enumerate(value):
         name = f"input[{i}]" if len(value) > 1 else "input"
         if not isinstance(one, str) and not (isinstance(one, list) and all(_is_id(v) for v in one)):
@@ -110,10 +110,14 @@ def _is_id(value: Any) -> bool:
 
 
 async def embeddings(model: Loaded, request: EmbeddingRequest, job: Job) -> dict[str, Any]:
-    """The embedding of each input, in order."""
+    """Compute the embedding of each input, in order."""
     engine = model.engine_or_error()
     if engine.pooling == "rank":
-        raise WispError("This model ranks documents and makes no embeddings.", "unsupported_parameter", param="model")
+        raise WispError(
+            "This model ranks documents and makes no embeddings. Use /v1/rerank, or load an embedding model.",
+            "unsupported_parameter",
+            param="model",
+        )
     pooling = "mean" if engine.pooling == "none" else engine.pooling
     data, tokens = [], 0
     for i, one in enumerate(request.inputs):
@@ -123,8 +127,8 @@ async def embeddings(model: Loaded, request: EmbeddingRequest, job: Job) -> dict
         _check_length(engine, ids, name)
         job.check()
         array, _ = await engine.embed(ids, pooling)
-        await asyncio.sleep(0)  # messages, such as an abort, come in between
-        # a Float32Array of JavaScript, or a numpy array
+        await asyncio.sleep(0)  # lets messages in between, such as an abort
+        # a JavaScript Float32Array, or a numpy array
         vector: list[float] = (array.to_py() if hasattr(array, "to_py") else array).tolist()
         tokens += len(ids)
         if request.dimensions:
@@ -146,7 +150,7 @@ async def embeddings(model: Loaded, request: EmbeddingRequest, job: Job) -> dict
 
 
 async def rank(model: Loaded, request: RankRequest, job: Job) -> dict[str, Any]:
-    """The documents' relevance to the query, the most relevant first."""
+    """Rank the documents by their relevance to the query, in descending order."""
     engine = model.engine_or_error()
     if engine.pooling != "rank":
         raise WispError(
@@ -158,7 +162,7 @@ async def rank(model: Loaded, request: RankRequest, job: Job) -> dict[str, Any]:
         _check_length(engine, ids, f"documents[{i}]")
         job.check()
         scores.append((await engine.rank(ids))[0])
-        await asyncio.sleep(0)  # messages, such as an abort, come in between
+        await asyncio.sleep(0)  # lets messages in between, such as an abort
         tokens += len(ids)
     job.check()
     order = sorted(range(len(scores)), key=lambda i: -scores[i])[: request.top_n]
@@ -171,9 +175,7 @@ async def rank(model: Loaded, request: RankRequest, job: Job) -> dict[str, Any]:
 
 
 def rank_prompt(model: Loaded, query: str, document: str) -> list[int]:
-    """The ids that a model ranks by: its own template filled in, else both texts, each with the special tokens around
-    that the tokenizer's flags ask for.
-    """
+    """The prompt of a ranking: the model's template, else both texts with the tokenizer's special tokens."""
     tokenizer, metadata = model.tokenizer, model.header.metadata
     if template := metadata.get("tokenizer.chat_template.rerank"):
         texts = {"{query}": query, "{document}": document}
@@ -200,6 +202,6 @@ def _check_length(engine: Any, ids: list[int], param: str) -> None:
 
 
 def normalised(vector: list[float]) -> list[float]:
-    """The vector at length 1; zeros stay zeros."""
+    """Scale a vector to length 1; a zero vector stays zero."""
     length = math.sqrt(sum(x * x for x in vector))
     return [x / length for x in vector] if length else vector

@@ -1,6 +1,6 @@
 /**
- * The mask engine (XGrammar) for Python: which tokens a grammar allows next. Loaded when an answer's form is first
- * asked for; the WebAssembly module lies inside the script.
+ * XGrammar for Python: which tokens a grammar allows next. Imported for the first constrained answer. The WebAssembly
+ * module is inside the script.
  */
 import "@mlc-ai/web-xgrammar";
 
@@ -11,12 +11,12 @@ const { Grammar, GrammarCompiler, GrammarMatcher, TokenizerInfo } =
 /** @typedef {import("@mlc-ai/web-xgrammar").GrammarMatcher} GrammarMatcher */
 
 /**
- * The compiler for a vocabulary.
- * @param {Uint8Array} bytes of all tokens, one after the other @param {Uint32Array} ends where each token's end
- * @param {number} size of the vocabulary, with what pads the logits @param {number[]} stops tokens that end an answer
+ * Opens a compiler for a vocabulary.
+ * @param {Uint8Array} bytes of all tokens, concatenated @param {Uint32Array} ends of each token in `bytes`
+ * @param {number} size of the vocabulary with padding @param {number[]} stops ids that end an answer
  */
 export async function open(bytes, ends, size, stops) {
-  const tokens = /** @type {any[]} */ ([]); // as bytes: a token may be a part of a character
+  const tokens = /** @type {any[]} */ ([]); // as bytes: a token may be part of a character
   let start = 0;
   for (const end of ends) {
     tokens.push(bytes.slice(start, end));
@@ -75,11 +75,11 @@ class Compiled {
   }
 }
 
-/** One answer as it grows. */
+/** The state of one answer. */
 class Matcher {
   #matcher;
   #stops;
-  /** @type {Int32Array | null} the mask of the present state */
+  /** @type {Int32Array | null} mask of the current state */
   #mask = null;
 
   /** @param {GrammarMatcher} matcher @param {number[]} stops */
@@ -88,20 +88,20 @@ class Matcher {
     this.#stops = stops;
   }
 
-  /** A set bit for each token that may come next. */
+  /** A bit set for each token that may come next. */
   async mask() {
     if (!this.#mask) this.#mask = await this.#matcher.getNextTokenBitmask();
     return this.#mask;
   }
 
-  /** @param {number} token @returns {boolean} whether it may come next; if so, the answer goes on with it */
+  /** @param {number} token @returns {boolean} whether it may come next; if so, the answer advances past it */
   accept(token) {
     const accepted = this.#matcher.isTerminated() ? this.#stops.includes(token) : this.#matcher.acceptToken(token);
     if (accepted) this.#mask = null;
     return accepted;
   }
 
-  /** @param {string} text @returns {boolean} whether the answer may go on with it */
+  /** @param {string} text @returns {boolean} whether the answer may continue with it */
   acceptText(text) {
     this.#mask = null;
     return this.#matcher._acceptString(text);
@@ -112,14 +112,14 @@ class Matcher {
     return this.#matcher.isTerminated() ? "" : this.#matcher.findJumpForwardString();
   }
 
-  /** May the answer end here? */
+  /** Whether the answer may end here. */
   async mayEnd() {
     if (this.#matcher.isTerminated()) return true;
     const mask = await this.mask();
     return this.#stops.some((token) => (mask[token >> 5] >>> (token & 31)) & 1);
   }
 
-  /** Has the answer ended, or may nothing but the end come? Knows the latter only while the mask is at hand. */
+  /** Whether the answer has ended, or only the end may follow. The latter is known only after mask(). */
   finished() {
     if (this.#matcher.isTerminated()) return true;
     const mask = this.#mask;

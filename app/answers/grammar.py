@@ -1,6 +1,6 @@
-"""Answers held to a form: grammars compiled for a model's vocabulary, and the constraint that the engine asks.
+"""Constrained answers: grammars compiled for a model's vocabulary, and the engine's constraint.
 
-The masks come from grammar.js (XGrammar); this file gives it the vocabulary as bytes and keeps what is compiled.
+The masks come from grammar.js (XGrammar). This file passes it the vocabulary as bytes and caches compiled grammars.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from app.openai.formats import Format
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.text.tokenizer import Tokenizer
 
-Load = Callable[[], Awaitable[Any]]  # gives grammar.js as a module with `open`
-KEPT = 24  # compiled grammars of one model
-_NOT_UTF8 = bytes([0xC0, 0xC1, *range(0xF5, 0x100)])  # in no text, and used by ebnf.py as a filler
+Load = Callable[[], Awaitable[Any]]  # imports grammar.js, which has `open`
+MAX_CACHED = 24  # compiled grammars per model
+_NOT_UTF8 = bytes([0xC0, 0xC1, *range(0xF5, 0x100)])  # bytes of no UTF-8 text; ebnf.py uses one as a filler
 
 
 def rules_of(form: Format) -> str:
-    """The grammar of an answer that is a form and nothing else."""
+    """The grammar of an answer in this format."""
     grammar = Grammar()
     return grammar.text(form_rule(grammar, form))
 
 
 async def compiled(model: Loaded, rules: str, shown: frozenset[int], load: Load) -> Compiled:
-    """A grammar for a model. `shown`: control tokens that the grammar writes by their texts."""
+    """Compile a grammar for a model. `shown`: control tokens whose texts the grammar contains."""
     if model.grammars is None:
         model.grammars = Grammars(model)
     grammars: Grammars = model.grammars
@@ -38,33 +38,33 @@ async def compiled(model: Loaded, rules: str, shown: frozenset[int], load: Load)
 
 
 class Grammars:
-    """What is compiled for one model."""
+    """The compiled grammars of one model."""
 
     def __init__(self, model: Loaded) -> None:
         self._model = model
         self._compilers: dict[frozenset[int], Any] = {}
-        self._kept: OrderedDict[tuple[str, frozenset[int]], Compiled] = OrderedDict()
-        self._one_at_a_time = asyncio.Lock()  # requests that come together compile the same thing once
+        self._cached: OrderedDict[tuple[str, frozenset[int]], Compiled] = OrderedDict()
+        self._one_at_a_time = asyncio.Lock()  # concurrent requests compile the same grammar once
 
     async def compiled(self, rules: str, shown: frozenset[int], load: Load) -> Compiled:
-        """The compiled grammar, from the kept ones where it is among them."""
+        """The compiled grammar, cached where it was compiled before."""
         async with self._one_at_a_time:
             return await self._compiled((rules, shown), load)
 
     async def _compiled(self, key: tuple[str, frozenset[int]], load: Load) -> Compiled:
         rules, shown = key
-        if key not in self._kept:
+        if key not in self._cached:
             if shown not in self._compilers:
                 self._compilers[shown] = await self._compiler(shown, await load())
             try:
                 made = await self._compilers[shown].compile(rules)
-            except Exception as error:  # whatever the module threw: it takes the grammar for wrong
+            except Exception as error:  # anything the module throws: it rejects the grammar
                 raise WispError(f"The grammar cannot be compiled: {error}", "internal_error", SERVER_ERROR) from error
-            self._kept[key] = Compiled(made, self._model.tokenizer)
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)[1].close()
-        self._kept.move_to_end(key)
-        return self._kept[key]
+            self._cached[key] = Compiled(made, self._model.tokenizer)
+            while len(self._cached) > MAX_CACHED:
+                self._cached.popitem(last=False)[1].close()
+        self._cached.move_to_end(key)
+        return self._cached[key]
 
     async def _compiler(self, shown: frozenset[int], module: Any) -> Any:
         tokenizer = self._model.tokenizer
@@ -74,16 +74,17 @@ class Grammars:
         return await open_vocabulary(module, data, ends, size, sorted(tokenizer.eog_ids))
 
     def close(self) -> None:
-        """Gives the memory back."""
-        for found in (*self._kept.values(), *self._compilers.values()):
+        """Free the memory."""
+        for found in (*self._cached.values(), *self._compilers.values()):
             found.close()
-        self._kept.clear()
+        self._cached.clear()
         self._compilers.clear()
 
 
 def vocabulary(tokenizer: Tokenizer, shown: frozenset[int]) -> tuple[bytes, array.array[int]]:
-    """(the bytes of all tokens, where each ends). A token without bytes is never allowed: control tokens that are not
-    shown, and tokens that can be part of no UTF-8 text.
+    """(the bytes of all tokens, the end of each).
+
+    A token without bytes is never allowed: control tokens that are not `shown`, and tokens that no UTF-8 text contains.
     """
     out, ends = bytearray(), array.array("I")
     for token in range(len(tokenizer)):
@@ -109,49 +110,49 @@ class Compiled:
         self._made, self._tokenizer = made, tokenizer
 
     async def matcher(self) -> Matcher:
-        """For one answer."""
+        """A matcher for one answer."""
         return Matcher(await self._made.matcher(), self._tokenizer)
 
     def close(self) -> None:
-        """Gives the memory back."""
+        """Free the memory."""
         self._made.close()
 
 
 class Matcher:
-    """The Constraint of one answer (py_engine.plan.sampling)."""
+    """The Constraint of one answer (py_engine/plan/sampling.py)."""
 
     def __init__(self, matcher: Any, tokenizer: Tokenizer) -> None:
         self._matcher, self._tokenizer = matcher, tokenizer
 
     async def mask(self) -> Any:
-        """An Int32Array with a set bit for each token that may come next."""
+        """An Int32Array with a bit set for each token that may come next."""
         return await self._matcher.mask()
 
     async def accept(self, token: int) -> None:
-        """The answer goes on with that token."""
+        """Advance past a token."""
         if not self._matcher.accept(token):
-            raise WispError(f"The grammar refuses token {token}.", "internal_error", SERVER_ERROR)
+            raise WispError(f"The grammar rejects token {token}.", "internal_error", SERVER_ERROR)
 
     async def try_accept(self, token: int) -> bool:
-        """The same for a token that is perhaps not allowed."""
+        """Advance past a token if it is allowed; returns whether it was."""
         return bool(self._matcher.accept(token))
 
     async def forced(self) -> list[int]:
-        """Tokens that must come next. The last of the text's is left to the model: it may join it with what follows."""
+        """Tokens that must come next, except the last of the text: the model may merge that with what follows."""
         text = str(self._matcher.forced())
         ids = self._tokenizer.encode(text)[:-1] if len(text) > 1 else []
-        written = b"".join(map(self._tokenizer.piece, ids))  # some tokenizers put a space first
+        written = b"".join(map(self._tokenizer.piece, ids))  # some tokenizers prepend a space
         return ids if text.encode().startswith(written) else []
 
     def finished(self) -> bool:
-        """Whether nothing but the end may follow."""
+        """Whether only the end may follow."""
         return bool(self._matcher.finished())
 
     async def judge(self, text: str) -> dict[str, bool]:
-        """{accepted: the answer may begin with the text, complete: and end with it}."""
+        """{accepted: the answer may begin with the text, complete: it may end there}."""
         accepted = not text or bool(self._matcher.acceptText(text))
         return {"accepted": accepted, "complete": accepted and bool(await self._matcher.mayEnd())}
 
     def close(self) -> None:
-        """Gives the memory back."""
+        """Free the memory."""
         self._matcher.close()

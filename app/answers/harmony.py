@@ -1,4 +1,4 @@
-"""Answers of gpt-oss models: a sequence of messages, each with a header that names its channel and receiver.
+"""Parses answers of gpt-oss models: messages, each with a header that names its channel and recipient.
 
 <|channel|>analysis<|message|>thoughts<|end|><|start|>assistant<|channel|>final<|message|>the answer
 <|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{"the": "arguments"}
@@ -11,7 +11,7 @@ from app.answers.parsing import Until
 from app.openai.answers import Delta
 
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
-_RECEIVER = re.compile(r"to=functions\.([\w.:-]+)")
+_RECIPIENT = re.compile(r"to=functions\.([\w.:-]+)")
 _ENDS = ("<|end|>", "<|start|>", "<|channel|>", "<|call|>", "<|return|>")
 
 
@@ -20,7 +20,7 @@ class HarmonyParser:
 
     def __init__(self, new_id: Callable[[], str], split_reasoning: bool) -> None:
         self._new_id, self._split = new_id, split_reasoning
-        self._header: str | None = ""  # what came of a header; None within a message
+        self._header: str | None = ""  # the header so far; None within a message
         self._until = Until(_ENDS)
         self._calls = 0
         self._kind = "content"
@@ -49,12 +49,12 @@ class HarmonyParser:
         if not found:
             return ""
         self._header = None
-        receiver, channel = _RECEIVER.search(before), _CHANNEL.search(before)
-        if receiver is not None:
+        recipient, channel = _RECIPIENT.search(before), _CHANNEL.search(before)
+        if recipient is not None:
             self._kind = "call"
             call = {"index": self._calls, "id": self._new_id(), "type": "function"}
             self._calls += 1
-            out.append({"tool_calls": [{**call, "function": {"name": receiver[1], "arguments": ""}}]})
+            out.append({"tool_calls": [{**call, "function": {"name": recipient[1], "arguments": ""}}]})
         else:
             thinks = channel is not None and channel[1] == "analysis"
             self._kind = "reasoning_content" if thinks and self._split else "content"

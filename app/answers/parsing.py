@@ -1,6 +1,6 @@
-"""The text of an answer, as it comes, taken apart into the parts of a message: reasoning, content, tool calls.
+"""Parses the text of an answer into reasoning, content and tool calls while it is generated.
 
-A parser gets pieces of text and gives deltas; what could become a marker is held back until it is decided.
+A parser takes pieces of text and returns deltas. Text that may become a marker is held back.
 """
 
 from collections.abc import Iterable
@@ -15,14 +15,14 @@ class Parser(Protocol):
     reasoning: bool  # the model is thinking
 
     def push(self, text: str) -> list[Delta]:
-        """What this text adds."""
+        """The deltas that this text adds."""
 
     def finish(self) -> list[Delta]:
-        """What was held back, once no more text comes."""
+        """The deltas of what was held back, at the end."""
 
 
 class PlainParser:
-    """All of it is content."""
+    """Passes all text on as content."""
 
     reasoning = False
 
@@ -34,7 +34,7 @@ class PlainParser:
 
 
 class Until:
-    """Text up to the first of some markers, without what could be the beginning of one."""
+    """Passes text on up to the first of some markers. Holds back text that may become one."""
 
     def __init__(self, markers: Iterable[str]) -> None:
         self._markers = tuple(markers)
@@ -42,13 +42,13 @@ class Until:
         self.held = ""
 
     def push(self, text: str) -> tuple[str, str | None, str]:
-        """(text that is certain, the marker that was found, what came after it)."""
+        """(text before any marker, the marker that was found, the text after it)."""
         text = self.held + text
         found = [(at, -len(m), m) for m in self._markers if (at := text.find(m)) >= 0]
         if found:
             at, _, marker = min(found)
             if any(len(m) > len(marker) and m.startswith(text[at:]) for m in self._markers):
-                self.held = text[at:]  # a longer marker, perhaps
+                self.held = text[at:]  # may become a longer marker
                 return text[:at], None, ""
             self.held = ""
             return text[:at], marker, text[at + len(marker) :]
@@ -64,14 +64,14 @@ class Until:
 
 
 class ReasoningParser:
-    """Splits off what the model thinks before it answers; `inside`: the prompt itself opened the thinking."""
+    """Separates the reasoning before the answer. `inside`: the prompt itself opened the reasoning."""
 
     def __init__(self, tags: tuple[str, str], inside: bool, then: Parser) -> None:
         self._open, self._close = tags
         self._then = then
         self._until = Until([self._close])
-        self._start: str | None = None if inside else ""  # what came so far, while it may still be the opening tag
-        self._strip = inside  # blanks at the start of this part are dropped
+        self._start: str | None = None if inside else ""  # the text so far, while it may become the opening tag
+        self._strip = inside  # drop whitespace at the start of this part
         self.reasoning = inside
 
     def push(self, text: str) -> list[Delta]:

@@ -1,4 +1,4 @@
-"""From a checked request to the token ids of its prompt, shortened where the request allows that."""
+"""The token ids of a request's prompt, truncated where the request allows it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,37 +13,37 @@ Messages = list[dict[str, Any]]
 
 @dataclass
 class Prompt:
-    """What the model reads. `text`: as far as there is one, for echo and to see how the answer starts."""
+    """A prompt. `text` is for echo, and for how the answer starts; empty where only ids were given."""
 
     ids: list[int]
     text: str = ""
-    keep: int = 0  # tokens that stay when the context is full
+    keep: int = 0  # tokens that stay when the context is shifted
     truncated: int = 0  # tokens dropped to make it fit
 
 
 def of_chat(model: Loaded, request: ChatRequest, conversation: Messages, tools: list[Any] | None) -> Prompt:
-    """The prompt of a chat. `conversation`: the messages as the template gets them."""
+    """The prompt of a chat. `conversation`: the messages as the template takes them."""
 
     def render(messages: Messages, prompt: bool = True) -> str:
         return model.template.render(messages, tools=tools, add_generation_prompt=prompt, **request.template_variables)
 
     text = render(conversation)
     ids = model.tokenizer.encode_prompt(text)
-    room = _room(model, request)
+    capacity = _prompt_capacity(model, request)
     if not request.truncate:
-        _check_room(model, ids, "messages")
+        _check_fits(model, ids, "messages")
         return Prompt(ids, text)
-    whole, kept = len(ids), conversation
-    while len(ids) > room and (shorter := without_oldest_turn(kept)) is not None:
-        kept = shorter
-        text = render(kept)
+    whole, remaining = len(ids), conversation
+    while len(ids) > capacity and (shorter := without_oldest_turn(remaining)) is not None:
+        remaining = shorter
+        text = render(remaining)
         ids = model.tokenizer.encode_prompt(text)
-    _check_room(model, ids, "messages")
-    return Prompt(ids, text, _kept(model, kept, ids, lambda m: render(m, False)), whole - len(ids))
+    _check_fits(model, ids, "messages")
+    return Prompt(ids, text, _system_tokens(model, remaining, ids, lambda m: render(m, False)), whole - len(ids))
 
 
 def of_completion(model: Loaded, request: CompletionRequest, prompt: str | list[int]) -> Prompt:
-    """One of a completion's prompts."""
+    """The prompt of a completion, from one of the request's prompts."""
     tokenizer = model.tokenizer
     if isinstance(prompt, str):
         ids, text = tokenizer.encode_prompt(prompt), prompt
@@ -54,49 +54,49 @@ def of_completion(model: Loaded, request: CompletionRequest, prompt: str | list[
         ids = [tokenizer.bos_id]
     if not ids:
         raise WispError("prompt is empty, and this model has no token to start with.", "invalid_value", param="prompt")
-    keep, dropped, room = int(ids[0] == tokenizer.bos_id), 0, _room(model, request)
-    if request.truncate and len(ids) > room:
-        dropped = len(ids) - room
+    keep, dropped, capacity = int(ids[0] == tokenizer.bos_id), 0, _prompt_capacity(model, request)
+    if request.truncate and len(ids) > capacity:
+        dropped = len(ids) - capacity
         ids = [*ids[:keep], *ids[keep + dropped :]]
-    _check_room(model, ids, "prompt")
+    _check_fits(model, ids, "prompt")
     return Prompt(ids, text, keep, dropped)
 
 
 def without_oldest_turn(messages: Messages) -> Messages | None:
-    """Without the first user message and what answered it; None when only one turn is left. System messages stay."""
+    """Drop the first user message and its answer; None when only one turn is left. System messages stay."""
     starts = [i for i, m in enumerate(messages) if m["role"] == "user"]
     if len(starts) < 2:
         return None
-    gone = range(starts[0], starts[1])
-    return [m for i, m in enumerate(messages) if i not in gone or m["role"] in ("system", "developer")]
+    dropped = range(starts[0], starts[1])
+    return [m for i, m in enumerate(messages) if i not in dropped or m["role"] in ("system", "developer")]
 
 
-def _room(model: Loaded, request: Request) -> int:
-    """Tokens that a shortened prompt may have, so that an answer fits: at most half of the context is for that."""
+def _prompt_capacity(model: Loaded, request: Request) -> int:
+    """Tokens that a truncated prompt may have. The answer gets its max_tokens, at most half of the context."""
     length: int = model.engine_or_error().context_length
     answer = length // 4 if request.max_tokens is None else request.max_tokens
     return length - max(1, min(answer, length // 2))
 
 
-def _check_room(model: Loaded, ids: list[int], param: str) -> None:
+def _check_fits(model: Loaded, ids: list[int], param: str) -> None:
     length = model.engine_or_error().context_length
     if len(ids) >= length:
         raise WispError(
             f"The prompt has {len(ids)} tokens; this model's context holds {length}, the answer included. Shorten the "
-            'conversation, ask for truncation: "auto", or load the model with a longer context.',
+            'conversation, set truncation: "auto", or load the model with a longer context.',
             "context_length_exceeded",
             param=param,
         )
 
 
-def _kept(model: Loaded, messages: Messages, ids: list[int], render: Callable[[Messages], str]) -> int:
-    """How many of the prompt's first tokens are the system messages'."""
+def _system_tokens(model: Loaded, messages: Messages, ids: list[int], render: Callable[[Messages], str]) -> int:
+    """The number of leading prompt tokens that belong to the system messages."""
     system = [m for m in messages if m["role"] in ("system", "developer")]
     if not system:
         return int(ids[:1] == [model.tokenizer.bos_id])
     try:
         head = model.tokenizer.encode_prompt(render(system))
-    except WispError:  # a template that wants a user message
+    except WispError:  # the template requires a user message
         return int(ids[:1] == [model.tokenizer.bos_id])
     pairs = zip(ids, head, strict=False)
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(ids), len(head)))

@@ -1,4 +1,4 @@
-"""From token ids to the text that may be sent: half characters and possible beginnings of stop strings wait."""
+"""Turns token ids into text to send. Holds back incomplete characters and possible starts of stop strings."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ from py_engine.text.tokenizer import TextStream
 
 
 class StopStrings:
-    """Lets text through up to the first stop string; what could become one is held back until it is decided."""
+    """Passes text on up to the first stop string. Holds back text that may become one."""
 
     def __init__(self, stops: Iterable[str] = ()) -> None:
         self._stops = tuple(s for s in stops if s)
@@ -17,7 +17,7 @@ class StopStrings:
         self.stopped: str | None = None  # the stop string that ended the text
 
     def push(self, text: str) -> str:
-        """The text that is safe to send now."""
+        """The text that can be sent now."""
         if self.stopped is not None:
             return ""
         text = self._held + text
@@ -31,12 +31,12 @@ class StopStrings:
         return text[: len(text) - keep]
 
     def finish(self) -> str:
-        """What was held back, once no more text comes."""
+        """The text that was held back, at the end."""
         text, self._held = self._held, ""
         return text
 
     def _undecided(self, text: str) -> int:
-        """Length of the longest end of `text` that a stop string begins with."""
+        """Length of the longest suffix of `text` that is a prefix of a stop string."""
         for length in range(min(self._longest - 1, len(text)), 0, -1):
             end = text[-length:]
             if any(stop.startswith(end) for stop in self._stops):
@@ -45,20 +45,20 @@ class StopStrings:
 
 
 class AnswerStream:
-    """Text of one answer from batches of ids, and the logprobs of the tokens whose text is out."""
+    """The text of one answer from batches of ids, and the log-probabilities of the tokens whose text was sent."""
 
     def __init__(self, decoder: TextStream, stops: Iterable[str], end_ids: frozenset[int]) -> None:
         self._decoder = decoder
         self._stops = StopStrings(stops)
         self._end_ids = end_ids
-        self.ended = False  # by an end token or a stop string
-        self.tokens = 0  # ids used, the end token and those of the stop string included
+        self.ended = False  # an end token or a stop string came
+        self.tokens = 0  # ids used, including the end token and those of the stop string
         self._decoded = self._sent = 0  # characters
-        self._waiting: deque[tuple[int, int, TokenLogprob]] = deque()  # where its text starts and ends
+        self._waiting: deque[tuple[int, int, TokenLogprob]] = deque()  # (start, end of its text, log-probability)
         self._released: list[TokenLogprob] = []
 
     def push(self, ids: Sequence[int], logprobs: Sequence[TokenLogprob] | None = None) -> str:
-        """The text to send after these ids; nothing counts after the end."""
+        """The text to send after these ids. Ids after the end are ignored."""
         out = ""
         for i, token in enumerate(ids):
             if self.ended:
@@ -79,7 +79,7 @@ class AnswerStream:
         return out
 
     def finish(self) -> str:
-        """The rest of the text."""
+        """The rest of the text, at the end."""
         if self._stops.stopped is not None:
             return ""
         out = self._stops.push(self._decoder.finish()) + self._stops.finish()
@@ -88,7 +88,7 @@ class AnswerStream:
         return out
 
     def logprobs(self) -> list[TokenLogprob]:
-        """Those of the tokens whose text was sent since the last call; of a token cut by a stop string, too."""
+        """The log-probabilities of tokens whose text was sent since the last call, even if a stop string cut it."""
         out, self._released = self._released, []
         return out
 

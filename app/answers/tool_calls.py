@@ -1,4 +1,4 @@
-"""Tool calls in the text of an answer: how kinds of models write them, and a parser that gives them as they grow."""
+"""Tool calls in the text of an answer: the syntax of each kind of model, and an incremental parser."""
 
 import re
 from collections.abc import Callable
@@ -10,38 +10,38 @@ from app.openai.answers import Delta
 
 @dataclass(frozen=True)
 class CallSyntax:
-    """How calls are written. Texts are matched with any blanks where they have some or none between signs.
+    """How calls are written: trigger, opening, head(name), arguments, tail, then joint and the next head, or closing.
 
-    trigger, opening, head(name), arguments, tail, then either joint and the next head, or closing.
+    Whitespace between symbols is matched loosely.
     """
 
     name: str
     trigger: str
-    head: str  # %s stands for the tool's name
+    head: str  # %s: the tool's name
     tail: str = ""
     opening: str = ""
     joint: str | None = None  # between two calls of one block; None: a block has one call
     closing: str = ""
     between: str = ""  # between two blocks
-    at_start: bool = False  # calls only come first
-    wrappers: tuple[str, ...] = ()  # markers around content, dropped
+    at_start: bool = False  # calls appear only at the start of an answer
+    wrappers: tuple[str, ...] = ()  # markers around content; dropped
 
 
 def _pattern(text: str) -> str:
-    """A pattern for the text that does not mind blanks."""
+    """A pattern that matches the text with any whitespace."""
     parts = re.findall(r"\s+|\w+|[^\w\s]", text)
     return r"\s*".join(re.escape(p) for p in parts if not p.isspace())
 
 
 class JsonEnd:
-    """Finds where a JSON value, given in pieces, ends."""
+    """Finds the end of a JSON value that arrives in pieces."""
 
     def __init__(self) -> None:
         self._depth = 0
         self._string = self._escaped = self._begun = self._scalar = False
 
     def push(self, text: str) -> int:
-        """How many characters of `text` belong to the value; all of them if it goes on. `done` tells which."""
+        """The number of characters of `text` that belong to the value. Sets `done` at its end."""
         for i, char in enumerate(text):
             if self._string:
                 if self._escaped:
@@ -74,13 +74,13 @@ class JsonEnd:
 
 
 class CallParser:
-    """Content and tool calls, written in one syntax."""
+    """Parses content and tool calls of one syntax."""
 
     reasoning = False
-    MOST_HEAD = 300  # characters of a head or tail; a longer one is none
+    MAX_HEAD = 300  # characters; longer text is not a head or tail
 
     def __init__(self, syntax: CallSyntax, new_id: Callable[[], str], begun: str = "") -> None:
-        """`begun`: what the prompt ended with and belongs to the answer's syntax."""
+        """`begun`: the end of the prompt that belongs to the answer's syntax."""
         self._syntax, self._new_id = syntax, new_id
         self._until = Until([syntax.trigger, *syntax.wrappers])
         name = r"\s*(?P<name>[^\"\s<>\[\]{}]+)\s*"
@@ -90,8 +90,8 @@ class CallParser:
         self._end = re.compile(tail + _pattern(syntax.closing))
         self._next = None if syntax.joint is None else re.compile(rf"{tail}{_pattern(syntax.joint)}\s*{head}\s*(?=\{{)")
         self._state = self._start if syntax.at_start else self._free
-        self._buffer = ""  # a head or tail that is not complete; or, at the start, what may become a call
-        self._blanks = ""  # held back: dropped before a call
+        self._buffer = ""  # an incomplete head or tail; at the start, text that may become a call
+        self._blanks = ""  # whitespace held back: dropped before a call
         self._json = JsonEnd()
         self._calls = 0
         self._said = False
@@ -107,17 +107,17 @@ class CallParser:
     def finish(self) -> list[Delta]:
         out: list[Delta] = []
         if self._state == self._free:
-            self._say(self._until.held, out)
+            self._emit_content(self._until.held, out)
         elif self._state == self._start:
-            self._say(self._buffer, out)
+            self._emit_content(self._buffer, out)
         elif self._state == self._naming:
-            self._say(self._syntax.trigger + self._buffer, out)
+            self._emit_content(self._syntax.trigger + self._buffer, out)
         if self._blanks and not self._calls:
             out.append({"content": self._blanks})
         return out
 
-    def _say(self, text: str, out: list[Delta]) -> None:
-        """Content; blanks at its end wait, since they are dropped before a call."""
+    def _emit_content(self, text: str, out: list[Delta]) -> None:
+        """Emit content. Whitespace at its end is held back, because it is dropped before a call."""
         text = self._blanks + text
         body = text.rstrip()
         self._blanks = text[len(body) :]
@@ -140,12 +140,12 @@ class CallParser:
         return text
 
     def _rest(self, text: str, out: list[Delta]) -> str:
-        self._say(text, out)
+        self._emit_content(text, out)
         return ""
 
     def _free(self, text: str, out: list[Delta]) -> str:
         before, marker, rest = self._until.push(text)
-        self._say(before, out)
+        self._emit_content(before, out)
         if marker == self._syntax.trigger:
             self._state, self._buffer = self._naming, ""
         return rest
@@ -154,8 +154,8 @@ class CallParser:
         self._buffer += text
         found = self._head.match(self._buffer)
         if found is None:
-            if len(self._buffer) > self.MOST_HEAD:
-                self._say(self._syntax.trigger + self._buffer, out)
+            if len(self._buffer) > self.MAX_HEAD:
+                self._emit_content(self._syntax.trigger + self._buffer, out)
                 self._state = self._free
             return ""
         return self._begin(found, out)
@@ -170,20 +170,20 @@ class CallParser:
         return rest
 
     def _arguments(self, text: str, out: list[Delta]) -> str:
-        taken = self._json.push(text)
-        if text[:taken]:
-            function = {"arguments": text[:taken]}
+        length = self._json.push(text)
+        if text[:length]:
+            function = {"arguments": text[:length]}
             out.append({"tool_calls": [{"index": self._calls - 1, "function": function}]})
         if self._json.done:
             self._state, self._buffer = self._ending, ""
-        return text[taken:]
+        return text[length:]
 
     def _another(self, rest: str) -> bool:
-        """What came after a call that nothing closes may become the joint before the next one."""
-        if self._syntax.joint is None or self._syntax.closing or len(rest) > self.MOST_HEAD:
+        """Whether the text after a call may become the joint before the next call."""
+        if self._syntax.joint is None or self._syntax.closing or len(rest) > self.MAX_HEAD:
             return False
-        came, joint = ("".join(text.split()) for text in (rest, self._syntax.joint))
-        return joint.startswith(came) or came.startswith(joint)
+        arrived, joint = ("".join(text.split()) for text in (rest, self._syntax.joint))
+        return joint.startswith(arrived) or arrived.startswith(joint)
 
     def _ending(self, text: str, out: list[Delta]) -> str:
         self._buffer += text
@@ -197,7 +197,7 @@ class CallParser:
             rest, self._buffer = self._buffer[found.end() :], ""
             self._state = self._free
             return rest
-        if len(self._buffer) > self.MOST_HEAD:
+        if len(self._buffer) > self.MAX_HEAD:
             self._state, rest, self._buffer = self._free, self._buffer, ""
             return rest
         return ""

@@ -18,13 +18,13 @@ from py_engine.plan import kernels, quants
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, LOGPROBS, SAMPLE, SAMPLE_EACH, SMALL_BATCH, SMALL_BATCH_LOGITS, VERIFY_DRAFT
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan
-from py_engine.plan.shared import LOGPROB_ROWS, MAX_SMALL_BATCH, MAX_STEPS, MOST_LOGPROBS
+from py_engine.plan.shared import LOGPROB_ROWS, MAX_LOGPROBS, MAX_SMALL_BATCH, MAX_STEPS
 
 REPLAY_SHARED = {
     "maxSteps": MAX_STEPS,
     "maxSmallBatch": MAX_SMALL_BATCH,
     "logprobRows": LOGPROB_ROWS,
-    "logprobRowBytes": 8 * (1 + MOST_LOGPROBS),  # u32 token and f32 log-probability of each
+    "logprobRowBytes": 8 * (1 + MAX_LOGPROBS),  # u32 token and f32 log-probability of each
     "stateFields": list(kernels.struct_fields("lib/state.wgsl", "State")),
     "draftingFields": list(kernels.struct_fields("advance.wgsl", "Drafting")),
     "decode": DECODE,

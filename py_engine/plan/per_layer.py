@@ -1,4 +1,4 @@
-"""Ops of models whose layers take inputs of their own. Shapes as in ops.py."""
+"""Ops of models whose layers each get an input of their own, besides the residual stream. Shapes as in ops.py."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from py_engine.plan.shared import THREADS
 
 
 def group_norm(ops: Ops, x: Buffer, norm: Weight, groups: int, eps: float) -> Buffer:
-    """The RMS norm of each of the `groups` parts that a row of x is made of: (n, groups * norm.cols)."""
+    """The RMS norm of each of the `groups` parts of a row of x: (n, groups * norm.cols)."""
     if norm.cols % GROUP:
-        raise WispError(f"Inputs of layers must be of whole groups of {GROUP}.", "unsupported_architecture")
+        raise WispError(f"Per-layer inputs must be a multiple of {GROUP} wide.", "unsupported_architecture")
     y = ops.buffer(f"{ops.name}.group_normed", x.shape)
     ops.add(
         "norm",

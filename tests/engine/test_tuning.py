@@ -44,20 +44,20 @@ def page(engine_pages: Callable[[str | None], Page]) -> Page:
 # threads than a workgroup may.
 FEW = """
 from py_engine.plan import tiles
-from py_engine.tuning import choices as tuning
-tuning.MATRICES, tuning.SECONDS = 1, 60
-tune = tuning.tune
+from py_engine.tuning import candidates, tuner
+candidates.MAX_MATRICES = 1
+tune = tuner.tune
 async def slowly(plan, device, bench, forced=()):
     return await tune(plan, device, bench, forced, 60)
-tuning.tune = slowly
+tuner.tune = slowly
 tiles.alternatives = lambda device, weight, first: [(0, 4, 16, 8), (0, 2048, 1, 4)]
 """
 OTHERS = """
-from py_engine.tuning import choices as tuning
-tuning.kernels_hash = lambda: "of other kernels"
+from py_engine.tuning import cached_choices, tuner
+cached_choices.kernels_hash = lambda: "of other kernels"
 async def at_once(plan, device, bench, forced=()):
     return device, []
-tuning.tune = at_once
+tuner.tune = at_once
 """
 
 

@@ -59,7 +59,7 @@ async def load(model, early=False, during=None, software=False):
             await asyncio.sleep(0.05)
         adapter = await adapters.request_adapter()
         device = replace(adapters.device_of(adapter), software=software)  # a software GPU leaves checksums to the CPU
-        plan = planner.make_plan(whole.header, device, 64, 16, "f16", None)
+        plan = planner.make_plan(whole.header, device, planner.PlanOptions(64, 16, "f16"))
         gpu = await Gpu.open(adapter, device, plan)
         await gpu.upload_start()
         on_progress = lambda stage, done, size: out["progress"].append(done)

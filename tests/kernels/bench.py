@@ -13,7 +13,7 @@ from gguf.constants import GGMLQuantizationType as Q
 from gguf.quants import quantize
 from playwright.sync_api import Page
 
-from py_engine.cpu import kernels as cpu
+from py_engine.cpu import executor as cpu
 from py_engine.plan import kernels, quants
 from py_engine.plan.kernels import Device
 from py_engine.plan.ops import Ops
@@ -78,7 +78,7 @@ class Bench:
 
     def fill(self, buffer: Buffer, cols: int | None = None) -> np.ndarray:
         """Fill a buffer with random numbers, with zeros after `cols`."""
-        values = self.random.standard_normal(self.shape(buffer)).astype(cpu.NUMPY[buffer.dtype])
+        values = self.random.standard_normal(self.shape(buffer)).astype(cpu.DTYPES[buffer.dtype])
         if cols is not None:
             values[..., cols:] = 0
         self.data[buffer.name] = values
@@ -89,7 +89,7 @@ class Bench:
 
         for b in self.plan.buffers.values():
             if b.name not in self.data:
-                kind = cpu.NUMPY[b.dtype]
+                kind = cpu.DTYPES[b.dtype]
                 self.data[b.name] = np.full(self.shape(b), 0xFFFFFFFF if kind is np.uint32 else np.nan, kind)
         host = cpu.Cpu(self.plan, {w.name: cpu.dequantize(w, self.raw[w.name]) for w in self.plan.weights.values()})
         host.buffers = {k: v.copy() for k, v in self.data.items()}

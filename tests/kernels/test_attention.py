@@ -11,7 +11,7 @@ from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine.plan import alibi
 from py_engine.plan.cache import Cache, make_cache, make_conv_cache
-from py_engine.plan.ops import HeadNorm
+from py_engine.plan.ops import AttentionOptions, HeadNorm, Projection
 from py_engine.plan.rope import Rope, frequencies, table
 from py_engine.plan.shortconv import shortconv
 from tests.kernels.bench import Bench, Setup
@@ -38,13 +38,10 @@ def test_qkv(bench: Bench, heads: tuple[int, int, int], rope_dim: int, neox: boo
     rows = (n_head + 2 * n_kv) * dim
     q = ops.qkv(
         x,
-        bench.vector("norm", cols),
-        [bench.weight("w", Q.Q8_0, rows, cols)],
-        bench.vector("b", rows),
+        Projection([bench.weight("w", Q.Q8_0, rows, cols)], bench.vector("b", rows), bench.vector("norm", cols), EPS),
         cache,
         heads,
         rope,
-        EPS,
     )
     gpu, host = bench.run(ops)
     n = min(batch, 2)
@@ -71,11 +68,10 @@ def test_normalised_queries_and_keys(bench: Bench, heads: tuple[int, int, int], 
     bench.data["freqs"] = np.frombuffer(table(frequencies(dim // 2, 10000.0)), np.uint32).copy()
     width = 2 * dim if kind in ("head", "values") else (n_head + n_kv) * dim
     bias = bench.vector("biases", width) if own else None
-    weights = HeadNorm(bench.vector("norms", width), bias, wide, mean=own, values=kind == "values")
+    weights = HeadNorm(bench.vector("norms", width), bias, wide, layer_norm=own, norm_values=kind == "values")
     rows = (n_head + 2 * n_kv) * dim
-    q = ops.qkv(
-        x, bench.vector("norm", 64), [bench.weight("w", Q.F16, rows, 64)], None, cache, heads, rope, EPS, weights
-    )
+    projection = Projection([bench.weight("w", Q.F16, rows, 64)], norm=bench.vector("norm", 64), eps=EPS)
+    q = ops.qkv(x, projection, cache, heads, rope, weights)
     gpu, host = bench.run(ops)
     check(bench, gpu[q.name][:, : n_head * dim], host[q.name][:, : n_head * dim])
     for name in ("k.0", "v.0"):
@@ -101,7 +97,7 @@ def test_cache_of_a_window(bench: Bench, kv_type: str) -> None:
                 words[-len(steps) :] = steps.view(np.uint32)
                 bench.data[b.name] = words.reshape(b.shape)
             ops.quantize_cache(cache, n_kv * dim)
-        y = ops.attention(q, cache, (n_head, n_kv, dim), 0.1, window=33)
+        y = ops.attention(q, cache, (n_head, n_kv, dim), AttentionOptions(0.1, window=33))
         gpu, host = bench.run(ops)
         limit = 1e-5 if kv_type == "q8_0" else None  # a value between two bytes may round either way
         check(bench, gpu[y.name][:batch, : n_head * dim], host[y.name][:batch, : n_head * dim], limit)
@@ -119,7 +115,8 @@ def test_append_to_a_ring(bench: Bench, kv_type: str, batch: int) -> None:
     cache = make_cache(bench.plan, 0, 32, kv_type, 33, 31)
     rope = Rope(32, True, ops.buffer("freqs", (16,), "u32", "state"))
     bench.data["freqs"] = np.frombuffer(table(frequencies(32, 10000.0)), np.uint32).copy()
-    ops.qkv(x, bench.vector("norm", 64), [bench.weight("w", Q.F16, 96, 64)], None, cache, (1, 1, 32), rope, EPS)
+    projection = Projection([bench.weight("w", Q.F16, 96, 64)], norm=bench.vector("norm", 64), eps=EPS)
+    ops.qkv(x, projection, cache, (1, 1, 32), rope)
     gpu, host = bench.run(ops)
     assert np.isfinite(gpu["k.0"][63]).all()
     assert np.isnan(gpu["k.0"][batch - 1]).all()
@@ -144,7 +141,8 @@ def test_attention_through_a_window(bench: Bench, heads: tuple[int, int, int], n
             values = bench.fill(b)
             values[pos + batch :] = np.nan
             values[: max(0, pos - 32)] = 1e4  # finite: other rows of the tile see these positions
-        y = ops.attention(q, cache, heads, 1.0, window=33, soft_cap=2.0, sinks=bench.vector("sinks", n_head))
+        options = AttentionOptions(1.0, window=33, soft_cap=2.0, sinks=bench.vector("sinks", n_head))
+        y = ops.attention(q, cache, heads, options)
         gpu, host = bench.run(ops)
         check(bench, gpu[y.name][:batch, : n_head * dim], host[y.name][:batch, : n_head * dim])
 
@@ -162,14 +160,14 @@ def test_attention_both_ways(bench: Bench, heads: tuple[int, int, int], n: int, 
         bench.fill(b)[n:] = np.nan
     slopes = alibi.table(ops, n_head, 2.0)
     bench.data[slopes.name] = np.frombuffer(ops.plan.constants[slopes.name] + bytes(4), np.uint32).copy()
-    y = ops.attention(q, cache, heads, 0.5, window=window, causal=False, slopes=slopes)
+    y = ops.attention(q, cache, heads, AttentionOptions(0.5, window=window, causal=False, slopes=slopes))
     gpu, host = bench.run(ops)
     check(bench, gpu[y.name][:n, : n_head * dim], host[y.name][:n, : n_head * dim])
 
 
 @pytest.mark.parametrize(("pos", "kv_type"), [(0, "f16"), (1, "f32"), (9, "f16"), (30, "f16")])
 def test_shortconv(bench: Bench, pos: int, kv_type: str) -> None:
-    """At the start of a sequence, and later, where the earlier taps are in the cache."""
+    """At the start of a sequence, and later, where the earlier inputs are in the cache."""
     for n in (1, 5):
         ops = bench.begin(Setup(batch=n, n=n, pos=pos))
         x = ops.rows("x", 3 * 34)
@@ -177,7 +175,7 @@ def test_shortconv(bench: Bench, pos: int, kv_type: str) -> None:
         cache = make_conv_cache(ops.plan, 0, 34, kv_type, 4, 8 if pos == 30 else 64)
         wanted = [(pos - k) % cache.rows for k in (1, 2, 3) if k <= pos]
         bench.fill(cache.k)[[row for row in range(cache.rows) if row not in wanted]] = np.nan
-        y = shortconv(ops, x, bench.vector("taps", 34 * 4), cache, 34)
+        y = shortconv(ops, x, bench.vector("weights", 34 * 4), cache, 34)
         gpu, host = bench.run(ops)
         check(bench, gpu[y.name][:n, :34], host[y.name][:n, :34], 1e-10)
         written = np.arange(pos, pos + n) % cache.rows
@@ -223,6 +221,6 @@ def attention(bench: Bench, heads: tuple[int, int, int], n: int, pos: int, kv_ty
         cache = make_cache(bench.plan, 0, n_kv * dim, kv_type, 0, 0)
         for b in (cache.k, cache.v):
             bench.fill(b)[pos + batch :] = np.nan
-        y = ops.attention(q, cache, heads, dim**-0.5)
+        y = ops.attention(q, cache, heads, AttentionOptions(dim**-0.5))
         gpu, host = bench.run(ops)
         check(bench, gpu[y.name][:batch, : n_head * dim], host[y.name][:batch, : n_head * dim])

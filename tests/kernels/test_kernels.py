@@ -10,7 +10,7 @@ import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine.plan import experts, kernels, per_layer
-from py_engine.plan.ops import pad
+from py_engine.plan.ops import Projection, pad
 from py_engine.plan.plan import Weight
 from py_engine.plan.pooling import pool
 from py_engine.tuning.read_rate import stream
@@ -102,7 +102,9 @@ def test_matvec_with_activations_in_bytes(bench: Bench, type: Q, rows: int, cols
         x, y = ops.rows("x", cols), ops.rows("hidden", rows)
         bytes_.fill(x)
         if norm:
-            y = ops.gated(x, bytes_.vector("norm", cols), [bytes_.weight("w", type, 2 * rows, cols)], None, EPS)
+            y = ops.gated(
+                x, Projection([bytes_.weight("w", type, 2 * rows, cols)], None, bytes_.vector("norm", cols), EPS)
+            )
         else:
             bytes_.fill(y)
             ops.linear(x, bytes_.weight("w", type, rows, cols), bytes_.vector("bias", rows), y)
@@ -117,7 +119,7 @@ def test_head(bench: Bench, rows: int, cols: int, n: int) -> None:
     ops = bench.begin(Setup(batch=1, n=n))
     x = ops.buffer("other.x", (4, pad(cols)))
     bench.fill(x)
-    logits = ops.head(x, bench.vector("norm", cols), bench.weight("w", Q.F16, rows, cols), EPS)
+    logits = ops.head(x, Projection([bench.weight("w", Q.F16, rows, cols)], None, bench.vector("norm", cols), EPS))
     gpu, host = bench.run(ops)
     check(bench, gpu[logits.name], host[logits.name])
 
@@ -131,7 +133,10 @@ def test_gated(bench: Bench, type: Q, n_ff: int, cols: int, batch: int) -> None:
     x = ops.rows("x", cols)
     bench.fill(x)
     y = ops.gated(
-        x, bench.vector("norm", cols), [bench.weight("w", type, 2 * n_ff, cols)], bench.vector("b", 2 * n_ff), EPS
+        x,
+        Projection(
+            [bench.weight("w", type, 2 * n_ff, cols)], bench.vector("b", 2 * n_ff), bench.vector("norm", cols), EPS
+        ),
     )
     gpu, host = bench.run(ops)
     n = min(batch, 3)
@@ -148,9 +153,9 @@ def test_gelu(bench: Bench, batch: int) -> None:
     out = ops.rows("out", 64)
     bench.fill(out)
     down, up = bench.weight("down", Q.F16, 64, 32, 0.1), bench.weight("up", Q.F16, 31, 64, 0.1)
-    ops.linear(ops.gated(x, norm, [both], bias, EPS, "gelu"), down, None, out)
-    ops.linear(ops.gated(out, None, [both], bias, EPS, "gelu"), down, None, x)
-    y = ops.activated(x, norm, up, bench.vector("c", 31), EPS, "gelu" if batch > 1 else "tanh")
+    ops.linear(ops.gated(x, Projection([both], bias, norm, EPS), "gelu"), down, None, out)
+    ops.linear(ops.gated(out, Projection([both], bias), "gelu"), down, None, x)
+    y = ops.activated(x, Projection([up], bench.vector("c", 31), norm, EPS), "gelu" if batch > 1 else "tanh")
     gpu, host = bench.run(ops)
     check(bench, gpu[out.name][:, :64], host[out.name][:, :64])
     check(bench, gpu[y.name][:, :31], host[y.name][:, :31])
@@ -211,11 +216,12 @@ def test_experts(bench: Bench, batch: int, limit: int, gating: str) -> None:
     biases = [bench.weight(f"{m.name}.bias", Q.F32, n, m.rows // n) if m.cols == n_ff else None for m in matrices]
     gate, up, down = zip(matrices, biases, strict=True)
     bias = bench.vector("bias", n) if gating == "sigmoid" else None
-    to = experts.route(ops, logits, n, used, True, 0.5, gating, bias)
-    experts.combine(ops, to, experts.hidden(ops, to, x, gate, up, n_ff, "silu"), down, cols, y)
+    route = experts.route(ops, logits, experts.Routing(n, used, True, 0.5, gating, bias))
+    hidden = experts.hidden(ops, route, x, experts.ExpertNetwork(gate, up, n_ff, "silu"))
+    experts.combine(ops, route, hidden, down, cols, y)
     gpu, host = bench.run(ops)
-    assert (gpu[to.chosen.name] == host[to.chosen.name]).all()
-    check(bench, gpu[to.weights.name], host[to.weights.name], 1e-10)
+    assert (gpu[route.chosen.name] == host[route.chosen.name]).all()
+    check(bench, gpu[route.weights.name], host[route.weights.name], 1e-10)
     check(bench, gpu[y.name][:, :cols], host[y.name][:, :cols], 1e-10)
 
 

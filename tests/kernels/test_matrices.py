@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
+from py_engine.plan import products
 from py_engine.plan.cache import make_cache
+from py_engine.plan.ops import AttentionOptions
 from py_engine.plan.plan import PerToken
+from py_engine.plan.products import Product
 from tests.kernels.bench import Bench, Setup, nmse
 
 
@@ -34,7 +37,7 @@ def test_matmul(matrix_bench: Bench, type: Q, rows: int, cols: int, n: int, tile
         matrix_bench.fill(b)
     w = matrix_bench.weight("w", type, rows, cols)
     ops.linear(x, w, matrix_bench.vector("bias", rows), y)
-    ops._product(x, w, None, z, "store")
+    products.append(ops, Product(x, w, z))
     assert {op.kernel for op in ops.ops} == {"matmul_matrix"}
     grid = -(-rows // tile["TN"]), PerToken(tile["TM"]), 1
     ops.ops[:] = [replace(op, params=op.params | tile, grid=grid) for op in ops.ops]
@@ -74,7 +77,7 @@ def test_attention(
         if b is cache.k:
             values *= np.linspace(0.1, 3, len(values), dtype=np.float32)[:, None].astype(values.dtype)
     sinks = matrix_bench.vector("sinks", n_head) if window else None
-    y = ops.attention(q, cache, heads, dim**-0.5, window, cap, sinks)
+    y = ops.attention(q, cache, heads, AttentionOptions(dim**-0.5, window, cap, sinks))
     assert ops.ops[-1].kernel == "attention_matrix"
     gpu, host = matrix_bench.run(ops)
     limit = 1e-5 if cap else 1e-10  # tanh is an approximation there

@@ -8,6 +8,7 @@ from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine.plan import tiles
 from py_engine.plan.cache import make_cache
+from py_engine.plan.ops import Projection
 from py_engine.plan.rope import Rope, frequencies, table
 from tests.kernels.bench import Bench, Setup
 from tests.kernels.checks import EPS, check
@@ -40,11 +41,11 @@ def test_matvec_in_every_tile(
     bench.fill(y)
     w = bench.weight("w", type, 640, cols) if type is Q.F16 else matrix(bench, type, "w", 640, cols, tame=True)
     norms = [bench.vector("norm", cols), None]
-    hidden = ops.gated(x, norms[tile["R"] > 1], [w], None, EPS)
+    hidden = ops.gated(x, Projection([w], None, norms[tile["R"] > 1], EPS))
     cache = make_cache(bench.plan, 0, 128, "f32", 0, 0)
     rope = Rope(64, True, ops.buffer("freqs", (32,), "u32", "state"))
     bench.data["freqs"] = np.frombuffer(table(frequencies(64, 10000.0)), np.uint32).copy()
-    q = ops.qkv(x, norms[tile["R"] == 1], [w], None, cache, heads, rope, EPS)
+    q = ops.qkv(x, Projection([w], None, norms[tile["R"] == 1], EPS), cache, heads, rope)
     ops.linear(x, w, None, y)
     gpu, host = bench.run(ops)
     for b, rows in ((hidden, 320), (q, 384), (y, 640)):

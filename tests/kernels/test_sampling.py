@@ -14,7 +14,7 @@ from playwright.sync_api import Page
 from py_engine.plan import sampler_ops
 from py_engine.plan.ops import Ops
 from py_engine.plan.sampling import FIELDS, Sampling
-from py_engine.plan.shared import LOGPROB_ROWS, MAX_SMALL_BATCH, MOST_LOGPROBS
+from py_engine.plan.shared import LOGPROB_ROWS, MAX_LOGPROBS, MAX_SMALL_BATCH
 from tests.kernels.bench import Bench, Setup, nmse
 from tests.kernels.conftest import bench_of
 
@@ -116,7 +116,7 @@ def test_pool_or_all(bench: Bench, spread: float) -> None:
     """Logits so close that a bound needs all of them, or so far apart that the pool is enough."""
     some = [*PLAIN, Sampling(top_k=700), Sampling(top_k=8999, top_p=0.5), Sampling(top_p=0.999), *SHAPED]
     for number, sampling in enumerate(some):
-        ops = prepare(bench, 9001, within(sampling, 9001), number, sampling.shapes)
+        ops = prepare(bench, 9001, within(sampling, 9001), number, sampling.is_shaped)
         bench.data["logits"] *= spread / 3
         gpu, host = bench.run(ops)
         assert gpu["tokens"][SEQ, POS + N] == host["tokens"][SEQ, POS + N], sampling
@@ -128,7 +128,7 @@ def test_mask(bench: Bench, vocab: int) -> None:
     again = set()
     for seed, sampling in enumerate([Sampling(temperature=0), Sampling(), Sampling(top_k=3, top_p=0.9, typical_p=0.8)]):
         for share in (0.5, 0.95, 2 / vocab):
-            ops = prepare(bench, vocab, replace(sampling, seed=seed), seed, sampling.shapes, True)
+            ops = prepare(bench, vocab, replace(sampling, seed=seed), seed, sampling.is_shaped, True)
             bits = bench.random.random(-(-vocab // 32) * 32) < share
             bits[vocab - 1] = True
             bench.data["mask"] = np.packbits(bits, bitorder="little").view(np.uint32)
@@ -151,7 +151,7 @@ def test_logprobs(bench: Bench, vocab: int, n: int) -> None:
     give(bench, SEQ, Sampling(logprobs=n))
     gpu, host = bench.run(ops)
     got, want = gpu["logprobs"][5], host["logprobs"][5]
-    count = 1 + min(n, vocab, MOST_LOGPROBS)
+    count = 1 + min(n, vocab, MAX_LOGPROBS)
     assert (got[:count, 0] == want[:count, 0]).all()
     assert (got[count : 1 + n, 0] == 0xFFFFFFFF).all()
     floats, expected = (np.ascontiguousarray(rows[:count, 1]).view(np.float32) for rows in (got, want))

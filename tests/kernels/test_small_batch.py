@@ -11,6 +11,7 @@ from playwright.sync_api import Page
 
 from py_engine.plan import sampler_ops, tiles
 from py_engine.plan.cache import make_cache, make_conv_cache
+from py_engine.plan.ops import AttentionOptions, Projection
 from py_engine.plan.plan import Weight
 from py_engine.plan.rope import Rope, frequencies, table
 from py_engine.plan.sampling import Sampling
@@ -41,7 +42,7 @@ def test_products(swift_bench: Bench, type: Q, rows: int, cols: int, places: tup
         bench.fill(b)[n:] = np.nan
     weight, bias = bench.weight("w", type, rows, cols), bench.vector("bias", rows)
     ops.linear(x, weight, bias, y)
-    normed = ops.normed_stack("z", x, bench.vector("norm", cols), [weight], None, EPS)
+    normed = ops.normed_stack("z", x, Projection([weight], None, bench.vector("norm", cols), EPS))
     gpu, host = bench.run(ops)
     for b in (y, normed):
         check(bench, gpu[b.name][:n, :rows], host[b.name][:n, :rows])
@@ -61,7 +62,7 @@ def test_products_of_bytes(swift_bench: Bench, type: Q, rows: int, places: tuple
     x0[0, 64:96] = 0
     weight = matrix(bench, type, "w", rows, cols, tame=True)
     ops.linear(x, weight, bench.vector("bias", rows), y)
-    normed = ops.normed_stack("z", x, bench.vector("norm", cols), [weight], None, EPS)
+    normed = ops.normed_stack("z", x, Projection([weight], None, bench.vector("norm", cols), EPS))
     gpu, host = bench.run(ops)
     for b in (y, normed):
         check(bench, gpu[b.name][:n, :rows], host[b.name][:n, :rows], 1e-6)
@@ -85,7 +86,9 @@ def test_products_in_every_tile(swift_bench: Bench, tile: dict[str, int], monkey
     ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=5, places=FIVE))
     x = ops.rows("x", 1056)
     swift_bench.fill(x)
-    hidden = ops.gated(x, swift_bench.vector("n", 1056), [swift_bench.weight("w", Q.Q4_0, 130, 1056)], None, EPS)
+    hidden = ops.gated(
+        x, Projection([swift_bench.weight("w", Q.Q4_0, 130, 1056)], None, swift_bench.vector("n", 1056), EPS)
+    )
     gpu, host = swift_bench.run(ops)
     check(swift_bench, gpu[hidden.name][:5, :65], host[hidden.name][:5, :65])
 
@@ -118,8 +121,8 @@ def test_layer(
     rope = Rope(dim, True, ops.buffer("freqs", (dim // 2,), "u32", "state"), 1.25)
     bench.data["freqs"] = np.frombuffer(table(frequencies(dim, 10000.0)), np.uint32).copy()
     weight, heads = bench.weight("w", Q.Q8_0, (n_head + 2 * n_kv) * dim, cols), (n_head, n_kv, dim)
-    q = ops.qkv(x, bench.vector("norm", cols), [weight], None, cache, heads, rope, EPS)
-    y = ops.attention(q, cache, heads, 0.2, window)
+    q = ops.qkv(x, Projection([weight], None, bench.vector("norm", cols), EPS), cache, heads, rope)
+    y = ops.attention(q, cache, heads, AttentionOptions(0.2, window))
     gpu, host = bench.run(ops)
     for b in (x, q, y):
         check(bench, gpu[b.name][:n], host[b.name][:n], max(tolerance(bench), 1e-9))
@@ -147,7 +150,7 @@ def test_rows_that_do_not_fuse(swift_bench: Bench) -> None:
             _, first, count = part.sources[0]
             bench.raw[part.name] = bench.raw[weight.name].reshape(weight.rows, -1)[first : first + count].reshape(-1)
             bench.plan.weights[part.name] = Weight(part.name, part.type, count, cols, ((part.name, 0, count),))
-    q = ops.qkv(x, bench.vector("norm", cols), stack, None, cache, (n_head, n_kv, dim), rope, EPS)
+    q = ops.qkv(x, Projection(stack, None, bench.vector("norm", cols), EPS), cache, (n_head, n_kv, dim), rope)
     gpu, host = bench.run(ops)
     check(bench, gpu[q.name][:5, : n_head * dim], host[q.name][:5, : n_head * dim])
     check(bench, gpu["k.0"], host["k.0"])
@@ -162,7 +165,7 @@ def test_convolution(swift_bench: Bench, kv_type: str) -> None:
     swift_bench.fill(cache.k)
     x = ops.rows("bcz", 3 * 34)
     swift_bench.fill(x)
-    y = shortconv(ops, x, swift_bench.vector("taps", 34 * 4), cache, 34)
+    y = shortconv(ops, x, swift_bench.vector("weights", 34 * 4), cache, 34)
     gpu, host = swift_bench.run(ops)
     check(swift_bench, gpu[y.name][:5, :34], host[y.name][:5, :34])
     check(swift_bench, gpu["conv.0"].astype(np.float32), host["conv.0"].astype(np.float32), 1e-7)
@@ -175,7 +178,7 @@ def test_each_sequence_chooses_with_its_own_parameters(swift_bench: Bench, vocab
     ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=3, places=places, vocab=vocab))
     logits = ops.rows("logits", vocab)
     swift_bench.fill(logits)[:] *= 3
-    sampler_ops.choose(ops, logits)
+    sampler_ops.sample_each(ops, logits)
     give(swift_bench, 3, Sampling(temperature=0))
     give(swift_bench, 0, Sampling(seed=5, temperature=1.5))
     give(swift_bench, 5, Sampling(seed=9, top_k=9, top_p=0.9, min_p=0.01))
@@ -200,7 +203,7 @@ def test_drafts(swift_bench: Bench, end: int) -> None:
         )
         logits = ops.rows("logits", 40)
         values = swift_bench.fill(logits)
-        sampler_ops.choose(ops, logits, MAX_SMALL_BATCH - 1)
+        sampler_ops.sample_each(ops, logits, MAX_SMALL_BATCH - 1)
         give(swift_bench, 2, Sampling(temperature=0))
         words = swift_bench.random.integers(0, 3, 65).astype(np.uint32)
         words[:30] = swift_bench.random.permutation(40)[:30]

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from py_engine import planner
-from py_engine.cpu import kernels as cpu
+from py_engine.cpu import executor as cpu
 from py_engine.files.gguf_header import parse
 from py_engine.models.common import rope_factors
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import ALL_LOGITS, PREFILL
+from py_engine.plan.lists import ALL_LOGITS, DECODE, EMBED, PREFILL, PREFILL_END, SAMPLE, pool
 from py_engine.plan.pooling import NAMES
 from py_engine.plan.sampling import Sampling
 from tests.engine.judge import assert_close, assert_same_direction, distance, same_ids
@@ -25,7 +25,7 @@ EMBEDDING = [p for p in FILES if p.parent.name == "embedding"]
 MODELS = [p for p in FILES if p not in EMBEDDING]
 
 
-def load(path: Path, n_ctx: int, batch: int = 16, kv_type: str = "f32", spare: int | None = None) -> cpu.Cpu:
+def load(path: Path, n_ctx: int, batch: int = 16, kv_type: str = "f32", ring_slack: int | None = None) -> cpu.Cpu:
     """The numpy executor of a file's plan."""
     data = path.read_bytes()
     header = parse(data, len(data))
@@ -38,7 +38,9 @@ def load(path: Path, n_ctx: int, batch: int = 16, kv_type: str = "f32", spare: i
 
     tensor = rope_factors(header, n_ctx)
     factors = np.frombuffer(raw(tensor, 0, 1), np.float32).tolist() if tensor else None
-    plan = planner.make_plan(header, Device(software=True), n_ctx, batch, kv_type, factors, spare)
+    plan = planner.make_plan(
+        header, Device(software=True), planner.PlanOptions(n_ctx, batch, kv_type, factors, ring_slack)
+    )
     weights = {
         w.name: cpu.dequantize(w, np.frombuffer(b"".join(raw(*s) for s in w.sources), np.uint8))
         for w in plan.weights.values()
@@ -62,10 +64,10 @@ def greedy(model: cpu.Cpu, prompt: list[int], count: int) -> list[int]:
     batch = model.plan.batch
     starts = range(0, len(prompt), batch)
     for at in starts:
-        model.feed(at, prompt[at : at + batch], ["prefill", "last", "sample"] if at == starts[-1] else ["prefill"])
+        model.feed(at, prompt[at : at + batch], [*PREFILL_END, SAMPLE] if at == starts[-1] else [PREFILL])
     for _ in range(count - 1):
-        model.run("decode")
-        model.run("sample")
+        model.run(DECODE)
+        model.run(SAMPLE)
     return [int(i) for i in model.buffers["tokens"][0, len(prompt) : len(prompt) + count]]
 
 
@@ -81,7 +83,7 @@ def test_logits_and_greedy_ids(path: Path) -> None:
         long = golden["long_prompt"].tolist()
         want = golden["long_logits_ref"]
         assert_close(want, evaluate(model, long)[-len(want) :], "f32")
-        model.feed(len(long) - 1, long[-1:], ["decode"])
+        model.feed(len(long) - 1, long[-1:], [DECODE])
         np.testing.assert_allclose(model.buffers["logits"], want[-1], atol=2e-3)
 
 
@@ -99,7 +101,7 @@ def test_embeddings(path: Path) -> None:
         rows = []
         for at in range(0, len(ids), model.plan.batch):
             batch = ids[at : at + model.plan.batch]
-            model.feed(at, batch, ["prefill", "embed", *([f"pool.{kind}"] if kind != "none" else [])])
+            model.feed(at, batch, [PREFILL, EMBED, *([pool(kind)] if kind != "none" else [])])
             rows.append(model.buffers[embedding.rows][: len(batch), : embedding.width].copy())
         got = np.concatenate(rows) if kind == "none" else model.buffers["pooled"][0, : embedding.width]
         if kind == "rank":
@@ -128,13 +130,13 @@ def test_a_window_s_cache_is_a_ring(name: str) -> None:
     path = GOLDEN / f"{name}.gguf"
     golden = np.load(path.with_suffix(".npz"))
     long, want = golden["long_prompt"].tolist(), golden["long_logits_ref"]
-    model = load(path, 256, batch=8, spare=8)
+    model = load(path, 256, batch=8, ring_slack=8)
     rows = {b.shape[0] for b in model.plan.buffers.values() if b.pool == "kv"}
     assert max(rows) == 256, "the layers without a window keep everything"
     assert min(rows) < len(long), "the prompt goes round the ring"
     assert_close(want, evaluate(model, long)[-len(want) :], "f32")
     for at in range(len(long) - 4, len(long)):
-        model.feed(at, long[at : at + 1], ["decode"])
+        model.feed(at, long[at : at + 1], [DECODE])
     np.testing.assert_allclose(model.buffers["logits"], want[-1], atol=2e-3)
 
 
@@ -151,5 +153,5 @@ def test_cache_in_bytes(name: str) -> None:
     assert 0 < difference < 0.5
     assert kl < 2e-3
     for at in range(len(prompt) - 4, len(prompt)):
-        model.feed(at, prompt[at : at + 1], ["decode"])
+        model.feed(at, prompt[at : at + 1], [DECODE])
     assert np.abs(model.buffers["logits"] - golden["logits_ref"][-1]).max() < 0.5
