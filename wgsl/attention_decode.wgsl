@@ -182,12 +182,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
 #for j in 4
         {
-          let here = i + ${j}u * LANES;
+          let position = i + ${j}u * LANES;
 #for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
           {
             let v = value_vec(w${j}_${c});
 #for g in G
-            sum${g}_${c} += select(0.0, weights[${g}u * TS + min(here, TS - 1u)], here < count) * v;
+            sum${g}_${c} += select(0.0, weights[${g}u * TS + min(position, TS - 1u)], position < count) * v;
 #endfor
           }
 #endfor

@@ -98,7 +98,7 @@ class Gpu(Memory):
             for ops_of_list in ops.values()
             for op in ops_of_list
         }
-        wanted = list({s.label: s for s in shaders.values()}.values())
+        unique = list({s.label: s for s in shaders.values()}.values())
         done = 0
 
         async def one(shader: kernels.Shader) -> None:
@@ -106,9 +106,9 @@ class Gpu(Memory):
             await self.pipelines.get(shader)
             done += 1
             if on_progress:
-                on_progress(done, len(wanted))
+                on_progress(done, len(unique))
 
-        await asyncio.gather(*(one(s) for s in wanted))
+        await asyncio.gather(*(one(s) for s in unique))
         await self.guarded(lambda: self._record(ops, shaders))
         self.recorded |= set(ops)
 
@@ -143,11 +143,11 @@ class Gpu(Memory):
         offsets: dict[bytes, int] = {}
         for data in packed.values():
             offsets.setdefault(data, len(offsets) * quants.ALIGN)
-        whole = bytearray(max(1, len(offsets)) * quants.ALIGN)
+        structs = bytearray(max(1, len(offsets)) * quants.ALIGN)
         for data, at in offsets.items():
-            whole[at : at + len(data)] = data
-        buffer = self.buffer(len(whole), UNIFORM, "params")
-        self.device.queue.writeBuffer(buffer, 0, to_js(memoryview(whole)))
+            structs[at : at + len(data)] = data
+        buffer = self.buffer(len(structs), UNIFORM, "params")
+        self.device.queue.writeBuffer(buffer, 0, to_js(memoryview(structs)))
         return {key: (buffer, offsets[data], len(data)) for key, data in packed.items()}
 
     def _bound(self, op: Op) -> dict[str, tuple[Any, int, int]]:

@@ -179,11 +179,11 @@ export class Replay extends Lists {
     const { places, drafting, buffers } = this;
     const from = places[0].position;
     // How many tokens a draft yields is not known yet: copy as many as there can be.
-    const wanted = drafting ? this.shared.maxSmallBatch * this.submitted(count) : count;
+    const tokens = drafting ? this.shared.maxSmallBatch * this.submitted(count) : count;
     /** @param {GPUCommandEncoder} to */
     const copy = (to) => {
       places.forEach((place, i) => {
-        const bytes = 4 * Math.min(wanted, this.capacity - place.position);
+        const bytes = 4 * Math.min(tokens, this.capacity - place.position);
         to.copyBufferToBuffer(buffers.tokens, this.tokenOffset(place), into, 4 * i * count, bytes);
       });
       const state = drafting && buffers.states ? buffers.states : buffers.state;
@@ -251,12 +251,12 @@ export class Replay extends Lists {
   }
 
   /**
-   * Submits up to `most` decode steps. `eager`: also submit the last token's forward pass right away, which the
+   * Submits up to `limit` decode steps. `eager`: also submit the last token's forward pass right away, which the
    * read-back does not wait for; else the next step runs it.
-   * @param {number} most @param {boolean} eager
+   * @param {number} limit @param {boolean} eager
    */
-  step(most = this.steps, eager = false) {
-    const count = Math.min(most, this.left, this.shared.maxSteps);
+  step(limit = this.steps, eager = false) {
+    const count = Math.min(limit, this.left, this.shared.maxSteps);
     let map = () => {};
     this.submit((encoder) => {
       const pass = encoder.beginComputePass();

@@ -149,8 +149,8 @@ class GpuRunner:
         drafting, sequences = self._batch_kind
         if not drafting and sequences == 1:
             return self._pace_of(ms)
-        most = MAX_STEPS // 4 if drafting else MAX_STEPS
-        return (max(1, min(most, int(BATCH_SUBMIT_MS / ms))) if ms else 1), 2
+        max_steps = MAX_STEPS // 4 if drafting else MAX_STEPS
+        return (max(1, min(max_steps, int(BATCH_SUBMIT_MS / ms))) if ms else 1), 2
 
     async def next_batch(self, more: bool = True) -> list[list[int]]:
         replay = self.gpu.replay
