@@ -1,6 +1,6 @@
 /**
- * Starts Python: Pyodide from the memory of one that had started (tools/snapshot.py), or, where that fails, from the
- * beginning; then Wisp's packages from their archive.
+ * Starts Python: Pyodide from a memory snapshot (tools/snapshot.py), or without it where that fails; then unpacks Wisp's
+ * packages.
  */
 
 /** @typedef {{ pyodide: string, zip: string, snapshot: string, wheels: string[] }} PythonAssets */
@@ -42,7 +42,7 @@ export async function startPython(assets, report, packages) {
     { messageCallback() {} },
   );
   pyodide.unpackArchive(await archive, "zip", { extractDir: "/wisp" });
-  pyodide.runPython("import random, sys; random.seed(); sys.path.insert(0, '/wisp')"); // what was kept is not random
+  pyodide.runPython("import random, sys; random.seed(); sys.path.insert(0, '/wisp')"); // the snapshot's random state is the same everywhere
   report("python", 2, 3);
   await wheels;
   return { pyodide, kept };

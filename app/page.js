@@ -1,4 +1,4 @@
-/** The page: puts its parts together. Everything about models goes through wisp.js. */
+/** Connects the parts of the page. Everything about models goes through wisp.js. */
 import { explain } from "./ui/advice.js";
 import { startBridge } from "./ui/bridge.js";
 import { startCached } from "./ui/cached.js";
@@ -21,9 +21,9 @@ import { startUpstreams } from "./ui/upstreams.js";
 
 /** @typedef {import("./ui/engine.js").Choice} Choice */
 
-const KEPT_MODEL = "wisp.model";
-const KEPT_CHAT = "wisp.chat";
-const READ_NOTICE = "wisp.notice"; // a notice about the machine that was dismissed is not shown again
+const STORED_MODEL = "wisp.model";
+const STORED_CHAT = "wisp.chat";
+const READ_NOTICE = "wisp.notice"; // the text of a dismissed notice about this device, which is not shown again
 
 placeIcons();
 startTheme();
@@ -39,16 +39,16 @@ const engine = new Engine({
   progress: (progress) => loading.update(progress),
   loaded({ name, choice, stats }) {
     if (choice.keep) {
-      localStorage.setItem(KEPT_MODEL, JSON.stringify({ keep: choice.keep, name, upstream: choice.upstream }));
-      navigator.storage?.persist?.().catch(() => {}); // what was chosen is worth keeping when the disk gets full
+      localStorage.setItem(STORED_MODEL, JSON.stringify({ keep: choice.keep, name, upstream: choice.upstream }));
+      navigator.storage?.persist?.().catch(() => {}); // ask the browser not to evict the model when the disk gets full
     }
     announce(`${name} is ready.`);
     dismiss("backend");
     const lines = /** @type {string[]} */ (stats.notices ?? []);
-    const said = lines.join(" ");
-    const gist = said.replace(/\d+/g, ""); // measured times differ from load to load
+    const text = lines.join(" ");
+    const gist = text.replace(/\d+/g, ""); // measured times differ between loads
     const onDismiss = () => localStorage.setItem(READ_NOTICE, gist);
-    if (gist && gist !== localStorage.getItem(READ_NOTICE)) notify({ key: "backend", text: said, onDismiss });
+    if (gist && gist !== localStorage.getItem(READ_NOTICE)) notify({ key: "backend", text, onDismiss });
     models.show(engine.loaded);
   },
   failed: loadFailed,
@@ -108,7 +108,7 @@ function load(choice) {
 /** The model of the last visit, else the default. @returns {Choice} */
 function firstChoice() {
   try {
-    const { keep, name, upstream } = JSON.parse(localStorage.getItem(KEPT_MODEL) ?? "");
+    const { keep, name, upstream } = JSON.parse(localStorage.getItem(STORED_MODEL) ?? "");
     return { model: keep, name: name ?? nameOf(keep), keep, upstream };
   } catch {
     return DEFAULT;
@@ -127,7 +127,7 @@ function loadFailed(error, choice) {
     return;
   }
   const fallback = { label: "Use Wisp Mini", run: () => void load(DEFAULT) };
-  const still = engine.loaded ? `${engine.loaded.name} goes on answering.` : "";
+  const still = engine.loaded ? `${engine.loaded.name} still answers.` : "";
   const actions = engine.loaded || choice === DEFAULT ? [again] : [again, fallback];
   const advice = [message, more, still].filter(Boolean).join(" ");
   notify({ key: "load", text: `${choice.name} was not loaded.`, more: advice, kind: "error", actions });
@@ -142,7 +142,7 @@ function answerFailed(error) {
     notify({
       key: "load",
       text: "The engine stopped.",
-      more: "Your chats are kept.",
+      more: "Your chats are stored.",
       kind: "error",
       actions: [restart],
     });
@@ -150,7 +150,7 @@ function answerFailed(error) {
   showModel();
 }
 
-/** @type {Choice | null} what was answering when the engine was last seen alive */
+/** @type {Choice | null} the model that answered before the engine stopped */
 let lastChoice = null;
 
 function showModel() {
@@ -178,8 +178,8 @@ function showChat() {
   byId("thread").hidden = empty;
   document.body.classList.toggle("empty", empty);
   document.title = conversation.title ? `${conversation.title} · Wisp` : "Wisp";
-  if (empty) localStorage.removeItem(KEPT_CHAT);
-  else localStorage.setItem(KEPT_CHAT, conversation.id);
+  if (empty) localStorage.removeItem(STORED_CHAT);
+  else localStorage.setItem(STORED_CHAT, conversation.id);
   sidebar.show(all, conversation.id);
   composer.setBusy(busy);
 }
@@ -223,10 +223,10 @@ document.addEventListener("keydown", (event) => {
 
 const firstLoad = load(firstChoice());
 firstLoad.then(startBridge);
-await chat.restore(localStorage.getItem(KEPT_CHAT)).catch((error) => {
-  notify({ key: "storage", text: "This browser keeps no chats here.", more: `${error}`, kind: "error" });
+await chat.restore(localStorage.getItem(STORED_CHAT)).catch((error) => {
+  notify({ key: "storage", text: "This browser cannot store chats.", more: `${error}`, kind: "error" });
   showChat();
 });
-// The service worker fetches the whole page once more: that waits until the model is there, so as not to slow it down.
+// The service worker fetches the whole page again. Wait for the model first, so that its load is not slowed down.
 await Promise.race([firstLoad, new Promise((resolve) => setTimeout(resolve, 20_000))]);
 startPwa();

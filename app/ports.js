@@ -1,22 +1,22 @@
 /**
- * Whom the worker serves: pages, and service workers that pages lend it to, over one MessagePort each. Beside requests
- * and their answers, over a port go
+ * The worker's clients: pages, and service workers that a page lends a port to. Each has one MessagePort. Besides requests
+ * and answers, a port carries
  *
- *   to the worker   "hello" {lock, page}: the Web Lock that the client holds for as long as it lives; is it a page?
- *                   "lend" {port}: serve the one behind that port, too
- *                   "leave": the client needs nothing more; "end": and if no other page is left, the engine may end
- *   from it         "hello" {lock, gpu}: the Web Lock that the worker holds for as long as it lives; is WebGPU there?
- *                   "dead" {message}: why it ends now
+ *   to the worker    "hello" {lock, page}: the Web Lock that the client holds while it lives; whether it is a page
+ *                    "lend" {port}: serve the client behind that port, too
+ *                    "leave": the client needs nothing more; "end": and if no other page is left, the engine may end
+ *   from the worker  "hello" {lock, gpu}: the Web Lock that the worker holds while it lives; whether it has WebGPU
+ *                    "dead" {message}: why it ends now
  *
- * Locks tell of every end, a crash too, and at once. (Ports do not: Chromium has no "close" event on those of shared
- * workers.) Where there are none, on a page that came over plain http, the worker is the page's own and dies with it.
+ * Locks report every end at once, also a crash. (Ports do not: Chromium has no "close" event on ports of shared workers.)
+ * Where there are no locks, on a page from plain http, the worker belongs to one page and ends with it.
  *
  * @typedef {{ receive: (message: any) => void, leave: () => void }} Served
  */
 const locks = globalThis.navigator.locks;
-// By the worker's name in it, a page finds the shared worker that lives (app/sdk/link.js).
+// Contains the worker's name: a page finds the living shared worker by it (app/sdk/link.js).
 const lock = locks ? `wisp.engine ${self.name} ${Date.now()}.${Math.random()}` : null;
-const forever = new Promise(() => {}); // kept here, so that it is not collected and the lock with it
+const forever = new Promise(() => {}); // referenced here, so that neither it nor the lock is collected
 const alive = new Promise((resolve) => {
   if (!lock) return resolve(undefined);
   locks.request(lock, () => (resolve(undefined), forever));

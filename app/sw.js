@@ -1,10 +1,9 @@
 /**
- * The service worker: what makes the page open without a network.
+ * The service worker: opens the page without a network, and answers the API below v1/ (sw/api.js).
  *
- * The build lists every file of the page in `__WISP_PRECACHE__`; a version of the page is kept whole, in a cache of
- * its own, and answers from there with the headers it was served with (the page stays cross-origin isolated). A new
- * version waits until the old one's last tab has closed, or until the page says "take over". Models are not kept
- * here: the engine has them in IndexedDB. Requests below v1/ are the engine's (sw/api.js).
+ * The build lists every file of the page in `__WISP_PRECACHE__`. Each version of the page has a cache of its own, with the
+ * headers the files were served with, so that the page stays cross-origin isolated. A new version waits until the last
+ * tab of the old one has closed, or until the page sends "take over". Models are in IndexedDB, not here.
  */
 /// <reference lib="webworker" />
 import { answerApi, isApi } from "./sw/api.js";
@@ -30,7 +29,7 @@ worker.addEventListener("fetch", (event) => {
   if (KEPT.has(wanted)) event.respondWith(answer(wanted, request));
 });
 
-/** Fetches the new version; files that an older version has already (their names say what is in them) are taken from it. */
+/** Fetches the new version. Files that an older version has are copied from it: their names contain a hash. */
 async function install() {
   const cache = await caches.open(CACHE);
   const one = async (/** @type {string} */ url) => {

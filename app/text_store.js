@@ -1,4 +1,4 @@
-/** Small texts that outlive the page, for the worker, which has no localStorage: name -> text, in IndexedDB. */
+/** Stores small texts in IndexedDB (name -> text) for the worker, which has no localStorage. */
 import { openDB } from "idb";
 
 /** @template T @param {(db: import("idb").IDBPDatabase) => Promise<T>} use @returns {Promise<T>} */

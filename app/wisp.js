@@ -1,11 +1,10 @@
 /**
  * Wisp's JavaScript interface: `import { Wisp } from "/wisp.js"`.
  *
- * Language models from GGUF files, in this browser. One shared worker serves all tabs of the origin, so that a model is
- * in memory once; where a browser has none with WebGPU, each page has a worker of its own. Every `Wisp.create()` of a
- * page gives the same engine until `terminate()` or a crash; the next `create()` then connects anew. Requests and
- * answers have the shapes of the OpenAI API; whatever fails rejects with a `WispError` (`.code`, `.type`, `.param`,
- * `.error`).
+ * Language models from GGUF files, in this browser. One shared worker serves all tabs of the origin, so a model is in
+ * memory once; where a browser has no shared workers with WebGPU, each page has its own. Every `Wisp.create()` of a page
+ * resolves to the same engine until `terminate()` or a crash; the next `create()` connects again. Requests and answers
+ * have OpenAI's shapes. Failed calls reject with a `WispError` (`.code`, `.type`, `.param`, `.error`).
  */
 import { Bridge } from "./sdk/bridge.js";
 import { Connection } from "./sdk/connection.js";
@@ -27,41 +26,40 @@ export { WispError };
  *
  * @typedef {object} LoadRequest
  * @property {Model} [model] default: the catalog's default
- * @property {string} [name] what the model is called in answers and named by in requests; default: its file's name
- * @property {boolean} [default] whether it answers requests that name no model, from now on; default true
- * @property {number} [contextLength] in tokens; default: as the model was trained, as far as memory goes
+ * @property {string} [name] its name in answers and requests; default: the file's name
+ * @property {boolean} [default] whether it answers requests that name no model; default: true
+ * @property {number} [contextLength] tokens; default: 8,192, or the model's limit where that is less
  * @property {"auto" | "webgpu" | "cpu"} [backend] default "auto"
- * @property {"f16" | "f32" | "q8_0"} [kvType] the KV cache's numbers; default "f16"
- * @property {Record<string, number | boolean>} [variant] forces kernels for comparison: f16, subgroup, dot8, matrix
+ * @property {"f16" | "f32" | "q8_0"} [kvType] type of the KV cache; default "f16"
+ * @property {Record<string, number | boolean>} [variant] forces kernel variants for comparison: f16, subgroup, dot8, matrix
  *   (0: no subgroup matrices), software
- * @property {boolean} [tune] choose kernels by measuring them once on this device; default: where there is a GPU
- * @property {number} [parallel] requests that are answered side by side, 1 to 8; default: 4
- * @property {boolean} [speculation] guess the next tokens where that pays; default: true
+ * @property {boolean} [tune] choose kernels by measuring them once on this device; default: on a real GPU
+ * @property {number} [parallel] requests that run side by side, 1 to 8; default: 4
+ * @property {boolean} [speculation] draft tokens where that pays; default: true
  * @property {boolean} [vocabOnly] tokenizer and template without weights
  *
  * @typedef {object} Upstream
  * @property {string} name
  * @property {string} base_url
- * @property {string | null} key its last characters
+ * @property {string | null} key the last characters of its API key
  * @property {number} timeout seconds
  * @property {string[]} models as requests name them: `name/model`
- * @property {number} asked when the models were asked for, seconds since 1970
- * @property {string | null} error why they could not be
+ * @property {number} asked when its list of models was requested, seconds since 1970
+ * @property {string | null} error why that failed
  * @property {number} requests sent there since this engine started
  * @property {number | null} last_request seconds since 1970
  *
  * @typedef {Record<string, any>} Json
- * @typedef {import("./sdk/types.d.ts").Form} Form what an answer's form may be
- * @typedef {{ model?: string }} Which the loaded model that is meant, or an id of the catalog; default: the default one
+ * @typedef {import("./sdk/types.d.ts").Form} Form constraints of an answer
+ * @typedef {{ model?: string }} Which a loaded model, or an id of the catalog; default: the default model
  * @typedef {{ addSpecial?: boolean, parseSpecial?: boolean } & Which} TokenizeOptions
  *
  * @typedef {object} CreateOptions
  * @property {OnProgress} [onProgress]
  * @property {OnLog} [onLog]
- * @property {boolean} [shared] false: a worker of this page alone, if it has none yet
- * @property {number} [memoryBudget] bytes that all loaded models together may take; default: half of the machine's
- *   memory, as far as the browser tells it. The model used longest ago is unloaded for another one. It holds for all
- *   tabs that share the engine.
+ * @property {boolean} [shared] false: use a worker of this page alone, if it has none yet
+ * @property {number} [memoryBudget] bytes for all loaded models together; default: half of the memory that the
+ *   browser reports. The least recently used model is evicted for another one. Applies to all tabs that share the engine.
  */
 
 /** @type {Promise<Wisp> | null} the page's engine */
@@ -71,8 +69,8 @@ export class Wisp extends Endpoints {
   #connection;
 
   /**
-   * Connects to the engine and boots it if it is not running, or gives the one that this page already has (and listens
-   * to it too).
+   * Connects to the engine, and boots it if it is not running. Resolves to the same engine each time; the listeners are
+   * added.
    * @param {CreateOptions} [options]
    * @returns {Promise<Wisp>}
    */
@@ -87,7 +85,7 @@ export class Wisp extends Endpoints {
   }
 
   /**
-   * Lends the page's engine to a program on this machine: `build.py serve --api`.
+   * Lends the page's engine to programs of this machine: `build.py serve --api`.
    * @param {string | URL} url of its WebSocket
    */
   static lend(url) {
@@ -101,9 +99,9 @@ export class Wisp extends Endpoints {
   }
 
   /**
-   * Loads a model beside those that are loaded, as far as the memory budget allows, unless it is there already.
-   * When it rejects, the models loaded before go on answering.
-   * @param {LoadRequest} [request] @param {CallOptions} [options] @returns {Promise<Json>} what `stats()` gives of it
+   * Loads a model beside those that are loaded, within the memory budget, unless it is loaded already. If it rejects,
+   * the models loaded before still answer.
+   * @param {LoadRequest} [request] @param {CallOptions} [options] @returns {Promise<Json>} its `stats()`
    */
   async load({ model, ...rest } = {}, options = {}) {
     const request = { ...rest, model: Array.isArray(model) ? model.map(absolute) : absolute(model) };
@@ -113,7 +111,7 @@ export class Wisp extends Endpoints {
   }
 
   /**
-   * What a load would take of the device, in bytes, before anything but the file's header is downloaded.
+   * The memory that a load would take, in bytes. Downloads only the file's header.
    * @param {LoadRequest} [request]
    * @returns {Promise<{ download: number, weights: number, kv: number, activations: number, total: number,
    *   context_length: number, fits?: boolean, advice?: string | null }>} `fits` and `advice` where there is a GPU
@@ -126,21 +124,21 @@ export class Wisp extends Endpoints {
   }
 
   /**
-   * OpenAI-compatible servers for models too large for this device. Requests whose `model` is `name/model` of one of
-   * them leave this machine, and no others; what is configured is kept for later visits, the keys are never given out.
+   * OpenAI-compatible servers for models too large for this device. Only requests whose `model` is `name/model` of one of
+   * them leave this machine. The configuration is stored for later visits; the keys are never returned.
    */
   upstreams = {
     /** @returns {Promise<{ data: Upstream[] }>} */
     list: () => this.#connection.call("upstreams.list"),
     /**
-     * Configures one, or changes it, and asks it for its models. Without an `apiKey` the one before stays, as long as
-     * the server is the same one.
+     * Configures or changes a server, and requests its models. Without an `apiKey` the stored one stays if the server is
+     * the same.
      * @param {{ name: string, baseURL: string, apiKey?: string, timeout?: number, models?: string[] }} upstream
-     *   `timeout`: seconds that it may be silent; `models`: their ids, for a server that has no list of them
+     *   `timeout`: seconds without an answer; `models`: their ids, for a server that does not list them
      * @returns {Promise<Upstream>}
      */
     set: (upstream) => this.#connection.call("upstreams.set", upstream),
-    /** Asks for its models once more. @param {string} name @returns {Promise<Upstream>} */
+    /** Requests its models again. @param {string} name @returns {Promise<Upstream>} */
     refresh: (name) => this.#connection.call("upstreams.refresh", { name }),
     /** @param {string} name @returns {Promise<void>} */
     remove: (name) => this.#connection.call("upstreams.remove", { name }),
@@ -164,7 +162,7 @@ export class Wisp extends Endpoints {
   }
 
   /**
-   * The prompt text that a chat becomes.
+   * The prompt text of a chat.
    * @param {Json[]} messages
    * @param {Json} [options] model, tools, addGenerationPrompt, template, and variables of the template
    * @returns {Promise<string>}
@@ -174,9 +172,9 @@ export class Wisp extends Endpoints {
   }
 
   /**
-   * Logits at every position; of an embedding model, or where a pooling is given, the embedding, not normalised.
+   * Logits at every position. For an embedding model, or with a pooling: the embedding, not normalised.
    * @param {ArrayLike<number>} ids
-   * @param {{ pooling?: "none" | "mean" | "cls" | "last" | "rank" } & Which} [options] default: the model's own
+   * @param {{ pooling?: "none" | "mean" | "cls" | "last" | "rank" } & Which} [options] default: the model's
    * @returns {Promise<{ logits: Float32Array, shape: [number, number] } | { embedding: Float32Array, shape: number[] }>}
    *   shape is [n, vocab] of logits, [n_embd] of an embedding, [n, n_embd] of one for each id ("none")
    */
@@ -185,8 +183,8 @@ export class Wisp extends Endpoints {
   }
 
   /**
-   * GPU time of every dispatch of a step: one token, or a prefill batch of `n`, at `position`; the last is "step", all
-   * of them in a row. `floor_ns` is the time in which this device reads as many bytes.
+   * GPU time of every dispatch of a step (one token, or a prefill batch of `n`, at `position`), and of the whole "step".
+   * `floor_ns` is the time in which this device reads as many bytes.
    * @param {number} position @param {number} [n] @param {Which} [which]
    * @returns {Promise<import("./sdk/types.d.ts").Dispatch[]>}
    */
@@ -195,7 +193,7 @@ export class Wisp extends Endpoints {
   }
 
   /**
-   * Would constrained decoding allow this text?
+   * Whether constrained decoding would allow this text.
    * @param {Form} format {response_format} | {grammar} | {regex} @param {string} text @param {Which} [which]
    * @returns {Promise<{ accepted: boolean, complete: boolean }>}
    */
@@ -204,36 +202,36 @@ export class Wisp extends Endpoints {
   }
 
   /**
-   * Of a loaded model, or the default one: adapter, memory, cache hits, timings, notices, dispatches; of all: `models`
-   * with the bytes of each, their sum `bytes`, the `budget`, and the `clients`, pages and HTTP requests that there are.
+   * Figures of a loaded model, or the default one: adapter, memory, cache hits, timings, notices, dispatches. Figures of
+   * all: `models` with the bytes of each, their sum `bytes`, the `budget`, and the number of `clients`.
    * @param {Which} [which] @returns {Promise<Json>}
    */
   stats({ model } = {}) {
     return this.#connection.call("stats", { model });
   }
 
-  /** Frees one model, or all, when their requests are through; the engine stays. @param {string} [model] @returns {Promise<void>} */
+  /** Unloads one model, or all, when their requests have ended. The engine stays. @param {string} [model] @returns {Promise<void>} */
   async unload(model) {
     await this.#connection.call("unload", { model });
     if (model === undefined) lastLoad = null;
   }
 
   /**
-   * Ends this page's part: its open requests reject with code "aborted". The worker ends with the last page that does
-   * so, or that closes; the next `Wisp.create()` connects to it, or boots a new one.
+   * Disconnects this page: its open requests reject with code "aborted". The worker ends with its last page. The next
+   * `Wisp.create()` connects to it, or boots a new one.
    */
   terminate() {
     this.#connection.close(WispError.aborted());
   }
 }
 
-/** @type {Connection | null} the page's way to the engine */
+/** @type {Connection | null} the page's connection to the engine */
 let current = null;
-/** @type {Promise<Wisp> | null} the engine at its end */
+/** @type {Promise<Wisp> | null} the booted engine */
 let booted = null;
-/** @type {Record<string, any> | null} what this page loaded last as the default */
+/** @type {Record<string, any> | null} the load request of this page's last default model */
 let lastLoad = null;
-/** whether the engine is gone by a crash: then who asks for it gets another one */
+/** whether the engine crashed: then the next request boots another one */
 let crashed = false;
 
 /** @param {boolean} shared */
@@ -251,20 +249,20 @@ function open(shared) {
 
 let offered = false;
 
-/** From now on the service worker may answer with this page's engine. */
+/** Lets the service worker answer with this page's engine from now on. */
 function offer() {
   if (offered) return;
   offered = true;
   startHosting(() => (current || crashed ? hosted() : null));
 }
 
-/** The engine for the service worker; one that crashed is booted again, with the model that this page had loaded. */
+/** The engine for the service worker. After a crash it is booted again, with the model that this page had loaded. */
 async function hosted() {
   const again = async () => {
     const engine = await Wisp.create();
     if (lastLoad) await engine.load(lastLoad);
   };
-  const ready = current ? null : again().catch(() => {}); // what is asked then says what is missing
+  const ready = current ? null : again().catch(() => {}); // a request then reports what is missing
   const connection = /** @type {Connection} */ (current);
   return { connection, ready, loaded: (await connection.link).shared || lastLoad !== null };
 }

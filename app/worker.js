@@ -1,11 +1,10 @@
 /**
- * The worker, shared by all pages or of one: starts Pyodide, unpacks the Python packages and hands every message of its
- * clients (ports.js) to `app/main.py`.
- * It knows nothing of models or chats. What it offers Python, on `globalThis`:
- *   wispReplay, wispUpload, wispShards, wispTextStore  of the modules py_engine/gpu/replay.js, upload.js, shards.js and app/text_store.js
+ * The engine's worker, shared by all pages or owned by one. Starts Pyodide, unpacks the Python packages and passes every
+ * message of its clients (ports.js) to `app/main.py`. It knows nothing of models or chats. For Python, `globalThis` has
+ *   wispReplay, wispUpload, wispShards, wispTextStore   py_engine/gpu/replay.js, upload.js, files/shards.js, text_store.js
  *   wispAssets       the URLs it was booted with: {pyodide, zip, snapshot, wheels, catalog, grammar}
- *   wispLoadPackage  (name) => Promise, loads a compiled wheel (numpy) on first need
- *   wispImport       (url) => Promise, loads a JavaScript module
+ *   wispLoadPackage  (name) => Promise; loads a compiled wheel (numpy) on first use
+ *   wispImport       (url) => Promise; imports a JavaScript module
  */
 import { Replay } from "../py_engine/gpu/replay.js";
 import * as wispShards from "../py_engine/files/shards.js";
@@ -21,7 +20,7 @@ let main;
 
 /** @param {Assets} assets @param {(stage: string, loaded: number, total: number) => void} report */
 async function boot(assets, report) {
-  navigator.gpu?.requestAdapter({ powerPreference: "high-performance" }); // the browser's GPU process starts, too
+  navigator.gpu?.requestAdapter({ powerPreference: "high-performance" }); // starts the browser's GPU process meanwhile
   const { pyodide } = await startPython(assets, report, ["regex"]);
   const loading = /** @type {Map<string, Promise<any>>} */ (new Map());
   /** @param {string} name */
@@ -71,7 +70,7 @@ function serve(port) {
           kind: "error",
           error: { message, type: "server_error", param: null, code: "internal_error" },
         });
-        // A half-booted worker is of no use, nor is one whose interpreter is dead: the next page boots a new one.
+        // A half-booted worker, or one whose interpreter is dead, must end: the next page boots a new one.
         if (kind === "boot" || error?.pyodide_fatal_error) ports.die(message);
       }
     },
@@ -83,5 +82,5 @@ function serve(port) {
 
 const ports = new Ports(serve);
 self.addEventListener("error", (event) => ports.die(event.message));
-self.onmessage = ({ data }) => ports.add(data.port); // the page whose own worker this is
+self.onmessage = ({ data }) => ports.add(data.port); // the page that owns this worker
 /** @type {any} */ (self).onconnect = (/** @type {MessageEvent} */ event) => ports.add(event.ports[0]); // all pages

@@ -1,4 +1,4 @@
-"""Measures in a headless browser, by the page that everybody can open: dist/bench.html.
+"""Measures in a headless browser, with the page dist/bench.html.
 
 python3 build.py bench [--model ID|URL|FILE] [--backend auto|webgpu|cpu] [--runs N] [--prompts 32,512] [--peer]
 """
@@ -17,7 +17,7 @@ from tools.failure import Failure
 
 
 def main(arguments: list[str]) -> int:
-    """Measure and print; returns the exit status."""
+    """Measure and print; return the exit status."""
     options = _parser().parse_args(arguments)
     try:
         with sync_playwright() as playwright, headless.launched(playwright, options.adapter) as browser:
@@ -39,25 +39,25 @@ def main(arguments: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="build.py bench", description="Measure in a headless browser.")
-    parser.add_argument("--json", metavar="FILE", help="write the figures to FILE, too")
+    parser.add_argument("--json", metavar="FILE", help="also write the figures to FILE")
     parser.add_argument("--model", help="a catalog id, an address or a .gguf file (default: the embedded one)")
     parser.add_argument("--backend", choices=["auto", "webgpu", "cpu"], default="auto")
     parser.add_argument(
-        "--adapter", choices=["swiftshader", "lavapipe"], help="a software GPU (default: what is there)"
+        "--adapter", choices=["swiftshader", "lavapipe"], help="a software GPU (default: the machine's GPU)"
     )
-    parser.add_argument("--runs", type=int, default=5, help="of each figure, whose median counts (default: 5)")
+    parser.add_argument("--runs", type=int, default=5, help="runs of each measurement; the median counts (default: 5)")
     parser.add_argument("--prompts", type=_lengths, default=[32, 512], metavar="N,N", help="default: 32,512")
     parser.add_argument("--contexts", type=_lengths, default=[16, 1024], metavar="N,N", help="default: 16,1024")
-    parser.add_argument("--tokens", type=int, default=64, help="to decode in each run (default: 64)")
+    parser.add_argument("--tokens", type=int, default=64, help="tokens to decode in each run (default: 64)")
     parser.add_argument("--context-length", type=int, help="default: the model's own")
-    parser.add_argument("--peer", action="store_true", help="measure wllama on the same file, too, and compare")
+    parser.add_argument("--peer", action="store_true", help="also measure wllama on the same file, and compare")
     return parser
 
 
 def _lengths(text: str) -> list[int]:
     numbers = [int(word) for word in text.replace(",", " ").split()]
     if any(number < 1 for number in numbers):
-        raise argparse.ArgumentTypeError("lengths are positive numbers of tokens")
+        raise argparse.ArgumentTypeError("lengths must be positive numbers of tokens")
     return numbers
 
 

@@ -1,6 +1,6 @@
 /**
  * Measures a model through the SDK: load, prefill by prompt length, decode by context, GPU time per kernel.
- * Each figure is the median of several runs; prompts are random ids, fresh each time, so that no cache answers them.
+ * Each figure is the median of several runs. Every prompt is new random ids, so the KV cache cannot be reused.
  */
 import { loadAgain } from "./upload.js";
 
@@ -11,22 +11,22 @@ import { loadAgain } from "./upload.js";
  * @property {number[]} [contexts] lengths to decode at
  * @property {number} [tokens] to decode in each run
  * @property {number} [runs]
- * @property {number} [secondsPerRow] no further run of a row begins after so long; one always runs
+ * @property {number} [secondsPerRow] start no further run of a row after this time; one always runs
  * @property {string} [backend]
  * @property {number} [contextLength]
  * @property {"f16" | "f32" | "q8_0"} [kvType]
  * @property {boolean} [tune] as for `load()`
  * @property {number[]} [together] requests at once
- * @property {number[]} [profileAt] positions whose decode step is timed by kernel; default: contexts
+ * @property {number[]} [profileAt] positions whose decode step is timed by kernel (default: contexts)
  * @property {number[]} [profilePrompts] batches whose prefill is timed by kernel
- * @property {AbortSignal} [signal] ends it with the error "aborted"
+ * @property {AbortSignal} [signal] aborts with the error "aborted"
  *
  * @typedef {{ what: string, value: number, unit: string }} Row
  * @typedef {import("../app/sdk/types.d.ts").Dispatch} Dispatch
  * @typedef {{ kernel: string, count: number, us: number, total_us: number, bytes: number, flops: number,
- *   floor_us: number }} KernelTime  of `count` dispatches: each, and together; bytes, operations and the floor of one
+ *   floor_us: number }} KernelTime  us: of one of `count` dispatches; total_us: of all; bytes, flops, floor_us: of one
  * @typedef {{ us: number, kernels_us: number, wall_us: number | null, floor_us: number, bytes: number, flops: number,
- *   dispatches: number }} Step  on the GPU, its kernels one by one, and as a request sees it
+ *   dispatches: number }} Step  us: on the GPU; kernels_us: sum of its kernels; wall_us: by the host's clock
  * @typedef {Record<string, any>} Result
  */
 
@@ -39,17 +39,17 @@ export function median(values) {
 /** @param {number} n @param {number} vocab */
 const randomIds = (n, vocab) => Array.from({ length: n }, () => Math.floor(Math.random() * vocab));
 
-const VOCAB = 256; // ids that every vocabulary has
+const VOCAB = 256; // ids below are in every vocabulary
 const ENDLESS = {
   type: "json_schema",
   json_schema: { name: "list", schema: { type: "array", items: { type: "string" }, minItems: 10_000 } },
 };
 const WARM_UP = 500; // ms
-const MARGIN = 64; // positions that the engine's profile keeps free
+const MARGIN = 64; // positions that the engine's profile needs after the last one
 
 /**
  * @param {any} engine a Wisp @param {Options} options
- * @param {(row: Row, soFar: Result) => void} onRow told of each figure as it comes
+ * @param {(row: Row, soFar: Result) => void} onRow called with each figure as it arrives
  * @returns {Promise<Result>} everything measured
  */
 export async function bench(engine, options, onRow = () => {}) {
@@ -57,9 +57,9 @@ export async function bench(engine, options, onRow = () => {}) {
   const { profileAt = contexts, profilePrompts = [32, 512], secondsPerRow = Infinity } = options;
   const { backend, contextLength, kvType, tune, together = [1, 2, 4, 8] } = options;
   const parallel = Math.max(1, ...together);
-  // Random prompts have random answers, which may repeat themselves: guesses would flatter.
+  // Random prompts have random answers, which may repeat themselves: speculative decoding would look too good.
   const request = { model, backend, contextLength, kvType, tune, parallel, speculation: false };
-  await engine.unload(); // a model that is there already takes no time to load
+  await engine.unload(); // a model that is loaded already would take no time
   const started = performance.now();
   await engine.load(request, { signal });
   const load_ms = performance.now() - started;
@@ -77,19 +77,19 @@ export async function bench(engine, options, onRow = () => {}) {
     ...{ prefill: [], decode: [], together: [], kernels: {}, steps: {}, skipped: [] },
   };
   const skip = (/** @type {string} */ what, /** @type {string} */ why) => result.skipped.push({ what, why });
-  const tell = (/** @type {string} */ what, /** @type {number} */ value, /** @type {string} */ unit) =>
+  const report = (/** @type {string} */ what, /** @type {number} */ value, /** @type {string} */ unit) =>
     onRow({ what, value, unit }, result);
-  tell("load", load_ms, "ms");
+  report("load", load_ms, "ms");
   if (first.backend === "webgpu") {
     result.upload = await loadAgain(engine, request, { signal });
-    tell("upload of the cached model", result.upload.per_second / 1e9, "GB/s");
+    report("upload of the cached model", result.upload.per_second / 1e9, "GB/s");
   }
 
   const run = async (/** @type {number} */ n, /** @type {number} */ max_tokens) => {
     await engine.completions.create({ prompt: randomIds(n, VOCAB), max_tokens, temperature: 0 }, { signal });
     return engine.stats();
   };
-  /** A run that decodes at least half of what was asked: a model may end its answer early. @param {number} n */
+  /** A run that decodes at least half of the tokens: a model may end its answer early. @param {number} n */
   const decode = async (n) => {
     let best = await run(n, tokens);
     for (let again = 0; best.last.completion_tokens <= tokens / 2 && again < 3; again++) {
@@ -98,7 +98,7 @@ export async function bench(engine, options, onRow = () => {}) {
     }
     return best;
   };
-  /** What up to `runs` runs give. @template T @param {() => Promise<T>} measure @returns {Promise<T[]>} */
+  /** Results of up to `runs` runs. @template T @param {() => Promise<T>} measure @returns {Promise<T[]>} */
   const repeat = async (measure) => {
     const begun = performance.now();
     const found = [await measure()];
@@ -108,7 +108,7 @@ export async function bench(engine, options, onRow = () => {}) {
 
   const begun = performance.now();
   do await run(Math.min(prompts[0] ?? 8, limit - 8), 8);
-  while (performance.now() - begun < WARM_UP); // compiles what compiles late; a GPU's clocks rise only under load
+  while (performance.now() - begun < WARM_UP); // compiles lazy kernels, and lets the GPU's clocks rise
   for (const n of prompts) {
     if (n >= limit) {
       skip(`prefill ${n}`, `the context holds ${limit}`);
@@ -117,7 +117,7 @@ export async function bench(engine, options, onRow = () => {}) {
     const speeds = await repeat(async () => (1000 * n) / (await run(n, 1)).last.prefill_ms);
     const per_second = median(speeds);
     result.prefill.push({ prompt: n, ms: (1000 * n) / per_second, per_second, ...spread(speeds) });
-    tell(`prefill ${n}`, per_second, "tok/s");
+    report(`prefill ${n}`, per_second, "tok/s");
   }
   for (const n of contexts) {
     if (n + tokens > limit) {
@@ -135,12 +135,12 @@ export async function bench(engine, options, onRow = () => {}) {
     const longest = all.reduce((a, b) => (b.last.completion_tokens > a.last.completion_tokens ? b : a));
     const { dispatches_per_token: dispatches, submits_per_token: submits } = longest;
     result.decode.push({ context: n, per_second, ms: 1000 / per_second, dispatches, submits, ...spread(speeds) });
-    tell(`decode at ${n}`, per_second, "tok/s");
+    report(`decode at ${n}`, per_second, "tok/s");
   }
-  const room = contexts.find((n) => n + tokens <= limit);
-  for (const n of room === undefined ? [] : together) {
+  const context = contexts.find((n) => n + tokens <= limit);
+  for (const n of context === undefined ? [] : together) {
     const at_once = async () => {
-      const prompts = Array.from({ length: n }, () => randomIds(room ?? 0, VOCAB));
+      const prompts = Array.from({ length: n }, () => randomIds(context ?? 0, VOCAB));
       const begun = performance.now();
       const ask = (/** @type {number[]} */ prompt) =>
         engine.completions.create({ prompt, max_tokens: tokens, temperature: 0 }, { signal });
@@ -148,33 +148,33 @@ export async function bench(engine, options, onRow = () => {}) {
       const made = answers.map(({ usage }) => usage.completion_tokens);
       return (1000 * sum(made)) / (performance.now() - begun);
     };
-    await at_once(); // makes room, and compiles what several need
+    await at_once(); // reserves the sequences, and compiles their kernels
     const speeds = await repeat(at_once);
     const per_second = median(speeds);
-    result.together.push({ requests: n, context: room, per_second, ...spread(speeds) });
-    tell(`${n} at once, all together`, per_second, "tok/s");
+    result.together.push({ requests: n, context, per_second, ...spread(speeds) });
+    report(`${n} requests at once, in sum`, per_second, "tok/s");
   }
-  if (room !== undefined) {
+  if (context !== undefined) {
     try {
-      const prompt = randomIds(room, VOCAB);
+      const prompt = randomIds(context, VOCAB);
       const speed = async (/** @type {object} */ how) => {
         const request = { prompt, max_tokens: tokens, temperature: 0, ...how };
         await engine.completions.create(request, { signal });
         const { last } = await engine.stats();
         return (1000 * (last.completion_tokens - 1)) / last.decode_ms;
       };
-      await speed({ response_format: ENDLESS }); // compiles the form
+      await speed({ response_format: ENDLESS }); // compiles the grammar
       const pairs = await repeat(async () => [
         await speed({ ignore_eos: true }),
         await speed({ response_format: ENDLESS }),
       ]);
-      const per_second = median(pairs.map(([, held]) => held));
-      const ratio = median(pairs.map(([free, held]) => held / free)); // of runs side by side
-      result.constrained = { context: room, per_second, ratio, runs: pairs.length };
-      tell(`decode at ${room}, held to a JSON schema`, per_second, "tok/s");
+      const per_second = median(pairs.map(([, constrained]) => constrained));
+      const ratio = median(pairs.map(([free, constrained]) => constrained / free)); // of consecutive runs
+      result.constrained = { context, per_second, ratio, runs: pairs.length };
+      report(`decode at ${context}, with a JSON schema`, per_second, "tok/s");
     } catch (error) {
       signal?.throwIfAborted();
-      skip("decode, held to a JSON schema", /** @type {Error} */ (error).message);
+      skip("decode with a JSON schema", /** @type {Error} */ (error).message);
     }
   }
   result.memory = (await engine.stats()).memory;
@@ -198,7 +198,7 @@ export async function bench(engine, options, onRow = () => {}) {
       ...{ wall_us: measured ? 1000 * measured.ms : null, floor_us: whole.floor_ns / 1000 },
       ...{ bytes: whole.bytes, flops: whole.flops, dispatches: dispatches.length },
     };
-    tell(`GPU time, ${name}`, whole.ns / 1000, "us");
+    report(`GPU time, ${name}`, whole.ns / 1000, "us");
   };
   for (const at of profileAt) {
     const row = result.decode.find((/** @type {any} */ { context }) => context === at);
@@ -219,7 +219,7 @@ const sum = (values) => values.reduce((a, b) => a + b, 0);
 /** @param {number[]} speeds */
 const spread = (speeds) => ({ slowest: Math.min(...speeds), fastest: Math.max(...speeds), runs: speeds.length });
 
-/** Dispatches of the same kernel together, the costliest first. @param {Dispatch[]} times @returns {KernelTime[]} */
+/** Times grouped by kernel, the costliest first. @param {Dispatch[]} times @returns {KernelTime[]} */
 export function summary(times) {
   /** @type {Map<string, Dispatch[]>} */
   const byKernel = new Map();

@@ -1,4 +1,4 @@
-/** What was measured, as tables and plots. */
+/** The measurements as tables and plots. */
 import { h } from "../app/ui/dom.js";
 import { bytes, rate, seconds } from "../app/ui/format.js";
 import { bar, plot } from "./plot.js";
@@ -11,7 +11,7 @@ export function figures(result) {
     facts(result),
     prefill(result),
     decode(result),
-    together(result),
+    parallel(result),
     ...kernels(result),
     ...skipped(result),
   ].filter((part) => part !== null);
@@ -48,14 +48,14 @@ function facts(result) {
 function uploaded({ bytes: size, ms, per_second, write_buffer, share: part }) {
   const rates = [`${bytes(Math.round(per_second))}/s`];
   if (write_buffer && part)
-    rates.push(`${Math.round(100 * part)}% of what the GPU takes (${bytes(Math.round(write_buffer))}/s)`);
+    rates.push(`${Math.round(100 * part)}% of the GPU's bandwidth for uploads (${bytes(Math.round(write_buffer))}/s)`);
   return `${bytes(size)} in ${duration(ms)}: ${rates.join(", ")}`;
 }
 
 /** The features that change which kernels run. @param {string[]} names */
 function features(names) {
-  const telling = names.filter((name) => /^(shader-f16|subgroups|timestamp-query|.*subgroup-matrix)$/.test(name));
-  return telling.length ? telling.join(", ") : "none that matter here";
+  const relevant = names.filter((name) => /^(shader-f16|subgroups|timestamp-query|.*subgroup-matrix)$/.test(name));
+  return relevant.length ? relevant.join(", ") : "none that matter here";
 }
 
 /** @param {string} title @param {string[]} heads @param {(string | HTMLElement)[][]} rows @param {...Node} more */
@@ -115,12 +115,12 @@ function decode({ decode: rows, backend }) {
 }
 
 /** @param {Result} result */
-function together({ together: rows = [] }) {
+function parallel({ together: rows = [] }) {
   if (!rows.length) return null;
   const cells = (/** @type {any} */ row) => [String(row.requests), h("strong", {}, speed(row.per_second)), range(row)];
   const points = rows.map((/** @type {any} */ row) => point(row.requests, row));
   const chart = plot("Tokens written per second for all requests, by their number", points);
-  return table("Several requests at once", ["Requests", "Tokens/s, all together", "All runs"], rows.map(cells), chart);
+  return table("Several requests at once", ["Requests", "Tokens/s, in sum", "All runs"], rows.map(cells), chart);
 }
 
 /** @param {any} row */
@@ -167,12 +167,12 @@ function kernels(result) {
     });
 }
 
-/** Where the time of a whole step goes. @param {import("./bench.js").Step} step */
+/** Breakdown of a whole step's time. @param {import("./bench.js").Step} step */
 function whole({ us, kernels_us, wall_us, floor_us, bytes: size, dispatches }) {
   const apart = `${dispatches} dispatches, each by itself ${micro(kernels_us)}, one after the other ${micro(us)}`;
   const clock = wall_us === null ? "" : `; by the clock ${micro(wall_us)}`;
-  const floor = `The floor, reading ${bytes(size)} and beginning every dispatch, is ${micro(floor_us)}`;
-  return h("p", { class: "note" }, `${apart}${clock}. ${floor}: the GPU takes ${fold(us / floor_us)} that.`);
+  const floor = `The floor (reading ${bytes(size)} and starting every dispatch) is ${micro(floor_us)}`;
+  return h("p", { class: "note" }, `${apart}${clock}. ${floor}: the GPU takes ${fold(us / floor_us)} as long.`);
 }
 
 /** @param {number} amount @param {number} us @param {string} unit */

@@ -2,12 +2,12 @@
 import { byId, h } from "../app/ui/dom.js";
 
 const form = /** @type {HTMLFormElement} */ (byId("bench-form"));
-const SECONDS_PER_ROW = 30; // on a slow device, a row is content with fewer runs
+const SECONDS_PER_ROW = 30; // on a slow device, a row has fewer runs
 
 /** @param {string} name @returns {HTMLInputElement & HTMLSelectElement} */
 const field = (name) => /** @type {any} */ (form.elements.namedItem(name));
 
-/** Fills the fields from the address, and shows those that the chosen model needs. */
+/** Fills the fields from the address, and shows the fields that the selected model needs. */
 export function startForm() {
   for (const [name, value] of new URLSearchParams(location.search)) {
     if (name === "model") chooseModel(value);
@@ -42,12 +42,12 @@ function addModel(id, name) {
   else field("model").options[0].after(h("option", { value: id }, name));
 }
 
-/** @param {Record<string, any>[]} models of the catalog; the default one stands there already */
+/** @param {Record<string, any>[]} models of the catalog; the default one is listed already */
 export function offer(models) {
   for (const model of models) if (model.size && !model.default) addModel(model.id, model.name ?? model.id);
 }
 
-/** What the form asks for; null, with the faulty field marked, when it asks for nonsense. @returns {import("./bench.js").Options | null} */
+/** The form's options; null if a field is invalid, which is then marked. @returns {import("./bench.js").Options | null} */
 export function readForm() {
   const files = [...(field("file").files ?? [])].toSorted((a, b) => a.name.localeCompare(b.name));
   const chosen = field("model").value;
@@ -80,7 +80,7 @@ export function readForm() {
   };
 }
 
-/** Positive whole numbers, separated as one likes; none is allowed. @param {string} name @returns {number[] | null} */
+/** Positive whole numbers, separated by spaces, commas or semicolons; may be empty. @param {string} name @returns {number[] | null} */
 function lengths(name) {
   const words = field(name)
     .value.split(/[\s,;]+/)

@@ -1,4 +1,4 @@
-"""Runs the bench's pages in a headless browser: ours from dist/, the peer's from a server of its own."""
+"""Runs the bench's pages in a headless browser: Wisp's from dist/, the peer's from a server of its own."""
 
 import argparse
 import json
@@ -40,7 +40,7 @@ RUN_PEER = """async (options) => {
 
 @contextmanager
 def launched(playwright: Playwright, adapter: str | None) -> Iterator[Browser]:
-    """A browser on a software GPU of the tests', or on whatever it finds."""
+    """A browser with a software GPU of the tests, or with the machine's GPU."""
     if adapter:
         from tests.support import browser as tests_browser
 
@@ -57,7 +57,7 @@ def launched(playwright: Playwright, adapter: str | None) -> Iterator[Browser]:
 def _page(browser: Browser, server: Server, path: str) -> Iterator[Page]:
     page = browser.new_context().new_page()
     page.set_default_timeout(READY_MS)
-    page.expose_function("wispRow", _tell)
+    page.expose_function("wispRow", _report)
     server.start()
     try:
         page.goto(server.url + path)
@@ -68,8 +68,8 @@ def _page(browser: Browser, server: Server, path: str) -> Iterator[Page]:
         server.server_close()
 
 
-def _tell(row: dict[str, Any]) -> None:
-    """Progress, on stderr: the tables on stdout come when all is measured."""
+def _report(row: dict[str, Any]) -> None:
+    """Print progress to stderr. The tables go to stdout at the end."""
     print(f"  {row['what']}: {row['value']:.4g} {row['unit']}".rstrip(), file=sys.stderr, flush=True)
 
 
@@ -83,9 +83,9 @@ def _file(model: str | None) -> Path | None:
 
 
 def measure(browser: Browser, options: argparse.Namespace) -> dict[str, Any]:
-    """What bench.html measures."""
+    """Run bench.html and return its result."""
     file = _file(options.model)
-    asked = {
+    query = {
         "model": "@file" if file else options.model or "",
         "backend": options.backend,
         "runs": options.runs,
@@ -94,7 +94,7 @@ def measure(browser: Browser, options: argparse.Namespace) -> dict[str, Any]:
         "tokens": options.tokens,
         "contextLength": options.context_length or "",
     }
-    with _page(browser, Server(DIST, 0), f"bench.html?{urlencode(asked)}") as page:
+    with _page(browser, Server(DIST, 0), f"bench.html?{urlencode(query)}") as page:
         if file:
             page.set_input_files("input[name=file]", str(file))
         print("Wisp", file=sys.stderr, flush=True)
@@ -106,11 +106,11 @@ def measure(browser: Browser, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def measure_peers(browser: Browser, options: argparse.Namespace, n_ctx: int) -> list[dict[str, Any]]:
-    """What wllama does on the same file; a backend that does not start says why."""
+    """Measure wllama on the same file. A backend that does not start gives an error."""
     file, address = _peer_model(options.model)
     found: list[dict[str, Any]] = []
     for backend in PEER_BACKENDS:
-        asked = {
+        request = {
             "backend": backend,
             "file": address,
             "prompts": options.prompts,
@@ -120,25 +120,25 @@ def measure_peers(browser: Browser, options: argparse.Namespace, n_ctx: int) -> 
             "n_ctx": n_ctx,
         }
         print(f"wllama, {backend}", file=sys.stderr, flush=True)
-        answer = _measure_peer(browser, file, asked)
-        if "error" in answer:  # with threads, it sometimes reads a torn answer of its worker
-            answer = _measure_peer(browser, file, asked)
+        answer = _measure_peer(browser, file, request)
+        if "error" in answer:  # with threads, it sometimes misreads its worker's answer
+            answer = _measure_peer(browser, file, request)
         found.append(answer["result"] if "result" in answer else {"backend": backend, "error": answer["error"]})
     return found
 
 
-def _measure_peer(browser: Browser, file: Path | None, asked: dict[str, Any]) -> dict[str, Any]:
+def _measure_peer(browser: Browser, file: Path | None, request: dict[str, Any]) -> dict[str, Any]:
     mounts = {"wllama/": PEER, "models/": MODELS}
     server = Server(ROOT / "bench", 0, headers={"Content-Security-Policy": PEER_CSP}, mounts=mounts)
     with _page(browser, server, "peer.html") as page:
         if file:
             page.set_input_files("#file", str(file))
-        answer: dict[str, Any] = page.evaluate(RUN_PEER, asked)
+        answer: dict[str, Any] = page.evaluate(RUN_PEER, request)
         return answer
 
 
 def _peer_model(model: str | None) -> tuple[Path | None, str | None]:
-    """(file, address) of the model that Wisp measured; one of them is None."""
+    """The model that Wisp measured: (file, None) or (None, address)."""
     file = _file(model)
     if file or (model and "://" in model):
         return file, None if file else model
@@ -146,5 +146,5 @@ def _peer_model(model: str | None) -> tuple[Path | None, str | None]:
     default = next((entry for entry in known.values() if entry.get("default")), None)
     chosen = known.get(model) if model else default
     if chosen is None or not (MODELS / chosen["file"]).exists():
-        raise Failure(f"The peer cannot read {json.dumps(model)}; give a file or an address with --model")
+        raise Failure(f"The peer cannot read {json.dumps(model)}. Give a file or an address with --model.")
     return None, f"models/{quote(chosen['file'])}"

@@ -1,4 +1,4 @@
-"""Write a GGUF with the shape of a real model and random weights: speed does not depend on their values.
+"""Write a GGUF with the shape of a real model and random weights, on whose values speed does not depend.
 
 python -m bench.make_model smollm2-135m out.gguf --type Q4_0
 """
@@ -16,7 +16,7 @@ from gguf.constants import GGMLQuantizationType as Q
 
 @dataclass(frozen=True)
 class Shape:
-    """Hyperparameters of a llama, or of a qwen2, whose queries, keys and values have a bias."""
+    """Hyperparameters of a llama, or of a qwen2, which has biases on queries, keys and values."""
 
     n_layer: int
     n_embd: int
@@ -40,7 +40,7 @@ SHAPES = {
 
 
 def write(shape: Shape, type: Q, path: str, name: str) -> None:
-    """Write the file; every block has random numbers and a small scale."""
+    """Write the file. Every block has random values and a small scale."""
     writer = GGUFWriter(path, shape.architecture)
     writer.add_name(name)
     writer.add_block_count(shape.n_layer)
@@ -87,7 +87,7 @@ def write(shape: Shape, type: Q, path: str, name: str) -> None:
 
 
 def _matrix(random: np.random.Generator, type: Q, rows: int, cols: int) -> np.ndarray:
-    """Raw bytes (rows, bytes of a row); plain types get small numbers, blocks small scales."""
+    """Raw bytes (rows, bytes of a row): small numbers for plain types, small scales for blocks."""
     if type in (Q.F32, Q.F16):
         return (random.standard_normal((rows, cols), np.float32) * 0.02).astype(
             np.float32 if type == Q.F32 else np.float16
@@ -101,7 +101,7 @@ def _matrix(random: np.random.Generator, type: Q, rows: int, cols: int) -> np.nd
 
 
 def _tokenizer(writer: GGUFWriter, vocab: int) -> None:
-    """Byte-level BPE without merges, filled up to the vocabulary's size."""
+    """Byte-level BPE without merges, padded to the vocabulary's size."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = iter(range(256, 512))
     tokens = [chr(b) if b in printable else chr(next(others)) for b in range(256)]

@@ -1,4 +1,4 @@
-/** bench.html: what the form asks for is measured here and shown as it comes. */
+/** bench.html: runs the measurements of the form and shows the results as they arrive. */
 import { byId } from "../app/ui/dom.js";
 import { startTheme } from "../app/ui/theme.js";
 import { Wisp } from "../app/wisp.js";
@@ -26,7 +26,7 @@ const STAGES = {
   tune: "Choosing the fastest kernels",
 };
 
-/** @type {AbortController | null} of the measurement under way */
+/** @type {AbortController | null} of the running measurement */
 let running = null;
 /** @type {Result | null} */
 let shown = null;
@@ -35,7 +35,7 @@ startTheme();
 startForm();
 const booted = Wisp.create({
   onProgress: ({ stage }) => running && STAGES[stage] && say("busy", STAGES[stage]),
-  shared: false, // no other tab's requests in between, and the finer clock of an isolated page
+  shared: false, // an engine of its own: no requests of other tabs, and the finer clock of an isolated page
 });
 booted.then(async (wisp) => offer((await wisp.models.list()).data)).catch((error) => say("failed", error.message));
 
@@ -56,7 +56,7 @@ function show(result) {
   }
 }
 
-/** Measures what the form asks for. @param {(row: Row) => void} [onRow] @returns {Promise<Result>} */
+/** Runs the measurements of the form. @param {(row: Row) => void} [onRow] @returns {Promise<Result>} */
 async function run(onRow) {
   const options = readForm();
   if (!options) throw new Error("The marked field needs another value.");
@@ -70,7 +70,7 @@ async function run(onRow) {
   bar.value = 0;
   bar.hidden = false;
   try {
-    const wisp = await Wisp.create({ shared: false }); // again after a crash
+    const wisp = await Wisp.create({ shared: false }); // starts again after a crash
     const result = await bench(wisp, { ...options, signal: running.signal }, (row, soFar) => {
       bar.value = ++count / rows;
       say("busy", `Measured: ${row.what}`);

@@ -1,4 +1,4 @@
-/** The same measurements of wllama, llama.cpp in WebAssembly, on the same file; by its own timings, as ours are. */
+/** The bench's measurements for wllama (llama.cpp in WebAssembly) on the same file, from the timings that it reports. */
 import { median } from "./bench.js";
 
 /** @typedef {{ backend: string, file: string | null, prompts: number[], contexts: number[], tokens: number, runs: number, n_ctx: number }} Options */
@@ -7,7 +7,7 @@ const QUIET = { debug() {}, log() {}, warn() {}, error() {} };
 const LOAD_MS = 180_000;
 const LETTERS = "abcdefghijklmnopqrstuvwxyz";
 
-/** Lower-case words at random. @param {number} length */
+/** Random lower-case words. @param {number} length */
 function randomText(length) {
   let text = "";
   while (text.length < length) text += Math.random() < 0.2 ? " " : LETTERS[Math.floor(Math.random() * 26)];
@@ -19,7 +19,7 @@ function randomText(length) {
  * @param {(what: string, value: number) => void} onRow
  */
 async function measure({ backend, file, prompts, contexts, tokens, runs, n_ctx }, onRow) {
-  const address = new URL("wllama/index.js", location.href).href; // of the bench's own server
+  const address = new URL("wllama/index.js", location.href).href; // on the bench's own server
   const { Wllama } = /** @type {typeof import("@wllama/wllama")} */ (await import(address));
   if (backend === "webgpu") await needF16();
   const wllama = new Wllama({ default: new URL("wllama/wasm/wllama.wasm", location.href).href }, { logger: QUIET });
@@ -34,7 +34,7 @@ async function measure({ backend, file, prompts, contexts, tokens, runs, n_ctx }
   onRow("load", load_ms);
   /** @type {Record<string, any>} */
   const result = { backend, load_ms, threads: wllama.getNumThreads(), prefill: [], decode: [] };
-  let perToken = 2; // characters, until the first answer says better
+  let perToken = 2; // characters; updated by each answer
 
   const run = async (/** @type {number} */ n, /** @type {number} */ max_tokens) => {
     /** @param {number} left @returns {Promise<any>} */
@@ -44,7 +44,7 @@ async function measure({ backend, file, prompts, contexts, tokens, runs, n_ctx }
       try {
         return { prompt, timings: (await wllama.createCompletion(request)).timings };
       } catch (error) {
-        if (left === 0) throw error; // now and then it cannot read its own worker's answer
+        if (left === 0) throw error; // now and then it cannot parse its worker's answer
         return attempt(left - 1);
       }
     };
@@ -68,7 +68,7 @@ async function measure({ backend, file, prompts, contexts, tokens, runs, n_ctx }
     const speeds = [];
     for (let i = 0; i < runs; i++) {
       const { predicted_n, predicted_ms } = await run(n, tokens);
-      if (predicted_n > 1) speeds.push((1000 * (predicted_n - 1)) / predicted_ms); // as ours: without the first token
+      if (predicted_n > 1) speeds.push((1000 * (predicted_n - 1)) / predicted_ms); // as for Wisp: without the first token
     }
     if (!speeds.length) continue;
     result.decode.push({ context: n, per_second: median(speeds), runs: speeds.length });
@@ -78,18 +78,19 @@ async function measure({ backend, file, prompts, contexts, tokens, runs, n_ctx }
   return result;
 }
 
-/** Without shader-f16 it falls back to the CPU and does not say so. */
+/** Without shader-f16, wllama silently falls back to the CPU. */
 async function needF16() {
   let adapter = await navigator.gpu?.requestAdapter();
   for (let i = 0; !adapter && navigator.gpu && i < 20; i++) {
-    await new Promise((resolve) => setTimeout(resolve, 250)); // a young browser may not have found it yet
+    await new Promise((resolve) => setTimeout(resolve, 250)); // a browser that has just started may answer null
     adapter = await navigator.gpu.requestAdapter();
   }
   if (!adapter) throw new Error("there is no WebGPU adapter");
-  if (!adapter.features.has("shader-f16")) throw new Error("this adapter lacks shader-f16, which its WebGPU needs");
+  if (!adapter.features.has("shader-f16"))
+    throw new Error("this adapter lacks shader-f16, which wllama's WebGPU needs");
 }
 
-/** A GPU that it cannot use may leave it waiting for ever. @returns {Promise<never>} */
+/** Rejects after LOAD_MS: a GPU that wllama cannot use may make it wait for ever. @returns {Promise<never>} */
 const late = () =>
   new Promise((_, reject) => setTimeout(() => reject(new Error(`not loaded within ${LOAD_MS / 1000} s`)), LOAD_MS));
 

@@ -1,4 +1,4 @@
-/** Small plots. `plot`: speed over length, each median a dot on a line, the slowest and the fastest run a bar through it. */
+/** Small plots. `plot`: speed by length; a dot per median, and a bar from the slowest to the fastest run. */
 
 const WIDTH = 360;
 const HEIGHT = 150;
@@ -20,11 +20,11 @@ function svg(tag, attributes, ...children) {
   return element;
 }
 
-/** @param {string} label what the plot says, for those who do not see it @param {Point[]} points */
+/** @param {string} label text alternative @param {Point[]} points */
 export function plot(label, points) {
   const top = ceiling(Math.max(...points.map(({ high }) => high)));
   const inner = WIDTH - LEFT - RIGHT;
-  // Lengths differ by factors, so each gets the same room.
+  // Lengths differ by factors, so points are spaced evenly.
   const x = (/** @type {number} */ index) => LEFT + (inner * (index + 0.5)) / points.length;
   const y = (/** @type {number} */ value) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - value / top);
   const grid = [0, top / 2, top].flatMap((value) => [
@@ -46,13 +46,13 @@ export function plot(label, points) {
   );
 }
 
-/** A bar for a share; the figure beside it says the same. @param {number} part 0 to 1 */
+/** A bar for a fraction; decorative, because the number is beside it. @param {number} part 0 to 1 */
 export function bar(part) {
   const rect = svg("rect", { width: 100 * part, height: 10 });
   return svg("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" }, rect);
 }
 
-/** The next 1, 2, 4 or 8 times a power of ten: half of it is round, too. @param {number} value */
+/** The next 1, 2, 4, 6, 8 or 10 times a power of ten, such that its half is round too. @param {number} value */
 function ceiling(value) {
   const power = 10 ** Math.floor(Math.log10(Math.max(value, 1e-3)));
   return power * ([1, 2, 4, 6, 8].find((factor) => factor * power >= value) ?? 10);

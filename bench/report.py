@@ -1,4 +1,4 @@
-"""The bench's figures as text: of a run, or of what it has written into files.
+"""Prints the bench's figures as text: of a run, or of JSON files that a run has written.
 
 python -m bench.report FILE.json
 """
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-TOP_KERNELS = 8  # of each list: what costs most
+TOP_KERNELS = 8  # costliest kernels of each list
 
 
 def text(result: dict[str, Any]) -> str:
@@ -19,7 +19,7 @@ def text(result: dict[str, Any]) -> str:
 
 
 def table(rows: list[list[str]]) -> str:
-    """Columns, the first to the left and the others to the right; the first row is the head."""
+    """A table: the first row is the head; the first column is left-aligned, the others right-aligned."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [
         "  ".join(
@@ -55,10 +55,10 @@ def _upload(upload: dict[str, Any] | None) -> list[str]:
     if upload["share"]:
         rate += f", {100 * upload['share']:.0f}% of writeBuffer's {upload['write_buffer'] / 1e9:.2f}"
     return [
-        f"again, from the cache: {upload['bytes'] / 1e6:.0f} MB in {upload['ms']:.0f} ms ({rate}), of that "
+        f"loaded again from the cache: {upload['bytes'] / 1e6:.0f} MB in {upload['ms']:.0f} ms ({rate}): "
         f"{upload['waited_ms']:.0f} ms waiting for records, {upload['written_ms']:.0f} handing them to the GPU, "
-        f"{upload['end_ms']:.0f} waiting for it; side by side, reading took {upload['read_ms']:.0f} ms, checking "
-        f"on the CPU {upload['hash_ms']:.0f}"
+        f"{upload['end_ms']:.0f} waiting for the GPU; summed over parallel reads, reading {upload['read_ms']:.0f} ms, "
+        f"checking on the CPU {upload['hash_ms']:.0f}"
     ]
 
 
@@ -70,12 +70,12 @@ def _speeds(result: dict[str, Any]) -> str:
         gpu = [f"{row['dispatches']}", f"{row['submits']:.2f}"] if result["backend"] == "webgpu" else ["", ""]
         rows.append([f"decode at {row['context']}", *_speed(row), *gpu])
     for row in result.get("together", []):
-        rows.append([f"{row['requests']} at once, all together", *_speed(row), "", ""])
+        rows.append([f"{row['requests']} requests at once, in sum", *_speed(row), "", ""])
     lines = [table(rows)]
-    if held := result.get("constrained"):
+    if constrained := result.get("constrained"):
         lines.append(
-            f"Held to a JSON schema, decode at {held['context']} runs at {held['per_second']:.1f} tok/s, "
-            f"{100 * held['ratio']:.0f}% of the same prompt's without."
+            f"With a JSON schema, decode at {constrained['context']} runs at {constrained['per_second']:.1f} tok/s, "
+            f"{100 * constrained['ratio']:.0f}% of the speed without."
         )
     return "\n".join(lines)
 
@@ -85,7 +85,7 @@ def _speed(row: dict[str, Any]) -> list[str]:
 
 
 def _kernels(result: dict[str, Any]) -> list[str]:
-    """For each step: what its kernels take and could take, and where the time goes."""
+    """For each step: times and lower bounds of its kernels, and where the time goes."""
     parts = []
     for name, times in result["kernels"].items():
         if not times:
@@ -110,24 +110,24 @@ def _kernels(result: dict[str, Any]) -> list[str]:
             )
         parts.append(f"GPU time, {name}: {total:.0f} us\n{table(rows)}\n{_step(result, name)}".rstrip())
     if rates := result.get("read_rates"):
-        said = ", ".join(f"{_size(size)} {ns / 1000:.1f} us ({size / ns:.0f} GB/s)" for size, ns in rates)
-        parts.append(f"One dispatch that only reads, which is the floor: {said}")
+        measured = ", ".join(f"{_size(size)} {ns / 1000:.1f} us ({size / ns:.0f} GB/s)" for size, ns in rates)
+        parts.append(f"One dispatch that only reads (the floor): {measured}")
     return parts
 
 
 def _step(result: dict[str, Any], name: str) -> str:
-    """Where the time of a whole step goes."""
+    """Breakdown of a whole step's time."""
     step = (result.get("steps") or {}).get(name)
     if not step:
         return ""
     between = step["us"] - step["kernels_us"]
     parts = [
         f"{step['dispatches']} dispatches one after the other {step['us']:.0f} us",
-        f"each by itself {step['kernels_us']:.0f} us, the difference {between:+.0f} us",
+        f"each by itself {step['kernels_us']:.0f} us, a difference of {between:+.0f} us",
     ]
     if step["wall_us"] is not None:
         beside = step["wall_us"] - step["us"]
-        parts.append(f"measured by the clock {step['wall_us']:.0f} us, beside the GPU {beside:+.0f}")
+        parts.append(f"by the host's clock {step['wall_us']:.0f} us, besides the GPU {beside:+.0f}")
     times = step["us"] / step["floor_us"]
     parts.append(f"floor {step['floor_us']:.0f} us for {step['bytes'] / 1e6:.4g} MB, {times:.2f} times that")
     return "Step: " + "; ".join(parts)
@@ -138,7 +138,7 @@ def _size(size: int) -> str:
 
 
 def _peers(result: dict[str, Any]) -> list[str]:
-    """Theirs, and ours / theirs."""
+    """wllama's figures, and the ratio Wisp / wllama."""
     peers = result.get("peers") or []
     running = [peer for peer in peers if "error" not in peer]
     parts = []
@@ -164,7 +164,7 @@ def _find(rows: list[dict[str, Any]], key: str, value: int) -> float | None:
 
 
 def main(paths: list[str]) -> None:
-    """Print the tables of files, each with one result or with several by name."""
+    """Print the tables of JSON files. A file has one result, or several by name."""
     for path in paths:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
         for name, result in ({"": found} if "model" in found else found).items():

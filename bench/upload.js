@@ -1,16 +1,17 @@
-/** How fast a model that is cached comes to the GPU, against how fast the browser takes bytes for it at all. */
+/** Measures the upload of a cached model, against the bandwidth of `writeBuffer` alone. */
 
 /**
  * @typedef {{ bytes: number, ms: number, per_second: number, waited_ms: number, written_ms: number, end_ms: number,
- *   read_ms: number, hash_ms: number, write_buffer: number | null, share: number | null }} Upload  waiting for records,
- *   handing them over, waiting for the GPU; reading, and checking where the GPU does not, are sums over several at a
- *   time; bytes per second of `writeBuffer` alone, and the share of it that the load reaches
+ *   read_ms: number, hash_ms: number, write_buffer: number | null, share: number | null }} Upload
+ *   waited_ms: waiting for records; written_ms: handing them to the GPU; end_ms: waiting for the GPU at the end; read_ms,
+ *   hash_ms: reading, and checking on the CPU, summed over parallel reads; write_buffer: bytes per second of
+ *   `writeBuffer` alone; share: the load's fraction of that
  */
 const PIECE = 16 << 20;
 const ROUNDS = 3;
 
 /**
- * Loads the model once more, from the browser's storage or the disk.
+ * Loads the model again, from the browser's storage or the disk.
  * @param {any} engine a Wisp that has loaded it @param {Record<string, any>} request @param {{ signal?: AbortSignal }} options
  * @returns {Promise<Upload>}
  */
@@ -29,7 +30,7 @@ export async function loadAgain(engine, request, options) {
   };
 }
 
-/** Bytes per second of `writeBuffer` and nothing else, the best of some rounds. @param {number} bytes */
+/** Bytes per second of `writeBuffer` alone, the best of ROUNDS. @param {number} bytes */
 async function writeBufferRate(bytes) {
   const adapter = await navigator.gpu?.requestAdapter({ powerPreference: "high-performance" });
   if (!adapter) return null;

@@ -36,9 +36,9 @@ from py_engine.plan.plan import Plan
 from py_engine.plan.pooling import NAMES
 from py_engine.plan.sampling import Batch, Constraint, Sampling
 from py_engine.plan.shared import MAX_SMALL_BATCH
-from py_engine.plan.traffic import profiled
+from py_engine.plan.traffic import StepTimes, profile
 from py_engine.runners import Runner
-from py_engine.tuning.choices import shown
+from py_engine.tuning.cached_choices import as_stats
 from py_engine.tuning.read_rate import read_rates
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Engine:
                 device, plan, kernels = await _tuned(parts, adapter, device, plan, options)
                 report("tune", 1, 1)
             else:
-                kernels = {"source": "default", "why": "not measured", **shown(device, [])}
+                kernels = {"source": "default", "why": "not measured", **as_stats(device, [])}
         needed = sum(plan.memory().values())
         report("memory", needed, needed)
         loader = Loader(parts, plan, adapter, device, options.backend, report, load_package)
@@ -285,7 +285,7 @@ class Engine:
         step = await runner.time_lists(position, n, names)
         device = runner.gpu.variant
         self.read_rates = self.read_rates or await read_rates(device)
-        return profiled(self.plan, device, n, position, self.read_rates, times, step)
+        return profile(self.plan, device, self.read_rates, StepTimes(n, position, times, step))
 
     # -- state ------------------------------------------------------------------------------------------------------
 
@@ -316,12 +316,16 @@ async def _plan(parts: Parts, device: Device | None, options: LoadOptions) -> Pl
     n_ctx = _context(parts.header, options.context_length)
     factors = await _rope_factors(parts, n_ctx)
     batch = SOFTWARE_BATCH if device is None or device.software else BATCH
-    return planner.make_plan(parts.header, device or Device(software=True), n_ctx, batch, options.kv_type, factors)
+    return planner.make_plan(
+        parts.header,
+        device or Device(software=True),
+        planner.PlanOptions(n_ctx, batch, options.kv_type, factors),
+    )
 
 
 async def _plan_that_fits(parts: Parts, device: Device | None, options: LoadOptions) -> Plan:
     plan = await _plan(parts, device, options)
-    if device is not None and (error := budget.refusal(plan, device)):
+    if device is not None and (error := budget.limit_error(plan, device)):
         raise error
     return plan
 
@@ -332,9 +336,9 @@ async def _tuned(
     """The device with the kernels measured to be the fastest, the plan for it, and Engine.stats()'s "kernels"."""
     from py_engine.tuning.measure import tuned
 
-    parts.begin()  # the download runs meanwhile; it leaves the GPU to the measurement
-    way = {"n_ctx": plan.n_ctx, "kv_type": options.kv_type}
-    chosen, kernels = await tuned(adapter, device, parts.header, way, options.variant, plan)
+    parts.prefetch()  # the download runs meanwhile; it leaves the GPU to the measurement
+    load_settings = {"n_ctx": plan.n_ctx, "kv_type": options.kv_type}
+    chosen, kernels = await tuned(adapter, device, parts.header, load_settings, options.variant, plan)
     return chosen, plan if chosen == device else await _plan_that_fits(parts, chosen, options), kernels
 
 

@@ -1,4 +1,4 @@
-"""Loading: from a plan to a runner with the weights in place; where both executors could run, the faster of the two."""
+"""Loads a plan's weights into a runner. If both executors could run, chooses the faster one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from py_engine.cpu.runner import CpuRunner
 from py_engine.errors import WispError
@@ -23,15 +23,26 @@ if TYPE_CHECKING:
     from py_engine.files.source import Source
     from py_engine.gpu.runner import GpuRunner
 
-CPU_LIMIT = 1 << 30  # bytes of float32 weights that fit beside everything else in 32-bit WebAssembly
+CPU_LIMIT = 1 << 30  # bytes of float32 weights that 32-bit WebAssembly has memory for
 
 OnProgress = Callable[[str, int, int], None]  # (stage, done, total)
 LoadPackage = Callable[[str], Awaitable[Any]]
 
 
+@dataclass(frozen=True)
+class StreamedFile:
+    """One file whose records are streamed to the GPU. `done`: bytes of the model that are uploaded already."""
+
+    source: Source
+    plan: list[Record]
+    index: PieceIndex
+    placements: Placements
+    done: int
+
+
 @dataclass
 class Loader:
-    """What one load works with. `adapter` and `device` are None where numpy is to run."""
+    """The state of one load. `adapter` and `device` are None for the CPU backend."""
 
     parts: Parts
     plan: Plan
@@ -44,7 +55,7 @@ class Loader:
     notices: list[str] = field(default_factory=list)
 
     async def run(self) -> tuple[str, Runner]:
-        """("webgpu" or "cpu", its runner). Raises WispError; nothing stays allocated then."""
+        """Load the model: ("webgpu" or "cpu", its runner). Raises WispError, with nothing left allocated."""
         fits_cpu = 4 * sum(w.rows * w.cols for w in self.plan.weights.values()) <= CPU_LIMIT
         if self.device is None and not fits_cpu:
             raise WispError(
@@ -106,54 +117,54 @@ class Loader:
     async def _weights(self, runners: dict[str, Runner]) -> None:
         begun = time.perf_counter()
         limits = {"webgpu": self.device.max_binding if self.device else 0, "cpu": 1 << 62}
-        homes = {name: Placements(self.parts.header, self.plan, limits[name]) for name in runners}
-        gpu: Any = runners["webgpu"] if runners.keys() == {"webgpu"} else None  # numpy has no such way
+        placements = {name: Placements(self.parts.header, self.plan, limits[name]) for name in runners}
+        only_gpu = runners.keys() == {"webgpu"}  # numpy cannot stream
+        gpu = cast("GpuRunner", runners["webgpu"]) if only_gpu else None
         done, spent = 0, 0.0
         for source, header in zip(self.parts.sources, self.parts.headers, strict=True):
             index, plan = PieceIndex(header), plan_records(header, source.size)
-            taken = await self._stream(gpu, source, plan, index, homes["webgpu"], done) if gpu else set()
-            done += sum(record.length for record in taken)
-            async for record, data in source.records(plan, taken):
+            load = StreamedFile(source, plan, index, placements["webgpu"], done) if gpu else None
+            uploaded = await self._stream(gpu, load) if gpu and load else set()
+            done += sum(record.length for record in uploaded)
+            async for record, data in source.records(plan, uploaded):
                 began = time.perf_counter()
                 for name, runner in runners.items():
-                    await runner.load(data, homes[name].of(index.pieces(record)))
+                    await runner.load(data, placements[name].of(index.pieces(record)))
                 del data
                 spent += time.perf_counter() - began
                 done += record.length
                 self.report("upload", done, self.parts.size)
-        spent += gpu.gpu.uploading.written_ms / 1000 if gpu else 0.0
+        spent += gpu.written_ms / 1000 if gpu else 0.0
         last = time.perf_counter()
         for runner in runners.values():
             await runner.ready()
         end = time.perf_counter()
         self.timings["upload_ms"] = 1000 * (end - begun)
-        self.timings["upload_read_ms"] = 1000 * (last - begun - spent)  # spent on waiting for records
-        self.timings["upload_write_ms"] = 1000 * spent  # on handing them to the GPU
-        self.timings["upload_end_ms"] = 1000 * (end - last)  # on waiting for it at the end
+        self.timings["upload_read_ms"] = 1000 * (last - begun - spent)  # waiting for records
+        self.timings["upload_write_ms"] = 1000 * spent  # handing them to the GPU
+        self.timings["upload_end_ms"] = 1000 * (end - last)  # waiting for the GPU at the end
 
-    async def _stream(
-        self, gpu: GpuRunner, source: Source, plan: list[Record], index: PieceIndex, home: Placements, done: int
-    ) -> set[Record]:
-        """Bring what is on a disk straight to the GPU, where it is checked; gives those records that arrived."""
-        kept = source.kept(plan)
-        records = kept.records
-        ends = list(accumulate((record.length for record in records), initial=done))
+    async def _stream(self, gpu: GpuRunner, file: StreamedFile) -> set[Record]:
+        """Upload a file's records from the disk to the GPU, which checks them. Returns the records that arrived."""
+        cached = file.source.cached_records(file.plan)
+        records = cached.records
+        ends = list(accumulate((record.length for record in records), initial=file.done))
         failed, read_ms = await gpu.stream(
-            kept,
-            lambda i: home.of(index.pieces(records[i])),
+            cached,
+            lambda i: file.placements.of(file.index.pieces(records[i])),
             lambda n: self.report("upload", ends[n], self.parts.size),
         )
-        taken = {record for i, record in enumerate(records) if i not in failed}
-        source.took(taken, read_ms)
-        self.report("upload", done + sum(record.length for record in taken), self.parts.size)
-        return taken
+        uploaded = {record for i, record in enumerate(records) if i not in failed}
+        file.source.mark_uploaded(uploaded, read_ms)
+        self.report("upload", file.done + sum(record.length for record in uploaded), self.parts.size)
+        return uploaded
 
     async def _choose(self, runners: dict[str, Runner]) -> str:
-        """Where a CPU stands in for the GPU: numpy, unless WebGPU is measured to be faster.
+        """On a software GPU: the CPU, unless WebGPU is measured to be faster.
 
-        Compiling every kernel takes seconds there, so one is timed first, which may settle it.
+        Compiling every kernel takes seconds there, so one kernel is timed first, which may decide it.
         """
-        gpu: Any = runners["webgpu"]
+        gpu = cast("GpuRunner", runners["webgpu"])
         cpu_ms = await step_ms(runners["cpu"])
         gpu_ms, about = await gpu.gpu.least_step_ms() if self.plan.generates else 0.0, "at least "
         if gpu_ms < cpu_ms:
@@ -162,7 +173,7 @@ class Loader:
         name = "cpu" if cpu_ms <= gpu_ms else "webgpu"
         chosen = "the CPU" if name == "cpu" else "WebGPU"
         self.notices.append(
-            f"There is no GPU here, only software in its place, so this runs on {chosen}: "
+            f"No GPU found (software rendering only). Running on {chosen}: "
             f"{cpu_ms:.0f} ms a token on the CPU, {about}{gpu_ms:.0f} ms on WebGPU."
         )
         return name

@@ -23,6 +23,7 @@ Encoders have PREFILL, EMBED and the pooling lists only, and take a sequence in 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from py_engine.errors import WispError
@@ -51,7 +52,7 @@ from py_engine.models import (
 from py_engine.models.architecture import Architecture, Decoder
 from py_engine.models.config import Config
 from py_engine.plan import sampler_ops
-from py_engine.plan.cache import Cache, make_cache, make_conv_cache, slack
+from py_engine.plan.cache import Cache, make_cache, make_conv_cache, ring_slack
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import (
     ALL_LOGITS,
@@ -142,7 +143,7 @@ def family(header: Header) -> Architecture[Any]:
     """The module of the file's architecture. WispError unsupported_architecture."""
     if header.architecture not in FAMILIES:
         raise WispError(
-            f"Models of the architecture {header.architecture!r} do not run yet; these do: {', '.join(FAMILIES)}.",
+            f"The architecture {header.architecture!r} is not supported yet. Supported: {', '.join(FAMILIES)}.",
             "unsupported_architecture",
         )
     return FAMILIES[header.architecture]
@@ -151,34 +152,39 @@ def family(header: Header) -> Architecture[Any]:
 def _decoder(header: Header) -> Decoder[Any]:
     if header.architecture not in DECODERS:
         raise WispError(
-            f"The metadata says that this {header.architecture} model is causal, but that architecture is an encoder.",
+            f"The metadata says that this {header.architecture} model is causal, but the architecture is an encoder.",
             "corrupt_header",
         )
     return DECODERS[header.architecture]
 
 
-def make_plan(
-    header: Header, device: Device, n_ctx: int, batch: int, kv_type: str, rope_factors: Sequence[float] | None,
-    spare: int | None = None,
-) -> Plan:  # fmt: skip
-    """Plan the model for a device.
+@dataclass(frozen=True)
+class PlanOptions:
+    """The sizes and types that a model is planned for."""
 
-    `rope_factors`: divisors of RoPE's frequencies, where the file has them. `spare`: rows of a sliding window's ring
-    beyond the window.
-    """
+    n_ctx: int
+    batch: int  # most tokens of a prefill step
+    kv_type: str  # "f16", "f32" or "q8_0"
+    rope_factors: Sequence[float] | None = None  # divisors of RoPE's frequencies, if the file has them
+    ring_slack: int | None = None  # rows of a sliding window's ring beyond the window; None: as many as are safe
+
+
+def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
+    """Plan the model for a device."""
     model = family(header)
     cfg = model.Config.from_gguf(header)
-    plan = Plan(min(batch, n_ctx) if cfg.causal else max(2, n_ctx), n_ctx, cfg.vocab)
+    n_ctx = options.n_ctx
+    plan = Plan(min(options.batch, n_ctx) if cfg.causal else max(2, n_ctx), n_ctx, cfg.vocab)
     weights = Weights(header, plan)
     prefill = Ops(plan, PREFILL, plan.batch, device)
-    spare = slack(plan.batch) if spare is None else spare
+    slack = ring_slack(plan.batch) if options.ring_slack is None else options.ring_slack
     caches: list[Cache] = []
     for i in range(cfg.block_count):
-        j = cfg.cache_of(i)
-        caches.append(caches[j] if j < i else _cache(cfg.layer(i), prefill, i, kv_type, spare))
-    plan.spare = spare if any(c.ring for c in caches) else 0
+        j = cfg.cache_layer(i)
+        caches.append(caches[j] if j < i else _cache(cfg.layer(i), prefill, i, options.kv_type, slack))
+    plan.ring_slack = slack if any(c.ring for c in caches) else 0
     tables = {
-        spec: _rope(plan, prefill, spec, model.NEOX, f"rope_freqs.{n}", rope_factors)
+        spec: _rope(plan, prefill, spec, model.NEOX, f"rope_freqs.{n}", options.rope_factors)
         for n, spec in enumerate(dict.fromkeys(cfg.ropes))
     }
     ropes = [tables[spec] for spec in cfg.ropes]
@@ -190,7 +196,7 @@ def make_plan(
     head = _decoder(header)
     plan.lazy |= {name for name in plan.lists if name == EMBED or name.startswith("pool.")}
     head.output(cfg, weights, Ops(plan, LAST_LOGITS, 1, device), x)
-    head.output(cfg, weights, Ops(plan, ALL_LOGITS, min(ALL_LOGITS_BATCH, plan.batch), device), x, every=True)
+    head.output(cfg, weights, Ops(plan, ALL_LOGITS, min(ALL_LOGITS_BATCH, plan.batch), device), x, all_tokens=True)
 
     decode = Ops(plan, DECODE, 1, device)
     x = model.build(cfg, weights, decode, ropes, caches)
@@ -200,14 +206,14 @@ def make_plan(
     sampler_ops.sample(Ops(plan, SHAPED_SAMPLE, 1, device), logits, shaped=True)
     sampler_ops.resample(Ops(plan, SHAPED_RESAMPLE, 1, device), logits, shaped=True)
     sampler_ops.logprobs(Ops(plan, LOGPROBS, 1, device), logits)
-    few = Ops(plan, SMALL_BATCH, MAX_SMALL_BATCH, device, state_per_token=True)
-    x = model.build(cfg, weights, few, ropes, caches)
+    small_batch = Ops(plan, SMALL_BATCH, MAX_SMALL_BATCH, device, state_per_token=True)
+    x = model.build(cfg, weights, small_batch, ropes, caches)
     head.output(cfg, weights, Ops(plan, SMALL_BATCH_LAST_LOGITS, 1, device), x)
-    each = head.output(cfg, weights, Ops(plan, SMALL_BATCH_LOGITS, MAX_SMALL_BATCH, device, state_per_token=True), x)
-    sampler_ops.choose(Ops(plan, SAMPLE_EACH, MAX_SMALL_BATCH, device, state_per_token=True), each)
-    sampler_ops.choose(
-        Ops(plan, VERIFY_DRAFT, MAX_SMALL_BATCH, device, state_per_token=True), each, MAX_SMALL_BATCH - 1
-    )
+    all_logits = Ops(plan, SMALL_BATCH_LOGITS, MAX_SMALL_BATCH, device, state_per_token=True)
+    logits = head.output(cfg, weights, all_logits, x)
+    sampler_ops.sample_each(Ops(plan, SAMPLE_EACH, MAX_SMALL_BATCH, device, state_per_token=True), logits)
+    verify = Ops(plan, VERIFY_DRAFT, MAX_SMALL_BATCH, device, state_per_token=True)
+    sampler_ops.sample_each(verify, logits, max_draft=MAX_SMALL_BATCH - 1)
     plan.lazy |= {
         ALL_LOGITS,
         RESAMPLE,
@@ -223,15 +229,15 @@ def make_plan(
     return plan
 
 
-def _cache(cfg: Config, ops: Ops, layer: int, kv_type: str, spare: int) -> Cache:
+def _cache(cfg: Config, ops: Ops, layer: int, kv_type: str, slack: int) -> Cache:
     """A layer's KV cache, or the window of its short convolution. An encoder's lives within the layer only."""
     plan, cols = ops.plan, cfg.head_count_kv * cfg.head_dim
     if not cfg.causal:
         k, v = (ops.buffer(f"{ops.name}.{name}", (plan.n_ctx, cols)) for name in ("k", "v"))
         return Cache(k, v, "f32", plan.n_ctx)
-    if cfg.taps and cfg.taps[layer]:
-        return make_conv_cache(plan, layer, cfg.embedding_length, kv_type, cfg.taps[layer], spare)
-    return make_cache(plan, layer, cols, kv_type, cfg.windows[layer], spare)
+    if cfg.conv_kernel_sizes and (size := cfg.conv_kernel_sizes[layer]):
+        return make_conv_cache(plan, layer, cfg.embedding_length, kv_type, size, slack)
+    return make_cache(plan, layer, cols, kv_type, cfg.windows[layer], slack)
 
 
 def _rope(plan: Plan, ops: Ops, spec: RopeSpec, neox: bool, name: str, factors: Sequence[float] | None) -> Rope:

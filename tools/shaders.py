@@ -98,9 +98,11 @@ def _of_device(device: Device) -> Iterator[Shader]:
 def _of_model(header: Header, setup: Setup) -> Iterator[Shader]:
     device = setup.device
     try:
-        plan = planner.make_plan(header, device, N_CTX, setup.batch, setup.kv_type, None)
+        plan = planner.make_plan(header, device, planner.PlanOptions(N_CTX, setup.batch, setup.kv_type))
     except WispError:  # this model's rows do not fit a q8_0 cache
-        plan = planner.make_plan(header, device, N_CTX, setup.batch, "f16" if device.f16 else "f32", None)
+        plan = planner.make_plan(
+            header, device, planner.PlanOptions(N_CTX, setup.batch, "f16" if device.f16 else "f32")
+        )
     for weight in plan.weights.values():
         if shader := repack.shader_for(weight, device):
             yield shader

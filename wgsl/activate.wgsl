@@ -1,7 +1,9 @@
-// y[m, i] = activation(x[m, i]) of a batch, of as many rows a token as the grid is deep; GATED: * x[m, i + COLS], where gate and up rows are stacked.
-#param COLS
-#param ACTIVATION
+// y[m, i] = activation(x[m, i]); GATED: activation(x[m, i]) * x[m, i + COLS], where x stacks gate and up rows.
+// Grid (COLS / THREADS, tokens, rows of a token).
+#param COLS // columns of y
+#param ACTIVATION // see activation.wgsl
 #param GATED
+#param THREADS
 
 struct Params {
   x_stride: u32,
@@ -14,7 +16,7 @@ struct Params {
 @bind var<storage, read_write> y: array<f32>;
 #include "lib/activation.wgsl"
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(THREADS)
 fn main(@builtin(global_invocation_id) id: vec3u, @builtin(num_workgroups) wgs: vec3u) {
   if (id.y >= state.n || id.x >= COLS) {
     return;

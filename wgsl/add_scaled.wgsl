@@ -1,6 +1,7 @@
-// y += scale * x, row by row. GATED: * sigmoid(gate) of the row.
-#param VECS // vectors of a row
+// y[m] += scale * x[m]; GATED: y[m] += scale * sigmoid(gate[m]) * x[m]. Grid (VECS / THREADS, tokens).
+#param VECS // vec4 of a row
 #param GATED
+#param THREADS
 
 struct Params {
   scale: f32,
@@ -10,11 +11,11 @@ struct Params {
 @bind var<storage, read> state: State;
 @bind var<storage, read> x: array<vec4f>; // (n, VECS)
 #if GATED
-@bind var<storage, read> gate: array<f32>; // (n, 32), the first of each row
+@bind var<storage, read> gate: array<f32>; // (n, 32); column 0 counts
 #endif
 @bind var<storage, read_write> y: array<vec4f>;
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(THREADS)
 fn main(@builtin(global_invocation_id) id: vec3u) {
   if (id.y < state.n && id.x < VECS) {
     let at = id.y * VECS + id.x;

@@ -1,17 +1,18 @@
-// After sample.wgsl has chosen for a few tokens: writes the choices behind their sequences and moves the states on.
+// Appends the tokens that sample.wgsl sampled for a small batch to their sequences, and advances the states.
 //
-// DRAFTS 0: each token is of another sequence. Else all are of one: the last of it and drafts at those that follow.
-// What was chosen for a token holds if the guess before it was right, so the first choice always does; the noise of
-// the choice depends on the position alone, so the text is the same as without guessing. The next drafts are what
-// followed when the sequence's last tokens were there before (the latest of the longest such places): as many as
-// proved right lately, twice that after all of them did.
-#param DRAFTS // drafts at most
-#param TOKENS // room for each sequence in `tokens`
+// DRAFTS 0: every token is of another sequence. Otherwise the batch is one sequence's last token and its draft: accepts
+// the draft up to the first mismatch, appends the sampled token after it, and makes the next draft. The sampling noise
+// depends on the position alone, so the text is the same as without drafts.
+// The next draft copies what followed the longest earlier match of the sequence's last tokens (the latest of the longest
+// matches). Its length adapts: accepted tokens + 1, or twice the draft's length after all of it was accepted.
+// One workgroup.
+#param DRAFTS // draft tokens at most; 0: no drafts
+#param TOKENS // capacity of a sequence in `tokens`
 #param WG
-#param MAX_SMALL_BATCH
+#param MAX_SMALL_BATCH // tokens of the batch at most
 
 struct Params {
-  least: u32, // tokens that must have been there before, one after the other
+  min_match: u32, // tokens that must match for a draft
 }
 #include "lib/state.wgsl"
 @bind var<uniform> p: Params;
@@ -19,17 +20,17 @@ struct Params {
 @bind var<storage, read> chosen: array<u32>;
 @bind var<storage, read_write> tokens: array<u32>;
 #if DRAFTS
-#param MAX_MATCH // tokens; a longer match ranks no higher
+#param MAX_MATCH // tokens; a longer match does not rank higher
 struct Drafting {
-  end: u32, // position behind the last one that may be computed; written by the host
-  most: u32, // drafts to make next
+  end: u32, // position after the last one that may be computed; written by the host
+  length: u32, // tokens of the next draft at most; the host writes its start
 }
 @bind var<storage, read_write> drafting: Drafting;
-const PLACE = 28u; // bits of a position
-var<workgroup> best: atomic<u32>; // length, then position
-var<workgroup> at: u32;
+const POSITION_BITS = 28u;
+var<workgroup> best: atomic<u32>; // best match: length in the upper bits, position in the lower
+var<workgroup> last_position: u32;
 
-fn alike(i: u32, j: u32) -> u32 { // how many tokens up to i equal those up to j
+fn match_length(i: u32, j: u32) -> u32 { // number of tokens before and at i that equal those before and at j
   let base = state[0].seq * TOKENS;
   var length = 0u;
   while (length < MAX_MATCH && length <= i && tokens[base + i - length] == tokens[base + j - length]) {
@@ -47,32 +48,32 @@ fn main(@builtin(local_invocation_index) t: u32) {
   if (t == 0u) {
     let pos = state[0].pos;
     let drafts = state[0].n - 1u;
-    var right = 0u;
-    while (right < drafts && tokens[base + pos + 1u + right] == chosen[right]) {
-      right++;
+    var accepted = 0u;
+    while (accepted < drafts && tokens[base + pos + 1u + accepted] == chosen[accepted]) {
+      accepted++;
     }
-    tokens[base + pos + 1u + right] = chosen[right];
-    at = pos + 1u + right;
+    tokens[base + pos + 1u + accepted] = chosen[accepted];
+    last_position = pos + 1u + accepted;
     if (drafts > 0u) {
-      drafting.most = select(right + 1u, 2u * drafts, right == drafts);
+      drafting.length = select(accepted + 1u, 2u * drafts, accepted == drafts);
     }
     atomicStore(&best, 0u);
   }
   storageBarrier();
-  let last = workgroupUniformLoad(&at);
+  let last = workgroupUniformLoad(&last_position);
   for (var i = t; i < last; i += WG) {
-    let length = alike(i, last);
-    if (length >= p.least) {
-      atomicMax(&best, (length << PLACE) | i);
+    let length = match_length(i, last);
+    if (length >= p.min_match) {
+      atomicMax(&best, (length << POSITION_BITS) | i);
     }
   }
   workgroupBarrier();
   if (t == 0u) {
     let found = atomicLoad(&best);
-    let place = found % (1u << PLACE);
+    let place = found % (1u << POSITION_BITS);
     var n = 1u;
     if (found > 0u) {
-      n += min(min(last - place, DRAFTS), min(max(drafting.most, 1u), drafting.end - min(last + 1u, drafting.end)));
+      n += min(min(last - place, DRAFTS), min(max(drafting.length, 1u), drafting.end - min(last + 1u, drafting.end)));
     }
     for (var m = 0u; m < n; m++) {
       state[m].pos = last + m;

@@ -1,24 +1,23 @@
-// Attention of a tile of queries over the cache, one pass with a running softmax (Dao et al. 2022).
+// y = softmax(q k^T * scale) v for a batch of tokens, in one pass with a running softmax (Dao et al. 2022).
 //
-// A workgroup serves one key/value head: its rows are TQ tokens x the G query heads of that group, so that keys and
-// values are loaded once for all of them, TS positions at a time. Grid (kv heads, token tiles). For one token at a time
-// there is attention_decode.wgsl.
+// Grid (key/value heads, tiles of TQ tokens). A workgroup has TQ x G rows, the query heads that share a key/value head,
+// so keys and values are loaded once for all of them, TS positions at a time. attention_decode.wgsl serves small batches.
 #param HEAD_DIM
-#param G
-#param TQ
-#param TS
+#param G // query heads per key/value head
+#param TQ // tokens of a tile
+#param TS // positions of a tile
 #param WG
 #param WINDOW // positions that a token sees, itself included; 0: all
-#param SOFT_CAP // 0: none
-#param SINKS // 1: each head has a score more, which takes its share and has no value
-#param CAUSAL // 0: a token also sees what comes after it in the batch, and half of WINDOW to either side
-#param ALIBI // 1: scores fall with the distance, by a slope for each head (Press et al. 2022)
+#param SOFT_CAP // cap of the scores; 0: none
+#param SINKS // 1: each head has an attention sink, a logit without a value that joins the softmax
+#param CAUSAL // 0: a token also sees later tokens of the batch; WINDOW then reaches half to either side
+#param ALIBI // 1: scores fall with the distance, by a slope per head (ALiBi, Press et al. 2022)
 #param F16
 #include "lib/attention_inputs.wgsl"
 #if ALIBI
-@bind var<storage, read> slopes: array<f32>; // (heads)
+@bind var<storage, read> slopes: array<f32>; // (n_head)
 #endif
-@bind var<storage, read_write> y: array<vec4f>; // (n, heads * HEAD_DIM padded)
+@bind var<storage, read_write> y: array<vec4f>; // (n, n_head * HEAD_DIM padded to 32)
 
 #if F16
 alias h4 = vec4<f16>;
@@ -26,19 +25,19 @@ alias h4 = vec4<f16>;
 alias h4 = vec4f;
 #endif
 
-const PAD = VECS + 1u; // spreads the banks
+const PAD = VECS + 1u; // row pitch: one more than VECS, against bank conflicts
 const ROWS = G * TQ;
-const LANES = WG / VECS; // rows that are summed side by side
-const ROWS_EACH = (ROWS + LANES - 1u) / LANES;
+const LANES = WG / VECS; // rows that are summed in parallel
+const ROWS_PER_LANE = (ROWS + LANES - 1u) / LANES;
 const SCORE_LANES = WG / TS;
-const SCORES_EACH = (ROWS + SCORE_LANES - 1u) / SCORE_LANES;
+const SCORES_PER_LANE = (ROWS + SCORE_LANES - 1u) / SCORE_LANES;
 
 var<workgroup> qs: array<h4, ROWS * PAD>;
 var<workgroup> kv: array<h4, TS * PAD>;
 var<workgroup> scores: array<f32, ROWS * TS>;
 var<workgroup> row_max: array<f32, ROWS>;
 var<workgroup> row_sum: array<f32, ROWS>;
-var<workgroup> row_shrink: array<f32, ROWS>;
+var<workgroup> row_rescale: array<f32, ROWS>;
 
 fn load_tile(values: bool, s0: u32, end: u32, head: u32, t: u32) {
   for (var i = t; i < TS * VECS; i += WG) {
@@ -75,11 +74,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let lane = t / VECS;
   let c = t % VECS;
   let s = t % TS;
-  var sums: array<vec4f, ROWS_EACH>;
+  var sums: array<vec4f, ROWS_PER_LANE>;
   var begin = 0u;
 #if WINDOW
-  let before = select(WINDOW / 2u, WINDOW - 1u, CAUSAL == 1u); // positions that a row sees before its own
-  if (state.pos + m0 > before) { // whole tiles that no row sees are left out
+  let before = select(WINDOW / 2u, WINDOW - 1u, CAUSAL == 1u); // positions before its own that a row sees
+  if (state.pos + m0 > before) { // skip tiles that no row sees
     begin = (state.pos + m0 - before) / TS * TS;
   }
 #endif
@@ -87,14 +86,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     load_tile(false, s0, end, head, t);
     workgroupBarrier();
     if (t < SCORE_LANES * TS) {
-      var dots = array<f32, SCORES_EACH>(); // spelled out: SwiftShader keeps the last round's otherwise
+      var dots = array<f32, SCORES_PER_LANE>(); // explicit zeros: SwiftShader keeps the last iteration's values otherwise
       for (var d = 0u; d < VECS; d++) {
         let k = kv[s * PAD + d];
-        for (var r = 0u; r < SCORES_EACH; r++) {
+        for (var r = 0u; r < SCORES_PER_LANE; r++) {
           dots[r] += f32(dot(k, qs[min(t / TS + r * SCORE_LANES, ROWS - 1u) * PAD + d]));
         }
       }
-      for (var r = 0u; r < SCORES_EACH; r++) {
+      for (var r = 0u; r < SCORES_PER_LANE; r++) {
         let row = t / TS + r * SCORE_LANES;
         if (row < ROWS) {
           let own = state.pos + m0 + row / G;
@@ -126,26 +125,26 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       for (var i = 0u; i < TS; i++) {
         top = max(top, scores[t * TS + i]);
       }
-      let shrink = exp(row_max[t] - top);
-      var sum = row_sum[t] * shrink;
+      let rescale = exp(row_max[t] - top);
+      var sum = row_sum[t] * rescale;
       for (var i = 0u; i < TS; i++) {
         let score = scores[t * TS + i];
-        let e = select(0.0, exp(score - top), score > -1e29); // a row may see nothing of this tile
+        let e = select(0.0, exp(score - top), score > -1e29); // a row may see no position of this tile
         scores[t * TS + i] = e;
         sum += e;
       }
       row_max[t] = top;
       row_sum[t] = sum;
-      row_shrink[t] = shrink;
+      row_rescale[t] = rescale;
     }
     workgroupBarrier();
     if (lane < LANES) {
-      for (var r = 0u; r < ROWS_EACH; r++) {
-        sums[r] *= row_shrink[min(r * LANES + lane, ROWS - 1u)];
+      for (var r = 0u; r < ROWS_PER_LANE; r++) {
+        sums[r] *= row_rescale[min(r * LANES + lane, ROWS - 1u)];
       }
       for (var i = 0u; i < TS; i++) {
         let v = vec4f(kv[i * PAD + c]);
-        for (var r = 0u; r < ROWS_EACH; r++) {
+        for (var r = 0u; r < ROWS_PER_LANE; r++) {
           sums[r] = fma(vec4f(scores[min(r * LANES + lane, ROWS - 1u) * TS + i]), v, sums[r]);
         }
       }
@@ -154,7 +153,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   }
   let y_stride = (p.n_head_kv * G * HEAD_DIM + 31u) / 32u * 8u;
   if (lane < LANES) {
-    for (var r = 0u; r < ROWS_EACH; r++) {
+    for (var r = 0u; r < ROWS_PER_LANE; r++) {
       let row = r * LANES + lane;
       let m = m0 + row / G;
       if (row < ROWS && m < state.n) {

@@ -1,11 +1,13 @@
-// Join the shares of attention_decode.wgsl: a workgroup a query head of a token, LANES shares side by side, a thread four dimensions.
+// y = sum over splits of exp(max_i - max) * sum_i / sum over splits of exp(max_i - max) * denominator_i: joins the partial
+// results of attention_decode.wgsl. Grid (query heads, 1, tokens); a workgroup reads LANES splits in parallel, a thread has
+// four dimensions.
 #param HEAD_DIM
-#param TS
-#param SPLIT
-#param LANES
-#param WINDOW
-#param FRESH // 1: workgroups behind those of the heads bring the token's keys and values into a q8_0 cache
-#param SINKS // 1: each head has a score more, which takes its share and has no value
+#param TS // positions of a tile in attention_decode.wgsl
+#param SPLIT // splits of a key/value head's positions
+#param LANES // splits that are read in parallel
+#param WINDOW // positions that a token sees, itself included; 0: all
+#param FRESH // 1: workgroups after those of the heads store the token's keys and values in a q8_0 cache
+#param SINKS // 1: each head has an attention sink, a logit without a value that joins the softmax
 
 struct Params {
   n_head: u32,
@@ -13,7 +15,7 @@ struct Params {
 }
 #include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
-@bind var<storage, read> parts: array<vec4f>; // (n, n_head, SPLIT, VECS + 1)
+@bind var<storage, read> parts: array<vec4f>; // (n, n_head, SPLIT, VECS + 1): sum, then (maximum, denominator)
 #if SINKS
 @bind var<storage, read> sinks: array<f32>; // (n_head)
 #endif
@@ -26,7 +28,7 @@ struct Params {
 const VECS = HEAD_DIM / 4u;
 var<workgroup> sums: array<vec4f, LANES * VECS>;
 var<workgroup> totals: array<f32, LANES * VECS>;
-var<workgroup> heads: array<vec2f, SPLIT>; // (maximum, denominator) of each share
+var<workgroup> stats: array<vec2f, SPLIT>; // (maximum, denominator) of each split
 
 @compute @workgroup_size(VECS, LANES)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_id) id: vec3u) {
@@ -42,34 +44,34 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_id) id: vec
     return;
   }
 #endif
-  let length = attention_seen(pos_of(wid.z) + 1u);
-  let share = attention_share(length);
-  let used = (length + share - 1u) / share;
+  let length = visible_positions(pos_of(wid.z) + 1u);
+  let size = split_size(length);
+  let used = (length + size - 1u) / size;
   let base = (wid.z * p.n_head + wid.x) * SPLIT;
   for (var i = id.y * VECS + id.x; i < SPLIT; i += VECS * LANES) {
-    heads[i] = vec2f(-1e30, 0.0);
+    stats[i] = vec2f(-1e30, 0.0);
     if (i < used) {
-      heads[i] = parts[(base + i) * (VECS + 1u) + VECS].xy;
+      stats[i] = parts[(base + i) * (VECS + 1u) + VECS].xy;
     }
   }
   workgroupBarrier();
   var top = -1e30;
 #for i in SPLIT
-  top = max(top, heads[${i}].x);
+  top = max(top, stats[${i}].x);
 #endfor
 #if SINKS
   top = max(top, sinks[wid.x]);
 #endif
   var total = 0.0;
   var sum = vec4f(0);
-  for (var i = id.y; i < used; i += 2u * LANES) { // two loads on their way at a time
+  for (var i = id.y; i < used; i += 2u * LANES) { // two loads in flight
     let j = min(i + LANES, used - 1u);
     let a = parts[(base + i) * (VECS + 1u) + id.x];
     let b = parts[(base + j) * (VECS + 1u) + id.x];
-    let wa = exp(heads[i].x - top);
-    let wb = select(0.0, exp(heads[j].x - top), i + LANES < used);
+    let wa = exp(stats[i].x - top);
+    let wb = select(0.0, exp(stats[j].x - top), i + LANES < used);
     sum += a * wa + b * wb;
-    total += heads[i].y * wa + heads[j].y * wb;
+    total += stats[i].y * wa + stats[j].y * wb;
   }
   sums[id.y * VECS + id.x] = sum;
   totals[id.y * VECS + id.x] = total;

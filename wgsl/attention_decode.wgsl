@@ -1,17 +1,19 @@
-// Attention of few tokens over a share of the cache each: grid (kv heads, SPLIT, tokens). The rows are the G query heads of a key/value
-// head, so that keys and values are loaded once for all of them. A workgroup takes TS positions at a time: scores, their
-// softmax with a running maximum, then the weighted sum of the values, which it leaves unnormalised with maximum and
-// denominator for attention_combine.wgsl.
+// Partial attention of a small batch: sum_i = sum over split i's positions of exp(score - max_i) v, with max_i and the
+// denominator, for attention_combine.wgsl.
+//
+// Grid (key/value heads, SPLIT, tokens). The rows are the G query heads that share a key/value head, so keys and values
+// are loaded once for all of them. A workgroup goes through its split in tiles of TS positions: scores, softmax with a
+// running maximum, weighted sum of the values.
 #param HEAD_DIM
-#param G
+#param G // query heads per key/value head
 #param TS // positions of a tile, a power of two
 #param PARTS // threads that share a position's dot products, neighbours in a subgroup
-#param SPLIT
-#param WINDOW // positions that the token sees, itself included; 0: all
-#param SOFT_CAP // 0: none
+#param SPLIT // splits of a key/value head's positions
+#param WINDOW // positions that a token sees, itself included; 0: all
+#param SOFT_CAP // cap of the scores; 0: none
 #param SG
-#param KEYS // loads of keys that a thread has on their way
-#param VALUES // rows of values that it asks for before the scores are known
+#param KEYS // key loads that a thread has in flight
+#param VALUES // rows of values that a thread loads before the scores are known
 #param FRESH // 1: the token's own key and value are not in the cache yet
 
 struct Params {
@@ -35,7 +37,7 @@ struct Params {
 const VECS = HEAD_DIM / 4u;
 const CHUNKS = HEAD_DIM / WIDE; // loads of a key
 const WG = TS * PARTS;
-const LANES = max(1u, WG / VECS); // positions that are summed side by side
+const LANES = max(1u, WG / VECS); // positions that are summed in parallel
 
 var<workgroup> qs: array<vec4f, G * VECS>;
 var<workgroup> weights: array<f32, G * TS>;
@@ -59,19 +61,19 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endif
   let seq = seq_of(m);
   let length = pos_of(m) + 1u;
-  let seen = attention_seen(length);
-  let share = attention_share(seen);
-  let first = length - seen + wid.y * share;
-  let end = min(first + share, length);
+  let seen = visible_positions(length);
+  let size = split_size(seen);
+  let first = length - seen + wid.y * size;
+  let end = min(first + size, length);
   if (first >= end) { // uniform: state does not change within a dispatch
     return;
   }
   let lane = t / VECS;
-  let to = (m * p.n_head_kv + head) * G; // row of parts
-  // One variable for each of the G rows: an array would be left in slow memory where a compiler does not unroll.
+  let to = (m * p.n_head_kv + head) * G; // first row of parts
+  // One variable per row: an array would be in slow memory where the compiler does not unroll.
 #for g in G
   var top${g} = -1e30;
-  var total${g} = 0.0; // of this thread's positions
+  var total${g} = 0.0; // denominator, of this thread's positions
 #for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
   var sum${g}_${c} = vec4f(0);
 #endfor
@@ -79,7 +81,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   for (var s0 = first; s0 < end; s0 += TS) {
     let s = s0 + t / PARTS;
 #if FRESH
-    let count = min(TS, min(end, length - 1u) - s0); // of those in the cache
+    let count = min(TS, min(end, length - 1u) - s0); // positions that are in the cache
 #else
     let count = min(TS, end - s0);
 #endif
@@ -98,7 +100,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       let chunk${c} = c0 + ${c}u * PARTS + t % PARTS;
       let k${c} = key_fetch(row + min(chunk${c}, CHUNKS - 1u), seq);
 #endfor
-      if (s0 == first && c0 == 0u) { // the first loads are on their way
+      if (s0 == first && c0 == 0u) { // the first loads are in flight
         for (var i = t; i < G * VECS; i += WG) {
           qs[i] = q[m * (p.q_stride / 4u) + head * G * VECS + i] * p.scale;
         }
@@ -112,7 +114,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #for c in KEYS
       if (chunk${c} < CHUNKS) {
 #for i in 4
-        if (${i}u < WIDE / 4u) { // known when this is compiled
+        if (${i}u < WIDE / 4u) { // a compile-time constant
           let at = chunk${c} * (WIDE / 4u) + ${i}u;
           var k = key_vec(k${c}, ${i}u);
 #if FRESH
@@ -144,11 +146,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #for g in G
     {
       let new_top = max(top${g}, rows_get_max(${g}u));
-      let shrink = exp(top${g} - new_top);
+      let rescale = exp(top${g} - new_top);
       top${g} = new_top;
-      total${g} *= shrink;
+      total${g} *= rescale;
 #for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
-      sum${g}_${c} *= shrink;
+      sum${g}_${c} *= rescale;
 #endfor
       if (t % PARTS == 0u) {
         let e = select(0.0, exp(score${g} - new_top), s < end);
@@ -172,7 +174,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
       }
 #endfor
-      for (var i = lane + VALUES * LANES; i < count; i += 4u * LANES) { // four loads on their way at a time
+      for (var i = lane + VALUES * LANES; i < count; i += 4u * LANES) { // four loads in flight
 #for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
 #for j in 4
         let w${j}_${c} = value_fetch(value_at(s0 + min(i + ${j}u * LANES, max(count, 1u) - 1u), head, seq) + column${c}, seq);
@@ -180,12 +182,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
 #for j in 4
         {
-          let here = i + ${j}u * LANES;
+          let position = i + ${j}u * LANES;
 #for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
           {
             let v = value_vec(w${j}_${c});
 #for g in G
-            sum${g}_${c} += select(0.0, weights[${g}u * TS + min(here, TS - 1u)], here < count) * v;
+            sum${g}_${c} += select(0.0, weights[${g}u * TS + min(position, TS - 1u)], position < count) * v;
 #endfor
           }
 #endfor
@@ -210,7 +212,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #if TS * PARTS >= HEAD_DIM // 2
     partial[(${g}u * LANES + lane) * VECS + t % VECS + ${c}u * WG] = sum${g}_${c};
 #else
-    parts[((to + ${g}u) * SPLIT + wid.y) * (VECS + 1u) + t % VECS + ${c}u * WG] = sum${g}_${c}; // of the one lane
+    parts[((to + ${g}u) * SPLIT + wid.y) * (VECS + 1u) + t % VECS + ${c}u * WG] = sum${g}_${c}; // there is one lane
 #endif
   }
 #endfor

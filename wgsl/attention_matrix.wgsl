@@ -1,37 +1,39 @@
-// attention.wgsl with subgroup matrices: ROWS queries of one key/value head (TQ tokens x its G heads) against TS
-// positions at a time, f16 in, f32 sums. The sums stay in registers, where a row cannot be scaled: a maximum that grows
-// a little is left as it was (weights then exceed 1, which f16 holds), one that grows a lot takes all sums through
-// memory.
+// y = softmax(q k^T * scale) v for a batch of tokens, as attention.wgsl, with subgroup matrices: f16 inputs, f32 sums.
+//
+// Grid (key/value heads, tiles of TQ tokens). A workgroup has ROWS rows, TQ tokens x G query heads, and TS positions at a
+// time. The sums stay in registers, where a single row cannot be rescaled. So a maximum that grows by at most SLACK stays
+// as it was (weights then exceed 1, which f16 can hold); one that grows more sends all sums through memory.
 #param HEAD_DIM
-#param G
-#param TQ // tokens
-#param ROWS // TQ * G, up to whole matrices for every subgroup
-#param TS
+#param G // query heads per key/value head
+#param TQ // tokens of a tile
+#param ROWS // TQ * G, rounded up to whole matrices for every subgroup
+#param TS // positions of a tile
 #param WINDOW // positions that a token sees, itself included; 0: all
-#param SOFT_CAP // 0: none
-#param SINKS // 1: each head has a score more, which takes its share and has no value
+#param SOFT_CAP // cap of the scores; 0: none
+#param SINKS // 1: each head has an attention sink, a logit without a value that joins the softmax
 #param F16
 #include "lib/subgroup_matrix.wgsl"
 #include "lib/attention_inputs.wgsl"
-@bind var<storage, read_write> y: array<f32>; // (n, heads * HEAD_DIM padded)
+@bind var<storage, read_write> y: array<f32>; // (n, n_head * HEAD_DIM padded to 32)
 
-const WG = 4u * LANES; // two subgroups along the rows, two along what is multiplied with them
-const PITCH = HEAD_DIM + 8u;
+const WG = 4u * LANES; // 2 x 2 subgroups: along the rows, and along positions or dimensions
+const PITCH = HEAD_DIM + 8u; // the pitches are padded against bank conflicts
 const S_PITCH = TS + 4u;
 const P_PITCH = TS + 8u;
-const THREADS_PER_ROW = WG / ROWS; // threads of a row of scores
-const SLACK = 6.0; // a maximum may be this much too low
+const THREADS_PER_ROW = WG / ROWS; // of scores
+const SLACK = 6.0; // how much too low a row's maximum may be
 
 var<workgroup> qs: array<f16, ROWS * PITCH>;
 var<workgroup> kv: array<f16, TS * PITCH>;
-var<workgroup> scores: array<f32, max(ROWS * S_PITCH, 4 * SIDE * SIDE)>; // and sums, a matrix of each subgroup
+var<workgroup> scores: array<f32, max(ROWS * S_PITCH, 4 * SIDE * SIDE)>; // also a matrix of sums per subgroup
 var<workgroup> weights: array<f16, ROWS * P_PITCH>;
-var<workgroup> row_top: array<f32, ROWS>; // the maximum that weights are relative to
+var<workgroup> row_top: array<f32, ROWS>; // maximum that the weights are relative to
 var<workgroup> row_sum: array<f32, ROWS>;
 var<workgroup> row_next: array<f32, ROWS>;
-var<workgroup> row_shrink: array<f32, ROWS>;
+var<workgroup> row_rescale: array<f32, ROWS>;
 var<workgroup> part_top: array<f32, WG>;
-var<workgroup> grown: array<u32, 4>; // 16 bytes, as all here are multiples of: matrices must lie aligned
+// [0] is 1 if a row needs rescaling; 16 bytes, to keep the arrays aligned for matrices
+var<workgroup> needs_rescale: array<u32, 4>;
 
 fn load_tile(values: bool, s0: u32, end: u32, head: u32, t: u32) {
   for (var i = t; i < TS * VECS; i += WG) {
@@ -76,7 +78,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let r0 = sub / 2u * (ROWS / 2u); // this subgroup's rows
   let c0 = sub % 2u * (TS / 2u); // its positions
   let d0 = sub % 2u * (HEAD_DIM / 2u); // its dimensions
-  let row = t / THREADS_PER_ROW; // of the scores that this thread turns into weights
+  let row = t / THREADS_PER_ROW; // row of scores that this thread turns into weights
   let part = t % THREADS_PER_ROW;
 #for i in ROWS // 2 // SIDE
 #for j in HEAD_DIM // 2 // SIDE
@@ -85,14 +87,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
   var begin = 0u;
 #if WINDOW
-  if (state.pos + m0 >= WINDOW) { // whole tiles that no row sees are left out
+  if (state.pos + m0 >= WINDOW) { // skip tiles that no row sees
     begin = (state.pos + m0 + 1u - WINDOW) / TS * TS;
   }
 #endif
   for (var s0 = begin; s0 < end; s0 += TS) {
     load_tile(false, s0, end, head, t);
     if (t == 0u) {
-      grown[0] = 0u;
+      needs_rescale[0] = 0u;
     }
     workgroupBarrier();
     {
@@ -147,27 +149,27 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     let scale_to = select(before, top, grows);
     if (part == 0u) {
       row_next[row] = scale_to;
-      row_shrink[row] = exp(before - scale_to);
+      row_rescale[row] = exp(before - scale_to);
       if (grows) {
-        grown[0] = 1u;
+        needs_rescale[0] = 1u;
       }
     }
     var sum = 0.0;
     for (var i = part; i < TS; i += THREADS_PER_ROW) {
       let score = scores[row * S_PITCH + i];
-      let e = select(0.0, exp(score - scale_to), score > -1e29); // a row may see nothing of this tile
+      let e = select(0.0, exp(score - scale_to), score > -1e29); // a row may see no position of this tile
       weights[row * P_PITCH + i] = f16(e);
       sum += e;
     }
-    workgroupBarrier(); // every part has read row_top and part_top
+    workgroupBarrier(); // all threads have read row_top and part_top
     part_top[t] = sum;
-    if (workgroupUniformLoad(&grown[0]) != 0u) {
+    if (workgroupUniformLoad(&needs_rescale[0]) != 0u) {
 #for i in ROWS // 2 // SIDE
 #for j in HEAD_DIM // 2 // SIDE
       subgroupMatrixStore(&scores, sub * SIDE * SIDE, sum${i}_${j}, false, SIDE);
       workgroupBarrier();
       for (var e = lane; e < SIDE * SIDE; e += LANES) {
-        scores[sub * SIDE * SIDE + e] *= row_shrink[r0 + ${i}u * SIDE + e / SIDE];
+        scores[sub * SIDE * SIDE + e] *= row_rescale[r0 + ${i}u * SIDE + e / SIDE];
       }
       workgroupBarrier();
       sum${i}_${j} = subgroupMatrixLoad<Result>(&scores, sub * SIDE * SIDE, false, SIDE);
@@ -176,7 +178,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     }
     workgroupBarrier();
     if (t < ROWS) {
-      var total = row_sum[t] * row_shrink[t];
+      var total = row_sum[t] * row_rescale[t];
       for (var i = 0u; i < THREADS_PER_ROW; i++) {
         total += part_top[t * THREADS_PER_ROW + i];
       }

@@ -1,17 +1,19 @@
-// The two sums of a record that tell of damage (shards.js: checksum() has the same and says what they are), over the
-// raw bytes as they lie before repack. A word's share does not depend on the others, so each thread takes its own.
+// sums[at], sums[at + 1] += the two checksum words of a record: checksum() of shards.js defines them, and a test compares
+// the two. Over the raw bytes, before repack. Every word adds to the sums independently, so threads take words in turn.
+#param THREADS
+
 struct Params {
-  bytes: u32, // of the record; what lies behind them is of an earlier one
-  at: u32, // where its sums lie
-  stride: u32, // threads
+  bytes: u32, // length of the record; later bytes belong to an earlier record
+  at: u32, // index of its first sum
+  stride: u32, // threads of the dispatch
 }
 @bind var<uniform> p: Params;
 @bind var<storage, read> raw: array<u32>;
-@bind var<storage, read_write> sums: array<atomic<u32>>; // start as zeros
+@bind var<storage, read_write> sums: array<atomic<u32>>; // zeros at first
 
 var<workgroup> shared_sums: array<atomic<u32>, 2>;
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(THREADS)
 fn main(@builtin(global_invocation_id) id: vec3u, @builtin(local_invocation_index) thread: u32) {
   var first = select(0u, p.bytes, id.x == 0u);
   var second = 0u;

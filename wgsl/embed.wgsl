@@ -1,23 +1,24 @@
-// x[m] = the embedding row of the batch's token m. Tokens lie in `tokens` by sequence and position.
-// ROW "position": the row of its position instead, "first": the table's first row, either of them added to x[m].
-#param QUANT
-#param COLS
-#param ROW
-#param TOKENS // room for each sequence in `tokens`
+// x[m] = scale * table[token of m]; ROW "position": x[m] += scale * table[position of m]; ROW "first": x[m] += scale *
+// table[0]. Grid (groups of 32 columns / WG, tokens).
+#param QUANT // fragment of wgsl/quants that reads the table
+#param COLS // columns of the table
+#param ROW // "token", "position" or "first"
+#param TOKENS // capacity of a sequence in `tokens`
+#param WG
 
 struct Params {
-  row0: u32, // this part of the table holds rows row0 .. row0 + rows
-  rows: u32,
+  row0: u32, // first row of this part of the table
+  rows: u32, // rows of this part
   scale: f32,
 }
 #include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
-@bind var<storage, read> tokens: array<u32>;
+@bind var<storage, read> tokens: array<u32>; // (sequences, TOKENS)
 const W_GROUPS = (COLS + 31u) / 32u;
 #include "quants/${QUANT}.wgsl"
-@bind var<storage, read_write> x: array<vec4f>; // (n, COLS padded)
+@bind var<storage, read_write> x: array<vec4f>; // (n, COLS padded to 32)
 
-@compute @workgroup_size(32)
+@compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) id: vec3u) {
   let m = id.y;
   let g = id.x;

@@ -1,11 +1,12 @@
-// y[m, i] = activation(x[m, i]) * up[m, first + i].
-#param COLS
-#param ACTIVATION
+// y[m, i] = activation(x[m, i]) * up[m, first + i]. Grid (COLS / THREADS, tokens).
+#param COLS // columns of y
+#param ACTIVATION // see activation.wgsl
+#param THREADS
 
 struct Params {
   x_stride: u32,
   up_stride: u32,
-  first: u32,
+  first: u32, // column of `up`
   y_stride: u32,
 }
 #include "lib/state.wgsl"
@@ -16,7 +17,7 @@ struct Params {
 @bind var<storage, read_write> y: array<f32>;
 #include "lib/activation.wgsl"
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(THREADS)
 fn main(@builtin(global_invocation_id) id: vec3u) {
   if (id.y < state.n && id.x < COLS) {
     y[id.y * p.y_stride + id.x] = gated(x[id.y * p.x_stride + id.x], up[id.y * p.up_stride + p.first + id.x]);

@@ -1,10 +1,10 @@
-// The log-probability of the token just chosen, and the likeliest tokens with theirs: of softmax(logits), unfiltered.
+// log(softmax(logits)) of the sampled token and of the likeliest tokens, before any filter.
 //
-// One workgroup. Thread t has the logits t, t + WG, ...: its largest one stands for them. The likeliest of all is taken
-// out as often as is wanted; each time all threads look for the largest that is left of its winner's.
-#param ROWS // positions kept: row position % ROWS
-#param MOST // tokens of a row
-#param TOKENS // room for each sequence in `tokens`
+// One workgroup. Thread t has the logits t, t + WG, ... and offers its largest. The largest offer is the next likeliest
+// token; then all threads search that thread's logits for its next largest.
+#param LOGPROB_ROWS // rows of the buffer: a position's row is position % LOGPROB_ROWS
+#param MAX_LOGPROBS // likeliest tokens of a row at most
+#param TOKENS // capacity of a sequence in `tokens`
 #param WG
 #param SG
 
@@ -15,39 +15,40 @@ struct Params {
 #include "lib/state.wgsl"
 #include "lib/sampling.wgsl"
 @bind var<storage, read> sampling: array<Sampling, MAX_SMALL_BATCH>;
-@bind var<storage, read> state: State; // the chosen token's position
+@bind var<storage, read> state: State; // position of the sampled token
 @bind var<storage, read> tokens: array<u32>;
 @bind var<storage, read> logits: array<f32>;
-@bind var<storage, read_write> rows: array<vec2u>; // (ROWS, 1 + MOST): token, bits of its log-probability; chosen first
+// (LOGPROB_ROWS, 1 + MAX_LOGPROBS): token, bits of its log-probability; the sampled token first
+@bind var<storage, read_write> rows: array<vec2u>;
 #include "lib/argmax.wgsl"
 #include "lib/reduce.wgsl"
 
 @compute @workgroup_size(WG)
 fn main(@builtin(local_invocation_index) t: u32) {
-  var mine = Best(-3e38, 0xffffffffu);
+  var offer = Best(-3e38, 0xffffffffu);
   for (var i = t; i < p.vocab; i += WG) {
-    if (logits[i] > mine.value) {
-      mine = Best(logits[i], i);
+    if (logits[i] > offer.value) {
+      offer = Best(logits[i], i);
     }
   }
-  var top = workgroup_argmax(mine.value, mine.index, t);
+  var top = workgroup_argmax(offer.value, offer.index, t);
   var sum = 0.0;
   for (var i = t; i < p.vocab; i += WG) {
     sum += exp(logits[i] - top.value);
   }
   let base = top.value + log(workgroup_sum(sum, t));
-  let row = (state.pos % ROWS) * (1u + MOST);
+  let row = (state.pos % LOGPROB_ROWS) * (1u + MAX_LOGPROBS);
   if (t == 0u) {
-    let chosen = tokens[state.seq * TOKENS + state.pos];
-    rows[row] = vec2u(chosen, bitcast<u32>(logits[chosen] - base));
+    let sampled = tokens[state.seq * TOKENS + state.pos];
+    rows[row] = vec2u(sampled, bitcast<u32>(logits[sampled] - base));
   }
-  for (var k = 0u; k < min(sampling[state.seq].logprobs, MOST); k++) { // uniform: the host wrote it
+  for (var k = 0u; k < min(sampling[state.seq].logprobs, MAX_LOGPROBS); k++) { // uniform: the same for all threads
     if (t == 0u) {
       rows[row + 1u + k] = vec2u(top.index, bitcast<u32>(top.value - base));
     }
-    let winner = top.index % WG;
+    let owner = top.index % WG;
     var next = Best(-3e38, 0xffffffffu);
-    for (var i = winner + WG * t; i < p.vocab; i += WG * WG) {
+    for (var i = owner + WG * t; i < p.vocab; i += WG * WG) {
       let value = logits[i];
       let later = value < top.value || (value == top.value && i > top.index);
       if (later && value > next.value) {
@@ -55,9 +56,9 @@ fn main(@builtin(local_invocation_index) t: u32) {
       }
     }
     next = workgroup_argmax(next.value, next.index, t);
-    if (t == winner) {
-      mine = next;
+    if (t == owner) {
+      offer = next;
     }
-    top = workgroup_argmax(mine.value, mine.index, t);
+    top = workgroup_argmax(offer.value, offer.index, t);
   }
 }

@@ -1,14 +1,14 @@
-// Y = X W^T for a batch of tokens, in tiles of TM tokens x TN rows. X is (n, COLS), W (rows, COLS) is dequantised into
-// workgroup memory one group of 32 columns at a time; each thread sums MM x MN of the tile in f32.
-// EPILOGUE "store" y = ..., "add" y += ...
-#param QUANT
-#param COLS
-#param TM
-#param TN
-#param MM
-#param MN
-#param BIAS
-#param EPILOGUE
+// Y = X W^T for a batch of tokens: X is (n, COLS), W is (rows, COLS). Grid (rows / TN, tokens / TM).
+//
+// W is dequantised into workgroup memory, a group of 32 columns at a time. Each thread sums MM x MN results in f32.
+#param QUANT // fragment of wgsl/quants that reads W
+#param COLS // columns of W
+#param TM // tokens of a tile
+#param TN // rows of a tile
+#param MM // tokens of a thread
+#param MN // rows of a thread
+#param BIAS // 1: y has a bias
+#param EPILOGUE // "store": y = ...; "add": y += ...
 #param F16
 #include "lib/matmul_inputs.wgsl"
 
@@ -21,7 +21,7 @@ alias h4 = vec4f;
 const WM = TM / MM; // threads along the tokens
 const WN = TN / MN;
 const WG = WM * WN;
-const PAD = 9u; // vectors a row takes in workgroup memory: 8 and one that spreads the banks
+const PAD = 9u; // row pitch in workgroup memory: 8 vectors, and one against bank conflicts
 var<workgroup> xs: array<h4, TM * PAD>;
 var<workgroup> ws: array<h4, TN * PAD>;
 
@@ -39,7 +39,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     for (var i = t; i < TM * 8u; i += WG) {
       let m = i / 8u;
       let c = i % 8u;
-      xs[m * PAD + c] = h4(x_vector(m0 + m, g, c));
+      xs[m * PAD + c] = h4(load_x(m0 + m, g, c));
     }
     for (var n = t; n < TN; n += WG) {
       let w = w_group(min(n0 + n, p.rows - 1u), g);
@@ -48,7 +48,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       }
     }
     workgroupBarrier();
-    var part = array<array<h4, MN>, MM>(); // of this group; in f16 it stays short enough to be exact to a thousandth
+    var part = array<array<h4, MN>, MM>(); // sums of this group alone: short enough that f16 is exact to a thousandth
     for (var c = 0u; c < 8u; c++) {
       var b: array<h4, MN>;
       for (var j = 0u; j < MN; j++) {
@@ -72,7 +72,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   for (var i = 0u; i < MM; i++) {
     let m = m0 + i * WM + tm;
     for (var j = 0u; j < MN; j++) {
-      y_put(m, n0 + j * WN + tn, acc[i][j]);
+      store_y(m, n0 + j * WN + tn, acc[i][j]);
     }
   }
 }

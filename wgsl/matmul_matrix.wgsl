@@ -1,14 +1,14 @@
-// matmul.wgsl with subgroup matrices (chromium_experimental_subgroup_matrix): f16 in, f32 sums. Tiles of TM tokens x TN
-// rows, DEPTH columns at a time: a subgroup sums a part of (TM / SM) x (TN / SN), in squares of SIDE.
-#param QUANT
-#param COLS
-#param TM
-#param TN
+// Y = X W^T for a batch of tokens, as matmul.wgsl, with subgroup matrices (chromium_experimental_subgroup_matrix): f16
+// inputs, f32 sums. Grid (rows / TN, tokens / TM). A subgroup sums (TM / SM) x (TN / SN) of a tile, in squares of SIDE.
+#param QUANT // fragment of wgsl/quants that reads W
+#param COLS // columns of W
+#param TM // tokens of a tile
+#param TN // rows of a tile
 #param SM // subgroups along the tokens
-#param SN // and along the rows
-#param DEPTH // 32 or 64
-#param BIAS
-#param EPILOGUE
+#param SN // subgroups along the rows
+#param DEPTH // columns at a time: 32 or 64
+#param BIAS // 1: y has a bias
+#param EPILOGUE // "store": y = ...; "add": y += ...
 #param F16
 #include "lib/subgroup_matrix.wgsl"
 #include "lib/matmul_inputs.wgsl"
@@ -16,15 +16,15 @@
 const WG = SM * SN * LANES;
 const VECS = DEPTH / 4u;
 const GROUPS = DEPTH / 32u;
-const PITCH = DEPTH + 8u; // f16 between rows in workgroup memory: whole 16 bytes, and the banks spread
+const PITCH = DEPTH + 8u; // row pitch in workgroup memory, in f16: a multiple of 16 bytes, padded against bank conflicts
 
 var<workgroup> xs: array<f16, TM * PITCH>;
 var<workgroup> ws: array<f16, TN * PITCH>;
 var<workgroup> out: array<f32, SM * SN * SIDE * SIDE>;
 
-fn put_x(i: u32, m0: u32, g0: u32) {
+fn stage_x(i: u32, m0: u32, g0: u32) {
   let c = i % VECS;
-  let v = vec4<f16>(x_vector(m0 + i / VECS, g0 + c / 8u, c % 8u));
+  let v = vec4<f16>(load_x(m0 + i / VECS, g0 + c / 8u, c % 8u));
   let at = i / VECS * PITCH + c * 4u;
   xs[at] = v.x;
   xs[at + 1u] = v.y;
@@ -32,7 +32,7 @@ fn put_x(i: u32, m0: u32, g0: u32) {
   xs[at + 3u] = v.w;
 }
 
-fn put_w(i: u32, n0: u32, g0: u32) {
+fn stage_w(i: u32, n0: u32, g0: u32) {
   let w = w_group(min(n0 + i / GROUPS, p.rows - 1u), min(g0 + i % GROUPS, W_GROUPS - 1u));
   let at = i / GROUPS * PITCH + i % GROUPS * 32u;
 #for c in 8
@@ -63,11 +63,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
   for (var g0 = 0u; g0 < W_GROUPS; g0 += GROUPS) {
 #for i in TM * DEPTH // 4 // (SM * SN * LANES)
-    put_x(t + ${i}u * WG, m0, g0);
+    stage_x(t + ${i}u * WG, m0, g0);
 #endfor
 #for i in (TN * DEPTH // 32 + SM * SN * LANES - 1) // (SM * SN * LANES)
     if (t + ${i}u * WG < TN * GROUPS) {
-      put_w(t + ${i}u * WG, n0, g0);
+      stage_w(t + ${i}u * WG, n0, g0);
     }
 #endfor
     workgroupBarrier();
@@ -93,7 +93,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   workgroupBarrier();
   for (var e = lane; e < SIDE * SIDE; e += LANES) {
     let m = m0 + sm + ${i}u * SIDE + e / SIDE;
-    y_put(m, n0 + sn + ${j}u * SIDE + e % SIDE, out[sub * SIDE * SIDE + e]);
+    store_y(m, n0 + sn + ${j}u * SIDE + e % SIDE, out[sub * SIDE * SIDE + e]);
   }
   workgroupBarrier();
 #endfor

@@ -1,19 +1,20 @@
-// y = W x for one vector, that of the batch's last token: the dispatch that decoding spends its time in. W is (rows, COLS), dequantised on the way.
+// y = W x for one vector: decoding spends most of its time here. W is (rows, COLS). Grid: rows / (TR * R) workgroups in x
+// and y.
 //
-// A workgroup is TR x TK threads: TK threads share a row, each taking every TK-th group of 32 columns, and each thread
-// works on R rows at once, so that x is loaded once for all of them. What else one dispatch does:
-//   DOT8      x is first rounded to bytes (quantize_x.wgsl), and integers meet integers
-//   NORM      x is normalised first (RMS): y = W (x * norm) / rms(x). The sum of squares rides along.
-//   EPILOGUE  "store" y = ..., "add" y += ..., "gated" y[i] = activation(row i) * row (i + rows / 2),
-//             "qkv" queries and keys are rotated (RoPE), keys and values appended to the cache at state.pos
+// A workgroup is TR x TK threads: TK threads share a row, and each takes every TK-th group of 32 columns. Each thread has
+// R rows, so x is loaded once for all of them. One dispatch also fuses:
+//   DOT8      rounds x to bytes first (quantize_x.wgsl), for integer dot products
+//   NORM      RMS norm of x: y = W (x * norm) / rms(x); the sum of squares is taken in the same loop
+//   EPILOGUE  "store" y = W x; "add" y += W x; "gated" y[i] = activation((W x)[i]) * (W x)[i + rows / 2];
+//             "qkv" rotates queries and keys (RoPE), appends keys and values to the cache at state.pos
 #param DOT8
-#param LAST // 1: of several rows of x, the batch's last one counts; 0: there is one row
+#param LAST // 1: x has a row per token, and the last one is multiplied; 0: x has one row
 #if DOT8
-#param GROUPS_PER_THREAD // groups of a row that a thread takes at a time: a unit
-#param AHEAD // units of weights of a row that a thread has on their way
+#param GROUPS_PER_THREAD // groups of a row that a thread loads at a time: a unit
+#param AHEAD // units of weights that a thread has in flight for each row
 #endif
 #include "lib/matvec_inputs.wgsl"
-@bind var<storage, read> x: array<vec4f>; // (n, COLS padded)
+@bind var<storage, read> x: array<vec4f>; // (n, COLS padded to 32)
 
 #if DOT8
 const UNITS = W_GROUPS / GROUPS_PER_THREAD;
@@ -23,14 +24,14 @@ const UNITS = W_GROUPS / GROUPS_PER_THREAD;
 #include "lib/reduce.wgsl"
 #endif
 #if DOT8
-const SLOTS = R; // sums of a thread: its rows
+const SLOTS = R; // sums of a thread: one per row
 #else
 const SLOTS = R + NORM; // and the sum of squares
 #endif
 #include "lib/row_sums.wgsl"
 
 fn result(slot: u32, scale: f32, row: u32) -> f32 {
-  let sum = kept(slot % R, slot / R) * scale;
+  let sum = sum_get(slot % R, slot / R) * scale;
 #if BIAS
   return sum + bias[p.row0 + row];
 #else
@@ -46,18 +47,18 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
 #if LAST
   let x0 = (count() - 1u) * W_GROUPS * 8u;
 #else
-  const x0 = 0u; // not even asking the state: a load that all others would wait for
+  const x0 = 0u; // does not load the state: all other loads would wait for it
 #endif
 #if EPILOGUE == "qkv"
-  let turns = rope_turns((base + 4u * t) / 4u, 0u); // long before they are needed
+  let rotation = rope_rotation((base + 4u * t) / 4u, 0u); // early: the loads overlap with the product
 #endif
-  // One variable for each row: an array would be left in slow memory where a compiler does not unroll.
+  // One variable per row: an array would be in slow memory where the compiler does not unroll.
 #for r in R
   let row${r} = min(row_of(base, tr * R + ${r}u), p.rows - 1u);
   var sum${r} = 0.0;
 #endfor
 #if DOT8
-  // The first weights are on their way while x is rounded, and the next ones while those before them meet it.
+  // The first weights are in flight while x is rounded, the next ones during the dot products of the current ones.
 #for i in AHEAD
 #for r in R
   var w${i}_${r} = w_fetch(row${r}, min(tk + ${i}u * TK, UNITS - 1u));
@@ -80,7 +81,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
         let x = array(bytes_at(u));
 #endif
 #for r in R
-        sum${r} += w_meet(w${i}_${r}, u, x);
+        sum${r} += w_dot(w${i}_${r}, u, x);
 #endfor
       }
       if (u + AHEAD * TK < UNITS) {
@@ -99,7 +100,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
     var xs: array<vec4f, 8>;
     for (var i = 0u; i < 8u; i++) {
       xs[i] = x[x0 + g * 8u + i];
-      if (COLS % 32u != 0u) { // what lies behind the row is not ours
+      if (COLS % 32u != 0u) { // the padding's contents are undefined
         xs[i] = select(vec4f(0), xs[i], 32u * g + 4u * i + vec4u(0, 1, 2, 3) < vec4u(COLS));
       }
 #if NORM
@@ -119,18 +120,18 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
 #endfor
   }
 #if NORM
-  keep(R, squares, tk, tr);
+  sum_put(R, squares, tk, tr);
 #endif
 #endif
 #for r in R
-  keep(${r}u, sum${r}, tk, tr);
+  sum_put(${r}u, sum${r}, tk, tr);
 #endfor
   workgroupBarrier();
 #if NORM
 #if DOT8
   let scale = inverseSqrt(squares / f32(COLS) + p.eps);
 #else
-  let scale = inverseSqrt(kept(R, 0u) / f32(COLS) + p.eps);
+  let scale = inverseSqrt(sum_get(R, 0u) / f32(COLS) + p.eps);
 #endif
 #else
   let scale = 1.0;
@@ -148,7 +149,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
     for (var i = 0u; i < 4u; i++) {
       v[i] = result(4u * t + i, scale, row_of(base, 4u * t + i));
     }
-    rope_store((base + 4u * t) / 4u, v, turns, 0u, 0u);
+    rope_store((base + 4u * t) / 4u, v, rotation, 0u, 0u);
   }
 #else
   if (t < RT && base + t < p.rows) {

@@ -1,7 +1,7 @@
-// y = W x for a few vectors at once, at little more than the price of one: what a thread reads of W it keeps, and meets
-// every token's x with it. Otherwise as matvec.wgsl.
-#param MOST // tokens
-#param DOT8 // 1: x comes as bytes, from quantize_rows.wgsl, which has normalised it
+// y[m] = W x[m] for a small batch, at little more than the cost of one vector: each weight is read once for all tokens.
+// Grid and fusions as in matvec.wgsl.
+#param BATCH // tokens of the batch at most
+#param DOT8 // 1: x is bytes from quantize_rows.wgsl, which has normalised it
 #include "lib/matvec_inputs.wgsl"
 #if DOT8
 @bind var<storage, read> xq: array<vec4u>; // (n, W_GROUPS, 2): 32 signed bytes
@@ -15,14 +15,14 @@ fn bytes_of(m: u32, g: u32) -> array<Bytes, 1> {
   return array(bytes_at(m * W_GROUPS + g));
 }
 #else
-@bind var<storage, read> x: array<vec4f>; // (n, COLS padded)
+@bind var<storage, read> x: array<vec4f>; // (n, COLS padded to 32)
 #endif
 
-const SLOTS = (R + NORM) * MOST; // sums of a thread: of its rows for each token, then the sums of squares
+const SLOTS = (R + NORM) * BATCH; // sums of a thread: its rows for each token, then a sum of squares per token
 #include "lib/row_sums.wgsl"
 
 fn result(slot: u32, m: u32, scale: f32, row: u32) -> f32 {
-  let sum = kept(m * R + slot % R, slot / R) * scale;
+  let sum = sum_get(m * R + slot % R, slot / R) * scale;
 #if BIAS
   return sum + bias[p.row0 + row];
 #else
@@ -35,9 +35,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
   let tk = t % TK;
   let tr = t / TK;
   let base = (wid.y * wgs.x + wid.x) * RT;
-  let n = min(count(), MOST);
-  // One variable for each sum: an array would be left in slow memory where a compiler does not unroll.
-#for m in MOST
+  let n = min(count(), BATCH);
+  // One variable per sum: an array would be in slow memory where the compiler does not unroll.
+#for m in BATCH
 #for r in R
   var sum${m}_${r} = 0.0;
 #endfor
@@ -53,14 +53,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
 #for r in R
     let w${r} = w_fetch(row${r}, g);
 #endfor
-    // Without a branch for each token, so that their loads are on their way together: for two, four or all.
+    // Two, four or all tokens at a time, without a branch for each, so that their loads are in flight together.
     {
 #for m in 0, 2
       let x${m} = bytes_of(min(${m}u, n - 1u), g);
 #endfor
 #for m in 0, 2
 #for r in R
-      sum${m}_${r} += w_meet(w${r}, g, x${m});
+      sum${m}_${r} += w_dot(w${r}, g, x${m});
 #endfor
 #endfor
     }
@@ -70,17 +70,17 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
 #endfor
 #for m in 2, 4
 #for r in R
-      sum${m}_${r} += w_meet(w${r}, g, x${m});
+      sum${m}_${r} += w_dot(w${r}, g, x${m});
 #endfor
 #endfor
     }
     if (n > 4u) {
-#for m in 4, MOST
+#for m in 4, BATCH
       let x${m} = bytes_of(min(${m}u, n - 1u), g);
 #endfor
-#for m in 4, MOST
+#for m in 4, BATCH
 #for r in R
-      sum${m}_${r} += w_meet(w${r}, g, x${m});
+      sum${m}_${r} += w_dot(w${r}, g, x${m});
 #endfor
 #endfor
     }
@@ -100,13 +100,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
     }
 #endfor
 #endif
-#for m in MOST
+#for m in BATCH
     if (${m}u < n) {
       let at = (${m}u * W_GROUPS + g) * 8u;
 #for i in 8
       {
         var v = x[at + ${i}u];
-        if (COLS % 32u != 0u) { // what lies behind the row is not ours
+        if (COLS % 32u != 0u) { // the padding's contents are undefined
           v = select(vec4f(0), v, 32u * g + 4u * ${i}u + vec4u(0, 1, 2, 3) < vec4u(COLS));
         }
 #if NORM
@@ -121,19 +121,19 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
 #endfor
   }
 #endif
-#for m in MOST
+#for m in BATCH
   if (${m}u < n) {
 #for r in R
-    keep(${m}u * R + ${r}u, sum${m}_${r}, tk, tr);
+    sum_put(${m}u * R + ${r}u, sum${m}_${r}, tk, tr);
 #endfor
 #if NORM
-    keep(MOST * R + ${m}u, squares${m}, tk, tr);
+    sum_put(BATCH * R + ${m}u, squares${m}, tk, tr);
 #endif
   }
 #endfor
   workgroupBarrier();
 #if EPILOGUE == "gated"
-  const ROWS_PER_RESULT = 2u; // rows that make one result
+  const ROWS_PER_RESULT = 2u; // rows that one thread combines
 #else
 #if EPILOGUE == "qkv"
   const ROWS_PER_RESULT = 4u;
@@ -141,13 +141,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
   const ROWS_PER_RESULT = 1u;
 #endif
 #endif
-  const EACH_TOKEN = RT / ROWS_PER_RESULT;
-  for (var i = t; i < n * EACH_TOKEN; i += WG) {
-    let m = i / EACH_TOKEN;
-    let slot = ROWS_PER_RESULT * (i % EACH_TOKEN);
+  const RESULTS_PER_TOKEN = RT / ROWS_PER_RESULT;
+  for (var i = t; i < n * RESULTS_PER_TOKEN; i += WG) {
+    let m = i / RESULTS_PER_TOKEN;
+    let slot = ROWS_PER_RESULT * (i % RESULTS_PER_TOKEN);
     let y0 = m * p.y_stride;
 #if NORM
-    let scale = inverseSqrt(kept(MOST * R + m, 0u) / f32(COLS) + p.eps);
+    let scale = inverseSqrt(sum_get(BATCH * R + m, 0u) / f32(COLS) + p.eps);
 #else
     let scale = 1.0;
 #endif
@@ -164,7 +164,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
       for (var j = 0u; j < 4u; j++) {
         v[j] = result(slot + j, m, scale, row_of(base, slot + j));
       }
-      rope_store((base + slot) / 4u, v, rope_turns((base + slot) / 4u, m), m, y0);
+      rope_store((base + slot) / 4u, v, rope_rotation((base + slot) / 4u, m), m, y0);
 #else
 #if EPILOGUE == "add"
       y[y0 + p.row0 + base + slot] += result(slot, m, scale, base + slot);

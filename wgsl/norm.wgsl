@@ -1,10 +1,9 @@
-// y[m] = x[m] / rms(x[m]) * weight (Zhang and Sennrich 2019), a workgroup a row; of as many rows a token as the grid is
-// high.
-// MEAN: of x less its mean, the layer norm of Ba et al. 2016. ADD: y[m] += the same.
-#param COLS
+// y[m] = x[m] / rms(x[m]) * norm (RMS norm, Zhang and Sennrich 2019). MEAN: of x[m] - mean(x[m]) (layer norm, Ba et al.
+// 2016). ADD: y[m] += ... Grid (tokens, rows of a token), a workgroup per row.
+#param COLS // columns of x
 #param WG
 #param MEAN
-#param BIAS
+#param BIAS // 1: a bias is added
 #param ADD
 #param SG
 
@@ -12,8 +11,8 @@ struct Params {
   eps: f32,
 }
 @bind var<uniform> p: Params;
-@bind var<storage, read> x: array<vec4f>; // (n, COLS padded)
-@bind var<storage, read> norm: array<vec4f>; // (COLS padded), zeros at the end
+@bind var<storage, read> x: array<vec4f>; // (n, COLS padded to 32)
+@bind var<storage, read> norm: array<vec4f>; // (COLS padded to 32), zeros at the end
 #if BIAS
 @bind var<storage, read> bias: array<vec4f>;
 #endif
@@ -22,7 +21,7 @@ struct Params {
 
 const VECS = (COLS + 31u) / 32u * 8u;
 
-// x less the mean, zero behind the row: what lies there is not ours
+// x - mean; zero after the last column, where the padding's contents are undefined.
 fn centred(at: u32, i: u32, mean: f32) -> vec4f {
   let v = x[at + i] - mean;
   return select(vec4f(0), v, 4u * i + vec4u(0, 1, 2, 3) < vec4u(COLS));

@@ -1,20 +1,20 @@
-// rope_append.wgsl with a norm of queries and keys before the rotation: a workgroup a head, a thread a quad of rows.
-// The rows of each token lie in x, stacked; its queries go to y.
+// Norm and rotation (RoPE) of queries and keys; appends keys and values to the cache. x stacks the q, k and v rows of each
+// token; y gets the queries. Grid (heads of q, k and v, tokens): a workgroup per head, a thread per quad of rows.
 #param HEAD_DIM
-#param ROPE_DIM
-#param NEOX
+#param ROPE_DIM // leading dimensions of a head that are rotated
+#param NEOX // 1: dimension i pairs with i + ROPE_DIM / 2; 0: with its neighbour
 #param WG // a power of two, at least HEAD_DIM / 4
-#param WIDE // 1: the norm is of all queries, or keys, at once; 0: of each head
-#param OWN // 1: each head has weights of its own; 0: a query head's and a key head's
-#param MEAN // 1: the layer norm, of rows less their mean; 0: the RMS norm
-#param BIAS
-#param VALUES // 1: each value head is normalised, too, without weights
+#param ACROSS_HEADS // 1: one norm over all query heads, one over all key heads; 0: a norm per head
+#param PER_HEAD // 1: each head has weights of its own; 0: query heads share weights, and key heads do
+#param MEAN // 1: layer norm; 0: RMS norm
+#param BIAS // 1: a bias is added
+#param NORM_VALUES // 1: each value head is normalised, too, without weights
 #param SG
 
 struct Params {
   q_rows: u32,
   kv_rows: u32,
-  rope_scale: f32, // of the rotated length (YaRN), else 1
+  rope_scale: f32, // factor on rotated queries and keys (YaRN), else 1
   x_stride: u32,
   y_stride: u32,
   eps: f32,
@@ -22,9 +22,9 @@ struct Params {
 #include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> x: array<f32>; // (n, x_stride)
-@bind var<storage, read> norm: array<f32>; // queries' weights, keys' weights
+@bind var<storage, read> norm: array<f32>; // weights of queries, then of keys
 #if BIAS
-@bind var<storage, read> bias: array<f32>; // likewise
+@bind var<storage, read> bias: array<f32>; // of queries, then of keys
 #endif
 @bind var<storage, read_write> y: array<f32>; // (n, y_stride)
 #include "lib/rope.wgsl"
@@ -36,15 +36,15 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let head = wid.x * HEAD_DIM;
   let x0 = m * p.x_stride;
   let key = head >= p.q_rows;
-  var first = head; // of the rows that are normalised together
+  var first = head; // first of the rows that are normalised together
   var count = HEAD_DIM;
-  let weights = select(select(0u, HEAD_DIM, key), head, OWN == 1u);
-#if WIDE
+  let weights = select(select(0u, HEAD_DIM, key), head, PER_HEAD == 1u);
+#if ACROSS_HEADS
   first = select(0u, p.q_rows, key);
   count = select(p.q_rows, p.kv_rows, key);
 #endif
   let weighted = head < p.q_rows + p.kv_rows;
-  let normed = weighted || VALUES == 1u;
+  let normed = weighted || NORM_VALUES == 1u;
   var mean = 0.0;
 #if MEAN
   if (normed) {
@@ -70,7 +70,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let b = rope_row(i + 2u);
   var v = vec4f(x[x0 + a], x[x0 + a + 1u], x[x0 + b], x[x0 + b + 1u]);
   if (!weighted) {
-#if VALUES
+#if NORM_VALUES
     v *= scale;
 #endif
   } else {
@@ -81,5 +81,5 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     v += vec4f(bias[wa], bias[wa + 1u], bias[wb], bias[wb + 1u]);
 #endif
   }
-  rope_store(i / 4u, v, rope_turns(i / 4u, m), m, m * p.y_stride);
+  rope_store(i / 4u, v, rope_rotation(i / 4u, m), m, m * p.y_stride);
 }

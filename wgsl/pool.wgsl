@@ -1,13 +1,15 @@
-// One row for the whole sequence, of the rows of its batches: their mean, the first or the last. A thread a column.
-#param VECS // vectors of a row
-#param KIND // "mean", "cls" or "last"
+// y = mean over m of x[m] (KIND "mean"), x[0] ("cls") or the last x[m] ("last"), over all batches of a sequence.
+// Grid (VECS / THREADS).
+#param VECS // vec4 of a row
+#param KIND
+#param THREADS
 
 #include "lib/state.wgsl"
 @bind var<storage, read> state: State;
 @bind var<storage, read> x: array<vec4f>; // (n, VECS)
-@bind var<storage, read_write> y: array<vec4f>; // (VECS): of the batches before this one, then with it
+@bind var<storage, read_write> y: array<vec4f>; // (VECS); on entry, the result of the batches before this one
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(THREADS)
 fn main(@builtin(global_invocation_id) id: vec3u) {
   let c = id.x;
   if (c >= VECS) {

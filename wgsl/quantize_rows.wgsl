@@ -1,7 +1,7 @@
-// Rows of x as signed bytes, normalised first (RMS) where there is a norm: what matvec_small_batch.wgsl meets integer matrices with.
-// Groups of 32 share a scale, as in quantize_x.wgsl. LANES threads a group; grid (groups x LANES / WG, tokens).
-#param COLS
-#param NORM
+// xq[m] = x[m], or x[m] / rms(x[m]) * norm, rounded to signed bytes, for the integer products of matvec_small_batch.wgsl.
+// Groups of 32 share a scale, as in quantize_x.wgsl. Grid (groups * LANES / WG, tokens): LANES threads per group.
+#param COLS // columns of x
+#param NORM // 1: x is RMS-normalised first
 #param WG
 #param SG
 
@@ -11,9 +11,9 @@ struct Params {
 #include "lib/state.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> state: State;
-@bind var<storage, read> x: array<vec4f>; // (n, COLS padded)
+@bind var<storage, read> x: array<vec4f>; // (n, COLS padded to 32)
 #if NORM
-@bind var<storage, read> norm: array<vec4f>; // (COLS padded)
+@bind var<storage, read> norm: array<vec4f>; // (COLS padded to 32)
 #endif
 @bind var<storage, read_write> xq: array<u32>; // (n, GROUPS, 8)
 @bind var<storage, read_write> xq_scale: array<vec2f>; // (n, GROUPS): scale, scale x sum of the group
@@ -25,7 +25,7 @@ const LANES = 4u; // threads of a group
 #else
 const LANES = 1u;
 #endif
-const PORTION = 8u / LANES; // vectors of a thread
+const VECS_PER_THREAD = 8u / LANES; // vectors of a thread
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
@@ -44,28 +44,28 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   scale = inverseSqrt(workgroup_sum(squares, t) / f32(COLS) + p.eps);
 #endif
   let i = wid.x * WG + t;
-  let mine = i < GROUPS * LANES; // the others exchange with these, and write nothing
+  let in_range = i < GROUPS * LANES; // other threads take part in the shuffles, and store nothing
   let g = min(i / LANES, GROUPS - 1u);
-  let first = g * 8u + i % LANES * PORTION;
-  var v = array<vec4f, PORTION>();
-  var top = vec4f(0);
-  for (var j = 0u; j < PORTION; j++) {
+  let first = g * 8u + i % LANES * VECS_PER_THREAD;
+  var v = array<vec4f, VECS_PER_THREAD>();
+  var max_abs4 = vec4f(0);
+  for (var j = 0u; j < VECS_PER_THREAD; j++) {
     v[j] = x[x0 + first + j] * scale;
 #if NORM
     v[j] *= norm[first + j];
 #endif
-    top = max(top, abs(v[j]));
+    max_abs4 = max(max_abs4, abs(v[j]));
   }
-  var most = max(max(top.x, top.y), max(top.z, top.w));
+  var max_abs = max(max(max_abs4.x, max_abs4.y), max(max_abs4.z, max_abs4.w));
 #if SG >= 4
-  most = max(most, subgroupShuffleXor(most, 1u));
-  most = max(most, subgroupShuffleXor(most, 2u));
+  max_abs = max(max_abs, subgroupShuffleXor(max_abs, 1u));
+  max_abs = max(max_abs, subgroupShuffleXor(max_abs, 2u));
 #endif
-  let step = most / 127.0;
-  let inverse = select(0.0, 127.0 / most, most > 0.0);
-  var words = array<u32, PORTION>();
+  let group_scale = max_abs / 127.0;
+  let inverse = select(0.0, 127.0 / max_abs, max_abs > 0.0);
+  var words = array<u32, VECS_PER_THREAD>();
   var sum = 0;
-  for (var j = 0u; j < PORTION; j++) {
+  for (var j = 0u; j < VECS_PER_THREAD; j++) {
     words[j] = pack4xI8(vec4i(round(v[j] * inverse)));
     sum += dot4I8Packed(words[j], 0x01010101u);
   }
@@ -73,13 +73,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   sum += subgroupShuffleXor(sum, 1u);
   sum += subgroupShuffleXor(sum, 2u);
 #endif
-  if (mine) {
+  if (in_range) {
     let at = m * GROUPS + g;
-    for (var j = 0u; j < PORTION; j++) {
-      xq[at * 8u + i % LANES * PORTION + j] = words[j];
+    for (var j = 0u; j < VECS_PER_THREAD; j++) {
+      xq[at * 8u + i % LANES * VECS_PER_THREAD + j] = words[j];
     }
     if (i % LANES == 0u) {
-      xq_scale[at] = vec2f(step, step * f32(sum));
+      xq_scale[at] = vec2f(group_scale, group_scale * f32(sum));
     }
   }
 }

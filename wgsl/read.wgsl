@@ -1,14 +1,14 @@
-// Reads a buffer once and adds its words up, the simplest way to keep a memory busy: what the device gives at best. A
-// thread has LOADS vectors, a workgroup's lie next to each other.
+// y[t] = sum of thread t's words of x: measures the device's read bandwidth, with nothing but loads. Grid: workgroups in x
+// and y; a workgroup reads consecutive vectors.
 #param WG
-#param LOADS
+#param LOADS // vec4 of a thread
 
 struct Params {
-  vecs: u32,
+  vecs: u32, // vec4 of x
 }
 @bind var<uniform> p: Params;
 @bind var<storage, read> x: array<vec4u>;
-@bind var<storage, read_write> y: array<u32>; // a sum for each thread
+@bind var<storage, read_write> y: array<u32>; // a sum per thread
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) groups: vec3u, @builtin(local_invocation_index) t: u32) {

@@ -1,16 +1,20 @@
-// Sort raw GGUF blocks into one plane of quants.py: a record of `record` bytes a block, put together from up to three
-// ranges of the raw block. One kernel for every type. One thread a 4-byte word of the plane, which holds a part of a
-// record or several small records; where the records do not fill the first or last word, others have the rest of it,
-// so the plane is atomic and starts as zeros. Bytes may be brought anew: those that were damaged go.
+// Sorts raw GGUF blocks into one plane of a weight (quants.py): per block a plane record of `record` bytes, gathered from up
+// to three ranges of the raw block. One kernel for every type.
+//
+// One thread per 4-byte word of the plane, which holds part of a record or several small records. Other dispatches may
+// share the first and the last word, so the plane is atomic. Repeating a dispatch replaces its bytes: damaged records are
+// loaded again.
+#param THREADS
+
 struct Params {
   src: u32, // first byte in the staging buffer
-  dst: u32, // first byte in the plane, where record 0 begins
-  n: u32, // bytes of all records
+  dst: u32, // first byte in the plane
+  n: u32, // bytes of the plane that are written
   stride: u32, // threads in a row of workgroups
   block: u32, // bytes of a raw block
-  record: u32, // 1, 2, or a multiple of 4
+  record: u32, // bytes of a plane record: 1, 2, or a multiple of 4
   from0: u32, // first byte of a range in the raw block
-  size0: u32, // all but the last that is not empty: multiples of 4, or of the record
+  size0: u32, // a multiple of 4 or of `record`, except for the last range
   from1: u32,
   size1: u32,
   from2: u32,
@@ -29,7 +33,7 @@ fn word_at(byte: u32) -> u32 {
   return (raw[i] >> shift) | (raw[i + 1u] << (32u - shift));
 }
 
-// Up to four bytes of the record at `at` bytes into it; zeros behind its end.
+// Up to four bytes of the record, from its byte `at` on; zeros after its end.
 fn record_word(block: u32, at: u32) -> u32 {
   var range = vec2u(p.from0, p.size0);
   var rest = at;
@@ -49,7 +53,7 @@ fn record_word(block: u32, at: u32) -> u32 {
   return select(word & ((1u << (8u * (left & 3u))) - 1u), word, left >= 4u);
 }
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(THREADS)
 fn main(@builtin(global_invocation_id) id: vec3u) {
   let at = p.dst / 4u + id.y * p.stride + id.x;
   if (4u * at >= p.dst + p.n) {
@@ -57,18 +61,18 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   }
   let step = min(p.record, 4u);
   var word = 0u;
-  var ours = 0u;
+  var written = 0u;
   for (var i = 0u; i < 4u; i += step) {
     let byte = 4u * at + i;
     if (byte >= p.dst && byte < p.dst + p.n) {
       word |= record_word((byte - p.dst) / p.record, (byte - p.dst) % p.record) << (8u * i);
-      ours |= select((1u << (8u * step)) - 1u, 0xffffffffu, step == 4u) << (8u * i);
+      written |= select((1u << (8u * step)) - 1u, 0xffffffffu, step == 4u) << (8u * i);
     }
   }
   if (4u * at >= p.dst && 4u * at + 4u <= p.dst + p.n) {
     atomicStore(&plane[at], word);
   } else {
-    atomicAnd(&plane[at], ~ours);
+    atomicAnd(&plane[at], ~written);
     atomicOr(&plane[at], word);
   }
 }

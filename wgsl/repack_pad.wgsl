@@ -1,7 +1,8 @@
-// Rows of plain numbers (ELEM bytes each) whose length is no multiple of 32: copied with zeros at the end.
-// One thread a 4-byte word of the padded row.
-#param ELEM
-#param COLS
+// Copies rows of plain numbers whose length is no multiple of 32, and pads them with zeros. One thread per 4-byte word of a
+// padded row.
+#param ELEM // bytes of a number
+#param COLS // numbers of a row
+#param THREADS
 
 struct Params {
   src: u32, // first byte in the staging buffer
@@ -19,7 +20,7 @@ fn half_at(byte: u32) -> u32 {
   return (raw[byte / 4u] >> ((byte & 2u) * 8u)) & 0xffffu;
 }
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(THREADS)
 fn main(@builtin(global_invocation_id) id: vec3u) {
   let at = id.y * p.stride + id.x;
   let row = at / WORDS;

@@ -1,13 +1,14 @@
-// Which experts a token goes to, and with what share each: the USED ones whose router logits make the largest weights, in a
-// softmax over all experts or each for itself. A thread a token.
+// Routing of a mixture of experts: chosen[m] = the USED experts with the largest gates, weights[m] = scale * their gates.
+// The gates are the softmax or the sigmoid of the router's logits. Grid (tokens / WG), a thread per token.
 #param EXPERTS
-#param USED
+#param USED // experts of a token
 #param GATING // "softmax" or "sigmoid"
-#param BIASED // 1: experts are chosen by their share and a bias
-#param NORMALISED // 1: the weights of the chosen ones add up to one
+#param BIASED // 1: a bias per expert is added to the gates for the choice, not for the weights
+#param WG
+#param NORMALISED // 1: the gates of the chosen experts are divided by their sum
 
 struct Params {
-  scale: f32, // of the weights
+  scale: f32, // factor on the weights
   stride: u32, // floats between tokens of the logits
 }
 #include "lib/state.wgsl"
@@ -20,7 +21,7 @@ struct Params {
 @bind var<storage, read_write> chosen: array<u32>; // (n, USED)
 @bind var<storage, read_write> weights: array<f32>; // (n, USED)
 
-@compute @workgroup_size(32)
+@compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) id: vec3u) {
   let m = id.x;
   if (m >= state.n) {
@@ -35,7 +36,7 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   for (var e = 0u; e < EXPERTS; e++) {
     all += exp(logits[at + e] - top);
   }
-  var last = 3e38; // the one chosen before: the next is smaller, or equal and behind it
+  var last = 3e38; // the previous choice: the next one is smaller, or equal with a larger index
   var last_e = 0u;
   var total = 0.0;
   for (var k = 0u; k < USED; k++) {
@@ -43,7 +44,7 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
     var best_e = 0u;
     for (var e = 0u; e < EXPERTS; e++) {
 #if BIASED
-      let v = share_of(logits[at + e], top, all) + bias[e];
+      let v = gate_of(logits[at + e], top, all) + bias[e];
 #else
       let v = logits[at + e];
 #endif
@@ -54,10 +55,10 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
     }
     last = best;
     last_e = best_e;
-    let share = share_of(logits[at + best_e], top, all);
-    total += share;
+    let gate = gate_of(logits[at + best_e], top, all);
+    total += gate;
     chosen[m * USED + k] = best_e;
-    weights[m * USED + k] = share * p.scale;
+    weights[m * USED + k] = gate * p.scale;
   }
 #if NORMALISED
   for (var k = 0u; k < USED; k++) {
@@ -66,7 +67,7 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
 #endif
 }
 
-fn share_of(logit: f32, top: f32, all: f32) -> f32 {
+fn gate_of(logit: f32, top: f32, all: f32) -> f32 {
 #if GATING == "sigmoid"
   return 1.0 / (1.0 + exp(-logit));
 #else

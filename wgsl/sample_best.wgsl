@@ -1,5 +1,6 @@
-// The largest logit of each share of the vocabulary: best[m, i] = (logit bits, its index), grid (partitions, tokens). The smaller index wins a tie.
-#param PARTITION // logits of a workgroup
+// best[m, i] = (bits of the largest logit of partition i of the vocabulary, its index). Grid (partitions, tokens).
+// The smaller index wins a tie.
+#param PARTITION // logits of a partition, which is a workgroup's
 #param WG
 
 struct Params {

@@ -1,13 +1,15 @@
-// Logits as a request wants them: bias, penalties of what came before, DRY; and the largest of each share.
+// shaped = logits with bias, repetition penalties and DRY; best[i] = (bits of the largest of partition i, its index).
+// Grid (partitions).
 //
-// What came before is counted anew from the tokens at every step, each share of the vocabulary by its own workgroup:
-// some thousand reads, and nothing to keep or to undo when steps are rolled back. Definitions as in llama.cpp:
-//   repeat_penalty   logit / penalty, or * penalty where it is not positive, of tokens among the last repeat_last
-//   frequency, presence   their count among the answer's tokens, and 1 if there is any, times the penalty is taken off
-//   DRY   multiplier * base^(length - allowed) is taken off a token that would go on with a repetition of that length:
-//         the tokens before it then are those at the end now. No repetition goes beyond a sequence breaker.
-#param PARTITION // logits of a workgroup
-#param TOKENS // room for each sequence in `tokens`
+// Each workgroup counts the sequence's tokens of its partition of the vocabulary at every step. That is some thousand
+// reads, and there is no state to roll back when tokens are rejected. Definitions as in llama.cpp:
+//   repeat_penalty        of tokens among the last repeat_last_n: logit / penalty, or logit * penalty if not positive
+//   frequency, presence   logit - frequency_penalty * count - (count > 0) * presence_penalty, in the completion
+//   DRY                   logit - multiplier * base^(length - allowed), if the token would continue a repetition of
+//                         `length` tokens: it followed an earlier occurrence of the sequence's last `length` tokens. A
+//                         repetition does not cross a sequence breaker.
+#param PARTITION // logits of a partition, which is a workgroup's
+#param TOKENS // capacity of a sequence in `tokens`
 #param WG
 
 struct Params {
@@ -23,13 +25,13 @@ struct Params {
 @bind var<storage, read> bias: array<f32>; // (vocab)
 @bind var<storage, read> breakers: array<u32>; // a bit for each token
 @bind var<storage, read_write> shaped: array<f32>; // (vocab)
-@bind var<storage, read_write> best: array<vec2u>; // logit bits, its index
+@bind var<storage, read_write> best: array<vec2u>; // (partitions): bits of the logit, its index
 #include "lib/argmax.wgsl"
 
 const SEEN = 0x80000000u;
-var<workgroup> counts: array<atomic<u32>, PARTITION>; // in the answer; SEEN: among the last repeat_last
-var<workgroup> repeats: array<atomic<u32>, PARTITION>; // 1 + the longest repetition the token would go on with
-var<workgroup> unbroken: atomic<u32>; // position behind the last breaker
+var<workgroup> counts: array<atomic<u32>, PARTITION>; // in the completion; SEEN: among the last repeat_last_n
+var<workgroup> repeats: array<atomic<u32>, PARTITION>; // 1 + length of the longest repetition that the token would continue
+var<workgroup> unbroken: atomic<u32>; // position after the last sequence breaker
 
 fn token_at(i: u32) -> u32 {
   return tokens[state.seq * TOKENS + i];
@@ -39,7 +41,7 @@ fn breaks(token: u32) -> bool {
   return ((breakers[token / 32u] >> (token % 32u)) & 1u) == 1u;
 }
 
-fn count_tokens(first: u32, end: u32, t: u32) { // those of the share
+fn count_tokens(first: u32, end: u32, t: u32) { // those of the partition
   let window = end - min(end, sampling[state.seq].repeat_last_n);
   for (var i = min(window, sampling[state.seq].answer) + t; i < end; i += WG) {
     let token = token_at(i) - first;
@@ -103,7 +105,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   workgroupBarrier();
   let end = state.pos + state.n;
   count_tokens(first, end, t);
-  if (sampling[state.seq].dry_multiplier > 0.0) { // uniform: the host wrote it
+  if (sampling[state.seq].dry_multiplier > 0.0) { // uniform: the same for all threads
     find_repeats(first, end, t);
   }
   workgroupBarrier();

@@ -1,10 +1,11 @@
-// LFM2's gated short convolution along the sequence: y[m] = c[m] * sum over the last TAPS tokens of weight * (b * z), each
-// channel for itself. What is convolved goes to a cache by position, so that a sequence can go on from any of them.
+// y[m] = c[m] * sum over k < KERNEL_SIZE of weights[KERNEL_SIZE - 1 - k] * (b * z)[m - k], per channel: LFM2's gated
+// short convolution. Grid (COLS / 2 / THREADS, tokens). b * z is cached by position, so a sequence can continue anywhere.
 #param COLS // channels
-#param TAPS
-#param KV // "f16" or "f32"
-#param RING // rows of the cache, where it keeps the last ones only; 0: all
-#param KV_ROWS // of a sequence
+#param KERNEL_SIZE // tokens
+#param KV // element type of the cache: "f16" or "f32"
+#param RING // rows of a ring, for a cache of the last positions alone; 0: a row per position
+#param KV_ROWS // rows of a sequence
+#param THREADS
 
 struct Params {
   x_stride: u32, // floats between tokens of x
@@ -12,9 +13,9 @@ struct Params {
 }
 #include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
-@bind var<storage, read> x: array<f32>; // (n, x_stride): b, c and z of every token
-@bind var<storage, read> taps: array<f32>; // (COLS, TAPS), the last tap is the token's own
-@bind var<storage, read_write> conv_cache: array<u32>; // (rows, COLS), f16 pairs or f32
+@bind var<storage, read> x: array<f32>; // (n, x_stride): b, c and z of each token
+@bind var<storage, read> weights: array<f32>; // (COLS, KERNEL_SIZE); the last weight is for the token itself
+@bind var<storage, read_write> conv_cache: array<u32>; // (rows, COLS): pairs of f16, or f32
 @bind var<storage, read_write> y: array<f32>; // (n, y_stride)
 
 fn cached_word(seq: u32, pos: u32, i: u32) -> u32 {
@@ -32,9 +33,9 @@ fn product(m: u32, i: u32) -> vec2f {
   return vec2f(x[at], x[at + 1u]) * vec2f(x[z], x[z + 1u]);
 }
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(THREADS)
 fn main(@builtin(global_invocation_id) id: vec3u) {
-  let i = 2u * id.x; // two channels a thread: a word of the cache
+  let i = 2u * id.x; // two channels per thread: one word of an f16 cache
   let m = id.y;
   if (m >= count() || i >= COLS) {
     return;
@@ -50,7 +51,7 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   conv_cache[2u * word + 1u] = bitcast<u32>(own.y);
 #endif
   var sum = vec2f(0);
-  for (var back = 0u; back < TAPS; back++) {
+  for (var back = 0u; back < KERNEL_SIZE; back++) {
     if (back > pos) {
       break;
     }
@@ -58,7 +59,7 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
     let other = m - min(back, m);
     if (back <= m && seq_of(other) == seq && pos_of(other) == pos - back) {
       u = product(m - back, i);
-    } else { // of a batch before this one
+    } else { // from an earlier batch
       let at = cached_word(seq, pos - back, i);
 #if KV == "f16"
       u = unpack2x16float(conv_cache[at]);
@@ -66,8 +67,8 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
       u = vec2f(bitcast<f32>(conv_cache[2u * at]), bitcast<f32>(conv_cache[2u * at + 1u]));
 #endif
     }
-    let tap = TAPS - 1u - back;
-    sum += u * vec2f(taps[i * TAPS + tap], taps[(i + 1u) * TAPS + tap]);
+    let k = KERNEL_SIZE - 1u - back;
+    sum += u * vec2f(weights[i * KERNEL_SIZE + k], weights[(i + 1u) * KERNEL_SIZE + k]);
   }
   let c = m * p.x_stride + COLS + i;
   let to = m * p.y_stride + i;

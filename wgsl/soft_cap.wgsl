@@ -1,6 +1,7 @@
-// y *= scale; then, where there is a cap, y = cap * tanh(y / cap). A row of COLS a token.
-#param COLS
-#param CAP
+// y[m] *= scale; CAP: y[m] = CAP * tanh(scale * y[m] / CAP). Grid (COLS / WG, tokens).
+#param COLS // columns of y
+#param CAP // 0: none
+#param WG
 
 struct Params {
   scale: f32,
@@ -9,7 +10,7 @@ struct Params {
 @bind var<storage, read_write> y: array<f32>; // (n, COLS)
 #include "lib/soft_cap.wgsl"
 
-@compute @workgroup_size(256)
+@compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) id: vec3u) {
   if (id.x < COLS) {
     let at = id.y * COLS + id.x;

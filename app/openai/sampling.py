@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from app.openai.fields import Body, Json, boolean, integer, number, whole, wrong_type, wrong_value
 from py_engine.plan.sampling import Parameter, Sampling, parameters
-from py_engine.plan.shared import MOST_LOGPROBS
+from py_engine.plan.shared import MAX_LOGPROBS
 
 PARAMETERS = parameters()
 NAMES = frozenset({*PARAMETERS, "dry_sequence_breakers", "logit_bias", "n_probs"})
@@ -39,7 +39,7 @@ def _value(body: Body, name: str, parameter: Parameter) -> Json:
 def chat_logprobs(body: Body) -> int:
     """Read a chat's `logprobs` (a switch) and `top_logprobs` (a count), or llama.cpp's `n_probs` (both)."""
     wanted = boolean(body, "logprobs")
-    top = integer(body, "top_logprobs", 0, MOST_LOGPROBS)
+    top = integer(body, "top_logprobs", 0, MAX_LOGPROBS)
     if top and not wanted:
         raise wrong_value("top_logprobs is only allowed with logprobs: true.", "top_logprobs")
     return (top or 0) if wanted else _n_probs(body)
@@ -47,12 +47,12 @@ def chat_logprobs(body: Body) -> int:
 
 def completion_logprobs(body: Body) -> int:
     """Read a completion's `logprobs`, a count, or llama.cpp's `n_probs`."""
-    top = integer(body, "logprobs", 0, MOST_LOGPROBS)
+    top = integer(body, "logprobs", 0, MAX_LOGPROBS)
     return _n_probs(body) if top is None else top
 
 
 def _n_probs(body: Body) -> int:
-    return integer(body, "n_probs", 0, MOST_LOGPROBS) or -1
+    return integer(body, "n_probs", 0, MAX_LOGPROBS) or -1
 
 
 def _bias(value: Json) -> tuple[tuple[tuple[int, float], ...], tuple[tuple[str, float], ...]]:

@@ -3,13 +3,13 @@ import { Reply } from "./reply.js";
 /** @typedef {import("../wisp.js").Wisp} Wisp */
 
 const RETRY_MS = [250, 500, 1000, 2000];
-const RETRIES = 60; // then the server is taken for stopped
+const RETRIES = 60; // after these the server counts as stopped
 const REPLACED = 4001; // another tab lends its engine now
 
 /**
- * Lends this page's engine to a program on this machine (`build.py serve --api`) over one WebSocket, until the page
- * goes or another one takes its place. Messages are JSON with the `id` of a request: from the server "request", "pull",
- * "abort" and, without an id, "ping"; from here "head", "piece", "end", "pong".
+ * Lends this page's engine to programs of this machine (`build.py serve --api`) over one WebSocket, until the page closes
+ * or another one replaces it. Messages are JSON with the `id` of a request. The server sends "request", "pull", "abort"
+ * and, without an id, "ping"; the page sends "head", "piece", "end", "pong".
  */
 export class Bridge {
   /** @type {Map<number, Reply>} */

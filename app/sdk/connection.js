@@ -4,7 +4,7 @@ import { ChunkStream } from "./stream.js";
 /**
  * @typedef {object} Progress
  * @property {string} stage "pyodide" | "packages" | "python" | "download" | "cache" | "hash" | "upload" | "compile" |
- *   "tune" (once per model and device, beside the download)
+ *   "tune" (once per model and device, during the download)
  * @property {number} loaded bytes (boot stages: steps)
  * @property {number} total bytes, 0 when not known
  * @property {number} [speed] bytes per second
@@ -14,7 +14,7 @@ import { ChunkStream } from "./stream.js";
  * @typedef {(level: string, text: string) => void} OnLog
  * @typedef {{ signal?: AbortSignal | null, onProgress?: OnProgress }} CallOptions
  *
- * @typedef {object} Pending what is called as the answers to one request come in
+ * @typedef {object} Pending callbacks for the answers to one request
  * @property {(chunk: any) => void} [chunk]
  * @property {(result: any) => void} done
  * @property {(error: WispError) => void} failed
@@ -22,14 +22,14 @@ import { ChunkStream } from "./stream.js";
  */
 
 /**
- * A worker and the requests it has not answered yet: numbers them, routes the answers, and fails all when it is gone.
- * Worker and pages watch each other by Web Locks (app/ports.js): what holds one lives.
+ * The connection to a worker: numbers the requests, routes the answers, and fails open requests when the worker ends.
+ * Worker and pages watch each other by Web Locks (app/ports.js): whoever holds one lives.
  */
 export class Connection {
   /** @type {Map<number, Pending>} */
   #pending = new Map();
   #nextId = 1;
-  /** @type {WispError | null} why the worker is gone */
+  /** @type {WispError | null} why the worker ended */
   #dead = null;
   #over = new AbortController();
   /** @type {Promise<Link>} */
@@ -39,10 +39,10 @@ export class Connection {
   onProgress = new Set();
   /** @type {Set<OnLog>} */
   onLog = new Set();
-  /** @type {(error: WispError) => void} called once, when the worker is gone or not wanted any more */
+  /** @type {(error: WispError) => void} called once, when the connection ends */
   onClose = () => {};
 
-  /** @param {Promise<Link>} link @param {(reason: string) => WispError} [lost] what requests reject with, then */
+  /** @param {Promise<Link>} link @param {(reason: string) => WispError} [lost] makes the error of open requests */
   constructor(link, lost = WispError.crashed) {
     this.link = link;
     link.then(
@@ -56,15 +56,15 @@ export class Connection {
         };
         port.onmessageerror = () => this.close(lost("a message could not be read"));
         if (!lock) return;
-        const gone = () => this.close(lost("it was ended, or crashed"));
-        navigator.locks.request(lock, { signal: this.#over.signal }, gone).catch(() => {});
+        const ended = () => this.close(lost("it was ended, or crashed"));
+        navigator.locks.request(lock, { signal: this.#over.signal }, ended).catch(() => {});
       },
       (error) => this.close(error),
     );
   }
 
   /**
-   * One question, one answer.
+   * Sends a request and waits for its answer.
    * @param {string} kind @param {Record<string, any>} fields @param {CallOptions} [options] @returns {Promise<any>}
    */
   call(kind, fields = {}, { signal, onProgress } = {}) {
@@ -75,7 +75,7 @@ export class Connection {
   }
 
   /**
-   * One question, many chunks. Resolves with the first chunk in hand, so that a refused request rejects here.
+   * Sends a request with a streamed answer. Resolves with its first chunk, so that a refused request rejects here.
    * @param {string} kind @param {Record<string, any>} fields @param {CallOptions} [options]
    * @returns {Promise<ChunkStream<any>>}
    */
@@ -107,7 +107,7 @@ export class Connection {
     this.onClose(error);
   }
 
-  /** Lets the one behind a port ask the same worker. @param {MessagePort} port */
+  /** Connects the client behind a port to the same worker. @param {MessagePort} port */
   lend(port) {
     this.link.then((link) => link.port.postMessage({ kind: "lend", port }, [port])).catch(() => {});
   }
@@ -115,7 +115,7 @@ export class Connection {
   /**
    * @param {string} kind @param {Record<string, any>} fields @param {Pending} pending
    * @param {(error: unknown) => void} reject
-   * @returns {number} the request's id, 0 when there is no worker any more
+   * @returns {number} the request's id, 0 when the worker has ended
    */
   #send(kind, fields, pending, reject) {
     if (this.#dead) return (reject(this.#dead), 0);
@@ -123,7 +123,7 @@ export class Connection {
     this.#pending.set(id, pending);
     this.#post({ ...fields, id, kind }).catch((error) => {
       if (!this.#pending.delete(id)) return;
-      const message = `The request cannot be sent to the engine: ${error}`; // it has a function in it, say
+      const message = `The request cannot be sent to the engine: ${error}`; // such as a function in it
       reject(new WispError({ message, type: "invalid_request_error", code: "invalid_type" }));
     });
     return id;

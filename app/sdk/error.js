@@ -6,7 +6,7 @@
  * @property {string} code one of the documented codes, e.g. "not_gguf"
  */
 
-/** What every rejected call of the engine rejects with; `.error` is the OpenAI-shaped body. */
+/** The error of every rejected call of the engine. `.error` is the body in OpenAI's shape. */
 export class WispError extends Error {
   /** @param {ErrorBody} body */
   constructor(body) {

@@ -6,7 +6,7 @@ import { WispError } from "./error.js";
  * @typedef {Record<string, any>} Json
  */
 
-/** HTTP status codes of errors by type, unless the code says more. */
+/** HTTP status of an error by its type; STATUS_OF_CODE comes first. */
 const STATUS = {
   invalid_request_error: 400,
   authentication_error: 401,
@@ -26,8 +26,8 @@ const STATUS_OF_CODE = {
 };
 
 /**
- * An engine as an HTTP server: takes what `fetch` takes and answers the paths of the OpenAI API below any prefix that
- * ends with /v1, with JSON or server-sent events.
+ * `fetch` for the OpenAI API, answered by an engine: paths below any prefix that ends with /v1, as JSON or server-sent
+ * events.
  * @param {Engine} engine @param {RequestInfo | URL} input @param {RequestInit} [init] @returns {Promise<Response>}
  */
 export async function engineFetch(engine, input, init) {
@@ -89,8 +89,8 @@ function failure(error) {
 }
 
 /**
- * Chunks as server-sent events. Giving up the body stops the engine.
- * @param {import("./stream.js").ChunkStream<any>} chunks @param {boolean} done end with "[DONE]"; else events have names
+ * A response with chunks as server-sent events. Cancelling the body stops the engine.
+ * @param {import("./stream.js").ChunkStream<any>} chunks @param {boolean} done whether to end with "[DONE]"; else events have names
  */
 function events(chunks, done) {
   const encoder = new TextEncoder();

@@ -1,16 +1,16 @@
 /** @typedef {import("./connection.js").Connection} Connection */
 
 /**
- * Lets the service worker (app/sw/api.js) ask the engine of this page, so that it can answer requests of all the
- * origin's pages. It gets a port of its own to the engine's worker: this page has no part in what it asks there.
+ * Offers this page's engine to the service worker (app/sw/api.js), which answers requests of all pages of the origin. The
+ * service worker gets a port of its own to the engine's worker, so its requests bypass this page.
  * @param {() => Promise<{ connection: Connection, ready: Promise<void> | null, loaded: boolean }> | null} engine null
- *   while there is none; `ready` when it can be asked
+ *   while there is none; `ready` resolves when it takes requests
  */
 export function startHosting(engine) {
   const container = globalThis.navigator?.serviceWorker;
   if (!container || !globalThis.document) return;
   container.addEventListener("message", async ({ data, ports: [reply, port], source }) => {
-    if (data?.kind === "wisp.stay") source?.postMessage("stay"); // an event: what goes over a port is none
+    if (data?.kind === "wisp.stay") source?.postMessage("stay"); // this is an event for the service worker; a message over a port is not
     if (data?.kind !== "wisp.api" || !port) return;
     try {
       const asked = engine();

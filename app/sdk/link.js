@@ -1,21 +1,22 @@
 import { WispError } from "./error.js";
 
 /**
- * @typedef {object} Link the way to a worker
+ * @typedef {object} Link a connection to a worker
  * @property {MessagePort} port
- * @property {string | null} lock the Web Lock that the worker holds as long as it lives; null where there are no locks
- * @property {boolean} shared whether it is that of all tabs
- * @property {(reason: string) => void} [onerror] set by who uses the link: the worker has failed
- * @property {() => void} end gives the link up
+ * @property {string | null} lock the Web Lock that the worker holds while it lives; null where there are no locks
+ * @property {boolean} shared whether all tabs share it
+ * @property {(reason: string) => void} [onerror] set by the user of the link; called when the worker fails
+ * @property {() => void} end closes the link
  */
 
-const HELLO_MS = [300, 600, 1_200, 2_500, 5_000, 10_000, 10_000]; // for a shared worker to answer, time after time
-const PATIENCE = 3; // times, until one that holds no lock is taken for ended
+const HELLO_MS = [300, 600, 1_200, 2_500, 5_000, 10_000, 10_000]; // waits for a shared worker to answer, one after the other
+const PATIENCE = 3; // waits after which a worker without a lock counts as ended
 
 /**
- * The worker of all tabs; where there cannot be one, or none with the WebGPU that the page has, the page's own.
- * @param {string} url of the worker's module @param {string} name tells versions of Wisp apart
- * @param {boolean} shared whether the worker of all tabs is wanted
+ * Connects to the worker of all tabs, or starts the page's own where no shared one can be, or where it lacks WebGPU that
+ * the page has.
+ * @param {string} url of the worker's module @param {string} name distinguishes versions of Wisp
+ * @param {boolean} shared whether to use the worker of all tabs
  * @returns {Promise<Link>}
  */
 export async function openLink(url, name, shared) {
@@ -24,7 +25,7 @@ export async function openLink(url, name, shared) {
 }
 
 /**
- * Holds a Web Lock that tells others that this page or worker lives.
+ * Holds a Web Lock that shows others that this page or worker lives.
  * @param {string} prefix @returns {Promise<{ lock: string | null, release: () => void }>}
  */
 export function holdLock(prefix) {
@@ -37,9 +38,9 @@ export function holdLock(prefix) {
 }
 
 /**
- * A worker that has ended may linger (while somebody looks at it with developer tools, say): whoever connects to it gets
- * no answer. One that is busy answers late. The lock tells them apart, so where none is held for a while, the next
- * generation is started under another name.
+ * Connects to the shared worker. A worker that has ended may linger, for example under developer tools, and never answers;
+ * a busy one answers late. The lock distinguishes them: where none is held for a while, the next generation is started
+ * under another name.
  * @param {string} url @param {string} name @param {{ lock: string | null, release: () => void }} life
  * @returns {Promise<Link | null>}
  */
@@ -55,10 +56,10 @@ async function openShared(url, name, life) {
     if (count >= PATIENCE) generation = (await generationOf(name)) ?? generation + 1;
     try {
       const worker = new SharedWorker(url, { type: "module", name: `${name} #${generation}` });
-      worker.onerror = () => settle(null); // its script did not load, or may not: the page's own worker says why
+      worker.onerror = () => settle(null); // its script did not load; the page's own worker reports why
       ports.push(worker.port);
     } catch {
-      break; // not allowed here
+      break; // shared workers are not allowed here
     }
     const port = /** @type {MessagePort} */ (ports.at(-1));
     port.onmessage = ({ data }) => settle({ port, hello: data });
@@ -80,7 +81,7 @@ async function openShared(url, name, life) {
   return { port, lock: hello.lock, shared: true, end };
 }
 
-/** Of the living worker of that name, null where there is none. @param {string} name @returns {Promise<number | null>} */
+/** The generation of the living worker of that name; null where there is none. @param {string} name @returns {Promise<number | null>} */
 async function generationOf(name) {
   const prefix = `wisp.engine ${name} #`;
   const { held = [] } = await navigator.locks.query();

@@ -4,7 +4,7 @@ import { engineFetch } from "./fetch.js";
 /**
  * @typedef {import("../wisp.js").Wisp} Wisp
  *
- * @typedef {object} Asked a request that came from outside the page
+ * @typedef {object} Asked a request from outside the page
  * @property {string} method
  * @property {string} url
  * @property {[string, string][]} [headers]
@@ -15,8 +15,8 @@ import { engineFetch } from "./fetch.js";
  */
 
 /**
- * The engine's answer to a request from outside the page, in parts: the head at once, every piece of the body only
- * when it is pulled, so that a slow reader slows the engine down and one that left stops it.
+ * The engine's answer to a request from outside the page, in parts. The head is sent at once, each piece of the body when
+ * it is pulled: a slow reader slows the engine down, and one that disconnects stops it.
  */
 export class Reply {
   #controller = new AbortController();
@@ -33,7 +33,7 @@ export class Reply {
     this.#answer(engine, asked).catch(() => this.#end());
   }
 
-  /** The next piece, please. */
+  /** Sends the next piece. */
   async pull() {
     try {
       const step = await this.#reader?.read();
@@ -44,7 +44,7 @@ export class Reply {
     }
   }
 
-  /** Nobody reads any more: stops the engine within a batch of tokens. */
+  /** Stops the engine within one batch of tokens. */
   abort() {
     this.#send = () => {};
     this.#controller.abort();

@@ -1,12 +1,12 @@
 /**
- * The chunks of one streamed answer: an async iterable that can be left early. Leaving the loop (`break`, a throw),
- * `abort()` and the request's AbortSignal all stop the engine; the loop then simply ends, as the openai client's does.
+ * The chunks of one streamed answer as an async iterable. Leaving the loop, `abort()` and the request's AbortSignal all
+ * stop the engine; the loop then ends without an error, as the openai client's does.
  *
  * @template T
  * @implements {AsyncIterable<T>}
  */
 export class ChunkStream {
-  /** @type {T[]} chunks that came and were not yet asked for */
+  /** @type {T[]} chunks that the reader has not taken yet */
   #queue = [];
   /** @type {{ resolve: (step: IteratorResult<T>) => void, reject: (error: unknown) => void } | null} */
   #waiting = null;

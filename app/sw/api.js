@@ -1,10 +1,10 @@
 /**
- * The OpenAI API below `v1/`, as the service worker answers it: a page of this origin that has an engine
- * (app/sdk/host.js) lends it a port to the engine's worker, and over this it asks as the page would. When the page goes
- * and the worker is that of all tabs, the answer goes on as long as there is any other tab.
+ * The service worker's OpenAI API below `v1/`. A page of this origin that has an engine (app/sdk/host.js) lends a port to
+ * the engine's worker; requests go over that port. When the page closes and the worker is shared, the answer continues
+ * while any other tab is open.
  *
- * Nothing is remembered between requests, since the browser stops and starts service workers as it likes: every
- * request asks all pages who has an engine.
+ * No state survives a request, because the browser stops service workers at any time: each request asks all pages for
+ * an engine.
  */
 /// <reference lib="webworker" />
 import { Connection } from "../sdk/connection.js";
@@ -15,15 +15,15 @@ import { holdLock } from "../sdk/link.js";
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 
-const FIND_MS = 3_000; // how long a page may take to say whether it has an engine
-const COMING_MS = 8_000; // how long it may take to start it, after a crash
+const FIND_MS = 3_000; // for a page to say whether it has an engine
+const COMING_MS = 8_000; // for a page to start its engine again after a crash
 const HEAD_MS = 1_000;
 const STAY_MS = 10_000; // a service worker without events is stopped after 30 s
-const HELLO_MS = 8_000; // how long a page that has gone may have kept the port on its way
+const HELLO_MS = 8_000; // for the port to arrive, in case the page has closed meanwhile
 
 /** @typedef {{ client: Client, port: MessagePort, lock: string | null, loaded: boolean }} Host */
 
-/** @param {Request} request whether the API answers it */
+/** @param {Request} request whether the API answers this request */
 export function isApi(request) {
   return request.mode !== "navigate" && request.url.startsWith(new URL("v1/", worker.registration.scope).href);
 }
@@ -47,8 +47,8 @@ export async function answerApi({ request, clientId }) {
 }
 
 /**
- * Asks every page; the first one with a model is taken, the asking page above others, or else one without a model,
- * whose engine loads what the request names or says what is missing.
+ * Asks every page for its engine. Takes the first one with a model, the asking page preferred, else one without a model,
+ * whose engine loads what the request names or reports what is missing.
  * @param {string} asking client id @returns {Promise<Host | null>}
  */
 async function findHost(asking) {

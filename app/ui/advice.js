@@ -1,4 +1,4 @@
-/** Where in this page an error can be mended, by its code; what happened and why is in the engine's own message. */
+/** Advice for errors, by code: where in this page to fix them. The engine's message says what happened and why. */
 
 /** @type {Record<string, string>} */
 const ADVICE = {

@@ -1,4 +1,4 @@
-/** A question to the documents: finds passages, and makes of them and the question what the model can hold. */
+/** Asks the documents: finds passages and builds a prompt with as many as the context holds. */
 import { fitting, promptOf } from "../retrieval/prompt.js";
 import { readSettings } from "./settings.js";
 
@@ -8,30 +8,30 @@ import { readSettings } from "./settings.js";
  * @typedef {{ role: string, content: string }[]} Messages
  */
 
-const MOST = 8; // passages
-const FEW = 3; // for small models
-const SMALL = 4096; // tokens of context
-const AWAY = 4000; // tokens for passages where the context is another server's, and not known
-const ANSWER = 512; // tokens kept free for the answer, where there is room
+const MAX_PASSAGES = 8;
+const SMALL_CONTEXT = 4096; // tokens
+const MAX_PASSAGES_SMALL = 3; // with a context of SMALL_CONTEXT tokens or less
+const UPSTREAM_TOKENS = 4000; // for passages, where the context of another server is not known
+const ANSWER = 512; // tokens reserved for the answer, if the context allows
 
 /**
- * @param {Library} library @param {string} question @param {Messages} before what was said before it
+ * @param {Library} library @param {string} question @param {Messages} before the earlier messages
  * @param {import("../wisp.js").Wisp} wisp @param {number | null} context in tokens; null: not known
- * @returns {Promise<{ content: string, sources: Source[] }>} what the model is asked; without sources, the question
+ * @returns {Promise<{ content: string, sources: Source[] }>} the prompt; without sources, the question
  */
 export async function askDocuments(library, question, before, wisp, context) {
   const count = async (/** @type {string} */ text) =>
     context ? (await wisp.tokenize(text)).length : Math.ceil(text.length / 3);
-  const found = await library.search(question, context && context <= SMALL ? FEW : MOST);
+  const found = await library.search(question, context && context <= SMALL_CONTEXT ? MAX_PASSAGES_SMALL : MAX_PASSAGES);
   const messages = [...before, { role: "user", content: promptOf(question, []) }];
-  let room = AWAY;
+  let capacity = UPSTREAM_TOKENS;
   if (context) {
     const answer = Math.min(readSettings().max_tokens ?? ANSWER, ANSWER, Math.floor(context / 4));
-    room = context - answer - (await count(await wisp.applyTemplate(messages)));
+    capacity = context - answer - (await count(await wisp.applyTemplate(messages)));
   }
-  const sources = await fitting(found, room, count);
+  const sources = await fitting(found, capacity, count);
   if (found.length && !sources.length) {
-    const message = "This chat leaves no room for passages of the documents.";
+    const message = "This chat fills the context, so no passage of the documents fits. Start a new chat.";
     throw Object.assign(new Error(message), { code: "context_length_exceeded" });
   }
   return { content: sources.length ? promptOf(question, sources) : question, sources };

@@ -1,4 +1,4 @@
-/** The models that this browser keeps, below the choice of a model: what they take, and a way to remove them. */
+/** Lists the models in the browser's storage, with their sizes and a button to remove each. */
 import { byId, h, iconButton } from "./dom.js";
 import { bytes } from "./format.js";
 
@@ -15,9 +15,9 @@ export function startCached({ cached, remove }) {
   };
   /** @param {CachedModel} model */
   const item = (model) => {
-    const { id, url, size, bytes: kept, complete, last_used, loaded } = model;
+    const { id, url, size, bytes: stored, complete, last_used, loaded } = model;
     const about = [
-      complete ? bytes(kept) : `${bytes(kept)} of ${bytes(size)}`,
+      complete ? bytes(stored) : `${bytes(stored)} of ${bytes(size)}`,
       loaded ? "in use" : last_used && `used ${new Date(1000 * last_used).toLocaleDateString()}`,
     ].filter(Boolean);
     const away = iconButton("trash", `Remove ${id} from this browser`, () => remove(url).finally(show));

@@ -1,4 +1,4 @@
-/** The conversation: what is said, what is being answered, and keeping it. */
+/** The current conversation: sends messages, receives answers, stores both. */
 import { explain } from "./advice.js";
 import { announce, dismiss, notify } from "./notices.js";
 import { readSettings, samplingFields } from "./settings.js";
@@ -12,15 +12,15 @@ import { allConversations, deleteConversation, newConversation, saveConversation
  * @property {import("./engine.js").Engine} engine
  * @property {import("./thread.js").Thread} thread
  * @property {ReturnType<typeof import("./documents.js").startDocuments>} documents
- * @property {() => void} changed the list of chats, the shown chat or whether it is busy changed
- * @property {(error: unknown) => void} failed a request failed
+ * @property {() => void} changed called when the list of chats, the shown chat or its state changed
+ * @property {(error: unknown) => void} failed called when a request failed
  */
 
 export class Chat {
   conversation = newConversation();
   /** @type {Conversation[]} the newest first */
   all = [];
-  /** @type {AbortController | null} of the answer being made */
+  /** @type {AbortController | null} of the answer in progress */
   #answering = null;
 
   /** @param {Parts} parts */
@@ -32,11 +32,11 @@ export class Chat {
     return this.#answering !== null;
   }
 
-  /** Reads the kept chats and shows the one that was open. @param {string | null} id */
+  /** Reads the stored chats and shows the one that was open. @param {string | null} id */
   async restore(id) {
     this.all = await allConversations();
     for (const { messages } of this.all) {
-      for (const message of messages) if (message.role === "assistant") message.finish ??= "stopped"; // the tab was closed
+      for (const message of messages) if (message.role === "assistant") message.finish ??= "stopped"; // the tab was closed meanwhile
     }
     const found = this.all.find((conversation) => conversation.id === id);
     if (found) this.open(found.id);
@@ -98,28 +98,28 @@ export class Chat {
     const found = this.all.find((conversation) => conversation.id === id);
     if (found && found.title !== title) {
       found.title = title;
-      this.#keep(found);
+      this.#store(found);
     }
     this.parts.changed();
   }
 
-  /** Deletes a chat; for a while it can be brought back. @param {string} id */
+  /** Deletes a chat; for a few seconds this can be undone. @param {string} id */
   remove(id) {
     const found = this.all.find((conversation) => conversation.id === id);
     if (!found) return;
     this.all = this.all.filter((conversation) => conversation !== found);
-    this.#keeping = this.#keeping.then(() => deleteConversation(id)).catch(storageFailed);
+    this.#writing = this.#writing.then(() => deleteConversation(id)).catch(storageFailed);
     if (this.conversation === found) this.startNew();
     else this.parts.changed();
     const undo = () => {
       this.all = [...this.all, found].sort((a, b) => b.updated - a.updated);
-      this.#keep(found);
+      this.#store(found);
       this.parts.changed();
     };
     notify({ key: "deleted", text: "Chat deleted.", actions: [{ label: "Undo", run: undo }], seconds: 8 });
   }
 
-  /** Adds an answer to the conversation and lets it grow. */
+  /** Adds an answer to the conversation and streams into it. */
   async #answer() {
     const { conversation } = this;
     const { thread, engine } = this.parts;
@@ -156,7 +156,7 @@ export class Chat {
         view.grow(message);
         if (performance.now() - saved < 1000) continue;
         saved = performance.now();
-        this.#keep(conversation);
+        this.#store(conversation);
       }
       message.finish ??= "stop";
     } catch (error) {
@@ -175,36 +175,36 @@ export class Chat {
     if (this.conversation === conversation) announce(message.error ? "The answer failed." : `Answer: ${view.spoken}`);
   }
 
-  /** The last question with the passages that may answer it, where it goes to the documents. @param {Messages} messages */
+  /** The last question with passages that may answer it, if questions go to the documents. @param {Messages} messages */
   async #search(messages) {
     return this.parts.documents.ask(messages[messages.length - 1].content, messages.slice(0, -1));
   }
 
-  /** @param {Conversation} conversation has something new: it goes to the top of the list */
+  /** @param {Conversation} conversation has changed: moves to the top of the list */
   #touch(conversation) {
     if (conversation !== this.conversation && !this.all.includes(conversation)) return; // deleted meanwhile
     conversation.updated = Date.now();
     this.all = [conversation, ...this.all.filter((other) => other !== conversation)];
-    this.#keep(conversation);
+    this.#store(conversation);
   }
 
-  /** @type {Promise<unknown>} what is still being written, in order */
-  #keeping = Promise.resolve();
+  /** @type {Promise<unknown>} pending writes, in order */
+  #writing = Promise.resolve();
 
   /** @param {Conversation} conversation */
-  #keep(conversation) {
+  #store(conversation) {
     const copy = structuredClone(conversation);
-    this.#keeping = this.#keeping.then(() => saveConversation(copy)).then(() => dismiss("storage"), storageFailed);
+    this.#writing = this.#writing.then(() => saveConversation(copy)).then(() => dismiss("storage"), storageFailed);
   }
 }
 
 /** @param {unknown} error */
 function storageFailed(error) {
-  notify({ key: "storage", text: "This browser did not keep the chat.", more: `${error}`, kind: "error" });
+  notify({ key: "storage", text: "This browser could not store the chat.", more: `${error}`, kind: "error" });
 }
 
 /**
- * What the model gets to see: questions that were never answered are left out, so that the turns alternate.
+ * The messages for the model, without questions that were never answered, so that roles alternate.
  * @param {Message[]} messages
  */
 function answered(messages) {
@@ -214,24 +214,24 @@ function answered(messages) {
   });
 }
 
-/** @typedef {{ role: string, content: string }[]} Messages as requests have them */
+/** @typedef {{ role: string, content: string }[]} Messages in the shape of a request */
 
 /** @param {Message[]} history @returns {Messages} */
 function messagesOf(history) {
   const system = readSettings().system.trim();
-  const said = history.map(({ role, content }) => ({ role, content }));
-  return system ? [{ role: "system", content: system }, ...said] : said;
+  const turns = history.map(({ role, content }) => ({ role, content }));
+  return system ? [{ role: "system", content: system }, ...turns] : turns;
 }
 
 /**
- * @param {Messages} messages @param {import("./engine.js").Choice} choice what answers
+ * @param {Messages} messages @param {import("./engine.js").Choice} choice the model that answers
  * @param {string} [loaded] id of the loaded model
  * @returns {Record<string, any> & { stream: true }}
  */
 function request(messages, { model, upstream }, loaded) {
   const settings = readSettings();
   return {
-    model: upstream ? model : loaded, // other tabs may have loaded others since
+    model: upstream ? model : loaded, // other tabs may have changed the default model
     ...samplingFields(settings, upstream !== undefined),
     messages,
     stream: true,
@@ -239,7 +239,7 @@ function request(messages, { model, upstream }, loaded) {
   };
 }
 
-/** Takes in one chat.completion.chunk. @param {any} chunk @param {Message} message @param {number} asked ms */
+/** Applies one chat.completion.chunk to a message. @param {any} chunk @param {Message} message @param {number} asked ms */
 function read(chunk, message, asked) {
   const now = performance.now();
   const choice = chunk.choices?.[0];
@@ -249,8 +249,8 @@ function read(chunk, message, asked) {
   if (content || thought) {
     message.stats ??= { tokens: 0, perSecond: 0, firstMs: now - asked };
     message.stats.tokens += 1;
-    const took = now - asked - message.stats.firstMs;
-    message.stats.perSecond = took > 0 ? ((message.stats.tokens - 1) * 1000) / took : 0;
+    const elapsed = now - asked - message.stats.firstMs;
+    message.stats.perSecond = elapsed > 0 ? ((message.stats.tokens - 1) * 1000) / elapsed : 0;
   }
   if (choice?.finish_reason) message.finish = choice.finish_reason === "length" ? "length" : "stop";
   if (message.stats && chunk.usage) {

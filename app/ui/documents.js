@@ -1,4 +1,4 @@
-/** The documents to ask about: adding and removing them, how they are searched, and whether questions go to them. */
+/** The documents dialog: add and remove documents, choose how they are searched, and whether questions use them. */
 import { isDocument } from "../retrieval/read.js";
 import { explain } from "./advice.js";
 import { askDocuments } from "./ask.js";
@@ -8,7 +8,7 @@ import { Library } from "../retrieval/library.js";
 import { isAddress, nameOf } from "./models.js";
 import { announce, notify } from "./notices.js";
 
-const KEPT = "wisp.ask"; // "off": the documents are there, and questions do not go to them
+const STORED = "wisp.ask"; // "off": questions do not use the documents
 
 /** @typedef {import("./engine.js").Engine} Engine */
 
@@ -21,7 +21,7 @@ export function startDocuments(engine) {
   const error = byId("embedder-error");
   const library = new Library({ wisp: () => engine.wisp(), pdf: () => pdfReader(dialog), changed: () => draw() });
 
-  const asked = () => library.documents.length > 0 && localStorage.getItem(KEPT) !== "off";
+  const asked = () => library.documents.length > 0 && localStorage.getItem(STORED) !== "off";
   const draw = () => {
     const { documents, busy, embedder } = library;
     const ids = new Set(documents.map(({ name }) => name));
@@ -35,8 +35,8 @@ export function startDocuments(engine) {
     toggle.setAttribute("aria-pressed", String(asked()));
     const names = plural(documents.length, "document");
     const upstream = engine.loaded?.choice.upstream;
-    const goes = upstream ? `, whose passages go to ${upstream}` : "";
-    toggle.title = toggle.ariaLabel = asked() ? `Answers come from ${names}${goes}` : `Answer from ${names}`;
+    const destination = upstream ? `, whose passages go to ${upstream}` : "";
+    toggle.title = toggle.ariaLabel = asked() ? `Answers come from ${names}${destination}` : `Answer from ${names}`;
     toggle.classList.toggle("away", upstream !== undefined);
     byId("prompt").setAttribute("placeholder", asked() ? "Ask your documents" : "Write a message");
     const loading = busy.get("");
@@ -97,7 +97,7 @@ export function startDocuments(engine) {
     input.value = "";
   });
   toggle.onclick = () => {
-    localStorage.setItem(KEPT, asked() ? "off" : "on");
+    localStorage.setItem(STORED, asked() ? "off" : "on");
     draw();
   };
   byId("embedder-form").addEventListener("submit", (event) => {
@@ -119,15 +119,15 @@ export function startDocuments(engine) {
     useModel(null);
     byId("embedder-url").focus();
   };
-  library.open().catch(() => {}); // a browser that keeps nothing: the page says so when a file is added
+  library.open().catch(() => {}); // a browser without storage: the page reports it when a file is added
 
   return {
     isDocument,
     add,
-    /** Draws what depends on the model that answers. */
+    /** Redraws what depends on the model that answers. */
     show: draw,
     /**
-     * The question as the model is to get it, with passages; null where it does not go to the documents.
+     * The question with passages, for the model; null if questions do not use the documents.
      * @param {string} question @param {{ role: string, content: string }[]} before
      */
     async ask(question, before) {
@@ -139,7 +139,7 @@ export function startDocuments(engine) {
   };
 }
 
-/** Loads what reads PDF files, a bundle of its own. @param {HTMLElement} dialog has the addresses */
+/** Imports the PDF reader, a separate bundle. @param {HTMLElement} dialog has the addresses */
 async function pdfReader(dialog) {
   const url = (/** @type {string | undefined} */ path) => new URL(path ?? "", document.baseURI).href;
   const { readPdf } = await import(url(dialog.dataset.pdf));

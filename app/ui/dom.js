@@ -1,7 +1,7 @@
 import { icon } from "./icons.js";
 
 /**
- * An element of the page that index.html promises.
+ * Finds an element that index.html defines.
  * @template {HTMLElement} [T=HTMLElement]
  * @param {string} id @returns {T}
  */
@@ -12,7 +12,7 @@ export function byId(id) {
 }
 
 /**
- * Makes an element. `class`, `icon`, `on` ({event: handler}), `aria-*`/`data-*`/`role` are understood; every other key is a property.
+ * Creates an element. Keys: `class`, `icon`, `on` ({event: handler}), `aria-*`, `data-*`, `role`; any other is a property.
  * Strings become text nodes, never HTML.
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K} tag
@@ -36,7 +36,7 @@ export function h(tag, props = {}, ...children) {
 }
 
 /**
- * A button that shows only an icon; `label` is its name and its tooltip.
+ * Creates a button with an icon only; `label` is its name and tooltip.
  * @param {string} name of the icon @param {string} label @param {() => void} action @param {string} [className]
  */
 export function iconButton(name, label, action, className = "icon-button") {
@@ -50,7 +50,7 @@ export function iconButton(name, label, action, className = "icon-button") {
   });
 }
 
-/** Puts the icons into what index.html marked with `data-icon`. */
+/** Adds the icons to all elements with `data-icon`. */
 export function placeIcons(root = document) {
   for (const element of root.querySelectorAll("[data-icon]")) {
     element.prepend(icon(/** @type {HTMLElement} */ (element).dataset.icon ?? ""));

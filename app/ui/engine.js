@@ -1,6 +1,6 @@
 /**
- * The engine as the page sees it: booted once (again after a crash), at most one load at a time, and always clear
- * which model answers. A failed load leaves the one before in place.
+ * The page's engine: booted once, and again after a crash. One load runs at a time; a failed load leaves the previous
+ * model in place.
  */
 import { Wisp, WispError } from "../wisp.js";
 
@@ -8,8 +8,8 @@ import { Wisp, WispError } from "../wisp.js";
  * @typedef {object} Choice a model to load
  * @property {import("../wisp.js").Model} [model] none: the catalog's default
  * @property {string} name shown
- * @property {string} [upstream] the configured server that has it; nothing is loaded then
- * @property {string} [keep] what to write down so that the next visit loads it again: catalog id or address
+ * @property {string} [upstream] the configured server that runs it; nothing is loaded then
+ * @property {string} [keep] catalog id or address that the next visit loads again
  *
  * @typedef {object} Loaded
  * @property {string} name
@@ -21,7 +21,7 @@ import { Wisp, WispError } from "../wisp.js";
  * @property {import("../wisp.js").OnProgress} progress
  * @property {(loaded: Loaded) => void} loaded
  * @property {(error: unknown, choice: Choice) => void} failed
- * @property {() => void} idle nothing is loading any more
+ * @property {() => void} idle no load is in progress
  * @property {(text: string) => void} left a request left this machine: "NAME: PATH"
  */
 
@@ -30,9 +30,9 @@ export class Engine {
   loaded = null;
   /** @type {Wisp | null} */
   #wisp = null;
-  /** @type {AbortController | null} of the load under way */
+  /** @type {AbortController | null} of the load in progress */
   #loading = null;
-  /** @type {Promise<void>} over when the load under way is */
+  /** @type {Promise<void>} settles with the load in progress */
   #settled = Promise.resolve();
 
   /** @param {Events} events */
@@ -44,7 +44,7 @@ export class Engine {
     return this.#loading !== null;
   }
 
-  /** @param {Choice} choice @param {{ contextLength?: number }} options @returns {Promise<boolean>} whether it answers now */
+  /** @param {Choice} choice @param {{ contextLength?: number }} options @returns {Promise<boolean>} whether the model answers now */
   load(choice, options = {}) {
     this.#loading?.abort();
     const controller = new AbortController();
@@ -58,7 +58,7 @@ export class Engine {
     this.#loading?.abort();
   }
 
-  /** The engine with a model that answers, after the load under way. @returns {Promise<Wisp>} */
+  /** The engine with its model, after the load in progress. @returns {Promise<Wisp>} */
   async ready() {
     await this.#settled;
     if (!this.#wisp || !this.loaded)
@@ -81,12 +81,12 @@ export class Engine {
     return this.#wisp ? this.#wisp.models.cached() : [];
   }
 
-  /** Removes one of them; what is loaded goes on. @param {string} url */
+  /** Deletes a model from the storage; if it is loaded, it stays loaded. @param {string} url */
   async removeCached(url) {
     await this.#wisp?.models.delete(url);
   }
 
-  /** @param {unknown} error of a request: after a crash there is neither engine nor model */
+  /** @param {unknown} error of a request; after a crash there is neither engine nor model */
   forgetAfter(error) {
     if (/** @type {any} */ (error)?.code !== "worker_crashed") return;
     this.#wisp = null;

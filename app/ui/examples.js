@@ -1,4 +1,4 @@
-/** Things to try, of the kinds that Wisp Mini does well. */
+/** Example prompts for the start page, of kinds that Wisp Mini answers well. */
 export const EXAMPLES = [
   { label: "Ask", prompt: "What is WebGPU?" },
   { label: "Write", prompt: "Write a short story about a fox who finds a silver key." },

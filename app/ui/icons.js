@@ -1,4 +1,4 @@
-/** The icons: strokes on a 24-unit square, drawn for Wisp. */
+/** Icons as strokes on a 24-unit square. */
 const PATHS = /** @type {Record<string, string>} */ ({
   plus: "M12 5v14M5 12h14",
   close: "M6 6l12 12M18 6L6 18",

@@ -1,17 +1,17 @@
-/** The progress of a load: stage, bytes, speed and one bar over all stages. */
+/** Shows the progress of a load: stage, bytes, speed and one bar over all stages. */
 import { byId, h } from "./dom.js";
 import { bytes } from "./format.js";
 
 /**
- * The steps a person sees, the engine's stages behind each, and each one's share of the bar.
- * @type {{ label: string, doing: string, stages: string[], share: number }[]}
+ * The steps that the page shows, the engine's stages of each, and each step's weight on the bar.
+ * @type {{ label: string, doing: string, stages: string[], weight: number }[]}
  */
 const STEPS = [
-  { label: "Start", doing: "Starting Python", stages: ["pyodide", "packages", "python"], share: 3 },
-  { label: "Fetch", doing: "Downloading", stages: ["download", "cache"], share: 4 },
-  { label: "Check", doing: "Checking", stages: ["hash"], share: 1 },
-  { label: "Upload", doing: "Uploading the weights", stages: ["upload"], share: 1 },
-  { label: "Compile", doing: "Compiling kernels", stages: ["compile"], share: 3 },
+  { label: "Start", doing: "Starting Python", stages: ["pyodide", "packages", "python"], weight: 3 },
+  { label: "Fetch", doing: "Downloading", stages: ["download", "cache"], weight: 4 },
+  { label: "Check", doing: "Checking", stages: ["hash"], weight: 1 },
+  { label: "Upload", doing: "Uploading the weights", stages: ["upload"], weight: 1 },
+  { label: "Compile", doing: "Compiling kernels", stages: ["compile"], weight: 3 },
 ];
 
 const UPLOAD = 3;
@@ -21,13 +21,13 @@ export class Loading {
   #bar = /** @type {HTMLProgressElement} */ (byId("loading-bar"));
   #name = "";
   #from = 0;
-  /** @type {(import("../sdk/connection.js").Progress | null)[]} the last word of each step */
+  /** @type {(import("../sdk/connection.js").Progress | null)[]} the last progress of each step */
   #seen = [];
   #shown = 0;
   #needs = "";
-  #tuning = false; // kernels are measured, while the model is fetched if it has to be
+  #tuning = false; // kernels are being measured, during the download if there is one
 
-  /** @param {string} name of what is loading @param {boolean} booted the first step is behind us */
+  /** @param {string} name of the model @param {boolean} booted whether Python runs already */
   start(name, booted) {
     this.#name = name;
     this.#from = booted ? 1 : 0;
@@ -52,7 +52,7 @@ export class Loading {
     const before = this.#seen[step];
     const less = before && before.total === progress.total && before.loaded > progress.loaded;
     if (!less) this.#seen[step] = progress;
-    if (step > 0) this.#seen[0] = { stage: "python", loaded: 1, total: 1 }; // what loads has been started
+    if (step > 0) this.#seen[0] = { stage: "python", loaded: 1, total: 1 }; // Python runs: the first step is done
     this.#draw();
   }
 
@@ -84,14 +84,14 @@ export class Loading {
       const state = this.#done(index) || index < step ? "done" : index === step ? "active" : "";
       items[index - this.#from].className = state;
     }
-    const steps = STEPS.map((entry, index) => ({ share: entry.share, part: this.#part(index) })).slice(this.#from);
-    const total = steps.reduce((sum, { share }) => sum + share, 0);
-    const now = steps.reduce((sum, { share, part }) => sum + share * part, 0) / total;
-    this.#shown = Math.max(this.#shown, now); // never backwards, whatever order the stages come in
+    const steps = STEPS.map((entry, index) => ({ weight: entry.weight, part: this.#part(index) })).slice(this.#from);
+    const total = steps.reduce((sum, { weight }) => sum + weight, 0);
+    const now = steps.reduce((sum, { weight, part }) => sum + weight * part, 0) / total;
+    this.#shown = Math.max(this.#shown, now); // never backwards, in whatever order the stages arrive
     this.#bar.value = this.#shown;
   }
 
-  /** The first step that has begun and not ended; between two steps, the later one. */
+  /** The first step in progress; between two steps, the later one. */
   #current() {
     let last = this.#from;
     for (let index = this.#from; index < STEPS.length; index++) {
@@ -105,7 +105,7 @@ export class Loading {
   /** @param {number} index @returns {number} 0 to 1 */
   #part(index) {
     const progress = this.#seen[index];
-    // Fetching and checking may pass without a word (a file of this computer); they are over when the upload is.
+    // Download and check may report nothing (a local file); they are done when the upload is.
     if (!progress) return index < UPLOAD && this.#done(UPLOAD) ? 1 : 0;
     return progress.total > 0 ? Math.min(1, progress.loaded / progress.total) : 0;
   }

@@ -1,7 +1,6 @@
 /**
- * Markdown that grows: the text is cut into top-level blocks, and only the blocks that changed are rendered again, so a
- * streamed answer neither flickers nor loses a selection. HTML in the text is shown as text; what marked makes is
- * sanitised by DOMPurify before it enters the page.
+ * Renders streamed Markdown. The text is split into top-level blocks and only changed blocks are rendered again, so an
+ * answer neither flickers nor loses a selection. HTML in the text is shown as text; DOMPurify sanitises marked's output.
  */
 import DOMPurify from "dompurify";
 import { Marked } from "marked";
@@ -16,7 +15,7 @@ const marked = new Marked({
   breaks: true,
   renderer: {
     html: ({ text }) => escape(text),
-    // No request may leave the page because of what a model wrote: an image becomes a link.
+    // Text of a model must cause no request: an image becomes a link.
     image: ({ href, text }) => `<a href="${escape(href)}">${escape(text || href)}</a>`,
   },
 });
@@ -95,8 +94,8 @@ function languageOf(token) {
 }
 
 /**
- * The part of a growing text that will not change its looks with the next character: a lone list marker (which would
- * make the line above a heading), the start of a table, and open emphasis are held back or closed.
+ * The part of a streamed text whose rendering is stable. Holds back or closes a lone list marker (which would turn the
+ * line above into a heading), the start of a table, and open emphasis.
  * @param {string} text
  */
 function settled(text) {

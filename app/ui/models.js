@@ -1,4 +1,4 @@
-/** Choosing a model: the catalog, a file of this computer (picked or dropped), an address. */
+/** The model dialog: choose from the catalog, a local file (picked or dropped), or an address. */
 import { byId, h } from "./dom.js";
 import { bytes, plural } from "./format.js";
 import { notify } from "./notices.js";
@@ -11,7 +11,7 @@ import { notify } from "./notices.js";
 /**
  * @param {{ choose: (choice: Choice) => void, list: () => Promise<Record<string, any>[]>,
  *   opened: (loaded: Loaded | null, take: (choice: Choice) => void) => void, documents: (files: File[]) => File[] }} actions
- *   `documents` takes the documents among dropped files, and gives the rest
+ *   `documents` takes the documents among dropped files and returns the others
  */
 export function startModels({ choose, list, opened, documents }) {
   const dialog = /** @type {HTMLDialogElement} */ (byId("model-dialog"));
@@ -53,7 +53,7 @@ export function startModels({ choose, list, opened, documents }) {
   startDrop((files) => takeFiles(documents(files)));
 
   return {
-    /** @param {Loaded | null} now the model that answers */
+    /** @param {Loaded | null} now the current model */
     show(now) {
       loaded = now;
     },
@@ -65,7 +65,7 @@ export function isAddress(text) {
   return /^(https?:\/\/|\.{0,2}\/)\S+$/i.test(text);
 }
 
-/** A file's name without its path and ending. @param {string} url */
+/** A file's name without path and extension. @param {string} url */
 export function nameOf(url) {
   const last = url.split(/[?#]/)[0].split("/").at(-1) || url;
   return decodeURIComponent(last).replace(/\.gguf$/i, "");
@@ -98,7 +98,7 @@ function modelItem(model, loaded, take) {
   return h("li", {}, button);
 }
 
-/** What is known of the model that answers. @param {Loaded | null} loaded */
+/** Facts about the current model. @param {Loaded | null} loaded */
 function facts(loaded) {
   if (!loaded) return [];
   const { stats } = loaded;

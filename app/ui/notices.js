@@ -1,4 +1,4 @@
-/** Notices above the composer, short messages that go away by themselves, and the voice for screen readers. */
+/** Notices above the composer, some of which disappear by themselves, and announcements for screen readers. */
 import { byId, h, iconButton } from "./dom.js";
 import { icon } from "./icons.js";
 
@@ -9,7 +9,7 @@ import { icon } from "./icons.js";
  * @property {string} [more] a second sentence: what to do
  * @property {"info" | "error"} [kind]
  * @property {{ label: string, run: () => void }[]} [actions]
- * @property {number} [seconds] goes away by itself
+ * @property {number} [seconds] after which it disappears
  * @property {() => void} [onDismiss]
  */
 
@@ -50,7 +50,7 @@ export function dismiss(key) {
   shown.delete(key);
 }
 
-/** Says a text to screen readers, without showing it. @param {string} text */
+/** Announces a text to screen readers without showing it. @param {string} text */
 export function announce(text) {
   const live = byId("live");
   live.textContent = "";

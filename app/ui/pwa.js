@@ -1,4 +1,4 @@
-/** The service worker: registered quietly; when a newer Wisp has been fetched, a notice offers it. */
+/** Registers the service worker. When a newer version has been fetched, a notice offers to reload. */
 import { notify } from "./notices.js";
 
 export async function startPwa() {
@@ -10,7 +10,7 @@ export async function startPwa() {
   try {
     registration = await serviceWorker.register("./sw.js", { updateViaCache: "none" });
   } catch {
-    return; // a browser that allows none: the page works, only not offline
+    return; // not allowed in this browser: the page works, but not offline
   }
   let reloading = false;
   const offer = (/** @type {ServiceWorker} */ waiting) => {

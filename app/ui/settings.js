@@ -1,8 +1,8 @@
-/** What the person set: kept in localStorage, shown in the settings sheet, turned into request fields. */
+/** The user's settings: stored in localStorage, edited in the settings sheet, turned into request fields. */
 import { byId } from "./dom.js";
 
 /**
- * @typedef {object} Settings numbers left empty are null
+ * @typedef {object} Settings empty numbers are null
  * @property {string} system
  * @property {number} temperature
  * @property {number | null} top_p
@@ -46,7 +46,7 @@ export function readSettings() {
 }
 
 /**
- * The sampling fields of a request; for another server only those that were changed, since not all servers know them.
+ * The sampling fields of a request. For another server only changed ones, because not all servers know all of them.
  * @param {Settings} settings @param {boolean} [away]
  */
 export function samplingFields({ system, context_length, ...fields }, away = false) {

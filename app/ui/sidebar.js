@@ -1,4 +1,4 @@
-/** The list of chats: beside the conversation on a wide screen, a drawer on a narrow one. */
+/** The list of chats: a column on a wide screen, a drawer on a narrow one. */
 import { byId, h, iconButton } from "./dom.js";
 
 /** @typedef {import("./store.js").Conversation} Conversation */

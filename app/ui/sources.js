@@ -1,11 +1,11 @@
-/** The passages behind an answer: marks in its text that unfold them, and their list under it. */
+/** The sources of an answer: citations in its text that unfold passages, and the list of passages below it. */
 import { CITATION, cited, matching } from "../retrieval/prompt.js";
 import { h } from "./dom.js";
 
 /** @typedef {import("../retrieval/prompt.js").Source} Source */
 
 /**
- * The list of an answer's sources, and their marks in its text.
+ * Shows the list of an answer's sources and makes its citations clickable.
  * @param {HTMLElement} body the answer, rendered @param {string} answer @param {Source[]} sources
  * @returns {HTMLElement}
  */
@@ -55,7 +55,7 @@ function sourceItem(source, number, behind) {
 }
 
 /**
- * Makes buttons of the citations in a rendered text, outside code and links.
+ * Turns citations in a rendered text into buttons, outside code and links.
  * @param {HTMLElement} body @param {Source[]} sources @param {(number: number) => void} open
  */
 function mark(body, sources, open) {

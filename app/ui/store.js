@@ -1,4 +1,4 @@
-/** The conversations, kept in IndexedDB. */
+/** Stores the conversations in IndexedDB. */
 import { openDB } from "idb";
 
 /**

@@ -1,4 +1,4 @@
-/** Light, dark, or as the system says. The choice is kept. */
+/** Light, dark, or the system's theme. The choice is stored. */
 import { byId } from "./dom.js";
 import { icon } from "./icons.js";
 

@@ -1,4 +1,4 @@
-/** The messages on the screen. */
+/** Shows the messages of a conversation. */
 import { copyButton } from "./copy.js";
 import { byId, h, iconButton } from "./dom.js";
 import { icon } from "./icons.js";
@@ -15,7 +15,7 @@ export class Thread {
   #list = byId("thread");
   #scroller = byId("scroller");
   #toEnd = byId("to-end");
-  #pinned = true; // the newest line is kept in sight until the person scrolls up
+  #pinned = true; // follow the newest line until the user scrolls up
   #lastTop = 0;
 
   /** @param {Actions} actions what the buttons under the last messages do */
@@ -152,7 +152,7 @@ export class AnswerView {
   #think(reasoning, open) {
     if (!reasoning) return;
     this.#thought.textContent = reasoning;
-    if (this.#open !== open) this.#thinking.toggleAttribute("open", open); // in between, the reader decides
+    if (this.#open !== open) this.#thinking.toggleAttribute("open", open); // otherwise the reader decides
     this.#open = open;
     this.#thinking.hidden = false;
   }
@@ -175,7 +175,7 @@ export class AnswerView {
     if (message.error) this.#foot.before(errorBox(message.error));
   }
 
-  /** What a screen reader hears of the finished answer. */
+  /** The finished answer's text for screen readers. */
   get spoken() {
     return this.#body.innerText;
   }

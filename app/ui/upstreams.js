@@ -1,4 +1,4 @@
-/** Servers that the user configured for large models, and which requests left this machine for them. */
+/** Lists and edits the user's upstreams, and counts the requests that left this machine. */
 import { byId, h, iconButton } from "./dom.js";
 import { plural } from "./format.js";
 import { icon } from "./icons.js";
@@ -11,7 +11,7 @@ import { announce, notify } from "./notices.js";
  * @typedef {import("./engine.js").Loaded} Loaded
  */
 
-const FEW = 8; // models; more of them get a field to search them
+const SEARCH_FROM = 8; // models; a longer list gets a search field
 
 /** @param {{ wisp: () => Promise<Wisp>, removed: (name: string) => void }} parts */
 export function startUpstreams({ wisp, removed }) {
@@ -41,7 +41,7 @@ export function startUpstreams({ wisp, removed }) {
     form.scrollIntoView({ block: "nearest" });
   };
   const close = () => {
-    form.reset(); // no key stays in the page
+    form.reset(); // the key must not stay in the page
     form.hidden = true;
     add.hidden = false;
   };
@@ -118,7 +118,7 @@ export function startUpstreams({ wisp, removed }) {
       return h("li", {}, h("button", { ...props, "aria-current": model === current ? "true" : null }, name));
     });
     const list = h("ul", { class: "upstream-models", "aria-label": `Models of ${upstream}` }, ...items);
-    if (models.length <= FEW) return list;
+    if (models.length <= SEARCH_FROM) return list;
     const search = h("input", {
       type: "search",
       placeholder: "Search",
@@ -134,11 +134,11 @@ export function startUpstreams({ wisp, removed }) {
   /** @type {Map<string, number>} name -> requests since the page was opened */
   const counts = new Map();
   return {
-    /** Draws the servers. @param {Loaded | null} now what answers @param {(choice: Choice) => void} choose */
+    /** Draws the servers. @param {Loaded | null} now the current model @param {(choice: Choice) => void} choose */
     async show(now, choose) {
       loaded = now;
       take = choose;
-      await draw().catch(() => {}); // an engine that does not start says so elsewhere
+      await draw().catch(() => {}); // an engine that does not start is reported elsewhere
     },
     /** A request left this machine, from this page or through its API. @param {string} text "NAME: PATH" */
     left(text) {

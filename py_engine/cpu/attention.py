@@ -1,21 +1,18 @@
-"""Attention, its cache and its rotation with numpy: twins of attention*.wgsl, rope*.wgsl and kv_*.wgsl."""
+"""Attention, the KV cache and rotation with numpy: twins of attention*.wgsl, rope*.wgsl and kv_*.wgsl."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
+from py_engine.cpu.call import Array, Call
 from py_engine.cpu.numerics import capped, normed
 from py_engine.plan.cache import GROUP
 
-Array = Any
-Call = Any  # cpu.Call
-
 
 def rotate(c: Call, x: Array, pos: Array) -> Array:
-    """RoPE of (n, heads * head_dim) at positions (n,)."""
+    """Rotate (n, heads * head_dim) at positions (n,)."""
     dim, head = c.params["ROPE_DIM"], c.params["HEAD_DIM"]
     # 32-bit wrap-around, as on the GPU
     turns = (pos.astype(np.uint32)[:, None] * c["rope_freqs"][: dim // 2]).astype(np.uint32).view(np.int32)
@@ -32,19 +29,19 @@ def rotate(c: Call, x: Array, pos: Array) -> Array:
 
 
 def rope_store(c: Call, rows: Array) -> Array:
-    """Queries of the stacked rows (n, q + 2 kv), rotated; keys (rotated) and values go to the cache."""
+    """Return the rotated queries of stacked rows (n, q + 2 kv); store rotated keys and values in the cache."""
     q, kv = c.consts["q_rows"], c.consts["kv_rows"]
     pos = c.positions[-len(rows) :]
     if not kv:
         return rotate(c, rows[:, :q], pos)
-    to = np.arange(len(rows)) if c.params["KV"] == "q8_0" else rows_of(c, pos, c.sequences[-len(rows) :])
-    c["k_cache"][to] = rotate(c, rows[:, q : q + kv], pos)
-    c["v_cache"][to] = rows[:, q + kv : q + 2 * kv]
+    cache_rows = np.arange(len(rows)) if c.params["KV"] == "q8_0" else rows_of(c, pos, c.sequences[-len(rows) :])
+    c["k_cache"][cache_rows] = rotate(c, rows[:, q : q + kv], pos)
+    c["v_cache"][cache_rows] = rows[:, q + kv : q + 2 * kv]
     return rotate(c, rows[:, :q], pos)
 
 
 def rows_of(c: Call, pos: Array, seq: Array | int) -> Array:
-    """The caches' rows of positions of sequences."""
+    """The cache rows of (position, sequence) pairs."""
     return seq * c.params["KV_ROWS"] + (pos % c.params["RING"] if c.params["RING"] else pos)
 
 
@@ -57,16 +54,16 @@ def norm_rope_append(c: Call) -> None:
     q, kv, dim = c.consts["q_rows"], c.consts["kv_rows"], c.params["HEAD_DIM"]
     x = c["x"][: c.n, : q + 2 * kv].copy()
     for first, rows in ((0, q), (q, kv)):
-        width = rows if c.params["WIDE"] else dim
+        width = rows if c.params["ACROSS_HEADS"] else dim
         part = x[:, first : first + rows].reshape(c.n, -1, width)
         if c.params["MEAN"]:
             part = part - part.mean(axis=-1, keepdims=True, dtype=np.float32)
-        at = slice(first, first + rows) if c.params["OWN"] else slice(dim * (first > 0), dim * (1 + (first > 0)))
+        at = slice(first, first + rows) if c.params["PER_HEAD"] else slice(dim * (first > 0), dim * (1 + (first > 0)))
         out = normed(part, c["norm"][0, at].reshape(-1, width), c.consts["eps"])
         if c.params["BIAS"]:
             out = out + c["bias"][0, at].reshape(-1, width)
         x[:, first : first + rows] = out.reshape(c.n, rows)
-    if c.params["VALUES"]:
+    if c.params["NORM_VALUES"]:
         values = x[:, q + kv :].reshape(c.n, -1, dim)
         x[:, q + kv :] = normed(values, np.float32(1), c.consts["eps"]).reshape(c.n, kv)
     c["y"][: c.n, :q] = rope_store(c, x)
@@ -76,34 +73,35 @@ def attention(c: Call) -> None:
     group, kv_heads, head_dim = c.params["G"], c.consts["n_head_kv"], c.params["HEAD_DIM"]
     y = c["y"][: c.n, : kv_heads * group * head_dim].reshape(c.n, kv_heads, group, head_dim)
     for head, scores, v in _scores(c, c["q"][: c.n], c.positions, c.seq):
-        top, more = scores.max(axis=-1, keepdims=True), np.float32(0)
+        top, sink = scores.max(axis=-1, keepdims=True), np.float32(0)
         if c.params["SINKS"]:
             sinks = c["sinks"][0, head * group : (head + 1) * group, None, None]
             top = np.maximum(top, sinks)
-            more = np.exp(sinks - top)
+            sink = np.exp(sinks - top)
         e = np.exp(scores - top)
-        y[:, head] = (e @ v / (e.sum(axis=-1, keepdims=True) + more)).transpose(1, 0, 2)
+        y[:, head] = (e @ v / (e.sum(axis=-1, keepdims=True) + sink)).transpose(1, 0, 2)
 
 
 def attention_decode(c: Call) -> None:
     group, head_dim = c.params["G"], c.params["HEAD_DIM"]
-    if c.params["FRESH"]:  # here at once, where the GPU leaves it to attention_combine
-        _store_bytes(c, c.consts["n_head_kv"] * head_dim)
+    if c.params["FRESH"]:  # the GPU leaves it to attention_combine
+        _quantize(c, c.consts["n_head_kv"] * head_dim)
     for m, (pos, seq) in enumerate(zip(c.positions, c.sequences, strict=True)):
-        share = attention_share(c, pos)
+        size = split_size(c, pos)
         for head, scores, v in _scores(c, c["q"][m : m + 1], np.array([pos]), int(seq)):
-            for part, first in enumerate(range(pos + 1 - attention_seen(c, pos), pos + 1, share)):
-                s = scores[:, 0, first : first + share]
+            for part, first in enumerate(range(pos + 1 - visible(c, pos), pos + 1, size)):
+                s = scores[:, 0, first : first + size]
                 top = s.max(axis=-1, keepdims=True)
                 e = np.exp(s - top)
-                to = c["parts"][m, head * group : (head + 1) * group, part]
-                to[:, :head_dim] = e @ v[first : first + share]
-                to[:, head_dim], to[:, head_dim + 1] = top[:, 0], e.sum(axis=-1)
+                partial = c["parts"][m, head * group : (head + 1) * group, part]
+                partial[:, :head_dim] = e @ v[first : first + size]
+                partial[:, head_dim], partial[:, head_dim + 1] = top[:, 0], e.sum(axis=-1)
 
 
 def _scores(c: Call, q: Array, positions: Array, seq: int) -> Iterator[tuple[int, Array, Array]]:
-    """(kv head, scaled and masked scores (group, n, positions), values (positions, head_dim)) for each kv head, of
-    queries (n, heads x head_dim) at positions of one sequence that follow each other.
+    """Yield (kv head, scaled and masked scores (group, n, positions), values (positions, head_dim)).
+
+    The queries (n, heads * head_dim) are at consecutive positions of one sequence.
     """
     head_dim, group, kv_heads = c.params["HEAD_DIM"], c.params["G"], c.consts["n_head_kv"]
     pos, n = int(positions[0]), len(positions)
@@ -126,51 +124,51 @@ def _scores(c: Call, q: Array, positions: Array, seq: int) -> Iterator[tuple[int
 
 
 def _cached(c: Call, name: str, positions: int, seq: int) -> Array:
-    """Rows of a sequence's positions up to `positions` in float32; those that a ring has lost are some other's."""
+    """A sequence's first `positions` rows, float32. Where a ring has overwritten a row, it holds a later one."""
     if c.params["KV"] != "q8_0":
         return c[name][rows_of(c, np.arange(positions), seq)].astype(np.float32)
     cols = c.consts["n_head_kv"] * c.params["HEAD_DIM"]
-    values, steps = _q8_0(c[name], c.params["KV_ROWS"], cols, seq)
+    values, scales = _q8_0(c[name], c.params["KV_ROWS"], cols, seq)
     rows = rows_of(c, np.arange(positions), 0)
-    return (values[rows].reshape(positions, -1, GROUP) * (steps[rows] / np.float32(127))[..., None]).reshape(
+    return (values[rows].reshape(positions, -1, GROUP) * (scales[rows] / np.float32(127))[..., None]).reshape(
         positions, -1
     )
 
 
 def _q8_0(cache: Array, rows: int, cols: int, seq: int) -> tuple[Array, Array]:
-    """Views of a sequence's part of a q8_0 cache: bytes (rows, cols), steps (rows, groups)."""
+    """Views of a sequence's part of a q8_0 cache: bytes (rows, cols), scales (rows, groups)."""
     size = rows * (cols // 4 + cols // GROUP)
     flat = cache.reshape(-1)[seq * size : (seq + 1) * size]
-    values, steps = flat[: rows * cols // 4], flat[rows * cols // 4 :]
-    return values.view(np.int8).reshape(rows, cols), steps.view(np.float32).reshape(rows, cols // GROUP)
+    values, scales = flat[: rows * cols // 4], flat[rows * cols // 4 :]
+    return values.view(np.int8).reshape(rows, cols), scales.view(np.float32).reshape(rows, cols // GROUP)
 
 
 def kv_quantize(c: Call) -> None:
-    _store_bytes(c, c.params["COLS"])
+    _quantize(c, c.params["COLS"])
 
 
-def _store_bytes(c: Call, cols: int) -> None:
-    """A batch's keys and values into a q8_0 cache of `cols` a row."""
+def _quantize(c: Call, cols: int) -> None:
+    """Quantize a batch's keys and values into a q8_0 cache with rows of `cols` values."""
     rows = rows_of(c, c.positions, 0)
     for name in ("k", "v"):
         groups = c[f"{name}_new"][: c.n].reshape(c.n, -1, GROUP)
-        most = np.abs(groups).max(axis=-1)
-        grow = np.where(most > 0, 1 / most, 0).astype(np.float32)
-        whole = np.floor(np.float32(0.5) + 127 * (groups * grow[..., None])).reshape(c.n, cols)
+        largest = np.abs(groups).max(axis=-1)
+        inverse = np.where(largest > 0, 1 / largest, 0).astype(np.float32)
+        levels = np.floor(np.float32(0.5) + 127 * (groups * inverse[..., None])).reshape(c.n, cols)
         for seq in np.unique(c.sequences):
-            values, steps = _q8_0(c[f"{name}_cache"], c.params["KV_ROWS"], cols, int(seq))
-            own = c.sequences == seq
-            values[rows[own]], steps[rows[own]] = whole[own], most[own]
+            values, scales = _q8_0(c[f"{name}_cache"], c.params["KV_ROWS"], cols, int(seq))
+            chosen = c.sequences == seq
+            values[rows[chosen]], scales[rows[chosen]] = levels[chosen], largest[chosen]
 
 
-def attention_seen(c: Call, pos: int) -> int:
-    """Positions that the token sees: the last ones."""
+def visible(c: Call, pos: int) -> int:
+    """Number of positions that the token attends to: the last ones."""
     return min(pos + 1, c.params["WINDOW"] or pos + 1)
 
 
-def attention_share(c: Call, pos: int) -> int:
-    """Positions that each of the SPLIT parts takes: whole tiles of TS."""
-    tiles = -(-attention_seen(c, pos) // c.params["TS"])
+def split_size(c: Call, pos: int) -> int:
+    """Positions in each of the SPLIT parts of the context: whole tiles of TS."""
+    tiles = -(-visible(c, pos) // c.params["TS"])
     return -(-tiles // c.params["SPLIT"]) * c.params["TS"]
 
 
@@ -179,15 +177,15 @@ def attention_combine(c: Call) -> None:
         _combine(c, c["parts"][m], int(pos), c["y"].reshape(-1, c.consts["y_stride"])[m])
 
 
-def _combine(c: Call, parts: Array, pos: int, to: Array) -> None:
-    head_dim, share = c.params["HEAD_DIM"], attention_share(c, pos)
-    parts = parts[: c.consts["n_head"], : -(-attention_seen(c, pos) // share)]
-    top, more = parts[..., head_dim].max(axis=1, keepdims=True), np.float32(0)
+def _combine(c: Call, parts: Array, pos: int, out: Array) -> None:
+    head_dim, size = c.params["HEAD_DIM"], split_size(c, pos)
+    parts = parts[: c.consts["n_head"], : -(-visible(c, pos) // size)]
+    top, sink = parts[..., head_dim].max(axis=1, keepdims=True), np.float32(0)
     if c.params["SINKS"]:
         sinks = c["sinks"][0, : c.consts["n_head"], None]
         top = np.maximum(top, sinks)
-        more = np.exp(sinks - top)
+        sink = np.exp(sinks - top)
     weight = np.exp(parts[..., head_dim] - top)
-    total = (weight * parts[..., head_dim + 1]).sum(axis=1, keepdims=True) + more
+    total = (weight * parts[..., head_dim + 1]).sum(axis=1, keepdims=True) + sink
     y = (weight[..., None] * parts[..., :head_dim]).sum(axis=1) / total
-    to[: y.size] = y.reshape(-1)
+    out[: y.size] = y.reshape(-1)

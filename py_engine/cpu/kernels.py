@@ -1,14 +1,11 @@
-"""The plan with numpy: the executor where there is no WebGPU, and the oracle of the kernel tests.
+"""The kernels with numpy: the fallback without WebGPU, and the oracle of the kernel tests.
 
-Each function below is a kernel of wgsl/ by name. It gets a `Call`: the op's params and consts, where the batch's tokens
-are, and its buffers as numpy arrays that it writes in place. Weights are float32 (rows, cols).
+Each function is the twin of the kernel of the same name in wgsl/. Weights are float32 (rows, cols).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -22,53 +19,9 @@ from py_engine.cpu.attention import (
     rope_store,
     rows_of,
 )  # fmt: skip
+from py_engine.cpu.call import Array, Call
 from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, normed
 from py_engine.cpu.sampling import advance, logprobs, sample, sample_best, sample_shape
-from py_engine.plan.plan import Buffer, Op, Plan, Weight
-from py_engine.plan.quants import row_bytes
-
-Array = Any  # numpy.ndarray of float32 or uint32
-NUMPY = {"f32": np.float32, "f16": np.float16, "u32": np.uint32}
-
-
-@dataclass
-class Call:
-    """One op on one batch."""
-
-    params: dict[str, Any]
-    consts: dict[str, Any]
-    buffers: dict[str, Array]
-    states: Array  # (1, 4), or a State of each token: pos, n, resampled, seq
-    grid: tuple[Any, Any, Any]
-
-    def __getitem__(self, name: str) -> Array:
-        return self.buffers[name]
-
-    @property
-    def pos(self) -> int:
-        return int(self.states[0, 0])
-
-    @property
-    def n(self) -> int:
-        return int(self.states[0, 1])
-
-    @property
-    def seq(self) -> int:
-        return int(self.states[0, 3])
-
-    @property
-    def positions(self) -> Array:
-        """Of each token, int64 (n,)."""
-        if self.params.get("STATE_PER_TOKEN"):
-            return self.states[: self.n, 0].astype(np.int64)
-        return np.arange(self.pos, self.pos + self.n)
-
-    @property
-    def sequences(self) -> Array:
-        """Of each token, int64 (n,)."""
-        if self.params.get("STATE_PER_TOKEN"):
-            return self.states[: self.n, 3].astype(np.int64)
-        return np.full(self.n, self.seq)
 
 
 def embed(c: Call) -> None:
@@ -82,10 +35,10 @@ def embed(c: Call) -> None:
 
 
 def norm(c: Call) -> None:
-    cols, each = c.params["COLS"], c.grid[1]
-    x, y = c["x"][: c.n, : cols * each], c["y"][: c.n, : cols * each]
-    if each > 1:
-        x, y = x.reshape(c.n, each, cols), y.reshape(c.n, each, cols)
+    cols, groups = c.params["COLS"], c.grid[1]
+    x, y = c["x"][: c.n, : cols * groups], c["y"][: c.n, : cols * groups]
+    if groups > 1:
+        x, y = x.reshape(c.n, groups, cols), y.reshape(c.n, groups, cols)
     if c.params["MEAN"]:
         x = x - x.mean(axis=-1, keepdims=True, dtype=np.float32)
     out = normed(x, c["norm"][0], c.consts["eps"])
@@ -126,24 +79,24 @@ def matmul(c: Call) -> None:
     to[:] = to + y if c.params["EPILOGUE"] == "add" else y
 
 
-def in_bytes(x: Array) -> Array:
-    """x (n, cols) as quantize_x.wgsl rounds it: 255 steps for each group of 32."""
+def round_to_bytes(x: Array) -> Array:
+    """Round x (n, cols) as quantize_x.wgsl: a scale per group of 32, 255 levels."""
     groups = x.reshape(-1, 32)
-    most = np.abs(groups).max(axis=1, keepdims=True)
+    largest = np.abs(groups).max(axis=1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
-        steps = np.where(most > 0, np.round(groups * (np.float32(127) / most)), 0)
-    return (steps * (most / np.float32(127))).reshape(x.shape)
+        levels = np.where(largest > 0, np.round(groups * (np.float32(127) / largest)), 0)
+    return (levels * (largest / np.float32(127))).reshape(x.shape)
 
 
 def matvec(c: Call) -> None:
     x = c["x"][c.n - 1 : c.n, : c.params["COLS"]]
-    _products(c, x, c["y"].reshape(1, -1), in_bytes if c.params["DOT8"] else None)
+    _products(c, x, c["y"].reshape(1, -1), round_to_bytes if c.params["DOT8"] else None)
 
 
 def matvec_small_batch(c: Call) -> None:
     if c.params["DOT8"]:
-        steps = c["xq_scale"][: c.n, :, :1]
-        x = (c["xq"][: c.n].view(np.int8).reshape(c.n, -1, 32) * steps).reshape(c.n, -1)
+        scale = c["xq_scale"][: c.n, :, :1]
+        x = (c["xq"][: c.n].view(np.int8).reshape(c.n, -1, 32) * scale).reshape(c.n, -1)
     else:
         x = c["x"][: c.n, : c.params["COLS"]]
     _products(c, x, c["y"][: c.n])
@@ -152,23 +105,21 @@ def matvec_small_batch(c: Call) -> None:
 def quantize_rows(c: Call) -> None:
     x = c["x"][: c.n, : c.params["COLS"]]
     groups = (normed(x, c["norm"][0], c.consts["eps"]) if c.params["NORM"] else x).reshape(c.n, -1, 32)
-    most = np.abs(groups).max(axis=2, keepdims=True)
-    steps = most / np.float32(127)
-    numbers = np.where(most > 0, np.round(groups * (np.float32(127) / most)), 0)
-    c["xq"][: c.n] = numbers.astype(np.int8).view(np.uint32).reshape(c.n, -1, 8)
-    c["xq_scale"][: c.n] = np.concatenate([steps, steps * numbers.sum(axis=2, keepdims=True)], axis=2)
+    largest = np.abs(groups).max(axis=2, keepdims=True)
+    scale = largest / np.float32(127)
+    levels = np.where(largest > 0, np.round(groups * (np.float32(127) / largest)), 0)
+    c["xq"][: c.n] = levels.astype(np.int8).view(np.uint32).reshape(c.n, -1, 8)
+    c["xq_scale"][: c.n] = np.concatenate([scale, scale * levels.sum(axis=2, keepdims=True)], axis=2)
 
 
-def _products(c: Call, x: Array, out: Array, rounded: Callable[[Array], Array] | None = None) -> None:
-    """Rows of x (n, cols), normalised and `rounded`, through the matrix, and what else matvec.wgsl does, to rows of
-    `out`.
-    """
+def _products(c: Call, x: Array, out: Array, rounding: Callable[[Array], Array] | None = None) -> None:
+    """Multiply rows of x (n, cols), normalised and rounded, with the matrix; write the epilogue's result to `out`."""
     scale = np.float32(1)
     if c.params["NORM"]:
         scale = 1 / np.sqrt((x * x).mean(axis=1, keepdims=True, dtype=np.float32) + np.float32(c.consts["eps"]))
         x = x * c["norm"][0]
-    if rounded is not None:
-        x = rounded(x)
+    if rounding is not None:
+        x = rounding(x)
     y = _biased(c, (x @ c["w"].T) * scale)
     row0, rows = c.consts["row0"], c.consts["rows"]
     match c.params["EPILOGUE"]:
@@ -205,19 +156,19 @@ def pool(c: Call) -> None:
 
 
 def shortconv(c: Call) -> None:
-    cols, taps, cache = c.params["COLS"], c.params["TAPS"], c["conv_cache"]
-    x, weight = c["x"][: c.n], c["taps"].reshape(cols, taps)
-    own = x[:, :cols] * x[:, 2 * cols : 3 * cols]
-    total = own * weight[:, -1]
-    at, seq = c.positions, c.sequences
-    here = {(int(s), int(p)): m for m, (s, p) in enumerate(zip(seq, at, strict=True))}  # those of the batch
-    for back in range(1, taps):
-        before = cache[rows_of(c, np.maximum(at - back, 0), seq)].astype(np.float32)
+    cols, size, cache = c.params["COLS"], c.params["KERNEL_SIZE"], c["conv_cache"]
+    x, weight = c["x"][: c.n], c["weights"].reshape(cols, size)
+    bz = x[:, :cols] * x[:, 2 * cols : 3 * cols]
+    total = bz * weight[:, -1]
+    pos, seq = c.positions, c.sequences
+    in_batch = {(int(s), int(p)): m for m, (s, p) in enumerate(zip(seq, pos, strict=True))}
+    for back in range(1, size):
+        earlier = cache[rows_of(c, np.maximum(pos - back, 0), seq)].astype(np.float32)
         for m in range(c.n):
-            if (other := here.get((int(seq[m]), int(at[m]) - back))) is not None:
-                before[m] = own[other]
-        total += np.where((at >= back)[:, None], before * weight[:, taps - 1 - back], np.float32(0))
-    cache[rows_of(c, at, seq)] = own
+            if (other := in_batch.get((int(seq[m]), int(pos[m]) - back))) is not None:
+                earlier[m] = bz[other]
+        total += np.where((pos >= back)[:, None], earlier * weight[:, size - 1 - back], np.float32(0))
+    cache[rows_of(c, pos, seq)] = bz
     c["y"][: c.n, :cols] = x[:, cols : 2 * cols] * total
 
 
@@ -239,11 +190,12 @@ def experts(c: Call) -> None:
     x, y, first, count = c["x"], c["y"], c.consts["first"], c.consts["count"]
     for m in range(c.n):
         for k in range(used):
-            at = int(c["chosen"][m, k]) * rows - first  # of the expert's first row in this part
-            lo, hi = max(0, -at), min(rows, count - at)
+            expert = int(c["chosen"][m, k])
+            begin = expert * rows - first  # the expert's first row in this part
+            lo, hi = max(0, -begin), min(rows, count - begin)
             if lo >= hi:
                 continue
-            w, slot, expert = c["w"][at + lo : at + hi], m * used + k, int(c["chosen"][m, k])
+            w, slot = c["w"][begin + lo : begin + hi], m * used + k
             bias = c["bias"][expert, lo:hi] if c.params["BIAS"] else np.float32(0)
             if c.params["COMBINE"]:
                 y[m, row0 + lo : row0 + hi] += c["weights"][m, k] * (w @ x[slot, :cols] + bias)
@@ -263,75 +215,8 @@ KERNELS: dict[str, Callable[[Call], None]] = {
     f.__name__: f
     for f in (
         embed, norm, add_scaled, soft_cap, activate, matmul, matvec, matvec_small_batch, quantize_rows, rope_append,
-        norm_rope_append, kv_quantize,
-        attention, attention_decode, attention_combine, pool, shortconv, gate, scale_by, route, experts,
-        sample_best, sample_shape, sample, advance, logprobs, read,
+        norm_rope_append, kv_quantize, attention, attention_decode, attention_combine, pool, shortconv, gate, scale_by,
+        route, experts, sample_best, sample_shape, sample, advance, logprobs, read,
     )
 }  # fmt: skip
-
-
 KERNELS |= {"matmul_matrix": matmul, "attention_matrix": attention}
-
-
-class Cpu:
-    """Memory of one plan, and the run of its lists."""
-
-    def __init__(self, plan: Plan, weights: dict[str, Array]) -> None:
-        """`weights`: name -> float32 (rows, cols), as `dequantize` gives them."""
-        self.plan = plan
-        self.weights = weights
-        self.buffers = {b.name: np.zeros(b.shape, NUMPY[b.dtype]) for b in plan.buffers.values()}
-        for name, data in plan.constants.items():
-            self.write(name, data)
-
-    def write(self, name: str, data: bytes | memoryview, at: int = 0) -> None:
-        """Put words into a buffer from its byte `at` on."""
-        words = np.frombuffer(data, np.uint32)
-        self.buffers[name].reshape(-1).view(np.uint32)[at // 4 : at // 4 + len(words)] = words
-
-    def reserve_sequences(self, sequences: int) -> None:
-        """Let the caches hold that many sequences."""
-        for b in self.plan.buffers.values():
-            if b.pool == "kv":
-                more = np.zeros((sequences * b.shape[0], *b.shape[1:]), NUMPY[b.dtype])
-                more[: len(self.buffers[b.name])] = self.buffers[b.name]
-                self.buffers[b.name] = more
-        self.plan.sequences = sequences
-
-    def copy_cache(self, source: int, to: int) -> None:
-        """A sequence's tokens, and what the caches hold of them, for another one."""
-        self.buffers["tokens"][to] = self.buffers["tokens"][source]
-        for b in self.plan.buffers.values():
-            if b.pool == "kv":
-                rows, held = b.shape[0], self.buffers[b.name]
-                held[to * rows : (to + 1) * rows] = held[source * rows : (source + 1) * rows]
-
-    def feed(self, position: int, ids: list[int], lists: list[str], seq: int = 0) -> None:
-        """Put tokens of a sequence at their positions and run lists over them."""
-        self.buffers["tokens"][seq, position : position + len(ids)] = ids
-        self.buffers["state"][:] = position, len(ids), self.buffers["state"][2], seq
-        for name in lists:
-            self.run(name)
-
-    def run(self, name: str) -> None:
-        """One list of the plan on the batch that the state describes."""
-        ops = self.plan.lists[name]
-        states = next((b.name for op in ops if isinstance(b := op.bindings.get("state"), Buffer)), "state")
-        for op in ops:
-            self.run_op(op, states)
-
-    def run_op(self, op: Op, states: str = "state") -> None:
-        """One dispatch; `states`: the buffer that says where the batch's tokens are."""
-        bound = {
-            k: self.weights[b.name] if isinstance(b, Weight) else self.buffers[b.name] for k, b in op.bindings.items()
-        }
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            KERNELS[op.kernel](Call(op.params, op.consts, bound, self.buffers[states].reshape(-1, 4), op.grid))
-
-
-def dequantize(weight: Weight, raw: Array) -> Array:
-    """The bytes of a weight's rows (uint8), as GGUF has them, as float32 (rows, cols)."""
-    from gguf.quants import dequantize as gguf_dequantize
-
-    table = gguf_dequantize(raw.reshape(weight.rows, row_bytes(weight.type, weight.cols)), weight.type)
-    return np.ascontiguousarray(table, np.float32)

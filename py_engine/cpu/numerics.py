@@ -1,16 +1,15 @@
-"""What the kernels share with numpy: norms, caps and activations of rows."""
+"""Norms, caps and activations of rows, which several kernels use."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-Array = Any
+from py_engine.cpu.call import Array
 
 
-def normed(x: Array, norm: Array, eps: float) -> Array:
+def normed(x: Array, norm: Array | np.float32, eps: float) -> Array:
     """RMS norm of rows."""
     scale = 1 / np.sqrt((x * x).mean(axis=-1, keepdims=True, dtype=np.float32) + np.float32(eps))
     return x * scale.astype(np.float32) * norm
@@ -25,12 +24,12 @@ def silu(x: Array) -> Array:
 
 
 def gelu(x: Array) -> Array:
-    """In its tanh form."""
+    """GELU in its tanh approximation."""
     return np.float32(0.5) * x * (1 + np.tanh(np.float32((2 / np.pi) ** 0.5) * x * (1 + np.float32(0.044715) * x * x)))
 
 
 def gated(act: str, gate: Array, up: Array) -> Array:
-    """The product of a gate, activated, and its up."""
+    """activation(gate) * up."""
     if act == "swiglu_oai":
         g = np.minimum(gate, np.float32(7))
         return g / (1 + np.exp(np.float32(-1.702) * g)) * (np.clip(up, -7, 7) + 1)
@@ -38,7 +37,7 @@ def gated(act: str, gate: Array, up: Array) -> Array:
 
 
 def relu2(x: Array) -> Array:
-    """The square of what is positive (So et al. 2021)."""
+    """Squared ReLU (So et al. 2021)."""
     return np.square(np.maximum(x, np.float32(0)))
 
 

@@ -1,4 +1,4 @@
-"""The numpy runner. It runs in the worker's own thread and needs no WebGPU."""
+"""The numpy runner. It runs in the worker's thread and needs no WebGPU."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from py_engine.plan.lists import DECODE, DECODE_STEP, SAMPLE, SAMPLE_EACH, SMALL_BATCH, SMALL_BATCH_LOGITS, VERIFY_DRAFT
 from py_engine.plan.placement import Placement
@@ -14,6 +14,9 @@ from py_engine.plan.plan import Plan
 from py_engine.plan.sampling import Batch, Sampling, read_logprobs
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.runners import Counts
+
+if TYPE_CHECKING:
+    from py_engine.cpu.executor import Cpu
 
 
 class CpuRunner:
@@ -26,14 +29,14 @@ class CpuRunner:
         self._free, self._masked = self.lists, self.lists
         self._sampling = Sampling()
         self._resampled = 0
-        self._raw: dict[str, Any] = {}  # weight -> its bytes as in the file
-        self._cpu: Any = None
+        self._raw: dict[str, Any] = {}  # weight -> its bytes in the file
+        self._cpu: Cpu  # from ready() to close()
         self._seq = self._position = self._left = 0
         self._sampled_before: list[tuple[int, int, bool]] = []  # sequence, position, whether its token exists
         self._batch_kind: tuple[bool, int] = (False, 1)  # drafting, sequences
         self._batch_step_ms: dict[tuple[bool, int], float] = {}  # batch kind -> milliseconds
         self._pending = False  # the last sampled token has not gone through the layers
-        self._in_flight: deque[tuple[int, int]] = deque()  # of each step: tokens, resampled
+        self._in_flight: deque[tuple[int, int]] = deque()  # of every step: tokens, resampled
 
     async def load(self, data: Any, placements: Sequence[Placement]) -> None:
         import numpy as np
@@ -48,13 +51,13 @@ class CpuRunner:
             raw[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
 
     async def ready(self) -> None:
-        from py_engine.cpu import kernels as cpu
+        from py_engine.cpu.executor import Cpu, dequantize
 
         weights = {}
         for weight in self.plan.weights.values():
-            weights[weight.name] = cpu.dequantize(weight, self._raw.pop(weight.name))
+            weights[weight.name] = dequantize(weight, self._raw.pop(weight.name))
             await asyncio.sleep(0)
-        self._cpu = cpu.Cpu(self.plan, weights)
+        self._cpu = Cpu(self.plan, weights)
 
     async def reserve_sequences(self, sequences: int) -> None:
         self._cpu.reserve_sequences(sequences)
@@ -77,11 +80,11 @@ class CpuRunner:
             self._run([DECODE])
         self._pending = False
         if SMALL_BATCH in lists:
-            self._place([(position + i, seq) for i in range(len(ids))])
+            self._set_states([(position + i, seq) for i in range(len(ids))])
         self._cpu.feed(position, ids, lists, seq)
         await asyncio.sleep(0)
 
-    def _place(self, places: list[tuple[int, int]]) -> None:
+    def _set_states(self, places: list[tuple[int, int]]) -> None:
         """Set the state of each token of a small batch: (position, sequence)."""
         self._cpu.buffers["states"][: len(places)] = [(at, len(places), 0, seq) for at, seq in places]
 
@@ -96,35 +99,35 @@ class CpuRunner:
     ) -> None:
         self._batch_kind, self._left = (drafting, len(sequences)), count
         self._sampled_before = list(zip(sequences, positions, sampled, strict=True)) if any(sampled) else []
-        positions = [at + there for at, there in zip(positions, sampled, strict=True)]
+        positions = [at + exists for at, exists in zip(positions, sampled, strict=True)]
         if len(sequences) == 1 and not drafting:
             self._seq, self._position = sequences[0], positions[0]
             self._cpu.buffers["state"][[0, 1, 3]] = positions[0] - 1, 1, sequences[0]
             return
-        self._place([(at - 1, seq) for at, seq in zip(positions, sequences, strict=True)])
+        self._set_states([(at - 1, seq) for at, seq in zip(positions, sequences, strict=True)])
         self._cpu.buffers["drafting"][:2] = self.plan.n_ctx - 1, 2
 
     async def next_batch(self, more: bool = True) -> list[list[int]]:
-        drafting, several = self._batch_kind
+        drafting, n_sequences = self._batch_kind
         if self._sampled_before:
             first, self._sampled_before = self._sampled_before, []
             tokens = self._cpu.buffers["tokens"]
-            return [[int(tokens[seq, at])] if there else [] for seq, at, there in first]
+            return [[int(tokens[seq, at])] if exists else [] for seq, at, exists in first]
         if not more or not self._left:
             return []
         begun = time.perf_counter()
-        if several == 1 and not drafting:
+        if n_sequences == 1 and not drafting:
             self._run([*DECODE_STEP])
-            out = [(await self._taken(1)).ids]
+            out = [(await self._read_tokens(1)).ids]
         else:
             states, tokens = self._cpu.buffers["states"], self._cpu.buffers["tokens"]
-            before = states[:several, 0] + 1
+            before = states[:n_sequences, 0] + 1
             if drafting and int(before[0]) + MAX_SMALL_BATCH >= self.plan.n_ctx:
                 return []
             self._run([SMALL_BATCH, SMALL_BATCH_LOGITS, VERIFY_DRAFT if drafting else SAMPLE_EACH])
             out = [
                 [int(i) for i in tokens[seq, first : last + 1]]
-                for first, (last, _, _, seq) in zip(before, states[:several], strict=True)
+                for first, (last, _, _, seq) in zip(before, states[:n_sequences], strict=True)
             ]
             self._left -= min(self._left, len(out[0]))
             await asyncio.sleep(0)
@@ -140,11 +143,11 @@ class CpuRunner:
             return Batch([])
         if self._position > int(self._cpu.buffers["state"][0]):
             self._run([DECODE, *self.lists])
-        return await self._taken(1)
+        return await self._read_tokens(1)
 
-    async def _taken(self, count: int) -> Batch:
-        """The next `count` tokens of the sequence."""
-        await asyncio.sleep(0)  # lets messages in between tokens, such as an abort
+    async def _read_tokens(self, count: int) -> Batch:
+        """Read the next `count` tokens of the sequence."""
+        await asyncio.sleep(0)  # lets messages in, such as an abort
         n, first = self._sampling.logprobs, self._position
         self._position += count
         self._left -= count
@@ -152,8 +155,8 @@ class CpuRunner:
         if n < 0:
             return Batch(ids)
         rows = self._cpu.buffers["logprobs"]
-        wanted = b"".join(rows[at % len(rows)].tobytes() for at in range(first, self._position))
-        return Batch(ids, read_logprobs(memoryview(wanted), count, n, self.plan.n_vocab))
+        packed = b"".join(rows[at % len(rows)].tobytes() for at in range(first, self._position))
+        return Batch(ids, read_logprobs(memoryview(packed), count, n, self.plan.n_vocab))
 
     def _run(self, lists: Sequence[str]) -> None:
         for name in lists:
@@ -179,7 +182,7 @@ class CpuRunner:
     async def take(self) -> tuple[Batch, bool]:
         count, resampled = self._in_flight.popleft()
         again, self._resampled = resampled != self._resampled, resampled
-        return await self._taken(count), again
+        return await self._read_tokens(count), again
 
     async def rewind(self, position: int, count: int) -> None:
         self._in_flight.clear()
@@ -202,5 +205,6 @@ class CpuRunner:
         return Counts()
 
     def close(self) -> None:
-        self._cpu = None
+        if hasattr(self, "_cpu"):
+            del self._cpu
         self._raw = {}

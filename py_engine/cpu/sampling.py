@@ -1,30 +1,28 @@
-"""The sampling kernels with numpy: twins of sample*.wgsl and logprobs.wgsl, which have the definitions."""
+"""The sampling kernels with numpy: twins of sample*.wgsl and logprobs.wgsl, which hold the definitions."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from py_engine.cpu.call import Array, Call
 from py_engine.plan.sampling import FIELDS
-from py_engine.plan.shared import BANNED, MAX_MATCH, MOST_LOGPROBS
+from py_engine.plan.shared import BANNED, MAX_LOGPROBS, MAX_MATCH
 
-Array = Any
 SETTINGS = np.dtype([(name, np.float32 if kind == "f32" else np.uint32) for name, kind in FIELDS.items()])
 
 
-def settings(c: Any, seq: int | None = None) -> Any:
-    """The Sampling struct of a sequence, a record with a field for each of its members."""
+def settings(c: Call, seq: int | None = None) -> np.void:
+    """The Sampling struct of a sequence, as a numpy record."""
     return np.frombuffer(c["sampling"][c.seq if seq is None else seq].tobytes(), SETTINGS, 1)[0]
 
 
 def bits(words: Array, count: int) -> Array:
-    """Bits of u32 words, the lowest first: bool (count,)."""
+    """Unpack bits of u32 words, lowest first: bool (count,)."""
     return np.unpackbits(words.view(np.uint8), count=count, bitorder="little").astype(bool)
 
 
 def hashed(seed: int, pos: int, tokens: Array) -> Array:
-    """The random bits of tokens (uint32) at a position."""
+    """Random bits of tokens (uint32) at a position: a PCG hash."""
     h = np.full(len(tokens), seed, np.uint32)
     for word in (np.uint32(0x9E3779B9), np.uint32(pos), tokens):
         h = (h ^ word) * np.uint32(747796405) + np.uint32(2891336453)
@@ -34,31 +32,31 @@ def hashed(seed: int, pos: int, tokens: Array) -> Array:
 
 
 def uniform(random_bits: Array) -> Array:
-    """Between 0 and 1, neither of them."""
+    """Map random bits to floats between 0 and 1, both excluded."""
     return np.minimum((random_bits.astype(np.float32) + np.float32(0.5)) * np.float32(2**-32), np.float32(0.99999994))
 
 
 def gumbel(seed: int, pos: int, vocab: int) -> Array:
-    """The noise of every token, float32 (vocab,)."""
+    """Gumbel noise of every token, float32 (vocab,)."""
     u = uniform(hashed(seed, pos, np.arange(vocab, dtype=np.uint32)))
     small = u * (1 + u * (np.float32(0.5) + u / np.float32(3)))
     return -np.log(np.where(u < 0.01, small, -np.log(1 - u)))
 
 
-def _best(c: Any, logits: Array, best: Array) -> None:
+def _best(c: Call, logits: Array, best: Array) -> None:
     partition = c.params["PARTITION"]
     for i, first in enumerate(range(0, len(logits), partition)):
         index = first + int(logits[first : first + partition].argmax())
         best[i] = logits[index : index + 1].view(np.uint32)[0], index
 
 
-def sample_best(c: Any) -> None:
+def sample_best(c: Call) -> None:
     best = c["best"].reshape(-1, c.consts["partitions"], 2)
     for logits, to in zip(c["logits"].reshape(-1, c.consts["stride"]), best, strict=True):
         _best(c, logits[: c.consts["vocab"]], to)
 
 
-def sample_shape(c: Any) -> None:
+def sample_shape(c: Call) -> None:
     s, vocab, end = settings(c), c.consts["vocab"], c.pos + c.n
     history = c["tokens"][c.seq, :end].astype(np.int64)
     bias = c["bias"][:vocab]
@@ -74,15 +72,15 @@ def sample_shape(c: Any) -> None:
     _best(c, c["shaped"][:vocab], c["best"])
 
 
-def repeats(history: Array, s: Any, breakers: Array) -> dict[int, int]:
-    """Token -> length of the longest repetition that it would go on with, from dry_allowed on."""
+def repeats(history: Array, s: np.void, breakers: Array) -> dict[int, int]:
+    """Token -> length of the longest repetition that it would continue, if at least dry_allowed_length (DRY)."""
     history = history[len(history) - min(len(history), int(s["dry_penalty_last_n"])) :]
     broken = np.flatnonzero(breakers[history])
     longest = min(len(history) - (int(broken[-1]) + 1 if len(broken) else 0), int(s["dry_longest"]))
     allowed = int(s["dry_allowed_length"])
     if longest < allowed:
         return {}
-    # lengths[i]: how many tokens up to i equal those at the end, found for all i at once
+    # lengths[i]: how many tokens up to i equal the last ones, computed for all i at once
     ends = np.arange(len(history) - 1)
     lengths, alive = np.zeros(len(ends), np.int64), np.ones(len(ends), bool)
     for k in range(longest):
@@ -99,8 +97,8 @@ def repeats(history: Array, s: Any, breakers: Array) -> dict[int, int]:
     return found
 
 
-def kept_by(logits: Array, s: Any, at: int) -> Array:
-    """Which tokens the filters leave, bool (vocab,)."""
+def filtered(logits: Array, s: np.void, at: int) -> Array:
+    """The tokens that pass all filters, bool (vocab,)."""
     keep = np.ones(len(logits), bool)
     if s["top_n_sigma"] > 0:
         deviation = logits[logits > np.float32(BANNED)].std(dtype=np.float64)
@@ -112,9 +110,9 @@ def kept_by(logits: Array, s: Any, at: int) -> Array:
         with np.errstate(divide="ignore", invalid="ignore"):
             entropy = -np.where(p > 0, p * np.log(p), 0).sum()
             distance = np.abs(-np.log(p) - entropy)
-        keep &= distance <= _last_of(distance, p, keep, float(s["typical_p"]))
+        keep &= distance <= _cutoff(distance, p, keep, float(s["typical_p"]))
     if s["top_p"] < 1:
-        keep &= -logits <= _last_of(-logits, _probabilities(logits, keep), keep, float(s["top_p"]))
+        keep &= -logits <= _cutoff(-logits, _probabilities(logits, keep), keep, float(s["top_p"]))
     if s["min_p"] > 0:
         keep &= logits >= logits[keep].max() + np.log(s["min_p"])
     if (
@@ -128,34 +126,34 @@ def kept_by(logits: Array, s: Any, at: int) -> Array:
 
 
 def _probabilities(logits: Array, keep: Array) -> Array:
-    """Their softmax, float64; 0 for the others."""
+    """Softmax over the tokens in `keep`, float64; 0 for the others."""
     e = np.where(keep, np.exp(logits.astype(np.float64) - logits[keep].max()), 0)
     return e / e.sum()
 
 
-def _last_of(order: Array, p: Array, keep: Array, wanted: float) -> Any:
-    """The largest `order` of the fewest tokens that hold the share `wanted`, taken in that order."""
+def _cutoff(order: Array, p: Array, keep: Array, mass: float) -> np.floating:
+    """The `order` at which the cumulated probability of the tokens in `keep`, ascending by `order`, reaches `mass`."""
     index = np.flatnonzero(keep)
     index = index[np.argsort(order[index], kind="stable")]
-    last = int(np.searchsorted(np.cumsum(p[index]), wanted * p[index].sum()))
+    last = int(np.searchsorted(np.cumsum(p[index]), mass * p[index].sum()))
     return order[index[min(last, len(index) - 1)]]
 
 
-def drawn(logits: Array, s: Any, at: int) -> int:
-    """The chosen token."""
+def draw(logits: Array, s: np.void, at: int) -> int:
+    """Sample a token: the maximum of the filtered logits plus Gumbel noise."""
     temperature = s["temperature"]
     if temperature > 0:
         noisy = (logits - logits.max()) / temperature + gumbel(s["seed"], at, len(logits))
     else:
         noisy = logits
-    return int(np.where(kept_by(logits, s, at), noisy, -np.inf).argmax())
+    return int(np.where(filtered(logits, s, at), noisy, -np.inf).argmax())
 
 
-def sample(c: Any) -> None:
+def sample(c: Call) -> None:
     if c.params["STATE_PER_TOKEN"]:
         for m, (pos, seq) in enumerate(zip(c.positions, c.sequences, strict=True)):
             s = settings(c, int(seq))
-            c["chosen"][m] = drawn(c["logits"][m, : c.consts["vocab"]], s, int(pos) + 1 + int(s["shifted"]))
+            c["chosen"][m] = draw(c["logits"][m, : c.consts["vocab"]], s, int(pos) + 1 + int(s["shifted"]))
         return
     s, logits = settings(c), c["logits"][: c.consts["vocab"]]
     tokens = c["tokens"][c.seq]
@@ -166,33 +164,33 @@ def sample(c: Any) -> None:
             return
         logits = np.where(allowed, logits, np.float32(BANNED))
         c.states[0, 2] += 1
-    tokens[at] = drawn(logits, s, at + int(s["shifted"]))
+    tokens[at] = draw(logits, s, at + int(s["shifted"]))
     c.states[0, :2] = at, 1
 
 
-def advance(c: Any) -> None:
+def advance(c: Call) -> None:
     states, chosen, n = c.states, c["chosen"], c.n
     if not c.params["DRAFTS"]:
         states[:n, 0] += 1
         c["tokens"][states[:n, 3], states[:n, 0]] = chosen[:n]
         return
     tokens, drafting = c["tokens"][c.seq], c["drafting"]
-    right = 0
-    while right < n - 1 and tokens[c.pos + 1 + right] == chosen[right]:
-        right += 1
-    last = c.pos + 1 + right
-    tokens[last] = chosen[right]
+    accepted = 0
+    while accepted < n - 1 and tokens[c.pos + 1 + accepted] == chosen[accepted]:
+        accepted += 1
+    last = c.pos + 1 + accepted
+    tokens[last] = chosen[accepted]
     if n > 1:
-        drafting[1] = 2 * (n - 1) if right == n - 1 else right + 1
-    place, n = _place(tokens[: last + 1], c.consts["least"]), 1
-    if place is not None:
-        n += min(last - place, c.params["DRAFTS"], max(int(drafting[1]), 1), max(0, int(drafting[0]) - last - 1))
-        tokens[last + 1 : last + n] = tokens[place + 1 : place + n]
+        drafting[1] = 2 * (n - 1) if accepted == n - 1 else accepted + 1
+    match, n = _find_match(tokens[: last + 1], c.consts["min_match"]), 1
+    if match is not None:
+        n += min(last - match, c.params["DRAFTS"], max(int(drafting[1]), 1), max(0, int(drafting[0]) - last - 1))
+        tokens[last + 1 : last + n] = tokens[match + 1 : match + n]
     states[:n, 0], states[:n, 3], states[0, 1] = np.arange(last, last + n), c.seq, n
 
 
-def _place(tokens: Array, least: int) -> int | None:
-    """Where the last tokens were before: the latest of the longest such places, of `least` tokens or more."""
+def _find_match(tokens: Array, least: int) -> int | None:
+    """The end of the longest earlier match of the last tokens (the latest, if several), of at least `least` tokens."""
     ends = np.arange(len(tokens) - 1)
     lengths, alive = np.zeros(len(ends), np.int64), np.ones(len(ends), bool)
     for k in range(MAX_MATCH):
@@ -206,12 +204,12 @@ def _place(tokens: Array, least: int) -> int | None:
     return int(np.flatnonzero(lengths == lengths.max())[-1])
 
 
-def logprobs(c: Any) -> None:
+def logprobs(c: Call) -> None:
     logits = c["logits"][: c.consts["vocab"]].astype(np.float64)
     top = logits.max()
     found = (logits - top - np.log(np.exp(logits - top).sum())).astype(np.float32)
-    order = np.argsort(-logits, kind="stable")[: min(int(settings(c)["logprobs"]), MOST_LOGPROBS)]
+    order = np.argsort(-logits, kind="stable")[: min(int(settings(c)["logprobs"]), MAX_LOGPROBS)]
     ids = np.concatenate([c["tokens"][c.seq, c.pos : c.pos + 1].astype(np.int64), order])
-    row = c["rows"][c.pos % c.params["ROWS"]]
+    row = c["rows"][c.pos % c.params["LOGPROB_ROWS"]]
     row[1:, 0] = 0xFFFFFFFF
     row[: len(ids), 0], row[: len(ids), 1] = ids, found[ids].view(np.uint32)

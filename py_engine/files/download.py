@@ -1,6 +1,6 @@
-"""Fetches a model file from a server: in parallel ranges, tried again where that may help, straight into JS buffers.
+"""Downloads a model file into JS buffers, in parallel range requests with retries.
 
-A server without ranges (it answers 200 instead of 206) is read once from front to back.
+From a server without ranges (it answers 200 instead of 206), the file is read once from front to back.
 """
 
 import asyncio
@@ -17,17 +17,17 @@ from py_engine.errors import NOT_FOUND, SERVER_ERROR, WispError
 
 FIRST_BYTES = 1 << 20  # the first request: enough for the header of most models
 PART = 8 << 20  # bytes of one range request
-PARALLEL = 4  # range requests at a time
+PARALLEL = 4  # concurrent range requests
 BACKOFF_S = (0.3, 1.0, 3.0)  # waits before the second, third and fourth try
-TRY_AGAIN = {408, 425, 429, 500, 502, 503, 504}
+RETRY_STATUSES = {408, 425, 429, 500, 502, 503, 504}
 
 
 class FileChanged(Exception):
-    """The server's file is no longer the one whose first part was fetched before."""
+    """The server's file is no longer the one whose first part was downloaded."""
 
 
 class Remote:
-    """One file on a server. `size` (bytes) and `etag` are known after probe(), or given from an earlier visit."""
+    """One file on a server. `size` (bytes) and `etag` are known after probe(), or given from an earlier load."""
 
     def __init__(self, url: str, on_bytes: Callable[[int], None], size: int | None = None, etag: str = "") -> None:
         self.url = url
@@ -39,18 +39,18 @@ class Remote:
         self._on_bytes = on_bytes
         self._slots = asyncio.Semaphore(PARALLEL)
         self._abort = js.AbortController.new()
-        self._stream: Any = None  # without ranges: the one body, read up to _position
+        self._response: Any = None  # without ranges: the response, read up to _position
         self._position = 0
-        self._turn = asyncio.Lock()
+        self._stream_lock = asyncio.Lock()
 
     async def probe(self) -> Any:
-        """Ask for the file's first bytes and learn its size; returns an ArrayBuffer with up to FIRST_BYTES."""
-        body = await self._ask(0, FIRST_BYTES)
+        """Download the first bytes of the file and get its size. Returns an ArrayBuffer with up to FIRST_BYTES."""
+        body = await self._request(0, FIRST_BYTES)
         if body.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:  # an empty file
             self.size = 0
             return js.wispShards.allocate(0)
         size = body.size
-        if isnan(size):  # the server hides it from other sites
+        if isnan(size):  # the server hides Content-Range from other sites
             self.requests += 1
             size = await js.wispShards.sizeByHead(self.url, self._abort.signal)
             if isnan(size) and body.length < FIRST_BYTES:
@@ -58,7 +58,7 @@ class Remote:
         if isnan(size):
             body.cancel()
             raise WispError(
-                f"The server at {self._host} does not say how long the file is. Download the file and open it "
+                f"The server at {self._host} does not say how large the file is. Download the file and open it "
                 "from this computer.",
                 "network_error",
             )
@@ -67,7 +67,7 @@ class Remote:
         end = min(FIRST_BYTES, self.size)
         buffer = js.wispShards.allocate(end)
         if not self.ranged:
-            self._stream, self._position = body, 0
+            self._response, self._position = body, 0
             await self._from_stream(buffer, 0, 0, end)
         else:
             reached = await self._fill(body, buffer, 0, end)
@@ -77,11 +77,11 @@ class Remote:
         return buffer
 
     async def fetch(self, buffer: Any, at: int, start: int, end: int) -> None:
-        """Put the file's bytes [start, end) into an ArrayBuffer from `at` on."""
+        """Download the file's bytes [start, end) into an ArrayBuffer from `at` on."""
         if start >= end:
             return
         if not self.ranged:
-            async with self._turn:
+            async with self._stream_lock:
                 await self._from_stream(buffer, at, start, end)
             return
         parts = [(a, min(a + PART, end)) for a in range(start, end, PART)]
@@ -93,45 +93,45 @@ class Remote:
                 task.cancel()
 
     def close(self) -> None:
-        """End every request that is under way."""
+        """Abort every request."""
         self._abort.abort()
 
     async def _range(self, buffer: Any, at: int, start: int, end: int) -> None:
-        """One range; what arrived before a lost connection is kept, and the rest asked for again."""
+        """Download one range. After a lost connection, continues from the last byte that arrived."""
         async with self._slots:
             tries = 0
             while start < end:
-                body = await self._ask(start, end)
-                if body.status == HTTPStatus.OK:  # this answer ignores the range
+                body = await self._request(start, end)
+                if body.status == HTTPStatus.OK:  # the server ignored the range
                     await body.skip(start)
                 reached = await self._fill(body, buffer, at, at + end - start)
                 body.cancel()
-                tries = await self._wait(0 if reached > at else tries, short=reached - at < end - start)
+                tries = await self._back_off(0 if reached > at else tries, short=reached - at < end - start)
                 start, at = start + reached - at, reached
 
     async def _from_stream(self, buffer: Any, at: int, start: int, end: int) -> None:
-        """The same from the one body of a server without ranges; going back means starting over."""
+        """Download a range from a server without ranges. A range before the current position restarts the file."""
         tries = 0
         while start < end:
-            if self._stream is None or self._position > start:
-                self._drop_stream()
-                self._stream = await self._ask(0, self.size or 0)
+            if self._response is None or self._position > start:
+                self._drop_response()
+                self._response = await self._request(0, self.size or 0)
             if self._position < start:
-                self._position += await self._stream.skip(start - self._position)
+                self._position += await self._response.skip(start - self._position)
             reached = at
             if self._position == start:
-                reached = await self._fill(self._stream, buffer, at, at + end - start)
+                reached = await self._fill(self._response, buffer, at, at + end - start)
             self._position += reached - at
             short = reached - at < end - start
             start, at = start + reached - at, reached
             if short:
-                self._drop_stream()
-            tries = await self._wait(tries, short=short)
+                self._drop_response()
+            tries = await self._back_off(tries, short=short)
 
-    def _drop_stream(self) -> None:
-        if self._stream is not None:
-            self._stream.cancel()
-        self._stream, self._position = None, 0
+    def _drop_response(self) -> None:
+        if self._response is not None:
+            self._response.cancel()
+        self._response, self._position = None, 0
 
     async def _fill(self, body: Any, buffer: Any, at: int, end: int) -> int:
         report = create_proxy(self._count)
@@ -148,22 +148,22 @@ class Remote:
         self.downloaded += n_bytes
         self._on_bytes(n_bytes)
 
-    async def _wait(self, tries: int, *, short: bool) -> int:
-        """After an answer that ended early: wait before the next try, or give up. Returns the tries so far."""
+    async def _back_off(self, tries: int, *, short: bool) -> int:
+        """After a response that ended early, wait before the next try, or give up. Returns the number of tries."""
         if not short:
             return 0
         if tries >= len(BACKOFF_S):
             raise WispError(
                 f"The connection to {self._host} was lost while the model was downloading. Check the network and load "
-                "the model again: what has arrived is kept and the download goes on from there.",
+                "the model again: the download continues from what has arrived.",
                 "network_error",
                 SERVER_ERROR,
             )
         await asyncio.sleep(BACKOFF_S[tries])
         return tries + 1
 
-    async def _ask(self, start: int, end: int) -> Any:
-        """An answer with a body, tried again where that may help. Raises http_error or network_error."""
+    async def _request(self, start: int, end: int) -> Any:
+        """Request bytes [start, end), with retries. WispError http_error or network_error."""
         for tries in range(len(BACKOFF_S) + 1):
             last = tries == len(BACKOFF_S)
             self.requests += 1
@@ -173,7 +173,7 @@ class Remote:
                 if error.name == "AbortError":
                     raise asyncio.CancelledError from None
                 if last or not self._may_recover():
-                    raise self._unreachable() from None
+                    raise self._network_error() from None
             else:
                 if body.status in (HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT):
                     self._check_unchanged(body)
@@ -183,8 +183,8 @@ class Remote:
                     if self.size is not None:
                         raise FileChanged
                     return body
-                if last or body.status not in TRY_AGAIN:
-                    raise self._refused(body)
+                if last or body.status not in RETRY_STATUSES:
+                    raise self._http_error(body)
             await asyncio.sleep(BACKOFF_S[tries])
         raise AssertionError("the last try returns or raises")
 
@@ -198,8 +198,10 @@ class Remote:
             raise FileChanged
 
     def _may_recover(self) -> bool:
-        """Whether to try again after no answer: not when the browser knows that it is offline, nor when the server
-        has never answered (then it is its address or its CORS headers, which stay).
+        """Whether a retry may help after a request without a response.
+
+        Not when the browser is offline, nor when the server has never answered: then the address or the CORS headers
+        are wrong.
         """
         return bool(js.navigator.onLine) and self.size is not None
 
@@ -207,7 +209,7 @@ class Remote:
     def _host(self) -> str:
         return urlsplit(self.url).netloc
 
-    def _refused(self, body: Any) -> WispError:
+    def _http_error(self, body: Any) -> WispError:
         status = f"{body.status} {body.statusText}".strip()
         missing = body.status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
         advice = {
@@ -221,18 +223,16 @@ class Remote:
             NOT_FOUND if missing else SERVER_ERROR,
         )
 
-    def _unreachable(self) -> WispError:
+    def _network_error(self) -> WispError:
         host, here = self._host, str(js.location.host)
         if not js.navigator.onLine:
-            why = (
-                f"This browser is offline and the model from {host} is not wholly in its cache. Connect, and try again."
-            )
+            why = f"This browser is offline and the model from {host} is not fully cached. Connect, and try again."
         elif host == here:
             why = f"The server {host} does not answer. Check that it runs, and try again."
         elif urlsplit(self.url).scheme == "http" and urlsplit(self.url).hostname not in ("127.0.0.1", "localhost"):
             why = f"The page may read models over https only, and {self.url} is http. Use its https address."
         elif self.size is not None:
-            why = f"The connection to {host} was lost. Check the network and load again: what has arrived is kept."
+            why = f"The connection to {host} was lost. Check the network and load again: what has arrived is cached."
         else:
             why = (
                 f"The server {host} does not answer, or it does not allow other sites to read the file (CORS). Check "

@@ -1,4 +1,4 @@
-"""The header of a GGUF file, read from its first bytes: metadata and tensor table, nothing of the tensor data.
+"""Reads a GGUF file's header from its first bytes: metadata and tensor table, no tensor data.
 
 Layout (little-endian; GGUF versions 2 and 3):
     "GGUF" | version u32 | n_tensors u64 | n_kv u64
@@ -18,7 +18,7 @@ from gguf.constants import GGML_QUANT_SIZES, GGUF_DEFAULT_ALIGNMENT, GGMLQuantiz
 
 from py_engine.errors import WispError
 
-MAX_HEADER = 256 * 1024 * 1024  # bytes; the largest known are under 30 MB, and more must not fill the WASM heap
+MAX_HEADER = 256 * 1024 * 1024  # bytes; known headers are under 30 MB, and a larger one must not fill the WASM heap
 MAX_KEYS = 1 << 16
 MAX_TENSORS = 1 << 17
 MAX_DIMS = 4
@@ -47,10 +47,7 @@ _NUMBERS = {
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """One tensor: shape in ggml's order (shape[0] is the row length ne0), offset and nbytes in bytes.
-
-    The offset counts from the header's data_offset.
-    """
+    """One tensor. `shape` is in ggml's order: shape[0] is the row length, ne0. `offset`: bytes after data_offset."""
 
     name: str
     shape: tuple[int, ...]
@@ -61,7 +58,7 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class Header:
-    """Everything a GGUF file says before its tensor data. Arrays in the metadata are lists."""
+    """The header of a GGUF file. Arrays in the metadata are lists."""
 
     version: int
     metadata: dict[str, Any]
@@ -78,11 +75,11 @@ class Header:
         return name
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The metadata value of `key`, or the default."""
+        """The metadata value of `key`, else the default."""
         return self.metadata.get(key, default)
 
     def arch(self, key: str, default: Any = _REQUIRED) -> Any:
-        """The value of "<architecture>.<key>", or the default; without one, missing_metadata."""
+        """The value of "<architecture>.<key>", else the default. Without a default, WispError missing_metadata."""
         full = f"{self.architecture}.{key}"
         value = self.metadata.get(full, default)
         if value is _REQUIRED:
@@ -93,7 +90,7 @@ class Header:
 
 
 def _beginning(data: bytes | bytearray | memoryview) -> str:
-    """What a person sees of a file's first bytes: text as text, anything else as bytes in hexadecimal."""
+    """Describe a file's first bytes: text as text, other bytes in hexadecimal."""
     first = bytes(data[:24])
     if not first:
         return "it is empty"
@@ -105,42 +102,42 @@ def _beginning(data: bytes | bytearray | memoryview) -> str:
 
 
 class NeedMoreBytes(Exception):
-    """The prefix ends inside the header. `needed`: a prefix length, in bytes, worth trying next."""
+    """The prefix ends inside the header. `needed`: the prefix length, in bytes, to try next."""
 
     def __init__(self, needed: int) -> None:
-        super().__init__(f"the header goes on: {needed} bytes needed")
+        super().__init__(f"The header continues: {needed} bytes are needed.")
         self.needed = needed
 
 
 def parse(prefix: bytes, file_size: int | None) -> Header:
-    """Reads a header from the first bytes of a file of `file_size` bytes (None: unknown).
+    """Read a header from the first bytes of a file of `file_size` bytes (None: unknown).
 
-    Raises NeedMoreBytes when the prefix is too short, WispError (not_gguf, unsupported_version, truncated_file,
-    corrupt_header, unsupported_quantization) when no prefix would do.
+    Raises NeedMoreBytes if the prefix is too short, WispError (not_gguf, unsupported_version, truncated_file,
+    corrupt_header, unsupported_quantization) if no longer prefix would help.
     """
     return _Parser(file_size).run(prefix)
 
 
 async def read_header(read: Callable[[int, int], Awaitable[bytes]], file_size: int | None) -> Header:
-    """Reads a header through `read(offset, length)`, which may return less at the end of the file."""
+    """Read a header through `read(offset, length)`, which may return less at the end of the file."""
     parser = _Parser(file_size)
     prefix = b""
-    want = FIRST_READ
+    length = FIRST_READ
     while True:
-        limit = want if parser.file_size is None else min(want, parser.file_size)
+        limit = length if parser.file_size is None else min(length, parser.file_size)
         if limit > len(prefix):
             more = bytes(await read(len(prefix), limit - len(prefix)))
             prefix += more
-            if len(prefix) < limit:  # the end of the file, whatever was promised
+            if len(prefix) < limit:  # the end of the file, whatever size was given
                 parser.file_size = len(prefix)
         try:
             return parser.run(prefix)
         except NeedMoreBytes as error:
-            want = max(4 * want, error.needed)
+            length = max(4 * length, error.needed)
 
 
 class _Parser:
-    """Reads one header. After NeedMoreBytes, run() again with a longer prefix goes on at the entry it stopped in."""
+    """Reads one header. After NeedMoreBytes, run() with a longer prefix continues at the entry that was incomplete."""
 
     def __init__(self, file_size: int | None) -> None:
         self.file_size = file_size
@@ -204,13 +201,13 @@ class _Parser:
     def _key_value(self) -> None:
         key = self._name("a metadata key")
         if key in self.metadata:
-            _corrupt(f"the metadata key {key!r} is there twice")
+            _corrupt(f"the metadata key {key!r} appears twice")
         self.metadata[key] = self._value(self._value_type(key), key)
 
     def _tensor(self, alignment: int) -> None:
         name = self._name("a tensor name")
         if name in self.tensors:
-            _corrupt(f"the tensor {name!r} is there twice")
+            _corrupt(f"the tensor {name!r} appears twice")
         what = f"the entry of tensor {name!r}"
         n_dims = self._u32(what)
         if n_dims > MAX_DIMS:
@@ -222,7 +219,7 @@ class _Parser:
             block, block_bytes = GGML_QUANT_SIZES[kind]
         except (ValueError, KeyError):
             raise WispError(
-                f"Tensor {name!r} has the data type {type_id}, which is unknown here. Choose another quantisation of "
+                f"Tensor {name!r} has the unknown data type {type_id}. Choose another quantisation of "
                 "the model, such as Q4_0, Q8_0 or F16.",
                 "unsupported_quantization",
             ) from None
@@ -238,7 +235,7 @@ class _Parser:
         self.tensors[name] = TensorInfo(name, shape, kind, offset, count // block * block_bytes)
 
     def _check_layout(self, data_offset: int, alignment: int) -> None:
-        """No tensor overlaps another or leaves the file."""
+        """Check that no tensor overlaps another or lies outside the file."""
         ordered = sorted((t for t in self.tensors.values() if t.nbytes), key=lambda t: t.offset)
         packed = sum(-(-t.nbytes // alignment) * alignment for t in ordered)
         end, before = 0, ""
@@ -247,7 +244,7 @@ class _Parser:
                 _corrupt(f"tensors {before!r} and {t.name!r} overlap")
             end, before = t.offset + t.nbytes, t.name
             if self.file_size is not None and data_offset + end > self.file_size:
-                if end > packed:  # no cut of a sound file explains this offset
+                if end > packed:  # not explained by a truncated file
                     _corrupt(f"tensor {t.name!r} lies outside the file")
                 self._truncated(data_offset + ordered[-1].offset + ordered[-1].nbytes, f"tensor {t.name!r}")
 
@@ -288,7 +285,7 @@ class _Parser:
         return list(map(bool, numbers)) if kind == GGUFValueType.BOOL else numbers.tolist()
 
     def _strings(self, count: int, key: str) -> list[str]:
-        """The hot loop: a vocabulary and its merges are 300,000 strings."""
+        """Read an array of strings. Hot loop: a vocabulary and its merges are 300,000 strings."""
         start = self.pos
         self._require(8 * count, f"the strings of {key!r}")
         buf, size, pos, length = self.buf, len(self.buf), start, 0
@@ -341,10 +338,10 @@ class _Parser:
         self.pos += 8
         return int(value)
 
-    # -- the ends of things
+    # -- bounds
 
     def _require(self, length: int, what: str, hint: int = 0) -> None:
-        """The prefix has `length` more bytes, or the error that fits; `hint`: a prefix length that may do."""
+        """Check that the prefix has `length` more bytes; else raise. `hint`: a prefix length that may be enough."""
         end = self.pos + length
         if end <= len(self.buf):
             return
@@ -356,7 +353,7 @@ class _Parser:
 
     def _truncated(self, end: int, what: str) -> NoReturn:
         raise WispError(
-            f"The file is cut short: {what} needs at least {end} bytes, and the file has {self.file_size}. "
+            f"The file is truncated: {what} needs at least {end} bytes, and the file has {self.file_size}. "
             "Download the model again.",
             "truncated_file",
         )
@@ -369,7 +366,7 @@ def _corrupt(why: str) -> NoReturn:
 def _unsupported_version(version: int) -> NoReturn:
     if version & 0xFFFF == 0 and version:
         raise WispError(
-            "This is a big-endian GGUF file, made for another kind of processor. Choose the usual little-endian one.",
+            "This is a big-endian GGUF file. Choose a little-endian one, the usual kind.",
             "unsupported_version",
         )
     raise WispError(

@@ -1,6 +1,4 @@
-"""The models that this browser keeps: which, how large, when last used; removing them, the longest unused first where a
-new one has no room.
-"""
+"""The models in this browser's cache: lists them, removes them, evicts the least recently used for a new one."""
 
 from __future__ import annotations
 
@@ -11,25 +9,25 @@ from typing import Any
 import js
 from pyodide.ffi import JsException
 
-InUse = Callable[[], set[str]]  # URLs of models that must stay
+InUse = Callable[[], set[str]]  # URLs of models that are not evicted
 
 
 async def cached_models() -> list[dict[str, Any]]:
-    """[{url, size, bytes, complete, used}] of the models that are kept, wholly or in part, the last used first.
+    """[{url, size, bytes, complete, used}] of the models that are cached wholly or in part, most recently used first.
 
-    `size` is the file's; `bytes` are those kept; `used`: Unix time in seconds, None where it is not known.
+    `size`: bytes of the file; `bytes`: bytes that are cached; `used`: Unix time in seconds, None if unknown.
     """
     try:
         found = (await js.wispShards.listModels()).to_py()
-    except JsException:  # no database: nothing is kept
+    except JsException:  # no database: nothing is cached
         return []
     models = []
     for model in found:
         url, size, used = str(model["url"]), int(model["size"]), model.get("used")
         records = (await js.wispShards.listRecords(url)).to_py()
-        kept = sum(int(length) for _, length in records)
+        cached = sum(int(length) for _, length in records)
         seconds = used / 1000 if used else None
-        models.append({"url": url, "size": size, "bytes": kept, "complete": kept >= size, "used": seconds})
+        models.append({"url": url, "size": size, "bytes": cached, "complete": cached >= size, "used": seconds})
     return sorted(models, key=lambda model: -(model["used"] or 0))
 
 
@@ -39,9 +37,10 @@ async def forget(url: str) -> None:
         await js.wispShards.deleteModel(url)
 
 
-async def reserve_sequences(needed: int, in_use: set[str]) -> list[dict[str, Any]]:
-    """Remove models, the longest unused first, until `needed` bytes are free; none of `in_use`, and none at all where
-    that would not do. Gives those that were removed.
+async def evict_models(needed: int, in_use: set[str]) -> list[dict[str, Any]]:
+    """Remove models, least recently used first, until `needed` bytes are free; return those that were removed.
+
+    Never removes a model of `in_use`. Removes nothing if that cannot free enough.
     """
     free = await js.wispShards.freeStorage()
     others = [model for model in reversed(await cached_models()) if model["url"] not in in_use and model["bytes"]]
@@ -53,5 +52,5 @@ async def reserve_sequences(needed: int, in_use: set[str]) -> list[dict[str, Any
             break
         await forget(model["url"])
         removed.append(model)
-        free = max(free + model["bytes"], await js.wispShards.freeStorage())  # a browser counts late
+        free = max(free + model["bytes"], await js.wispShards.freeStorage())  # the browser's estimate lags
     return removed

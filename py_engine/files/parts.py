@@ -1,34 +1,38 @@
-"""A model's files: mostly one, or a set named -00001-of-00003.gguf, each with a tensor table of its own."""
+"""A model's files: one, or a set named -00001-of-00003.gguf, each with a tensor table of its own."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header, TensorInfo
 from py_engine.files.records import plan_records
 
+if TYPE_CHECKING:
+    from py_engine.files.source import Source
+
 
 @dataclass(frozen=True)
 class Parts:
-    """Sources (shards.Source) and their headers, in order. `header` has the first's metadata and every tensor.
+    """The sources of a model's files and their headers, in order. `header`: the first file's metadata and all tensors.
 
-    The offsets of `header.tensors` count within the file that holds the tensor.
+    The offsets in `header.tensors` count from the file that holds the tensor.
     """
 
-    sources: list[Any]
+    sources: list[Source]
     headers: list[Header]
     header: Header
 
     @classmethod
-    def of(cls, source: Any, header: Any) -> Parts:
-        """From one source and header, or lists of them. WispError truncated_file or corrupt_header for an odd set."""
-        sources, headers = (x if isinstance(x, list) else [x] for x in (source, header))
-        wanted = headers[0].get("split.count", 0) or 1
-        if wanted != len(headers):
+    def of(cls, source: Source | list[Source], header: Header | list[Header]) -> Parts:
+        """Create from one source and header, or lists of them. WispError truncated_file or corrupt_header."""
+        sources = source if isinstance(source, list) else [source]
+        headers = header if isinstance(header, list) else [header]
+        expected = headers[0].get("split.count", 0) or 1
+        if expected != len(headers):
             raise WispError(
-                f"This model is in {wanted} files and {len(headers)} were given. Load all of them together, in order.",
+                f"This model has {expected} files, but {len(headers)} were given. Load all of them together, in order.",
                 "truncated_file",
             )
         tensors: dict[str, TensorInfo] = {}
@@ -38,24 +42,23 @@ class Parts:
                     f"File {number + 1} of the set is number {one.get('split.no') + 1}. Load the files in order.",
                     "corrupt_header",
                 )
-            if twice := tensors.keys() & one.tensors.keys():
-                raise WispError(f"Tensor {min(twice)} is in two of the files.", "corrupt_header")
+            if duplicates := tensors.keys() & one.tensors.keys():
+                raise WispError(f"Tensor {min(duplicates)} is in two of the files.", "corrupt_header")
             tensors |= one.tensors
         return cls(sources, headers, replace(headers[0], tensors=tensors))
 
     @property
     def size(self) -> int:
         """Bytes of all the files."""
-        return sum(int(source.size) for source in self.sources)
+        return sum(source.size for source in self.sources)
 
-    def begin(self) -> None:
-        """Start fetching the first file, where it can be kept until its weights are asked for."""
-        self.sources[0].begin(plan_records(self.headers[0], self.sources[0].size))
+    def prefetch(self) -> None:
+        """Start downloading the first file into the cache."""
+        self.sources[0].prefetch(plan_records(self.headers[0], self.sources[0].size))
 
     async def read(self, tensor: str) -> bytes:
-        """The bytes of one small tensor."""
+        """Read one small tensor."""
         for source, header in zip(self.sources, self.headers, strict=True):
             if info := header.tensors.get(tensor):
-                data: bytes = await source.read(header.data_offset + info.offset, info.nbytes)
-                return data
+                return await source.read(header.data_offset + info.offset, info.nbytes)
         raise KeyError(tensor)

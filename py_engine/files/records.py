@@ -1,4 +1,4 @@
-"""How a model file is cut into records: the pieces that are downloaded, hashed, cached and uploaded one by one."""
+"""Cuts a model file into records, which are downloaded, hashed, cached and uploaded one by one."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from gguf.constants import GGML_QUANT_SIZES
 
 from py_engine.files.gguf_header import Header, TensorInfo
 
-MAX_RECORD = 16 << 20  # bytes; three are alive while a model loads, and twice as much again waits for the collector
+MAX_RECORD = 16 << 20  # bytes; a load holds three, and as much again twice over awaits garbage collection
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Piece:
-    """A run of bytes of one tensor inside a record: `length` bytes from `tensor_offset` on lie at `record_offset`."""
+    """Bytes of one tensor in a record: `length` bytes from `tensor_offset` on, at `record_offset`."""
 
     tensor: TensorInfo
     tensor_offset: int
@@ -39,12 +39,12 @@ class Piece:
 def plan_records(header: Header, file_size: int, max_bytes: int = MAX_RECORD) -> list[Record]:
     """Cut a file of `file_size` bytes into records of at most `max_bytes` that cover each byte once, in order.
 
-    Record 0 is what lies before the tensor data. Later cuts fall on tensor starts or, in a tensor longer than
-    `max_bytes`, between its rows (between quantisation blocks where even one row is longer), so that no block is cut.
-    Small tensors share a record; padding belongs to what it follows.
+    Record 0 holds the bytes before the tensor data. Later cuts are at tensor starts. A tensor longer than `max_bytes`
+    is cut between rows, or between quantisation blocks if a row is longer, so no block is cut. Small tensors share a
+    record; padding belongs to the tensor before it.
     """
     if max_bytes < 1024:
-        raise ValueError("records under 1 KiB cannot hold a quantisation block of every type")
+        raise ValueError("Records under 1 KiB cannot hold a quantisation block of every type.")
     head = min(header.data_offset, file_size)
     cuts = [*range(0, head, max_bytes), head]
     for end in _cuts(header, head, file_size, max_bytes):
@@ -54,7 +54,7 @@ def plan_records(header: Header, file_size: int, max_bytes: int = MAX_RECORD) ->
 
 
 def _cuts(header: Header, start: int, file_size: int, max_bytes: int) -> Iterator[int]:
-    """The ends of the records from `start` on, in order; the last is `file_size`."""
+    """The ends of the records from `start` on, in order. The last one is `file_size`."""
     spans = tensor_spans(header)
     for i, (begin, tensor) in enumerate(spans):
         follows = spans[i + 1][0] if i + 1 < len(spans) else file_size
@@ -86,21 +86,21 @@ def tensor_spans(header: Header) -> list[tuple[int, TensorInfo]]:
 
 
 def _unit(tensor: TensorInfo, max_bytes: int) -> int:
-    """The bytes between which a tensor may be cut: its rows, or its blocks where a row is longer than a record."""
+    """Bytes of the unit that a tensor is cut into: a row, or a block if a row is longer than a record."""
     block, block_bytes = GGML_QUANT_SIZES[tensor.type]
     row_bytes = tensor.shape[0] // block * block_bytes
     return row_bytes if row_bytes <= max_bytes else block_bytes
 
 
 class PieceIndex:
-    """Finds which tensors' bytes a record holds."""
+    """Finds the tensors that a record holds bytes of."""
 
     def __init__(self, header: Header) -> None:
         self._spans = tensor_spans(header)
         self._starts = [start for start, _ in self._spans]
 
     def pieces(self, record: Record) -> list[Piece]:
-        """The pieces of tensors in a record, in file order; padding belongs to none."""
+        """The pieces of tensors in a record, in file order, without padding."""
         found = []
         i = max(0, bisect_right(self._starts, record.offset) - 1)
         while i < len(self._spans) and self._starts[i] < record.end:

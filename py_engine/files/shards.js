@@ -1,13 +1,15 @@
-// Moves a model's bytes: HTTP -> ArrayBuffer, IndexedDB <-> ArrayBuffer, SHA-256. It decides nothing: what to fetch,
-// keep, check or try again is decided by download.py and shards.py. No byte of it passes through the WASM heap.
+/**
+ * Moves a model's bytes: HTTP -> ArrayBuffer, IndexedDB <-> ArrayBuffer, hashes. download.py and shards.py decide what to
+ * download, store, check or retry. No byte passes through the WASM heap.
+ */
 
 const DATABASE = "wisp-models";
-// key [url, offset, length] -> {sha256, check: checksum(), data: Blob}; a Blob can be read in part. Those kept by earlier
-// versions have no `check`: they get one when their SHA-256 was found to be right.
+// key [url, offset, length] -> {sha256, check: checksum(), data: Blob}; a Blob can be read in part. Records that earlier
+// versions stored have no `check`: they get one after their SHA-256 has matched.
 const RECORDS = "records";
-const MODELS = "models"; // key url -> {url, size, etag, ranged, used: when it was last opened, in milliseconds}
+const MODELS = "models"; // key url -> {url, size, etag, ranged, used: time of the last use in milliseconds}
 
-/** An HTTP answer whose body is taken piece by piece. */
+/** An HTTP response whose body is read in parts. */
 class Body {
   /** @param {Response} response */
   constructor(response) {
@@ -16,17 +18,17 @@ class Body {
     this.status = response.status;
     this.statusText = response.statusText;
     this.etag = header("etag") ?? header("last-modified") ?? "";
-    this.length = Number(header("content-encoding") ? NaN : (header("content-length") ?? NaN)); // of this answer
-    this.size = response.status === 206 ? Number(total ?? NaN) : this.length; // of the file; NaN if not told
+    this.length = Number(header("content-encoding") ? NaN : (header("content-length") ?? NaN)); // bytes of this response
+    this.size = response.status === 206 ? Number(total ?? NaN) : this.length; // bytes of the file; NaN if unknown
     this.reader = response.body?.getReader();
-    /** @type {Uint8Array | undefined} what was read beyond the last piece */
+    /** @type {Uint8Array | undefined} bytes that were read but not returned yet */
     this.rest = undefined;
     this.cancelled = false;
   }
 
   /**
-   * Fills `target` from `at` on with the next bytes, at most up to `end`; reports the bytes as they come.
-   * Gives the position reached: less than `end` when the body ended or the connection was lost.
+   * Fills `target` from `at` to `end` with the next bytes, and reports their number as they arrive.
+   * Returns the position reached: less than `end` if the body ended or the connection was lost.
    * @param {ArrayBuffer} target @param {number} at @param {number} end @param {(bytes: number) => void} onBytes
    */
   async fill(target, at, end, onBytes) {
@@ -60,42 +62,42 @@ class Body {
   }
 
   /**
-   * Reads over `count` bytes; gives how many there were.
+   * Skips `count` bytes; returns how many there were.
    * @param {number} count
    */
   async skip(count) {
     const scratch = new ArrayBuffer(Math.min(count, 1 << 20));
     let done = 0;
     while (done < count) {
-      const want = Math.min(count - done, scratch.byteLength);
-      const got = await this.fill(scratch, 0, want, () => undefined);
-      done += got;
-      if (got < want) break;
+      const size = Math.min(count - done, scratch.byteLength);
+      const read = await this.fill(scratch, 0, size, () => undefined);
+      done += read;
+      if (read < size) break;
     }
     return done;
   }
 
   cancel() {
-    this.cancelled = true; // whoever listened may be gone
+    this.cancelled = true; // onBytes may be a destroyed proxy
     this.reader?.cancel().catch(() => undefined);
   }
 }
 
 /**
- * Asks for bytes [start, end) of a file. Rejects where there is no answer at all (offline, CORS, abort).
+ * Requests bytes [start, end) of a file. Rejects without a response (offline, CORS, abort).
  * @param {string} url @param {number} start @param {number} end @param {AbortSignal} signal
  */
 export async function request(url, start, end, signal) {
   return new Body(await fetch(url, { headers: { Range: `bytes=${start}-${end - 1}` }, signal, cache: "no-store" }));
 }
 
-/** The size of a file by its HEAD answer; NaN if that does not tell. @param {string} url @param {AbortSignal} signal */
+/** The size of a file by a HEAD request; NaN if the response does not say it. @param {string} url @param {AbortSignal} signal */
 export async function sizeByHead(url, signal) {
   const response = await fetch(url, { method: "HEAD", signal, cache: "no-store" }).catch(() => undefined);
   return response?.ok ? Number(response.headers.get("content-length") ?? NaN) : NaN;
 }
 
-/** @param {number} length */
+/** Allocates a buffer. @param {number} length */
 export const allocate = (length) => new ArrayBuffer(length);
 
 /** Frees a buffer's memory now. @param {ArrayBuffer} buffer */
@@ -116,11 +118,13 @@ export async function sha256(buffer) {
 }
 
 /**
- * Two sums that tell of any damage to a buffer on a disk, once its SHA-256 has told that it arrived as it was meant. Each
- * little-endian word and its place are mixed (xor, shift and multiply, so that no two words at a place come to the same)
- * and added to the first sum, mixed once more and added to the second: in any order, so that a GPU can do it as well
- * (checksum.wgsl). The first begins with the number of bytes; zeros stand in for those that a last word lacks.
- * @param {ArrayBuffer} buffer @param {number} length of what counts
+ * Two sums that detect damage to a record on a disk, after its SHA-256 has proved that it arrived intact.
+ *
+ * Each little-endian word is mixed with its index (xor, shift, multiply; a bijection of the word) and added to the first
+ * sum, then mixed once more and added to the second. The order does not matter, so a GPU can compute them too:
+ * checksum.wgsl has the same constants, and tests compare both with tests/sums.py. The first sum starts with the number of
+ * bytes; an incomplete last word is padded with zeros.
+ * @param {ArrayBuffer} buffer @param {number} length bytes that count
  * @returns {number[]} u32
  */
 export function checksum(buffer, length = buffer.byteLength) {
@@ -132,14 +136,14 @@ export function checksum(buffer, length = buffer.byteLength) {
   return [(length + first + end[0]) >>> 0, (second + end[1]) >>> 0];
 }
 
-/** @param {Uint32Array} words @param {number} at the place of the first */
+/** @param {Uint32Array} words @param {number} at index of the first word */
 function sums(words, at) {
-  let place = Math.imul(at, 0x9e3779b1);
+  let key = Math.imul(at, 0x9e3779b1);
   let first = 0;
   let second = 0;
   for (let i = 0; i < words.length; i++) {
-    let word = words[i] ^ place;
-    place = (place + 0x9e3779b1) | 0;
+    let word = words[i] ^ key;
+    key = (key + 0x9e3779b1) | 0;
     word = Math.imul(word ^ (word >>> 16), 0x7feb352d);
     word ^= word >>> 15;
     first = (first + word) | 0;
@@ -149,10 +153,10 @@ function sums(words, at) {
   return [first, second];
 }
 
-/** Part of a File, read from disk. @param {Blob} blob @param {number} start @param {number} end */
+/** Reads part of a File from disk. @param {Blob} blob @param {number} start @param {number} end */
 export const slice = (blob, start, end) => blob.slice(start, end).arrayBuffer();
 
-/** Storage still free for this site, in bytes; Infinity where the browser does not tell. */
+/** Free storage of this site, in bytes; Infinity if the browser does not say. */
 export async function freeStorage() {
   const { quota, usage } = (await navigator.storage?.estimate?.()) ?? {};
   return quota === undefined || usage === undefined ? Infinity : quota - usage;
@@ -164,18 +168,18 @@ let opening;
 /** @returns {Promise<IDBDatabase>} */
 function database() {
   opening ??= new Promise((resolve, reject) => {
-    const asked = indexedDB.open(DATABASE, 1);
-    asked.onupgradeneeded = () => {
-      asked.result.createObjectStore(RECORDS);
-      asked.result.createObjectStore(MODELS, { keyPath: "url" });
+    const open = indexedDB.open(DATABASE, 1);
+    open.onupgradeneeded = () => {
+      open.result.createObjectStore(RECORDS);
+      open.result.createObjectStore(MODELS, { keyPath: "url" });
     };
-    asked.onerror = () => reject(plain(asked.error));
-    asked.onsuccess = () => {
-      asked.result.onversionchange = asked.result.onclose = () => {
-        asked.result.close();
+    open.onerror = () => reject(plainError(open.error));
+    open.onsuccess = () => {
+      open.result.onversionchange = open.result.onclose = () => {
+        open.result.close();
         opening = undefined;
       };
-      resolve(asked.result);
+      resolve(open.result);
     };
   });
   opening.catch(() => (opening = undefined));
@@ -183,55 +187,55 @@ function database() {
 }
 
 /**
- * An Error of the same name: Pyodide does not take Chromium's QuotaExceededError for an exception.
+ * An Error with the same name: Pyodide does not treat Chromium's QuotaExceededError as an exception.
  * @param {DOMException | null} error
  */
-const plain = (error) => Object.assign(new Error(error?.message), { name: error?.name ?? "AbortError" });
+const plainError = (error) => Object.assign(new Error(error?.message), { name: error?.name ?? "AbortError" });
 
 /**
- * One transaction of one request. A full disk shows in `onabort` alone.
- * @param {string} store @param {IDBTransactionMode} mode @param {(store: IDBObjectStore) => IDBRequest} ask
+ * Runs one request in a transaction of its own. A full disk shows in `onabort` alone.
+ * @param {string} store @param {IDBTransactionMode} mode @param {(store: IDBObjectStore) => IDBRequest} send
  * @returns {Promise<any>}
  */
-async function transact(store, mode, ask) {
+async function transact(store, mode, send) {
   const transaction = (await database()).transaction(store, mode, { durability: "relaxed" });
   return new Promise((resolve, reject) => {
-    const asked = ask(transaction.objectStore(store));
-    transaction.oncomplete = () => resolve(asked.result);
-    transaction.onabort = () => reject(plain(transaction.error ?? asked.error));
+    const sent = send(transaction.objectStore(store));
+    transaction.oncomplete = () => resolve(sent.result);
+    transaction.onabort = () => reject(plainError(transaction.error ?? sent.error));
   });
 }
 
-/** @param {string} url */
-const allOf = (url) => IDBKeyRange.bound([url], [url, []]);
+/** The keys of a model's records. @param {string} url */
+const recordKeys = (url) => IDBKeyRange.bound([url], [url, []]);
 
-/** What is known of a model: {url, size, etag, ranged}, or undefined. @param {string} url */
+/** A model's entry {url, size, etag, ranged}, or undefined. @param {string} url */
 export const getModel = (url) => transact(MODELS, "readonly", (store) => store.get(url));
 
-/** @param {string} url @param {number} size @param {string} etag @param {boolean} ranged whether the server cuts */
+/** Stores a model's entry. @param {string} url @param {number} size @param {string} etag @param {boolean} ranged whether the server answers range requests */
 export const putModel = (url, size, etag, ranged) =>
   transact(MODELS, "readwrite", (store) => store.put({ url, size, etag, ranged, used: Date.now() }));
 
-/** Notes that a model is used now. @param {string} url */
+/** Sets a model's time of last use to now. @param {string} url */
 export async function touchModel(url) {
   const transaction = (await database()).transaction(MODELS, "readwrite", { durability: "relaxed" });
   const store = transaction.objectStore(MODELS);
-  const asked = store.get(url);
-  asked.onsuccess = () => asked.result && store.put({ ...asked.result, used: Date.now() });
+  const entry = store.get(url);
+  entry.onsuccess = () => entry.result && store.put({ ...entry.result, used: Date.now() });
 }
 
 /** @returns {Promise<{url: string, size: number, etag: string, used?: number}[]>} */
 export const listModels = () => transact(MODELS, "readonly", (store) => store.getAll());
 
-/** The [offset, length] of every record kept of a model. @param {string} url */
+/** The [offset, length] of each cached record of a model. @param {string} url */
 export async function listRecords(url) {
-  const keys = await transact(RECORDS, "readonly", (store) => store.getAllKeys(allOf(url)));
+  const keys = await transact(RECORDS, "readonly", (store) => store.getAllKeys(recordKeys(url)));
   return keys.map((/** @type {any[]} */ [, offset, length]) => [offset, length]);
 }
 
 /**
- * A record's bytes, the SHA-256 kept with it and the one it has (by its checksum, where that is right), and the
- * milliseconds of reading and of checking; undefined if it is absent or its file was lost.
+ * Reads a record: its bytes, the stored SHA-256 (`sha256`), the SHA-256 of its bytes (`digest`; the stored one if the
+ * checksum matches), and the milliseconds of reading and of checking. Undefined if it is absent or its file was lost.
  * @param {string} url @param {number} offset @param {number} length
  * @returns {Promise<{ sha256: string, digest: string, buffer: ArrayBuffer, read: number, hash: number } | undefined>}
  */
@@ -242,22 +246,22 @@ export async function getRecord(url, offset, length) {
   const buffer = await entry.data.arrayBuffer().catch(() => undefined);
   if (!buffer) return undefined;
   const read = performance.now();
-  const { sha256: kept, check } = entry;
-  const right = check !== undefined && String(check) === String(checksum(buffer));
-  const digest = right ? kept : await sha256(buffer);
-  if (check === undefined && digest === kept && buffer.byteLength === length) {
-    await putRecord(url, offset, buffer, digest).catch(() => undefined); // no room: looked at in the same way again
+  const { sha256: stored, check } = entry;
+  const intact = check !== undefined && String(check) === String(checksum(buffer));
+  const digest = intact ? stored : await sha256(buffer);
+  if (check === undefined && digest === stored && buffer.byteLength === length) {
+    await putRecord(url, offset, buffer, digest).catch(() => undefined); // disk full: hashed again next time
   }
-  return { sha256: kept, digest, buffer, read: read - begun, hash: performance.now() - read };
+  return { sha256: stored, digest, buffer, read: read - begun, hash: performance.now() - read };
 }
 
 /**
- * Records of a model for upload.js, which compares their checksums. Undefined for one that is not there, not as long as
- * it was, has no checksum, or is not what its `hash` says: getRecord() has to look at it.
+ * Opens cached records for upload.js, which compares their checksums. Undefined for a record that is absent, has another
+ * length, no checksum or another SHA-256 than its `hash`: those are left to getRecord().
  * @param {string} url @param {Float64Array} spans (offset, length) of each @param {(string | undefined)[]} hashes
  * @returns {(i: number) => Promise<{ data: Blob, check: number[] } | undefined>}
  */
-export const keptRecords = (url, spans, hashes) => async (i) => {
+export const cachedRecords = (url, spans, hashes) => async (i) => {
   const [offset, length] = spans.subarray(2 * i, 2 * i + 2);
   const entry = await transact(RECORDS, "readonly", (store) => store.get([url, offset, length]));
   const whole = entry?.data instanceof Blob && entry.data.size === length && entry.check;
@@ -265,7 +269,7 @@ export const keptRecords = (url, spans, hashes) => async (i) => {
 };
 
 /**
- * The same of a File, which nobody checks. @param {Blob} file @param {Float64Array} spans
+ * Opens parts of a File for upload.js, without checksums. @param {Blob} file @param {Float64Array} spans
  * @returns {(i: number) => Promise<{ data: Blob }>}
  */
 export const fileParts = (file, spans) => async (i) => ({
@@ -273,7 +277,7 @@ export const fileParts = (file, spans) => async (i) => ({
 });
 
 /**
- * Bytes [start, end) of a record, unchecked; undefined if it is absent or its file was lost.
+ * Reads bytes [start, end) of a record, unchecked. Undefined if it is absent or its file was lost.
  * @param {string} url @param {number} offset @param {number} length @param {number} start @param {number} end
  * @returns {Promise<ArrayBuffer | undefined>}
  */
@@ -287,7 +291,7 @@ export async function getPart(url, offset, length, start, end) {
 }
 
 /**
- * Keeps a record. Rejects with QuotaExceededError when the site's storage is full.
+ * Stores a record. Rejects with QuotaExceededError if the site's storage is full.
  * @param {string} url @param {number} offset @param {ArrayBuffer} buffer @param {string} sha256
  */
 export const putRecord = (url, offset, buffer, sha256) =>
@@ -295,43 +299,43 @@ export const putRecord = (url, offset, buffer, sha256) =>
     store.put({ sha256, check: checksum(buffer), data: new Blob([buffer]) }, [url, offset, buffer.byteLength]),
   );
 
-/** @param {string} url @param {number} offset @param {number} length */
+/** Deletes a record. @param {string} url @param {number} offset @param {number} length */
 export const deleteRecord = (url, offset, length) =>
   transact(RECORDS, "readwrite", (store) => store.delete([url, offset, length]));
 
-/** Forgets a model and its records. @param {string} url */
+/** Deletes a model and its records. @param {string} url */
 export async function deleteModel(url) {
-  await transact(RECORDS, "readwrite", (store) => store.delete(allOf(url)));
+  await transact(RECORDS, "readwrite", (store) => store.delete(recordKeys(url)));
   await transact(MODELS, "readwrite", (store) => store.delete(url));
 }
 
-/** @returns {Promise<IDBDatabase>} a database of its own: one record of JSON for a device and model */
-function choices() {
+/** The database of kernel choices, JSON per device and model. @returns {Promise<IDBDatabase>} */
+function choicesDatabase() {
   return new Promise((resolve, reject) => {
-    const asked = indexedDB.open("wisp-kernels", 1);
-    asked.onupgradeneeded = () => asked.result.createObjectStore("choices");
-    asked.onerror = () => reject(plain(asked.error));
-    asked.onsuccess = () => resolve(asked.result);
+    const open = indexedDB.open("wisp-kernels", 1);
+    open.onupgradeneeded = () => open.result.createObjectStore("choices");
+    open.onerror = () => reject(plainError(open.error));
+    open.onsuccess = () => resolve(open.result);
   });
 }
 
-/** @param {IDBTransactionMode} mode @param {(store: IDBObjectStore) => IDBRequest} ask @returns {Promise<any>} */
-async function choose(mode, ask) {
-  const opened = await choices();
+/** @param {IDBTransactionMode} mode @param {(store: IDBObjectStore) => IDBRequest} send @returns {Promise<any>} */
+async function transactChoice(mode, send) {
+  const opened = await choicesDatabase();
   try {
     return await new Promise((resolve, reject) => {
       const transaction = opened.transaction("choices", mode);
-      const asked = ask(transaction.objectStore("choices"));
-      transaction.oncomplete = () => resolve(asked.result);
-      transaction.onabort = () => reject(plain(transaction.error ?? asked.error));
+      const sent = send(transaction.objectStore("choices"));
+      transaction.oncomplete = () => resolve(sent.result);
+      transaction.onabort = () => reject(plainError(transaction.error ?? sent.error));
     });
   } finally {
     opened.close();
   }
 }
 
-/** The choice of kernels kept under a key, or undefined. @param {string} key */
-export const getChoice = (key) => choose("readonly", (store) => store.get(key));
+/** The choice of kernels stored under a key, or undefined. @param {string} key */
+export const getChoice = (key) => transactChoice("readonly", (store) => store.get(key));
 
-/** @param {string} key @param {string} choice JSON */
-export const putChoice = (key, choice) => choose("readwrite", (store) => store.put(choice, key));
+/** Stores a choice of kernels. @param {string} key @param {string} choice JSON */
+export const putChoice = (key, choice) => transactChoice("readwrite", (store) => store.put(choice, key));

@@ -1,4 +1,4 @@
-"""Where a model's bytes come from: what any source offers, and a file on this computer (shards.py has the URLs)."""
+"""The interface of a model file's source, and the source for a local file. shards.py has the source for URLs."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from py_engine.errors import WispError
 from py_engine.files.records import Record
 
 OnProgress = Callable[[str, int, int], None]  # (stage, loaded bytes, total bytes)
-AHEAD = 4  # records under way while one is being used, so that five are alive at most
+READ_AHEAD = 4  # records read while one is in use: at most five are in memory
 
 
 @dataclass(frozen=True)
 class CachedRecords:
-    """Records that can be read from a disk without being looked at on the way, for Upload.stream().
+    """Records on a disk that Upload.stream() reads without passing them through Python.
 
-    `open`: number -> a promise of upload.js's CachedRecord, or of undefined; `checked`: whether a checksum precedes
-    each record.
+    `open`: index -> a promise of upload.js's CachedRecord, or of undefined. `checked`: whether the records have
+    checksums.
     """
 
     records: list[Record]
@@ -41,43 +41,43 @@ class Source:
 
     def __init__(self, on_progress: OnProgress) -> None:
         self._on_progress = on_progress
-        self.notices: list[str] = []  # what the person should know
+        self.notices: list[str] = []  # messages for the user
         self._counts = dict.fromkeys(("records", "from_cache", "cached_bytes", "healed"), 0)
 
     @property
     def stats(self) -> dict[str, float]:
-        """records, from_cache, cached_bytes, healed, downloaded_bytes, requests, read_ms, hash_ms: so far."""
+        """Counts so far: records, from_cache, cached_bytes, healed, downloaded_bytes, requests, read_ms, hash_ms."""
         return {**self._counts, "downloaded_bytes": 0, "requests": 0, "read_ms": 0.0, "hash_ms": 0.0}
 
     async def read(self, offset: int, length: int) -> bytes:
-        """A small piece of the file, such as its header; shorter only at the file's end."""
+        """Read a small part of the file, such as its header. Shorter only at the file's end."""
         raise NotImplementedError
 
-    def kept(self, plan: list[Record]) -> CachedRecords:
-        """Those of the plan that Upload.stream() can try to take; it tells which of them records() is to bring."""
+    def cached_records(self, plan: list[Record]) -> CachedRecords:
+        """The records of the plan that Upload.stream() can read. Those that it fails to read are left to records()."""
         raise NotImplementedError
 
-    def took(self, records: Collection[Record], ms: float) -> None:
-        """Note that those of kept() were taken, and the milliseconds of reading, of several at a time."""
+    def mark_uploaded(self, records: Collection[Record], read_ms: float) -> None:
+        """Count records of cached_records() as uploaded. `read_ms`: time of reading, summed over parallel reads."""
         raise NotImplementedError
 
-    def records(self, plan: list[Record], taken: Collection[Record] = ()) -> AsyncIterator[tuple[Record, Any]]:
-        """(record, ArrayBuffer) for every record of the plan that is not taken yet, in its order.
+    def records(self, plan: list[Record], uploaded: Collection[Record] = ()) -> AsyncIterator[tuple[Record, Any]]:
+        """(record, ArrayBuffer) of every record of the plan that is not uploaded yet, in order.
 
-        An ArrayBuffer is emptied when the next one is asked for: waiting for the garbage collector would let
-        hundreds of megabytes pile up.
+        An ArrayBuffer is freed when the next one is requested: the garbage collector would let hundreds of megabytes
+        pile up.
         """
         raise NotImplementedError
 
-    def begin(self, plan: list[Record]) -> None:
-        """Start fetching what records() will be asked for, where it can be kept until then. Errors come out there."""
+    def prefetch(self, plan: list[Record]) -> None:
+        """Start downloading the records into the cache, if there is one. records() reports the errors."""
 
     def close(self) -> None:
-        """End what is under way."""
+        """Cancel all downloads and reads."""
 
 
 class FileSource(Source):
-    """A File or Blob; read where it lies, never copied into the database."""
+    """A File or Blob, read in place and never copied to the cache."""
 
     def __init__(self, file: Any, on_progress: OnProgress) -> None:
         super().__init__(on_progress)
@@ -89,16 +89,16 @@ class FileSource(Source):
         found: bytes = (await self._slice(offset, min(offset + length, self.size))).to_bytes()
         return found
 
-    def kept(self, plan: list[Record]) -> CachedRecords:
+    def cached_records(self, plan: list[Record]) -> CachedRecords:
         return CachedRecords(plan, js.wispShards.fileParts(self._file, spans(plan)), False)
 
-    def took(self, records: Collection[Record], ms: float) -> None:
+    def mark_uploaded(self, records: Collection[Record], read_ms: float) -> None:
         self._on_progress("cache", sum(record.length for record in records), self.size)
 
-    async def records(self, plan: list[Record], taken: Collection[Record] = ()) -> AsyncIterator[tuple[Record, Any]]:
+    async def records(self, plan: list[Record], uploaded: Collection[Record] = ()) -> AsyncIterator[tuple[Record, Any]]:
         self._counts["records"] = len(plan)
-        rest = [record for record in plan if record not in taken]
-        async for record, buffer in ahead(rest, AHEAD, lambda r: self._slice(r.offset, r.end)):
+        rest = [record for record in plan if record not in uploaded]
+        async for record, buffer in read_ahead(rest, READ_AHEAD, lambda r: self._slice(r.offset, r.end)):
             yield record, buffer
             self._on_progress("cache", record.end, self.size)
 
@@ -107,7 +107,8 @@ class FileSource(Source):
             return await js.wispShards.slice(self._file, start, end)
         except JsException:
             raise WispError(
-                f"{self.name} cannot be read any more: it was moved, changed or its disk was removed. Open it again.",
+                f"{self.name} can no longer be read: the file was moved or changed, or its disk was removed. "
+                "Open it again.",
                 "network_error",
             ) from None
 
@@ -117,21 +118,22 @@ def spans(plan: list[Record]) -> Any:
     return to_js(memoryview(array("d", [number for r in plan for number in (r.offset, r.length)])))
 
 
-async def ahead(
+async def read_ahead(
     plan: list[Record],
-    most: int,
+    limit: int,
     obtain: Callable[[Record], Coroutine[Any, Any, Any]],
-    on_end: Callable[[], None] = lambda: None,
+    on_abort: Callable[[], None] = lambda: None,
 ) -> AsyncGenerator[tuple[Record, Any], None]:
-    """(record, ArrayBuffer) in order, up to `most` of them obtained beforehand; a buffer is emptied when the next is
-    asked for. `on_end` is told of an end before the last.
+    """(record, ArrayBuffer) in order, with up to `limit` more obtained in advance.
+
+    A buffer is freed when the next one is requested. `on_abort` is called if the iteration ends before the last record.
     """
     window: deque[tuple[Record, asyncio.Task[Any]]] = deque()
     waiting = iter(plan)
     finished = False
     try:
         while True:
-            while len(window) <= most and (record := next(waiting, None)):
+            while len(window) <= limit and (record := next(waiting, None)):
                 window.append((record, asyncio.ensure_future(obtain(record))))
             if not window:
                 break
@@ -143,7 +145,7 @@ async def ahead(
         finished = True
     finally:
         if not finished:
-            on_end()
+            on_abort()
             for _, task in window:
                 task.cancel()
             await asyncio.gather(*(task for _, task in window), return_exceptions=True)

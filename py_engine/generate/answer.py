@@ -50,7 +50,7 @@ class Answer:
         It may if sampling needs nothing but the logits. Exact answers run alone: in a batch, sums are taken in another
         order and round differently.
         """
-        plain = self.constraint is None and not self.sampling.shapes and self.sampling.logprobs < 0
+        plain = self.constraint is None and not self.sampling.is_shaped and self.sampling.logprobs < 0
         return plain and not self.exact
 
     def accept(self, batch: Batch) -> Batch:

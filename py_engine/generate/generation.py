@@ -34,7 +34,7 @@ class Generation:
         self.plan, self.runner, self.context_length = runner.plan, runner, context_length
         self.time_slices = TimeSlices()
         self.ask_for_memory: AskForMemory = lambda _: nullcontext(True)
-        self.slots = SequenceSlots(self.plan.spare, min(parallel, MAX_SMALL_BATCH), self._reserve_sequences)
+        self.slots = SequenceSlots(self.plan.ring_slack, min(parallel, MAX_SMALL_BATCH), self._reserve_sequences)
         self._batch = SequenceBatch(runner, self.time_slices, speculation)
         self._usual_run = 0.0  # tokens in a row that a constraint usually accepts
 
@@ -107,7 +107,7 @@ class Generation:
 
         Rings are not copied: the position of the other ring changes while its sequence runs.
         """
-        if self.plan.spare:
+        if self.plan.ring_slack:
             return
         prompt = answer.ids[:-1]
         other = max(self.slots.all, key=lambda slot: slot.cache.common_prefix(prompt))

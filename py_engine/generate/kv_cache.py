@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from py_engine.plan.cache import AHEAD
+from py_engine.plan.cache import LOOKAHEAD
 
 
 class KvCache:
     """The tokens whose keys and values are in the cache, by position.
 
-    `spare`: rows of a sliding window's ring beyond its window (plan/cache.py); 0: no ring. A ring cannot rewind far:
-    older rows are overwritten.
+    `ring_slack`: rows of a sliding window's ring beyond its window (plan/cache.py); 0: no ring. A ring cannot rewind
+    far: older rows are overwritten.
     """
 
-    def __init__(self, spare: int) -> None:
+    def __init__(self, ring_slack: int) -> None:
         self.tokens: list[int] = []
-        self.spare = spare
+        self.ring_slack = ring_slack
         self.written = 0  # positions from here on have never been written
         self.prompted = 0  # positions before this were computed as a prompt, in batches
 
@@ -33,7 +33,7 @@ class KvCache:
         n = self.common_prefix(ids[:-1])
         if exact:
             n = min(n, self.prompted)
-        if self.spare and self.written - n > self.spare:
+        if self.ring_slack and self.written - n > self.ring_slack:
             n = 0
         if n == 0:
             self.written = 0
@@ -51,4 +51,4 @@ class KvCache:
         if not generated and self.prompted == len(self.tokens):
             self.prompted += len(ids)
         self.tokens += ids
-        self.written = max(self.written, len(self.tokens) + (AHEAD if generated else 0))
+        self.written = max(self.written, len(self.tokens) + (LOOKAHEAD if generated else 0))

@@ -31,7 +31,7 @@ class SequenceSlot:
 class SequenceSlots:
     """Up to `most` slots. `grow(count)` reserves caches for `count` sequences; False: not now."""
 
-    spare: int
+    ring_slack: int
     most: int
     grow: Callable[[int], Awaitable[bool]]
     all: list[SequenceSlot] = field(default_factory=list)
@@ -44,7 +44,7 @@ class SequenceSlots:
 
     def _add(self, count: int) -> None:
         while len(self.all) < count:
-            self.all.append(SequenceSlot(len(self.all), KvCache(self.spare)))
+            self.all.append(SequenceSlot(len(self.all), KvCache(self.ring_slack)))
 
     @property
     def first(self) -> SequenceSlot:

@@ -18,7 +18,7 @@ MATRICES = "chromium-experimental-subgroup-matrix"
 
 
 async def request_adapter() -> Any | None:
-    """The adapter, or None without WebGPU. A young browser's first answers can be null: asked for up to 2 s."""
+    """Request the adapter; None without WebGPU. Retries for 2 s: a browser that has just started may answer null."""
     gpu = getattr(js.navigator, "gpu", None)
     if not gpu:
         return None
@@ -31,14 +31,14 @@ async def request_adapter() -> Any | None:
 
 
 async def request_device(adapter: Any) -> Any:
-    """A device with all that the adapter offers and kernels use; an adapter gives one."""
+    """Request a device with every feature and limit that kernels use. An adapter gives one device."""
     features = [f for f in ("shader-f16", "subgroups", "timestamp-query", MATRICES) if adapter.features.has(f)]
     limits = obj(**{n: getattr(adapter.limits, n) for n in LIMITS})
     return await adapter.requestDevice(obj(requiredFeatures=features, requiredLimits=limits))
 
 
 def describe(adapter: Any) -> dict[str, Any]:
-    """What the adapter says of itself, as plain JSON."""
+    """The adapter's info, features and limits, as plain JSON."""
     info = adapter.info
     return {
         "vendor": info.vendor,
@@ -50,7 +50,7 @@ def describe(adapter: Any) -> dict[str, Any]:
 
 
 def device_of(adapter: Any) -> Device:
-    """The kernel variants that an adapter can run."""
+    """The kernel variants that an adapter supports."""
     info, limits, features = adapter.info, adapter.limits, adapter.features
     words = f"{info.vendor} {info.architecture} {info.description} {info.device}".lower()
     software = bool(getattr(info, "isFallbackAdapter", False)) or any(
@@ -70,7 +70,7 @@ def device_of(adapter: Any) -> Device:
 
 
 def _matrix_side(adapter: Any) -> int:
-    """The side of square f16 matrices with f32 sums, where subgroups of one fixed size multiply such."""
+    """The side of the square subgroup matrices with f16 inputs and f32 sums; 0 without them or without a fixed size."""
     info = adapter.info
     if not adapter.features.has(MATRICES) or info.subgroupMinSize != info.subgroupMaxSize:
         return 0

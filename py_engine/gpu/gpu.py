@@ -1,7 +1,4 @@
-"""WebGPU: the device, pipelines, and a plan's lists recorded for replay.js, in the memory of gpu_memory.py.
-
-They are the only users of `navigator.gpu`.
-"""
+"""A plan on a GPU: its memory, its compiled pipelines, its lists recorded for replay.js."""
 
 from __future__ import annotations
 
@@ -21,20 +18,22 @@ from py_engine.plan import kernels, quants
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, LOGPROBS, SAMPLE, SAMPLE_EACH, SMALL_BATCH, SMALL_BATCH_LOGITS, VERIFY_DRAFT
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan
-from py_engine.plan.shared import LOGPROB_ROWS, MAX_SMALL_BATCH, MAX_STEPS, MOST_LOGPROBS
+from py_engine.plan.shared import LOGPROB_ROWS, MAX_LOGPROBS, MAX_SMALL_BATCH, MAX_STEPS
 
 REPLAY_SHARED = {
     "maxSteps": MAX_STEPS,
     "maxSmallBatch": MAX_SMALL_BATCH,
     "logprobRows": LOGPROB_ROWS,
-    "logprobRowBytes": 8 * (1 + MOST_LOGPROBS),
+    "logprobRowBytes": 8 * (1 + MAX_LOGPROBS),  # u32 token and f32 log-probability of each
+    "stateFields": list(kernels.struct_fields("lib/state.wgsl", "State")),
+    "draftingFields": list(kernels.struct_fields("advance.wgsl", "Drafting")),
     "decode": DECODE,
     "smallBatch": SMALL_BATCH,
     "smallBatchLogits": SMALL_BATCH_LOGITS,
     "sampleEach": SAMPLE_EACH,
     "verifyDraft": VERIFY_DRAFT,
     "sample": SAMPLE,
-}  # what replay.js shares with the plan
+}  # numbers and names that replay.js shares with the plan
 
 
 class Gpu(Memory):
@@ -44,13 +43,13 @@ class Gpu(Memory):
         super().__init__(device, variant, plan)
         self.lost: str | None = None
         self.pipelines = PipelineCache(device)
-        self.recorded: set[str] = set()  # lists that can be run
+        self.recorded: set[str] = set()  # lists that replay.js can run
         self.replay: Any = None
         self.uploading: Upload | None = None
 
     @classmethod
     async def open(cls, adapter: Any, variant: Device, plan: Plan) -> Gpu:
-        """Request a device with all that the adapter offers, and allocate the plan; WispError out_of_memory."""
+        """Request a device and allocate the plan's buffers. WispError out_of_memory."""
         device = await request_device(adapter)
         self = cls(device, variant, plan)
         device.lost.then(create_once_callable(self._on_lost))
@@ -65,14 +64,14 @@ class Gpu(Memory):
         self.lost = f"{info.reason}: {info.message}"
 
     async def reserve_sequences(self, sequences: int) -> None:
-        """Larger caches, and every list recorded with them; WispError out_of_memory, and nothing has changed then."""
+        """Enlarge the caches and record every list again. WispError out_of_memory, with nothing changed."""
         await self.enlarge_caches(sequences)
         names, self.recorded = self.recorded, set()
         self.replay.lists.clear()
         await self.compile(names=names)
 
     async def upload_start(self) -> Upload:
-        """Who takes the weights in."""
+        """Begin the upload of the weights."""
         self.uploading = Upload(self, self.pipelines)
         await self.uploading.start()
         return self.uploading
@@ -88,14 +87,18 @@ class Gpu(Memory):
         return self.device.createBindGroup(obj(layout=layout, entries=entries))
 
     async def compile(self, on_progress: Any = None, names: Iterable[str] | None = None) -> None:
-        """Compile the pipelines of lists, all at once, and record them; None: of all but the lazy ones."""
+        """Compile the pipelines of lists in parallel, and record the lists. None: all lists that are not lazy."""
         if names is None:
             names = [name for name in self.plan.lists if name not in self.plan.lazy]
         ops = {name: self.plan.lists[name] for name in names if name not in self.recorded}
         if not ops:
             return
-        shaders = {id(op): kernels.expand(op.kernel, op.params, self.variant) for each in ops.values() for op in each}
-        wanted = list({s.label: s for s in shaders.values()}.values())
+        shaders = {
+            id(op): kernels.expand(op.kernel, op.params, self.variant)
+            for ops_of_list in ops.values()
+            for op in ops_of_list
+        }
+        unique = list({s.label: s for s in shaders.values()}.values())
         done = 0
 
         async def one(shader: kernels.Shader) -> None:
@@ -103,9 +106,9 @@ class Gpu(Memory):
             await self.pipelines.get(shader)
             done += 1
             if on_progress:
-                on_progress(done, len(wanted))
+                on_progress(done, len(unique))
 
-        await asyncio.gather(*(one(s) for s in wanted))
+        await asyncio.gather(*(one(s) for s in unique))
         await self.guarded(lambda: self._record(ops, shaders))
         self.recorded |= set(ops)
 
@@ -131,18 +134,20 @@ class Gpu(Memory):
                     if isinstance(g, PerToken):
                         tile, axis = g.tile, i
                 x, y, z = (0 if isinstance(g, PerToken) else g for g in op.grid)
-                self.replay.add(name, self.pipelines[shader], self._group(shader, bound), x, y, z, tile, axis)
+                grid = {"x": x, "y": y, "z": z, "tile": tile, "axis": axis}
+                command = obj(pipeline=self.pipelines[shader], group=self._group(shader, bound), **grid)
+                self.replay.add(name, command)
 
     def _params(self, packed: dict[int, bytes]) -> dict[int, tuple[Any, int, int]]:
-        """All Params structs in one uniform buffer; equal ones once."""
+        """Write Params structs to one uniform buffer, equal ones once: key -> (buffer, offset, bytes)."""
         offsets: dict[bytes, int] = {}
         for data in packed.values():
             offsets.setdefault(data, len(offsets) * quants.ALIGN)
-        whole = bytearray(max(1, len(offsets)) * quants.ALIGN)
+        structs = bytearray(max(1, len(offsets)) * quants.ALIGN)
         for data, at in offsets.items():
-            whole[at : at + len(data)] = data
-        buffer = self.buffer(len(whole), UNIFORM, "params")
-        self.device.queue.writeBuffer(buffer, 0, to_js(memoryview(whole)))
+            structs[at : at + len(data)] = data
+        buffer = self.buffer(len(structs), UNIFORM, "params")
+        self.device.queue.writeBuffer(buffer, 0, to_js(memoryview(structs)))
         return {key: (buffer, offsets[data], len(data)) for key, data in packed.items()}
 
     def _bound(self, op: Op) -> dict[str, tuple[Any, int, int]]:
@@ -157,17 +162,17 @@ class Gpu(Memory):
         return bound
 
     def feed(self, position: int, ids: list[int], lists: list[str], seq: int = 0) -> Any:
-        """Put tokens of a sequence at their positions and run lists over them; a promise of the end of it."""
+        """Write tokens of a sequence at their positions and run lists on them. Returns a promise of the end."""
         self.replay.feed(seq, position, to_js(memoryview(struct.pack(f"<{len(ids)}I", *ids)).cast("I")), to_js(lists))
         return self.device.queue.onSubmittedWorkDone()
 
-    def choose_with(self, lists: list[str]) -> None:
-        """The lists that choose a token in replay.js's steps."""
+    def sample_with(self, lists: list[str]) -> None:
+        """Set the lists that sample a token in replay.js's steps."""
         self.replay.samplers = to_js(lists)
         self.replay.withRows = LOGPROBS in lists
 
     async def rows(self, name: str, n: int, cols: int) -> Any:
-        """The first `n` rows of a float buffer without their padding, a Float32Array (n * cols,)."""
+        """Read the first `n` rows of a float buffer without their padding: a Float32Array (n * cols,)."""
         buffer, offset, _ = self.places[name]
         width = self.plan.buffers[name].shape[1]
         padded = js.Float32Array.new(await self.replay.download(buffer, offset, 4 * n * width))
@@ -177,8 +182,9 @@ class Gpu(Memory):
         return out
 
     async def least_step_ms(self) -> float:
-        """A floor under the milliseconds of a decode step, for the price of compiling one kernel: its largest product,
-        as if the other weights were read at that speed and nothing else took time.
+        """A lower bound of a decode step, in milliseconds, at the cost of compiling one kernel.
+
+        Times the largest mat-vec, and scales it to all weights, as if nothing else took time.
         """
         products = [op for op in self.plan.lists[DECODE] if op.kernel == "matvec"]
         op = max(products, key=lambda op: op.bindings["w"].nbytes)
@@ -203,16 +209,16 @@ class Gpu(Memory):
         return min(times) * read / op.bindings["w"].nbytes
 
     async def time_lists(self, names: list[str], n: int, repeats: int) -> float:
-        """Nanoseconds of lists in a row on a batch of n tokens, the mean of `repeats`."""
+        """Time lists run one after the other on a batch of n tokens: mean of `repeats`, in nanoseconds."""
         return float(await self.replay.timeLists(to_js(names), n, repeats))
 
     async def profile(self, name: str, n: int, repeats: int) -> list[dict[str, Any]]:
-        """[{kernel, ns}] of a list's dispatches on a batch of n tokens, each run `repeats` times."""
+        """Time each dispatch of a list on a batch of n tokens, run `repeats` times: [{kernel, ns}]."""
         times = await self.replay.profile(name, n, repeats)
         return [{"kernel": label_of(op), "ns": ns} for op, ns in zip(self.plan.lists[name], times.to_py(), strict=True)]
 
     def close(self) -> None:
-        """Give everything back."""
+        """Free every buffer and destroy the device."""
         if self.uploading is not None:
             self.uploading.close()
         for buffer in self.buffers:
@@ -223,13 +229,13 @@ class Gpu(Memory):
 
 
 def label_of(op: Op) -> str:
-    """A short name for tables: kernel, type, columns and epilogue."""
+    """An op's name in tables: kernel, type, columns, epilogue, rows."""
     shown = [str(op.params[k]) for k in ("QUANT", "COLS", "EPILOGUE") if k in op.params]
     return " ".join([op.kernel, *shown, *([f"x {op.consts['rows']}"] if "rows" in op.consts else [])])
 
 
 def concatenate(parts: list[Any]) -> Any:
-    """Float32Arrays end to end."""
+    """Concatenate Float32Arrays."""
     out = js.Float32Array.new(sum(int(p.length) for p in parts))
     at = 0
     for part in parts:

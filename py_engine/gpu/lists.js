@@ -1,8 +1,12 @@
 /**
- * Recorded command lists: arrays of commands made once (gpu.py), encoded by name, and timed.
+ * Recorded command lists: arrays of dispatches that gpu.py creates once. Encodes, submits and times them by name.
  *
- * @typedef {{ pipeline: GPUComputePipeline, group: GPUBindGroup, x: number, y: number, z: number,
- *   tile: number, axis: number }} Command  tile > 0: that axis' count is ceil(tokens / tile)
+ * @typedef {object} Command  one dispatch
+ * @property {GPUComputePipeline} pipeline
+ * @property {GPUBindGroup} group
+ * @property {number} x @property {number} y @property {number} z workgroups
+ * @property {number} tile if not 0, the workgroup count along `axis` is ceil(tokens / tile)
+ * @property {number} axis 0: x, 1: y, 2: z
  */
 
 export class Lists {
@@ -14,23 +18,20 @@ export class Lists {
     this.counts = { submits: 0, dispatches: 0, encode_ms: 0, wait_ms: 0 };
   }
 
-  /**
-   * @param {string} list @param {GPUComputePipeline} pipeline @param {GPUBindGroup} group
-   * @param {number} x @param {number} y @param {number} z @param {number} tile @param {number} axis
-   */
-  add(list, pipeline, group, x, y, z, tile, axis) {
+  /** Appends a command to a list. @param {string} list @param {Command} command */
+  add(list, command) {
     if (!this.lists.has(list)) this.lists.set(list, []);
-    this.lists.get(list)?.push({ pipeline, group, x, y, z, tile, axis });
+    this.lists.get(list)?.push(command);
   }
 
-  /** @param {GPUComputePassEncoder} pass @param {string} list @param {number} n tokens in the batch */
+  /** Encodes a list for a batch of n tokens. @param {GPUComputePassEncoder} pass @param {string} list @param {number} n */
   encode(pass, list, n) {
     const commands = this.lists.get(list) ?? [];
     for (const command of commands) dispatch(pass, command, n);
     this.counts.dispatches += commands.length;
   }
 
-  /** @param {(encoder: GPUCommandEncoder) => void} fill */
+  /** Submits what `fill` encodes. @param {(encoder: GPUCommandEncoder) => void} fill */
   submit(fill) {
     const begun = performance.now();
     const encoder = this.device.createCommandEncoder();
@@ -40,7 +41,7 @@ export class Lists {
     this.counts.encode_ms += performance.now() - begun;
   }
 
-  /** A buffer's bytes, read back. @param {GPUBuffer} buffer @param {number} offset @param {number} size multiple of 4 */
+  /** Reads bytes of a buffer back. @param {GPUBuffer} buffer @param {number} offset @param {number} size a multiple of 4 */
   async download(buffer, offset, size) {
     const staging = this.device.createBuffer({ size, usage: GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ });
     this.submit((encoder) => encoder.copyBufferToBuffer(buffer, offset, staging, 0, size));
@@ -51,7 +52,7 @@ export class Lists {
   }
 
   /**
-   * GPU time of each command of a list, in nanoseconds: `repeats` dispatches of it in a pass of its own.
+   * Times each command of a list, in nanoseconds per dispatch: `repeats` dispatches in a pass of their own.
    * @param {string} list @param {number} n @param {number} repeats @returns {Promise<number[]>}
    */
   async profile(list, n, repeats) {
@@ -61,7 +62,7 @@ export class Lists {
     return out;
   }
 
-  /** GPU time of lists, one command after the other, in nanoseconds. @param {string[]} lists @param {number} n @param {number} repeats */
+  /** Times lists run one after the other, in nanoseconds. @param {string[]} lists @param {number} n @param {number} repeats */
   timeLists(lists, n, repeats) {
     return this.timed(
       lists.flatMap((list) => this.lists.get(list) ?? []),
@@ -70,9 +71,9 @@ export class Lists {
     );
   }
 
-  /** @param {Command[]} commands @param {number} n @param {number} repeats @returns {Promise<number>} */
+  /** Mean nanoseconds of one run of the commands. @param {Command[]} commands @param {number} n @param {number} repeats @returns {Promise<number>} */
   async timed(commands, n, repeats) {
-    if (!this.device.features.has("timestamp-query")) return this.timedByTheClock(commands, n, repeats);
+    if (!this.device.features.has("timestamp-query")) return this.timedByClock(commands, n, repeats);
     const queries = this.device.createQuerySet({ type: "timestamp", count: 2 });
     const times = this.device.createBuffer({ size: 16, usage: GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC });
     this.submit((encoder) => {
@@ -88,8 +89,8 @@ export class Lists {
     return Number(end - start) / repeats;
   }
 
-  /** @param {Command[]} commands @param {number} n @param {number} repeats @returns {Promise<number>} */
-  async timedByTheClock(commands, n, repeats) {
+  /** timed() without timestamp queries, by the host's clock. @param {Command[]} commands @param {number} n @param {number} repeats @returns {Promise<number>} */
+  async timedByClock(commands, n, repeats) {
     await this.device.queue.onSubmittedWorkDone();
     const begun = performance.now();
     this.submit((encoder) => {

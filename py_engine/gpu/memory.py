@@ -1,4 +1,4 @@
-"""What of the GPU's memory a plan takes: weights in a few large buffers, caches that grow, activations that share."""
+"""A plan's GPU memory: weights in a few large buffers, caches that can grow, activations that share buffers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from py_engine.plan import budget, quants
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Buffer, Plan
 
-ARENA = 1 << 30  # bytes of one weight buffer, at most
+ARENA = 1 << 30  # bytes of a weight buffer at most
 STORAGE, UNIFORM, COPY_SRC, COPY_DST = 0x80, 0x40, 0x4, 0x8
 
 
@@ -26,28 +26,28 @@ class Memory:
 
     def __init__(self, device: Any, variant: Device, plan: Plan) -> None:
         self.device, self.variant, self.plan = device, variant, plan
-        self.buffers: list[Any] = []  # every GPUBuffer, to be destroyed
+        self.buffers: list[Any] = []  # every GPUBuffer, to destroy on close
         self.places: dict[str, tuple[Any, int, int]] = {}  # buffer or weight plane -> (GPUBuffer, offset, bytes)
 
     async def guarded(self, work: Any) -> None:
-        """Run `work` and turn what the device has against it into a WispError."""
+        """Run `work` and raise the device's errors as a WispError."""
         scopes = ("out-of-memory", "validation", "internal")
         for scope in scopes:
             self.device.pushErrorScope(scope)
         work()
-        popped = [self.device.popErrorScope() for _ in scopes]  # before anyone else's
+        popped = [self.device.popErrorScope() for _ in scopes]  # before other work pushes a scope
         errors = [await error for error in popped]
         if errors[2]:
             raise budget.out_of_memory(self.plan)
         for error in errors[:2]:
             if error:
-                raise WispError(f"The GPU refused a command: {error.message}", "internal_error", SERVER_ERROR)
+                raise WispError(f"The GPU rejected a command: {error.message}", "internal_error", SERVER_ERROR)
 
     def buffer(self, size: int, usage: int, label: str) -> Any:
-        """A GPUBuffer of `size` bytes that can be copied from and to; WispError model_too_large."""
+        """Create a GPUBuffer of `size` bytes with copy usages. WispError model_too_large."""
         if size > self.variant.max_buffer:
             raise WispError(
-                f"{label} needs {size >> 20} MiB in one piece, of a device that gives {self.variant.max_buffer >> 20}. "
+                f"{label} needs a buffer of {size >> 20} MiB; this device allows {self.variant.max_buffer >> 20} MiB. "
                 "Choose a shorter context or a smaller model.",
                 "model_too_large",
             )
@@ -56,7 +56,7 @@ class Memory:
         return buffer
 
     def allocate(self) -> None:
-        """Every buffer of the plan."""
+        """Create every buffer of the plan."""
         self._allocate_weights()
         slots, sizes = self.plan.slots()
         shared = [self.buffer(size, STORAGE, f"activations {i}") for i, size in enumerate(sizes)]
@@ -70,7 +70,7 @@ class Memory:
             self.write(name, data)
 
     def _allocate_weights(self) -> None:
-        """Planes into a few large buffers, each plane on an aligned offset."""
+        """Place the planes in a few large buffers, at aligned offsets."""
         limit = min(self.variant.max_buffer, ARENA)
         arenas: list[list[tuple[str, int, int]]] = []
         used = limit
@@ -90,21 +90,22 @@ class Memory:
                 self.places[name] = buffer, offset, size
 
     def write(self, name: str, data: Any, at: int = 0) -> None:
-        """Put bytes, or a JavaScript typed array, into a buffer of the plan from its byte `at` on."""
+        """Write bytes, or a JavaScript typed array, to a buffer of the plan from byte `at` on."""
         buffer, offset, _ = self.places[name]
         self.device.queue.writeBuffer(buffer, offset + at, to_js(memoryview(data)) if isinstance(data, bytes) else data)
 
     def caches(self) -> list[Buffer]:
-        """Every buffer that has a part for each sequence, one behind the other."""
+        """The buffers with a part per sequence, in the sequences' order."""
         return [b for b in self.plan.buffers.values() if b.pool == "kv"]
 
     async def enlarge_caches(self, sequences: int) -> None:
-        """Room for so many sequences in the caches, with what they hold now; WispError out_of_memory, and nothing has
-        changed then. Bind groups made before are of no use any more.
+        """Replace the caches by ones for `sequences`, and copy the contents. Old bind groups become invalid.
+
+        WispError out_of_memory, with nothing changed.
         """
         caches = self.caches()
         larger: dict[str, Any] = {}
-        held = len(self.buffers)
+        n_before = len(self.buffers)
 
         def grow() -> None:
             for b in caches:
@@ -115,9 +116,9 @@ class Memory:
                 raise budget.out_of_memory(self.plan)
             await self.guarded(grow)
         except WispError:
-            for buffer in self.buffers[held:]:
+            for buffer in self.buffers[n_before:]:
                 buffer.destroy()
-            del self.buffers[held:]
+            del self.buffers[n_before:]
             raise
         encoder = self.device.createCommandEncoder()
         old = [self.places[b.name] for b in caches]
@@ -127,27 +128,28 @@ class Memory:
         self.device.queue.submit(to_js([encoder.finish()]))
         for buffer, _, _ in old:
             buffer.destroy()
-        gone = {id(buffer) for buffer, _, _ in old}
-        self.buffers = [buffer for buffer in self.buffers if id(buffer) not in gone]
+        freed = {id(buffer) for buffer, _, _ in old}
+        self.buffers = [buffer for buffer in self.buffers if id(buffer) not in freed]
         self.plan.sequences = sequences
 
     async def copy_cache(self, source: int, to: int) -> None:
-        """A sequence's tokens, and what the caches hold of them, for another one; WispError out_of_memory, and nothing
-        has changed then.
+        """Copy a sequence's tokens and its part of the caches to another sequence.
+
+        WispError out_of_memory, with nothing changed.
         """
         tokens = self.plan.buffers["tokens"]
         parts = [(b.name, b.nbytes) for b in self.caches()] + [(tokens.name, tokens.nbytes // tokens.shape[0])]
 
         def copy() -> None:
-            between = self.device.createBuffer(  # a buffer cannot be copied into itself
-                obj(size=max(size for _, size in parts), usage=COPY_DST | COPY_SRC, label="between sequences")
+            staging = self.device.createBuffer(  # WebGPU cannot copy within a buffer
+                obj(size=max(size for _, size in parts), usage=COPY_DST | COPY_SRC, label="sequence copy")
             )
             encoder = self.device.createCommandEncoder()
             for name, size in parts:
                 buffer = self.places[name][0]
-                encoder.copyBufferToBuffer(buffer, source * size, between, 0, size)
-                encoder.copyBufferToBuffer(between, 0, buffer, to * size, size)
+                encoder.copyBufferToBuffer(buffer, source * size, staging, 0, size)
+                encoder.copyBufferToBuffer(staging, 0, buffer, to * size, size)
             self.device.queue.submit(to_js([encoder.finish()]))
-            between.destroy()
+            staging.destroy()
 
         await self.guarded(copy)

@@ -26,7 +26,7 @@ class PipelineCache:
         return self._compiled[shader.label]
 
     async def get(self, shader: Shader) -> Any:
-        """The GPUComputePipeline, compiled on first use. WispError internal_error where it does not compile."""
+        """The GPUComputePipeline of a shader, compiled on first use. WispError internal_error if that fails."""
         if shader.label in self._compiled:
             return self._compiled[shader.label]
         if shader.label not in self._compiling:

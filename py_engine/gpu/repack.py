@@ -1,4 +1,4 @@
-"""From raw GGUF bytes in the staging buffer to a weight's planes: which kernels with which parameters."""
+"""The dispatches that sort raw GGUF bytes into a weight's planes, and those that compute a record's checksum."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from py_engine.plan import kernels, quants
 from py_engine.plan.kernels import Device, Shader
 from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Weight
+from py_engine.plan.shared import THREADS
 
-THREADS = 64  # of a workgroup
-SUMMED = 16  # words that a thread of checksum.wgsl takes, unless there would be too many threads
-SUMMING = 1024  # most workgroups of it
-ACROSS = 65535  # most workgroups in one direction
+CHECKSUM_WORDS = 16  # words of a thread of checksum.wgsl, unless that takes too many workgroups
+MAX_CHECKSUM_GROUPS = 1024  # workgroups of checksum.wgsl
+MAX_GROUPS = 65535  # workgroups in one dimension of a dispatch
 
 
 @dataclass(frozen=True)
 class Repack:
-    """One dispatch on a plane, which the shader binds as `binding`."""
+    """One dispatch that writes a plane, which the shader binds as `binding`."""
 
     shader: Shader
     plane: str
@@ -27,7 +27,7 @@ class Repack:
 
 
 def shader_for(weight: Weight, variant: Device) -> Shader | None:
-    """The kernel that brings a weight's raw bytes into its planes, None where they are the same."""
+    """The kernel that writes a weight's planes; None if the file's bytes are copied unchanged."""
     layout = weight.layout
     if not layout.plain:
         return kernels.expand("repack", {}, variant)
@@ -38,19 +38,19 @@ def shader_for(weight: Weight, variant: Device) -> Shader | None:
 
 
 def checksum_shader(variant: Device) -> Shader:
-    """The kernel that takes a record's checksum."""
+    """The kernel that computes a record's checksum."""
     return kernels.expand("checksum", {}, variant)
 
 
 def checksum(n_bytes: int, at: int, plane: str, variant: Device) -> Repack:
-    """The dispatch that adds the two sums of a record of `n_bytes` to the words `at` and `at + 1` of a plane."""
-    groups = max(1, min(SUMMING, -(-n_bytes // (4 * THREADS * SUMMED))))
+    """The dispatch that adds the checksum of a record of `n_bytes` to the words `at` and `at + 1` of a plane."""
+    groups = max(1, min(MAX_CHECKSUM_GROUPS, -(-n_bytes // (4 * THREADS * CHECKSUM_WORDS))))
     consts = {"bytes": n_bytes, "at": at, "stride": THREADS * groups}
     return Repack(checksum_shader(variant), plane, "sums", consts, (groups, 1))
 
 
 def repacks(place: Placement, variant: Device) -> list[Repack]:
-    """The dispatches for some rows; none where the bytes can be written as they are."""
+    """The dispatches for the rows of a placement; none if the bytes are copied unchanged."""
     weight = place.weight
     shader = shader_for(weight, variant)
     if shader is None:
@@ -73,5 +73,5 @@ def repacks(place: Placement, variant: Device) -> list[Repack]:
 
 def _repack(shader: Shader, plane: str, binding: str, threads: int, consts: dict[str, int]) -> Repack:
     groups = -(-threads // THREADS)
-    x = min(ACROSS, groups)
+    x = min(MAX_GROUPS, groups)
     return Repack(shader, plane, binding, consts | {"stride": THREADS * x}, (x, -(-groups // x)))

@@ -8,14 +8,14 @@
 
 import { Lists } from "./lists.js";
 
-const STATE_BYTES = 16; // u32 pos, n, resampled, seq
-
 /**
  * @typedef {object} Shared  numbers and names that Python defines (plan/shared.py, plan/lists.py)
  * @property {number} maxSteps tokens of each sequence in a submit
  * @property {number} maxSmallBatch tokens of a small batch; sequences that run side by side
  * @property {number} logprobRows rows of the log-probability buffer; a position's row is position % logprobRows
  * @property {number} logprobRowBytes
+ * @property {string[]} stateFields names of a State's u32 (wgsl/lib/state.wgsl), in order
+ * @property {string[]} draftingFields names of Drafting's u32 (wgsl/advance.wgsl), in order
  * @property {string} decode @property {string} smallBatch @property {string} smallBatchLogits
  * @property {string} sampleEach @property {string} verifyDraft @property {string} sample
  *
@@ -24,7 +24,7 @@ const STATE_BYTES = 16; // u32 pos, n, resampled, seq
  * @property {GPUBuffer} state State of one sequence
  * @property {GPUBuffer} [states] State of each token of a small batch; absent for encoders
  * @property {GPUBuffer} [logprobs] (logprobRows, entries)
- * @property {GPUBuffer} [drafting] u32 end, most
+ * @property {GPUBuffer} [drafting] Drafting
  *
  * @typedef {object} Batch
  * @property {Uint32Array} ids sampled ids, sequence by sequence
@@ -54,6 +54,7 @@ export class Replay extends Lists {
     this.capacity = capacity;
     this.shared = shared;
     this.idBytes = 4 * shared.maxSteps * shared.maxSmallBatch;
+    this.stateBytes = 4 * shared.stateFields.length;
     /** @type {GPUBuffer[]} staging buffers for reuse */
     this.free = [];
     /** @type {InFlight[]} oldest first */
@@ -75,14 +76,17 @@ export class Replay extends Lists {
 
   /** Sets one sequence's state. @param {number} seq @param {number} position of the batch's first token @param {number} n */
   place(seq, position, n) {
-    this.device.queue.writeBuffer(this.buffers.state, 0, new Uint32Array([position, n]));
-    this.device.queue.writeBuffer(this.buffers.state, 12, new Uint32Array([seq]));
+    for (const [field, value] of Object.entries({ pos: position, n, seq })) {
+      const offset = 4 * this.shared.stateFields.indexOf(field);
+      this.device.queue.writeBuffer(this.buffers.state, offset, new Uint32Array([value]));
+    }
   }
 
   /** Sets the state of each token of a small batch. @param {Place[]} places */
   placeBatch(places) {
     if (!this.buffers.states) return;
-    const states = places.flatMap(({ seq, position }) => [position, places.length, 0, seq]);
+    const n = places.length;
+    const states = places.flatMap(({ seq, position }) => words(this.shared.stateFields, { pos: position, n, seq }));
     this.device.queue.writeBuffer(this.buffers.states, 0, new Uint32Array(states));
   }
 
@@ -133,8 +137,9 @@ export class Replay extends Lists {
     if (sampled.includes(true)) this.readSampled(sampled);
     if (places.length === 1 && !drafting) return this.place(places[0].seq, places[0].position - 1, 1);
     this.placeBatch(places.map(({ seq, position }) => ({ seq, position: position - 1 })));
-    if (drafting && this.buffers.drafting)
-      this.device.queue.writeBuffer(this.buffers.drafting, 0, new Uint32Array([this.capacity - 2, 2]));
+    if (!drafting || !this.buffers.drafting) return;
+    const start = words(this.shared.draftingFields, { end: this.capacity - 2, length: 2 });
+    this.device.queue.writeBuffer(this.buffers.drafting, 0, new Uint32Array(start));
   }
 
   /** @param {{ places: Place[], left: number, steps: number, ahead: number, pending: boolean, drafting: boolean }} run */
@@ -159,7 +164,7 @@ export class Replay extends Lists {
   staging() {
     const usage = GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ;
     const { maxSteps, logprobRowBytes } = this.shared;
-    const size = this.idBytes + STATE_BYTES + (this.withRows ? maxSteps * logprobRowBytes : 0);
+    const size = this.idBytes + this.stateBytes + (this.withRows ? maxSteps * logprobRowBytes : 0);
     let free = this.free.pop();
     if (free && free.size < size) free = void free.destroy();
     return free ?? this.device.createBuffer({ size, usage });
@@ -174,15 +179,15 @@ export class Replay extends Lists {
     const { places, drafting, buffers } = this;
     const from = places[0].position;
     // How many tokens a draft yields is not known yet: copy as many as there can be.
-    const wanted = drafting ? this.shared.maxSmallBatch * this.submitted(count) : count;
+    const tokens = drafting ? this.shared.maxSmallBatch * this.submitted(count) : count;
     /** @param {GPUCommandEncoder} to */
     const copy = (to) => {
       places.forEach((place, i) => {
-        const bytes = 4 * Math.min(wanted, this.capacity - place.position);
+        const bytes = 4 * Math.min(tokens, this.capacity - place.position);
         to.copyBufferToBuffer(buffers.tokens, this.tokenOffset(place), into, 4 * i * count, bytes);
       });
       const state = drafting && buffers.states ? buffers.states : buffers.state;
-      to.copyBufferToBuffer(state, 0, into, this.idBytes, STATE_BYTES);
+      to.copyBufferToBuffer(state, 0, into, this.idBytes, this.stateBytes);
       if (this.withRows) this.copyRows(to, from, count, into);
     };
     if (encoder) copy(encoder);
@@ -206,7 +211,7 @@ export class Replay extends Lists {
     const { logprobRows, logprobRowBytes } = this.shared;
     const first = position % logprobRows;
     const straight = Math.min(count, logprobRows - first); // the other rows wrap around to the buffer's start
-    const at = this.idBytes + STATE_BYTES;
+    const at = this.idBytes + this.stateBytes;
     to.copyBufferToBuffer(logprobs, first * logprobRowBytes, into, at, straight * logprobRowBytes);
     if (straight === count) return;
     const rest = (count - straight) * logprobRowBytes;
@@ -246,12 +251,12 @@ export class Replay extends Lists {
   }
 
   /**
-   * Submits up to `most` decode steps. `eager`: also submit the last token's forward pass right away, which the
+   * Submits up to `limit` decode steps. `eager`: also submit the last token's forward pass right away, which the
    * read-back does not wait for; else the next step runs it.
-   * @param {number} most @param {boolean} eager
+   * @param {number} limit @param {boolean} eager
    */
-  step(most = this.steps, eager = false) {
-    const count = Math.min(most, this.left, this.shared.maxSteps);
+  step(limit = this.steps, eager = false) {
+    const count = Math.min(limit, this.left, this.shared.maxSteps);
     let map = () => {};
     this.submit((encoder) => {
       const pass = encoder.beginComputePass();
@@ -301,18 +306,21 @@ export class Replay extends Lists {
     this.counts.wait_ms += performance.now() - begun;
     this.inFlight.shift();
     const { staging, count, sequences, from, sampled = [] } = batch;
-    const rest = new Uint32Array(staging.getMappedRange(this.idBytes));
+    const { stateFields, logprobRowBytes } = this.shared;
+    const rest = new Uint32Array(staging.getMappedRange(this.idBytes)); // a State, then rows of log-probabilities
     let [first, end] = [0, sequences * (count || 1)];
     if (this.drafting && count) {
-      const next = rest[0] + 1;
+      const next = rest[stateFields.indexOf("pos")] + 1;
       first = this.places[0].position - from;
       end = next - from;
       this.left -= Math.min(this.left, end - first);
       this.places[0].position = next;
     }
     const ids = new Uint32Array(staging.getMappedRange(0, this.idBytes)).slice(first, end);
-    const resampled = rest[2];
-    const rows = batch.rows ? rest.slice(4, 4 + (count * this.shared.logprobRowBytes) / 4) : new Uint32Array();
+    const resampled = rest[stateFields.indexOf("resampled")];
+    const rows = batch.rows
+      ? rest.slice(stateFields.length, stateFields.length + (count * logprobRowBytes) / 4)
+      : new Uint32Array();
     staging.unmap();
     this.free.push(staging);
     const now = performance.now();
@@ -349,3 +357,6 @@ export class Replay extends Lists {
     while (this.inFlight.length) await this.take();
   }
 }
+
+/** A struct's words in order; fields without a value are 0. @param {string[]} fields @param {Record<string, number>} values */
+const words = (fields, values) => fields.map((field) => values[field] ?? 0);

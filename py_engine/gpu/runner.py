@@ -1,4 +1,4 @@
-"""The WebGPU runner: drives gpu.py and replay.js, and paces the submits by measured step times."""
+"""The WebGPU runner: drives gpu.py and replay.js, and sizes submits by measured step times."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from py_engine.runners import Counts
 if TYPE_CHECKING:
     from py_engine.files.source import CachedRecords
 
-# A submit of several steps should take this long: text streams smoothly, and an abort takes effect soon.
-BATCH_MS = 25.0
-BATCHED_SUBMIT_MS = 10.0  # the same where other sequences may join at any time
-TIMED_TOKENS = 16  # tokens timed together: the browser reports finished work in bursts
-# Time to sample ahead where the tokens may be rejected: the browser takes 2 to 3 ms to report a token, and reports
-# several submits one after the other.
+# Target duration of a submit of several steps: short enough that text streams smoothly and an abort takes effect soon.
+SUBMIT_MS = 25.0
+BATCH_SUBMIT_MS = 10.0  # the target for batches, which other sequences may join at any time
+TIMED_TOKENS = 16  # tokens timed together, because the browser reports finished work in bursts
+# How far to sample ahead of tokens that may be rejected. The browser takes 2 to 3 ms to report a token, and reports
+# submits one after the other.
 LOOKAHEAD_MS = 16.0
 SMOOTHING = 0.3  # weight of the newest step time
 
@@ -37,28 +37,37 @@ class GpuRunner:
         self.on_gpu = not gpu.variant.software
         self._free, self._masked = self.lists, self.lists
         self._sampling = Sampling()  # of the sequence configured last
-        self._written = Sampling()  # whose biases and breakers are on the device
+        self._written = Sampling()  # its biases and sequence breakers are on the device
         self._preparing: set[str] = set()
         self._batch_kind: tuple[bool, int] = (False, 1)  # drafting, sequences
         self._batch_step_ms: dict[tuple[bool, int], float] = {}  # batch kind -> milliseconds
         self._done: Any = None
         self._step_ms = 0.0
-        self._tokens, self._ms = 0, 0.0  # taken since the step time was last updated
+        self._tokens, self._ms = 0, 0.0  # read back since the step time was last updated
         self._resampled = 0
 
     async def load(self, data: Any, placements: Sequence[Placement]) -> None:
         self._check()
         assert self.gpu.uploading is not None
-        await self.gpu.uploading.take(data, placements)
+        await self.gpu.uploading.write(data, placements)
 
     async def stream(
-        self, kept: CachedRecords, placements: Callable[[int], Sequence[Placement]], tell: Callable[[int], None]
+        self,
+        cached: CachedRecords,
+        placements: Callable[[int], Sequence[Placement]],
+        on_progress: Callable[[int], None],
     ) -> tuple[set[int], float]:
-        """Upload.stream()."""
+        """Upload records from a disk: see Upload.stream()."""
         self._check()
         assert self.gpu.uploading is not None
-        found: tuple[set[int], float] = await self._awaited(self.gpu.uploading.stream(kept, placements, tell))
+        uploading = self.gpu.uploading.stream(cached, placements, on_progress)
+        found: tuple[set[int], float] = await self._awaited(uploading)
         return found
+
+    @property
+    def written_ms(self) -> float:
+        """Milliseconds that streams have spent on handing records to the GPU, until ready()."""
+        return self.gpu.uploading.written_ms if self.gpu.uploading is not None else 0.0
 
     async def ready(self) -> None:
         if self.gpu.uploading is not None:
@@ -89,7 +98,7 @@ class GpuRunner:
 
     def _use(self, lists: list[str]) -> None:
         self.lists = lists
-        self.gpu.choose_with(lists)
+        self.gpu.sample_with(lists)
 
     async def feed(self, position: int, ids: list[int], lists: list[str], seq: int = 0) -> None:
         before, self._done = self._done, None
@@ -140,19 +149,19 @@ class GpuRunner:
         drafting, sequences = self._batch_kind
         if not drafting and sequences == 1:
             return self._pace_of(ms)
-        most = MAX_STEPS // 4 if drafting else MAX_STEPS
-        return (max(1, min(most, int(BATCHED_SUBMIT_MS / ms))) if ms else 1), 2
+        max_steps = MAX_STEPS // 4 if drafting else MAX_STEPS
+        return (max(1, min(max_steps, int(BATCH_SUBMIT_MS / ms))) if ms else 1), 2
 
     async def next_batch(self, more: bool = True) -> list[list[int]]:
         replay = self.gpu.replay
-        taken = await self._awaited(replay.next() if more else replay.take())
-        if taken is None:
+        result = await self._awaited(replay.next() if more else replay.take())
+        if result is None:
             return []
-        ids, steps = [int(i) for i in taken.ids.to_py()], int(taken.steps)
+        ids, steps = [int(i) for i in result.ids.to_py()], int(result.steps)
         if not steps:
-            return [[token] if existed else [] for token, existed in zip(ids, taken.sampled.to_py(), strict=True)]
+            return [[token] if existed else [] for token, existed in zip(ids, result.sampled.to_py(), strict=True)]
         if replay.warm:
-            before, ms = self._batch_step_ms.get(self._batch_kind), float(taken.ms) / steps
+            before, ms = self._batch_step_ms.get(self._batch_kind), float(result.ms) / steps
             self._batch_step_ms[self._batch_kind] = ms if before is None else _smoothed(before, ms)
             replay.steps, replay.ahead = self._batch_pace()
         if self._batch_kind[0]:
@@ -169,12 +178,12 @@ class GpuRunner:
     def _pace_of(self, ms: float) -> tuple[int, int]:
         if not ms:
             return 1, 2
-        steps = max(1, min(MAX_STEPS, int(BATCH_MS / ms)))
-        return steps, 3 if steps > 1 else 1 if ms > BATCH_MS else 2
+        steps = max(1, min(MAX_STEPS, int(SUBMIT_MS / ms)))
+        return steps, 3 if steps > 1 else 1 if ms > SUBMIT_MS else 2
 
     async def next(self) -> Batch:
         replay = self.gpu.replay
-        batch, _, ms = await self._taken(replay.next())
+        batch, _, ms = await self._result(replay.next())
         if replay.warm and batch.ids:
             self._time(ms / len(batch.ids))
             replay.steps, replay.ahead = self._pace()
@@ -183,16 +192,16 @@ class GpuRunner:
     def _time(self, ms: float) -> None:
         self._step_ms = ms if not self._step_ms else _smoothed(self._step_ms, ms)
 
-    async def _taken(self, promise: Any) -> tuple[Batch, bool, float]:
-        """A submit's result from replay.js: tokens, whether the mask changed any, milliseconds."""
-        taken = await self._awaited(promise)
-        if taken is None:
+    async def _result(self, promise: Any) -> tuple[Batch, bool, float]:
+        """Read a submit's result: tokens, whether the mask rejected any, milliseconds."""
+        result = await self._awaited(promise)
+        if result is None:
             return Batch([]), False, 0.0
-        ids = [int(i) for i in taken.ids.to_py()]
+        ids = [int(i) for i in result.ids.to_py()]
         n = self._sampling.logprobs
-        rows = read_logprobs(taken.rows.to_py(), len(ids), n, self.plan.n_vocab) if n >= 0 else None
-        again, self._resampled = int(taken.resampled) != self._resampled, int(taken.resampled)
-        return Batch(ids, rows), again, float(taken.ms)
+        rows = read_logprobs(result.rows.to_py(), len(ids), n, self.plan.n_vocab) if n >= 0 else None
+        rejected, self._resampled = int(result.resampled) != self._resampled, int(result.resampled)
+        return Batch(ids, rows), rejected, float(result.ms)
 
     async def _awaited(self, promise: Any) -> Any:
         try:
@@ -211,14 +220,14 @@ class GpuRunner:
         return int(self.gpu.replay.step(count, eager))
 
     async def take(self) -> tuple[Batch, bool]:
-        batch, again, ms = await self._taken(self.gpu.replay.take())
+        batch, rejected, ms = await self._result(self.gpu.replay.take())
         self._tokens, self._ms = self._tokens + len(batch.ids), self._ms + ms
         if self._tokens >= TIMED_TOKENS:
-            each = self._ms / self._tokens
-            if not self._step_ms or each < self._step_ms:  # a longer time may include waiting for the host
-                self._time(each)
+            per_token = self._ms / self._tokens
+            if not self._step_ms or per_token < self._step_ms:  # a longer time may include waits for the host
+                self._time(per_token)
             self._tokens, self._ms = 0, 0.0
-        return batch, again
+        return batch, rejected
 
     async def rewind(self, position: int, count: int) -> None:
         self._check()
@@ -245,17 +254,17 @@ class GpuRunner:
         return Counts(int(counts.submits), int(counts.dispatches), float(counts.encode_ms), float(counts.wait_ms))
 
     async def compile(self, on_progress: Callable[[int, int], None]) -> None:
-        """Compile the kernels of all lists that are not lazy. Nothing runs before."""
+        """Compile the kernels of all lists that are not lazy. Must end before anything runs."""
         await self.gpu.compile(on_progress)
 
     async def time_lists(self, position: int, n: int, names: list[str]) -> float:
-        """Nanoseconds that lists take one after the other on n tokens at `position`."""
+        """Time lists run one after the other on n tokens at `position`, in nanoseconds."""
         await self.gpu.compile(names=names)
         await self.feed(position, [0] * n, [])
         return await self.gpu.time_lists(names, n, 1 if self.gpu.variant.software else 10)
 
     async def profile(self, position: int, n: int, name: str) -> list[dict[str, Any]]:
-        """GPU time of each dispatch of a list on n tokens at `position`."""
+        """Time each dispatch of a list on n tokens at `position`."""
         if not self.gpu.device.features.has("timestamp-query"):
             raise WispError("This adapter cannot time its kernels: it lacks timestamp-query.", "unsupported_parameter")
         await self.gpu.compile(names=[name])

@@ -1,198 +1,225 @@
-// Takes weights into a GPU: a record goes into staging memory that stays mapped, which the GPU copies on into the buffer
-// `raw`, and from there to where it stays, as it is or through a repack kernel (upload.py says what goes where).
-//
-// writeBuffer would do, but it takes new memory each time, and filling that for the first time costs more than the copy.
+/**
+ * Uploads weights to the GPU. A record is read into mapped staging memory, the GPU copies it to the buffer `raw`, and from
+ * there to its weights' buffers: unchanged, or through a repack kernel. upload.py computes these commands.
+ *
+ * writeBuffer would allocate new memory for each record; filling that for the first time costs more than the copy.
+ */
 
 import { checksum } from "../files/shards.js";
 
-const PAD = 256; // behind a record in `raw`, where a kernel may look
-const COPY_FIELDS = 4;
-const JOB_FIELDS = 8;
-const TELL_MS = 50; // between two words on how far a stream is
-const CHUNK = 1 << 20; // bytes to read at once, about what a browser's pipe holds
-const STANDSTILL_MS = 30_000; // for a record: one that takes longer is read in another way
+const PAD = 256; // bytes after a record in `raw` that a kernel may read
+const REPORT_MS = 50; // between two reports of a stream's progress
+const CHUNK = 1 << 20; // bytes of one read, about the size of a browser's pipe
+const TIMEOUT_MS = 30_000; // a record that takes longer to read counts as failed, and is read in another way
 
 /**
- * @typedef {{ copies: Float64Array, jobs: Float64Array, params: Uint8Array }} Work  what becomes of a record
- *   copies: (byte in the record, buffer, byte there, bytes) of each: bytes that stay as they are
- *   jobs: (pipeline, buffer, first byte and bytes of the plane there, byte in `params`, bytes of them, workgroups x, y)
- *   of each: dispatches on `raw`
- *   params: their uniforms
- * @typedef {{ buffer: GPUBuffer, memory: Uint8Array<ArrayBuffer> }} Slot  mapped
- * @typedef {{ data: Blob, check?: number[] }} Kept  a record on a disk, and the checksum it should have
+ * @typedef {object} Options
+ * @property {number} maxRecord bytes of the largest record
+ * @property {number} slots records that are read or uploaded at a time
+ * @property {string[]} copyFields names of a Copy's numbers, in order
+ * @property {string[]} dispatchFields names of a Dispatch's numbers, in order
+ *
+ * @typedef {object} Copy  bytes that stay unchanged
+ * @property {number} source byte in the record
+ * @property {number} buffer index of the target @property {number} target byte in it
+ * @property {number} size bytes
+ *
+ * @typedef {object} Dispatch  one dispatch of a kernel that reads `raw`
+ * @property {number} pipeline index
+ * @property {number} buffer index of the buffer it writes @property {number} offset byte in it @property {number} size bytes
+ * @property {number} params byte in Commands.params @property {number} params_size bytes
+ * @property {number} x @property {number} y workgroups
+ *
+ * @typedef {object} Commands  what to do with a record
+ * @property {Float64Array} copies numbers of each Copy
+ * @property {Float64Array} dispatches numbers of each Dispatch
+ * @property {Uint8Array} params uniforms of the dispatches
+ *
+ * @typedef {{ buffer: GPUBuffer, memory: Uint8Array<ArrayBuffer> }} Slot  a mapped staging buffer
+ * @typedef {{ data: Blob, check?: number[] }} CachedRecord  a record on a disk, and its checksum if it has one
  */
 
 export class Upload {
   #device;
+  #options;
   #raw;
   /** @type {GPUBuffer[]} */
   #slots;
-  /** @type {Promise<Slot>[]} of each staging buffer, in the order in which they will be free */
+  /** @type {Promise<Slot>[]} the staging buffers, in the order in which they become free */
   #free;
   /** @type {GPUComputePipeline[]} */
   #pipelines = [];
   /** @type {GPUBuffer[]} */
   #buffers = [];
-  /** @type {((work: Work) => void)[]} who waits for the next record's work */
-  #wanted = [];
-  /** @type {Promise<Work>[]} */
-  #work = [];
+  /** @type {Promise<Commands>[]} of each record of a stream */
+  #commands = [];
+  /** @type {((commands: Commands) => void)[]} resolve those of #commands that are still missing */
+  #resolvers = [];
   #closed = false;
   written_ms = 0; // spent on handing records of streams to the GPU
 
-  /** @param {GPUDevice} device @param {number} size of the largest record @param {number} slots records under way */
-  constructor(device, size, slots) {
+  /** @param {GPUDevice} device @param {Options} options */
+  constructor(device, options) {
     const { COPY_DST, COPY_SRC, MAP_WRITE, STORAGE } = GPUBufferUsage;
     const usage = MAP_WRITE | COPY_SRC;
+    const size = options.maxRecord;
     this.#device = device;
+    this.#options = options;
     this.#raw = device.createBuffer({ label: "raw", size: size + PAD, usage: STORAGE | COPY_DST | COPY_SRC });
-    this.#slots = Array.from({ length: slots }, () =>
+    this.#slots = Array.from({ length: options.slots }, () =>
       device.createBuffer({ label: "staging", size, usage, mappedAtCreation: true }),
     );
     this.#free = this.#slots.map((buffer) => Promise.resolve(mapped(buffer)));
   }
 
-  /** @param {GPUComputePipeline} pipeline @returns {number} what a job calls it */
+  /** @param {GPUComputePipeline} pipeline @returns {number} its index in a Dispatch */
   addPipeline = (pipeline) => this.#pipelines.push(pipeline) - 1;
 
-  /** @param {GPUBuffer} buffer @returns {number} what a job or a copy calls it */
+  /** @param {GPUBuffer} buffer @returns {number} its index in a Copy or Dispatch */
   addBuffer = (buffer) => this.#buffers.push(buffer) - 1;
 
   /**
-   * Waits for staging memory and takes a record in, which may go when this is done; what is asked of the GPU may not be.
-   * @param {ArrayBuffer} data @param {Float64Array} copies @param {Float64Array} jobs @param {Uint8Array} params
+   * Uploads one record: waits for staging memory and submits the commands. On return `data` may be freed; GPU work may
+   * still be pending.
+   * @param {ArrayBuffer} data @param {Float64Array} copies @param {Float64Array} dispatches @param {Uint8Array} params
    */
-  async take(data, copies, jobs, params) {
-    const slot = await this.#next();
+  async write(data, copies, dispatches, params) {
+    const slot = await this.#nextSlot();
     slot.memory.set(new Uint8Array(data));
-    this.#send(slot, data.byteLength, { copies, jobs, params });
+    this.#submit(slot, data.byteLength, { copies, dispatches, params });
   }
 
   /**
-   * Begins to read `count` records, several at a time, and takes each in as soon as its work is known.
-   * @param {(i: number) => Promise<Kept | undefined>} open
+   * Begins to read `count` records, several at a time, and uploads each once addCommands() has given its commands.
+   * @param {(i: number) => Promise<CachedRecord | undefined>} open
    * @param {number} count
-   * @param {boolean} here whether their checksums are taken here, not by jobs
-   * @param {(records: number) => void} tell how many were read, now and then
-   * @returns {{ sums: number, done: Promise<{ failed: number[], read_ms: number }> }} what a job calls the buffer of
-   *   checksums; those records that could not be read, or are not what their checksum says, and the time of reading
+   * @param {boolean} checkHere compute checksums on the CPU; else dispatches compute them
+   * @param {(records: number) => void} onProgress called now and then with the number of records read
+   * @returns {{ sums: number, done: Promise<{ failed: number[], read_ms: number }> }} the index of the buffer of
+   *   checksums; the records that could not be read or whose checksum differs, and the time of reading
    */
-  stream(open, count, here, tell) {
+  stream(open, count, checkHere, onProgress) {
     const { COPY_SRC, STORAGE } = GPUBufferUsage;
-    const size = 8 * Math.max(1, count);
+    const size = 8 * Math.max(1, count); // two u32 per record
     const sums = this.#device.createBuffer({ label: "checksums", size, usage: STORAGE | COPY_SRC });
-    this.#wanted = [];
-    this.#work = Array.from({ length: count }, () => new Promise((known) => this.#wanted.push(known)));
-    const done = this.#run(open, count, here ? undefined : sums, tell).finally(() => sums.destroy());
-    done.catch(() => undefined); // whoever waits is told
+    this.#resolvers = [];
+    this.#commands = Array.from({ length: count }, () => new Promise((resolve) => this.#resolvers.push(resolve)));
+    const done = this.#run(open, count, checkHere ? undefined : sums, onProgress).finally(() => sums.destroy());
+    done.catch(() => undefined); // reported to the caller that awaits it
     return { sums: this.addBuffer(sums), done };
   }
 
-  /** Says what becomes of the next record. @type {(copies: Float64Array, jobs: Float64Array, params: Uint8Array) => void} */
-  add = (copies, jobs, params) => this.#wanted.shift()?.({ copies, jobs, params });
+  /** Gives the commands of a stream's next record. @type {(copies: Float64Array, dispatches: Float64Array, params: Uint8Array) => void} */
+  addCommands = (copies, dispatches, params) => this.#resolvers.shift()?.({ copies, dispatches, params });
 
   /**
-   * @param {(i: number) => Promise<Kept | undefined>} open @param {number} count
-   * @param {GPUBuffer | undefined} sums where jobs put the checksums
-   * @param {(records: number) => void} tell
+   * @param {(i: number) => Promise<CachedRecord | undefined>} open @param {number} count
+   * @param {GPUBuffer | undefined} sums where dispatches write the checksums
+   * @param {(records: number) => void} onProgress
    */
-  async #run(open, count, sums, tell) {
-    /** @type {Promise<{ slot: Slot, kept: Kept | undefined, ms: number }>[]} */
-    const window = [];
-    /** @type {(Kept | undefined)[]} */
-    const taken = [];
+  async #run(open, count, sums, onProgress) {
+    /** @type {Promise<{ slot: Slot, record: CachedRecord | undefined, ms: number }>[]} */
+    const reads = [];
+    /** @type {(CachedRecord | undefined)[]} */
+    const records = [];
     let read_ms = 0;
-    let told = performance.now();
+    let reported = performance.now();
     for (let i = 0, next = 0; i < count; i++) {
-      for (; next < count && window.length < this.#slots.length; next++) {
-        const reading = this.#read(open(next), !sums);
-        reading.catch(() => undefined); // looked at in turn
-        window.push(reading);
+      for (; next < count && reads.length < this.#slots.length; next++) {
+        const read = this.#read(open(next), !sums);
+        read.catch(() => undefined); // reported when it is awaited
+        reads.push(read);
       }
-      const { slot, kept, ms } = await /** @type {typeof window[0]} */ (window.shift());
-      const work = await this.#work[i];
+      const { slot, record, ms } = await /** @type {typeof reads[0]} */ (reads.shift());
+      const commands = await this.#commands[i];
       const begun = performance.now();
-      if (kept) this.#send(slot, kept.data.size, work);
+      if (record) this.#submit(slot, record.data.size, commands);
       else this.#free.push(Promise.resolve(slot));
-      taken.push(kept);
+      records.push(record);
       read_ms += ms;
       const now = performance.now();
       this.written_ms += now - begun;
-      if (now - told > TELL_MS) {
-        tell(i + 1);
-        told = now;
+      if (now - reported > REPORT_MS) {
+        onProgress(i + 1);
+        reported = now;
       }
     }
     const found = count && sums ? await this.#download(sums, 8 * count) : undefined;
-    const right = (/** @type {Kept} */ { check }, /** @type {number} */ i) =>
+    const matches = (/** @type {CachedRecord} */ { check }, /** @type {number} */ i) =>
       !check || !found || (check[0] === found[2 * i] && check[1] === found[2 * i + 1]);
-    return { failed: taken.flatMap((kept, i) => (kept && right(kept, i) ? [] : [i])), read_ms };
+    return { failed: records.flatMap((record, i) => (record && matches(record, i) ? [] : [i])), read_ms };
   }
 
   /**
-   * Reads a record into the next staging memory.
-   * @param {Promise<Kept | undefined>} opening @param {boolean} checks whether to look at it, too
+   * Reads a record into the next staging buffer. `record` is undefined if it could not be read or is damaged.
+   * @param {Promise<CachedRecord | undefined>} opening @param {boolean} checks whether to compare its checksum
    */
   async #read(opening, checks) {
-    opening.catch(() => undefined); // looked at below
-    const slot = await this.#next();
+    opening.catch(() => undefined); // handled below
+    const slot = await this.#nextSlot();
     const begun = performance.now();
-    const kept = await opening.catch(() => undefined);
-    const whole = kept && (await fill(slot.memory, kept.data).catch(() => false));
-    if (this.#closed) throw new Error("the upload has ended");
+    const record = await opening.catch(() => undefined);
+    const whole = record && (await fill(slot.memory, record.data).catch(() => false));
+    if (this.#closed) throw new Error("The upload was closed.");
     const ms = performance.now() - begun;
-    const wrong =
-      checks && whole && kept.check && String(checksum(slot.memory.buffer, kept.data.size)) !== String(kept.check);
-    return { slot, kept: whole && !wrong ? kept : undefined, ms };
+    const damaged =
+      checks &&
+      whole &&
+      record.check &&
+      String(checksum(slot.memory.buffer, record.data.size)) !== String(record.check);
+    return { slot, record: whole && !damaged ? record : undefined, ms };
   }
 
-  async #next() {
+  async #nextSlot() {
     return /** @type {Promise<Slot>} */ (this.#free.shift());
   }
 
-  /** @param {Slot} slot @param {number} size of its record @param {Work} work */
-  #send({ buffer: slot, memory }, size, { copies, jobs, params }) {
+  /** @param {Slot} slot @param {number} size bytes of the record @param {Commands} commands */
+  #submit({ buffer: staging, memory }, size, { copies, dispatches, params }) {
     const { queue } = this.#device;
-    for (let i = 0; i < copies.length; i += COPY_FIELDS) {
-      const [from, buffer, to, bytes] = copies.subarray(i, i + COPY_FIELDS);
-      if (from % 4) queue.writeBuffer(this.#buffers[buffer], to, memory, from, bytes); // of an oddly aligned file
+    /** @type {Copy[]} */
+    const all = rows(copies, this.#options.copyFields);
+    for (const { source, buffer, target, size } of all) {
+      // copyBufferToBuffer needs multiples of 4: tensors of a file may start elsewhere
+      if (source % 4) queue.writeBuffer(this.#buffers[buffer], target, memory, source, size);
     }
-    slot.unmap();
+    staging.unmap();
     const encoder = this.#device.createCommandEncoder();
-    encoder.copyBufferToBuffer(slot, 0, this.#raw, 0, 4 * Math.ceil(size / 4));
-    for (let i = 0; i < copies.length; i += COPY_FIELDS) {
-      const [from, buffer, to, bytes] = copies.subarray(i, i + COPY_FIELDS);
-      if (from % 4 === 0) encoder.copyBufferToBuffer(this.#raw, from, this.#buffers[buffer], to, bytes);
+    encoder.copyBufferToBuffer(staging, 0, this.#raw, 0, 4 * Math.ceil(size / 4));
+    for (const { source, buffer, target, size } of all) {
+      if (source % 4 === 0) encoder.copyBufferToBuffer(this.#raw, source, this.#buffers[buffer], target, size);
     }
-    const used = jobs.length ? this.#dispatch(encoder, jobs, params) : undefined;
+    const uniforms = dispatches.length ? this.#encode(encoder, dispatches, params) : undefined;
     queue.submit([encoder.finish()]);
-    used?.destroy();
-    const free = slot.mapAsync(GPUMapMode.WRITE).then(() => mapped(slot));
-    free.catch(() => undefined); // whoever waits for it is told
+    uniforms?.destroy();
+    const free = staging.mapAsync(GPUMapMode.WRITE).then(() => mapped(staging));
+    free.catch(() => undefined); // reported to the read that awaits it
     this.#free.push(free);
   }
 
   /**
-   * @param {GPUCommandEncoder} encoder @param {Float64Array} jobs @param {Uint8Array} params
-   * @returns {GPUBuffer} that may go when this is submitted
+   * @param {GPUCommandEncoder} encoder @param {Float64Array} dispatches @param {Uint8Array} params
+   * @returns {GPUBuffer} uniforms, to be destroyed after the submit
    */
-  #dispatch(encoder, jobs, params) {
+  #encode(encoder, dispatches, params) {
     const usage = GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST;
     const uniforms = this.#device.createBuffer({ label: "repack params", size: params.byteLength, usage });
     this.#device.queue.writeBuffer(uniforms, 0, params);
     const pass = encoder.beginComputePass();
-    for (let i = 0; i < jobs.length; i += JOB_FIELDS) {
-      const [pipeline, buffer, at, bytes, offset, length, x, y] = jobs.subarray(i, i + JOB_FIELDS);
+    /** @type {Dispatch[]} */
+    const all = rows(dispatches, this.#options.dispatchFields);
+    for (const dispatch of all) {
       const resources = [
-        { buffer: uniforms, offset, size: length },
+        { buffer: uniforms, offset: dispatch.params, size: dispatch.params_size },
         { buffer: this.#raw },
-        { buffer: this.#buffers[buffer], offset: at, size: bytes },
+        { buffer: this.#buffers[dispatch.buffer], offset: dispatch.offset, size: dispatch.size },
       ];
-      const layout = this.#pipelines[pipeline].getBindGroupLayout(0);
+      const pipeline = this.#pipelines[dispatch.pipeline];
+      const layout = pipeline.getBindGroupLayout(0);
       const entries = resources.map((resource, binding) => ({ binding, resource }));
-      pass.setPipeline(this.#pipelines[pipeline]);
+      pass.setPipeline(pipeline);
       pass.setBindGroup(0, this.#device.createBindGroup({ layout, entries }));
-      pass.dispatchWorkgroups(x, y);
+      pass.dispatchWorkgroups(dispatch.x, dispatch.y);
     }
     pass.end();
     return uniforms;
@@ -213,13 +240,13 @@ export class Upload {
     }
   }
 
-  /** Waits until the weights are in place. */
+  /** Waits until the GPU has written all weights, then frees the staging memory. */
   async end() {
     await this.#device.queue.onSubmittedWorkDone();
     this.close();
   }
 
-  /** Gives the staging memory back; a stream ends. */
+  /** Frees the staging memory. A stream that is running fails. */
   close() {
     this.#closed = true;
     for (const buffer of [this.#raw, ...this.#slots]) buffer.destroy();
@@ -228,16 +255,26 @@ export class Upload {
   }
 }
 
+/**
+ * Objects with these fields, from consecutive numbers.
+ * @param {Float64Array} numbers @param {string[]} fields @returns {any[]}
+ */
+function rows(numbers, fields) {
+  return Array.from({ length: numbers.length / fields.length }, (_, i) =>
+    Object.fromEntries(fields.map((field, k) => [field, numbers[i * fields.length + k]])),
+  );
+}
+
 /** @param {GPUBuffer} buffer @returns {Slot} */
 const mapped = (buffer) => ({ buffer, memory: new Uint8Array(buffer.getMappedRange()) });
 
-/** @type {ArrayBuffer[]} memory to read into, which a system does not have to fill with zeros again */
+/** @type {ArrayBuffer[]} buffers to read into, reused because the system fills new memory with zeros */
 const spare = [];
 
-/** Puts a Blob's bytes into memory; says whether they were all there. @param {Uint8Array} memory @param {Blob} data */
+/** Reads a Blob into memory; returns whether it gave all its bytes. @param {Uint8Array} memory @param {Blob} data */
 async function fill(memory, data) {
   const reader = readerOf(data.stream());
-  const end = setTimeout(() => reader.cancel(), STANDSTILL_MS); // read() then gives what it has, which is too little
+  const timer = setTimeout(() => reader.cancel(), TIMEOUT_MS); // read() then returns what it has: too few bytes
   let chunk = spare.pop() ?? new ArrayBuffer(CHUNK);
   let at = 0;
   try {
@@ -249,13 +286,13 @@ async function fill(memory, data) {
       at += value.length;
     }
   } finally {
-    clearTimeout(end);
+    clearTimeout(timer);
     if (chunk.byteLength === CHUNK) spare.push(chunk);
   }
 }
 
 /**
- * Reads into memory it is given, where the browser can; else into new memory.
+ * A reader that fills given memory where the browser can; else one that allocates.
  * @param {ReadableStream<Uint8Array>} stream
  * @returns {ReadableStreamBYOBReader}
  */

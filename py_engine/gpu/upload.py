@@ -1,5 +1,6 @@
-"""What becomes of a record's weights on the GPU: which bytes stay as they are, and which repack dispatches the others
-need. upload.js does it. Nothing passes through Python's heap.
+"""Weight upload: which bytes of a record are copied to the GPU unchanged, and which repack dispatches the others need.
+
+upload.js does it; no weight passes through Python's heap.
 """
 
 from __future__ import annotations
@@ -7,14 +8,14 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import js
 from pyodide.ffi import create_proxy, to_js
 
 from py_engine.files.records import MAX_RECORD
 from py_engine.gpu import repack
-from py_engine.gpu.memory import Memory
+from py_engine.gpu.memory import Memory, obj
 from py_engine.gpu.pipelines import PipelineCache
 from py_engine.gpu.repack import Repack
 from py_engine.plan import quants
@@ -23,29 +24,52 @@ from py_engine.plan.placement import Placement
 if TYPE_CHECKING:
     from py_engine.files.source import CachedRecords
 
-SLOTS = 6  # records that are being read or wait for the GPU
-SUMS = "checksums"  # the plane of a stream's
+SLOTS = 6  # records that are read or uploaded at a time
+SUMS = "checksums"  # the plane of a stream's checksums
+
+
+class Copy(NamedTuple):
+    """Bytes that stay unchanged. upload.js gets the fields' names from here; buffers are indices."""
+
+    source: int  # byte in the record
+    buffer: int
+    target: int  # byte in the buffer
+    size: int
+
+
+class Dispatch(NamedTuple):
+    """One repack or checksum dispatch. upload.js gets the fields' names from here; pipeline and buffer are indices."""
+
+    pipeline: int
+    buffer: int
+    offset: int  # byte of the plane in the buffer
+    size: int
+    params: int  # byte of its Params in the record's uniforms
+    params_size: int
+    x: int
+    y: int
 
 
 class Upload:
-    """One model's weights."""
+    """The upload of one model's weights."""
 
     def __init__(self, gpu: Memory, pipelines: PipelineCache) -> None:
         self._gpu, self._cache = gpu, pipelines
-        self._js = js.wispUpload.new(gpu.device, MAX_RECORD, SLOTS)
-        self._pipelines: dict[str, int] = {}
-        self._planes: dict[str, tuple[int, int, int]] = {}  # plane -> what upload.js calls its buffer, offset, bytes
-        known: dict[int, int] = {}
+        fields = {"copyFields": Copy._fields, "dispatchFields": Dispatch._fields}
+        self._js = js.wispUpload.new(gpu.device, obj(maxRecord=MAX_RECORD, slots=SLOTS, **fields))
+        self._pipelines: dict[str, int] = {}  # label -> index
+        self._planes: dict[str, tuple[int, int, int]] = {}  # plane -> (index of its buffer, offset, bytes)
+        indices: dict[int, int] = {}
         for name, (buffer, offset, size) in gpu.places.items():
-            if id(buffer) not in known:
-                known[id(buffer)] = int(self._js.addBuffer(buffer))
-            self._planes[name] = known[id(buffer)], offset, size
+            if id(buffer) not in indices:
+                indices[id(buffer)] = int(self._js.addBuffer(buffer))
+            self._planes[name] = indices[id(buffer)], offset, size
 
     async def start(self) -> None:
-        """Make ready: the repack pipelines, the grids that planes begin with."""
+        """Compile the repack pipelines and write the grids that planes begin with."""
         gpu = self._gpu
-        checks = repack.checksum_shader(gpu.variant)
-        shaders = {checks.label: checks}
+        checksum = repack.checksum_shader(gpu.variant)
+        shaders = {checksum.label: checksum}
         for weight in gpu.plan.weights.values():
             if shader := repack.shader_for(weight, gpu.variant):
                 shaders[shader.label] = shader
@@ -57,62 +81,67 @@ class Upload:
         for label, pipeline in zip(shaders, pipelines, strict=True):
             self._pipelines[label] = int(self._js.addPipeline(pipeline))
 
-    async def take(self, data: Any, placements: Sequence[Placement]) -> None:
-        """Take weights out of one record, a JavaScript ArrayBuffer of at most MAX_RECORD bytes, which may go when this
-        returns.
+    async def write(self, data: Any, placements: Sequence[Placement]) -> None:
+        """Upload the weights of one record, a JavaScript ArrayBuffer of at most MAX_RECORD bytes.
+
+        On return `data` may be freed; GPU work may still be pending.
         """
         if placements:
-            await self._js.take(data, *self._work(placements))
+            await self._js.write(data, *self._commands(placements))
 
     async def stream(
-        self, kept: CachedRecords, placements: Callable[[int], Sequence[Placement]], tell: Callable[[int], None]
+        self,
+        cached: CachedRecords,
+        placements: Callable[[int], Sequence[Placement]],
+        on_progress: Callable[[int], None],
     ) -> tuple[set[int], float]:
-        """Take weights out of records as they come from the disk. `placements` of each, by its number in `kept`; `tell`
-        is told now and then how many were read.
+        """Upload the weights of records as they are read from a disk. `placements`: those of record i of `cached`.
 
-        Gives the numbers of those whose bytes could not be read or are damaged (what they have brought is wrong until
-        take() brings it anew), and the milliseconds of reading, of several at a time.
+        `on_progress` is called now and then with the number of records read. Returns the indices of records that
+        could not be read or are damaged, and the milliseconds of reading, summed over parallel reads. The weights of
+        damaged records are wrong until write() uploads them again.
         """
-        told = create_proxy(tell)
-        here = self._gpu.variant.software  # which would take the checksums more slowly
-        streaming = self._js.stream(kept.open, len(kept.records), here, told)
-        self._planes[SUMS] = int(streaming.sums), 0, 8 * len(kept.records)
+        progress = create_proxy(on_progress)
+        check_here = self._gpu.variant.software  # a software GPU computes checksums more slowly than the CPU
+        streaming = self._js.stream(cached.open, len(cached.records), check_here, progress)
+        self._planes[SUMS] = int(streaming.sums), 0, 8 * len(cached.records)
         try:
-            for i, record in enumerate(kept.records):
+            for i, record in enumerate(cached.records):
                 checks = (
                     [repack.checksum(record.length, 2 * i, SUMS, self._gpu.variant)]
-                    if kept.checked and not here
+                    if cached.checked and not check_here
                     else []
                 )
-                self._js.add(*self._work(placements(i), checks))
-                await asyncio.sleep(0)  # what was read meanwhile is taken on its way
+                self._js.addCommands(*self._commands(placements(i), checks))
+                await asyncio.sleep(0)  # upload.js uploads what was read meanwhile
             result = await streaming.done
             return {int(i) for i in result.failed}, float(result.read_ms)
         finally:
-            told.destroy()
+            progress.destroy()
 
-    def _work(self, placements: Sequence[Placement], checks: Sequence[Repack] = ()) -> tuple[Any, Any, Any]:
-        """What upload.js is to do with a record: copies, jobs and their params."""
-        copies, jobs, params = array("d"), array("d"), bytearray()
+    def _commands(self, placements: Sequence[Placement], checks: Sequence[Repack] = ()) -> tuple[Any, Any, Any]:
+        """A record's copies, dispatches and their params, as typed arrays."""
+        copies, dispatches, params = array("d"), array("d"), bytearray()
         for check in checks:
-            self._add(check, check.plane, jobs, params)
+            self._dispatch(check, check.plane, dispatches, params)
         for place in placements:
             repacks = repack.repacks(place, self._gpu.variant)
             for job in repacks:
-                self._add(job, f"{place.weight.name}.{job.plane}", jobs, params)
+                self._dispatch(job, f"{place.weight.name}.{job.plane}", dispatches, params)
             if not repacks:
                 copies.extend(self._copy(place))
-        return to_js(memoryview(copies)), to_js(memoryview(jobs)), to_js(memoryview(params))
+        return to_js(memoryview(copies)), to_js(memoryview(dispatches)), to_js(memoryview(params))
 
-    def _copy(self, place: Placement) -> tuple[float, ...]:
-        """Rows that lie there as they do in the file."""
+    def _copy(self, place: Placement) -> Copy:
+        """The copy of rows whose plane has the file's layout."""
         buffer, offset, _ = self._planes[f"{place.weight.name}.w_qs"]
         at = place.row0 * (1 if place.weight.rows == 1 else place.row_bytes)
-        return place.src, buffer, offset + at, -(-place.rows * place.row_bytes // 4) * 4
+        return Copy(place.src, buffer, offset + at, -(-place.rows * place.row_bytes // 4) * 4)
 
-    def _add(self, job: Repack, plane: str, jobs: array[float], params: bytearray) -> None:
+    def _dispatch(self, job: Repack, plane: str, dispatches: array[float], params: bytearray) -> None:
         packed = job.shader.pack(job.consts)
-        jobs.extend((self._pipelines[job.shader.label], *self._planes[plane], len(params), len(packed), *job.grid))
+        pipeline = self._pipelines[job.shader.label]
+        dispatches.extend(Dispatch(pipeline, *self._planes[plane], len(params), len(packed), *job.grid))
         params += packed + bytes(-len(packed) % quants.ALIGN)
 
     @property
@@ -121,9 +150,9 @@ class Upload:
         return float(self._js.written_ms)
 
     async def end(self) -> None:
-        """Wait until the weights are in place, and let the staging memory go."""
+        """Wait until the GPU has written all weights, then free the staging memory."""
         await self._js.end()
 
     def close(self) -> None:
-        """Let the staging memory go; a stream ends."""
+        """Free the staging memory. A stream that is running fails."""
         self._js.close()

@@ -1,4 +1,4 @@
-"""What a module of models/ defines. planner.py lists the modules; mypy checks each against this protocol."""
+"""What a module of models/ must define. planner.py lists the modules; mypy checks each against this protocol."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ class ConfigType(Protocol[C_co]):
 
 
 class Architecture(Protocol[C]):
-    """A family of architectures: encoders define no more than this."""
+    """A family of architectures. Encoders define only this."""
 
     @property
     def NEOX(self) -> bool:
-        """RoPE's pairs: (i, i + n/2) if true, (2i, 2i + 1) if false."""
+        """The pairs that RoPE rotates: (i, i + n/2) if true, (2i, 2i + 1) if false."""
 
     @property
     def Config(self) -> ConfigType[C]:
-        """The hyperparameters."""
+        """The class of the hyperparameters."""
 
     def build(self, cfg: C, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cache]) -> Buffer:
-        """Append the layers; returns the last hidden state (n, n_embd)."""
+        """Append the layers; return the last hidden state (n, n_embd)."""
 
 
 class Decoder(Architecture[C], Protocol[C]):
     """A family that generates text."""
 
-    def output(self, cfg: C, w: Weights, ops: Ops, x: Buffer, every: bool = False) -> Buffer:
-        """Append the head; returns the logits of the last token, or of `every` token."""
+    def output(self, cfg: C, w: Weights, ops: Ops, x: Buffer, all_tokens: bool = False) -> Buffer:
+        """Append the head; return the logits of the last token (vocab,), or of all tokens (n, padded vocab)."""

@@ -1,8 +1,8 @@
-"""BERT and its descendants: encoders with norms behind each part. BERT adds an embedding of positions; Nomic's rotates
-and has gated nets, or mixtures of experts in some layers; Jina's lets scores fall with the distance (ALiBi) and has
-gated GELU nets, or, in version 3, rotates.
+"""BERT and its descendants: encoders with a norm after each block.
 
-Every token is of type 0. Source: llama.cpp's `bert`, `nomic-bert`, `nomic-bert-moe`, `jina-bert-v2` and `jina-bert-v3`
+BERT adds position embeddings. Nomic BERT uses RoPE and gated networks, or mixtures of experts in some layers. Jina BERT
+uses ALiBi and gated GELU networks; its version 3 uses RoPE. Every token is of type 0.
+ Source: llama.cpp's `bert`, `nomic-bert`, `nomic-bert-moe`, `jina-bert-v2` and `jina-bert-v3`
 architectures.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from py_engine.files.gguf_header import Header
 from py_engine.models import config
 from py_engine.models.decoder import Layer
-from py_engine.models.mixture import add_experts
+from py_engine.models.mixture import ExpertLayer
 from py_engine.plan.cache import Cache
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer
@@ -21,7 +21,7 @@ from py_engine.plan.rope import Rope
 from py_engine.plan.weights import Weights
 
 NEOX = True
-ALIBI = 8.0  # Jina's steepest slope is 2^(-8 / heads)
+ALIBI_MAX_BIAS = 8.0  # Jina's first slope is 2^(-8 / heads), its last 2^-8
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class Config(config.Config):
             ropes=base.ropes
             if name in ("nomic-bert", "nomic-bert-moe", "jina-bert-v3")
             else (config.NO_ROPE,) * base.block_count,
-            alibi=ALIBI if name == "jina-bert-v2" else 0.0,
+            alibi_max_bias=ALIBI_MAX_BIAS if name == "jina-bert-v2" else 0.0,
         )
 
 
 def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cache]) -> Buffer:
-    """The layers, from the batch's tokens to the last hidden state (n, n_embd)."""
+    """Append the layers; return the last hidden state (n, n_embd)."""
     n = cfg.embedding_length
     x = ops.embed(w.matrix("token_embd.weight", cfg.vocab, n))
     if types := w.rows("token_types.weight"):
@@ -57,11 +57,11 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
         out = layer.project_attention(layer.attention(x, caches[i]))
         ops.add_scaled(x, 1.0, out)
         mid = _norm(cfg, w, ops, layer.b + "attn_output_norm", out, "mid")
-        if layer.b + "attn_norm_2.weight" in w:  # some of Jina's add what the layer began with once more
+        if layer.b + "attn_norm_2.weight" in w:  # some Jina models add the layer's input a second time
             ops.add_scaled(x, 1.0, mid)
             mid = _norm(cfg, w, ops, layer.b + "attn_norm_2", mid, "mid2")
         if cfg.mixture and layer.b + "ffn_gate_inp.weight" in w:
-            add_experts(cfg, cfg.mixture, w, ops, layer.b, mid, mid, None)
+            ExpertLayer(cfg, cfg.mixture, w, ops, layer.b).add(mid, mid, None)
         else:
             layer.add_feed_forward(layer.feed_forward(mid), mid)
         x = _norm(cfg, w, ops, layer.b + "layer_output_norm", mid, "stream")
@@ -70,4 +70,4 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
 
 def _norm(cfg: Config, w: Weights, ops: Ops, name: str, x: Buffer, to: str) -> Buffer:
     n = cfg.embedding_length
-    return ops.layer_norm(to, x, w.vector((name + ".weight", n)), w.vector_if_there((name + ".bias", n)), cfg.eps)
+    return ops.layer_norm(to, x, w.vector((name + ".weight", n)), w.optional_vector((name + ".bias", n)), cfg.eps)

@@ -1,5 +1,6 @@
-"""Command R, and R7B (cohere2): layer norms without bias, attention and net side by side; Command R+ has a norm of each
-query and key head, too. In R7B only layers with a window rotate.
+"""Command R and R7B (cohere2): layer norms without bias; attention and feed-forward network in parallel.
+
+Command R+ also normalises each query and key head. In R7B only layers with a sliding window use RoPE.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
-"""Reading hyperparameters: what most architectures share."""
+"""Readers of the hyperparameters that most architectures share."""
 
 from __future__ import annotations
 
 from math import log
-from typing import Any
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.plan.rope import RopeSpec
-
-_NONE: Any = object()
 
 
 def _bad(header: Header, key: str, value: object, what: str) -> WispError:
@@ -18,16 +15,16 @@ def _bad(header: Header, key: str, value: object, what: str) -> WispError:
     )
 
 
-def count(header: Header, key: str, default: Any = _NONE) -> int:
-    """A positive whole number of the architecture's metadata."""
-    value = header.arch(key) if default is _NONE else header.arch(key, default)
+def count(header: Header, key: str, default: int | None = None) -> int:
+    """Read a positive integer of the architecture's metadata. Required if there is no default."""
+    value = header.arch(key) if default is None else header.arch(key, default)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 1 << 31:
         raise _bad(header, key, value, "a positive whole number")
     return value
 
 
 def per_layer(header: Header, key: str, block_count: int) -> tuple[int, ...]:
-    """A positive whole number of every layer, which the metadata may give once for all."""
+    """Read a positive integer per layer. The metadata may hold one for all layers."""
     value = header.arch(key)
     if not isinstance(value, list):
         return (count(header, key),) * block_count
@@ -37,7 +34,7 @@ def per_layer(header: Header, key: str, block_count: int) -> tuple[int, ...]:
 
 
 def head_count_kv(header: Header, block_count: int, default: int) -> int:
-    """Key/value heads, which the metadata may tell for each layer; 0 there: the layer has no attention."""
+    """Read the number of key/value heads. The metadata may hold one per layer; 0: the layer has no attention."""
     value = header.arch("attention.head_count_kv", default)
     if not isinstance(value, list):
         return count(header, "attention.head_count_kv", default)
@@ -47,16 +44,16 @@ def head_count_kv(header: Header, block_count: int, default: int) -> int:
     return n
 
 
-def number(header: Header, key: str, default: Any = _NONE) -> float:
-    """A positive number of the architecture's metadata."""
-    value = header.arch(key) if default is _NONE else header.arch(key, default)
+def number(header: Header, key: str, default: float | None = None) -> float:
+    """Read a positive number of the architecture's metadata. Required if there is no default."""
+    value = header.arch(key) if default is None else header.arch(key, default)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e30:
         raise _bad(header, key, value, "a positive number")
     return float(value)
 
 
 def switch(header: Header, key: str, default: bool) -> bool:
-    """A truth value of the architecture's metadata."""
+    """Read a boolean of the architecture's metadata."""
     value = header.arch(key, default)
     if not isinstance(value, bool):
         raise _bad(header, key, value, "true or false")
@@ -70,8 +67,10 @@ def vocabulary(header: Header) -> int:
 
 
 def windows(header: Header, block_count: int, period: int, *, first: bool = False) -> tuple[int, ...]:
-    """The sliding window of every layer, 0 for none. `period`: every so many layers the last one, or the `first`, sees
-    all, unless the metadata tells for each layer whether it has a window.
+    """Read the sliding window of every layer; 0: no window.
+
+    One layer in `period`, the last or the `first` of them, attends to everything. The metadata may hold another period,
+    or say for each layer whether it has a window.
     """
     window = header.arch("attention.sliding_window", 0)
     if not isinstance(window, int) or not 0 <= window < 1 << 31:
@@ -83,17 +82,17 @@ def windows(header: Header, block_count: int, period: int, *, first: bool = Fals
         return tuple(window if has else 0 for has in pattern[:block_count])
     if isinstance(pattern, bool) or not isinstance(pattern, int) or pattern < 0:
         raise _bad(header, "attention.sliding_window_pattern", pattern, "a whole number, or a list of truth values")
-    wide = 0 if first else pattern - 1
-    return tuple(window if pattern == 0 or i % pattern != wide else 0 for i in range(block_count))
+    global_layer = 0 if first else pattern - 1
+    return tuple(window if pattern == 0 or i % pattern != global_layer else 0 for i in range(block_count))
 
 
 def rope_spec(header: Header, dim: int) -> RopeSpec:
-    """The rotation of most architectures; WispError for a kind of scaling that does not run."""
+    """Read the rotation of most architectures. WispError for an unsupported scaling."""
     kind = header.arch("rope.scaling.type", "linear")
-    if kind == "longrope":  # its divisors are tensors, its magnitude the attention factor
+    if kind == "longrope":  # its divisors are tensors; attn_factor holds its magnitude
         kind = "none"
     if kind not in ("none", "linear", "yarn"):
-        raise WispError(f"RoPE scaling of type {kind!r} does not run yet.", "unsupported_architecture")
+        raise WispError(f"RoPE scaling of type {kind!r} is not supported yet.", "unsupported_architecture")
     factor = number(header, "rope.scaling.factor", header.arch("rope.scale_linear", 1.0))
     if kind == "linear" and factor == 1:
         kind = "none"
@@ -110,7 +109,7 @@ def rope_spec(header: Header, dim: int) -> RopeSpec:
 
 
 def _yarn_magnitude(header: Header, kind: str, factor: float) -> float:
-    """What a model that scales all dimensions alike takes back of YaRN's magnitude."""
+    """The part of YaRN's magnitude that the model cancels: 1 + 0.1 * yarn_log_multiplier * log(factor)."""
     multiplier = header.arch("rope.scaling.yarn_log_multiplier", 0.0)
     if not isinstance(multiplier, int | float):
         raise _bad(header, "rope.scaling.yarn_log_multiplier", multiplier, "a number")
@@ -118,12 +117,12 @@ def _yarn_magnitude(header: Header, kind: str, factor: float) -> float:
 
 
 def original_context(header: Header) -> int:
-    """The context length before any scaling of the rotation."""
+    """The context length before RoPE scaling."""
     return count(header, "rope.scaling.original_context_length", header.arch("context_length", 0))
 
 
 def rope_factors(header: Header, n_ctx: int) -> str | None:
-    """The tensor of divisors of the rotation's frequencies: Llama 3's, or LongRoPE's for a context of n_ctx."""
+    """The tensor of RoPE's frequency divisors, if any: Llama 3's, or LongRoPE's for a context of n_ctx."""
     if "rope_freqs.weight" in header.tensors:
         return "rope_freqs.weight"
     if "rope_factors_long.weight" in header.tensors:

@@ -11,53 +11,54 @@ from py_engine.models.common import count, head_count_kv, number, rope_spec, swi
 from py_engine.plan.rope import RopeSpec
 
 C = TypeVar("C", bound="Config")
-NO_ROPE = RopeSpec(0)  # the rotation of a layer without one
+NO_ROPE = RopeSpec(0)  # of a layer that does not rotate
 
-# The chosen experts' shares add up to one; where the metadata has a say, it says so.
+# Architectures that scale the chosen experts' weights to sum to 1, and those whose metadata says whether they do.
 NORMALISED = {"llama", "qwen3moe", "qwen3vlmoe", "granitemoe", "gpt-oss", "lfm2moe", "ernie4_5-moe"}
-SAY = {"dots1", "glm4moe"}
-GATINGS = {1: "softmax", 2: "sigmoid", 3: "softmax"}  # of expert_gating_func; 3: of the chosen ones, which is the same
+NORMALISED_BY_METADATA = {"dots1", "glm4moe"}
+# expert_gating_func; 3 is a softmax over the chosen experts only, which equals 1 with normalised weights
+GATINGS = {1: "softmax", 2: "sigmoid", 3: "softmax"}
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """How many experts there are, and how they are chosen."""
+    """The number of experts and how they are chosen."""
 
     expert_count: int
     expert_used_count: int
     feed_forward_length: int  # of an expert
     normalised: bool
     gating: str = "softmax"
-    scale: float = 1.0  # of the shares
+    scale: float = 1.0  # factor of the weights
 
     @classmethod
     def from_gguf(cls, header: Header) -> Mixture | None:
-        """Read and check the metadata; None for a model without experts."""
+        """Read and check the metadata. None for a model without experts."""
         if not header.arch("expert_count", 0):
             return None
         name = header.architecture
         default = 2 if name == "glm4moe" else 1
         gating = GATINGS.get(header.arch("expert_gating_func", default) or default)
         if gating is None or header.arch("expert_group_count", 0) > 1:
-            raise WispError("This way of choosing experts does not run yet.", "unsupported_architecture")
+            raise WispError("This kind of expert routing is not supported yet.", "unsupported_architecture")
         mixture = cls(
             count(header, "expert_count"),
             count(header, "expert_used_count"),
             count(header, "expert_feed_forward_length", header.arch("feed_forward_length", 0)),
-            name in NORMALISED or (name in SAY and switch(header, "expert_weights_norm", False)),
+            name in NORMALISED or (name in NORMALISED_BY_METADATA and switch(header, "expert_weights_norm", False)),
             gating,
             number(header, "expert_weights_scale") if header.arch("expert_weights_scale", 0.0) else 1.0,
         )
         if mixture.expert_used_count > mixture.expert_count:
             raise WispError(
-                f"{mixture.expert_used_count} of {mixture.expert_count} experts cannot be chosen.", "corrupt_header"
+                f"{mixture.expert_used_count} of {mixture.expert_count} experts cannot be used.", "corrupt_header"
             )
         return mixture
 
 
 @dataclass(frozen=True)
 class Config:
-    """The hyperparameters, named as GGUF names them, and what the architecture's name implies."""
+    """The hyperparameters by their GGUF names, and the properties that the architecture's name implies."""
 
     block_count: int
     context_length: int
@@ -69,33 +70,33 @@ class Config:
     eps: float
     vocab: int
     ropes: tuple[RopeSpec, ...]  # of every layer
-    windows: tuple[int, ...]  # the sliding window of every layer, 0: none
+    windows: tuple[int, ...]  # the sliding window of every layer; 0: none
     attention_scale: float
-    taps: tuple[int, ...] = ()  # of the short convolution that stands for a layer's attention, 0: it has attention
+    conv_kernel_sizes: tuple[int, ...] = ()  # per layer, of the short convolution in place of attention; 0: attention
     mixture: Mixture | None = None  # of experts
-    causal: bool = True  # a token sees only what comes before it; else it is an encoder: embeddings, and no text
-    alibi: float = 0.0  # how steep attention's slopes are, 0: none
-    layer_norm: bool = False  # norms subtract the mean
-    parallel: bool = False  # attention and feed-forward net read the same stream
-    value_norm: bool = False  # each value head is normalised
-    looks_elsewhere: bool = False  # a layer without keys and values: it looks at another's
+    causal: bool = True  # tokens attend to earlier ones only; else an encoder, which generates no text
+    alibi_max_bias: float = 0.0  # 0: no ALiBi
+    layer_norm: bool = False  # layer norms; else RMS norms
+    parallel: bool = False  # attention and feed-forward network read the same residual stream
+    value_norm: bool = False  # value heads are normalised, too
+    shares_kv: bool = False  # the layer has no keys and values: it reads another layer's cache
     activation: str = "silu"
-    embedding_norm: str = ""  # the tensor of the norm of the embeddings
+    embedding_norm: str = ""  # the tensor of the embeddings' norm
     attn_norm: str = "attn_norm"  # the tensor of the norm before attention
-    ffn_norm: str = "ffn_norm"  # the tensor of the norm before the feed-forward net
-    output_norm: str = "output_norm"  # the tensor of the norm behind the last layer
-    post_norms: tuple[str, str] = ("post_attention_norm", "post_ffw_norm")  # those behind a part
+    ffn_norm: str = "ffn_norm"  # the tensor of the norm before the feed-forward network
+    output_norm: str = "output_norm"  # the tensor of the norm after the last layer
+    post_norms: tuple[str, str] = ("post_attention_norm", "post_ffw_norm")  # of the norms after the two blocks
     attention_soft_cap: float = 0.0
     final_soft_cap: float = 0.0
     embedding_scale: float = 1.0
     residual_scale: float = 1.0
-    logit_scale: float = 1.0  # logits are multiplied with it
+    logit_scale: float = 1.0  # factor of the logits
 
     @classmethod
     def from_gguf(cls: type[C], header: Header) -> C:
-        """Read and check the metadata; WispError missing_metadata, corrupt_header or unsupported_architecture."""
-        ahead = header.arch("nextn_predict_layers", 0)  # layers at the end that guess the token after the next
-        blocks = count(header, "block_count") - (ahead if isinstance(ahead, int) else 0)
+        """Read and check the metadata. WispError missing_metadata, corrupt_header or unsupported_architecture."""
+        draft_layers = header.arch("nextn_predict_layers", 0)  # multi-token prediction, at the end; not used
+        blocks = count(header, "block_count") - (draft_layers if isinstance(draft_layers, int) else 0)
         n_embd, n_head = count(header, "embedding_length"), count(header, "attention.head_count")
         head_dim = count(header, "attention.key_length", max(1, n_embd // n_head))
         rope = rope_spec(header, count(header, "rope.dimension_count", head_dim))
@@ -103,12 +104,12 @@ class Config:
         n_head_kv = head_count_kv(header, blocks, n_head)
         if n_head % n_head_kv or head_dim % 4 or rope.dim % 4 or rope.dim > head_dim:
             raise WispError(
-                f"{n_head} heads over {n_head_kv} key/value heads of {head_dim} dimensions, {rope.dim} of "
-                "them rotated, make no attention that Wisp can run.",
+                f"Wisp cannot run attention with {n_head} heads, {n_head_kv} key/value heads and {head_dim} dimensions "
+                f"per head, {rope.dim} of them rotated.",
                 "corrupt_header",
             )
         if header.arch("attention.value_length", head_dim) != head_dim:
-            raise WispError("Values of another length than the keys do not run yet.", "unsupported_architecture")
+            raise WispError("Keys and values of different lengths are not supported yet.", "unsupported_architecture")
         return cls(
             block_count=blocks,
             context_length=count(header, "context_length"),
@@ -128,11 +129,11 @@ class Config:
         )
 
     def layer(self: C, i: int) -> C:
-        """The hyperparameters as they are in one layer."""
+        """The hyperparameters of layer i."""
         return self
 
-    def cache_of(self, i: int) -> int:
-        """The layer whose keys and values layer i looks at."""
+    def cache_layer(self, i: int) -> int:
+        """The layer whose cache layer i reads."""
         return i
 
     @property

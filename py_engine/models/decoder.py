@@ -1,7 +1,7 @@
-"""The layers that the families share: attention, then a feed-forward net, each added to the residual stream.
+"""The layers that the families share: attention, then a feed-forward network, each added to the residual stream.
 
-What a file has tensors for, it gets: biases, q and k norms, norms behind a part, gates. What tensors do not tell is in
-Config, which the families fill in.
+Tensors decide about biases, q and k norms, norms after a block and gates: a layer has those that the file has tensors
+for. Everything else is in Config, which the families fill in.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from py_engine.models.config import Config
-from py_engine.models.mixture import add_experts
+from py_engine.models.mixture import ExpertLayer
 from py_engine.plan import alibi
 from py_engine.plan.cache import Cache
-from py_engine.plan.ops import HeadNorm, Ops
+from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.rope import Rope
 from py_engine.plan.shortconv import shortconv
@@ -20,13 +20,13 @@ from py_engine.plan.weights import Weights
 
 
 def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cache]) -> Buffer:
-    """The layers, from the batch's tokens to the last hidden state (n, n_embd)."""
+    """Append the layers; return the last hidden state (n, n_embd)."""
     x = ops.embed(w.matrix("token_embd.weight", cfg.vocab, cfg.embedding_length), cfg.embedding_scale)
     if "position_embd.weight" in w:
         ops.embed(w.matrix("position_embd.weight", cfg.context_length, cfg.embedding_length), row="position")
     if cfg.embedding_norm:
-        norm = w.vector((cfg.embedding_norm + ".weight", cfg.embedding_length))
-        x = ops.layer_norm("stream", x, norm, None, cfg.eps)
+        embedding_norm = w.vector((cfg.embedding_norm + ".weight", cfg.embedding_length))
+        x = ops.layer_norm("stream", x, embedding_norm, None, cfg.eps)
     for i in range(cfg.block_count):
         layer = Layer(cfg, w, ops, f"blk.{i}.", ropes[i], cfg.windows[i])
         if cfg.parallel:
@@ -34,44 +34,47 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
             layer.add_attention(mixed, x)
             layer.add_feed_forward(hidden, x)
             continue
-        if cfg.taps and cfg.taps[i]:
-            layer.add_shortconv(x, caches[i], cfg.taps[i])
+        if cfg.conv_kernel_sizes and (size := cfg.conv_kernel_sizes[i]):
+            layer.add_shortconv(x, caches[i], size)
         else:
             layer.add_attention(layer.attention(x, caches[i]), x)
         if cfg.mixture and layer.b + "ffn_gate_inp.weight" in w:
-            add_experts(cfg, cfg.mixture, w, ops, layer.b, x, *normed(cfg, w, ops, x, layer.b + cfg.ffn_norm))
+            h, norm = normed(cfg, w, ops, x, layer.b + cfg.ffn_norm)
+            ExpertLayer(cfg, cfg.mixture, w, ops, layer.b).add(x, h, norm)
         else:
             layer.add_feed_forward(layer.feed_forward(x), x)
     return x
 
 
-def output(cfg: Config, w: Weights, ops: Ops, x: Buffer, every: bool = False) -> Buffer:
-    """The logits of the last token, or of every one; the embedding table serves where there is no output.weight."""
+def output(cfg: Config, w: Weights, ops: Ops, x: Buffer, all_tokens: bool = False) -> Buffer:
+    """Append the head; return the logits of the last token, or of all. Without output.weight, embeddings are tied."""
     tensor = "output.weight" if "output.weight" in w else "token_embd.weight"
     h, norm = normed(cfg, w, ops, x, cfg.output_norm)
-    bias = w.vector_if_there(("output.bias", cfg.vocab))
-    logits = ops.head(h, norm, w.matrix(tensor, cfg.vocab, cfg.embedding_length), cfg.eps, every, bias)
+    bias = w.optional_vector(("output.bias", cfg.vocab))
+    matrix = w.matrix(tensor, cfg.vocab, cfg.embedding_length)
+    logits = ops.head(h, Projection([matrix], bias, norm, cfg.eps), all_tokens)
     if cfg.final_soft_cap or cfg.logit_scale != 1:
         ops.soft_cap(logits, cfg.logit_scale, cfg.final_soft_cap)
     return logits
 
 
 def normed(cfg: Config, w: Weights, ops: Ops, x: Buffer, name: str) -> tuple[Buffer, Weight | None]:
-    """(x, its RMS norm, which the next matrix takes along), or (x after its layer norm, None). Without a norm in the
-    file: (x, None).
+    """The input of a projection and the RMS norm to fuse with it: (x, norm), or (layer-normed x, None).
+
+    Without such a norm in the file: (x, None).
     """
     n = cfg.embedding_length
     if not cfg.layer_norm:
-        return x, w.vector_if_there((name + ".weight", n))
+        return x, w.optional_vector((name + ".weight", n))
     if name + ".weight" not in w:
         return x, None
-    norm, bias = w.vector((name + ".weight", n)), w.vector_if_there((name + ".bias", n))
+    norm, bias = w.vector((name + ".weight", n)), w.optional_vector((name + ".bias", n))
     return ops.layer_norm("normed", x, norm, bias, cfg.eps), None
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer; `b` is what its tensors' names begin with."""
+    """One layer. `b`: the prefix of its tensors' names."""
 
     cfg: Config
     w: Weights
@@ -81,81 +84,84 @@ class Layer:
     window: int
 
     def attention(self, x: Buffer, cache: Cache) -> Buffer:
-        """What the heads gather, (n, n_head * head_dim)."""
+        """Attend to the cache, with x's keys and values appended: (n, n_head * head_dim)."""
         cfg, w, b = self.cfg, self.w, self.b
         q_rows, kv_rows = cfg.head_count * cfg.head_dim, cfg.head_count_kv * cfg.head_dim
-        values = "attn_k" if cfg.value_norm and b + "attn_v.weight" not in w else "attn_v"  # keys may serve as values
+        values = "attn_k" if cfg.value_norm and b + "attn_v.weight" not in w else "attn_v"  # keys serve as values
         rows = [(b + "attn_q", q_rows), (b + "attn_k", kv_rows), (b + values, kv_rows)]
-        if cfg.looks_elsewhere:
+        if cfg.shares_kv:
             rows = rows[:1]
         elif b + "attn_qkv.weight" in w:
             rows = [(b + "attn_qkv", q_rows + 2 * kv_rows)]
         h, norm = normed(cfg, w, self.ops, x, b + cfg.attn_norm)
         stack = w.stack([(t + ".weight", n) for t, n in rows], cfg.embedding_length)
-        bias = w.vector_if_there(*((t + ".bias", n) for t, n in rows))
-        q = self.ops.qkv(h, norm, stack, bias, cache, cfg.heads, self.rope, cfg.eps, self._qk_norm())
-        sinks = w.vector_if_there((b + "attn_sinks.weight", cfg.head_count))
-        slopes = alibi.table(self.ops, cfg.head_count, cfg.alibi) if cfg.alibi else None
-        return self.ops.attention(
-            q, cache, cfg.heads, cfg.attention_scale, self.window, cfg.attention_soft_cap, sinks, cfg.causal, slopes
-        )
+        bias = w.optional_vector(*((t + ".bias", n) for t, n in rows))
+        projection = Projection(stack, bias, norm, cfg.eps)
+        q = self.ops.qkv(h, projection, cache, cfg.heads, self.rope, self._qk_norm())
+        sinks = w.optional_vector((b + "attn_sinks.weight", cfg.head_count))
+        slopes = alibi.table(self.ops, cfg.head_count, cfg.alibi_max_bias) if cfg.alibi_max_bias else None
+        options = AttentionOptions(cfg.attention_scale, self.window, cfg.attention_soft_cap, sinks, cfg.causal, slopes)
+        return self.ops.attention(q, cache, cfg.heads, options)
 
     def _qk_norm(self) -> HeadNorm | None:
-        """The norm of queries and keys: of each head, or, where the weights are that long, of all at once. Weights in
-        two dimensions are of each head, too, which then has its own.
+        """The norm of queries and keys: per head, or across heads if the weights are that long.
+
+        Weights of two dimensions hold a row for every head.
         """
         n_head, n_head_kv, head_dim = self.cfg.heads
         q, k = self.b + "attn_q_norm", self.b + "attn_k_norm"
         if q + ".weight" not in self.w:
             return None
-        if self.cfg.looks_elsewhere:
+        if self.cfg.shares_kv:
             return HeadNorm(self.w.vector((q + ".weight", head_dim)))
         size = self.w.size(q + ".weight")
         lengths = (head_dim, head_dim) if size == head_dim else (head_dim * n_head, head_dim * n_head_kv)
         weight = self.w.vector((q + ".weight", lengths[0]), (k + ".weight", lengths[1]))
-        bias = self.w.vector_if_there((q + ".bias", lengths[0]), (k + ".bias", lengths[1]))
-        wide = size != head_dim and not self.w.rows(q + ".weight")
-        return HeadNorm(weight, bias, wide, self.cfg.layer_norm, self.cfg.value_norm)
+        bias = self.w.optional_vector((q + ".bias", lengths[0]), (k + ".bias", lengths[1]))
+        across_heads = size != head_dim and not self.w.rows(q + ".weight")
+        return HeadNorm(weight, bias, across_heads, self.cfg.layer_norm, self.cfg.value_norm)
 
     def project_attention(self, attn: Buffer) -> Buffer:
-        """What the output matrix makes of it."""
+        """attn times the output matrix: (n, n_embd)."""
         return self.ops.project("out", attn, *self._matrix("attn_output", self.cfg.head_count * self.cfg.head_dim))
 
     def add_attention(self, attn: Buffer, x: Buffer) -> None:
-        """x += what the output matrix makes of it."""
+        """x += attn times the output matrix."""
         self._add(attn, "attn_output", self.cfg.head_count * self.cfg.head_dim, self.cfg.post_norms[0], x)
 
-    def add_shortconv(self, x: Buffer, cache: Cache, taps: int) -> None:
-        """x += the short convolution's answer."""
+    def add_shortconv(self, x: Buffer, cache: Cache, kernel_size: int) -> None:
+        """x += the short convolution's output."""
         n, w, ops, b = self.cfg.embedding_length, self.w, self.ops, self.b + "shortconv."
         h, norm = normed(self.cfg, w, ops, x, self.b + "attn_norm")
         stack = w.stack([(b + "in_proj.weight", 3 * n)], n)
-        conv = w.vector((b + "conv.weight", taps * n))
-        mixed = shortconv(ops, ops.normed_stack("bcz", h, norm, stack, None, self.cfg.eps), conv, cache, n)
+        conv = w.vector((b + "conv.weight", kernel_size * n))
+        bcz = ops.normed_stack("bcz", h, Projection(stack, None, norm, self.cfg.eps))
+        mixed = shortconv(ops, bcz, conv, cache, n)
         ops.linear(mixed, w.matrix(b + "out_proj.weight", n, n), None, x)
 
     def feed_forward(self, x: Buffer) -> Buffer:
-        """The net's hidden layer, (n, n_ff)."""
+        """The feed-forward network's hidden layer: (n, n_ff)."""
         cfg, w, b, ops = self.cfg, self.w, self.b, self.ops
         n_embd, n_ff = cfg.embedding_length, cfg.feed_forward_length
         h, norm = normed(cfg, w, ops, x, b + cfg.ffn_norm if f"{b}{cfg.ffn_norm}.weight" in w else self._shared_norm())
         rows = [(b + "ffn_up", n_ff)]
         if b + "ffn_gate.weight" in w:
             rows = [(b + "ffn_gate", n_ff), *rows]
-        elif w.rows(b + "ffn_up.weight") == 2 * n_ff:  # phi3: the gate's rows on the up's
+        elif w.rows(b + "ffn_up.weight") == 2 * n_ff:  # phi3: the gate's rows, then the up's
             rows = [(b + "ffn_up", 2 * n_ff)]
         stack = w.stack([(t + ".weight", n) for t, n in rows], n_embd)
-        bias = w.vector_if_there(*((t + ".bias", n) for t, n in rows))
-        if sum(n for _, n in rows) == n_ff:
-            return ops.activated(h, norm, stack[0], bias, cfg.eps, cfg.activation)
-        return ops.gated(h, norm, stack, bias, cfg.eps, cfg.activation)
+        bias = w.optional_vector(*((t + ".bias", n) for t, n in rows))
+        projection = Projection(stack, bias, norm, cfg.eps)
+        if projection.rows == n_ff:
+            return ops.activated(h, projection, cfg.activation)
+        return ops.gated(h, projection, cfg.activation)
 
     def _shared_norm(self) -> str:
-        """The norm of a net that has none of its own: attention's where both read the same stream."""
+        """The norm of a feed-forward network without its own: attention's, if both run in parallel."""
         return self.b + "attn_norm" if self.cfg.parallel else ""
 
     def add_feed_forward(self, hidden: Buffer, x: Buffer) -> None:
-        """x += what the down matrix makes of it."""
+        """x += hidden times the down matrix."""
         self._add(hidden, "ffn_down", self.cfg.feed_forward_length, self.cfg.post_norms[1], x)
 
     def _add(self, y: Buffer, name: str, cols: int, post_norm: str, x: Buffer) -> None:
@@ -170,6 +176,6 @@ class Layer:
             ops.linear(y, weight, bias, x)
 
     def _matrix(self, name: str, cols: int) -> tuple[Weight, Weight | None]:
-        """A matrix back to the stream, and its bias where it has one."""
+        """A matrix back to the residual stream, and its bias if the file has it."""
         n_embd, tensor = self.cfg.embedding_length, self.b + name
-        return self.w.matrix(tensor + ".weight", n_embd, cols), self.w.vector_if_there((tensor + ".bias", n_embd))
+        return self.w.matrix(tensor + ".weight", n_embd, cols), self.w.optional_vector((tensor + ".bias", n_embd))

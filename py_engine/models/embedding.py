@@ -1,5 +1,6 @@
-"""Embeddings of any model: the last hidden states, perhaps through dense layers, pooled; and the classification head of
-models that rank.
+"""Embeddings of any model: the last hidden states, through dense layers if there are any, pooled.
+
+Also the classification head of rerankers.
 """
 
 from __future__ import annotations
@@ -10,23 +11,23 @@ from py_engine.models.config import Config
 from py_engine.models.decoder import normed
 from py_engine.plan import lists
 from py_engine.plan.kernels import Device
-from py_engine.plan.ops import Ops
+from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer, Embedding, Plan, Weight
 from py_engine.plan.pooling import NAMES, pool
 from py_engine.plan.weights import Weights
 
 
 def add_lists(cfg: Config, header: Header, w: Weights, plan: Plan, device: Device, x: Buffer) -> Embedding:
-    """Append the list "embed", which makes embeddings of the hidden states x, and "pool.X" for every pooling X."""
+    """Append the list EMBED, from the hidden states x to embeddings, and a list per pooling."""
     ops = Ops(plan, lists.EMBED, plan.batch, device)
     h, norm = normed(cfg, w, ops, x, cfg.output_norm)
     if norm:
         h = ops.rms_norm("normed", h, norm, cfg.eps)
     rows, width = h, cfg.embedding_length
-    for name in ("dense_2", "dense_3"):  # of EmbeddingGemma; linear, so that pooling may come after them
+    for name in ("dense_2", "dense_3"):  # of EmbeddingGemma; linear, so that pooling may follow
         if name + ".weight" in w:
             n = w.rows(name + ".weight")
-            rows = ops.project(name, rows, w.matrix(name + ".weight", n, width), w.vector_if_there((name + ".bias", n)))
+            rows = ops.project(name, rows, w.matrix(name + ".weight", n, width), w.optional_vector((name + ".bias", n)))
             width = n
     for kind in NAMES[1:4]:
         pool(Ops(plan, lists.pool(kind), plan.batch, device), rows, kind, "pooled")
@@ -35,13 +36,13 @@ def add_lists(cfg: Config, header: Header, w: Weights, plan: Plan, device: Devic
 
 
 def _add_head(cfg: Config, w: Weights, ops: Ops, h: Buffer) -> int:
-    """The classification head, of the first token or, in a causal model, the last; its number of labels."""
+    """Append the classification head of the first token (causal: the last); return the number of labels."""
     labels = 0
-    if "cls.norm.weight" in w:  # ModernBERT's head, which is of the mean
+    if "cls.norm.weight" in w:  # ModernBERT's head reads the mean: not supported
         return labels
     if "cls.weight" in w:
         weight, bias = _layer(w, "cls", cfg.embedding_length)
-        h, labels = ops.activated(h, None, weight, bias, cfg.eps, "tanh"), weight.rows
+        h, labels = ops.activated(h, Projection([weight], bias), "tanh"), weight.rows
     if "cls.output.weight" in w:
         weight, bias = _layer(w, "cls.output", labels or cfg.embedding_length)
         h, labels = ops.project("labels", h, weight, bias), weight.rows
@@ -53,7 +54,7 @@ def _add_head(cfg: Config, w: Weights, ops: Ops, h: Buffer) -> int:
 def _layer(w: Weights, name: str, cols: int) -> tuple[Weight, Weight | None]:
     rows = w.rows(name + ".weight")
     weight = w.matrix(name + ".weight", rows, cols) if rows else w.vector((name + ".weight", cols))
-    return weight, w.vector_if_there((name + ".bias", weight.rows))
+    return weight, w.optional_vector((name + ".bias", weight.rows))
 
 
 def _pooling(header: Header) -> str | None:

@@ -1,6 +1,7 @@
-"""EXAONE 3, a llama but for the pairs that rotate, and EXAONE 4: norms behind each part and of each query and key head;
-in its 32B model three layers of four have a window, and only they rotate. Source: llama.cpp's architectures of these
-names.
+"""EXAONE 3, a llama with NeoX pairs, and EXAONE 4.
+
+EXAONE 4 has norms after each block and of each query and key head. In its 32B model three layers of four have a sliding
+window, and only they use RoPE. Source: llama.cpp's architectures of these names.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from py_engine.models import config, decoder
 from py_engine.models.common import count, number
 
 NEOX = True
-BIG, WINDOW = 64, 4096  # layers of the 32B model, and the window where the metadata has none
+LAYERS_32B = 64
+DEFAULT_WINDOW = 4096
 
 
 @dataclass(frozen=True)
@@ -23,16 +25,16 @@ class Config(config.Config):
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         base = super().from_gguf(header)
-        if header.architecture == "exaone" or base.block_count != BIG:
+        if header.architecture == "exaone" or base.block_count != LAYERS_32B:
             return base
-        window = count(header, "attention.sliding_window", WINDOW)
+        window = count(header, "attention.sliding_window", DEFAULT_WINDOW)
         rope = base.ropes[0]
         local = replace(rope, base=number(header, "rope.freq_base_swa", rope.base))
-        has = [i % 4 < 3 for i in range(base.block_count)]
+        has_window = [i % 4 < 3 for i in range(base.block_count)]
         return replace(
             base,
-            windows=tuple(window if w else 0 for w in has),
-            ropes=tuple(local if w else config.NO_ROPE for w in has),
+            windows=tuple(window if w else 0 for w in has_window),
+            ropes=tuple(local if w else config.NO_ROPE for w in has_window),
         )
 
 

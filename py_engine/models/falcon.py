@@ -1,5 +1,6 @@
-"""Falcon: layer norms, a GELU net without a gate beside attention, few key/value heads; from 40B on attention has a
-norm of its own. Source: llama.cpp's `falcon` architecture.
+"""Falcon: layer norms; an ungated GELU network in parallel with attention; few key/value heads.
+
+From 40B on attention has its own norm. Source: llama.cpp's `falcon` architecture.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ class Config(config.Config):
     @classmethod
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
-        own = "blk.0.attn_norm_2.weight" in header.tensors
+        two_norms = "blk.0.attn_norm_2.weight" in header.tensors
         return replace(
-            super().from_gguf(header), parallel=True, activation="gelu", attn_norm="attn_norm_2" if own else "attn_norm"
+            super().from_gguf(header),
+            parallel=True,
+            activation="gelu",
+            attn_norm="attn_norm_2" if two_norms else "attn_norm",
         )
 
 

@@ -1,6 +1,7 @@
-"""Gemma 1, 2 and 3: scaled embeddings, GELU gates; from Gemma 2 norms behind each part, soft caps and sliding windows;
-in Gemma 3 q and k norms and another rotation for layers with a window. EmbeddingGemma is a Gemma 3 whose tokens see
-those after them, too.
+"""Gemma 1, 2 and 3: scaled embeddings and GELU gates.
+
+From Gemma 2: norms after each block, soft caps, sliding windows. Gemma 3: q and k norms, and another RoPE base in
+layers with a window. EmbeddingGemma is a Gemma 3 with bidirectional attention.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from py_engine.plan.rope import RopeSpec
 
 NEOX = True
 PERIODS = {"gemma": 0, "gemma2": 2, "gemma3": 6, "gemma-embedding": 6}
-BIG = {"gemma2": 46, "gemma3": 62}  # layers of the models that scale attention by n_embd / n_head: the 27B ones
+LAYERS_27B = {"gemma2": 46, "gemma3": 62}  # the 27B models scale attention by n_embd / n_head
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Config(config.Config):
         if name in ("gemma3", "gemma-embedding"):
             local = RopeSpec(ropes[0].dim, number(header, "rope.freq_base_swa", 10000.0))
             ropes = tuple(local if window else rope for window, rope in zip(layers, ropes, strict=True))
-        width = base.embedding_length / base.head_count if base.block_count == BIG.get(name) else base.head_dim
+        width = base.embedding_length / base.head_count if base.block_count == LAYERS_27B.get(name) else base.head_dim
         return replace(
             base,
             windows=layers,

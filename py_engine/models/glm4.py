@@ -1,4 +1,4 @@
-"""GLM 4 (0414): norms before and behind each part, biases of q, k and v, gate and up in one tensor, half of each head
+"""GLM 4 (0414): norms before and after each block, q, k and v biases, gate and up in one tensor, half of each head
 rotated. Source: llama.cpp's `glm4` architecture.
 """
 
@@ -21,7 +21,7 @@ class Config(config.Config):
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         if any(header.arch("rope.dimension_sections", [])):
-            raise WispError("GLM models that see do not run yet.", "unsupported_architecture")
+            raise WispError("GLM vision models are not supported yet.", "unsupported_architecture")
         return super().from_gguf(header)
 
 

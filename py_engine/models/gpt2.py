@@ -1,5 +1,7 @@
-"""GPT-2's descendants: layer norms, biases and a GELU net without a gate. GPT-2 itself and StarCoder add an embedding
-of positions instead of rotating; GPT-NeoX and Phi-2 may run attention and net side by side; Nemotron squares a ReLU.
+"""GPT-2 and its descendants: layer norms, biases and an ungated GELU network.
+
+GPT-2 and StarCoder add position embeddings instead of RoPE. Phi-2 and, optionally, GPT-NeoX run attention and
+feed-forward network in parallel. Nemotron uses squared ReLU.
 """
 
 from __future__ import annotations

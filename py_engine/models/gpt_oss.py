@@ -1,6 +1,6 @@
-"""gpt-oss: a mixture of experts with biases and a clamped gate; a sink for each head; every other layer sees a window.
+"""gpt-oss: a mixture of experts with biases and a clamped gate, attention sinks, a window in every other layer.
 
-Its tensor post_attention_norm is the norm before the feed-forward net.
+Its tensor post_attention_norm is the norm before the feed-forward network.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Granite and MiniCPM: llama with scales of the embedding, the residual stream, attention and the logits in its
-metadata; older files of MiniCPM leave them out.
+"""Granite and MiniCPM: llama with scales of embedding, residual stream, attention and logits in the metadata.
+
+Older MiniCPM files lack these keys: they get the defaults below.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """LFM2: short convolutions along the sequence in most layers, attention with q and k norms in the others.
 
-A layer without key/value heads in the metadata is one of the convolutions. Source: llama.cpp's `lfm2` architecture.
+The layers with 0 key/value heads in the metadata are convolutions. Source: llama.cpp's `lfm2` architecture.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Config(config.Config):
         """Read and check the metadata."""
         base = super().from_gguf(header)
         heads = header.arch("attention.head_count_kv", base.head_count_kv)
-        taps = tuple(0 if n else count(header, "shortconv.l_cache") for n in heads) if isinstance(heads, list) else ()
+        sizes = tuple(0 if n else count(header, "shortconv.l_cache") for n in heads) if isinstance(heads, list) else ()
         if not base.causal or base.embedding_length % 2:
-            raise WispError("This kind of LFM2 does not run yet.", "unsupported_architecture")
+            raise WispError("This kind of LFM2 is not supported yet.", "unsupported_architecture")
         return replace(
             base,
-            taps=taps or (0,) * base.block_count,
+            conv_kernel_sizes=sizes or (0,) * base.block_count,
             windows=windows(header, base.block_count, 0),
             output_norm="token_embd_norm",
         )

@@ -1,6 +1,7 @@
-"""Llama: RMS norm, grouped-query attention with rotary embedding, SwiGLU. Source: llama.cpp's `llama` architecture,
-which Mistral's models use, too; InternLM 2, XVERSE, Ernie 4.5, Baichuan 7B and Mistral 3 differ in nothing but their
-name, Arcee has a net without a gate.
+"""Llama: RMS norm, grouped-query attention with RoPE, SwiGLU.
+
+Source: llama.cpp's `llama` architecture, which Mistral's models use, too. InternLM 2, XVERSE, Ernie 4.5, Baichuan 7B
+and Mistral 3 differ only in name. Arcee has an ungated network.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ class Config(config.Config):
         if name == "arcee":
             return replace(base, activation="relu2")
         if name == "baichuan" and base.block_count == 40:
-            raise WispError("Baichuan's 13B models do not run yet.", "unsupported_architecture")
+            raise WispError("Baichuan's 13B models are not supported yet.", "unsupported_architecture")
         if name == "mistral3" and header.arch("attention.temperature_scale", 0.0):
-            # attention grows with the position's logarithm, from the original context's end on
+            # beyond the original context, attention scales with the logarithm of the position: not supported
             return replace(base, context_length=min(base.context_length, original_context(header)))
         return base
 

@@ -1,5 +1,7 @@
-"""ModernBERT: an encoder with norms before each part, rotation and gated nets; the first of every three layers sees all
-tokens, the others half a window to either side. Source: llama.cpp's `modern-bert` architecture.
+"""ModernBERT: an encoder with a norm before each block, RoPE and gated networks.
+
+The first of every three layers attends to all tokens, the others to half a window on either side.
+Source: llama.cpp's `modern-bert` architecture.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ class Config(config.Config):
         base = super().from_gguf(header)
         activation = header.arch("hidden_activation", "gelu")
         if activation not in ACTIVATIONS:
-            raise WispError(f"The activation {activation!r} does not run yet.", "unsupported_architecture")
+            raise WispError(f"The activation {activation!r} is not supported yet.", "unsupported_architecture")
         layers = windows(header, base.block_count, 3, first=True)
         rope = base.ropes[0]
         local = replace(rope, base=number(header, "rope.freq_base_swa", 10000.0))

@@ -1,5 +1,6 @@
-"""OLMo 2: norms behind each part instead of before it, and of all queries and keys; OLMo 3 adds sliding windows, whose
-layers rotate without YaRN.
+"""OLMo 2: norms after each block instead of before it, and across all query and all key heads.
+
+OLMo 3 adds layers with a sliding window, whose RoPE is not scaled by YaRN.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Phi-3: llama with q, k and v in one tensor and gate and up in another, and LongRoPE, whose divisors are tensors.
+"""Phi-3: llama with q, k and v in one tensor, gate and up in another, and LongRoPE, whose divisors are tensors.
 
-Its metadata's sliding window is left unused, as llama.cpp leaves it.
+The metadata's sliding window is not used, as in llama.cpp.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Qwen 2 (biases of q, k and v) and Qwen 3 (an RMS norm of each query and key head instead), with or without experts,
-and the text half of those that see; OLMoE (an RMS norm of all queries and all keys): what they differ in, their tensors
-tell. Seed-OSS and GLM 4.5 have another name for the norm before the net; dots.llm1 is a Qwen 3.
+"""Qwen 2 and 3, with or without experts, and the text part of their vision models; OLMoE, Seed-OSS, GLM 4.5, dots.llm1.
+
+Their tensors tell them apart: Qwen 2 has q, k and v biases; Qwen 3 and dots.llm1 instead an RMS norm of each query
+and key head; OLMoE one across all heads. Seed-OSS and GLM 4.5 have another name for the norm before the feed-forward
+network.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SmolLM3: llama whose every fourth layer leaves positions alone (Yang et al. 2025, "Rope to Nope")."""
+"""SmolLM3: llama without RoPE in every fourth layer (Yang et al. 2025, "Rope to Nope")."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""StableLM and Orion: layer norms, gated SiLU net, a part of each head rotated; without a norm of its own the net runs
-beside attention.
+"""StableLM and Orion: layer norms, a gated SiLU network, a part of each head rotated.
+
+A feed-forward network without its own norm runs in parallel with attention.
 """
 
 from __future__ import annotations

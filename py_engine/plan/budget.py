@@ -1,7 +1,7 @@
-"""What a model will take of the device, known from its header alone; and what to change where that is too much.
+"""The memory that a model needs, known from its header alone, and what to change if the device has too little.
 
-WebGPU tells the largest buffer and the largest binding, not how much memory there is. So what can be known is refused
-before anything is downloaded, and the rest is found when the memory is allocated, which comes before the download too.
+WebGPU reports the largest buffer and the largest binding, not the amount of memory. What exceeds those limits is
+refused before the download. Anything else shows when the memory is allocated, which also precedes the download.
 """
 
 from __future__ import annotations
@@ -13,76 +13,77 @@ from py_engine.plan.cache import GROUP
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Plan
 
-SMALLER = 4.8  # bits a weight, of Q4_K_M, which most models can be had in
-WORTH_NAMING = 1.3  # times that: below, another quantisation gains little
+Q4_K_M_BITS = 4.8  # bits per weight of Q4_K_M, which most models are published in
+MIN_SAVING = 1.3  # suggest Q4_K_M if the weights are this many times larger
+
+Q8_0_RATIOS = {"f32": 9 / 32, "f16": 9 / 16}  # size of a q8_0 cache / size of a cache of that type
 
 
 def pools(plan: Plan, *, on_cpu: bool) -> dict[str, int]:
-    """Bytes of weights, kv and activations; numpy keeps every weight in float32, whatever the file has."""
+    """Bytes of weights, kv and activations. With numpy every weight is float32, whatever the file's type."""
     memory = plan.memory()
     return {**memory, "weights": 4 * sum(w.rows * w.cols for w in plan.weights.values())} if on_cpu else memory
 
 
 def estimate(plan: Plan, device: Device | None) -> dict[str, Any]:
-    """Plain JSON: bytes of weights, kv, activations and their total; the context; on a GPU its limits and whether every
-    buffer stays within them, else what would.
+    """Plain JSON: bytes of weights, kv, activations and their total, and the context length.
+
+    With a device also its limits, whether every buffer is within them ("fits"), and if not, "advice".
     """
     memory = pools(plan, on_cpu=device is None)
     out: dict[str, Any] = {**memory, "total": sum(memory.values()), "context_length": plan.n_ctx}
     if device is not None:
-        error = refusal(plan, device)
+        error = limit_error(plan, device)
         out |= {"max_buffer": device.max_buffer, "max_binding": device.max_binding, "fits": error is None}
         out["advice"] = str(error) if error else None
     return out
 
 
-def refusal(plan: Plan, device: Device) -> WispError | None:
-    """The error where the cache of one layer, or what an encoder computes in one, is larger than a buffer, or a
-    binding, may be.
-    """
+def limit_error(plan: Plan, device: Device) -> WispError | None:
+    """The error if one layer's cache, or one layer's activations in an encoder, exceed a buffer or a binding."""
     limit = min(device.max_buffer, device.max_binding)
-    pool, what = ("kv", "the keys of a layer") if plan.generates else ("activations", "what a layer computes")
+    pool, what = ("kv", "the keys of a layer") if plan.generates else ("activations", "the activations of a layer")
     largest = max(
         (b for b in plan.buffers.values() if b.pool == pool and len(b.shape) == 2), key=lambda b: b.nbytes, default=None
     )
     if largest is None or largest.nbytes <= limit:
         return None
-    row = largest.nbytes / largest.shape[0]
-    fits = int(limit // row) // 64 * 64
-    bytes_row = largest.shape[1] * (1 + 4 / GROUP)  # in q8_0
+    row_bytes = largest.nbytes / largest.shape[0]
+    fitting = int(limit // row_bytes) // 64 * 64  # tokens
+    q8_0_row_bytes = largest.shape[1] * (1 + 4 / GROUP)
     message = (
-        f"A context of {plan.n_ctx} tokens needs {_size(largest.nbytes)} in one piece for {what}; this "
-        f"device gives {_size(limit)}. "
+        f"A context of {plan.n_ctx} tokens needs {_size(largest.nbytes)} in one buffer for {what}; this "
+        f"device allows {_size(limit)}. "
     )
-    if fits < 64:
+    if fitting < 64:
         return WispError(message + "Choose a smaller model.", "model_too_large")
-    message += f"A context of {fits} tokens would fit"
-    if plan.generates and largest.dtype != "u32" and limit // bytes_row >= plan.n_ctx:
+    message += f"A context of {fitting} tokens would fit"
+    if plan.generates and largest.dtype != "u32" and limit // q8_0_row_bytes >= plan.n_ctx:
         message += f', or all {plan.n_ctx} with kvType "q8_0"'
     return WispError(message + ".", "context_too_long", param="contextLength")
 
 
 def out_of_memory(plan: Plan) -> WispError:
-    """The error where the device had no room: what was asked for, and which change gains how much."""
+    """The error if allocation failed: the memory requested, and the savings that each change would bring."""
     memory = plan.memory()
     parts = f"{_size(memory['weights'])} of weights, {_size(memory['kv'])} for a context of {plan.n_ctx} tokens"
-    gains = []
+    savings = []
     if memory["kv"] >= 1 << 20:
-        gains.append(f"a context of {plan.n_ctx // 2} tokens saves {_size(memory['kv'] // 2)}")
-        kept = {"f32": 9 / 32, "f16": 9 / 16}
-        ratios = [kept[b.dtype] for b in plan.buffers.values() if b.pool == "kv" and b.dtype in kept]
+        savings.append(f"a context of {plan.n_ctx // 2} tokens saves {_size(memory['kv'] // 2)}")
+        kv_buffers = [b for b in plan.buffers.values() if b.pool == "kv"]
+        ratios = [Q8_0_RATIOS[b.dtype] for b in kv_buffers if b.dtype in Q8_0_RATIOS]
         if ratios and not any(b.name.endswith(".staged") for b in plan.buffers.values()):
-            gains.append(f'kvType "q8_0" saves {_size(int(memory["kv"] * (1 - min(ratios))))}')
+            savings.append(f'kvType "q8_0" saves {_size(int(memory["kv"] * (1 - min(ratios))))}')
     count = sum(w.rows * w.cols for w in plan.weights.values())
-    smaller = int(count * SMALLER / 8)
-    if memory["weights"] > WORTH_NAMING * smaller:
-        gains.append(f"the same model in Q4_K_M saves about {_size(memory['weights'] - smaller)}")
+    as_q4_k_m = int(count * Q4_K_M_BITS / 8)
+    if memory["weights"] > MIN_SAVING * as_q4_k_m:
+        savings.append(f"the same model in Q4_K_M saves about {_size(memory['weights'] - as_q4_k_m)}")
     else:
-        gains.append("a smaller model needs less")
+        savings.append("a smaller model needs less")
     return WispError(
-        f"The GPU has no room for this model: {_size(sum(memory.values()))} were asked for ({parts}, "
-        f"{_size(memory['activations'])} of working memory). To make it fit: {'; '.join(gains)}; or close what else "
-        "uses the GPU.",
+        f"The GPU has not enough memory for this model: it needs {_size(sum(memory.values()))} ({parts}, "
+        f"{_size(memory['activations'])} of activations). To make it fit: {'; '.join(savings)}; or close other "
+        "programs that use the GPU.",
         "out_of_memory",
     )
 

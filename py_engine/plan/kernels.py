@@ -1,16 +1,16 @@
-"""From wgsl/*.wgsl to the text of one specialised shader.
+"""Expand wgsl/*.wgsl to the text of one specialised shader.
 
 Directives, each on a line of its own:
 
-    #param NAME            must be given; becomes `const NAME` (u32 or f32), or text where it is a string
+    #param NAME            a required parameter; becomes `const NAME` (u32 or f32), or plain text if it is a string
     #include "file.wgsl"   relative to wgsl/; ${NAME} is replaced first
     #if EXPR / #else / #endif   EXPR is a Python expression over the params
-    #for i in EXPR / #endfor    the lines between, EXPR times, with ${i} for 0, 1, ..., or, for "A, B", for A up to B:
-                                what must stay in registers cannot wait for a compiler to unroll a loop
+    #for i in EXPR / #endfor    repeat the lines between with ${i} = 0 ... EXPR - 1, or, for "A, B", with A ... B - 1.
+                                Arrays stay in registers only if the loop over them is certainly unrolled.
     @bind var<...> name: type;  the next free binding of group 0
 
-Text after `//` on a #param line says what it is. F16 (0 or 1) and SG (smallest subgroup size, 0 for none) come from
-the device; GROUPS_PER_THREAD (groups of weights that a thread takes at a time) is 1 where a kernel is not given it.
+Text after `//` on a #param line describes it. F16 (0 or 1) and SG (smallest subgroup size, 0: no subgroups) come from
+the device. GROUPS_PER_THREAD (groups of weights that a thread reads at a time) defaults to 1.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ FIELD = re.compile(r"^\s*(\w+): (u32|f32|i32),", re.M)
 
 @dataclass(frozen=True)
 class Device:
-    """What of a device decides between kernel variants; the WebGPU names of the limits."""
+    """The properties of a device that kernel variants depend on. Comments name the WebGPU limits."""
 
     f16: bool = False
-    subgroup: int = 0  # smallest subgroup size, 0 where the feature is missing
+    subgroup: int = 0  # smallest subgroup size; 0: no subgroups
     max_binding: int = 128 << 20  # maxStorageBufferBindingSize
     max_buffer: int = 256 << 20  # maxBufferSize
     max_workgroup_storage: int = 16384  # maxComputeWorkgroupStorageSize
     max_threads: int = 256  # maxComputeInvocationsPerWorkgroup
-    dot8: bool = False  # round activations to bytes where the weights are integers: faster on GPUs
-    matrix: int = 0  # side of the f16 matrices that a subgroup multiplies with f32 sums, 0: none
-    software: bool = False  # a CPU pretending to be a GPU: smaller batches keep it answering
-    tiles: tuple[tuple[str, tuple[int, ...]], ...] = ()  # measured to be the best (tuning.py), by tiles.py's keys
+    dot8: bool = False  # round activations to bytes if the weights are integers: faster on GPUs
+    matrix: int = 0  # side of the subgroup matrices (f16, f32 sums); 0: not supported
+    software: bool = False  # WebGPU emulated on the CPU: smaller batches keep it responsive
+    tiles: tuple[tuple[str, tuple[int, ...]], ...] = ()  # measured to be the fastest (tuning/), by tiles.py's keys
 
 
 @dataclass(frozen=True)
 class Shader:
-    """An expanded kernel: its text, its bindings (name -> access, in order) and its Params fields (name -> type)."""
+    """An expanded kernel: its text, bindings (name -> access, in order) and Params fields (name -> type)."""
 
     label: str
     code: str
@@ -55,7 +55,7 @@ class Shader:
     fields: dict[str, str]
 
     def pack(self, consts: Mapping[str, int | float]) -> bytes:
-        """The bytes of the Params struct (16-byte multiple)."""
+        """The bytes of the Params struct, padded to a multiple of 16."""
         if set(consts) != set(self.fields):
             raise KeyError(f"{self.label}: Params has {sorted(self.fields)}, the op gives {sorted(consts)}")
         code = {"u32": "I", "i32": "i", "f32": "f"}
@@ -80,7 +80,9 @@ def _source(name: str) -> str:
 
 def expand(kernel: str, params: Mapping[str, int | float | str], device: Device) -> Shader:
     """Specialise wgsl/<kernel>.wgsl. KeyError for a missing or unknown param."""
-    given = tuple((name, type(value), value) for name, value in params.items())  # 1 and 1.0 are not the same
+    given = tuple(
+        (name, type(value), value) for name, value in params.items()
+    )  # 1 and 1.0 are equal but expand differently
     return _expanded(kernel, given, int(device.f16), device.subgroup)
 
 

@@ -26,4 +26,4 @@ DECODE_STEP = (DECODE, SAMPLE)  # one token of one sequence
 BATCH_STEP = (SMALL_BATCH, SMALL_BATCH_LOGITS, SAMPLE_EACH)  # one token of each of several sequences
 DRAFT_STEP = (SMALL_BATCH, SMALL_BATCH_LOGITS, VERIFY_DRAFT)  # a token and a draft of one sequence
 PREFILL_END = (PREFILL, LAST_LOGITS)  # the last batch of a prompt
-SMALL_BATCH_END = (SMALL_BATCH, SMALL_BATCH_LAST_LOGITS)  # the last batch of a prompt, where it is small
+SMALL_BATCH_END = (SMALL_BATCH, SMALL_BATCH_LAST_LOGITS)  # the last batch of a prompt, if it is small

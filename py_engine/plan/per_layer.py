@@ -1,4 +1,4 @@
-"""Ops of models whose layers take inputs of their own. Shapes as in ops.py."""
+"""Ops of models whose layers each get an input of their own, besides the residual stream. Shapes as in ops.py."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from py_engine.errors import WispError
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.quants import GROUP
+from py_engine.plan.shared import THREADS
 
 
 def group_norm(ops: Ops, x: Buffer, norm: Weight, groups: int, eps: float) -> Buffer:
-    """The RMS norm of each of the `groups` parts that a row of x is made of: (n, groups * norm.cols)."""
+    """The RMS norm of each of the `groups` parts of a row of x: (n, groups * norm.cols)."""
     if norm.cols % GROUP:
-        raise WispError(f"Inputs of layers must be of whole groups of {GROUP}.", "unsupported_architecture")
+        raise WispError(f"Per-layer inputs must be a multiple of {GROUP} wide.", "unsupported_architecture")
     y = ops.buffer(f"{ops.name}.group_normed", x.shape)
     ops.add(
         "norm",
@@ -32,7 +33,7 @@ def gate(ops: Ops, x: Buffer, up: Buffer, first: int, cols: int, activation: str
         {"COLS": cols, "ACTIVATION": activation},
         {"x_stride": x.shape[1], "up_stride": up.shape[1], "first": first, "y_stride": y.shape[1]},
         {"state": ops.state, "x": x, "up": up, "y": y},
-        -(-cols // 64),
+        -(-cols // THREADS),
         PerToken(),
     )
     return y
@@ -45,6 +46,6 @@ def scale_by(ops: Ops, x: Buffer, factor: Weight) -> None:
         {"VECS": x.shape[1] // 4},
         {},
         {"state": ops.state, "factor": factor, "x": x},
-        -(-x.shape[1] // 256),
+        -(-x.shape[1] // (4 * THREADS)),
         PerToken(),
     )

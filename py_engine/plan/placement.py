@@ -13,7 +13,7 @@ from py_engine.plan.quants import row_bytes
 
 @dataclass(frozen=True)
 class Placement:
-    """`rows` rows of `row_bytes` bytes each that lie at `src` in a record and belong at row `row0` of a weight part.
+    """`rows` rows of `row_bytes` bytes each, at byte `src` of a record, that belong at row `row0` of a weight part.
 
     For a vector (one row, perhaps of several tensors end to end) `row0` counts bytes.
     """
@@ -26,28 +26,28 @@ class Placement:
 
 
 class Placements:
-    """For the parts that weights are split into at a binding limit."""
+    """Maps records to the parts that weights are split into at a binding limit."""
 
     def __init__(self, header: Header, plan: Plan, max_binding: int) -> None:
-        # tensor -> (part, first row there or byte of a vector, first row in the tensor, rows)
-        self._homes: dict[str, list[tuple[Weight, int, int, int]]] = {}
+        # tensor -> (part, first row or byte in the part, first row in the tensor, rows)
+        self._destinations: dict[str, list[tuple[Weight, int, int, int]]] = {}
         for weight in plan.weights.values():
             for _, part in weight.split(max_binding):
                 at = 0
                 for tensor, first, rows in part.sources:
-                    self._homes.setdefault(tensor, []).append((part, at, first, rows))
+                    self._destinations.setdefault(tensor, []).append((part, at, first, rows))
                     at += rows if weight.rows > 1 else header.tensors[tensor].nbytes
 
     def of(self, pieces: Sequence[Piece]) -> list[Placement]:
-        """What a record's pieces of tensors hold of the weights."""
-        found = []
+        """The placements of a record, given its pieces of tensors."""
+        placements = []
         for piece in pieces:
             size = row_bytes(piece.tensor.type, piece.tensor.shape[0])
             begin, end = piece.tensor_offset // size, (piece.tensor_offset + piece.length) // size
-            for part, at, first, rows in self._homes.get(piece.tensor.name, []):
+            for part, at, first, rows in self._destinations.get(piece.tensor.name, []):
                 lo, hi = max(begin, first), min(end, first + rows)
                 if lo < hi:
                     src = piece.record_offset + lo * size - piece.tensor_offset
-                    begun = (lo - first) * (1 if part.rows > 1 else size)
-                    found.append(Placement(part, src, at + begun, hi - lo, size))
-        return found
+                    row0 = at + (lo - first) * (1 if part.rows > 1 else size)
+                    placements.append(Placement(part, src, row0, hi - lo, size))
+        return placements

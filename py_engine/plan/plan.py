@@ -1,7 +1,7 @@
 """The plan: which kernels run on which buffers, in which order. Pure data, made once per model.
 
-A model file (models/*.py) writes its layers once, in terms of ops.py; lowering them for one token gives the decode
-list, for many the prefill list. gpu.py records a list into pipelines and bind groups, cpu.py runs the same list with
+A model file (models/*.py) writes its layers once, in terms of ops.py. Lowering them for one token gives the decode
+list, for many tokens the prefill list. gpu/ records a list into pipelines and bind groups; cpu/ runs the same list with
 numpy. Nothing here knows about either.
 """
 
@@ -15,7 +15,7 @@ from gguf.constants import GGMLQuantizationType as Q
 from py_engine.plan import quants
 from py_engine.plan.lists import DECODE
 
-Span = tuple[str, int, int]  # a buffer's life: list ("" for all), first op, last op
+Span = tuple[str, int, int]  # a buffer's lifetime: list ("" for all), first op, last op
 DTYPE_BYTES = {"f32": 4, "u32": 4, "f16": 2}
 
 
@@ -23,7 +23,7 @@ DTYPE_BYTES = {"f32": 4, "u32": 4, "f16": 2}
 class Buffer:
     """A region of GPU memory.
 
-    `pool`: "activations" (they share memory by lifetime), "kv", or "state" (written by the host).
+    `pool`: "activations" (sharing memory by lifetime), "kv", or "state" (written by the host).
     """
 
     name: str
@@ -33,7 +33,7 @@ class Buffer:
 
     @property
     def nbytes(self) -> int:
-        """Bytes, rounded up to a whole 16-byte load."""
+        """Size in bytes, rounded up to a multiple of 16."""
         return -(-prod(self.shape) * DTYPE_BYTES[self.dtype] // 16) * 16
 
 
@@ -41,7 +41,7 @@ class Buffer:
 class Weight:
     """A matrix (rows, cols) in GPU memory, stacked from GGUF tensors of one type.
 
-    `sources`: (tensor, first row there, rows).
+    `sources`: (tensor, first row in it, rows), stacked in this order.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Weight:
 
     @property
     def layout(self) -> quants.Layout:
-        """How the type lies in memory."""
+        """The memory layout of the type."""
         return quants.layout(self.type, self.name)
 
     def plane_row_bytes(self, plane: str) -> int:
@@ -69,7 +69,7 @@ class Weight:
         return sum(self.plane_bytes(p) for p in self.layout.planes)
 
     def split(self, limit: int) -> list[tuple[int, Weight]]:
-        """(first row, part) pieces, each of whose planes fits into one binding of `limit` bytes."""
+        """Split by rows into (first row, part), so that every plane of a part fits into a binding of `limit` bytes."""
         planes = self.layout.planes
         rows = max(1, min((limit - 16 - planes[p].table) // self.plane_row_bytes(p) for p in planes))
         if rows >= self.rows:
@@ -88,14 +88,14 @@ class Weight:
 
 @dataclass(frozen=True)
 class PerToken:
-    """A workgroup count that follows the number of tokens in the batch: ceil(n / tile)."""
+    """A workgroup count that depends on the number of tokens in the batch: ceil(n / tile)."""
 
     tile: int = 1
 
 
 @dataclass(frozen=True)
 class Op:
-    """One dispatch: wgsl/<kernel>.wgsl, or cpu.<kernel>, on these buffers.
+    """One dispatch: wgsl/<kernel>.wgsl, or the function <kernel> of cpu/, on these buffers.
 
     `params` are the kernel's #param values (compiled in), `consts` the fields of its Params struct,
     `bindings` name -> Buffer or Weight, `grid` the workgroup counts.
@@ -110,27 +110,27 @@ class Op:
 
 @dataclass(frozen=True)
 class Embedding:
-    """Where a model's embeddings are after its list "embed", and after the list of a pooling behind it.
+    """Where a model's embeddings are after the list EMBED, and after a pooling list that follows it.
 
-    Buffers: `rows` (n, width padded), of every token; "pooled" (1, width padded); "ranked" (1, labels padded).
+    Buffers: `rows` (n, padded width), of every token; "pooled" (1, padded width); "ranked" (1, padded labels).
     """
 
     rows: str
     width: int
-    pooling: str | None  # what the metadata asks for
-    labels: int = 0  # of the classification head; 0: there is none
-    softmax: bool = False  # whether the labels' numbers are to add up to one
+    pooling: str | None  # the metadata's default
+    labels: int = 0  # of the classification head; 0: no head
+    softmax: bool = False  # the labels' scores are to be normalised by softmax
 
 
 @dataclass
 class Plan:
     """Everything about one loaded model that the executors need."""
 
-    batch: int  # most tokens in one prefill step
+    batch: int  # most tokens of a prefill step
     n_ctx: int
     n_vocab: int
-    sequences: int = 1  # that the caches have room for; their buffers' shapes are those of one
-    spare: int = 0  # rows beside the window in caches that are rings, 0: there are none
+    sequences: int = 1  # that the caches hold; the buffers' shapes are those of one sequence
+    ring_slack: int = 0  # rows beyond the window in caches that are rings; 0: no ring
     weights: dict[str, Weight] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     lists: dict[str, list[Op]] = field(default_factory=dict)
@@ -140,15 +140,15 @@ class Plan:
 
     @property
     def generates(self) -> bool:
-        """Whether the model makes text; encoders do not."""
+        """Whether the model generates text; encoders do not."""
         return DECODE in self.lists
 
     def slots(self) -> tuple[dict[str, int], list[int]]:
-        """Memory for the activations: buffer name -> slot, and the bytes of each slot.
+        """Assign memory to the activations: buffer name -> slot, and the bytes of each slot.
 
-        Two buffers share a slot when no list needs both at once; within one op nothing is shared, so a kernel never
-        reads what it writes. A buffer that several lists use is carried between them and shares with none.
-        Biggest first, each into the first slot that is free over its life.
+        Two buffers share a slot if their lifetimes do not overlap in any list. Buffers of one op never share, so that
+        no kernel reads what it writes. A buffer used by several lists is live throughout. Greedy: the largest buffer
+        first, each into the first slot that is free over its lifetime.
         """
         lives: dict[str, list[Span]] = {}
         for name, ops in self.lists.items():
@@ -164,17 +164,17 @@ class Plan:
             if len(spans) > 1:
                 spans[:] = [("", 0, 0)]
         assigned: dict[str, int] = {}
-        taken: list[list[Span]] = []
+        occupied: list[list[Span]] = []
         sizes: list[int] = []
         for b in sorted((self.buffers[n] for n in lives), key=lambda b: -b.nbytes):
             life = lives[b.name]
-            free = (i for i, spans in enumerate(taken) if not any(_clash(a, s) for a in spans for s in life))
-            slot = next(free, len(taken))
-            if slot == len(taken):
-                taken.append([])
+            free = (i for i, spans in enumerate(occupied) if not any(_overlap(a, s) for a in spans for s in life))
+            slot = next(free, len(occupied))
+            if slot == len(occupied):
+                occupied.append([])
                 sizes.append(0)
             assigned[b.name] = slot
-            taken[slot] += lives[b.name]
+            occupied[slot] += lives[b.name]
             sizes[slot] = max(sizes[slot], b.nbytes)
         return assigned, sizes
 
@@ -184,5 +184,5 @@ class Plan:
         return {"weights": sum(w.nbytes for w in self.weights.values()), "kv": kv, "activations": sum(self.slots()[1])}
 
 
-def _clash(a: Span, b: Span) -> bool:
+def _overlap(a: Span, b: Span) -> bool:
     return "" in (a[0], b[0]) or (a[0] == b[0] and a[1] <= b[2] and b[1] <= a[2])

@@ -1,20 +1,19 @@
-"""How each GGUF tensor type lies in GPU memory, one entry a type.
+"""The GPU memory layout of each GGUF tensor type, one entry per type.
 
-A matrix of `rows` x `cols` is kept row after row. The raw blocks of quantised types (32 or 256 numbers in 17 to 210
-bytes) are badly aligned, so wgsl/repack.wgsl sorts them at load into at most two planes, each of which starts on a
-256-byte boundary and holds a record of fixed size for every block:
+A matrix of `rows` x `cols` is stored row by row. The raw blocks of quantised types (32 or 256 values in 17 to 210
+bytes) are badly aligned. wgsl/repack.wgsl therefore repacks them at load into at most two planes. A plane starts on a
+256-byte boundary and holds one record of fixed size per block:
 
-    w_qs  the numbers, in 16-byte loads where the type allows it
-    w_d   what scales them, read by several threads at once; for the types that name their numbers by an index into a
-          grid of patterns, behind that grid
+    w_qs  the quantised values, in 16-byte loads where the type allows it
+    w_d   the scales, which several threads read at once. For types whose values are indices into a grid of patterns,
+          the grid precedes the scales.
 
-Plain types need no repacking, only rows padded with zeros to whole groups of 32 (`GROUP`); a quantised row is whole
-blocks. wgsl/quants/<fragment>.wgsl turns a group back into 32 floats. Block formats: ggml's `ggml-common.h`.
+Plain types need no repacking, only rows padded with zeros to whole groups of 32 (`GROUP`). A quantised row consists of
+whole blocks. wgsl/quants/<fragment>.wgsl dequantizes a group to 32 floats. Block formats: ggml's `ggml-common.h`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from gguf.constants import GGML_QUANT_SIZES
 from gguf.constants import GGMLQuantizationType as Q
@@ -22,15 +21,15 @@ from gguf.constants import GGMLQuantizationType as Q
 from py_engine.errors import WispError
 
 GROUP = 32
-ALIGN = 256  # WebGPU's minStorageBufferOffsetAlignment, at most
-RANGES = 3  # at most, in a plane
+ALIGN = 256  # the largest minStorageBufferOffsetAlignment that WebGPU allows
+RANGES = 3  # most ranges of a plane
 
 
 @dataclass(frozen=True)
 class Plane:
-    """One record a block: `ranges` (first byte in the raw block, bytes) end to end, then zeros up to `stride` bytes.
+    """One record per block: `ranges` (first byte in the raw block, bytes) end to end, zero-padded to `stride` bytes.
 
-    The stride is 1, 2 or a multiple of 4, and so is every range but the last. `table` bytes lie before the records.
+    The stride is 1, 2 or a multiple of 4, and so is every range but the last. `table` bytes precede the records.
     """
 
     stride: int
@@ -40,18 +39,18 @@ class Plane:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a type's bytes go: the WGSL fragment, the numbers of a block, and its planes by their names in WGSL."""
+    """A type's layout: the WGSL fragment, the values and bytes of a block, and the planes by their names in WGSL."""
 
     fragment: str
     block: int
     block_bytes: int
     planes: Mapping[str, Plane]
-    dot8: bool = True  # the fragment has w_meet, for activations in bytes
-    groups_per_thread: int = 1  # groups that a thread of matvec.wgsl takes at a time
+    dot8: bool = True  # the fragment has w_dot, the product with activations rounded to bytes
+    groups_per_thread: int = 1  # groups that a thread of matvec.wgsl reads at a time
 
     @property
     def plain(self) -> bool:
-        """Whether the file's bytes are the plane's, but for the padding of rows."""
+        """Whether the plane holds the file's bytes, apart from the padding of rows."""
         return list(self.planes) == ["w_qs"] and self.planes["w_qs"].ranges == ((0, self.block_bytes),)
 
 
@@ -67,7 +66,7 @@ def _packed(
     grid: int = 0,
     groups_per_thread: int = 1,
 ) -> Layout:
-    """Planes of these ranges; `stride` of w_d where it is more than its bytes; `grid` entries of 16 bits before it."""
+    """Planes of these ranges. `stride`: of w_d, if padded; `grid`: 16-bit entries before w_d's records."""
     block, size = GGML_QUANT_SIZES[type]
     planes = {
         "w_qs": Plane(sum(n for _, n in qs), tuple(qs)),
@@ -92,8 +91,8 @@ LAYOUTS = {
     Q.Q5_1: _packed(Q.Q5_1, [(8, 16)], [(0, 8)]),  # d: d, m, fifth bits
     Q.IQ4_NL: _packed(Q.IQ4_NL, [(2, 16)], [(0, 2)]),
     Q.IQ4_XS: _packed(Q.IQ4_XS, [(8, 128)], [(0, 8)]),  # d: d, scales
-    Q.MXFP4: _packed(Q.MXFP4, [(1, 16)], [(0, 1)]),  # d: an exponent
-    Q.TQ1_0: _packed(Q.TQ1_0, [(0, 48)], [(48, 6)], 8),  # d: the last 16 numbers, d
+    Q.MXFP4: _packed(Q.MXFP4, [(1, 16)], [(0, 1)]),  # d: exponent
+    Q.TQ1_0: _packed(Q.TQ1_0, [(0, 48)], [(48, 6)], 8),  # d: the last 16 values, d
     Q.TQ2_0: _packed(Q.TQ2_0, [(0, 64)], [(64, 2)]),
     Q.IQ3_S: _packed(Q.IQ3_S, [(2, 108)], [(0, 2)], grid=512),  # qs: indices, their ninth bits, signs, scales
     Q.IQ3_XXS: _packed(Q.IQ3_XXS, [(2, 96)], [(0, 2)], grid=256),  # qs: indices, signs and scales
@@ -107,7 +106,7 @@ LAYOUTS = {
 
 
 def layout(type: Q, tensor: str) -> Layout:
-    """The layout of a tensor's type; WispError unsupported_quantization where there is none."""
+    """The layout of a tensor's type. WispError unsupported_quantization if there is none."""
     if type not in LAYOUTS:
         known = ", ".join(t.name for t in LAYOUTS)
         raise WispError(
@@ -118,24 +117,24 @@ def layout(type: Q, tensor: str) -> Layout:
 
 
 def grid(type: Q) -> bytes:
-    """The patterns of a type's grid, 16 bits each: eight numbers of two bits or four of four. Needs numpy, by gguf."""
+    """The patterns of a type's grid, 16 bits each: eight 2-bit or four 4-bit values. gguf needs numpy for it."""
     from gguf import quants as definitions
 
-    kind: Any = getattr(definitions, type.name)
-    return bytes.fromhex(kind.grid_hex.decode())
+    grid_hex: bytes = getattr(definitions, type.name).grid_hex
+    return bytes.fromhex(grid_hex.decode())
 
 
 def needs_numpy(type: Q) -> bool:
-    """Whether grid() will be asked for."""
+    """Whether the type has a grid, which needs numpy."""
     return type in LAYOUTS and any(p.table for p in LAYOUTS[type].planes.values())
 
 
 def groups(cols: int) -> int:
-    """Groups of 32 in a padded row of `cols` elements."""
+    """Groups of 32 in a padded row of `cols` values."""
     return -(-cols // GROUP)
 
 
 def row_bytes(type: Q, cols: int) -> int:
-    """Bytes of one row of `cols` elements in the GGUF file."""
+    """Bytes of one row of `cols` values in the GGUF file."""
     block, size = GGML_QUANT_SIZES[type]
     return cols // block * size

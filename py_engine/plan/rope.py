@@ -1,7 +1,7 @@
-"""Rotary position embedding: the frequency table, with whatever scaling the metadata asks for, made once on the host.
+"""Rotary position embedding: the frequency table, with the metadata's scaling, computed once on the host.
 
-Frequencies go to the GPU as turns per position in units of 2^-32, so that position x frequency wraps exactly in 32-bit
-integer arithmetic and sine and cosine only ever see one turn, however long the context.
+Frequencies go to the GPU as turns per position in units of 2^-32. Position x frequency then wraps exactly in 32-bit
+integer arithmetic, and sine and cosine only get angles within one turn, however long the context.
 """
 
 from __future__ import annotations
@@ -16,46 +16,46 @@ from py_engine.plan.plan import Buffer
 
 @dataclass(frozen=True)
 class Rope:
-    """How queries and keys are rotated: table (dim / 2,) u32 on the device, pairing, magnitude."""
+    """How queries and keys are rotated. `freqs`: the table on the device, u32 (dim / 2,)."""
 
     dim: int
-    neox: bool
+    neox: bool  # the pairs are (i, i + dim / 2), not (2i, 2i + 1)
     freqs: Buffer
     scale: float = 1.0
 
 
 @dataclass(frozen=True)
 class RopeSpec:
-    """What the metadata says of a layer's rotation. A `dim` of 0: positions are left alone."""
+    """A layer's rotation as the metadata describes it. A `dim` of 0: no rotation."""
 
     dim: int
     base: float = 10000.0
     scaling: str = "none"  # or "linear", "yarn"
     factor: float = 1.0  # of the scaling
-    original: int = 0  # the context length before it
-    beta_fast: float = 32.0  # YaRN: rotations in the original context of pairs that stay as they are
-    beta_slow: float = 1.0  # and of those that are interpolated
+    original_context: int = 0  # the context length before it
+    beta_fast: float = 32.0  # YaRN: pairs with more rotations than this in the original context are not scaled
+    beta_slow: float = 1.0  # YaRN: pairs with fewer rotations are scaled fully
     attn_factor: float = 1.0
-    stretched: bool = True  # by the divisors in the file, where it has them
+    use_factors: bool = True  # divide by the file's frequency factors, if it has them
 
     @property
     def magnitude(self) -> float:
-        """What rotated queries and keys are multiplied with."""
+        """The factor of rotated queries and keys."""
         return self.attn_factor * (1 + 0.1 * log(max(1.0, self.factor)) if self.scaling == "yarn" else 1.0)
 
     def frequencies(self, factors: Sequence[float] | None) -> list[float]:
-        """Radians a position for each pair, (dim / 2,). `factors`: divisors from the file, where it has them."""
-        plain = frequencies(self.dim, self.base, factors if self.stretched else None)
+        """Radians per position for each pair, (dim / 2,). `factors`: the file's divisors, if it has them."""
+        plain = frequencies(self.dim, self.base, factors if self.use_factors else None)
         if self.scaling == "none":
             return plain
-        keep = self._kept() if self.scaling == "yarn" else [0.0] * len(plain)
-        return [f * k + f / self.factor * (1 - k) for f, k in zip(plain, keep, strict=True)]
+        ramp = self._yarn_ramp() if self.scaling == "yarn" else [0.0] * len(plain)
+        return [f * r + f / self.factor * (1 - r) for f, r in zip(plain, ramp, strict=True)]
 
-    def _kept(self) -> list[float]:
-        """YaRN (Peng et al. 2023): 1 for pairs that turn often in the original context, 0 for those that hardly do."""
+    def _yarn_ramp(self) -> list[float]:
+        """YaRN (Peng et al. 2023): from 1 for pairs that rotate often in the original context to 0 for slow ones."""
 
         def pair(rotations: float) -> float:
-            return self.dim * log(self.original / (rotations * 2 * pi)) / (2 * log(self.base))
+            return self.dim * log(self.original_context / (rotations * 2 * pi)) / (2 * log(self.base))
 
         first = max(0, floor(pair(self.beta_fast)))
         last = min(self.dim - 1, ceil(pair(self.beta_slow)))
@@ -63,7 +63,7 @@ class RopeSpec:
 
 
 def frequencies(dim: int, base: float, factors: Sequence[float] | None = None) -> list[float]:
-    """Radians a position for each pair, (dim / 2,): base^(-2i / dim) / factor[i]."""
+    """Radians per position for each pair, (dim / 2,): base^(-2i / dim) / factors[i]."""
     plain = [base ** (-2 * i / dim) for i in range(dim // 2)]
     return [f / d for f, d in zip(plain, factors, strict=True)] if factors else plain
 

@@ -11,17 +11,17 @@ from typing import Annotated, Any, Protocol, get_args, get_type_hints
 
 from py_engine.plan import kernels
 from py_engine.plan.lists import LOGPROBS, RESAMPLE, SAMPLE, SHAPED_RESAMPLE, SHAPED_SAMPLE
-from py_engine.plan.shared import MOST_LOGPROBS
+from py_engine.plan.shared import MAX_LOGPROBS
 
-MOST_EXPONENT = 88.7228391  # e to this is the largest float32
-ALL = 0x7FFFFFFF  # tokens: the whole context
-LEAST = 1e-6  # of the probability mass: a filter never removes every token
+MAX_EXPONENT = 88.7228391  # e to this is the largest float32
+UNLIMITED = 0x7FFFFFFF  # tokens: the whole context
+MIN_PROBABILITY = 1e-6  # lower bound of the filters' thresholds, so that they never remove every token
 FIELDS = kernels.struct_fields("lib/sampling.wgsl", "Sampling")  # name -> "u32" or "f32", in the struct's order
 
 
 @dataclass(frozen=True)
 class Range:
-    """The values that a request may give for a sampler parameter. `responses`: /v1/responses accepts it, too."""
+    """The accepted values of a sampler parameter. `responses`: /v1/responses accepts the parameter, too."""
 
     low: float
     high: float = 2**31
@@ -33,7 +33,7 @@ class Sampling:
     """Sampling parameters of one request, with llama.cpp's definitions.
 
     The order is llama.cpp's: logit_bias, the grammar's mask, penalties, DRY, top_n_sigma, top_k, typical_p, top_p,
-    min_p, XTC, temperature. Temperature 0 is greedy. The defaults switch every filter off. Seed None draws one.
+    min_p, XTC, temperature. Temperature 0 is greedy. The defaults disable every filter. seed None: drawn at random.
 
     This class is the table of sampler parameters: every field with a Range is a parameter of a request, and the API's
     checks, types.d.ts, the documentation and the layout on the GPU (wgsl/lib/sampling.wgsl) follow from it.
@@ -46,10 +46,10 @@ class Sampling:
     min_p: Annotated[float, Range(0, 1, responses=True)] = 0.0
     typical_p: Annotated[float, Range(0, 1)] = 1.0
     seed: Annotated[int | None, Range(-(1 << 63), (1 << 64) - 1, responses=True)] = None
-    # The penalties of presence and frequency count the tokens of the answer so far, as OpenAI defines them.
+    # Presence and frequency penalties count the tokens of the answer so far, as OpenAI defines them.
     presence_penalty: Annotated[float, Range(-2, 2, responses=True)] = 0.0
     frequency_penalty: Annotated[float, Range(-2, 2, responses=True)] = 0.0
-    # repeat_penalty looks at the last repeat_last_n tokens of prompt and answer; -1: at all.
+    # repeat_penalty applies to the last repeat_last_n tokens of prompt and answer; -1: to all.
     repeat_penalty: Annotated[float, Range(0.01, 100)] = 1.0
     repeat_last_n: Annotated[int, Range(-1)] = 64
     dry_multiplier: Annotated[float, Range(0, 100)] = 0.0
@@ -59,22 +59,22 @@ class Sampling:
     xtc_probability: Annotated[float, Range(0, 1)] = 0.0
     xtc_threshold: Annotated[float, Range(0, 1)] = 0.1
     dry_breakers: tuple[int, ...] = ()  # ids of the tokens that contain a sequence breaker
-    logit_bias: tuple[tuple[int, float], ...] = ()  # (token, -100..100); -100 and less: banned
-    logprobs: int = -1  # -1: none; n: of the sampled token and the n <= MOST_LOGPROBS likeliest, before any filter
+    logit_bias: tuple[tuple[int, float], ...] = ()  # (token, -100..100); -100 or less: banned
+    logprobs: int = -1  # -1: none; n: of the sampled and the n <= MAX_LOGPROBS most probable tokens, before filters
 
     def seeded(self) -> Sampling:
-        """These parameters with a seed: their own, or one drawn at random."""
+        """These parameters with a seed, drawn at random if the request has none."""
         return self if self.seed is not None else replace(self, seed=random.getrandbits(32))
 
     @property
-    def shapes(self) -> bool:
-        """Whether it needs more than temperature, top_k, top_p and min_p."""
+    def is_shaped(self) -> bool:
+        """Whether the request uses more than temperature, top_k, top_p and min_p."""
         penalises = self.presence_penalty or self.frequency_penalty or self._repeat_last_n or self._dry_last_n
         return bool(penalises or self.top_n_sigma > 0 or self.typical_p < 1 or self._xtc or self.logit_bias)
 
     def lists(self, masked: bool = False) -> list[str]:
-        """The plan's lists that sample a token; `masked`: among those that a mask allows."""
-        first, again = (SHAPED_SAMPLE, SHAPED_RESAMPLE) if self.shapes else (SAMPLE, RESAMPLE)
+        """The plan's lists that sample a token. `masked`: only tokens that a mask allows."""
+        first, again = (SHAPED_SAMPLE, SHAPED_RESAMPLE) if self.is_shaped else (SAMPLE, RESAMPLE)
         return [first] + ([again] if masked else []) + ([LOGPROBS] if self.logprobs >= 0 else [])
 
     def biases(self, vocab: int) -> bytes:
@@ -93,21 +93,21 @@ class Sampling:
 
     @property
     def _repeat_last_n(self) -> int:
-        return 0 if self.repeat_penalty == 1 else _last(self.repeat_last_n)
+        return 0 if self.repeat_penalty == 1 else _last_n(self.repeat_last_n)
 
     @property
     def _dry_last_n(self) -> int:
-        return 0 if self.dry_multiplier <= 0 or self.dry_base < 1 else _last(self.dry_penalty_last_n)
+        return 0 if self.dry_multiplier <= 0 or self.dry_base < 1 else _last_n(self.dry_penalty_last_n)
 
     @property
     def _xtc(self) -> float:
-        """The probability of XTC; 0 where the threshold leaves no second token above it."""
+        """The probability of XTC; 0 if no two tokens can reach the threshold."""
         return 0.0 if self.xtc_threshold > 0.5 else self.xtc_probability
 
     def pack(self, answer: int = 0, shifted: int = 0) -> bytes:
         """The bytes of the struct Sampling of wgsl/lib/sampling.wgsl.
 
-        `answer`: position of the answer's first token; `shifted`: tokens dropped from the context before.
+        `answer`: position of the answer's first token. `shifted`: tokens dropped from the context so far.
         """
         values = {name: getattr(self, name) for name in FIELDS if hasattr(self, name)}
         values |= self._as_packed() | {"answer": answer, "shifted": shifted}
@@ -115,24 +115,25 @@ class Sampling:
         return struct.pack("<" + layout, *(values[name] for name in FIELDS))
 
     def _as_packed(self) -> dict[str, int | float]:
-        """The values that the kernels get where these differ from the request's."""
-        filtered = self.temperature > 0 or self.typical_p < 1 or self._xtc > 0  # else the likeliest token is sampled
+        """The values that the kernels get, where they differ from the request's."""
+        # Without any of these the most probable token is sampled, which every filter keeps.
+        filtered = self.temperature > 0 or self.typical_p < 1 or self._xtc > 0
         growth = math.log(self.dry_base) if self.dry_base > 1.000001 else 0.0
-        longest = self.dry_allowed_length + int(MOST_EXPONENT / growth) if growth else ALL
+        longest = self.dry_allowed_length + int(MAX_EXPONENT / growth) if growth else UNLIMITED
         return {
             "top_n_sigma": self.top_n_sigma if filtered else 0.0,
             "top_k": max(self.top_k, 0) if filtered else 0,
-            "top_p": max(self.top_p, LEAST) if filtered else 1.0,
+            "top_p": max(self.top_p, MIN_PROBABILITY) if filtered else 1.0,
             "min_p": self.min_p if filtered else 0.0,
             "seed": (self.seed or 0) & 0xFFFFFFFF,
-            "typical_p": max(self.typical_p, LEAST),
+            "typical_p": max(self.typical_p, MIN_PROBABILITY),
             "xtc_probability": self._xtc,
-            "xtc_threshold": max(self.xtc_threshold, LEAST),
+            "xtc_threshold": max(self.xtc_threshold, MIN_PROBABILITY),
             "repeat_last_n": self._repeat_last_n,
             "dry_multiplier": self.dry_multiplier if self._dry_last_n else 0.0,
             "dry_penalty_last_n": self._dry_last_n,
-            "dry_longest": min(longest, ALL),
-            "logprobs": max(0, min(self.logprobs, MOST_LOGPROBS)),
+            "dry_longest": min(longest, UNLIMITED),
+            "logprobs": max(0, min(self.logprobs, MAX_LOGPROBS)),
         }
 
 
@@ -154,33 +155,33 @@ def parameters() -> dict[str, Parameter]:
     }
 
 
-def _last(n: int) -> int:
-    return ALL if n < 0 else n
+def _last_n(n: int) -> int:
+    return UNLIMITED if n < 0 else n
 
 
 class Constraint(Protocol):
-    """Limits the next token, such as a grammar does. The engine calls it only while it generates."""
+    """Restricts the next token, for example to a grammar. The engine calls it only while it generates."""
 
     async def mask(self) -> Any | None:
-        """An Int32Array (ceil(vocab / 32),) with a bit set for each token that may come next; None: all may."""
+        """An Int32Array (ceil(vocab / 32),) with a bit set for each allowed next token. None: all are allowed."""
 
     async def accept(self, token: int) -> None:
-        """Advance past a token. The engine calls this for every token: sampled, forced, or the end.
+        """Advance past a token. The engine calls this for every token: sampled, forced, or end of generation.
 
-        A constraint may also define `async def try_accept(self, token: int) -> bool`, which advances past the token if
-        it is allowed and else changes nothing. Without it the engine checks the mask.
+        A constraint may also define `async def try_accept(self, token: int) -> bool`, which advances past an allowed
+        token and otherwise changes nothing. Without it the engine checks the mask.
         """
 
     async def forced(self) -> list[int]:
-        """Tokens that must come next, if any. The engine feeds them unsampled and yields them like sampled ones."""
+        """The only possible next tokens, if any. The engine feeds them without sampling and yields them like others."""
 
     def finished(self) -> bool:
-        """Whether only the end may follow."""
+        """Whether only the end of generation is allowed."""
 
 
 @dataclass(frozen=True)
 class TokenLogprob:
-    """The log-probability of a sampled token, and `top`: [(token, logprob)] of the likeliest, in descending order.
+    """The log-probability of a sampled token, and `top`: [(token, logprob)] of the most probable, descending.
 
     It is log(softmax(logits)), before any bias, mask, penalty or filter, at temperature 1.
     """
@@ -192,7 +193,7 @@ class TokenLogprob:
 
 @dataclass(frozen=True)
 class Batch:
-    """The next tokens of an answer, and their `logprobs` where the request asked for them."""
+    """The next tokens of an answer, and their `logprobs` if requested."""
 
     ids: list[int]
     logprobs: list[TokenLogprob] | None = None
@@ -205,13 +206,13 @@ class Batch:
 def read_logprobs(rows: memoryview, count: int, n: int, vocab: int) -> list[TokenLogprob]:
     """Parse the rows that logprobs.wgsl wrote for `count` tokens.
 
-    A row holds (token, float32 bits of its log-probability) for the sampled token, then for MOST_LOGPROBS others, the
-    first `n` of which are returned.
+    A row holds (token, float32 bits of its log-probability) for the sampled token, then for MAX_LOGPROBS others. The
+    result has the first `n` of these.
     """
-    n = min(n, MOST_LOGPROBS)
+    n = min(n, MAX_LOGPROBS)
     ids, values = rows.cast("B").cast("I"), rows.cast("B").cast("f")
     out = []
-    for first in range(0, 2 * count * (1 + MOST_LOGPROBS), 2 * (1 + MOST_LOGPROBS)):
+    for first in range(0, 2 * count * (1 + MAX_LOGPROBS), 2 * (1 + MAX_LOGPROBS)):
         pairs = [(ids[first + 2 * k], values[first + 2 * k + 1]) for k in range(1 + n)]
         out.append(TokenLogprob(*pairs[0], [pair for pair in pairs[1:] if pair[0] < vocab]))
     return out

@@ -5,21 +5,24 @@ from __future__ import annotations
 from py_engine.plan.cache import Cache
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer, PerToken, Weight
+from py_engine.plan.shared import THREADS
 
 
-def shortconv(ops: Ops, x: Buffer, taps: Weight, cache: Cache, cols: int) -> Buffer:
-    """(n, cols): x (n, 3 * cols) holds b, c and z; c times the causal convolution of b * z with `taps` (cols, taps).
+def shortconv(ops: Ops, x: Buffer, weights: Weight, cache: Cache, cols: int) -> Buffer:
+    """Gated causal convolution along the sequence, one per channel: (n, cols).
 
-    `cache.k` (rows, cols) keeps b * z by position.
+    x (n, 3 * cols) holds b, c and z; the result is c * conv(b * z) with `weights` (cols, kernel size). `cache.k`
+    (rows, cols) holds b * z by position.
     """
     y = ops.rows("mixed", cols)
     ops.add(
         "shortconv",
-        {"COLS": cols, "TAPS": taps.cols // cols, "KV": cache.kind, "RING": cache.ring, "KV_ROWS": cache.rows}
+        {"COLS": cols, "KERNEL_SIZE": weights.cols // cols, "KV": cache.kind, "RING": cache.ring}
+        | {"KV_ROWS": cache.rows}
         | ops.state_params,
         {"x_stride": x.shape[1], "y_stride": y.shape[1]},
-        {"state": ops.state, "x": x, "taps": taps, "conv_cache": cache.k, "y": y},
-        -(-cols // 128),
+        {"state": ops.state, "x": x, "weights": weights, "conv_cache": cache.k, "y": y},
+        -(-cols // (2 * THREADS)),
         PerToken(),
     )
     return y

@@ -1,7 +1,7 @@
-"""What a dispatch must move and compute, from the plan alone; and the least time that a device needs for so many bytes.
+"""The bytes and operations of a dispatch, from the plan alone, and the least time that a device needs for them.
 
-Counted is what cannot be avoided: each byte of a matrix, of the cache's rows that are seen and of the batch's
-activations once, however often a kernel loads it again. What a kernel takes beyond `floor_ns` of that is its own.
+Only unavoidable traffic counts: every byte of a matrix, of the visible rows of the cache and of the batch's activations
+once, however often a kernel loads it. The time of a kernel beyond `floor_ns` of that traffic is the kernel's overhead.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from py_engine.plan import kernels
 from py_engine.plan.kernels import Device
@@ -18,14 +19,14 @@ from py_engine.plan.plan import Buffer, Op, Plan, Weight
 WRITABLE = "storage, read_write"
 ATTENTION = ("attention", "attention_matrix", "attention_decode")
 PRODUCTS = ("matvec", "matmul", "matmul_matrix")
-IN_PLACE = ("add_scaled", "rope_append", "scale_by", "soft_cap")  # their y, or x, is read before it is written
+IN_PLACE = ("add_scaled", "rope_append", "scale_by", "soft_cap")  # they read y, or x, before they write it
 
-Rates = Sequence[tuple[int, float]]  # (bytes, nanoseconds of one dispatch that reads them), fewest bytes first
+Rates = Sequence[tuple[int, float]]  # (bytes, nanoseconds of one dispatch that reads them), ascending
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes read and written, and floating-point operations (a multiplication and an addition are two)."""
+    """Bytes read and written, and floating-point operations (a multiply-add is two)."""
 
     read: int = 0
     written: int = 0
@@ -33,7 +34,7 @@ class Traffic:
 
     @property
     def bytes(self) -> int:
-        """All that is moved."""
+        """Bytes read and written together."""
         return self.read + self.written
 
     def __add__(self, other: Traffic) -> Traffic:
@@ -41,32 +42,32 @@ class Traffic:
 
 
 def traffic(op: Op, device: Device, n: int, position: int, batch: int) -> Traffic:
-    """Of one dispatch on `n` tokens at `position`; `batch`: the most that its list is for."""
+    """The traffic of one dispatch on `n` tokens at `position`. `batch`: the most tokens of its list."""
     access = kernels.expand(op.kernel, op.params, device).bindings
     read = written = 0
     for name, bound in op.bindings.items():
         if isinstance(bound, Weight):
-            read += _weight(op, name, bound, n)
+            read += _weight_bytes(op, name, bound, n)
             continue
-        size = _buffer(op, name, bound, n, position, batch)
+        size = _buffer_bytes(op, name, bound, n, position, batch)
         if access[name] != WRITABLE:
             read += size
             continue
         written += size
-        if name in ("x", "y") and _adds(op):
+        if name in ("x", "y") and _reads_output(op):
             read += size
         if name == "conv_cache":  # the tokens before the batch
-            read += (int(op.params["TAPS"]) - 1) * bound.nbytes // bound.shape[0]
+            read += (int(op.params["KERNEL_SIZE"]) - 1) * bound.nbytes // bound.shape[0]
     return Traffic(read, written, _flops(op, n, position))
 
 
 def of_list(plan: Plan, name: str, device: Device, n: int, position: int) -> list[Traffic]:
-    """Of every dispatch of a list, in order."""
+    """The traffic of every dispatch of a list, in order."""
     batch = plan.batch if name in (PREFILL, EMBED) else 1
     return [traffic(op, device, n, position, batch) for op in plan.lists[name]]
 
 
-def _adds(op: Op) -> bool:
+def _reads_output(op: Op) -> bool:
     return (
         op.kernel in IN_PLACE
         or op.params.get("EPILOGUE") == "add"
@@ -74,8 +75,8 @@ def _adds(op: Op) -> bool:
     )
 
 
-def _weight(op: Op, name: str, weight: Weight, n: int) -> int:
-    """Bytes of a matrix that are read: of a table of embeddings the tokens' rows, of experts those that are chosen."""
+def _weight_bytes(op: Op, name: str, weight: Weight, n: int) -> int:
+    """Bytes read of a matrix: the tokens' rows of an embedding table, the chosen experts, else all."""
     if name != "w":
         return weight.plane_bytes("w_qs")
     if op.kernel == "embed":
@@ -87,18 +88,18 @@ def _weight(op: Op, name: str, weight: Weight, n: int) -> int:
     return weight.nbytes
 
 
-def _buffer(op: Op, name: str, b: Buffer, n: int, position: int, batch: int) -> int:
-    """Bytes of a buffer that a dispatch has to do with."""
+def _buffer_bytes(op: Op, name: str, b: Buffer, n: int, position: int, batch: int) -> int:
+    """Bytes of a buffer that a dispatch reads or writes."""
     row = b.nbytes // b.shape[0]
     if b.pool == "state":
         return 4 * n if name == "tokens" else b.nbytes // b.shape[0] if name == "rows" else b.nbytes
     if name in ("k_new", "v_new"):
         return n * row
     if b.pool == "kv":
-        return (min(_seen(op, n, position), b.shape[0]) if op.kernel in ATTENTION else n) * row
-    if name == "parts":  # (heads, shares, ...), of the shares that have positions
-        return b.nbytes * _shares(op, position) // b.shape[1]
-    if name == "y" and op.kernel in PRODUCTS:  # some columns of it
+        return (min(_visible(op, n, position), b.shape[0]) if op.kernel in ATTENTION else n) * row
+    if name == "parts":  # (heads, splits, ...): the splits that have positions
+        return b.nbytes * _used_splits(op, position) // b.shape[1]
+    if name == "y" and op.kernel in PRODUCTS:  # some of its columns
         rows = int(op.consts.get("q_rows", op.consts["rows"]))
         return 4 * n * (rows // 2 if op.params["EPILOGUE"] == "gated" else rows)
     if op.kernel == "matvec" and name == "x":
@@ -106,19 +107,19 @@ def _buffer(op: Op, name: str, b: Buffer, n: int, position: int, batch: int) -> 
     return b.nbytes * n // batch if b.shape[0] % batch == 0 else b.nbytes
 
 
-def _seen(op: Op, n: int, position: int) -> int:
-    """Positions that the batch's tokens see together."""
+def _visible(op: Op, n: int, position: int) -> int:
+    """Positions that at least one of the batch's tokens attends to."""
     window = int(op.params.get("WINDOW", 0))
     return min(position + n, window + n - 1) if window else position + n
 
 
-def _shares(op: Op, position: int) -> int:
-    """Workgroups of a head that have something to do: attention_split.wgsl."""
+def _used_splits(op: Op, position: int) -> int:
+    """Splits of the context that are not empty, as in attention_split.wgsl."""
     tile, split = int(op.params["TS"]), int(op.params["SPLIT"])
-    seen = _seen(op, 1, position)
-    tiles = -(-seen // tile)
-    share = -(-tiles // split) * tile
-    return -(-seen // share)
+    visible = _visible(op, 1, position)
+    tiles = -(-visible // tile)
+    split_positions = -(-tiles // split) * tile
+    return -(-visible // split_positions)
 
 
 def _flops(op: Op, n: int, position: int) -> int:
@@ -136,37 +137,45 @@ def _flops(op: Op, n: int, position: int) -> int:
 
 
 def floor_ns(rates: Rates, size: int) -> float:
-    """Nanoseconds in which the device reads `size` bytes in one dispatch, between what was measured; beyond the largest
-    at its rate.
+    """Nanoseconds in which the device reads `size` bytes in one dispatch.
+
+    Interpolated between the measured sizes; above the largest, at its rate.
     """
-    (few, least), (most, longest) = rates[0], rates[-1]
-    if size <= few:
-        return least
-    if size >= most:
-        return longest * size / most
-    for (a, low), (b, high) in pairwise(rates):
-        if size <= b:
-            return low + (high - low) * (size - a) / (b - a)
+    (smallest, shortest), (largest, longest) = rates[0], rates[-1]
+    if size <= smallest:
+        return shortest
+    if size >= largest:
+        return longest * size / largest
+    for (size0, ns0), (size1, ns1) in pairwise(rates):
+        if size <= size1:
+            return ns0 + (ns1 - ns0) * (size - size0) / (size1 - size0)
     raise AssertionError("rates are sorted")
 
 
 def step_floor_ns(rates: Rates, size: int, dispatches: int) -> float:
-    """The same of a whole step: its bytes at the device's rate, and beginning each dispatch after the one before."""
+    """The floor of a whole step: its bytes at the device's rate, plus the start of each further dispatch."""
     return floor_ns(rates, size) + max(0, dispatches - 1) * rates[0][1]
 
 
-def profiled(
-    plan: Plan, device: Device, n: int, position: int, rates: Rates, times: dict[str, list[dict]], step_ns: float
-) -> list[dict]:
-    """What Engine.profile() says: the lists' `times` {kernel, ns}, each with its bytes, flops and floor_ns; then the
-    whole as "step".
-    """
+@dataclass(frozen=True)
+class StepTimes:
+    """Measured times of a step of `n` tokens at `position`."""
+
+    n: int
+    position: int
+    dispatches: dict[str, list[dict[str, Any]]]  # list -> {kernel, ns} of every dispatch
+    step_ns: float
+
+
+def profile(plan: Plan, device: Device, rates: Rates, times: StepTimes) -> list[dict[str, Any]]:
+    """The result of Engine.profile(): every dispatch as {kernel, ns, bytes, flops, floor_ns}, then the whole "step"."""
     entries, whole = [], Traffic()
-    for name, list_times in times.items():
-        for time, moved in zip(list_times, of_list(plan, name, device, n, position), strict=True):
+    for name, dispatches in times.dispatches.items():
+        moved_by_each = of_list(plan, name, device, times.n, times.position)
+        for dispatch, moved in zip(dispatches, moved_by_each, strict=True):
             whole += moved
             floor = floor_ns(rates, moved.bytes)
-            entries.append({**time, "bytes": moved.bytes, "flops": moved.flops, "floor_ns": floor})
+            entries.append({**dispatch, "bytes": moved.bytes, "flops": moved.flops, "floor_ns": floor})
     floor = step_floor_ns(rates, whole.bytes, len(entries))
-    step = {"kernel": "step", "ns": step_ns, "bytes": whole.bytes, "flops": whole.flops, "floor_ns": floor}
+    step = {"kernel": "step", "ns": times.step_ns, "bytes": whole.bytes, "flops": whole.flops, "floor_ns": floor}
     return [*entries, step]

@@ -1,4 +1,4 @@
-"""From the names and shapes a model expects to the plan's weights, checked against the file's tensor table."""
+"""The plan's weights, from the names and shapes that a model expects, checked against the file's tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from py_engine.plan.plan import Plan, Weight
 
 
 class Weights:
-    """Makes each weight once. Shapes are (rows, cols): rows are outputs, cols inputs."""
+    """Creates each weight once. Shapes are (rows, cols): rows are outputs, cols inputs."""
 
     def __init__(self, header: Header, plan: Plan) -> None:
         self.header, self.plan = header, plan
@@ -22,12 +22,12 @@ class Weights:
         return tensor in self.header.tensors
 
     def rows(self, tensor: str) -> int:
-        """Rows of a matrix of the file, 0 where it has none."""
+        """Rows of a matrix in the file; 0 if there is no such matrix."""
         info = self.header.tensors.get(tensor)
         return info.shape[1] if info and len(info.shape) > 1 else 0
 
     def size(self, tensor: str) -> int:
-        """Numbers in a tensor of the file."""
+        """Number of values in a tensor of the file."""
         return prod(self.header.tensors[tensor].shape)
 
     def _tensor(self, tensor: str, *shape: int) -> TensorInfo:
@@ -41,7 +41,7 @@ class Weights:
         got = tuple(reversed(info.shape))
         if got != shape and (1,) * (len(got) - len(shape)) + shape != got:
             raise WispError(
-                f"Tensor {tensor} is {' x '.join(map(str, got))}; the metadata asks for {' x '.join(map(str, shape))}.",
+                f"Tensor {tensor} is {' x '.join(map(str, got))}; the metadata requires {' x '.join(map(str, shape))}.",
                 "bad_tensor_shape",
             )
         quants.layout(info.type, tensor)
@@ -51,19 +51,19 @@ class Weights:
         return self.plan.weights.setdefault(weight.name, weight)
 
     def matrix(self, tensor: str, rows: int, cols: int) -> Weight:
-        """One tensor as a matrix."""
+        """A matrix of one tensor."""
         info = self._tensor(tensor, rows, cols)
         return self._add(Weight(tensor, info.type, rows, cols, ((tensor, 0, rows),)))
 
     def experts(self, name: str, n: int, rows: int, cols: int) -> tuple[Weight, Weight | None]:
-        """A tensor (n, rows, cols) as one matrix (n * rows, cols), and its biases (n, rows) where it has them."""
+        """A tensor (n, rows, cols) as one matrix (n * rows, cols), and its biases (n, rows) if the file has them."""
         tensor, bias = name + ".weight", name + ".bias"
         info = self._tensor(tensor, n, rows, cols)
         weight = self._add(Weight(tensor, info.type, n * rows, cols, ((tensor, 0, n * rows),)))
         return weight, self.matrix(bias, n, rows) if bias in self else None
 
     def stack(self, parts: list[tuple[str, int]], cols: int) -> list[Weight]:
-        """(tensor, rows) matrices stacked row on row: one weight for each run of tensors of the same type."""
+        """Stack (tensor, rows) matrices by rows: one weight for each run of tensors of the same type."""
         runs: list[list[TensorInfo]] = []
         for tensor, rows in parts:
             info = self._tensor(tensor, rows, cols)
@@ -85,8 +85,9 @@ class Weights:
         ]
 
     def vector(self, *tensors_lengths: tuple[str, int]) -> Weight:
-        """(tensor, length) vectors end to end, one row; a tensor of several rows counts as one of them all. They are
-        F32 in every GGUF.
+        """Concatenate (tensor, length) vectors into one row. A tensor of several rows is flattened.
+
+        Vectors are F32 in every GGUF.
         """
         rows = {tensor: self.rows(tensor) or 1 for tensor, _ in tensors_lengths}
         for tensor, length in tensors_lengths:
@@ -99,6 +100,6 @@ class Weights:
         cols = sum(n for _, n in tensors_lengths)
         return self._add(Weight("+".join(names), Q.F32, 1, cols, tuple((t, 0, rows[t]) for t in names)))
 
-    def vector_if_there(self, *tensors_lengths: tuple[str, int]) -> Weight | None:
-        """The same, or None where the file has none of them."""
+    def optional_vector(self, *tensors_lengths: tuple[str, int]) -> Weight | None:
+        """vector(), or None if the file has none of the tensors."""
         return self.vector(*tensors_lengths) if any(t in self for t, _ in tensors_lengths) else None

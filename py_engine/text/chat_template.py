@@ -1,6 +1,6 @@
-"""Conversations to prompt text through the model's own Jinja template, set up as Hugging Face sets it up.
+"""Render conversations to prompt text with the model's Jinja template, in an environment like Hugging Face's.
 
-Templates come from downloaded files, so they run in Jinja's sandbox and within bounds of work and output.
+Templates come from downloaded files, so they run in Jinja's sandbox with limits on steps and output.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 from py_engine.errors import WispError
 
 MAX_OUTPUT = 32 * 1024 * 1024  # characters of one prompt
-MAX_STEPS = 1_000_000  # numbers that all range() calls of one rendering may yield
+MAX_STEPS = 1_000_000  # numbers that the range() calls of one rendering may yield together
 MAX_REPEAT = 1_000_000  # length of a sequence made by * in a template
 
 CHATML = (
@@ -23,16 +23,16 @@ Message = dict[str, Any]
 
 
 class ChatTemplate:
-    """One compiled template with the texts of the model's BOS and EOS tokens."""
+    """A compiled template, with the texts of the model's BOS and EOS tokens."""
 
     def __init__(self, source: str, bos: str = "", eos: str = "", now: Callable[[], datetime] = datetime.now) -> None:
         self.source = source
         self._bos, self._eos = bos, eos
         self._budget = [0]
-        self._typed: bool | None = None
+        self._requires_parts: bool | None = None
         try:
             self._template = _environment(self._budget, now).from_string(source)
-        except Exception as error:  # whatever Jinja's parser raises, a broken template is the cause
+        except Exception as error:  # whatever Jinja's parser raises, the template is broken
             raise WispError(f"The model's chat template does not compile: {error}", "bad_chat_template") from error
 
     def render(
@@ -44,7 +44,7 @@ class ChatTemplate:
         add_generation_prompt: bool = True,
         **variables: Any,
     ) -> str:
-        """The prompt text; bad_chat_template with the template's own words when it refuses or fails."""
+        """Render the prompt text. WispError bad_chat_template, with the template's message, if it rejects or fails."""
         self._budget[0] = MAX_STEPS
         out: list[str] = []
         length = 0
@@ -60,30 +60,32 @@ class ChatTemplate:
             ):
                 length += len(part)
                 if length > MAX_OUTPUT:
-                    raise OverflowError("the text grows without end")
+                    raise OverflowError("its output is too long")
                 out.append(part)
-        except Exception as error:  # raise_exception, undefined names, type errors, the sandbox: all of them refuse
+        except Exception as error:  # raise_exception, undefined names, type errors, the sandbox
             raise WispError(
-                f"The model's chat template refuses these messages: {error}", "bad_chat_template", param="messages"
+                f"The model's chat template rejects these messages: {error}", "bad_chat_template", param="messages"
             ) from error
         return "".join(out)
 
     @property
-    def wants_parts(self) -> bool:
-        """The template takes a message's content only as a list of parts, not as a string."""
-        if self._typed is None:
+    def requires_parts(self) -> bool:
+        """Whether the template accepts a message's content only as a list of parts, not as a string."""
+        if self._requires_parts is None:
             probe = "a0b1c2d3"
-            self._typed = not self._shows(probe, probe) and self._shows(probe, [{"type": "text", "text": probe}])
-        return self._typed
+            self._requires_parts = not self._renders(probe, probe) and self._renders(
+                probe, [{"type": "text", "text": probe}]
+            )
+        return self._requires_parts
 
-    def _shows(self, probe: str, content: Any) -> bool:
+    def _renders(self, probe: str, content: Any) -> bool:
         try:
             return probe in self.render([{"role": "user", "content": content}])
         except WispError:
             return False
 
     def prepare(self, messages: list[Message]) -> list[Message]:
-        """OpenAI's messages as templates expect them: content as this one wants it, tool arguments as objects."""
+        """Convert OpenAI's messages to what the template expects: its form of content, tool arguments as objects."""
         return [self._prepare(m) for m in messages]
 
     def _prepare(self, message: Message) -> Message:
@@ -95,14 +97,14 @@ class ChatTemplate:
             content = "\n".join(part["text"] for part in content)
         if content is None:
             content = ""
-        message["content"] = [{"type": "text", "text": content}] if self.wants_parts else content
+        message["content"] = [{"type": "text", "text": content}] if self.requires_parts else content
         if message.get("tool_calls"):
             message["tool_calls"] = [_with_object_arguments(call) for call in message["tool_calls"]]
         return message
 
 
 def _with_object_arguments(call: Any) -> Any:
-    """A tool call whose arguments, JSON in a string for OpenAI, are the object itself."""
+    """A tool call with its arguments as an object. OpenAI has them as a JSON string."""
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
         return call
@@ -114,7 +116,7 @@ def _with_object_arguments(call: Any) -> Any:
 
 
 def from_metadata(metadata: dict[str, Any], bos: str, eos: str) -> tuple[ChatTemplate, list[str]]:
-    """The template of a GGUF file, and notices: where it has none, or a broken one, ChatML stands in."""
+    """The template of a GGUF file, and notices. If it has none, or a broken one, ChatML replaces it."""
     source = metadata.get("tokenizer.chat_template")
     if not isinstance(source, str) or not source.strip():
         return ChatTemplate(CHATML, bos, eos), ["The model has no chat template; ChatML is used."]
@@ -125,7 +127,7 @@ def from_metadata(metadata: dict[str, Any], bos: str, eos: str) -> tuple[ChatTem
 
 
 def _environment(budget: list[int], now: Callable[[], datetime]) -> Any:
-    """A sandboxed Jinja environment; `budget` holds the range() steps left to the rendering in progress."""
+    """A sandboxed Jinja environment. `budget`: the range() steps left to the current rendering."""
     import jinja2
     import jinja2.ext
     from jinja2 import nodes
@@ -139,7 +141,7 @@ def _environment(budget: list[int], now: Callable[[], datetime]) -> Any:
             return super().call_binop(context, operator, left, right)
 
     class Generation(jinja2.ext.Extension):
-        """{% generation %} marks what the assistant wrote, for training; here it only passes its body on."""
+        """{% generation %} marks the assistant's text for training. Here it only renders its body."""
 
         tags = {"generation"}  # noqa: RUF012
 
@@ -151,7 +153,7 @@ def _environment(budget: list[int], now: Callable[[], datetime]) -> Any:
         numbers = range(*arguments)
         budget[0] -= len(numbers)
         if budget[0] < 0:
-            raise OverflowError("its loops run too long")
+            raise OverflowError("its loops are too long")
         return numbers
 
     def raise_exception(message: str) -> None:
@@ -174,16 +176,16 @@ def _environment(budget: list[int], now: Callable[[], datetime]) -> Any:
 
 
 def _check_operands(operator: str, left: Any, right: Any) -> None:
-    """Refuses arithmetic whose result would fill the memory."""
+    """Reject arithmetic whose result would exhaust memory."""
     if operator == "*":
         for what, times in ((left, right), (right, left)):
             sequence = isinstance(what, str | bytes | list | tuple) and isinstance(times, int)
             if sequence and len(what) * times > MAX_REPEAT:
                 raise OverflowError("it repeats a text too often")
         if isinstance(left, int) and isinstance(right, int) and left.bit_length() + right.bit_length() > 4096:
-            raise OverflowError("its numbers grow too large")
+            raise OverflowError("its numbers are too large")
     elif operator == "**":
         if isinstance(left, int) and isinstance(right, int) and left.bit_length() * max(right, 0) > 4096:
-            raise OverflowError("its numbers grow too large")
+            raise OverflowError("its numbers are too large")
     elif isinstance(left, str) and any(run.isdigit() and len(run) > 4 for run in left.replace(".", " ").split()):
-        raise OverflowError("its format asks for too much")
+        raise OverflowError("its format string has too large a width")

@@ -1,7 +1,7 @@
-"""How a BPE vocabulary's text is cut into words before merging: tokenizer.ggml.pre -> regular expressions and flags.
+"""Pre-tokenizers: split text into words before BPE merges them. tokenizer.ggml.pre -> regular expressions and flags.
 
-Each expression in turn cuts every piece that the ones before it left: its matches become pieces, and so does the text
-between them. The expressions are those the models were trained with, as llama.cpp reads them.
+The expressions apply one after the other, each to the pieces left by the one before. Its matches become pieces, and so
+does the text between them. The expressions are those that the models were trained with, as llama.cpp has them.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _DEEPSEEK3 = (
     _ASCII_SIGNS + r"[A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|" + _SPACES
 )  # fmt: skip
 _BLOOM = r" ?[^(\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+"
-# cased letters, as one tokenizer lists them: without Georgian, without styled mathematical letters
+# cased letters as one tokenizer lists them, without Georgian and mathematical letters
 _CASED = r"(?:(?![\u10d0-\u10ff\U0001d400-\U0001d7ff])[\p{Lu}\p{Ll}\p{Lt}])+"
 _AFMOE_SCRIPTS = (
     r"[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf\u0e40-\u0e7f"
@@ -27,12 +27,12 @@ _AFMOE_SCRIPTS = (
 
 
 def _words(digits: str, endings: str = _ENDINGS + "|", signs: str = _SIGNS, word: str = _WORD) -> str:
-    """The family of Llama 3 and Qwen 2: how many digits make a piece, and smaller differences."""
+    """The family of Llama 3 and Qwen 2. Members differ in the digits per piece and in details."""
     return f"{endings}{word}|{digits}|{signs}|{_SPACES}"
 
 
 def _cased_words(upper: str, lower: str, digits: str, endings: str, signs: str = r" ?[^\s\p{L}\p{N}]+[\r\n/]*") -> str:
-    """The family of GPT-4o: a word is capitals then small letters, so that camelCase falls apart."""
+    """The family of GPT-4o. A word is upper-case then lower-case letters, so camelCase is split."""
     lead = r"[^\r\n\p{L}\p{N}]?"
     return f"{lead}{upper}*{lower}+{endings}|{lead}{upper}+{lower}*{endings}|{digits}|{signs}|{_SPACES}"
 
@@ -42,7 +42,7 @@ _UP_M, _LOW_M = r"(?:(?![a-z])[\p{L}\p{M}])", r"(?:(?![A-Z])[\p{L}\p{M}])"
 _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 _UP_K, _LOW_K = rf"(?:(?!\p{{Han}}){_UPPER})", rf"(?:(?!\p{{Han}}){_LOWER})"
 _ENDING_OPT = f"(?:{_ENDINGS})?"
-_THREES = r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))"  # threes counted from the right
+_THREES = r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))"  # groups of three digits, from the right
 
 _SPLITS: dict[str, tuple[str, ...]] = {
     "default": (r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", r"[0-9][0-9][0-9]"),
@@ -108,7 +108,7 @@ _SPLITS: dict[str, tuple[str, ...]] = {
     "lines": (r"[^\n]+|\n+",),
 }  # fmt: skip
 
-# the split above -> the values of tokenizer.ggml.pre that use it (and the split's own name)
+# name of a split above -> other values of tokenizer.ggml.pre that use it
 _FAMILIES = {
     "llama3": "llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano dbrx smaug-bpe glm4 chatglm-bpe",
     "qwen2": "deepseek-r1-qwen kormo f2llmv2 stablelm2 megrez hunyuan solar-open grok-2",
@@ -146,22 +146,22 @@ _KEEP_SPACES = _set(
 
 @dataclass
 class Pretokenizer:
-    """One entry of the table: `name` is tokenizer.ggml.pre."""
+    """A pre-tokenizer. `name`: the value of tokenizer.ggml.pre."""
 
     name: str
     expressions: tuple[str, ...]
-    known: bool  # False: an unknown name, treated as "default"
-    ignore_merges: bool = False  # a word that is a token is that token, whatever the merges say
-    add_bos: bool = False  # where tokenizer.ggml.add_bos_token is absent
+    known: bool  # False: the name is unknown and "default" replaces it
+    ignore_merges: bool = False  # a word that is a token is not merged from characters
+    add_bos: bool = False  # default of tokenizer.ggml.add_bos_token
     clean_spaces: bool = True
     byte_level: bool = True  # False: raw text, unknown characters as <0xXX>
     escape_spaces: bool = False  # spaces become ▁ first
     _compiled: list[Any] | None = None
 
     def split(self, text: str) -> list[str]:
-        """The words of a text, in order; together they are the text."""
+        """Split a text into words. Joined, they are the text again."""
         if self._compiled is None:
-            import regex  # compiled code that only a BPE vocabulary needs
+            import regex  # a compiled package that only BPE vocabularies need
 
             self._compiled = [regex.compile(e) for e in self.expressions]
         pieces = [text] if text else []
@@ -174,7 +174,7 @@ class Pretokenizer:
 
 
 def _cut(expression: Any, text: str) -> list[str]:
-    """Matches and what lies between them, without empty ones."""
+    """The matches and the text between them, without empty pieces."""
     out: list[str] = []
     at = 0
     for match in expression.finditer(text):
@@ -190,7 +190,7 @@ def _cut(expression: Any, text: str) -> list[str]:
 
 
 def pretokenizer(name: str) -> Pretokenizer:
-    """The pre-tokenizer of that name; the default one, marked as not known, for other names."""
+    """The pre-tokenizer of that name. For unknown names the default one, with known=False."""
     known = name in _NAMES
     key = name if known else "default"
     return Pretokenizer(

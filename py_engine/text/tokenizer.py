@@ -1,7 +1,8 @@
-"""Text to token ids and back, as llama.cpp does it, from the metadata of a GGUF file."""
+"""Text to token ids and back, as in llama.cpp, from the metadata of a GGUF file."""
 
 import codecs
 import itertools
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from py_engine.errors import WispError
@@ -11,30 +12,41 @@ from py_engine.text.tokenizers.vocab import CONTROL, UNKNOWN, USER_DEFINED, Voca
 _BLANKS = " \t\n\v\f\r"
 
 
-class Model(Protocol):
-    """What a file of tokenizers/ provides."""
+class TokenizerModel(Protocol):
+    """What a module of tokenizers/ must define."""
 
     def encode(self, text: str, first: bool = False) -> list[int]:
-        """Ids of a text without special tokens; `first`: it starts the input or follows a special token."""
+        """Encode a text without special tokens. `first`: it starts the input or follows a special token."""
 
     def piece(self, token: int) -> bytes:
         """The bytes of a token."""
 
 
-class Tokenizer:
-    """Encodes and decodes; knows the special tokens. Made by load_tokenizer."""
+@dataclass(frozen=True)
+class Flags:
+    """Properties of a tokenizer; the metadata may override add_bos and add_eos."""
 
-    def __init__(self, vocab: Vocab, model: Model, metadata: dict[str, Any], flags: dict[str, bool]) -> None:
+    add_bos: bool = False
+    add_eos: bool = False
+    add_space_prefix: bool = False
+    clean_spaces: bool = False  # decoding removes spaces before punctuation and contractions
+    always_wrap: bool = False  # WordPiece: [CLS] ... [SEP], whatever the metadata says
+
+
+class Tokenizer:
+    """Encodes and decodes text, special tokens included. load_tokenizer() creates it."""
+
+    def __init__(self, vocab: Vocab, model: TokenizerModel, metadata: dict[str, Any], flags: Flags) -> None:
         self.vocab = vocab
         self.model = model
         self.notices: list[str] = []
         self.bos_id, self.eos_id = vocab.special("bos"), vocab.special("eos")
-        self.eog_ids = vocab.eog_ids  # any of them ends an answer
-        self.add_bos = self._flag(metadata, "add_bos_token", flags["add_bos"]) and self.bos_id is not None
-        self.add_eos = self._flag(metadata, "add_eos_token", flags["add_eos"]) and self.eos_id is not None
-        self.add_space_prefix = flags["add_space_prefix"]
-        self.clean_spaces = flags["clean_spaces"]
-        self.always_wrap = flags.get("always_wrap", False)  # WPM: [CLS] ... [SEP] whatever the flags say
+        self.eog_ids = vocab.eog_ids  # end of generation
+        self.add_bos = self._flag(metadata, "add_bos_token", flags.add_bos) and self.bos_id is not None
+        self.add_eos = self._flag(metadata, "add_eos_token", flags.add_eos) and self.eos_id is not None
+        self.add_space_prefix = flags.add_space_prefix
+        self.clean_spaces = flags.clean_spaces
+        self.always_wrap = flags.always_wrap
         self._strip_right, self._strip_left = self._strippers(metadata)
 
     def __len__(self) -> int:
@@ -45,7 +57,7 @@ class Tokenizer:
         return bool(metadata.get(f"tokenizer.ggml.{name}", default))
 
     def _strippers(self, metadata: dict[str, Any]) -> tuple[frozenset[int], frozenset[int]]:
-        """Special tokens that swallow the blanks to their right, and to their left."""
+        """Special tokens that strip whitespace to their right, and to their left, as in llama.cpp."""
         name = str(metadata.get("general.name", "")).lower()
         pre = str(metadata.get("tokenizer.ggml.pre", ""))
         ids = self.vocab.ids
@@ -61,10 +73,10 @@ class Tokenizer:
     # -- encoding
 
     def encode(self, text: str, add_special: bool = False, parse_special: bool = False) -> list[int]:
-        """Ids of a text. add_special: with the model's BOS/EOS; parse_special: control tokens are recognised."""
+        """Encode a text. add_special: add the model's BOS/EOS; parse_special: recognise control tokens."""
         try:
             text.encode()
-        except UnicodeEncodeError:  # lone surrogates, from a JavaScript string cut in the middle
+        except UnicodeEncodeError:  # lone surrogates, from a JavaScript string cut within a pair
             text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         out: list[int] = []
         if add_special and self.bos_id is not None and (self.add_bos or self.always_wrap):
@@ -86,19 +98,19 @@ class Tokenizer:
         return out
 
     def encode_prompt(self, text: str) -> list[int]:
-        """Ids of a prompt: control tokens are recognised, BOS comes first where the model wants it, and only once."""
+        """Encode a prompt: recognise control tokens, and start with BOS, once, if the model uses it."""
         ids = self.encode(text, parse_special=True)
         if self.add_bos and self.bos_id is not None and ids[:1] != [self.bos_id]:
             ids.insert(0, self.bos_id)
         return ids
 
     def _split_special(self, text: str, parse_special: bool) -> list[str | int]:
-        """Cuts out special tokens, the longest first wherever they are; user-defined ones always, others if asked."""
+        """Split at special tokens, the longest first: user-defined ones always, control tokens with parse_special."""
         if not text:
             return []
         parts: list[str | int] = [text]
         texts, types = self.vocab.texts, self.vocab.types
-        heads = {a + b for a, b in itertools.pairwise(text)}  # most special tokens are ruled out by these
+        heads = {a + b for a, b in itertools.pairwise(text)}  # rules out most special tokens quickly
         heads.update(text)
         for token in self.vocab.special_ids:
             word = texts[token]
@@ -127,13 +139,13 @@ class Tokenizer:
         return out
 
     def text_of(self, token: int | None) -> str:
-        """A token as the vocabulary writes it; nothing for None."""
+        """A token's text in the vocabulary; "" for None."""
         return "" if token is None else self.vocab.texts[token]
 
     # -- decoding
 
     def piece(self, token: int) -> bytes:
-        """The bytes of one token; special tokens as their text."""
+        """The bytes of a token. Special tokens give their text."""
         if not 0 <= token < len(self.vocab):
             raise WispError(
                 f"{token} is not a token id: the vocabulary has {len(self.vocab)}.", "invalid_value", param="ids"
@@ -141,11 +153,11 @@ class Tokenizer:
         return self.model.piece(token)
 
     def hidden(self, token: int) -> bool:
-        """A control or unknown token, not shown in an answer."""
+        """Whether a token is a control or unknown token, which answers do not show."""
         return not 0 <= token < len(self.vocab) or self.vocab.types[token] in (CONTROL, UNKNOWN)
 
     def decode(self, ids: list[int]) -> str:
-        """The text of ids with special tokens spelled out, as llama.cpp's detokenizer gives it."""
+        """Decode ids with special tokens as text, like llama.cpp's detokenizer."""
         data = b"".join(map(self.piece, ids))
         if self.add_space_prefix and ids and self.piece(ids[0]).startswith(b" "):
             data = data[1:]
@@ -156,14 +168,15 @@ class Tokenizer:
     def stream(
         self, special: bool = False, strip_space: bool = False, shown: frozenset[int] = frozenset()
     ) -> "TextStream":
-        """A streaming decoder. special: shows control tokens, `shown` only some; strip_space: drops the vocabulary's
-        prefixed space.
+        """Create a streaming decoder.
+
+        special: show all control tokens; shown: show these; strip_space: drop the space that the vocabulary prefixes.
         """
         return TextStream(self, special, strip_space and self.add_space_prefix, shown)
 
 
 class TextStream:
-    """Turns ids into text as they come; a character cut between tokens waits for its rest."""
+    """Decodes ids one by one. An incomplete character waits for its remaining bytes."""
 
     def __init__(
         self, tokenizer: Tokenizer, special: bool, strip_space: bool, shown: frozenset[int] = frozenset()
@@ -175,11 +188,11 @@ class TextStream:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def hides(self, token: int) -> bool:
-        """A token that adds no text."""
+        """Whether a token adds no text."""
         return not self._special and token not in self._shown and self._tokenizer.hidden(token)
 
     def push(self, token: int) -> str:
-        """The text that this token completes, possibly none."""
+        """Decode a token: the text that it completes, possibly empty."""
         if self.hides(token):
             return ""
         data = self._tokenizer.piece(token)
@@ -189,12 +202,12 @@ class TextStream:
         return self._decoder.decode(data)
 
     def finish(self) -> str:
-        """What is left: U+FFFD for a character that never ended."""
+        """The remaining text: U+FFFD for an incomplete character."""
         return self._decoder.decode(b"", True)
 
 
 def _clean_spaces(data: bytes) -> bytes:
-    """Three passes over English spacing: " ?" " !" " ." " ,", a lone " ' ", and " 's" " 'm" " 're" " 've"."""
+    """Remove spaces in three passes: " ?" " !" " ." " ,", then " ' ", then " 's" " 'm" " 're" " 've"."""
     out = bytearray(data[:1])
     for i in range(1, len(data)):
         if data[i - 1] == 0x20 and data[i] in b"?!.,":
@@ -221,7 +234,7 @@ def _clean_spaces(data: bytes) -> bytes:
 
 
 def load_tokenizer(metadata: dict[str, Any]) -> Tokenizer:
-    """The tokenizer that a GGUF file's metadata describes; unsupported_tokenizer when there is none for it."""
+    """Create the tokenizer that a GGUF file's metadata describes. WispError unsupported_tokenizer."""
     kind = metadata.get("tokenizer.ggml.model")
     if kind in ("gpt2", "gemma4"):
         return _load_bpe(metadata, kind)
@@ -230,37 +243,30 @@ def load_tokenizer(metadata: dict[str, Any]) -> Tokenizer:
 
         vocab = Vocab(metadata, {"bos": 1, "eos": 2, "unknown": 0})
         prefix = bool(metadata.get("tokenizer.ggml.add_space_prefix", True))
-        flags = {"add_bos": True, "add_eos": False, "add_space_prefix": prefix, "clean_spaces": False}
+        flags = Flags(add_bos=True, add_space_prefix=prefix)
         return Tokenizer(vocab, SPM(vocab, metadata, prefix), metadata, flags)
     if kind == "bert":
         from py_engine.text.tokenizers.wpm import WPM
 
         vocab = Vocab(metadata, {"bos": 101, "unknown": 100, "sep": 102, "padding": 0, "mask": 103})
-        flags = {
-            "add_bos": True,
-            "add_eos": False,
-            "add_space_prefix": False,
-            "clean_spaces": True,
-            "always_wrap": True,
-        }
+        flags = Flags(add_bos=True, clean_spaces=True, always_wrap=True)
         return Tokenizer(vocab, WPM(vocab, metadata), metadata, flags)
     if kind == "t5":
         from py_engine.text.tokenizers.ugm import UGM
 
         vocab = Vocab(metadata, {"eos": 1, "unknown": 2, "padding": 0})
         prefix = bool(metadata.get("tokenizer.ggml.add_space_prefix", False))
-        flags = {"add_bos": False, "add_eos": True, "add_space_prefix": prefix, "clean_spaces": False}
+        flags = Flags(add_eos=True, add_space_prefix=prefix)
         return Tokenizer(vocab, UGM(vocab, metadata), metadata, flags)
     if kind == "rwkv":
         from py_engine.text.tokenizers.rwkv import RWKV
 
         vocab = Vocab(metadata, {})
-        flags = {"add_bos": False, "add_eos": False, "add_space_prefix": False, "clean_spaces": False}
-        return Tokenizer(vocab, RWKV(vocab), metadata, flags)
+        return Tokenizer(vocab, RWKV(vocab), metadata, Flags())
     if kind is None:
         raise WispError("The GGUF file has no tokenizer (tokenizer.ggml.model).", "missing_metadata")
     raise WispError(
-        f"The model's tokenizer is of the kind {kind!r}; Wisp has gpt2, llama, bert, t5 and rwkv.",
+        f"Tokenizers of the kind {kind!r} are not supported. Supported: gpt2, llama, bert, t5 and rwkv.",
         "unsupported_tokenizer",
     )
 
@@ -272,7 +278,7 @@ def _load_bpe(metadata: dict[str, Any], kind: str) -> Tokenizer:
     pre = pretokenizer(name)
     vocab = Vocab(metadata, {"bos": 11, "eos": 11} if kind == "gpt2" else {})
     prefix = bool(metadata.get("tokenizer.ggml.add_space_prefix", False))
-    flags = {"add_bos": pre.add_bos, "add_eos": False, "add_space_prefix": prefix, "clean_spaces": pre.clean_spaces}
+    flags = Flags(add_bos=pre.add_bos, add_space_prefix=prefix, clean_spaces=pre.clean_spaces)
     tokenizer = Tokenizer(vocab, BPE(vocab, metadata, pre), metadata, flags)
     if name == "gemma4":
         tokenizer.add_bos = tokenizer.bos_id is not None

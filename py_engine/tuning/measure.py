@@ -1,7 +1,7 @@
-"""Measures tuning.py's candidates on the GPU, and keeps what was chosen in IndexedDB.
+"""Measures kernel candidates on the GPU, and caches the choices in IndexedDB.
 
-On a device of its own, which is gone before the model's is opened: a kernel that hangs or loses its device costs the
-measurement and nothing else. A choice that is kept is taken without opening any.
+It uses a device of its own, destroyed before the model's is opened: a kernel that hangs or loses the device costs only
+the measurement. Cached choices need no device.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from py_engine.gpu.memory import COPY_DST, COPY_SRC, STORAGE, obj
 from py_engine.plan import quants
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Buffer, Plan, Weight
-from py_engine.tuning import choices as tuning
-from py_engine.tuning.workloads import Work
+from py_engine.tuning import cached_choices, tuner
+from py_engine.tuning.workloads import Workload
 
-SOURCE = (1 << 20) - 4092  # bytes of random data that buffers are filled with; rows of a matrix shall not repeat soon
-COMPARED = 4096  # numbers of an output, about
-ROUND_NS, WARM_NS = 4e6, 3e7  # of GPU time: of a round, whose least counts; before the first
-LEAST_NS = 5e4  # that a work is taken to last: browsers round their clocks to 100 microseconds
+RANDOM_BYTES = (1 << 20) - 4092  # of random data that fills buffers; an odd size, so that matrix rows do not repeat
+COMPARED_VALUES = 4096  # of an output, approximately
+WARM_UP_NS, ROUND_NS = 3e7, 4e6  # GPU time before the first round, and of a round; the fastest round counts
+MIN_MEASURABLE_NS = 5e4  # shorter times are taken as this: browsers round their clocks to 100 microseconds
 ROUNDS = 2
-FAR = 1.2  # times the best: no candidate any more
+GIVE_UP_RATIO = 1.2  # a candidate this many times slower than the best is not measured further
 
 T = TypeVar("T")
 
@@ -41,54 +41,56 @@ async def tuned(
     adapter: Any,
     device: Device,
     header: Header,
-    way: dict[str, Any],
+    load_settings: dict[str, Any],
     forced: Iterable[str],
     plan: Plan,
 ) -> tuple[Device, dict[str, Any]]:
-    """(the device with what is best for the model, Engine.stats()'s "kernels"). `way`: how it is to be loaded, plain
-    JSON; `plan`: made for the device as it is.
+    """Choose kernels for a model: (the device with the choices, Engine.stats()'s "kernels").
+
+    `load_settings`: plain JSON that the choices depend on; `plan`: made for the device as it is.
     """
     begun = time.perf_counter()
     info = adapter.info
     about: dict[str, Any] = {
         name: str(getattr(info, name)) for name in ("vendor", "architecture", "description", "device")
     }
-    about |= {"browser": str(js.navigator.userAgent), **way}
+    about |= {"browser": str(js.navigator.userAgent), **load_settings}
     forced = sorted(forced)
-    key = tuning.key(about, header, device, forced, tuning.kernels_hash())
-    found = await _kept(key, device)
-    if found is None:
+    key = cached_choices.key(about, header, device, forced, cached_choices.kernels_hash())
+    cached = await _cached(key, device)
+    if cached is None:
         try:
-            chosen, reports = await _measured(device, plan, forced)
+            chosen, reports = await _measure(device, plan, forced)
         except (JsException, WispError, ValueError) as error:
-            return device, {"source": "default", "why": f"Measuring failed: {error}", **tuning.shown(device, [])}
-        with suppress(JsException):  # no storage: measured again next time
-            await js.wispShards.putChoice(key, tuning.serialized(chosen, reports))
+            why = f"Measuring failed: {error}"
+            return device, {"source": "default", "why": why, **cached_choices.as_stats(device, [])}
+        with suppress(JsException):  # no storage: measure again next time
+            await js.wispShards.putChoice(key, cached_choices.serialize(chosen, reports))
         source = "measured"
     else:
-        (chosen, reports), source = found, "cache"
+        (chosen, reports), source = cached, "cache"
     ms = round(1000 * (time.perf_counter() - begun), 1)
-    return chosen, {"source": source, "key": key, "ms": ms, **tuning.shown(chosen, reports)}
+    return chosen, {"source": source, "key": key, "ms": ms, **cached_choices.as_stats(chosen, reports)}
 
 
-async def _kept(key: str, device: Device) -> tuple[Device, list[dict[str, Any]]] | None:
+async def _cached(key: str, device: Device) -> tuple[Device, list[dict[str, Any]]] | None:
     try:
         text = await js.wispShards.getChoice(key)
     except JsException:
         return None
     try:
-        return tuning.deserialized(device, text) if isinstance(text, str) else None
+        return cached_choices.deserialize(device, text) if isinstance(text, str) else None
     except (ValueError, KeyError, TypeError):
         return None
 
 
-async def _measured(device: Device, plan: Plan, forced: list[str]) -> tuple[Device, list[dict[str, Any]]]:
+async def _measure(device: Device, plan: Plan, forced: list[str]) -> tuple[Device, list[dict[str, Any]]]:
     adapter = await request_adapter()
     if adapter is None:
-        raise WispError("There is no second adapter.", "internal_error", SERVER_ERROR)
+        raise WispError("The browser offers no second GPU adapter.", "internal_error", SERVER_ERROR)
     bench = GpuBench(await request_device(adapter))
     try:
-        chosen = await tuning.tune(plan, device, bench, forced)
+        chosen = await tuner.tune(plan, device, bench, forced)
         if bench.lost:
             raise WispError(f"The GPU was lost: {bench.lost}", "internal_error", SERVER_ERROR)
         return chosen
@@ -97,7 +99,7 @@ async def _measured(device: Device, plan: Plan, forced: list[str]) -> tuple[Devi
 
 
 class GpuBench:
-    """A device and random data that every trial sees the same of."""
+    """A device, and random data that is the same for every trial."""
 
     def __init__(self, device: Any) -> None:
         self.device = device
@@ -110,13 +112,13 @@ class GpuBench:
         self._shared: dict[tuple[str, int], Any] = {}
         self._made: list[Any] = []
 
-    async def trial(self, device: Device, work: Work) -> Trial:
-        """The work compiled for a variant. WispError where the device refuses it."""
-        plan, outputs = work.planned(device)
-        trial = Trial(self, device, plan, work, outputs)
+    async def trial(self, device: Device, workload: Workload) -> Trial:
+        """Compile the workload for a variant. WispError if the device rejects it."""
+        plan, outputs = workload.planned(device)
+        trial = Trial(self, device, plan, workload, outputs)
         try:
-            await _plainly(trial.guarded(trial.allocate))
-            await _plainly(trial.compile(None, ["test"]))
+            await _gpu_errors_as_wisp(trial.guarded(trial.allocate))
+            await _gpu_errors_as_wisp(trial.compile(None, ["test"]))
         except BaseException:
             trial.close()
             raise
@@ -126,53 +128,53 @@ class GpuBench:
         self.lost = str(info.message)
 
     def buffer(self, size: int) -> Any:
-        """A buffer that lives as long as the bench."""
+        """Create a buffer that lives as long as the bench."""
         size = -(-size // 16) * 16
         made = self.device.createBuffer(obj(size=size, usage=STORAGE | COPY_DST | COPY_SRC, label="throwaway"))
         self._made.append(made)
         return made
 
     def shared(self, b: Buffer) -> Any:
-        """The buffer of all trials that have one of that name and size."""
+        """The buffer that all trials with this name and size share."""
         if (b.name, b.nbytes) not in self._shared:
             made = self._shared[b.name, b.nbytes] = self.buffer(b.nbytes)
             if b.pool == "kv":
-                words = b.nbytes * 8 // 9 // 4 * 4  # q8_0: bytes, then their steps
+                words = b.nbytes * 8 // 9 // 4 * 4  # q8_0: bytes, then their scales
                 self.fill(made, "f16" if b.dtype == "f16" else "bytes" if b.dtype == "u32" else "f32", b.nbytes)
                 if b.dtype == "u32":
                     self.fill(made, "f32", b.nbytes - words, words)
         return self._shared[b.name, b.nbytes]
 
     def pool(self, kind: str, size: int) -> Any:
-        """A buffer of at least so many bytes of a kind."""
+        """A buffer of at least `size` random bytes of a kind."""
         if kind not in self._pools or self._pools[kind][1] < size:
             self._pools[kind] = self.buffer(size), size
             self.fill(self._pools[kind][0], kind, size)
         return self._pools[kind][0]
 
     def fill(self, buffer: Any, kind: str, size: int, at: int = 0) -> None:
-        """Random data, as often as it takes."""
+        """Fill a buffer with repeated random data."""
         if kind not in self._sources:
-            self._sources[kind] = self.buffer(SOURCE)
+            self._sources[kind] = self.buffer(RANDOM_BYTES)
             self.device.queue.writeBuffer(self._sources[kind], 0, to_js(memoryview(_data(kind, self._random))))
         encoder = self.device.createCommandEncoder()
-        for done in range(0, size, SOURCE):
-            encoder.copyBufferToBuffer(self._sources[kind], 0, buffer, at + done, min(SOURCE, size - done))
+        for done in range(0, size, RANDOM_BYTES):
+            encoder.copyBufferToBuffer(self._sources[kind], 0, buffer, at + done, min(RANDOM_BYTES, size - done))
         self.device.queue.submit(to_js([encoder.finish()]))
 
     def close(self) -> None:
-        """Give everything back, the device too."""
+        """Free everything, the device included."""
         for buffer in self._made:
             buffer.destroy()
         self.device.destroy()
 
 
 class Trial(Gpu):
-    """A work in the bench's memory."""
+    """A workload in the bench's memory."""
 
-    def __init__(self, bench: GpuBench, variant: Device, plan: Plan, work: Work, outputs: list[Buffer]) -> None:
+    def __init__(self, bench: GpuBench, variant: Device, plan: Plan, workload: Workload, outputs: list[Buffer]) -> None:
         super().__init__(bench.device, variant, plan)
-        self.bench, self.work, self._outputs = bench, work, outputs
+        self.bench, self.workload, self._outputs = bench, workload, outputs
 
     def allocate(self) -> None:
         at: dict[str, int] = {}
@@ -187,42 +189,40 @@ class Trial(Gpu):
             self.places[b.name] = self.bench.shared(b), 0, b.nbytes
 
     async def outputs(self) -> list[list[float]]:
-        """Some of the numbers of every output, the same ones each time."""
-        return await _plainly(self._compute())
+        """About COMPARED_VALUES values of every output, the same ones each time."""
+        return await _gpu_errors_as_wisp(self._compute())
 
     async def _compute(self) -> list[list[float]]:
         for b in self.plan.buffers.values():
             if b.pool == "activations":
                 self.bench.fill(self.places[b.name][0], "f32", b.nbytes)
-        self.replay.feed(0, self.work.pos, js.Uint32Array.new(self.work.checked), to_js(["test"]))
+        self.replay.feed(0, self.workload.pos, js.Uint32Array.new(self.workload.checked), to_js(["test"]))
         found = []
         for b in self._outputs:
-            size = 4 * self.work.checked * b.shape[-1]
+            size = 4 * self.workload.checked * b.shape[-1]
             data = js.Float32Array.new(await self.replay.download(self.places[b.name][0], 0, size)).to_py().tolist()
-            found.append(data[:: max(1, len(data) // COMPARED) | 1])
+            found.append(data[:: max(1, len(data) // COMPARED_VALUES) | 1])
         return found
 
     async def microseconds(self, best: float) -> float:
-        """The least of some rounds, of one copy of what the work is, at each of its positions together; roughly where
-        that is far from `best`.
-        """
-        total, copies = 0.0, 1000 * self.work.copies
-        for position in self.work.positions:
-            self.write("state", struct.pack("<2I", position, self.work.n))
-            once = await _plainly(self._ns(1))
+        """The fastest round's time of one copy, summed over the workload's positions; rough if far from `best`."""
+        total, copies = 0.0, 1000 * self.workload.copies
+        for position in self.workload.positions:
+            self.write("state", struct.pack("<2I", position, self.workload.n))
+            once = await _gpu_errors_as_wisp(self._ns(1))
             if not self.bench.warm:
                 self.bench.warm = True
-                await _plainly(self._ns(_times(WARM_NS, once)))
-            repeats, least = _times(ROUND_NS, once), float("inf")
+                await _gpu_errors_as_wisp(self._ns(_repeats(WARM_UP_NS, once)))
+            repeats, fastest = _repeats(ROUND_NS, once), float("inf")
             for _ in range(ROUNDS if once < 5 * ROUND_NS else 1):
-                least = min(least, await _plainly(self._ns(repeats)))
-                if total + least / copies > FAR * best:
-                    return total + least / copies
-            total += least / copies
+                fastest = min(fastest, await _gpu_errors_as_wisp(self._ns(repeats)))
+                if total + fastest / copies > GIVE_UP_RATIO * best:
+                    return total + fastest / copies
+            total += fastest / copies
         return total
 
     async def _ns(self, repeats: int) -> float:
-        return float(await self.replay.timeLists(to_js(["test"]), self.work.n, repeats))
+        return float(await self.replay.timeLists(to_js(["test"]), self.workload.n, repeats))
 
     def close(self) -> None:
         for buffer in self.buffers:
@@ -230,20 +230,20 @@ class Trial(Gpu):
         self.buffers = []
 
 
-def _times(ns: float, once: float) -> int:
-    return max(1, int(ns / max(LEAST_NS, once)))
+def _repeats(ns: float, once: float) -> int:
+    return max(1, int(ns / max(MIN_MEASURABLE_NS, once)))
 
 
-async def _plainly(work: Awaitable[T]) -> T:
-    """What a device has against it, as a WispError."""
+async def _gpu_errors_as_wisp(work: Awaitable[T]) -> T:
+    """Await GPU work; raise the device's exceptions as WispErrors."""
     try:
         return await work
     except JsException as error:
-        raise WispError(f"The GPU refused: {error}", "internal_error", SERVER_ERROR) from None
+        raise WispError(f"The GPU reports: {error}", "internal_error", SERVER_ERROR) from None
 
 
 def _kind(weight: Weight, plane: str) -> str:
-    """Which random bytes are finite, moderate numbers in a plane."""
+    """The kind of random bytes that are finite, moderate values in a plane."""
     if weight.layout.plain:
         return weight.type.name.lower()
     if plane == "w_qs":
@@ -254,16 +254,12 @@ def _kind(weight: Weight, plane: str) -> str:
 def _data(kind: str, source: random.Random) -> bytes:
     if kind in ("f32", "f16", "bf16"):
         floats = [source.uniform(-1, 1) for _ in range(4099)]
-        count = len(floats)
-        if kind == "f16":
-            some = struct.pack(f"<{count}e", *floats)
-        else:
-            some = struct.pack(f"<{count}f", *floats)
+        packed = struct.pack(f"<{len(floats)}{'e' if kind == 'f16' else 'f'}", *floats)
         if kind == "bf16":
-            some = b"".join(some[i + 2 : i + 4] for i in range(0, len(some), 4))
-        return (some * (SOURCE // len(some) + 1))[:SOURCE]
-    data = source.randbytes(SOURCE)
-    if kind == "scales":  # as f16, each pair is below 1/128
+            packed = b"".join(packed[i + 2 : i + 4] for i in range(0, len(packed), 4))
+        return (packed * (RANDOM_BYTES // len(packed) + 1))[:RANDOM_BYTES]
+    data = source.randbytes(RANDOM_BYTES)
+    if kind == "scales":  # each pair of bytes, as f16, is below 1/128
         return data.translate(bytes(b & 0x9F for b in range(256)))
     if kind == "exponents":
         return data.translate(bytes(118 + b % 8 for b in range(256)))

@@ -1,5 +1,6 @@
-"""How fast a device reads: the time of one dispatch by the bytes it reads, from a few that stay in its caches to more
-than fit there. On a device of its own, like tuning's measurements, so that the model's is left alone.
+"""Measures a device's read rate: the time of a dispatch by the bytes it reads, within the caches and beyond.
+
+It uses a device of its own, like measure.py, and leaves the model's alone.
 """
 
 from __future__ import annotations
@@ -12,21 +13,21 @@ from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.plan.kernels import Device
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer, Plan
-from py_engine.tuning.workloads import Work
+from py_engine.tuning.workloads import Workload
 
 if TYPE_CHECKING:
     from py_engine.tuning.measure import GpuBench
 
 SIZES = [4 << 10, *((64 << 10) << shift for shift in range(0, 13, 2))]  # bytes: 4 KiB, 64 KiB, 256 KiB ... 256 MiB
-MOST_SOFTWARE = 4 << 20
+MAX_SOFTWARE_BYTES = 4 << 20
 THREADS = 256
-LOADS = (1, 4, 16)  # vectors of 16 bytes for each thread: whichever is the fastest
-WARM_S = 0.3  # until a GPU that was idle has its clocks up
+LOADS = (1, 4, 16)  # 16-byte vectors per thread; the fastest counts
+WARM_UP_S = 0.3  # until an idle GPU has raised its clocks
 
 
 @dataclass(frozen=True)
-class Stream(Work):
-    """Reading `size` bytes."""
+class Stream(Workload):
+    """Reads `size` bytes."""
 
     size: int
     loads: int
@@ -37,44 +38,44 @@ class Stream(Work):
 
 
 def stream(ops: Ops, size: int, loads: int) -> Buffer:
-    """The sums of a buffer "stream" of `size` bytes, one for each thread."""
+    """Sum a buffer "stream" of `size` bytes: one sum per thread."""
     vecs = size // 16
-    groups = -(-vecs // (THREADS * loads))
+    workgroups = -(-vecs // (THREADS * loads))
     x = ops.buffer("stream", (vecs, 4), "u32", "kv")
-    y = ops.buffer("sums", (groups * THREADS,), "u32")
-    across = min(groups, 65535)
-    ops.add("read", {"WG": THREADS, "LOADS": loads}, {"vecs": vecs}, {"x": x, "y": y}, across, -(-groups // across))
+    y = ops.buffer("sums", (workgroups * THREADS,), "u32")
+    across = min(workgroups, 65535)
+    ops.add("read", {"WG": THREADS, "LOADS": loads}, {"vecs": vecs}, {"x": x, "y": y}, across, -(-workgroups // across))
     return y
 
 
 async def read_rates(device: Device) -> list[tuple[int, float]]:
-    """[(bytes, nanoseconds)], fewest bytes first; as far as the device's memory goes. WispError where there is none."""
+    """[(bytes, nanoseconds)], ascending, up to the device's memory. WispError if there is no device."""
     from py_engine.gpu.adapter import request_adapter, request_device
     from py_engine.tuning.measure import GpuBench
 
     adapter = await request_adapter()
     if adapter is None:
-        raise WispError("The GPU is gone.", "device_lost", SERVER_ERROR)
+        raise WispError("The GPU was lost.", "device_lost", SERVER_ERROR)
     bench = GpuBench(await request_device(adapter))
-    most = min(device.max_binding, device.max_buffer, MOST_SOFTWARE if device.software else SIZES[-1])
-    sizes = [size for size in SIZES if size <= most]
-    found: list[tuple[int, float]] = []
+    max_size = min(device.max_binding, device.max_buffer, MAX_SOFTWARE_BYTES if device.software else SIZES[-1])
+    sizes = [size for size in SIZES if size <= max_size]
+    rates: list[tuple[int, float]] = []
     try:
         begun = time.perf_counter()
-        while not device.software and time.perf_counter() - begun < WARM_S:
+        while not device.software and time.perf_counter() - begun < WARM_UP_S:
             await _microseconds(bench, device, sizes[-3])
         for size in sizes:
             try:
-                found.append((size, 1000 * await _microseconds(bench, device, size)))
+                rates.append((size, 1000 * await _microseconds(bench, device, size)))
             except WispError:
-                if not found:
+                if not rates:
                     raise
-                break  # no memory for more
+                break  # out of memory
     finally:
         bench.close()
-    for i in range(len(found) - 1, 0, -1):  # fewer bytes take no longer
-        found[i - 1] = found[i - 1][0], min(found[i - 1][1], found[i][1])
-    return found
+    for i in range(len(rates) - 1, 0, -1):  # fewer bytes cannot take longer
+        rates[i - 1] = rates[i - 1][0], min(rates[i - 1][1], rates[i][1])
+    return rates
 
 
 async def _microseconds(bench: GpuBench, device: Device, size: int) -> float:
@@ -82,7 +83,7 @@ async def _microseconds(bench: GpuBench, device: Device, size: int) -> float:
     for loads in LOADS:
         if best < float("inf") and 16 * THREADS * loads > size:
             continue  # less than one workgroup
-        trial = await bench.trial(device, Stream("read", 1, 1, 0, 1, size, loads))
+        trial = await bench.trial(device, Stream("read", n=1, checked=1, pos=0, copies=1, size=size, loads=loads))
         try:
             best = min(best, await trial.microseconds(best))
         finally:

@@ -1,6 +1,6 @@
-"""What kernels are measured on: ops as a model's plan has them, of the same types and shapes, on throwaway buffers.
+"""Workloads that kernels are measured on: ops of a model's types and shapes, on throwaway buffers.
 
-What a GPU keeps in its caches would make a matrix look faster than it is, so several copies of it take turns.
+A matrix that stays in the GPU's caches would look faster than it is, so several copies of it take turns.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from gguf.constants import GGMLQuantizationType as Q
 from py_engine.plan.cache import make_cache
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, PREFILL
-from py_engine.plan.ops import Ops
+from py_engine.plan.ops import AttentionOptions, Ops, Projection
 from py_engine.plan.plan import Buffer, Op, Plan, Weight
 
-ROOM = 128 << 20  # bytes of throwaway weights
-COPIES = 16
-CONTEXT = 8192  # tokens of a throwaway cache, at most
-FILLED = 2048  # of them seen in a short context
+WEIGHT_BYTES = 128 << 20  # of throwaway weights
+MAX_COPIES = 16
+MAX_CONTEXT = 8192  # tokens of a throwaway cache
+SHORT_CONTEXT = 2048  # tokens
 EPS = 1e-5
 
 
 @dataclass(frozen=True)
-class Work:
-    """`n` tokens at position `pos`; outputs are compared for `checked` tokens. The work is there `copies` times."""
+class Workload:
+    """Ops on `n` tokens at position `pos`. Outputs of `checked` tokens are compared; `copies`: how often it repeats."""
 
     name: str
     n: int
@@ -34,11 +34,11 @@ class Work:
 
     @property
     def positions(self) -> tuple[int, ...]:
-        """Where it is timed; what counts is the sum."""
+        """The positions at which it is timed; the sum counts."""
         return (self.pos,)
 
     def planned(self, device: Device) -> tuple[Plan, list[Buffer]]:
-        """A plan whose one list, "test", is the work; and what it computes."""
+        """A plan whose only list, "test", is the workload; and its outputs."""
         raise NotImplementedError
 
 
@@ -47,47 +47,47 @@ def _weight(name: str, type: Q, rows: int, cols: int, plan: Plan) -> Weight:
 
 
 @dataclass(frozen=True)
-class Matrix(Work):
-    """A matrix and a vector, with what is fused to them but for rotation: `gated`, `normed`, `added`."""
+class Matrix(Workload):
+    """A matrix times a vector, with the model's fused norm, gate or residual, but without rotation."""
 
     weight: Weight
-    cut: Weight  # as many of its rows as there is room for
-    activation: str
+    sample: Weight  # its first rows, as many as fit into the throwaway memory
+    activation: str  # of a gated pair; "": not gated
     normed: bool
     added: bool
 
     def planned(self, device: Device) -> tuple[Plan, list[Buffer]]:
         plan = Plan(1, self.pos + 2, 1)
         ops = Ops(plan, "test", 1, device)
-        cut = self.cut
-        x = ops.rows("x", cut.cols)
-        norm = _weight("norm", Q.F32, 1, cut.cols, plan) if self.normed else None
+        sample = self.sample
+        x = ops.rows("x", sample.cols)
+        norm = _weight("norm", Q.F32, 1, sample.cols, plan) if self.normed else None
         for i in range(self.copies):
-            w = _weight(f"w{i}", cut.type, cut.rows, cut.cols, plan)
+            w = _weight(f"w{i}", sample.type, sample.rows, sample.cols, plan)
             if self.activation:
-                y = ops.gated(x, norm, [w], None, EPS, self.activation)
+                y = ops.gated(x, Projection([w], None, norm, EPS), self.activation)
             elif self.added:
-                y = ops.rows("y", cut.rows)
+                y = ops.rows("y", sample.rows)
                 ops.linear(x, w, None, y)
             else:
-                y = ops.normed_stack("y", x, norm, [w], None, EPS)
+                y = ops.normed_stack("y", x, Projection([w], None, norm, EPS))
         return plan, [y]
 
 
 @dataclass(frozen=True)
-class Attention(Work):
-    """Attention of one token, and the joining of its shares."""
+class Attention(Workload):
+    """Attention of one token, and the combination of its splits."""
 
     n_head_kv: int
     group: int
     head_dim: int
     kv_type: str
     n_ctx: int
-    real_ctx: int
+    model_n_ctx: int  # n_ctx is at most MAX_CONTEXT
 
     @property
     def positions(self) -> tuple[int, ...]:
-        """A short context and a long one: what is best for one may be bad for the other."""
+        """A short context and a long one: the best tile for one may be bad for the other."""
         return tuple(dict.fromkeys((self.pos, max(self.pos, self.n_ctx - 3))))
 
     def planned(self, device: Device) -> tuple[Plan, list[Buffer]]:
@@ -95,10 +95,10 @@ class Attention(Work):
 
 
 @dataclass(frozen=True)
-class Prefill(Work):
-    """The model's most costly matrix with many tokens, and their attention."""
+class Prefill(Workload):
+    """Many tokens through the model's most costly matrix, and their attention."""
 
-    cut: Weight
+    sample: Weight
     attention: Attention | None
 
     def planned(self, device: Device) -> tuple[Plan, list[Buffer]]:
@@ -106,26 +106,26 @@ class Prefill(Work):
         if self.attention is not None:
             plan, outputs = _attention(self.attention, device, self.n, self.n)
         ops = Ops(plan, "test", self.n, device)
-        x, w = ops.rows("x", self.cut.cols), _weight("w", self.cut.type, self.cut.rows, self.cut.cols, plan)
+        x, w = ops.rows("x", self.sample.cols), _weight("w", self.sample.type, self.sample.rows, self.sample.cols, plan)
         return plan, [ops.project("y", x, w, None), *outputs]
 
 
-def _attention(work: Attention, device: Device, batch: int, n_ctx: int) -> tuple[Plan, list[Buffer]]:
+def _attention(workload: Attention, device: Device, batch: int, n_ctx: int) -> tuple[Plan, list[Buffer]]:
     plan = Plan(batch, n_ctx, 1)
     ops = Ops(plan, "test", batch, device)
-    heads = work.n_head_kv * work.group, work.n_head_kv, work.head_dim
-    cache = make_cache(plan, 0, work.n_head_kv * work.head_dim, work.kv_type, 0, 0)
-    if batch == 1:  # as a model's token comes
-        ops.quantize_cache(cache, work.n_head_kv * work.head_dim)
-    q = ops.rows("queries", heads[0] * work.head_dim)
-    return plan, [ops.attention(q, cache, heads, work.head_dim**-0.5)]
+    heads = workload.n_head_kv * workload.group, workload.n_head_kv, workload.head_dim
+    cache = make_cache(plan, 0, workload.n_head_kv * workload.head_dim, workload.kv_type, 0, 0)
+    if batch == 1:  # as in a model: attention quantizes the staged token
+        ops.quantize_cache(cache, workload.n_head_kv * workload.head_dim)
+    q = ops.rows("queries", heads[0] * workload.head_dim)
+    return plan, [ops.attention(q, cache, heads, AttentionOptions(workload.head_dim**-0.5))]
 
 
 # -- from a model's plan ----------------------------------------------------------------------------------------------
 
 
 def _products(plan: Plan, name: str, kernels: tuple[str, ...]) -> list[Op]:
-    """The products of a list, one of a kind, those that read most first."""
+    """One matrix product of each type and shape in a list, in descending order of the bytes they read together."""
     kinds: dict[tuple, list[Op]] = {}
     for op in plan.lists.get(name, []):
         if op.kernel in kernels and isinstance(w := op.bindings["w"], Weight):
@@ -134,53 +134,71 @@ def _products(plan: Plan, name: str, kernels: tuple[str, ...]) -> list[Op]:
     return [ops[0] for ops in ordered]
 
 
-def _cut(weight: Weight, room: int) -> Weight:
-    """The first rows of a matrix, pairs of them, as many as there is room for."""
-    rows = min(weight.rows, max(2, room * weight.rows // weight.nbytes // 2 * 2))
+def _sample(weight: Weight, max_bytes: int) -> Weight:
+    """The first rows of a matrix, an even number, in at most `max_bytes`."""
+    rows = min(weight.rows, max(2, max_bytes * weight.rows // weight.nbytes // 2 * 2))
     return replace(weight, name="w", rows=rows, sources=(("w", 0, rows),))
 
 
 def matrices_of(plan: Plan) -> list[Matrix]:
-    """The matrices that a token meets."""
-    found = []
+    """The matrices that a decode step multiplies with, the most costly first."""
+    matrices = []
     for op in _products(plan, DECODE, ("matvec",)):
         weight, epilogue = op.bindings["w"], op.params["EPILOGUE"]
         assert isinstance(weight, Weight)
-        cut = _cut(weight, ROOM // 2)
-        found.append(
+        sample = _sample(weight, WEIGHT_BYTES // 2)
+        matrices.append(
             Matrix(
                 f"{weight.type.name} {weight.rows}x{weight.cols}",
-                1,
-                1,
-                0,
-                max(1, min(COPIES, ROOM // cut.nbytes)),
-                weight,
-                cut,
-                str(op.params["ACTIVATION"]) if epilogue == "gated" else "",
-                bool(op.params["NORM"]),
-                epilogue == "add",
+                n=1,
+                checked=1,
+                pos=0,
+                copies=max(1, min(MAX_COPIES, WEIGHT_BYTES // sample.nbytes)),
+                weight=weight,
+                sample=sample,
+                activation=str(op.params["ACTIVATION"]) if epilogue == "gated" else "",
+                normed=bool(op.params["NORM"]),
+                added=epilogue == "add",
             )
         )
-    return found
+    return matrices
 
 
 def attention_of(plan: Plan) -> Attention | None:
-    """The attention of most layers, of one token."""
+    """The decode attention of a layer; one without a window if there is any."""
     ops = [op for op in plan.lists.get(DECODE, []) if op.kernel == "attention_decode"]
     if not ops:
         return None
-    op = min(ops, key=lambda op: bool(op.params["WINDOW"]))  # all of the context costs most
-    n_ctx = min(plan.n_ctx, CONTEXT)
-    pos = max(0, min(n_ctx, FILLED) - 3)
-    heads = int(op.consts["n_head_kv"]), int(op.params["G"]), int(op.params["HEAD_DIM"])
-    return Attention("attention", 1, 1, pos, 1, *heads, str(op.params["KV"]), n_ctx, plan.n_ctx)
+    op = min(ops, key=lambda op: bool(op.params["WINDOW"]))  # a whole context costs most
+    n_ctx = min(plan.n_ctx, MAX_CONTEXT)
+    return Attention(
+        "attention",
+        n=1,
+        checked=1,
+        pos=max(0, min(n_ctx, SHORT_CONTEXT) - 3),
+        copies=1,
+        n_head_kv=int(op.consts["n_head_kv"]),
+        group=int(op.params["G"]),
+        head_dim=int(op.params["HEAD_DIM"]),
+        kv_type=str(op.params["KV"]),
+        n_ctx=n_ctx,
+        model_n_ctx=plan.n_ctx,
+    )
 
 
 def prefill_of(plan: Plan) -> Prefill | None:
-    """Many tokens at once."""
+    """A prefill step."""
     products = _products(plan, PREFILL, ("matmul", "matmul_matrix"))
     if not products or plan.batch < 2:
         return None
     weight = products[0].bindings["w"]
     assert isinstance(weight, Weight)
-    return Prefill("prefill", plan.batch, min(plan.batch, 37), 0, 1, _cut(weight, ROOM // 2), attention_of(plan))
+    return Prefill(
+        "prefill",
+        n=plan.batch,
+        checked=min(plan.batch, 37),
+        pos=0,
+        copies=1,
+        sample=_sample(weight, WEIGHT_BYTES // 2),
+        attention=attention_of(plan),
+    )

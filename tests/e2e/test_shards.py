@@ -280,7 +280,7 @@ def test_record_of_an_earlier_version_gets_a_checksum(case: Callable[..., Case])
     c.load()
     c.file.requests.clear()
     offset, length = c.cached()[3]
-    check = """([url, offset, length]) => wispShards.keptRecords(url, Float64Array.of(offset, length), [undefined])(0)
+    check = """([url, offset, length]) => wispShards.cachedRecords(url, Float64Array.of(offset, length), [undefined])(0)
         .then((entry) => entry?.check)"""
     before = c.page.evaluate(check, [c.url, offset, length])
     assert before == checksums(c.file.data[offset : offset + length])

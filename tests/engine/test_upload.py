@@ -92,8 +92,8 @@ def test_cached_weights_equal_the_fetched_ones(case: Make, path: Path) -> None:
     records = again["stats"]["records"]
     assert records > 10
     assert (again["stats"]["from_cache"], again["stats"]["cached_bytes"]) == (records, first["size"])
-    assert again["told"] == sorted(again["told"])
-    assert again["told"][-1] == first["size"]
+    assert again["progress"] == sorted(again["progress"])
+    assert again["progress"][-1] == first["size"]
     assert again["written"] > 0
 
 
@@ -117,7 +117,7 @@ def test_a_file_of_this_computer_arrives_whole(case: Make) -> None:
     c, first = case()
     mine = c.load("weights.load_file_of_this_computer")
     assert mine["weights"] == first["weights"]
-    assert mine["told"][-1] == mine["size"]
+    assert mine["progress"][-1] == mine["size"]
 
 
 # What other browsers do, and what none should.

@@ -1,4 +1,4 @@
-"""One page per software GPU, kept open, and a bench for each kernel variant that the GPU can run."""
+"""One page per software GPU for the whole session, and a bench for each kernel variant that the GPU supports."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,7 +20,7 @@ VARIANTS = {
 def kernel_pages(
     chromium: Callable[[str | None], Browser], server: Server
 ) -> Iterator[Callable[[str], tuple[Page, dict[str, Any]]]]:
-    """kernel_pages(adapter) -> (page with runner.js and an open device, what the device can do)."""
+    """kernel_pages(adapter) -> (page with runner.js and an open device, the device's capabilities)."""
     opened: dict[str, tuple[Page, dict[str, Any]]] = {}
 
     def get(adapter: str) -> tuple[Page, dict[str, Any]]:
@@ -38,13 +38,13 @@ def kernel_pages(
 
 @pytest.fixture(params=[f"{a}: {v}" for a, names in VARIANTS.items() for v in names])
 def bench(request: pytest.FixtureRequest, kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
-    """A bench for each adapter and variant. A variant that the adapter should have and lacks is a KeyError."""
+    """A bench for each adapter and variant. KeyError if the adapter lacks one."""
     return bench_of(request.param, kernel_pages)
 
 
 @pytest.fixture(params=[f"swiftshader: {v}" for v in VARIANTS["swiftshader"]])
 def swift_bench(request: pytest.FixtureRequest, kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
-    """A bench for each variant on SwiftShader, which compiles faster than it runs."""
+    """A bench for each variant on SwiftShader, which compiles fast."""
     return bench_of(request.param, kernel_pages)
 
 

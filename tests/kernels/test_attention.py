@@ -1,5 +1,6 @@
-"""Queries, keys and values, their caches, and attention over them, in every variant: GPU against numpy. Outputs start
-as NaN, so that a value that a kernel forgets, or reads before it is written, shows.
+"""QKV projections, caches and attention in every variant: GPU against numpy.
+
+Outputs start as NaN, which shows a value that a kernel does not write, or reads before it is written.
 """
 
 from dataclasses import replace
@@ -10,10 +11,10 @@ from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine.plan import alibi
 from py_engine.plan.cache import Cache, make_cache, make_conv_cache
-from py_engine.plan.ops import HeadNorm
+from py_engine.plan.ops import AttentionOptions, HeadNorm, Projection
 from py_engine.plan.rope import Rope, frequencies, table
 from py_engine.plan.shortconv import shortconv
-from tests.support.kernels.bench import Bench
+from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check, tolerance
 
 
@@ -25,7 +26,7 @@ from tests.support.kernels.checks import EPS, check, tolerance
 def test_qkv(bench: Bench, heads: tuple[int, int, int], rope_dim: int, neox: bool, kv_type: str, batch: int) -> None:
     n_head, n_kv, dim = heads
     cols = 96
-    ops = bench.begin(batch=batch, n=min(batch, 2), pos=7)
+    ops = bench.begin(Setup(batch=batch, n=min(batch, 2), pos=7))
     x = ops.rows("x", cols)
     bench.fill(x)
     cache = make_cache(bench.plan, 0, n_kv * dim, kv_type, 0, 0)
@@ -37,18 +38,15 @@ def test_qkv(bench: Bench, heads: tuple[int, int, int], rope_dim: int, neox: boo
     rows = (n_head + 2 * n_kv) * dim
     q = ops.qkv(
         x,
-        bench.vector("norm", cols),
-        [bench.weight("w", Q.Q8_0, rows, cols)],
-        bench.vector("b", rows),
+        Projection([bench.weight("w", Q.Q8_0, rows, cols)], bench.vector("b", rows), bench.vector("norm", cols), EPS),
         cache,
         heads,
         rope,
-        EPS,
     )
     gpu, host = bench.run(ops)
     n = min(batch, 2)
     check(bench, gpu[q.name][:n, : n_head * dim], host[q.name][:n, : n_head * dim])
-    for name in ("k.0", "v.0"):  # f16 rounds at other places when the sum differs in its last bit
+    for name in ("k.0", "v.0"):  # f16 rounds differently when the sum differs in its last bit
         check(bench, gpu[name].astype(np.float32), host[name].astype(np.float32), max(tolerance(bench), 1e-8))
 
 
@@ -57,10 +55,10 @@ def test_qkv(bench: Bench, heads: tuple[int, int, int], rope_dim: int, neox: boo
 )
 @pytest.mark.parametrize("batch", [1, 3])
 def test_normalised_queries_and_keys(bench: Bench, heads: tuple[int, int, int], kind: str, batch: int) -> None:
-    """Of each head, with half of it rotated, or of all at once and not rotated, or a layer norm of each head's own."""
+    """A norm per head with half of it rotated, one norm over all heads without rotation, a layer norm per head."""
     wide, own = kind == "wide", kind == "own"
     n_head, n_kv, dim = heads
-    ops = bench.begin(batch=batch, n=batch, pos=7)
+    ops = bench.begin(Setup(batch=batch, n=batch, pos=7))
     x = ops.rows("x", 64)
     bench.fill(x)
     cache = make_cache(bench.plan, 0, n_kv * dim, "f32", 0, 0)
@@ -70,11 +68,10 @@ def test_normalised_queries_and_keys(bench: Bench, heads: tuple[int, int, int], 
     bench.data["freqs"] = np.frombuffer(table(frequencies(dim // 2, 10000.0)), np.uint32).copy()
     width = 2 * dim if kind in ("head", "values") else (n_head + n_kv) * dim
     bias = bench.vector("biases", width) if own else None
-    weights = HeadNorm(bench.vector("norms", width), bias, wide, mean=own, values=kind == "values")
+    weights = HeadNorm(bench.vector("norms", width), bias, wide, layer_norm=own, norm_values=kind == "values")
     rows = (n_head + 2 * n_kv) * dim
-    q = ops.qkv(
-        x, bench.vector("norm", 64), [bench.weight("w", Q.F16, rows, 64)], None, cache, heads, rope, EPS, weights
-    )
+    projection = Projection([bench.weight("w", Q.F16, rows, 64)], norm=bench.vector("norm", 64), eps=EPS)
+    q = ops.qkv(x, projection, cache, heads, rope, weights)
     gpu, host = bench.run(ops)
     check(bench, gpu[q.name][:, : n_head * dim], host[q.name][:, : n_head * dim])
     for name in ("k.0", "v.0"):
@@ -83,11 +80,11 @@ def test_normalised_queries_and_keys(bench: Bench, heads: tuple[int, int, int], 
 
 @pytest.mark.parametrize("kv_type", ["f32", "q8_0"])
 def test_cache_of_a_window(bench: Bench, kv_type: str) -> None:
-    """A ring: a batch goes round its end, through the quantisation to bytes, and attention looks back over the end."""
+    """A ring: a batch wraps around its end, with q8_0 too, and attention reads across the end."""
     n_head, n_kv, dim, n, pos = 4, 2, 32, 9, 60
     bench = Bench(bench.page, replace(bench.device, software=True))
     for batch in (1, n):
-        ops = bench.begin(batch=batch, n=batch, pos=pos, n_ctx=192)
+        ops = bench.begin(Setup(batch=batch, n=batch, pos=pos, n_ctx=192))
         cache = make_cache(bench.plan, 0, n_kv * dim, kv_type, 33, 31)
         assert cache.ring == 64
         q = ops.rows("q", n_head * dim)
@@ -100,9 +97,9 @@ def test_cache_of_a_window(bench: Bench, kv_type: str) -> None:
                 words[-len(steps) :] = steps.view(np.uint32)
                 bench.data[b.name] = words.reshape(b.shape)
             ops.quantize_cache(cache, n_kv * dim)
-        y = ops.attention(q, cache, (n_head, n_kv, dim), 0.1, window=33)
+        y = ops.attention(q, cache, (n_head, n_kv, dim), AttentionOptions(0.1, window=33))
         gpu, host = bench.run(ops)
-        limit = 1e-5 if kv_type == "q8_0" else None  # a value on the border between two bytes may go either way
+        limit = 1e-5 if kv_type == "q8_0" else None  # a value between two bytes may round either way
         check(bench, gpu[y.name][:batch, : n_head * dim], host[y.name][:batch, : n_head * dim], limit)
         if kv_type == "q8_0":
             assert (gpu["k.0"] == host["k.0"]).mean() > 0.98
@@ -111,14 +108,15 @@ def test_cache_of_a_window(bench: Bench, kv_type: str) -> None:
 @pytest.mark.parametrize("kv_type", ["f16", "f32"])
 @pytest.mark.parametrize("batch", [1, 3])
 def test_append_to_a_ring(bench: Bench, kv_type: str, batch: int) -> None:
-    """Fused and unfused: positions behind the end of the ring come round to its begin."""
-    ops = bench.begin(batch=batch, n=batch, pos=63, n_ctx=192)
+    """Fused and unfused: positions after the end of the ring wrap to its start."""
+    ops = bench.begin(Setup(batch=batch, n=batch, pos=63, n_ctx=192))
     x = ops.rows("x", 64)
     bench.fill(x)
     cache = make_cache(bench.plan, 0, 32, kv_type, 33, 31)
     rope = Rope(32, True, ops.buffer("freqs", (16,), "u32", "state"))
     bench.data["freqs"] = np.frombuffer(table(frequencies(32, 10000.0)), np.uint32).copy()
-    ops.qkv(x, bench.vector("norm", 64), [bench.weight("w", Q.F16, 96, 64)], None, cache, (1, 1, 32), rope, EPS)
+    projection = Projection([bench.weight("w", Q.F16, 96, 64)], norm=bench.vector("norm", 64), eps=EPS)
+    ops.qkv(x, projection, cache, (1, 1, 32), rope)
     gpu, host = bench.run(ops)
     assert np.isfinite(gpu["k.0"][63]).all()
     assert np.isnan(gpu["k.0"][batch - 1]).all()
@@ -131,31 +129,30 @@ def test_append_to_a_ring(bench: Bench, kv_type: str, batch: int) -> None:
 
 @pytest.mark.parametrize(("heads", "n", "pos"), [((4, 2, 32), 9, 60), ((2, 1, 64), 40, 0)])
 def test_attention_through_a_window(bench: Bench, heads: tuple[int, int, int], n: int, pos: int) -> None:
-    """With a soft cap and sinks; what lies before the window of every query is poison."""
+    """With a soft cap and attention sinks. Positions before every query's window are poisoned."""
     n_head, n_kv, dim = heads
     bench = Bench(bench.page, replace(bench.device, software=True))
     for batch in (1, n):
-        ops = bench.begin(batch=batch, n=batch, pos=pos, n_ctx=192)
+        ops = bench.begin(Setup(batch=batch, n=batch, pos=pos, n_ctx=192))
         q = ops.rows("q", n_head * dim)
         bench.fill(q)
         cache = make_cache(bench.plan, 0, n_kv * dim, "f32", 0, 0)
         for b in (cache.k, cache.v):
             values = bench.fill(b)
             values[pos + batch :] = np.nan
-            values[: max(0, pos - 32)] = 1e4  # finite: a tile's other rows see what one row does not
-        y = ops.attention(q, cache, heads, 1.0, window=33, soft_cap=2.0, sinks=bench.vector("sinks", n_head))
+            values[: max(0, pos - 32)] = 1e4  # finite: other rows of the tile see these positions
+        options = AttentionOptions(1.0, window=33, soft_cap=2.0, sinks=bench.vector("sinks", n_head))
+        y = ops.attention(q, cache, heads, options)
         gpu, host = bench.run(ops)
         check(bench, gpu[y.name][:batch, : n_head * dim], host[y.name][:batch, : n_head * dim])
 
 
 @pytest.mark.parametrize(("heads", "n", "window"), [((3, 1, 16), 19, 0), ((3, 1, 16), 40, 10)])
 def test_attention_both_ways(bench: Bench, heads: tuple[int, int, int], n: int, window: int) -> None:
-    """Of an encoder, whose heads fill no whole groups of columns; scores fall with the distance; what lies behind the
-    end is poison.
-    """
+    """An encoder's attention, with ALiBi and heads that are not whole groups. Positions after the end are poisoned."""
     n_head, n_kv, dim = heads
     bench = Bench(bench.page, replace(bench.device, software=True))
-    ops = bench.begin(batch=n + 1, n=n)
+    ops = bench.begin(Setup(batch=n + 1, n=n))
     q = ops.rows("q", n_head * dim)
     bench.fill(q)
     cache = Cache(ops.buffer("k", (64, n_kv * dim)), ops.buffer("v", (64, n_kv * dim)), "f32", 64)
@@ -163,27 +160,27 @@ def test_attention_both_ways(bench: Bench, heads: tuple[int, int, int], n: int, 
         bench.fill(b)[n:] = np.nan
     slopes = alibi.table(ops, n_head, 2.0)
     bench.data[slopes.name] = np.frombuffer(ops.plan.constants[slopes.name] + bytes(4), np.uint32).copy()
-    y = ops.attention(q, cache, heads, 0.5, window=window, causal=False, slopes=slopes)
+    y = ops.attention(q, cache, heads, AttentionOptions(0.5, window=window, causal=False, slopes=slopes))
     gpu, host = bench.run(ops)
     check(bench, gpu[y.name][:n, : n_head * dim], host[y.name][:n, : n_head * dim])
 
 
 @pytest.mark.parametrize(("pos", "kv_type"), [(0, "f16"), (1, "f32"), (9, "f16"), (30, "f16")])
 def test_shortconv(bench: Bench, pos: int, kv_type: str) -> None:
-    """At the beginning of a sequence, and behind it, where the taps before the batch are in the cache."""
+    """At the start of a sequence, and later, where the earlier inputs are in the cache."""
     for n in (1, 5):
-        ops = bench.begin(batch=n, n=n, pos=pos)
+        ops = bench.begin(Setup(batch=n, n=n, pos=pos))
         x = ops.rows("x", 3 * 34)
         bench.fill(x)
         cache = make_conv_cache(ops.plan, 0, 34, kv_type, 4, 8 if pos == 30 else 64)
         wanted = [(pos - k) % cache.rows for k in (1, 2, 3) if k <= pos]
         bench.fill(cache.k)[[row for row in range(cache.rows) if row not in wanted]] = np.nan
-        y = shortconv(ops, x, bench.vector("taps", 34 * 4), cache, 34)
+        y = shortconv(ops, x, bench.vector("weights", 34 * 4), cache, 34)
         gpu, host = bench.run(ops)
         check(bench, gpu[y.name][:n, :34], host[y.name][:n, :34], 1e-10)
         written = np.arange(pos, pos + n) % cache.rows
-        kept, want = (x[cache.k.name][written].astype(np.float32) for x in (gpu, host))
-        check(bench, kept, want, 1e-8)
+        got, want = (x[cache.k.name][written].astype(np.float32) for x in (gpu, host))
+        check(bench, got, want, 1e-8)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +188,7 @@ def test_shortconv(bench: Bench, pos: int, kv_type: str) -> None:
     [((1, 1, 4), 1, 0, "f32"), ((3, 3, 32), 3, 30, "f16"), ((4, 2, 64), 1, 150, "f16")],
 )
 def test_attention(bench: Bench, heads: tuple[int, int, int], n: int, pos: int, kv_type: str) -> None:
-    """Prefill's tiles, and the shares and their combination of decoding; positions behind the end are poison."""
+    """Prefill's tiles; decoding's splits and their combination. Positions after the end are poisoned."""
     attention(bench, heads, n, pos, kv_type)
 
 
@@ -208,22 +205,22 @@ def test_attention(bench: Bench, heads: tuple[int, int, int], n: int, pos: int, 
 def test_attention_of_wide_groups(
     swift_bench: Bench, heads: tuple[int, int, int], n: int, pos: int, kv_type: str
 ) -> None:
-    """On SwiftShader alone, in a software GPU's tiles: lavapipe takes a minute to compile such a kernel. On it, the
+    """On SwiftShader alone, with a software GPU's tiles: lavapipe takes a minute to compile such a kernel. There, the
     goldens of tests/engine run groups of four.
     """
     attention(Bench(swift_bench.page, replace(swift_bench.device, software=True)), heads, n, pos, kv_type)
 
 
 def attention(bench: Bench, heads: tuple[int, int, int], n: int, pos: int, kv_type: str) -> None:
-    """One token and n of them at `pos`."""
+    """Compare attention of one token and of n tokens at `pos`."""
     n_head, n_kv, dim = heads
     for batch in {1, n}:
-        ops = bench.begin(batch=batch, n=batch, pos=pos, n_ctx=192)
+        ops = bench.begin(Setup(batch=batch, n=batch, pos=pos, n_ctx=192))
         q = ops.rows("q", n_head * dim)
         bench.fill(q)
         cache = make_cache(bench.plan, 0, n_kv * dim, kv_type, 0, 0)
         for b in (cache.k, cache.v):
             bench.fill(b)[pos + batch :] = np.nan
-        y = ops.attention(q, cache, heads, dim**-0.5)
+        y = ops.attention(q, cache, heads, AttentionOptions(dim**-0.5))
         gpu, host = bench.run(ops)
         check(bench, gpu[y.name][:batch, : n_head * dim], host[y.name][:batch, : n_head * dim])

@@ -1,22 +1,21 @@
-"""The checksum of a record: the kernel's against the definition, as JavaScript's is in test_shards.py; and that repack
-may bring bytes anew.
-"""
+"""The checksum kernel against tests/sums.py, with which test_shards.py compares JavaScript's; and repeated repacks."""
 
 import numpy as np
 import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
-from py_engine.gpu.repack import THREADS, checksum, repacks
+from py_engine.gpu.repack import checksum, repacks
 from py_engine.plan.placement import Placement
+from py_engine.plan.shared import THREADS
 from tests.support.checksums import checksums
-from tests.support.kernels.bench import Bench, dispatch, planes
+from tests.support.kernels.bench import Bench, Setup, dispatch, planes
 
-BYTES = 4 * THREADS * 40  # more than a workgroup takes
+BYTES = 4 * THREADS * 40  # more than one workgroup sums
 
 
 @pytest.mark.parametrize("short", [0, 1, 2, 3, BYTES - 5, BYTES])
 def test_sums_of_a_record(plain_bench: Bench, short: int) -> None:
-    """Of any length, added to what is there; what lies behind its end does not count."""
+    """Records of any length: sums are added to the buffer, and bytes after the end do not count."""
     random = np.random.default_rng(short)
     raw = random.integers(0, 256, BYTES + 64).astype(np.uint8)
     job = checksum(BYTES - short, 2, "checksums", plain_bench.device)
@@ -28,9 +27,9 @@ def test_sums_of_a_record(plain_bench: Bench, short: int) -> None:
 
 @pytest.mark.parametrize("row0", [0, 1, 2])
 def test_repack_replaces_what_was_damaged(plain_bench: Bench, row0: int) -> None:
-    """Rows whose scales begin and end within a word: theirs are new, their neighbours' stay."""
+    """Rows whose scales start and end within a word: repack replaces them and leaves their neighbours."""
     bench = plain_bench
-    bench.begin(batch=1, n=1)
+    bench.begin(Setup(batch=1, n=1))
     weight = bench.weight("w", Q.Q4_0, 4, 96)
     whole, row = planes(weight, bench.raw["w"]), bench.raw["w"].size // 4
     place = Placement(weight, 0, row0, 1, row)

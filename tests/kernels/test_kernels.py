@@ -1,5 +1,6 @@
-"""Each kernel, in every variant, over awkward shapes: GPU against numpy. Outputs start as NaN, so that a value that a
-kernel forgets, or reads before it is written, shows.
+"""Each kernel in every variant, with awkward shapes: GPU against numpy.
+
+Outputs start as NaN, which shows a value that a kernel does not write, or reads before it is written.
 """
 
 from dataclasses import replace
@@ -9,11 +10,11 @@ import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine.plan import experts, kernels, per_layer
-from py_engine.plan.ops import pad
+from py_engine.plan.ops import Projection, pad
 from py_engine.plan.plan import Weight
 from py_engine.plan.pooling import pool
 from py_engine.tuning.read_rate import stream
-from tests.support.kernels.bench import Bench, dispatch, planes
+from tests.support.kernels.bench import Bench, Setup, dispatch, planes
 from tests.support.kernels.checks import EPS, PLAIN, QUANTISED, check, cols_of
 
 
@@ -21,7 +22,7 @@ from tests.support.kernels.checks import EPS, PLAIN, QUANTISED, check, cols_of
 @pytest.mark.parametrize(("rows", "cols"), [(1, 1), (33, 33), (7, 1056)])
 def test_embed(bench: Bench, type: Q, rows: int, cols: int) -> None:
     cols = cols_of(type, cols)
-    ops = bench.begin(batch=3, n=3, pos=5, vocab=rows)
+    ops = bench.begin(Setup(batch=3, n=3, pos=5, vocab=rows))
     x = ops.embed(bench.weight("table", type, rows, cols))
     gpu, host = bench.run(ops)
     check(bench, gpu[x.name][:, :cols], host[x.name][:, :cols], 1e-14)
@@ -29,7 +30,7 @@ def test_embed(bench: Bench, type: Q, rows: int, cols: int) -> None:
 
 @pytest.mark.parametrize(("n", "cols"), [(1, 1), (3, 31), (5, 255), (31, 257), (1, 2048)])
 def test_rms_norm(bench: Bench, n: int, cols: int) -> None:
-    ops = bench.begin(batch=n + 1, n=n)
+    ops = bench.begin(Setup(batch=n + 1, n=n))
     x = ops.rows("x", cols)
     bench.fill(x)
     y = ops.rms_norm("y", x, bench.vector("norm", cols), EPS)
@@ -40,8 +41,8 @@ def test_rms_norm(bench: Bench, n: int, cols: int) -> None:
 
 @pytest.mark.parametrize(("n", "cols"), [(3, 31), (2, 288)])
 def test_layer_norm(bench: Bench, n: int, cols: int) -> None:
-    """Of every row of x, however many the list's batch has; and an RMS norm that is added."""
-    ops = bench.begin(batch=1, n=n)
+    """Of every row of x, whatever the list's batch; and an RMS norm that is added to y."""
+    ops = bench.begin(Setup(batch=1, n=n))
     x = ops.buffer("other.x", (n, pad(cols)))
     bench.fill(x)[:] += 2
     y = ops.layer_norm("y", x, bench.vector("norm", cols), bench.vector("bias", cols), EPS)
@@ -54,8 +55,8 @@ def test_layer_norm(bench: Bench, n: int, cols: int) -> None:
 
 
 def test_scales(bench: Bench) -> None:
-    """Scaled embeddings, embeddings of positions added, a scaled sum, and caps of one row of logits and of several."""
-    ops = bench.begin(batch=3, n=2, pos=5, vocab=9)
+    """Scaled embeddings, added position embeddings, a scaled sum, soft caps of one and of several rows of logits."""
+    ops = bench.begin(Setup(batch=3, n=2, pos=5, vocab=9))
     x = ops.embed(bench.weight("table", Q.F16, 9, 33), 6.5)
     ops.embed(bench.weight("positions", Q.F32, 9, 33), row="position")
     ops.embed(bench.weight("types", Q.F16, 2, 33), row="first")
@@ -82,7 +83,7 @@ def test_scales(bench: Bench) -> None:
 )
 def test_matvec(bench: Bench, type: Q, rows: int, cols: int, bias: bool) -> None:
     cols = cols_of(type, cols)
-    ops = bench.begin(batch=1, n=1)
+    ops = bench.begin(Setup(batch=1, n=1))
     x, y = ops.rows("x", cols), ops.rows("y", rows)
     bench.fill(x)
     bench.fill(y)
@@ -94,14 +95,16 @@ def test_matvec(bench: Bench, type: Q, rows: int, cols: int, bias: bool) -> None
 @pytest.mark.parametrize("type", QUANTISED)
 @pytest.mark.parametrize(("rows", "cols"), [(3, 32), (257, 288), (31, 2080)])
 def test_matvec_with_activations_in_bytes(bench: Bench, type: Q, rows: int, cols: int) -> None:
-    """Activations rounded like llama.cpp's. A few that lie on the border between two steps may go either way."""
+    """Activations rounded as in llama.cpp. Values between two steps may round either way."""
     bytes_ = Bench(bench.page, replace(bench.device, dot8=True))
     for norm in (False, True):
-        ops = bytes_.begin(batch=1, n=1)
+        ops = bytes_.begin(Setup(batch=1, n=1))
         x, y = ops.rows("x", cols), ops.rows("hidden", rows)
         bytes_.fill(x)
         if norm:
-            y = ops.gated(x, bytes_.vector("norm", cols), [bytes_.weight("w", type, 2 * rows, cols)], None, EPS)
+            y = ops.gated(
+                x, Projection([bytes_.weight("w", type, 2 * rows, cols)], None, bytes_.vector("norm", cols), EPS)
+            )
         else:
             bytes_.fill(y)
             ops.linear(x, bytes_.weight("w", type, rows, cols), bytes_.vector("bias", rows), y)
@@ -113,10 +116,10 @@ def test_matvec_with_activations_in_bytes(bench: Bench, type: Q, rows: int, cols
 @pytest.mark.parametrize(("rows", "cols", "n"), [(257, 33, 1), (31, 255, 3), (1025, 64, 2)])
 def test_head(bench: Bench, rows: int, cols: int, n: int) -> None:
     """Norm and logits of the batch's last row."""
-    ops = bench.begin(batch=1, n=n)
+    ops = bench.begin(Setup(batch=1, n=n))
     x = ops.buffer("other.x", (4, pad(cols)))
     bench.fill(x)
-    logits = ops.head(x, bench.vector("norm", cols), bench.weight("w", Q.F16, rows, cols), EPS)
+    logits = ops.head(x, Projection([bench.weight("w", Q.F16, rows, cols)], None, bench.vector("norm", cols), EPS))
     gpu, host = bench.run(ops)
     check(bench, gpu[logits.name], host[logits.name])
 
@@ -124,13 +127,16 @@ def test_head(bench: Bench, rows: int, cols: int, n: int) -> None:
 @pytest.mark.parametrize("type", PLAIN + QUANTISED)
 @pytest.mark.parametrize(("n_ff", "cols", "batch"), [(1, 1, 1), (31, 33, 5), (129, 288, 1)])
 def test_gated(bench: Bench, type: Q, n_ff: int, cols: int, batch: int) -> None:
-    """The fused gate of one token, and the norm, matmul, silu of several."""
+    """The fused gate of one token; norm, mat-mul and SiLU of several."""
     cols = cols_of(type, cols)
-    ops = bench.begin(batch=batch, n=min(batch, 3))
+    ops = bench.begin(Setup(batch=batch, n=min(batch, 3)))
     x = ops.rows("x", cols)
     bench.fill(x)
     y = ops.gated(
-        x, bench.vector("norm", cols), [bench.weight("w", type, 2 * n_ff, cols)], bench.vector("b", 2 * n_ff), EPS
+        x,
+        Projection(
+            [bench.weight("w", type, 2 * n_ff, cols)], bench.vector("b", 2 * n_ff), bench.vector("norm", cols), EPS
+        ),
     )
     gpu, host = bench.run(ops)
     n = min(batch, 3)
@@ -139,17 +145,17 @@ def test_gated(bench: Bench, type: Q, n_ff: int, cols: int, batch: int) -> None:
 
 @pytest.mark.parametrize("batch", [1, 3])
 def test_gelu(bench: Bench, batch: int) -> None:
-    """Gated and plain, of normalised x and of x as it is."""
-    ops = bench.begin(batch=batch, n=batch)
+    """Gated and plain, with and without a norm of x."""
+    ops = bench.begin(Setup(batch=batch, n=batch))
     x = ops.rows("x", 64)
     bench.fill(x)
     norm, both, bias = bench.vector("norm", 64), bench.weight("both", Q.F16, 64, 64, 0.1), bench.vector("b", 64)
     out = ops.rows("out", 64)
     bench.fill(out)
     down, up = bench.weight("down", Q.F16, 64, 32, 0.1), bench.weight("up", Q.F16, 31, 64, 0.1)
-    ops.linear(ops.gated(x, norm, [both], bias, EPS, "gelu"), down, None, out)
-    ops.linear(ops.gated(out, None, [both], bias, EPS, "gelu"), down, None, x)
-    y = ops.activated(x, norm, up, bench.vector("c", 31), EPS, "gelu" if batch > 1 else "tanh")
+    ops.linear(ops.gated(x, Projection([both], bias, norm, EPS), "gelu"), down, None, out)
+    ops.linear(ops.gated(out, Projection([both], bias), "gelu"), down, None, x)
+    y = ops.activated(x, Projection([up], bench.vector("c", 31), norm, EPS), "gelu" if batch > 1 else "tanh")
     gpu, host = bench.run(ops)
     check(bench, gpu[out.name][:, :64], host[out.name][:, :64])
     check(bench, gpu[y.name][:, :31], host[y.name][:, :31])
@@ -159,7 +165,7 @@ def test_gelu(bench: Bench, batch: int) -> None:
 @pytest.mark.parametrize(("rows", "cols", "n"), [(1, 1, 1), (65, 33, 31), (70, 257, 33)])
 def test_matmul(bench: Bench, type: Q, rows: int, cols: int, n: int) -> None:
     cols = cols_of(type, cols)
-    ops = bench.begin(batch=n + 1, n=n)
+    ops = bench.begin(Setup(batch=n + 1, n=n))
     x, y = ops.rows("x", cols), ops.rows("y", rows)
     bench.fill(x)
     bench.fill(y)
@@ -169,10 +175,10 @@ def test_matmul(bench: Bench, type: Q, rows: int, cols: int, n: int) -> None:
 
 
 def test_split_by_rows(bench: Bench) -> None:
-    """A matrix over the binding limit runs in parts, each with its share of the bias and the right rows of y."""
+    """A matrix over the binding limit runs in parts, each with its part of the bias and its rows of y."""
     small = Bench(bench.page, bench.device.__class__(**{**bench.device.__dict__, "max_binding": 2048}))
     for batch in (1, 3):
-        ops = small.begin(batch=batch, n=batch, vocab=40)
+        ops = small.begin(Setup(batch=batch, n=batch, vocab=40))
         table_ = small.weight("w", Q.F32, 40, 64)
         parts = table_.split(2048)
         assert len(parts) > 4
@@ -191,10 +197,10 @@ def test_split_by_rows(bench: Bench) -> None:
 @pytest.mark.parametrize(("limit", "gating"), [(1 << 27, "softmax"), (2048, "sigmoid")])
 @pytest.mark.parametrize("batch", [1, 3])
 def test_experts(bench: Bench, batch: int, limit: int, gating: str) -> None:
-    """Routing and the products of the chosen experts, whose matrices may lie in several bindings."""
+    """Routing and the products of the chosen experts, whose matrices may be split over several bindings."""
     bench = Bench(bench.page, replace(bench.device, max_binding=limit))
     n, n_ff, cols, used = 5, 7, 33, 2
-    ops = bench.begin(batch=batch, n=batch)
+    ops = bench.begin(Setup(batch=batch, n=batch))
     x, y = ops.rows("x", cols), ops.rows("y", cols)
     logits = ops.buffer("router", (batch, 32))
     for b in (x, y, logits):
@@ -210,17 +216,18 @@ def test_experts(bench: Bench, batch: int, limit: int, gating: str) -> None:
     biases = [bench.weight(f"{m.name}.bias", Q.F32, n, m.rows // n) if m.cols == n_ff else None for m in matrices]
     gate, up, down = zip(matrices, biases, strict=True)
     bias = bench.vector("bias", n) if gating == "sigmoid" else None
-    to = experts.route(ops, logits, n, used, True, 0.5, gating, bias)
-    experts.combine(ops, to, experts.hidden(ops, to, x, gate, up, n_ff, "silu"), down, cols, y)
+    route = experts.route(ops, logits, experts.Routing(n, used, True, 0.5, gating, bias))
+    hidden = experts.hidden(ops, route, x, experts.ExpertNetwork(gate, up, n_ff, "silu"))
+    experts.combine(ops, route, hidden, down, cols, y)
     gpu, host = bench.run(ops)
-    assert (gpu[to.chosen.name] == host[to.chosen.name]).all()
-    check(bench, gpu[to.weights.name], host[to.weights.name], 1e-10)
+    assert (gpu[route.chosen.name] == host[route.chosen.name]).all()
+    check(bench, gpu[route.weights.name], host[route.weights.name], 1e-10)
     check(bench, gpu[y.name][:, :cols], host[y.name][:, :cols], 1e-10)
 
 
 def test_inputs_of_layers(bench: Bench) -> None:
-    """A norm of each part of a row, a gate before one of the parts, and a row times a number of the model."""
-    ops = bench.begin(batch=3, n=2)
+    """A norm per part of a row, a gate on one of the parts, and a row times a scalar weight."""
+    ops = bench.begin(Setup(batch=3, n=2))
     x, opened = ops.rows("x", 5 * 32), ops.rows("opened", 32)
     for b in (x, opened):
         bench.fill(b)
@@ -236,7 +243,7 @@ def test_inputs_of_layers(bench: Bench) -> None:
 @pytest.mark.parametrize("pos", [0, 5])
 def test_pooling(bench: Bench, pos: int) -> None:
     """The first batch of a sequence, and one after it."""
-    ops = bench.begin(batch=4, n=3, pos=pos)
+    ops = bench.begin(Setup(batch=4, n=3, pos=pos))
     x = ops.rows("x", 300)
     bench.fill(x)[3:] = np.nan
     for kind in ("mean", "cls", "last"):
@@ -270,7 +277,7 @@ def test_repack_pad(bench: Bench, type: Q, rows: int, cols: int) -> None:
 
 @pytest.mark.parametrize(("size", "loads"), [(4096, 4), (16 * 5000, 16), (1 << 20, 1)])
 def test_read_adds_every_word_once(plain_bench: Bench, size: int, loads: int) -> None:
-    ops = plain_bench.begin(batch=1, n=1)
+    ops = plain_bench.begin(Setup(batch=1, n=1))
     plain_bench.data["stream"] = plain_bench.random.integers(0, 1 << 32, (size // 16, 4), np.uint32)
     y = stream(ops, size, loads)
     gpu, host = plain_bench.run(ops)

@@ -1,4 +1,4 @@
-"""The kernels with subgroup matrices, spelled out (matrices.py)."""
+"""The kernels with subgroup matrices, emulated (matrices.py)."""
 
 from dataclasses import replace
 
@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
+from py_engine.plan import products
 from py_engine.plan.cache import make_cache
+from py_engine.plan.ops import AttentionOptions
 from py_engine.plan.plan import PerToken
-from tests.support.kernels.bench import Bench, nmse
+from py_engine.plan.products import Product
+from tests.support.kernels.bench import Bench, Setup, nmse
 
 
 @pytest.fixture
@@ -24,16 +27,17 @@ def matrix_bench(plain_bench: Bench) -> Bench:
     [(Q.F16, 1, 1, 1), (Q.F32, 65, 33, 31), (Q.Q4_0, 70, 288, 130), (Q.Q8_0, 257, 96, 3)],
 )
 def test_matmul(matrix_bench: Bench, type: Q, rows: int, cols: int, n: int, tile: dict[str, int]) -> None:
-    """Bias, sums added to what is there, and padding of tokens, rows and columns; in f32 two tiles of the largest size
-    do not fit into the workgroup's memory.
+    """With bias, both epilogues, and padding of tokens, rows and columns.
+
+    In f32, two tiles of the largest size exceed the workgroup's memory.
     """
-    ops = matrix_bench.begin(batch=256, n=n)
+    ops = matrix_bench.begin(Setup(batch=256, n=n))
     x, y, z = ops.rows("x", cols), ops.rows("y", rows), ops.rows("z", rows)
     for b in (x, y):
         matrix_bench.fill(b)
     w = matrix_bench.weight("w", type, rows, cols)
     ops.linear(x, w, matrix_bench.vector("bias", rows), y)
-    ops._product(x, w, None, z, "store")
+    products.append(ops, Product(x, w, z))
     assert {op.kernel for op in ops.ops} == {"matmul_matrix"}
     grid = -(-rows // tile["TN"]), PerToken(tile["TM"]), 1
     ops.ops[:] = [replace(op, params=op.params | tile, grid=grid) for op in ops.ops]
@@ -55,9 +59,9 @@ def test_matmul(matrix_bench: Bench, type: Q, rows: int, cols: int, n: int, tile
 def test_attention(
     matrix_bench: Bench, heads: tuple[int, int, int], n: int, pos: int, kv_type: str, window: int, cap: float
 ) -> None:
-    """Scores that grow a lot and a little along the positions; positions behind the end are poison."""
+    """Scores that grow a lot or a little along the positions. Positions after the end are poisoned."""
     n_head, n_kv, dim = heads
-    ops = matrix_bench.begin(batch=64, n=n, pos=pos, n_ctx=192)
+    ops = matrix_bench.begin(Setup(batch=64, n=n, pos=pos, n_ctx=192))
     q = ops.rows("q", n_head * dim)
     matrix_bench.fill(q)
     cache = make_cache(matrix_bench.plan, 0, n_kv * dim, kv_type, 0, 0)
@@ -73,7 +77,7 @@ def test_attention(
         if b is cache.k:
             values *= np.linspace(0.1, 3, len(values), dtype=np.float32)[:, None].astype(values.dtype)
     sinks = matrix_bench.vector("sinks", n_head) if window else None
-    y = ops.attention(q, cache, heads, dim**-0.5, window, cap, sinks)
+    y = ops.attention(q, cache, heads, AttentionOptions(dim**-0.5, window, cap, sinks))
     assert ops.ops[-1].kernel == "attention_matrix"
     gpu, host = matrix_bench.run(ops)
     limit = 1e-5 if cap else 1e-10  # tanh is an approximation there

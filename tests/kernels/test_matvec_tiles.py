@@ -1,4 +1,4 @@
-"""Mat-vec in the ways in which it is cut for a device, against numpy."""
+"""Mat-vec with the tiles that tiles.py chooses for devices, against numpy."""
 
 from dataclasses import replace
 
@@ -8,8 +8,9 @@ from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine.plan import tiles
 from py_engine.plan.cache import make_cache
+from py_engine.plan.ops import Projection
 from py_engine.plan.rope import Rope, frequencies, table
-from tests.support.kernels.bench import Bench
+from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check
 from tests.support.kernels.quantised import matrix
 
@@ -30,21 +31,21 @@ from tests.support.kernels.quantised import matrix
 def test_matvec_in_every_tile(
     swift_bench: Bench, type: Q, tile: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What tiles.py chooses for matrices of many rows and of few, with each thing that a mat-vec can do besides."""
+    """Tiles for matrices of many rows and of few, with every fusion of mat-vec."""
     monkeypatch.setattr(tiles, "matvec", lambda *_: tile)
     bench = Bench(swift_bench.page, replace(swift_bench.device, dot8=type is not Q.F16))
     cols, heads = 1280, (6, 2, 64)
-    ops = bench.begin(batch=1, n=1)
+    ops = bench.begin(Setup(batch=1, n=1))
     x, y = ops.rows("x", cols), ops.rows("y", 640)
     bench.fill(x)
     bench.fill(y)
     w = bench.weight("w", type, 640, cols) if type is Q.F16 else matrix(bench, type, "w", 640, cols, tame=True)
     norms = [bench.vector("norm", cols), None]
-    hidden = ops.gated(x, norms[tile["R"] > 1], [w], None, EPS)
+    hidden = ops.gated(x, Projection([w], None, norms[tile["R"] > 1], EPS))
     cache = make_cache(bench.plan, 0, 128, "f32", 0, 0)
     rope = Rope(64, True, ops.buffer("freqs", (32,), "u32", "state"))
     bench.data["freqs"] = np.frombuffer(table(frequencies(64, 10000.0)), np.uint32).copy()
-    q = ops.qkv(x, norms[tile["R"] == 1], [w], None, cache, heads, rope, EPS)
+    q = ops.qkv(x, Projection([w], None, norms[tile["R"] == 1], EPS), cache, heads, rope)
     ops.linear(x, w, None, y)
     gpu, host = bench.run(ops)
     for b, rows in ((hidden, 320), (q, 384), (y, 640)):

@@ -1,7 +1,7 @@
 """Every quantised type: raw blocks through repack, the embedding gather, mat-vec and mat-mul, against gguf.quants.
 
-The blocks are random bits (dequant.npz), so that every code, sub-scale and sign of a format is met. Pipelines compile
-slowly on software GPUs, so each type runs in one variant of each.
+The blocks are random bits (dequant.npz), which cover every code, sub-scale and sign of a format. Pipelines compile
+slowly on software GPUs, so each type runs in one variant per adapter.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from py_engine.gpu.repack import repacks
 from py_engine.plan import quants
 from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Weight
-from tests.support.kernels.bench import Bench, dispatch, nmse, planes, variants
+from tests.support.kernels.bench import Bench, Setup, dispatch, nmse, planes, variants
 from tests.support.kernels.quantised import BLOCKS, matrix
 
 TYPES = [t for t in quants.LAYOUTS if not quants.LAYOUTS[t].plain]
@@ -36,18 +36,18 @@ def one_bench(request: pytest.FixtureRequest, kernel_pages: Callable[[str], tupl
 @both_adapters
 @each_type
 def test_embed(one_bench: Bench, type: Q) -> None:
-    """Every block of the file, bit by bit."""
+    """Every block of the file, bit for bit."""
     bench = one_bench
     block = quants.LAYOUTS[type].block
     values = BLOCKS[f"{type.name}.f32"]
     rows, cols = (8, 96) if block == 32 else (12, 512)
-    ops = bench.begin(batch=rows, n=rows, vocab=rows)
+    ops = bench.begin(Setup(batch=rows, n=rows, vocab=rows))
     bench.data["tokens"][0, :rows] = np.arange(rows)
     x = ops.embed(matrix(bench, type, "table", rows, cols))
     gpu, _ = bench.run(ops)
     got = gpu[x.name].reshape(-1, block)
     for number, (ours, want) in enumerate(zip(got, values, strict=True)):
-        if np.abs(want).max() > 1e-30:  # GPUs may take less for zero
+        if np.abs(want).max() > 1e-30:  # GPUs may flush smaller values to zero
             assert nmse(ours, want) < 1e-12, f"block {number}"
 
 
@@ -63,7 +63,7 @@ def test_products(one_bench: Bench, type: Q) -> None:
 @pytest.mark.parametrize("one_bench", ["lavapipe"], indirect=True)
 @each_type
 def test_bytes(one_bench: Bench, type: Q) -> None:
-    """Mat-vec of activations in bytes. A few that lie on the border between two steps may go either way."""
+    """Mat-vec of activations in bytes. Values between two steps may round either way."""
     assert quants.LAYOUTS[type].dot8
     got, want = product(Bench(one_bench.page, replace(one_bench.device, dot8=True)), type, 1)
     assert nmse(got, want) < 1e-5
@@ -71,7 +71,7 @@ def test_bytes(one_bench: Bench, type: Q) -> None:
 
 def product(bench: Bench, type: Q, batch: int) -> tuple[np.ndarray, np.ndarray]:
     """(GPU's, numpy's) y += x W^T."""
-    ops = bench.begin(batch=batch, n=batch)
+    ops = bench.begin(Setup(batch=batch, n=batch))
     rows, cols = 37, 3 * max(quants.LAYOUTS[type].block, 96)
     x, y = ops.rows("x", cols), ops.rows("y", rows)
     bench.fill(x)
@@ -84,7 +84,7 @@ def product(bench: Bench, type: Q, batch: int) -> tuple[np.ndarray, np.ndarray]:
 @both_adapters
 @each_type
 def test_repack(one_bench: Bench, type: Q) -> None:
-    """Two pieces of a matrix, from odd bytes of the staging buffer, to rows that begin in the middle of a word."""
+    """Two pieces of a matrix, from odd bytes of the staging buffer, to rows that start in the middle of a word."""
     bench = one_bench
     rows, cols = 7, quants.LAYOUTS[type].block
     size = quants.LAYOUTS[type].block_bytes

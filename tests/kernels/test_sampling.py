@@ -1,5 +1,6 @@
-"""The samplers' kernels against their numpy twins, which tests/unit/test_samplers.py judges: the same token for every
-combination of parameters, the same logits where they are shaped, the same log-probabilities.
+"""The samplers' kernels against the numpy ones, which tests/unit/test_samplers.py checks.
+
+Both must give the same token for every combination of parameters, the same shaped logits, the same log-probabilities.
 """
 
 from collections.abc import Callable
@@ -13,8 +14,8 @@ from playwright.sync_api import Page
 from py_engine.plan import sampler_ops
 from py_engine.plan.ops import Ops
 from py_engine.plan.sampling import Sampling
-from py_engine.plan.shared import LOGPROB_ROWS, MOST_LOGPROBS
-from tests.support.kernels.bench import Bench, bench_of, nmse
+from py_engine.plan.shared import LOGPROB_ROWS, MAX_LOGPROBS
+from tests.support.kernels.bench import Bench, Setup, bench_of, nmse
 from tests.support.kernels.checks import give
 
 POS, N = 40, 3  # the batch whose last token's logits these are
@@ -53,13 +54,13 @@ SHAPED = [
 
 @pytest.fixture(params=["swiftshader: f32", "swiftshader: f32 subgroups", "lavapipe: f16 subgroups"])
 def bench(request: pytest.FixtureRequest, kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
-    """A bench for each variant that makes a difference: these kernels have no f16, and compile slowly on lavapipe."""
+    """A bench for each variant that matters: these kernels have no f16, and compile slowly on lavapipe."""
     return bench_of(request.param, kernel_pages)
 
 
 def prepare(bench: Bench, vocab: int, sampling: Sampling, seed: int, shaped: bool, masked: bool = False) -> Ops:
-    """A sampler over random logits, behind a history that repeats itself."""
-    ops = bench.begin(batch=1, n=N, pos=POS, vocab=vocab, seed=seed, seq=SEQ)
+    """A sampler over random logits, after a history with repetitions."""
+    ops = bench.begin(Setup(batch=1, n=N, pos=POS, vocab=vocab, seed=seed, seq=SEQ))
     logits = ops.buffer("logits", (vocab,))
     bench.fill(logits)[:] *= 3
     sampler_ops.sample(ops, logits, shaped)
@@ -83,7 +84,7 @@ def within(sampling: Sampling, vocab: int) -> Sampling:
 @pytest.mark.parametrize("vocab", [1, 31, 257, 4096])
 @pytest.mark.parametrize("sampling", PLAIN, ids=range(len(PLAIN)))
 def test_sample(bench: Bench, vocab: int, sampling: Sampling) -> None:
-    """The same token as numpy's, whose filters are made by sorting in float64, and the state behind it."""
+    """The token of numpy, whose filters sort in float64, and the advanced state."""
     ops = prepare(bench, vocab, within(sampling, vocab), 0, False)
     gpu, host = bench.run(ops)
     assert gpu["tokens"][SEQ, POS + N] == host["tokens"][SEQ, POS + N] < vocab
@@ -92,7 +93,7 @@ def test_sample(bench: Bench, vocab: int, sampling: Sampling) -> None:
 
 @pytest.mark.parametrize("vocab", [1, 3, 33, 1025, 2500])
 def test_shaped(bench: Bench, vocab: int) -> None:
-    """Everything that a request can ask for. One token each, at a seed of its own."""
+    """Every parameter of a request, one token each, with a seed of its own."""
     for number, sampling in enumerate(SHAPED + PLAIN):
         ops = prepare(bench, vocab, within(sampling, vocab), number, True)
         gpu, host = bench.run(ops)
@@ -106,10 +107,10 @@ def test_shaped(bench: Bench, vocab: int) -> None:
 
 @pytest.mark.parametrize("spread", [0.001, 0.5, 8.0])
 def test_pool_or_all(bench: Bench, spread: float) -> None:
-    """Logits so close that the sampler must look at all of them for a bound, or so far apart that few are enough."""
+    """Logits so close that a bound needs all of them, or so far apart that the pool is enough."""
     some = [*PLAIN, Sampling(top_k=700), Sampling(top_k=8999, top_p=0.5), Sampling(top_p=0.999), *SHAPED]
     for number, sampling in enumerate(some):
-        ops = prepare(bench, 9001, within(sampling, 9001), number, sampling.shapes)
+        ops = prepare(bench, 9001, within(sampling, 9001), number, sampling.is_shaped)
         bench.data["logits"] *= spread / 3
         gpu, host = bench.run(ops)
         assert gpu["tokens"][SEQ, POS + N] == host["tokens"][SEQ, POS + N], sampling
@@ -117,11 +118,11 @@ def test_pool_or_all(bench: Bench, spread: float) -> None:
 
 @pytest.mark.parametrize("vocab", [3, 257, 1023])
 def test_mask(bench: Bench, vocab: int) -> None:
-    """A token that is allowed stays; one that is not is chosen again among those that are, and that is counted."""
+    """An allowed token stays. A rejected one is sampled again among the allowed ones, and counted."""
     again = set()
     for seed, sampling in enumerate([Sampling(temperature=0), Sampling(), Sampling(top_k=3, top_p=0.9, typical_p=0.8)]):
         for share in (0.5, 0.95, 2 / vocab):
-            ops = prepare(bench, vocab, replace(sampling, seed=seed), seed, sampling.shapes, True)
+            ops = prepare(bench, vocab, replace(sampling, seed=seed), seed, sampling.is_shaped, True)
             bits = bench.random.random(-(-vocab // 32) * 32) < share
             bits[vocab - 1] = True
             bench.data["mask"] = np.packbits(bits, bitorder="little").view(np.uint32)
@@ -135,16 +136,16 @@ def test_mask(bench: Bench, vocab: int) -> None:
 
 @pytest.mark.parametrize(("vocab", "n"), [(1, 0), (3, 20), (255, 1), (1025, 20)])
 def test_logprobs(bench: Bench, vocab: int, n: int) -> None:
-    ops = bench.begin(batch=1, n=1, pos=LOGPROB_ROWS + 5, n_ctx=LOGPROB_ROWS + 8, vocab=vocab, seq=SEQ)
+    ops = bench.begin(Setup(batch=1, n=1, pos=LOGPROB_ROWS + 5, n_ctx=LOGPROB_ROWS + 8, vocab=vocab, seq=SEQ))
     logits = ops.buffer("logits", (vocab,))
     values = bench.fill(logits)
     values[:] *= 3
-    values[vocab // 2 :] = values[vocab // 2]  # of equals the first comes first
+    values[vocab // 2 :] = values[vocab // 2]  # among equals, the first wins
     sampler_ops.logprobs(ops, logits)
     give(bench, SEQ, Sampling(logprobs=n))
     gpu, host = bench.run(ops)
     got, want = gpu["logprobs"][5], host["logprobs"][5]
-    count = 1 + min(n, vocab, MOST_LOGPROBS)
+    count = 1 + min(n, vocab, MAX_LOGPROBS)
     assert (got[:count, 0] == want[:count, 0]).all()
     assert (got[count : 1 + n, 0] == 0xFFFFFFFF).all()
     floats, expected = (np.ascontiguousarray(rows[:count, 1]).view(np.float32) for rows in (got, want))

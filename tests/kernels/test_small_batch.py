@@ -1,6 +1,4 @@
-"""A few tokens at once that have a State each: of several sequences, or drafts at one's next ones. GPU against numpy,
-outputs poisoned.
-"""
+"""Small batches, with a State per token: several sequences, or a draft. GPU against numpy, with poisoned outputs."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,35 +11,36 @@ from playwright.sync_api import Page
 
 from py_engine.plan import sampler_ops, tiles
 from py_engine.plan.cache import make_cache, make_conv_cache
+from py_engine.plan.ops import AttentionOptions, Projection
 from py_engine.plan.plan import Weight
 from py_engine.plan.rope import Rope, frequencies, table
 from py_engine.plan.sampling import Sampling
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.plan.shortconv import shortconv
-from tests.support.kernels.bench import Bench, bench_of
+from tests.support.kernels.bench import Bench, Setup, bench_of
 from tests.support.kernels.checks import EPS, check, cols_of, give, tolerance
 from tests.support.kernels.quantised import matrix
 
 Pages = Callable[[str], tuple[Page, dict[str, Any]]]
 TWO = ((7, 3), (30, 0))  # (position, sequence)
-FIVE = ((30, 0), (7, 3), (8, 3), (9, 3), (0, 5))  # three that follow each other among them
+FIVE = ((30, 0), (7, 3), (8, 3), (9, 3), (0, 5))  # three that follow places other among them
 EIGHT = tuple((7 + i, i % MAX_SMALL_BATCH) for i in range(MAX_SMALL_BATCH))
 
 
 @pytest.mark.parametrize("type", [Q.F16, Q.Q4_0])
 @pytest.mark.parametrize(
-    ("rows", "cols", "each"), [(1, 1, TWO), (31, 33, EIGHT), (257, 255, TWO[:1]), (40, 1056, FIVE)]
+    ("rows", "cols", "places"), [(1, 1, TWO), (31, 33, EIGHT), (257, 255, TWO[:1]), (40, 1056, FIVE)]
 )
-def test_products(swift_bench: Bench, type: Q, rows: int, cols: int, each: tuple[tuple[int, int], ...]) -> None:
-    """Stored and added, with bias and norm and without; of vectors that are not in the batch nothing is written."""
-    bench, cols, n = swift_bench, cols_of(type, cols), len(each)
-    ops = bench.begin(batch=MAX_SMALL_BATCH, n=n, each=each)
+def test_products(swift_bench: Bench, type: Q, rows: int, cols: int, places: tuple[tuple[int, int], ...]) -> None:
+    """Both epilogues, with and without bias and norm. Nothing is written for vectors outside the batch."""
+    bench, cols, n = swift_bench, cols_of(type, cols), len(places)
+    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=n, places=places))
     x, y = ops.rows("x", cols), ops.rows("y", rows)
     for b in (x, y):
         bench.fill(b)[n:] = np.nan
     weight, bias = bench.weight("w", type, rows, cols), bench.vector("bias", rows)
     ops.linear(x, weight, bias, y)
-    normed = ops.normed_stack("z", x, bench.vector("norm", cols), [weight], None, EPS)
+    normed = ops.normed_stack("z", x, Projection([weight], None, bench.vector("norm", cols), EPS))
     gpu, host = bench.run(ops)
     for b in (y, normed):
         check(bench, gpu[b.name][:n, :rows], host[b.name][:n, :rows])
@@ -49,11 +48,11 @@ def test_products(swift_bench: Bench, type: Q, rows: int, cols: int, each: tuple
 
 
 @pytest.mark.parametrize("type", [Q.Q4_0, Q.Q8_0, Q.Q6_K])
-@pytest.mark.parametrize(("rows", "each"), [(31, EIGHT), (260, TWO[:1]), (40, FIVE)])
-def test_products_of_bytes(swift_bench: Bench, type: Q, rows: int, each: tuple[tuple[int, int], ...]) -> None:
-    """Integers meet integers. A few that lie on the border between two steps may go either way."""
-    bench, cols, n = Bench(swift_bench.page, replace(swift_bench.device, dot8=True)), 1280, len(each)
-    ops = bench.begin(batch=MAX_SMALL_BATCH, n=n, each=each)
+@pytest.mark.parametrize(("rows", "places"), [(31, EIGHT), (260, TWO[:1]), (40, FIVE)])
+def test_products_of_bytes(swift_bench: Bench, type: Q, rows: int, places: tuple[tuple[int, int], ...]) -> None:
+    """Integer dot products. Values between two steps may round either way."""
+    bench, cols, n = Bench(swift_bench.page, replace(swift_bench.device, dot8=True)), 1280, len(places)
+    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=n, places=places))
     x, y = ops.rows("x", cols), ops.rows("y", rows)
     for b in (x, y):
         bench.fill(b)[n:] = np.nan
@@ -61,7 +60,7 @@ def test_products_of_bytes(swift_bench: Bench, type: Q, rows: int, each: tuple[t
     x0[0, 64:96] = 0
     weight = matrix(bench, type, "w", rows, cols, tame=True)
     ops.linear(x, weight, bench.vector("bias", rows), y)
-    normed = ops.normed_stack("z", x, bench.vector("norm", cols), [weight], None, EPS)
+    normed = ops.normed_stack("z", x, Projection([weight], None, bench.vector("norm", cols), EPS))
     gpu, host = bench.run(ops)
     for b in (y, normed):
         check(bench, gpu[b.name][:n, :rows], host[b.name][:n, :rows], 1e-6)
@@ -82,16 +81,18 @@ def test_products_of_bytes(swift_bench: Bench, type: Q, rows: int, each: tuple[t
 )
 def test_products_in_every_tile(swift_bench: Bench, tile: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "matvec_small_batch", lambda *_: tile)
-    ops = swift_bench.begin(batch=MAX_SMALL_BATCH, n=5, each=FIVE)
+    ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=5, places=FIVE))
     x = ops.rows("x", 1056)
     swift_bench.fill(x)
-    hidden = ops.gated(x, swift_bench.vector("n", 1056), [swift_bench.weight("w", Q.Q4_0, 130, 1056)], None, EPS)
+    hidden = ops.gated(
+        x, Projection([swift_bench.weight("w", Q.Q4_0, 130, 1056)], None, swift_bench.vector("n", 1056), EPS)
+    )
     gpu, host = swift_bench.run(ops)
     check(swift_bench, gpu[hidden.name][:5, :65], host[hidden.name][:5, :65])
 
 
 @pytest.mark.parametrize(
-    ("variant", "kv_type", "window", "each"),
+    ("variant", "kv_type", "window", "places"),
     [
         ("swiftshader: f32", "f32", 0, TWO),
         ("swiftshader: f32 subgroups", "f16", 12, FIVE),
@@ -99,11 +100,13 @@ def test_products_in_every_tile(swift_bench: Bench, tile: dict[str, int], monkey
         ("lavapipe: f16 subgroups", "f16", 0, TWO),
     ],
 )
-def test_layer(variant: str, kv_type: str, window: int, each: tuple[tuple[int, int], ...], kernel_pages: Pages) -> None:
-    """Embedding, queries, keys and values into the sequences' caches, attention over them."""
+def test_layer(
+    variant: str, kv_type: str, window: int, places: tuple[tuple[int, int], ...], kernel_pages: Pages
+) -> None:
+    """Embedding, QKV with the sequences' caches, attention."""
     bench = bench_of(variant, kernel_pages)
-    n_head, n_kv, dim, cols, n = 4, 2, 32, 96, len(each)
-    ops = bench.begin(batch=MAX_SMALL_BATCH, n=n, each=each, n_ctx=40)
+    n_head, n_kv, dim, cols, n = 4, 2, 32, 96, len(places)
+    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=n, places=places, n_ctx=40))
     x = ops.embed(bench.weight("table", Q.F16, 64, cols))
     cache = make_cache(bench.plan, 0, n_kv * dim, kv_type, window, 4)
     assert (cache.ring > 0) == (window > 0)
@@ -116,8 +119,8 @@ def test_layer(variant: str, kv_type: str, window: int, each: tuple[tuple[int, i
     rope = Rope(dim, True, ops.buffer("freqs", (dim // 2,), "u32", "state"), 1.25)
     bench.data["freqs"] = np.frombuffer(table(frequencies(dim, 10000.0)), np.uint32).copy()
     weight, heads = bench.weight("w", Q.Q8_0, (n_head + 2 * n_kv) * dim, cols), (n_head, n_kv, dim)
-    q = ops.qkv(x, bench.vector("norm", cols), [weight], None, cache, heads, rope, EPS)
-    y = ops.attention(q, cache, heads, 0.2, window)
+    q = ops.qkv(x, Projection([weight], None, bench.vector("norm", cols), EPS), cache, heads, rope)
+    y = ops.attention(q, cache, heads, AttentionOptions(0.2, window))
     gpu, host = bench.run(ops)
     for b in (x, q, y):
         check(bench, gpu[b.name][:n], host[b.name][:n], max(tolerance(bench), 1e-9))
@@ -128,10 +131,10 @@ def test_layer(variant: str, kv_type: str, window: int, each: tuple[tuple[int, i
 
 
 def test_rows_that_do_not_fuse(swift_bench: Bench) -> None:
-    """Matrices in several bindings: a norm of its own, a rotation of its own."""
+    """Matrices split over several bindings: norm and rotation are separate dispatches."""
     bench = Bench(swift_bench.page, replace(swift_bench.device, max_binding=4096))
     n_head, n_kv, dim, cols = 2, 1, 32, 64
-    ops = bench.begin(batch=MAX_SMALL_BATCH, n=5, each=FIVE)
+    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=5, places=FIVE))
     x = ops.rows("x", cols)
     bench.fill(x)
     cache = make_cache(bench.plan, 0, n_kv * dim, "f32", 0, 0)
@@ -145,7 +148,7 @@ def test_rows_that_do_not_fuse(swift_bench: Bench) -> None:
             _, first, count = part.sources[0]
             bench.raw[part.name] = bench.raw[weight.name].reshape(weight.rows, -1)[first : first + count].reshape(-1)
             bench.plan.weights[part.name] = Weight(part.name, part.type, count, cols, ((part.name, 0, count),))
-    q = ops.qkv(x, bench.vector("norm", cols), stack, None, cache, (n_head, n_kv, dim), rope, EPS)
+    q = ops.qkv(x, Projection(stack, None, bench.vector("norm", cols), EPS), cache, (n_head, n_kv, dim), rope)
     gpu, host = bench.run(ops)
     check(bench, gpu[q.name][:5, : n_head * dim], host[q.name][:5, : n_head * dim])
     check(bench, gpu["k.0"], host["k.0"])
@@ -154,13 +157,13 @@ def test_rows_that_do_not_fuse(swift_bench: Bench) -> None:
 
 @pytest.mark.parametrize("kv_type", ["f16", "f32"])
 def test_convolution(swift_bench: Bench, kv_type: str) -> None:
-    """A token looks back at those of its sequence: in the batch, or in the cache."""
-    ops = swift_bench.begin(batch=MAX_SMALL_BATCH, n=5, each=FIVE)
+    """A token reads earlier tokens of its sequence from the batch or from the cache."""
+    ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=5, places=FIVE))
     cache = make_conv_cache(ops.plan, 0, 34, kv_type, 4, 64)
     swift_bench.fill(cache.k)
     x = ops.rows("bcz", 3 * 34)
     swift_bench.fill(x)
-    y = shortconv(ops, x, swift_bench.vector("taps", 34 * 4), cache, 34)
+    y = shortconv(ops, x, swift_bench.vector("weights", 34 * 4), cache, 34)
     gpu, host = swift_bench.run(ops)
     check(swift_bench, gpu[y.name][:5, :34], host[y.name][:5, :34])
     check(swift_bench, gpu["conv.0"].astype(np.float32), host["conv.0"].astype(np.float32), 1e-7)
@@ -168,12 +171,12 @@ def test_convolution(swift_bench: Bench, kv_type: str) -> None:
 
 @pytest.mark.parametrize("vocab", [1, 33, 2500])
 def test_each_sequence_chooses_with_its_own_parameters(swift_bench: Bench, vocab: int) -> None:
-    """And the tokens go to where they belong, the states one on."""
-    each = ((7, 3), (30, 0), (0, 5))
-    ops = swift_bench.begin(batch=MAX_SMALL_BATCH, n=3, each=each, vocab=vocab)
+    """The tokens are appended to their sequences, and the states advance by one."""
+    places = ((7, 3), (30, 0), (0, 5))
+    ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=3, places=places, vocab=vocab))
     logits = ops.rows("logits", vocab)
     swift_bench.fill(logits)[:] *= 3
-    sampler_ops.choose(ops, logits)
+    sampler_ops.sample_each(ops, logits)
     give(swift_bench, 3, Sampling(temperature=0))
     give(swift_bench, 0, Sampling(seed=5, temperature=1.5))
     give(swift_bench, 5, Sampling(seed=9, top_k=9, top_p=0.9, min_p=0.01))
@@ -189,22 +192,22 @@ def test_each_sequence_chooses_with_its_own_parameters(swift_bench: Bench, vocab
 
 @pytest.mark.parametrize("end", [63, 44, 0])
 def test_drafts(swift_bench: Bench, end: int) -> None:
-    """A draft is accepted as far as the choices agree; the next one comes from where the text matched before."""
+    """A draft is accepted up to the first mismatch; the next one comes from an earlier match."""
     seen = set()
     for seed in range(12):
         n = 1 + seed % 5
         ops = swift_bench.begin(
-            batch=MAX_SMALL_BATCH, n=n, each=tuple((40 + i, 2) for i in range(n)), vocab=40, seed=seed
+            Setup(batch=MAX_SMALL_BATCH, n=n, places=tuple((40 + i, 2) for i in range(n)), vocab=40, seed=seed)
         )
         logits = ops.rows("logits", 40)
         values = swift_bench.fill(logits)
-        sampler_ops.choose(ops, logits, MAX_SMALL_BATCH - 1)
+        sampler_ops.sample_each(ops, logits, MAX_SMALL_BATCH - 1)
         give(swift_bench, 2, Sampling(temperature=0))
         words = swift_bench.random.integers(0, 3, 65).astype(np.uint32)
         words[:30] = swift_bench.random.permutation(40)[:30]
         words[36:41] = words[3:8]
         swift_bench.data["tokens"][2] = words
-        for i in range(n - 1):  # the guess at 41 + i is believed, most of the time
+        for i in range(n - 1):  # the draft token at 41 + i is mostly right
             values[i, words[41 + i]] += 100 * (swift_bench.random.random() < 0.8)
         if seed % 3 == 0:
             values[0, words[8]] += 1000
@@ -218,4 +221,4 @@ def test_drafts(swift_bench: Bench, end: int) -> None:
         assert [tuple(row) for row in gpu["states"][:count, [0, 3]]] == [(last + i, 2) for i in range(count)]
         seen.add((last - 40, count > 1))
     assert len(seen) > (2 if end else 1)
-    assert end == 0 or {True, False} == {guessed for _, guessed in seen}
+    assert end == 0 or {True, False} == {drafted for _, drafted in seen}

@@ -19,7 +19,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def plan(name: str, kv_type: str = "f16", n_ctx: int = 256, device: Device | None = None) -> Plan:
-    return planner.make_plan(header(name), device or Device(), n_ctx, 64, kv_type, None)
+    return planner.make_plan(header(name), device or Device(), planner.PlanOptions(n_ctx, 64, kv_type))
 
 
 def test_estimate_needs_no_more_than_the_header() -> None:
@@ -38,11 +38,11 @@ def test_a_cache_larger_than_a_binding_is_refused_with_what_fits() -> None:
     made = plan("llama/llama.F16")
     row = made.buffers["k.0"].nbytes // 256
     device = Device(max_binding=130 * row)
-    error = budget.refusal(made, device)
+    error = budget.limit_error(made, device)
     assert isinstance(error, WispError)
     assert (error.code, error.param) == ("context_too_long", "contextLength")
     assert "A context of 128 tokens would fit." in str(error)
-    assert budget.refusal(plan("llama/llama.F16", n_ctx=128), device) is None
+    assert budget.limit_error(plan("llama/llama.F16", n_ctx=128), device) is None
     assert budget.estimate(made, device)["fits"] is False
     assert budget.estimate(made, device)["advice"] == str(error)
     assert budget.estimate(made, Device()) | {"fits": True, "advice": None} == budget.estimate(made, Device())
@@ -51,22 +51,22 @@ def test_a_cache_larger_than_a_binding_is_refused_with_what_fits() -> None:
 def test_a_cache_in_bytes_is_named_where_it_would_do() -> None:
     made = plan("llama/llama.F16")
     device = Device(max_binding=made.buffers["k.0"].nbytes * 3 // 4)
-    error = budget.refusal(made, device)
+    error = budget.limit_error(made, device)
     assert error is not None
     assert 'all 256 with kvType "q8_0"' in str(error)
-    assert budget.refusal(plan("llama/llama.F16", "q8_0"), device) is None
+    assert budget.limit_error(plan("llama/llama.F16", "q8_0"), device) is None
 
 
 def test_an_encoder_computes_all_of_its_context_at_once() -> None:
     made = plan("embedding/bert.F16")
-    error = budget.refusal(made, Device(max_binding=max(b.nbytes for b in made.buffers.values()) - 1))
+    error = budget.limit_error(made, Device(max_binding=max(b.nbytes for b in made.buffers.values()) - 1))
     assert error is not None
     assert error.code == "context_too_long"
     assert "q8_0" not in str(error)
 
 
 def test_no_context_fits() -> None:
-    error = budget.refusal(plan("llama/llama.F16"), Device(max_binding=1024))
+    error = budget.limit_error(plan("llama/llama.F16"), Device(max_binding=1024))
     assert error is not None
     assert error.code == "model_too_large"
 

@@ -105,8 +105,8 @@ def test_generation_tag_and_loop_controls() -> None:
 def test_prepare_makes_what_templates_expect() -> None:
     text = ChatTemplate("{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}")
     parts = ChatTemplate("{% for m in messages %}{% for c in m.content %}{{ c.text }};{% endfor %}{% endfor %}")
-    assert not text.wants_parts
-    assert parts.wants_parts
+    assert not text.requires_parts
+    assert parts.requires_parts
     message: dict[str, Any] = {
         "role": "developer",
         "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],

@@ -1,4 +1,4 @@
-"""Shaders are expanded once, and the cache never mixes them up."""
+"""Expansion of shaders, its cache, and the structs whose fields replay.js names."""
 
 import pytest
 
@@ -17,6 +17,11 @@ def test_devices_that_differ_make_two_shaders() -> None:
     params = {"COLS": 64, "WG": 64, "MEAN": 0, "BIAS": 0, "ADD": 0}
     labels = {kernels.expand("norm", params, Device(subgroup=size)).label for size in (0, 4, 32)}
     assert len(labels) == 3
+
+
+def test_replay_names_fields_of_the_structs() -> None:
+    assert {"pos", "n", "resampled", "seq"} == kernels.struct_fields("lib/state.wgsl", "State").keys()
+    assert {"end", "length"} == kernels.struct_fields("advance.wgsl", "Drafting").keys()
 
 
 @pytest.mark.parametrize("params", [{"ELEM": 2}, {"ELEM": 2, "COLS": 40, "MORE": 1}])

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_engine.cpu import kernels as cpu
-from py_engine.plan.lists import ALL_LOGITS, DECODE, PREFILL, PREFILL_END, SAMPLE
+from py_engine.cpu import executor as cpu
+from py_engine.plan.lists import ALL_LOGITS, DECODE, EMBED, PREFILL, PREFILL_END, SAMPLE, pool
 from py_engine.plan.pooling import NAMES
 from py_engine.plan.sampling import Sampling
 from tests.support.cpu_models import GOLDEN, evaluate, load
@@ -46,7 +46,7 @@ def test_logits_and_greedy_ids(path: Path) -> None:
         long = golden["long_prompt"].tolist()
         want = golden["long_logits_ref"]
         assert_close(want, evaluate(model, long)[-len(want) :], "f32")
-        model.feed(len(long) - 1, long[-1:], ["decode"])
+        model.feed(len(long) - 1, long[-1:], [DECODE])
         np.testing.assert_allclose(model.buffers["logits"], want[-1], atol=2e-3)
 
 
@@ -64,7 +64,7 @@ def test_embeddings(path: Path) -> None:
         rows = []
         for at in range(0, len(ids), model.plan.batch):
             batch = ids[at : at + model.plan.batch]
-            model.feed(at, batch, ["prefill", "embed", *([f"pool.{kind}"] if kind != "none" else [])])
+            model.feed(at, batch, [PREFILL, EMBED, *([pool(kind)] if kind != "none" else [])])
             rows.append(model.buffers[embedding.rows][: len(batch), : embedding.width].copy())
         got = np.concatenate(rows) if kind == "none" else model.buffers["pooled"][0, : embedding.width]
         if kind == "rank":
@@ -93,13 +93,13 @@ def test_a_window_s_cache_is_a_ring(name: str) -> None:
     path = GOLDEN / f"{name}.gguf"
     golden = np.load(path.with_suffix(".npz"))
     long, want = golden["long_prompt"].tolist(), golden["long_logits_ref"]
-    model = load(path, 256, batch=8, spare=8)
+    model = load(path, 256, batch=8, ring_slack=8)
     rows = {b.shape[0] for b in model.plan.buffers.values() if b.pool == "kv"}
     assert max(rows) == 256, "the layers without a window keep everything"
     assert min(rows) < len(long), "the prompt goes round the ring"
     assert_close(want, evaluate(model, long)[-len(want) :], "f32")
     for at in range(len(long) - 4, len(long)):
-        model.feed(at, long[at : at + 1], ["decode"])
+        model.feed(at, long[at : at + 1], [DECODE])
     np.testing.assert_allclose(model.buffers["logits"], want[-1], atol=2e-3)
 
 
@@ -116,5 +116,5 @@ def test_cache_in_bytes(name: str) -> None:
     assert 0 < difference < 0.5
     assert kl < 2e-3
     for at in range(len(prompt) - 4, len(prompt)):
-        model.feed(at, prompt[at : at + 1], ["decode"])
+        model.feed(at, prompt[at : at + 1], [DECODE])
     assert np.abs(model.buffers["logits"] - golden["logits_ref"][-1]).max() < 0.5

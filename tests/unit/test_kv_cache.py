@@ -1,7 +1,7 @@
 """Which positions a request may reuse."""
 
 from py_engine.generate.kv_cache import KvCache
-from py_engine.plan.cache import AHEAD
+from py_engine.plan.cache import LOOKAHEAD
 
 
 def test_longest_common_prefix_without_the_last_token() -> None:
@@ -30,14 +30,14 @@ def test_taking_over_what_another_holds() -> None:
 
 
 def test_a_ring_cannot_go_back_behind_what_was_overwritten() -> None:
-    cache = KvCache(spare=2 * AHEAD)
+    cache = KvCache(ring_slack=2 * LOOKAHEAD)
     cache.reuse([0])
     long = list(range(2000))
     cache.append(long)
     cache.append([7] * 10, generated=True)
     assert cache.reuse([*long, 7, 7, 8]) == 2002, "a little back is in the ring"
     cache.append([8])
-    assert cache.reuse([*long, 7, 7, 8, 9]) == 2003, "what was once written behind counts, 2010 + AHEAD"
+    assert cache.reuse([*long, 7, 7, 8, 9]) == 2003, "what was once written behind counts, 2010 + LOOKAHEAD"
     assert cache.reuse([*long[:1800], 1]) == 1800
     assert cache.reuse([*long[:1700], 1]) == 0, "further back nothing is kept"
     cache.append(long[:1000])

@@ -135,11 +135,14 @@ async def test_a_catalog_model_is_loaded_on_demand_and_does_not_become_the_defau
 
 
 async def test_the_same_model_is_loaded_once(page: Models) -> None:
-    page.pause = 0.01
+    page.gate.clear()
     tabs = [page.worker.connect(page.platform.post) for _ in range(2)]
     loads = [page.worker.handle({"id": 100 + i, "kind": "load"}, tab) for i, tab in enumerate(tabs)]
     asked = page.call("chat.completions", request={"messages": HI, "model": "mini"})
-    answer, *_ = await asyncio.gather(asked, *loads)
+    everything = asyncio.gather(asked, *loads)
+    await settle()
+    page.gate.set()
+    answer, *_ = await everything
     assert (answer["model"], page.loads) == ("mini", ["mini"])
     assert (await page.call("load"))["model"] == "mini"
     assert page.loads == ["mini"]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from py_engine.cpu.kernels import Cpu
+from py_engine.cpu.executor import Cpu
 from py_engine.plan import sampler_ops
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, LOGPROBS, RESAMPLE, SAMPLE, SHAPED_RESAMPLE, SHAPED_SAMPLE
@@ -103,7 +103,7 @@ def test_draws_follow_the_definition(name: str) -> None:
     plain = np.array(reference.distribution(LOGITS.tolist(), HISTORY, ANSWER, Sampling()))
     if name != "plain" and "one" not in name:
         assert chi_square_refuses(counts, plain), "the test would not see whether the sampler does anything"
-    if not sampling.shapes:
+    if not sampling.is_shaped:
         assert (draws(sampling, SAMPLE, 500) == draws(sampling, SHAPED_SAMPLE, 500)).all()
 
 
@@ -213,11 +213,13 @@ def test_logprobs() -> None:
 
 
 def test_what_needs_the_fuller_sampler() -> None:
-    assert not Sampling(temperature=0.5, top_k=4, top_p=0.5, min_p=0.1, seed=1, logprobs=3).shapes
+    assert not Sampling(temperature=0.5, top_k=4, top_p=0.5, min_p=0.1, seed=1, logprobs=3).is_shaped
     assert not Sampling(
         repeat_penalty=1.0, dry_multiplier=0.5, dry_base=0.5, xtc_probability=1, xtc_threshold=0.6
-    ).shapes
-    assert not Sampling(repeat_penalty=1.2, repeat_last_n=0).shapes
+    ).is_shaped
+    assert not Sampling(repeat_penalty=1.2, repeat_last_n=0).is_shaped
     for sampling in CASES.values():
-        assert sampling.shapes == (SHAPED_SAMPLE in sampling.lists())
-    assert all(CASES[n].shapes for n in ("xtc", "dry", "logit_bias", "presence_penalty", "typical_p", "repeat_penalty"))
+        assert sampling.is_shaped == (SHAPED_SAMPLE in sampling.lists())
+    assert all(
+        CASES[n].is_shaped for n in ("xtc", "dry", "logit_bias", "presence_penalty", "typical_p", "repeat_penalty")
+    )

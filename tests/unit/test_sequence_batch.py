@@ -212,8 +212,8 @@ async def test_a_prompt_that_several_have_is_computed_once(sampling: Sampling) -
 
 async def test_nothing_is_taken_over_from_rings() -> None:
     """Rows before the window may be overwritten."""
-    cpu = load(GOLDEN / "gemma" / "gemma2.F16.gguf", 128, 16, spare=16)
-    assert cpu.plan.spare
+    cpu = load(GOLDEN / "gemma" / "gemma2.F16.gguf", 128, 16, ring_slack=16)
+    assert cpu.plan.ring_slack
     runner = CpuRunner(cpu.plan)
     runner._cpu = cpu
     used = Engine(cpu.plan, runner, "cpu", 2)

@@ -13,7 +13,7 @@ from py_engine.errors import WispError
 from py_engine.files.gguf_header import parse
 from py_engine.text.pretokenize import pretokenizer
 from py_engine.text.tokenizer import Tokenizer, load_tokenizer
-from py_engine.text.tokenizers.merge import LONG, merge
+from py_engine.text.tokenizers.merge import HEAP_LENGTH, merge
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "vocab"
 NAMES = ["llama-bpe", "qwen2", "llama-spm", "bert-bge"]
@@ -119,7 +119,7 @@ def test_heap_merge_equals_the_list_merge() -> None:
     pairs = {"".join(rng.choice("ab") for _ in range(rng.randint(1, 3))) for _ in range(30)}
     priority = {f"{a} {b}": float(rng.randrange(50)) for a in pairs for b in pairs if rng.random() < 0.5}
     for _ in range(200):
-        text = [rng.choice("ab") for _ in range(LONG - 1)]
+        text = [rng.choice("ab") for _ in range(HEAP_LENGTH - 1)]
         short = merge(list(text), priority, " ")
         long = merge([*text, *("#" * 5)], priority, " ")  # a longer list, with symbols that never merge
         assert long == [*short, *("#" * 5)]

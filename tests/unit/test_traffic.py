@@ -8,8 +8,8 @@ from py_engine.files.gguf_header import Header, parse
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, PREFILL, SAMPLE, SMALL_BATCH
 from py_engine.plan.plan import Buffer, Plan, Weight
-from py_engine.plan.traffic import Traffic, floor_ns, of_list, profiled, step_floor_ns
-from py_engine.planner import make_plan
+from py_engine.plan.traffic import StepTimes, Traffic, floor_ns, of_list, profile, step_floor_ns
+from py_engine.planner import PlanOptions, make_plan
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 MODELS = sorted(p for p in GOLDEN.glob("*/*.F16.gguf") if p.parent.name not in ("vocab", "split"))
@@ -23,7 +23,7 @@ def header_of(path: Path) -> Header:
 
 
 def plan_of(path: Path, kv_type: str = "f16") -> Plan:
-    return make_plan(header_of(path), DEVICE, 256, 64, kv_type, None)
+    return make_plan(header_of(path), DEVICE, PlanOptions(256, 64, kv_type))
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_attention_reads_what_is_seen(llama: Plan) -> None:
     less, more = (of_list(llama, DECODE, DEVICE, 1, position)[at] for position in (63, 127))
     assert more.read - less.read == 64 * row
     assert more.flops == 2 * less.flops
-    assert more.written == 2 * less.written, "two shares of 64 positions"
+    assert more.written == 2 * less.written, "two splits of 64 positions"
 
 
 def test_prefill_moves_matrices_once_and_rows_by_tokens(llama: Plan) -> None:
@@ -112,7 +112,7 @@ def test_floors() -> None:
 
 def test_profile_has_a_floor_for_each_dispatch_and_for_all(llama: Plan) -> None:
     times = {name: [{"kernel": "k", "ns": 30.0}] * len(llama.lists[name]) for name in (DECODE, SAMPLE)}
-    entries = profiled(llama, DEVICE, 1, 7, RATES, times, 999.0)
+    entries = profile(llama, DEVICE, RATES, StepTimes(1, 7, times, 999.0))
     *each, step = entries
     assert step["kernel"] == "step"
     assert step["ns"] == 999

@@ -14,8 +14,9 @@ from py_engine.plan import kernels, tiles
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE
 from py_engine.plan.plan import Plan, Weight
-from py_engine.tuning import choices as tuning
-from py_engine.tuning.workloads import Attention, Prefill, Work, attention_of, matrices_of
+from py_engine.tuning import cached_choices, tuner
+from py_engine.tuning.candidates import choices
+from py_engine.tuning.workloads import Attention, Prefill, Workload, attention_of, matrices_of
 from tests.support.cpu_models import header
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -30,7 +31,7 @@ ONE_OF_EACH = sorted(
 
 
 def plan_of(name: str = "llama/llama.Q4_0", device: Device = GPU) -> Plan:
-    return planner.make_plan(header(name), device, 64, 64, "f16", None)
+    return planner.make_plan(header(name), device, planner.PlanOptions(64, 64, "f16"))
 
 
 @dataclass
@@ -55,36 +56,38 @@ class Bench:
     """`time` and `values` by device and work; WispErrors are raised."""
 
     def __init__(
-        self, time: Callable[[Device, Work], float], values: Callable[[Device, Work], Any] = lambda *_: [1.0, 2.0]
+        self,
+        time: Callable[[Device, Workload], float],
+        values: Callable[[Device, Workload], Any] = lambda *_: [1.0, 2.0],
     ):
         self.time, self.values = time, values
         self.closed: list[Said] = []
         self.trials = 0
 
-    async def trial(self, device: Device, work: Work) -> Said:
+    async def trial(self, device: Device, workload: Workload) -> Said:
         self.trials += 1
-        plan, outputs = work.planned(device)
+        plan, outputs = workload.planned(device)
         assert plan.lists["test"]
         assert outputs
-        values = self.values(device, work)
+        values = self.values(device, workload)
         if isinstance(values, WispError):
             raise values
         if values is None:
             await asyncio.sleep(60)
-        return Said(values, lambda: self.time(device, work), self.closed)
+        return Said(values, lambda: self.time(device, workload), self.closed)
 
 
 def tune(bench: Bench, device: Device = GPU, **options: Any) -> tuple[Device, dict[str, dict[str, Any]]]:
-    chosen, reports = asyncio.run(tuning.tune(plan_of(device=device), device, bench, **options))
+    chosen, reports = asyncio.run(tuner.tune(plan_of(device=device), device, bench, **options))
     return chosen, {report["choice"]: report for report in reports}
 
 
 def test_the_fastest_is_taken_and_planned_with() -> None:
     """Matrices in floats, four rows a thread; prefill in f32; attention in tiles of 32."""
 
-    def time(device: Device, work: Work) -> float:
-        if isinstance(work, Attention):
-            return dict(device.tiles)[tiles.attention_key(work.n_ctx, work.head_dim, work.group)][0]
+    def time(device: Device, workload: Workload) -> float:
+        if isinstance(workload, Attention):
+            return dict(device.tiles)[tiles.attention_key(workload.n_ctx, workload.head_dim, workload.group)][0]
         if device.tiles:
             in_bytes, along, *_ = device.tiles[0][1]
             return 10 + 5 * in_bytes + along
@@ -120,8 +123,8 @@ def test_little_gain_changes_nothing() -> None:
 def test_what_is_wrong_is_not_used(bad: Any) -> None:
     """However fast it is: subgroup matrices, and matrices in bytes."""
 
-    def values(device: Device, work: Work) -> Any:
-        return bad if device.dot8 or (device.matrix and isinstance(work, Prefill)) else [1.0, 2.0]
+    def values(device: Device, workload: Workload) -> Any:
+        return bad if device.dot8 or (device.matrix and isinstance(workload, Prefill)) else [1.0, 2.0]
 
     chosen, reports = tune(Bench(lambda device, _: 1 if device.dot8 or device.matrix else 100, values))
     assert not chosen.matrix
@@ -134,19 +137,19 @@ def test_what_is_wrong_is_not_used(bad: Any) -> None:
 
 def test_tuning_stays_within_its_time() -> None:
     """A candidate that does not compile in time is skipped, and the defaults stay."""
-    bench = Bench(lambda *_: 1.0, lambda device, _: [1.0] if device == tuning.plain_of(device) else None)
+    bench = Bench(lambda *_: 1.0, lambda device, _: [1.0] if device == tuner.reference_device(device) else None)
     chosen, reports = tune(bench, seconds=0.05)
     assert chosen == GPU
-    assert {r["why"] for r in reports.values()} == {"no time was left to look at all"}
+    assert {r["why"] for r in reports.values()} == {"time ran out before every candidate was measured"}
 
 
 def test_what_is_replaced_is_timed_once_more() -> None:
     """The first candidate runs while others compile: it may look slow for that."""
     seen: set[str] = set()
 
-    def time(device: Device, work: Work) -> float:
-        first = work.name not in seen
-        seen.add(work.name)
+    def time(device: Device, workload: Workload) -> float:
+        first = workload.name not in seen
+        seen.add(workload.name)
         return 100 if first else 10
 
     _, reports = tune(Bench(time), forced={"dot8": True, "f16": True, "matrix": 16, "subgroup": 32})
@@ -164,24 +167,24 @@ def test_forced_fields_stay() -> None:
 
 def test_cached_choices_hold_for_one_device_model_and_kernels(tmp_path: Path) -> None:
     plan, model, about = plan_of(), header("llama/llama.Q4_0"), {"vendor": "a", "browser": "b", "n_ctx": 64}
-    key = tuning.key(about, model, GPU, [], "hash")
-    assert key == tuning.key(dict(about), header("llama/llama.Q4_0"), GPU, [], "hash")
+    key = cached_choices.key(about, model, GPU, [], "hash")
+    assert key == cached_choices.key(dict(about), header("llama/llama.Q4_0"), GPU, [], "hash")
     others = [
-        tuning.key(about | {"browser": "c"}, model, GPU, [], "hash"),
-        tuning.key(about, header("llama/llama.Q8_0"), GPU, [], "hash"),
-        tuning.key(about, model, replace(GPU, f16=False), [], "hash"),
-        tuning.key(about, model, GPU, ["f16"], "hash"),
-        tuning.key(about, model, GPU, [], "other"),
+        cached_choices.key(about | {"browser": "c"}, model, GPU, [], "hash"),
+        cached_choices.key(about, header("llama/llama.Q8_0"), GPU, [], "hash"),
+        cached_choices.key(about, model, replace(GPU, f16=False), [], "hash"),
+        cached_choices.key(about, model, GPU, ["f16"], "hash"),
+        cached_choices.key(about, model, GPU, [], "other"),
     ]
     assert len({key, *others}) == 6
     kernel = tmp_path / "a.wgsl"
     kernel.write_text("one")
-    one = tuning.kernels_hash([kernel])
+    one = cached_choices.kernels_hash([kernel])
     kernel.write_text("two")
-    assert tuning.kernels_hash([kernel]) != one
-    assert tuning.kernels_hash() == tuning.kernels_hash()
-    chosen, reports = asyncio.run(tuning.tune(plan, GPU, Bench(lambda device, _: 9 - 2 * device.f16)))
-    assert tuning.deserialized(GPU, tuning.serialized(chosen, reports)) == (chosen, reports)
+    assert cached_choices.kernels_hash([kernel]) != one
+    assert cached_choices.kernels_hash() == cached_choices.kernels_hash()
+    chosen, reports = asyncio.run(tuner.tune(plan, GPU, Bench(lambda device, _: 9 - 2 * device.f16)))
+    assert cached_choices.deserialize(GPU, cached_choices.serialize(chosen, reports)) == (chosen, reports)
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
@@ -189,13 +192,13 @@ def test_every_architecture_s_candidates_can_be_made(name: str) -> None:
     """Their kernels expand and bind what they ask for, and differ from each other."""
     plan = plan_of(name)
     assert plan.generates == bool(matrices_of(plan))
-    for make in tuning.choices(plan, GPU, []):
+    for make in choices(plan, GPU, []):
         choice = make(GPU)
         if choice is None or len(choice.candidates) < 2:
             continue
         texts = set()
         for candidate in choice.candidates:
-            small, outputs = choice.work.planned(candidate.device)
+            small, outputs = choice.workload.planned(candidate.device)
             ops = small.lists["test"]
             shaders = [kernels.expand(op.kernel, op.params, candidate.device) for op in ops]
             texts.add((shaders[0].code, repr(ops[-1].params), repr(ops[-1].grid)))

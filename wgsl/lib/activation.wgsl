@@ -1,7 +1,7 @@
-// The activation of a feed-forward layer.
+// Activation functions of feed-forward layers: ACTIVATION(x), and gated: ACTIVATION(gate) * up.
 fn gated(gate: f32, up: f32) -> f32 {
 #if ACTIVATION == "swiglu_oai"
-  let g = min(gate, 7.0); // of gpt-oss
+  let g = min(gate, 7.0); // gpt-oss clamps both inputs
   return g / (1.0 + exp(-1.702 * g)) * (clamp(up, -7.0, 7.0) + 1.0);
 #else
   return activation(gate) * up;
@@ -10,11 +10,11 @@ fn gated(gate: f32, up: f32) -> f32 {
 
 fn activation(x: f32) -> f32 {
 #if ACTIVATION == "gelu"
-  // in its tanh form (Hendrycks and Gimpel 2016): x / 2 * (1 + tanh(u)) is x / (1 + exp(-2 u))
+  // tanh approximation (Hendrycks and Gimpel 2016); x / 2 * (1 + tanh(u)) = x / (1 + exp(-2 u))
   return x / (1.0 + exp(-1.5957691216057308 * x * (1.0 + 0.044715 * x * x)));
 #else
 #if ACTIVATION == "tanh"
-  return 1.0 - 2.0 / (1.0 + exp(2.0 * x)); // the built-in one may overflow
+  return 1.0 - 2.0 / (1.0 + exp(2.0 * x)); // the built-in tanh may overflow
 #else
 #if ACTIVATION == "relu2"
   return max(x, 0.0) * max(x, 0.0);

@@ -1,4 +1,4 @@
-// The largest value over a workgroup of WG threads with its index; the smaller index wins a tie.
+// Argmax over a workgroup of WG threads. The smaller index wins a tie.
 struct Best {
   value: f32,
   index: u32,
@@ -17,5 +17,5 @@ fn workgroup_argmax(value: f32, index: u32, t: u32) -> Best {
       }
     }
   }
-  return workgroupUniformLoad(&argmax_memory[0]); // with a barrier before and after
+  return workgroupUniformLoad(&argmax_memory[0]); // implies a barrier before and after
 }

@@ -1,4 +1,4 @@
-// What the attentions of a batch bind and read alike.
+// Bindings and cache reads that the two attention kernels for batches share.
 struct Params {
   scale: f32,
   q_stride: u32, // floats between tokens of q
@@ -10,7 +10,7 @@ struct Params {
 @bind var<storage, read> q: array<vec4f>;
 #include "lib/kv_cache.wgsl"
 #if SINKS
-@bind var<storage, read> sinks: array<f32>; // (heads)
+@bind var<storage, read> sinks: array<f32>; // (n_head)
 #endif
 #if SOFT_CAP
 #include "lib/soft_cap.wgsl"
@@ -18,7 +18,7 @@ struct Params {
 
 const VECS = HEAD_DIM / 4u;
 
-// Vector c of a key, or value, of position s; zeros from `end` on.
+// Four dimensions, from 4 * c on, of the key or value at position s; zeros from position `end` on.
 fn cached_vector(values: bool, s: u32, end: u32, head: u32, c: u32) -> vec4f {
   if (s >= end) {
     return vec4f(0);

@@ -1,5 +1,7 @@
-// Of the positions up to the token's own, those that it sees: the last ones.
-fn attention_seen(length: u32) -> u32 {
+// How the positions of one key/value head are split among SPLIT workgroups.
+
+// Number of positions that the last of `length` tokens sees: the last ones, itself included.
+fn visible_positions(length: u32) -> u32 {
 #if WINDOW
   return min(length, WINDOW);
 #else
@@ -7,8 +9,8 @@ fn attention_seen(length: u32) -> u32 {
 #endif
 }
 
-// Positions that each of the SPLIT workgroups of one key/value head takes: whole tiles, as evenly as they go.
-fn attention_share(length: u32) -> u32 {
+// Positions of one split: whole tiles of TS, spread as evenly as possible.
+fn split_size(length: u32) -> u32 {
   let tiles = (length + TS - 1u) / TS;
   return (tiles + SPLIT - 1u) / SPLIT * TS;
 }

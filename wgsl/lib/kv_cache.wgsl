@@ -1,7 +1,8 @@
-// The cache of one layer, as attention of many tokens reads it: in vectors of four.
+// Reads of one layer's KV cache, four values at a time, for attention kernels that load tiles.
+// `at`: index of the vector in the cache, scales not counted.
 #include "lib/kv_rows.wgsl"
 #if KV == "f16"
-@bind var<storage, read> k_cache: array<vec2u>; // f16 pairs; unpack2x16float needs no shader-f16
+@bind var<storage, read> k_cache: array<vec2u>; // pairs of f16; unpack2x16float works without shader-f16
 @bind var<storage, read> v_cache: array<vec2u>;
 
 fn cached_key(at: u32, seq: u32) -> vec4f {
@@ -31,10 +32,10 @@ fn cached_value(at: u32, seq: u32) -> vec4f {
 @bind var<storage, read> v_cache: array<u32>;
 
 fn cached_key(at: u32, seq: u32) -> vec4f {
-  return unpack4x8snorm(k_cache[word_at(at, seq)]) * bitcast<f32>(k_cache[step_at(at, seq)]);
+  return unpack4x8snorm(k_cache[word_at(at, seq)]) * bitcast<f32>(k_cache[scale_at(at, seq)]);
 }
 
 fn cached_value(at: u32, seq: u32) -> vec4f {
-  return unpack4x8snorm(v_cache[word_at(at, seq)]) * bitcast<f32>(v_cache[step_at(at, seq)]);
+  return unpack4x8snorm(v_cache[word_at(at, seq)]) * bitcast<f32>(v_cache[scale_at(at, seq)]);
 }
 #endif

@@ -1,8 +1,8 @@
-// The cache of one layer, as attention of few tokens reads it, in two steps, so that many loads are on their way at once:
-// *_fetch takes what lies in memory, keys WIDE of their numbers at a time and values four; *_vec makes floats of it.
+// Reads of one layer's KV cache in two steps, so that a thread can have many loads in flight: *_fetch loads the stored
+// bits (WIDE numbers of a key, four of a value), *_vec converts them to floats.
 #include "lib/kv_rows.wgsl"
 #if KV == "f16"
-@bind var<storage, read> v_cache: array<vec2u>; // f16 pairs; unpack2x16float needs no shader-f16
+@bind var<storage, read> v_cache: array<vec2u>; // pairs of f16; unpack2x16float works without shader-f16
 alias Value = vec2u;
 
 fn halves(words: vec2u) -> vec4f {
@@ -69,31 +69,31 @@ fn bytes_vec(word: u32) -> vec4f {
 @bind var<storage, read> v_cache: array<u32>;
 struct Value {
   word: u32,
-  step: f32,
+  scale: f32,
 }
 
 fn value_fetch(at: u32, seq: u32) -> Value {
-  return Value(v_cache[word_at(at, seq)], bitcast<f32>(v_cache[step_at(at, seq)]));
+  return Value(v_cache[word_at(at, seq)], bitcast<f32>(v_cache[scale_at(at, seq)]));
 }
 
 fn value_vec(v: Value) -> vec4f {
-  return (v.step / 127.0) * bytes_vec(v.word);
+  return (v.scale / 127.0) * bytes_vec(v.word);
 }
 #if HEAD_DIM % 16 == 0
 @bind var<storage, read> k_cache: array<vec4u>;
 const WIDE = 16u;
 struct Key {
   words: vec4u,
-  step: f32,
+  scale: f32,
 }
 
 fn key_fetch(at: u32, seq: u32) -> Key {
-  let step = step_at(4u * at, seq);
-  return Key(k_cache[word_at(4u * at, seq) / 4u], bitcast<f32>(k_cache[step / 4u][step % 4u]));
+  let scale = scale_at(4u * at, seq);
+  return Key(k_cache[word_at(4u * at, seq) / 4u], bitcast<f32>(k_cache[scale / 4u][scale % 4u]));
 }
 
 fn key_vec(k: Key, i: u32) -> vec4f {
-  return (k.step / 127.0) * bytes_vec(k.words[i]);
+  return (k.scale / 127.0) * bytes_vec(k.words[i]);
 }
 #else
 @bind var<storage, read> k_cache: array<u32>;
@@ -101,7 +101,7 @@ const WIDE = 4u;
 alias Key = Value;
 
 fn key_fetch(at: u32, seq: u32) -> Key {
-  return Key(k_cache[word_at(at, seq)], bitcast<f32>(k_cache[step_at(at, seq)]));
+  return Key(k_cache[word_at(at, seq)], bitcast<f32>(k_cache[scale_at(at, seq)]));
 }
 
 fn key_vec(k: Key, i: u32) -> vec4f {

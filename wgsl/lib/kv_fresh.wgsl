@@ -1,5 +1,5 @@
-// The key and the value of the token itself, which no one has brought into the q8_0 cache yet, rounded as they will lie
-// there: of one head, where `partial` will be, since what a workgroup has of memory decides how many run at once.
+// Loads one head's new key and value, which are not in the q8_0 cache yet, rounded as the cache will hold them.
+// They share `partial`'s workgroup memory: less memory per workgroup means higher occupancy.
 @bind var<storage, read> k_new: array<vec4f>; // (1, n_head_kv * HEAD_DIM)
 @bind var<storage, read> v_new: array<vec4f>;
 #include "lib/kv_group.wgsl"
@@ -8,7 +8,7 @@ fn fresh_load(head: u32, t: u32) {
   for (var i = t; i < 2u * VECS; i += WG) {
     let key = i < VECS;
     let at = head * VECS + i % VECS;
-    var group: array<vec4f, 8>; // all of it on its way at once
+    var group: array<vec4f, 8>; // all eight loads in flight at once
     for (var j = 0u; j < 8u; j++) {
       if (key) {
         group[j] = k_new[at / 8u * 8u + j];
@@ -16,15 +16,15 @@ fn fresh_load(head: u32, t: u32) {
         group[j] = v_new[at / 8u * 8u + j];
       }
     }
-    var most = vec4f(0);
+    var max_abs4 = vec4f(0);
     for (var j = 0u; j < 8u; j++) {
-      most = max(most, abs(group[j]));
+      max_abs4 = max(max_abs4, abs(group[j]));
     }
-    let step = step_of(most);
+    let scale = scale_of(max_abs4);
     if (key) {
-      partial[i] = (step / 127.0) * bytes_vec(bytes_of(k_new[at], step));
+      partial[i] = (scale / 127.0) * bytes_vec(bytes_of(k_new[at], scale));
     } else {
-      partial[i] = (step / 127.0) * bytes_vec(bytes_of(v_new[at], step));
+      partial[i] = (scale / 127.0) * bytes_vec(bytes_of(v_new[at], scale));
     }
   }
 }

@@ -1,9 +1,11 @@
-// How a group of 32 keys or values becomes bytes: the largest of their sizes is the step of 127. `most`: that of each
-// fourth of them.
-fn step_of(most: vec4f) -> f32 {
-  return max(max(most.x, most.y), max(most.z, most.w));
+// Rounding of a group of 32 keys or values to q8_0: signed bytes and one f32 scale, the largest absolute value, which byte
+// 127 stands for.
+
+// `max_abs4`: largest absolute value of the group's elements i, by i % 4.
+fn scale_of(max_abs4: vec4f) -> f32 {
+  return max(max(max_abs4.x, max_abs4.y), max(max_abs4.z, max_abs4.w));
 }
 
-fn bytes_of(values: vec4f, step: f32) -> u32 {
-  return pack4x8snorm(values * select(0.0, 1.0 / step, step > 0.0));
+fn bytes_of(values: vec4f, scale: f32) -> u32 {
+  return pack4x8snorm(values * select(0.0, 1.0 / scale, scale > 0.0));
 }

@@ -1,9 +1,9 @@
-// Where things lie in the cache of one layer: rows of n_head_kv x HEAD_DIM values.
-#param KV // "f16", "f32" or "q8_0": of each sequence, bytes of its rows, then the steps of their groups of 32
-#param KV_ROWS // of a sequence
-#param RING // rows of a layer that keeps only its window, position s in row s % RING; 0: a row for every position
+// Layout of one layer's KV cache: (sequences, KV_ROWS, n_head_kv, HEAD_DIM).
+#param KV // element type: "f16", "f32", or "q8_0": per sequence all rows' bytes, then an f32 scale per group of 32
+#param KV_ROWS // rows of a sequence
+#param RING // rows of a ring, for a layer with a sliding window: position s is in row s % RING; 0: a row per position
 
-// The row that a position of a sequence lies in.
+// Row that holds position s of a sequence.
 fn cached_row(s: u32, seq: u32) -> u32 {
 #if RING
   return seq * KV_ROWS + s % RING;
@@ -13,13 +13,14 @@ fn cached_row(s: u32, seq: u32) -> u32 {
 }
 #if KV == "q8_0"
 
-// The word of the cache that holds the four values of vector `at` of a sequence's rows, behind the steps of the
-// sequences before.
+// Index of the word with the four bytes of vector `at` of the cache: adds the scales of earlier sequences, which `at` does
+// not count.
 fn word_at(at: u32, seq: u32) -> u32 {
   return at + seq * KV_ROWS * (p.n_head_kv * HEAD_DIM / 32u);
 }
 
-fn step_at(at: u32, seq: u32) -> u32 {
+// Index of the word with the scale of vector `at`, after the bytes of its sequence.
+fn scale_at(at: u32, seq: u32) -> u32 {
   return at / 8u + (seq + 1u) * KV_ROWS * p.n_head_kv * (HEAD_DIM / 4u);
 }
 #endif

@@ -1,13 +1,13 @@
-// What the two mat-muls of a batch bind, load and store alike.
+// Bindings, loads of X and the epilogue that both mat-mul kernels share.
 struct Params {
   rows: u32,
-  row0: u32, // y's column of the first row
+  row0: u32, // column of y for W's first row
   y_stride: u32,
 }
 #include "lib/state.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> state: State;
-@bind var<storage, read> x: array<vec4f>; // (n, COLS padded)
+@bind var<storage, read> x: array<vec4f>; // (n, COLS padded to 32)
 const W_GROUPS = (COLS + 31u) / 32u;
 #include "quants/${QUANT}.wgsl"
 #if BIAS
@@ -15,20 +15,20 @@ const W_GROUPS = (COLS + 31u) / 32u;
 #endif
 @bind var<storage, read_write> y: array<f32>; // (n, y_stride)
 
-// Vector c of group g of token m, zeros behind the batch and the row.
-fn x_vector(m: u32, g: u32, c: u32) -> vec4f {
+// Four values of x[m], columns 32 * g + 4 * c on; zeros after the last token and the last column.
+fn load_x(m: u32, g: u32, c: u32) -> vec4f {
   if (m >= state.n || g >= W_GROUPS) {
     return vec4f(0);
   }
   let v = x[(m * W_GROUPS + g) * 8u + c];
-  if (COLS % 32u != 0u) { // what lies behind the row is not ours
+  if (COLS % 32u != 0u) { // the padding's contents are undefined
     return select(vec4f(0), v, 32u * g + 4u * c + vec4u(0, 1, 2, 3) < vec4u(COLS));
   }
   return v;
 }
 
-// The epilogue of one sum.
-fn y_put(m: u32, row: u32, sum: f32) {
+// Applies bias and epilogue to one result.
+fn store_y(m: u32, row: u32, sum: f32) {
   if (m >= state.n || row >= p.rows) {
     return;
   }

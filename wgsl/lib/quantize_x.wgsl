@@ -1,5 +1,5 @@
-// x as signed bytes in workgroup memory: groups of 32 share a scale, as llama.cpp has its activations (Q8_0), so that a
-// matrix of integers meets integers (dot4I8Packed). Returns this thread's part of the sum of squares of x.
+// Rounds x to signed bytes in workgroup memory, one scale per group of 32, as llama.cpp rounds activations (Q8_0).
+// Integer weights can then use dot4I8Packed. Returns this thread's part of the sum of squares of x.
 var<workgroup> xq: array<vec4u, 2u * W_GROUPS>;
 var<workgroup> xq_scale: array<vec2f, W_GROUPS>; // scale, scale x sum of the group
 
@@ -8,9 +8,9 @@ const LANES = 4u; // threads of a group
 #else
 const LANES = 1u;
 #endif
-const PORTION = 8u / LANES; // vectors of a thread
+const VECS_PER_THREAD = 8u / LANES; // vectors of a thread
 
-// Where half of a group lies: what neighbouring threads read at once lies end to end, in whole lines of memory banks.
+// Index of one half of a group. Neighbouring threads read consecutive vectors, which avoids bank conflicts.
 fn xq_at(g: u32, half: u32) -> u32 {
   return (g % GROUPS_PER_THREAD * 2u + half) * UNITS + g / GROUPS_PER_THREAD;
 }
@@ -21,31 +21,31 @@ fn bytes_at(g: u32) -> Bytes {
 
 fn quantize_x(x0: u32, t: u32) -> f32 {
   var squares = 0.0;
-  for (var round_ = 0u; round_ < (W_GROUPS * LANES + WG - 1u) / WG; round_++) { // all threads: they exchange
-    let i = round_ * WG + t;
+  for (var pass_ = 0u; pass_ < (W_GROUPS * LANES + WG - 1u) / WG; pass_++) { // all threads take part: they shuffle
+    let i = pass_ * WG + t;
     let g = min(i / LANES, W_GROUPS - 1u);
-    let mine = i < W_GROUPS * LANES;
-    let first = g * 8u + i % LANES * PORTION;
-    var v: array<vec4f, PORTION>;
-    var top = vec4f(0);
-    for (var j = 0u; j < PORTION; j++) {
+    let in_range = i < W_GROUPS * LANES;
+    let first = g * 8u + i % LANES * VECS_PER_THREAD;
+    var v: array<vec4f, VECS_PER_THREAD>;
+    var max_abs4 = vec4f(0);
+    for (var j = 0u; j < VECS_PER_THREAD; j++) {
       v[j] = x[x0 + first + j];
 #if NORM
-      squares += select(0.0, dot(v[j], v[j]), mine);
+      squares += select(0.0, dot(v[j], v[j]), in_range);
       v[j] *= norm[first + j];
 #endif
-      top = max(top, abs(v[j]));
+      max_abs4 = max(max_abs4, abs(v[j]));
     }
-    var most = max(max(top.x, top.y), max(top.z, top.w));
+    var max_abs = max(max(max_abs4.x, max_abs4.y), max(max_abs4.z, max_abs4.w));
 #if SG >= 4
-    most = max(most, subgroupShuffleXor(most, 1u));
-    most = max(most, subgroupShuffleXor(most, 2u));
+    max_abs = max(max_abs, subgroupShuffleXor(max_abs, 1u));
+    max_abs = max(max_abs, subgroupShuffleXor(max_abs, 2u));
 #endif
-    let scale = most / 127.0;
-    let inverse = select(0.0, 127.0 / most, most > 0.0);
-    var words: array<u32, PORTION>;
+    let scale = max_abs / 127.0;
+    let inverse = select(0.0, 127.0 / max_abs, max_abs > 0.0);
+    var words: array<u32, VECS_PER_THREAD>;
     var sum = 0;
-    for (var j = 0u; j < PORTION; j++) {
+    for (var j = 0u; j < VECS_PER_THREAD; j++) {
       words[j] = pack4xI8(vec4i(round(v[j] * inverse)));
       sum += dot4I8Packed(words[j], 0x01010101u);
     }
@@ -53,16 +53,16 @@ fn quantize_x(x0: u32, t: u32) -> f32 {
     sum += subgroupShuffleXor(sum, 1u);
     sum += subgroupShuffleXor(sum, 2u);
     let next = vec2u(subgroupShuffleXor(words[0], 1u), subgroupShuffleXor(words[1], 1u));
-    if (mine && i % 2u == 0u) { // whole vectors: writing one component may touch its neighbours
+    if (in_range && i % 2u == 0u) { // store whole vectors: writing one component may race with writes of the others
       xq[xq_at(g, i % LANES / 2u)] = vec4u(words[0], words[1], next.x, next.y);
     }
 #else
-    if (mine) {
+    if (in_range) {
       xq[xq_at(g, 0u)] = vec4u(words[0], words[1], words[2], words[3]);
       xq[xq_at(g, 1u)] = vec4u(words[4], words[5], words[6], words[7]);
     }
 #endif
-    if (mine && i % LANES == 0u) {
+    if (in_range && i % LANES == 0u) {
       xq_scale[g] = vec2f(scale, scale * f32(sum));
     }
   }

@@ -1,10 +1,10 @@
-// Sums over a workgroup of WG threads (a power of two). With subgroups, lanes first exchange within the smallest
-// subgroup the device may use, so that the result holds for every size it does use.
+// Sum over a workgroup of WG threads (a power of two). With subgroups, lanes first shuffle within the smallest subgroup
+// size of the device, so the result is right whatever size it uses.
 var<workgroup> reduce_memory: array<f32, WG>;
 
-fn workgroup_sum(mine: f32, t: u32) -> f32 {
-  var v = mine;
-  var width = 1u; // lanes that already hold their common sum
+fn workgroup_sum(value: f32, t: u32) -> f32 {
+  var v = value;
+  var width = 1u; // lanes that already hold their sum
 #if SG
   for (; width < min(SG, WG); width *= 2u) {
     v += subgroupShuffleXor(v, width);
@@ -19,7 +19,7 @@ fn workgroup_sum(mine: f32, t: u32) -> f32 {
     workgroupBarrier();
   }
   v = 0.0;
-  for (var i = 0u; i < WG; i += width) { // few are left: each thread adds them all up
+  for (var i = 0u; i < WG; i += width) { // at most 16 are left: each thread adds them all
     v += reduce_memory[i];
   }
   workgroupBarrier();

@@ -1,6 +1,6 @@
-// Maxima and sums over a workgroup of WG threads (a power of two) for each of G rows: every thread puts its value in,
-// and behind a barrier every thread may get the result. Lanes first exchange within the smallest subgroup the device
-// may use, so that it holds for every size it does use.
+// Maximum and sum over a workgroup of WG threads (a power of two), for each of G rows. Every thread puts its value; after
+// a barrier, any thread can get the result. Lanes first shuffle within the smallest subgroup size of the device, so the
+// result is right whatever size it uses.
 #if SG
 const ROW_LANES = min(SG, WG);
 #else
@@ -9,8 +9,8 @@ const ROW_LANES = 1u;
 const ROW_PARTS = WG / ROW_LANES;
 var<workgroup> rows_memory: array<f32, G * ROW_PARTS>;
 
-fn rows_put_max(g: u32, mine: f32, t: u32) {
-  var v = mine;
+fn rows_put_max(g: u32, value: f32, t: u32) {
+  var v = value;
 #if SG
   for (var width = 1u; width < ROW_LANES; width *= 2u) {
     v = max(v, subgroupShuffleXor(v, width));
@@ -29,8 +29,8 @@ fn rows_get_max(g: u32) -> f32 {
   return v;
 }
 
-fn rows_put_sum(g: u32, mine: f32, t: u32) {
-  var v = mine;
+fn rows_put_sum(g: u32, value: f32, t: u32) {
+  var v = value;
 #if SG
   for (var width = 1u; width < ROW_LANES; width *= 2u) {
     v += subgroupShuffleXor(v, width);

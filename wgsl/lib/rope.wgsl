@@ -1,15 +1,15 @@
-// Rotary embedding (Su et al. 2021) of queries and keys, and the append of keys and values to the cache.
-// Works on quads: the four rows of a head that make two rotated pairs and, in the cache, two whole words.
-@bind var<storage, read> rope_freqs: array<u32>; // (ROPE_DIM / 2) turns a position, in 2^-32 turns: wraps exactly
-#param KV // "f16", "f32", or "q8_0": f32, of this batch alone, for kv_quantize.wgsl
-#param RING // rows of a layer that keeps only its window; 0: a row for every position
-#param KV_ROWS // of a sequence
-@bind var<storage, read_write> k_cache: array<u32>; // (rows, kv_rows), f16 pairs or f32
+// Rotary embedding (Su et al. 2021) of queries and keys; appends keys and values to the cache.
+// Works on quads: four rows of a head, which are two rotated pairs and two whole words of an f16 cache.
+@bind var<storage, read> rope_freqs: array<u32>; // (ROPE_DIM / 2) turns per position, in units of 2^-32 turns: wraps exactly
+#param KV // element type of the cache: "f16" or "f32"; "q8_0": this batch alone in f32, for kv_quantize.wgsl
+#param RING // rows of a ring, for a layer with a sliding window; 0: a row per position
+#param KV_ROWS // rows of a sequence
+@bind var<storage, read_write> k_cache: array<u32>; // (rows, kv_rows): pairs of f16, or f32
 @bind var<storage, read_write> v_cache: array<u32>;
 
 const QUADS = HEAD_DIM / 4u;
 
-// The matrix row of slot i: within a head, NEOX quads take rows 2j, 2j + 1 and their partners half a head on.
+// Matrix row of slot i. NEOX: quad j of a head has rows 2j, 2j + 1 and their partners, ROPE_DIM / 2 further on.
 fn rope_row(i: u32) -> u32 {
   if (NEOX == 0u) {
     return i;
@@ -22,8 +22,8 @@ fn rope_row(i: u32) -> u32 {
   return head + 2u * quad + (i & 1u) + ((i & 2u) >> 1u) * (ROPE_DIM / 2u);
 }
 
-// (cos, sin) of an angle in 2^-32 turns. The built-in ones may be off by 2^-11; here the quadrant is exact and the rest,
-// within an eighth of a turn, takes Taylor's polynomials to the last bit.
+// (cos, sin) of an angle in units of 2^-32 turns. The built-in functions may be off by 2^-11. Here the quadrant is exact,
+// and the rest, at most an eighth of a turn, is a Taylor polynomial exact to the last bit.
 fn cos_sin(turns: u32) -> vec2f {
   let quadrant = (turns + (1u << 29u)) >> 30u;
   let r = f32(bitcast<i32>(turns - (quadrant << 30u))) * (6.283185307179586 / 4294967296.0);
@@ -34,19 +34,19 @@ fn cos_sin(turns: u32) -> vec2f {
   return select(even, -even, (quadrant & 2u) == 2u);
 }
 
-fn turned(v: vec2f, cs: vec2f) -> vec2f {
+fn rotate(v: vec2f, cs: vec2f) -> vec2f {
   return vec2f(v.x * cs.x - v.y * cs.y, v.x * cs.y + v.y * cs.x);
 }
 
-// By how much the two pairs of a quad turn, (cos, sin) of each: apart from rope_store, so that a kernel can ask for it
-// before it has anything to turn.
-fn rope_turns(quad: u32, m: u32) -> vec4f {
+// Rotation of a quad's two pairs: (cos, sin, cos, sin). Separate from rope_store, so that a kernel can load the
+// frequencies before it has the values.
+fn rope_rotation(quad: u32, m: u32) -> vec4f {
   let j = min(2u * (quad % QUADS), max(ROPE_DIM / 2u, 2u) - 2u);
   let pos = pos_of(m);
   return p.rope_scale * vec4f(cos_sin(pos * rope_freqs[j]), cos_sin(pos * rope_freqs[j + 1u]));
 }
 
-// The cache's row for token m of the batch.
+// Row of the cache for token m of the batch.
 fn stored_row(m: u32) -> u32 {
 #if KV == "q8_0"
   return m;
@@ -79,9 +79,8 @@ fn cache_store(key: bool, at: u32, v: vec2f) { // at: even element index
 #endif
 }
 
-// Rotate quad `quad` of token m's stacked q, k and v rows by `turns` and put it where it belongs: queries to y, the rest
-// to the cache.
-fn rope_store(quad: u32, v: vec4f, turns: vec4f, m: u32, y0: u32) {
+// Rotates a quad of token m's stacked q, k and v rows and stores it: queries in y, keys and values in the cache.
+fn rope_store(quad: u32, v: vec4f, rotation: vec4f, m: u32, y0: u32) {
   let i = 4u * quad;
   let is_query = i < p.q_rows;
   let is_key = !is_query && i < p.q_rows + p.kv_rows;
@@ -90,11 +89,11 @@ fn rope_store(quad: u32, v: vec4f, turns: vec4f, m: u32, y0: u32) {
   var out = v;
   if ((is_query || is_key) && 4u * j < ROPE_DIM) {
     if (NEOX == 1u) {
-      let a = turned(v.xz, turns.xy);
-      let b = turned(v.yw, turns.zw);
+      let a = rotate(v.xz, rotation.xy);
+      let b = rotate(v.yw, rotation.zw);
       out = vec4f(a.x, b.x, a.y, b.y);
     } else {
-      out = vec4f(turned(v.xy, turns.xy), turned(v.zw, turns.zw));
+      out = vec4f(rotate(v.xy, rotation.xy), rotate(v.zw, rotation.zw));
     }
   }
   if (is_query) {

@@ -1,5 +1,5 @@
-// Sums over the TK threads of a row, of SLOTS numbers each: every thread keeps its part, and behind a barrier any thread
-// may get the whole. With subgroups, lanes first exchange within the smallest subgroup that the device may use.
+// Sums of SLOTS numbers over the TK threads of a row. Every thread puts its part; after a barrier, any thread can get the
+// sum. With subgroups, lanes first shuffle within the smallest subgroup size of the device.
 #if SG
 const LANES_LEFT = (TK + SG - 1u) / SG;
 #else
@@ -7,7 +7,7 @@ const LANES_LEFT = TK;
 #endif
 var<workgroup> red: array<f32, SLOTS * TR * LANES_LEFT>;
 
-fn keep(slot: u32, part: f32, tk: u32, tr: u32) {
+fn sum_put(slot: u32, part: f32, tk: u32, tr: u32) {
 #if SG
   var sum = part;
   for (var width = 1u; width < min(SG, TK); width *= 2u) {
@@ -21,7 +21,7 @@ fn keep(slot: u32, part: f32, tk: u32, tr: u32) {
 #endif
 }
 
-fn kept(slot: u32, tr: u32) -> f32 {
+fn sum_get(slot: u32, tr: u32) -> f32 {
   var sum = 0.0;
   for (var i = 0u; i < LANES_LEFT; i++) {
     sum += red[(tr * SLOTS + slot) * LANES_LEFT + i];

@@ -1,28 +1,28 @@
-// The parameters of a request, written by the host (sampling.py packs them), and what the samplers share.
-#param MAX_SMALL_BATCH // requests that run side by side
-#param BANNED // the logit of a token that cannot be sampled
+// Sampling parameters of a request, written by the host (packed by sampling.py), and the samplers' noise.
+#param MAX_SMALL_BATCH // sequences that run side by side
+#param BANNED // logit of a token that cannot be sampled
 struct Sampling {
   temperature: f32, // 0: greedy
   top_k: u32, // 0: off
   top_p: f32,
   min_p: f32,
   seed: u32,
-  shifted: u32, // tokens dropped from the context: the noise goes on where it was
+  shifted: u32, // tokens dropped from the context: added to the position, so that the noise continues
   typical_p: f32,
   xtc_probability: f32,
   xtc_threshold: f32,
-  answer: u32, // position of the answer's first token
+  answer: u32, // position of the completion's first token
   presence_penalty: f32,
   frequency_penalty: f32,
-  repeat_penalty: f32, // repeat_penalty
-  repeat_last_n: u32, // tokens that it looks at
+  repeat_penalty: f32,
+  repeat_last_n: u32, // last tokens that repeat_penalty counts
   dry_multiplier: f32,
   dry_base: f32,
   dry_allowed_length: u32,
   dry_penalty_last_n: u32,
-  dry_longest: u32, // longer repetitions count as this
-  logprobs: u32, // likeliest tokens wanted
-  top_n_sigma: f32, // 0 and less: off
+  dry_longest: u32, // longer repetitions count as this long
+  logprobs: u32, // likeliest tokens to return
+  top_n_sigma: f32, // 0 or less: off
 }
 
 fn hash(seed: u32, pos: u32, token: u32) -> u32 { // PCG's output permutation (O'Neill 2014), chained
@@ -35,12 +35,12 @@ fn hash(seed: u32, pos: u32, token: u32) -> u32 { // PCG's output permutation (O
   return h;
 }
 
-fn uniform_of(bits: u32) -> f32 { // between 0 and 1, never either; small ones keep all their digits
+fn uniform_of(bits: u32) -> f32 { // in (0, 1), both excluded; small values keep full precision
   return min((f32(bits) + 0.5) * 2.3283064e-10, 0.99999994);
 }
 
-// Gumbel noise: -log of an exponential variate, -log(1 - u). Its largest values, which decide, come from the smallest
-// u, where 1 - u would lose the digits.
+// Gumbel noise: -log of an exponential variate, -log(1 - u). Its largest values decide the argmax. They come from the
+// smallest u, where 1 - u would lose precision, so a series replaces log(1 - u) there.
 fn gumbel(bits: u32) -> f32 {
   let u = uniform_of(bits);
   return -log(select(-log(1.0 - u), u * (1.0 + u * (0.5 + u / 3.0)), u < 0.01));

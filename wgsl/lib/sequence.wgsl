@@ -1,8 +1,7 @@
-// Of which sequence a batch's token is, and its position there: those of one sequence follow each other, or each token
-// has a State of its own, so that a batch can hold the next tokens of several sequences, or drafts at one's, which
-// then lie side by side.
-#param STATE_PER_TOKEN // 0: `state` is one State; 1: of each token, where that of the first one says how many there are
-#param MAX_SMALL_BATCH
+// Maps a batch index to (sequence, position). The batch is either consecutive tokens of one sequence, or a small batch
+// with a State per token: the next tokens of several sequences, or one sequence's last token and its draft.
+#param STATE_PER_TOKEN // 0: one State; 1: one State per token, and the first one's n is the size of the batch
+#param MAX_SMALL_BATCH // tokens of a small batch at most
 #include "lib/state.wgsl"
 #if STATE_PER_TOKEN
 @bind var<storage, read> state: array<State, MAX_SMALL_BATCH>;

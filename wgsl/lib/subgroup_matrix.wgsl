@@ -1,7 +1,7 @@
-// Matrices that the threads of a subgroup hold and multiply together.
+// Subgroup matrices: SIDE x SIDE matrices that the threads of a subgroup hold and multiply together.
 enable chromium_experimental_subgroup_matrix;
-diagnostic(off, chromium.subgroup_matrix_uniformity); // a condition on the subgroup's number is uniform in it
-#param SIDE // they are squares
+diagnostic(off, chromium.subgroup_matrix_uniformity); // a condition on the subgroup's index is uniform within it
+#param SIDE // rows and columns of a matrix
 #param LANES // threads of a subgroup
 alias Left = subgroup_matrix_left<f16, SIDE, SIDE>;
 alias Right = subgroup_matrix_right<f16, SIDE, SIDE>;

@@ -1,4 +1,4 @@
-// BF16: 32 upper halves of floats a group.
+// BF16: a group is 32 upper halves of f32.
 @bind var<storage, read> w_qs: array<vec4u>;
 
 fn w_group(row: u32, g: u32) -> array<vec4f, 8> {

@@ -1,10 +1,10 @@
-// A group of activations, rounded to signed bytes: s.x is their scale, s.y the sum of what they stand for. Weights meet
-// them in two steps, so that a kernel can have loads on their way while it does something else: w_fetch takes what lies
-// in memory, w_meet makes a dot product of it. A fragment that works on several groups at once says so in quants.py.
+// A group of 32 activations, rounded to signed bytes. A fragment multiplies weights with them in two steps, so that a kernel
+// can have many loads in flight: w_fetch loads the stored bits, w_dot computes the dot product. quants.py says how many
+// groups a fragment takes at a time.
 struct Bytes {
-  a: vec4u, // the first 16
-  b: vec4u,
-  s: vec2f,
+  a: vec4u, // elements 0 to 15
+  b: vec4u, // elements 16 to 31
+  s: vec2f, // scale; sum of the group's dequantised elements
 }
 
 fn bytes_dot(a: vec4u, b: vec4u) -> f32 {

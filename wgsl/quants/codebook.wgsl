@@ -1,8 +1,8 @@
-// Numbers named by nibbles: `book` holds 16 signed bytes. Byte j of a group names number j by its low and number j + 16
-// by its high nibble.
+// Codebook types: a nibble is an index into `book`, 16 signed bytes. Byte j of a group has element j in its low nibble and
+// element j + 16 in its high nibble.
 #include "quants/group.wgsl"
 
-fn book4(nibbles: u32, book: vec4u) -> u32 { // four numbers, a byte each
+fn look_up4(nibbles: u32, book: vec4u) -> u32 { // the entries of four nibbles, one in the low half of each byte
   let code = unpack4xU8(nibbles & 0x0f0f0f0fu);
   let odd = (code & vec4u(4)) != vec4u(0);
   let low = select(vec4u(book.x), vec4u(book.y), odd);
@@ -16,6 +16,6 @@ fn book_group(q: vec4u, d: f32, book: vec4u) -> Group {
   let h = q >> vec4u(4);
   let s = vec2f(d, 0.0);
   return Group(
-    vec4u(book4(q.x, book), book4(q.y, book), book4(q.z, book), book4(q.w, book)),
-    vec4u(book4(h.x, book), book4(h.y, book), book4(h.z, book), book4(h.w, book)), s, s);
+    vec4u(look_up4(q.x, book), look_up4(q.y, book), look_up4(q.z, book), look_up4(q.w, book)),
+    vec4u(look_up4(h.x, book), look_up4(h.y, book), look_up4(h.z, book), look_up4(h.w, book)), s, s);
 }

@@ -1,4 +1,4 @@
-// F16: 32 halves a group. unpack2x16float needs no shader-f16.
+// F16: a group is 32 f16. unpack2x16float works without shader-f16.
 @bind var<storage, read> w_qs: array<vec4u>;
 
 fn w_group(row: u32, g: u32) -> array<vec4f, 8> {

@@ -1,4 +1,4 @@
-// F32: 32 floats a group.
+// F32: a group is 32 f32.
 @bind var<storage, read> w_qs: array<vec4f>;
 
 fn w_group(row: u32, g: u32) -> array<vec4f, 8> {

@@ -1,4 +1,4 @@
-// The fifth bits of 16 numbers, from bit `first` of a word on, each as bit 4 of a byte.
+// Fifth bits of 16 elements, from bit `first` of a word on: each becomes bit 4 of a byte.
 #include "quants/spread.wgsl"
 
 fn fifth_bits(word: u32, first: u32) -> vec4u {

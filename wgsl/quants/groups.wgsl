@@ -1,11 +1,11 @@
 #include "quants/bytes.wgsl"
-// What most types have in common: a group is 32 numbers q, a signed byte each, that stand for q * s.x - s.y; the last 16
-// have t in place of s. A fragment that includes this defines w_load.
+// A dequantisation that most types share: 32 signed bytes q; an element is q * s.x - s.y in the first half, q * t.x - t.y in
+// the second. A fragment that includes this defines w_load(row, g), which unpacks a group.
 struct Group {
-  a: vec4u, // the first 16
-  b: vec4u,
-  s: vec2f,
-  t: vec2f,
+  a: vec4u, // elements 0 to 15
+  b: vec4u, // elements 16 to 31
+  s: vec2f, // scale and minimum of the first half
+  t: vec2f, // scale and minimum of the second half
 }
 
 fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
@@ -17,7 +17,7 @@ fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
     w.t.x * vec4f(unpack4xI8(w.b.z)) - w.t.y, w.t.x * vec4f(unpack4xI8(w.b.w)) - w.t.y);
 }
 
-fn meet(w: Group, x: Bytes) -> f32 {
-  let first = x.s.x * bytes_dot(x.a, vec4u(0x01010101)); // the same for every row
+fn group_dot(w: Group, x: Bytes) -> f32 {
+  let first = x.s.x * bytes_dot(x.a, vec4u(0x01010101)); // sum of the first half of x; the compiler shares it between rows
   return x.s.x * (w.s.x * bytes_dot(w.a, x.a) + w.t.x * bytes_dot(w.b, x.b)) - (w.s.y * first + w.t.y * (x.s.y - first));
 }

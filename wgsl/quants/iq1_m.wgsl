@@ -1,9 +1,9 @@
-// IQ1_M: a group is four bytes of index of eight numbers in the grid, each with a nibble: three more bits and the sign
-// of its shift. Sixteen numbers share a scale of three bits, four of which fill a half-word of w_d with a quarter of d.
-// A code 0, 1 or 2 stands for -1, 0, 1, all eight of a pattern shifted up or down by an eighth: in eighths of the scale,
-// 8 * code and 2 or 0, less 9.
-@bind var<storage, read> w_qs: array<u32>; // 12 a block: indices, nibbles
-const GRID = 2048u; // 4 half-words a block behind it
+// IQ1_M: a group has four grid indices (eight elements each): a byte each, and a nibble with three more bits and the sign of
+// the shift. Sixteen elements share a scale of three bits. Half-words of w_d hold four scales and four bits of d each.
+// Codes 0, 1, 2 stand for -1, 0, 1; the eight elements of a pattern are shifted up or down by an eighth. So in eighths of
+// the scale an element is 8 * code + (2 or 0) - 9.
+@bind var<storage, read> w_qs: array<u32>; // 12 per block: indices, nibbles
+const GRID = 2048u; // patterns; then 4 half-words per block
 #include "quants/grid.wgsl"
 
 fn w_load(row: u32, g: u32) -> Group {
@@ -11,7 +11,7 @@ fn w_load(row: u32, g: u32) -> Group {
   let sub = g % 8u;
   let index = w_qs[block * 12u + sub];
   let upper = w_qs[block * 12u + 8u + sub / 2u] >> (16u * (sub & 1u));
-  let at = GRID / 2u + block * 2u; // words
+  let at = GRID / 2u + block * 2u; // in words
   let r = vec2u(w_d[at], w_d[at + 1u]);
   let d = unpack2x16float(((r.x >> 12u) & 0xfu) | ((r.x >> 24u) & 0xf0u) | ((r.y >> 4u) & 0xf00u) | ((r.y >> 16u) & 0xf000u)).x;
   let scales = select(r.x, r.y, sub >= 4u) >> (16u * ((sub >> 1u) & 1u) + 6u * (sub & 1u));

@@ -1,8 +1,8 @@
-// IQ1_S: a group is four bytes of index of eight numbers in the grid and a half-word: three more bits for each index,
-// three bits of scale, and the sign of the shift.
-// A code 0, 1 or 2 stands for -1, 0, 1, all eight of a pattern shifted up or down by an eighth: in eighths of the scale,
-// 8 * code and 2 or 0, less 9.
-@bind var<storage, read> w_qs: array<u32>; // 12 a block: indices, half-words
+// IQ1_S: a group has four grid indices (eight elements each), a byte each, and a half-word: three more bits per index, a
+// scale of three bits, the sign of the shift.
+// Codes 0, 1, 2 stand for -1, 0, 1; the eight elements of a pattern are shifted up or down by an eighth. So in eighths of
+// the scale an element is 8 * code + (2 or 0) - 9.
+@bind var<storage, read> w_qs: array<u32>; // 12 per block: indices, half-words
 const GRID = 2048u;
 #include "quants/grid.wgsl"
 

@@ -1,7 +1,7 @@
-// IQ2_S: a group is four bytes of index of eight numbers in the grid and four bytes of signs; a byte has two more bits
-// for each index, another a nibble of scale for 16 numbers each.
-@bind var<storage, read> w_qs: array<u32>; // 16 a block: indices, signs
-const GRID = 1024u; // 10 half-words a block behind it: upper bits, scales, d
+// IQ2_S: a group has four grid indices (eight elements each), a byte each; four bytes of signs; a byte with two more bits
+// per index; and a byte with a scale of four bits for each half.
+@bind var<storage, read> w_qs: array<u32>; // 16 per block: indices, signs
+const GRID = 1024u; // patterns; then 10 half-words per block: upper bits, scales, d
 #include "quants/grid.wgsl"
 
 fn w_load(row: u32, g: u32) -> Group {

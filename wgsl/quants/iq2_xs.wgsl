@@ -1,7 +1,7 @@
-// IQ2_XS: a group is four half-words, each nine bits of index of eight numbers in the grid and seven signs; its byte of
-// scales has a nibble for 16 numbers each.
-@bind var<storage, read> w_qs: array<vec2u>; // 8 a block, one a group
-const GRID = 512u; // 6 half-words a block behind it: scales, d
+// IQ2_XS: a group is four half-words, each a grid index of nine bits (eight elements) and seven signs; and a byte with a
+// scale of four bits for each half.
+@bind var<storage, read> w_qs: array<vec2u>; // 8 per block, one per group
+const GRID = 512u; // patterns; then 6 half-words per block: scales, d
 #include "quants/grid.wgsl"
 
 fn w_load(row: u32, g: u32) -> Group {

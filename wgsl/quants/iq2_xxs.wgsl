@@ -1,6 +1,6 @@
-// IQ2_XXS: a group is four bytes, each the index of eight numbers in the grid, and a word with four times seven signs
-// and a scale in its last four bits.
-@bind var<storage, read> w_qs: array<vec2u>; // 8 a block, one a group
+// IQ2_XXS: a group has four grid indices (eight elements each), a byte each, and a word with four times seven signs and a
+// scale in its upper four bits.
+@bind var<storage, read> w_qs: array<vec2u>; // 8 per block, one per group
 const GRID = 256u;
 #include "quants/grid.wgsl"
 

@@ -1,6 +1,6 @@
-// IQ3_S: a group is eight bytes of index of four numbers in the grid, a byte with a ninth bit for each index, four bytes
-// of signs and a nibble of scale. The grid's codes stand for odd numbers from 1 to 15.
-@bind var<storage, read> w_qs: array<u32>; // 27 a block: indices (16), ninth bits (2), signs (8), scales (1)
+// IQ3_S: a group has eight grid indices (four elements each), a byte each; a byte with the ninth bits of the indices; four
+// bytes of signs; a scale of four bits. A code c stands for 2 c + 1.
+@bind var<storage, read> w_qs: array<u32>; // 27 per block: indices (16), ninth bits (2), signs (8), scales (1)
 const GRID = 512u;
 #include "quants/grid.wgsl"
 

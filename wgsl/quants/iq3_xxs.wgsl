@@ -1,6 +1,6 @@
-// IQ3_XXS: a group is eight bytes, each the index of four numbers in the grid, and a word with four times seven signs
-// and a scale in its last four bits. The grid's codes 0 to 7 stand for 4, 12, 20, 28, 36, 44, 52, 62.
-@bind var<storage, read> w_qs: array<u32>; // 24 a block: indices, signs and scales
+// IQ3_XXS: a group has eight grid indices (four elements each), a byte each, and a word with four times seven signs and a
+// scale in its upper four bits. Codes 0 to 7 stand for 4, 12, 20, 28, 36, 44, 52, 62.
+@bind var<storage, read> w_qs: array<u32>; // 24 per block: indices, then signs and scales
 const GRID = 256u;
 #include "quants/grid.wgsl"
 

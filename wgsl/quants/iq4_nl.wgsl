@@ -1,4 +1,4 @@
-// IQ4_NL: 16 bytes of nibbles that name numbers spaced unevenly, and a scale.
+// IQ4_NL: a group is 16 bytes of indices into an uneven codebook, and a scale.
 @bind var<storage, read> w_qs: array<vec4u>;
 #include "quants/scale.wgsl"
 #include "quants/codebook.wgsl"

@@ -1,6 +1,6 @@
-// IQ4_XS: groups as in IQ4_NL, eight to a block, each with a scale of six bits, 32 too big: the lower four in a nibble
-// of the second word, the upper two behind d.
-@bind var<storage, read> w_qs: array<vec4u>; // one a group
+// IQ4_XS: groups as in IQ4_NL, eight per block, each with a scale of six bits, stored + 32: the lower four bits in a nibble
+// of the record's second word, the upper two after d.
+@bind var<storage, read> w_qs: array<vec4u>; // one per group
 @bind var<storage, read> w_d: array<vec2u>; // d and upper bits, lower bits
 #include "quants/codebook.wgsl"
 #include "quants/iq4_book.wgsl"

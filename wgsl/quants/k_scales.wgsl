@@ -1,9 +1,9 @@
-// The super-block of Q4_K and Q5_K: d and dmin, then eight scales and eight minima of six bits in twelve bytes. Of the
-// first four groups, each has a byte of its own; of the last four, the lower nibbles share the third word and the two
-// upper bits are the top of the first four's bytes.
+// Scales of a Q4_K or Q5_K block: d and dmin (f16), then eight scales and eight minima of six bits, in twelve bytes. Groups
+// 0 to 3 have a byte for the scale and one for the minimum. Of groups 4 to 7, the lower four bits are in the third word, the
+// upper two are the top bits of the bytes of groups 0 to 3.
 @bind var<storage, read> w_d: array<vec4u>;
 
-// (scale, minimum) of group `sub` of a block: a number q stands for q * scale - minimum.
+// (scale, minimum) of group `sub` of a block: an element is q * scale - minimum.
 fn k_scales(block: u32, sub: u32) -> vec2f {
   let s = w_d[block];
   let bytes = s.yzw >> vec3u(8u * (sub & 3u));
@@ -12,7 +12,7 @@ fn k_scales(block: u32, sub: u32) -> vec2f {
   return unpack2x16float(s.x) * vec2f(select(first, last, sub >= 4u));
 }
 
-// Of the groups 2 i and 2 i + 1: (scale, scale, minimum, minimum), of what lies in w_d. Two bytes at a time.
+// (scale, scale, minimum, minimum) of groups 2 i and 2 i + 1. `s`: the block's words of w_d. Unpacks two bytes at a time.
 fn k_scales_of_pair(s: vec4u, i: u32) -> vec4f {
   let bytes = s.yzw >> vec3u(16u * (i & 1u));
   let first = bytes.xy & vec2u(0x3f3f);

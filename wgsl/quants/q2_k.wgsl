@@ -1,7 +1,7 @@
-// Q2_K: each half of a block is four groups in 32 bytes, two bits of each byte to a group. Sixteen numbers share a byte
-// with a scale in its low nibble and a minimum in its high one.
-@bind var<storage, read> w_qs: array<vec4u>; // 4 a block
-@bind var<storage, read> w_d: array<u32>; // 5 a block: scales and minima, d and dmin
+// Q2_K: each half of a block is four groups in 32 bytes; every byte has two bits of each group. Sixteen elements share a
+// byte with a scale in its low nibble and a minimum in its high nibble.
+@bind var<storage, read> w_qs: array<vec4u>; // 4 per block
+@bind var<storage, read> w_d: array<u32>; // 5 per block: scales and minima, d and dmin
 #include "quants/group.wgsl"
 
 fn w_load(row: u32, g: u32) -> Group {

@@ -1,4 +1,4 @@
-// Q4_0: a group is 16 bytes and a scale; byte j holds element j in its low and element j + 16 in its high nibble, 8 too big.
+// Q4_0: a group is 16 bytes and a scale. Byte j has element j in its low and element j + 16 in its high nibble, stored + 8.
 @bind var<storage, read> w_qs: array<vec4u>;
 #include "quants/scale.wgsl"
 #include "quants/bytes.wgsl"
@@ -27,7 +27,7 @@ fn w_fetch(row: u32, g: u32) -> Packed {
   return Packed(w_qs[at], w_scale(at));
 }
 
-fn w_meet(w: Packed, g: u32, x: array<Bytes, 1>) -> f32 {
+fn w_dot(w: Packed, g: u32, x: array<Bytes, 1>) -> f32 {
   let low = bytes_dot(w.q & vec4u(0x0f0f0f0f), x[0].a);
   let high = bytes_dot((w.q >> vec4u(4)) & vec4u(0x0f0f0f0f), x[0].b);
   return w.d * ((low + high) * x[0].s.x - 8.0 * x[0].s.y);

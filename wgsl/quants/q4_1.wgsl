@@ -1,4 +1,4 @@
-// Q4_1: a group is 16 bytes; byte j holds number j in its low and number j + 16 in its high nibble. Scale and minimum.
+// Q4_1: a group is 16 bytes, a scale and a minimum. Byte j has element j in its low and element j + 16 in its high nibble.
 @bind var<storage, read> w_qs: array<vec4u>;
 @bind var<storage, read> w_d: array<u32>; // d, m
 #include "quants/group.wgsl"

@@ -1,5 +1,5 @@
-// Q4_K: a block of 256 is 128 bytes; 32 of them hold a pair of groups, one in the low and one in the high nibbles.
-@bind var<storage, read> w_qs: array<vec4u>; // 8 a block
+// Q4_K: a block of 256 is 128 bytes. Each 32 bytes are a pair of groups: one in the low nibbles, one in the high nibbles.
+@bind var<storage, read> w_qs: array<vec4u>; // 8 per block
 #include "quants/k_scales.wgsl"
 #if GROUPS_PER_THREAD == 2
 #include "quants/groups.wgsl"
@@ -30,9 +30,9 @@ fn w_fetch(row: u32, pair: u32) -> Packed {
   return Packed(w_qs[at], w_qs[at + 1u], w_d[block]);
 }
 
-fn w_meet(w: Packed, pair: u32, x: array<Bytes, 2>) -> f32 {
+fn w_dot(w: Packed, pair: u32, x: array<Bytes, 2>) -> f32 {
   let nibble = vec4u(0x0f0f0f0f);
-  return meet_pair(
+  return pair_dot(
     array(w.a & nibble, w.b & nibble), array((w.a >> vec4u(4)) & nibble, (w.b >> vec4u(4)) & nibble),
     k_scales_of_pair(w.s, pair % 4u), x);
 }

@@ -1,4 +1,4 @@
-// Q5_1: a group is 16 bytes of nibbles as in Q4_0, and a word with the fifth bit of each number. Scale and minimum.
+// Q5_1: a group is 16 bytes of nibbles as in Q4_0, a word with the fifth bit of each element, a scale and a minimum.
 @bind var<storage, read> w_qs: array<vec4u>;
 @bind var<storage, read> w_d: array<vec2u>; // d and m, fifth bits
 #include "quants/fifth_bits.wgsl"

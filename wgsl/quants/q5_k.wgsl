@@ -1,5 +1,5 @@
-// Q5_K: as Q4_K, with a fifth bit: bit `sub` of byte j of the block's first 32 belongs to number j of group `sub`.
-@bind var<storage, read> w_qs: array<vec4u>; // 10 a block: fifth bits, nibbles
+// Q5_K: as Q4_K, with a fifth bit: bit `sub` of byte j of the block's first 32 is of element j of group `sub`.
+@bind var<storage, read> w_qs: array<vec4u>; // 10 per block: fifth bits, nibbles
 #include "quants/k_scales.wgsl"
 #if GROUPS_PER_THREAD == 2
 #include "quants/groups.wgsl"
@@ -8,7 +8,7 @@
 #include "quants/group.wgsl"
 #endif
 
-fn fifth(tops: vec4u, sub: u32) -> vec4u {
+fn fifth_bits_of(tops: vec4u, sub: u32) -> vec4u {
   return ((tops >> vec4u(sub)) & vec4u(0x01010101)) << vec4u(4);
 }
 
@@ -18,8 +18,8 @@ fn w_load(row: u32, g: u32) -> Group {
   let top = block * 10u;
   let at = top + 2u + sub / 2u * 2u;
   let shift = vec4u(4u * (sub & 1u));
-  let a = ((w_qs[at] >> shift) & vec4u(0x0f0f0f0f)) | fifth(w_qs[top], sub);
-  let b = ((w_qs[at + 1u] >> shift) & vec4u(0x0f0f0f0f)) | fifth(w_qs[top + 1u], sub);
+  let a = ((w_qs[at] >> shift) & vec4u(0x0f0f0f0f)) | fifth_bits_of(w_qs[top], sub);
+  let b = ((w_qs[at + 1u] >> shift) & vec4u(0x0f0f0f0f)) | fifth_bits_of(w_qs[top + 1u], sub);
   let s = k_scales(block, sub);
   return Group(a, b, s, s);
 }
@@ -39,12 +39,12 @@ fn w_fetch(row: u32, pair: u32) -> Packed {
   return Packed(w_qs[at], w_qs[at + 1u], array(w_qs[top], w_qs[top + 1u]), w_d[block]);
 }
 
-fn w_meet(w: Packed, pair: u32, x: array<Bytes, 2>) -> f32 {
+fn w_dot(w: Packed, pair: u32, x: array<Bytes, 2>) -> f32 {
   let nibble = vec4u(0x0f0f0f0f);
   let sub = pair % 4u * 2u;
-  return meet_pair(
-    array((w.a & nibble) | fifth(w.tops[0], sub), (w.b & nibble) | fifth(w.tops[1], sub)),
-    array(((w.a >> vec4u(4)) & nibble) | fifth(w.tops[0], sub + 1u), ((w.b >> vec4u(4)) & nibble) | fifth(w.tops[1], sub + 1u)),
+  return pair_dot(
+    array((w.a & nibble) | fifth_bits_of(w.tops[0], sub), (w.b & nibble) | fifth_bits_of(w.tops[1], sub)),
+    array(((w.a >> vec4u(4)) & nibble) | fifth_bits_of(w.tops[0], sub + 1u), ((w.b >> vec4u(4)) & nibble) | fifth_bits_of(w.tops[1], sub + 1u)),
     k_scales_of_pair(w.s, pair % 4u), x);
 }
 #endif

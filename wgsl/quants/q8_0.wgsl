@@ -24,6 +24,6 @@ fn w_fetch(row: u32, g: u32) -> Packed {
   return Packed(w_qs[2u * at], w_qs[2u * at + 1u], w_scale(at));
 }
 
-fn w_meet(w: Packed, g: u32, x: array<Bytes, 1>) -> f32 {
+fn w_dot(w: Packed, g: u32, x: array<Bytes, 1>) -> f32 {
   return w.d * (bytes_dot(w.a, x[0].a) + bytes_dot(w.b, x[0].b)) * x[0].s.x;
 }

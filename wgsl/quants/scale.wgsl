@@ -1,4 +1,4 @@
-// One f16 scale a group, two to a word.
+// One f16 scale per group, two in a word.
 @bind var<storage, read> w_d: array<u32>;
 
 fn w_scale(group: u32) -> f32 {

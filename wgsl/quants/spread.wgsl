@@ -1,4 +1,4 @@
-// Small numbers to a byte each.
+// Spread small numbers over the bytes of a word.
 
 fn spread_bits(bits: u32) -> u32 { // the low four bits
   let b = bits & 15u;

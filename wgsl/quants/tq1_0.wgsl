@@ -1,11 +1,11 @@
-// TQ1_0: -1, 0 or 1, five to a byte. A byte is a fraction of 256 in base 3: times 3^k, its overflow dropped, its first
-// digit is number k. Byte j of the first 32 holds number j of groups 0 to 4; of the next 16, the halves of groups 5, 6
-// and the first of 7; the last four bytes hold what is left, four digits each.
-@bind var<storage, read> w_qs: array<vec4u>; // 3 a block
-@bind var<storage, read> w_d: array<vec2u>; // the last 16 numbers, d
+// TQ1_0: elements -1, 0 or 1, five in a byte. byte / 256 is a fraction in base 3: digit k is the integer part of
+// 3 * ((byte * 3^k) mod 256) / 256. Byte j of the first 32 has element j of groups 0 to 4. The next 16 bytes have the halves
+// of groups 5 and 6 and the first half of group 7. The last four bytes have its second half, four digits each.
+@bind var<storage, read> w_qs: array<vec4u>; // 3 per block
+@bind var<storage, read> w_d: array<vec2u>; // the last 16 elements, d
 #include "quants/group.wgsl"
 
-fn tq1_0_digits(word: u32, power: u32) -> u32 { // 1 too big
+fn tq1_0_digits(word: u32, power: u32) -> u32 { // element + 1
   return pack4xU8((((unpack4xU8(word) * power) & vec4u(0xff)) * 3u) >> vec4u(8));
 }
 
@@ -19,8 +19,8 @@ fn w_load(row: u32, g: u32) -> Group {
   let r = w_d[block];
   let d = unpack2x16float(r.y).x;
   let wide = sub < 5u;
-  let k = select(2u * (sub - 5u), sub, wide); // digit of the first 16 numbers
-  let last = sub == 7u; // its second half: one word, digits 0 to 3
+  let k = select(2u * (sub - 5u), sub, wide); // digit of the first half
+  let last = sub == 7u; // second half of group 7: one word, digits 0 to 3
   let a = w_qs[block * 3u + select(2u, 0u, wide)];
   let b = select(w_qs[block * 3u + select(2u, 1u, wide)], vec4u(r.x), last);
   let p = tq1_0_power(k);

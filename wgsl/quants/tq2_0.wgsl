@@ -1,5 +1,6 @@
-// TQ2_0: -1, 0 or 1. Each half of a block is four groups in 32 bytes, two bits of each byte to a group. 1 too big.
-@bind var<storage, read> w_qs: array<vec4u>; // 4 a block
+// TQ2_0: elements -1, 0 or 1, stored + 1. Each half of a block is four groups in 32 bytes; every byte has two bits of each
+// group.
+@bind var<storage, read> w_qs: array<vec4u>; // 4 per block
 #include "quants/scale.wgsl"
 #include "quants/group.wgsl"
 

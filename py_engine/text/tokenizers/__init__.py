@@ -1,1 +1,1 @@
-"""One file per tokenizer model: text pieces to ids, ids to bytes. tokenizer.py chooses and wraps them."""
+"""One module per tokenizer model: text pieces to ids, ids to bytes. tokenizer.py selects and wraps them."""

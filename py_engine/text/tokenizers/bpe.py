@@ -1,7 +1,7 @@
 """Byte-level BPE (tokenizer.ggml.model "gpt2"), and its raw-text form with ▁ for spaces ("gemma4").
 
-In the byte-level form every byte is written as one printable character: itself where Latin-1 prints it, otherwise
-U+0100 and on in order; tokens and merges are strings of those characters.
+In the byte-level form every byte is written as one printable character: as in Latin-1 if that is printable, else as
+U+0100 and following, in order. Tokens and merges are strings of these characters.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ _TO_BYTE = {c: b for b, c in enumerate(_CHARACTERS)}
 
 
 class BPE:
-    """Splits text into words and merges each word's characters by rank."""
+    """Splits text into words and merges the characters of each word by rank."""
 
     def __init__(self, vocab: Vocab, metadata: dict[str, Any], pre: Pretokenizer) -> None:
         merges = metadata.get("tokenizer.ggml.merges")
@@ -40,7 +40,7 @@ class BPE:
         self.cache: dict[str, list[int]] = {}
 
     def encode(self, text: str, first: bool = False) -> list[int]:
-        """Ids of a text without special tokens."""
+        """Encode a text without special tokens."""
         out: list[int] = []
         cache = self.cache
         if len(cache) > CACHE_WORDS:
@@ -71,7 +71,7 @@ class BPE:
         return out
 
     def piece(self, token: int) -> bytes:
-        """The bytes a token stands for, special tokens as their text."""
+        """The bytes of a token. Special tokens give their text."""
         text, kind = self.vocab.texts[token], self.vocab.types[token]
         if kind in (CONTROL, USER_DEFINED, UNKNOWN):
             return text.encode("utf-8", "replace")
@@ -83,7 +83,7 @@ class BPE:
             return text.replace("▁", " ").encode("utf-8", "replace")
         try:
             return bytes([_TO_BYTE[c] for c in text])
-        except KeyError:  # not a byte-level token after all: shown the way llama.cpp shows it
+        except KeyError:  # not a byte-level token: written as in llama.cpp
             return b"".join(
                 bytes([_TO_BYTE[c]]) if c in _TO_BYTE else f"[UNK_BYTE_0x{c.encode().hex()}{text}]".encode()
                 for c in text

@@ -1,16 +1,16 @@
-"""Greedy pair merging, shared by BPE and SPM: join the best pair, the leftmost of equals, until none is left."""
+"""Greedy pair merging for BPE and SPM: join the best pair, the leftmost of equals, until none is left."""
 
 import itertools
 from heapq import heapify, heappop, heappush
 
-LONG = 256  # symbols from which a heap beats rescanning the list
+HEAP_LENGTH = 256  # symbols above which a heap is faster than rescanning the list
 _NEVER = float("inf")
 
 
 def merge(parts: list[str], priority: dict[str, float], joiner: str) -> list[str]:
-    """Merges neighbours a, b of `parts` while priority has a + joiner + b; the lowest number first."""
-    if len(parts) > LONG:
-        return _merge_long(parts, priority, joiner)
+    """Merge neighbours a, b of `parts` while `priority` has a + joiner + b, the lowest value first."""
+    if len(parts) > HEAP_LENGTH:
+        return _merge_with_heap(parts, priority, joiner)
     get = priority.get
     ranks = [get(a + joiner + b, _NEVER) for a, b in itertools.pairwise(parts)]
     while ranks:
@@ -27,8 +27,8 @@ def merge(parts: list[str], priority: dict[str, float], joiner: str) -> list[str
     return parts
 
 
-def _merge_long(parts: list[str], priority: dict[str, float], joiner: str) -> list[str]:
-    """The same with a heap over a linked list: n log n."""
+def _merge_with_heap(parts: list[str], priority: dict[str, float], joiner: str) -> list[str]:
+    """merge() with a heap over a linked list: O(n log n)."""
     get = priority.get
     n = len(parts)
     before, after = list(range(-1, n - 1)), list(range(1, n + 1))

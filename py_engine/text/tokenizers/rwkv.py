@@ -1,6 +1,6 @@
-"""RWKV World (tokenizer.ggml.model "rwkv"): the longest token at every step, over bytes.
+"""RWKV World (tokenizer.ggml.model "rwkv"): greedy longest match over bytes.
 
-Token texts are escaped: \\t \\n \\r \\xNN, and a backslash before any other character stands for that character.
+Token texts are escaped: \\t \\n \\r \\xNN, and a backslash before any other character gives that character.
 """
 
 import re
@@ -12,7 +12,7 @@ _NAMED = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
 
 
 class RWKV:
-    """Greedy matching by a table of the lengths possible after each pair of bytes."""
+    """Matches greedily, with a table of token lengths by their first two bytes."""
 
     def __init__(self, vocab: Vocab) -> None:
         self.vocab = vocab
@@ -26,7 +26,7 @@ class RWKV:
         self.lengths = {head: sorted(ns, reverse=True) for head, ns in lengths.items()}
 
     def encode(self, text: str, first: bool = False) -> list[int]:
-        """Ids of a text without special tokens."""
+        """Encode a text without special tokens."""
         data = text.encode()
         ids, lengths, unknown = self.ids, self.lengths, self.vocab.special("unknown")
         out: list[int] = []
@@ -45,7 +45,7 @@ class RWKV:
         return out
 
     def piece(self, token: int) -> bytes:
-        """The bytes a token stands for."""
+        """The bytes of a token."""
         return _ESCAPE.sub(_unescape, self.vocab.texts[token].encode("utf-8", "replace"))
 
 

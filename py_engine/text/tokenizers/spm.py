@@ -11,7 +11,7 @@ CACHE_WORDS = 50_000
 
 
 class SPM:
-    """Merges characters into the best-scored token again and again; what is no token becomes bytes."""
+    """Merges neighbours into the token with the best score, repeatedly. Parts that are no token become bytes."""
 
     def __init__(self, vocab: Vocab, metadata: dict[str, Any], add_space_prefix: bool) -> None:
         scores = metadata.get("tokenizer.ggml.scores")
@@ -20,7 +20,7 @@ class SPM:
         self.vocab = vocab
         self.add_space_prefix = add_space_prefix
         self.priority: dict[str, float] = {t: -scores[i] for t, i in vocab.ids.items()}
-        # No token has a ▁ after another character: then words never merge across a ▁ and can be done (and kept) singly.
+        # If no token has a ▁ after another character, words never merge across a ▁: each is encoded, and cached, alone.
         separable = not any("▁" in t.lstrip("▁") for t, i in vocab.ids.items() if vocab.types[i] == NORMAL)
         self.words = re.compile("▁*[^▁]+|▁+" if separable else "(?s:.+)")
         self.cache: dict[str, list[int]] = {}
@@ -31,7 +31,7 @@ class SPM:
         return ids.get(f"<0x{value:02X}>", ids.get(chr(value)) if value < 128 else None)
 
     def encode(self, text: str, first: bool = False) -> list[int]:
-        """Ids of a text without special tokens; `first`: it starts the input or follows a special token."""
+        """Encode a text without special tokens. `first`: it starts the input or follows a special token."""
         if self.add_space_prefix and first:
             text = " " + text
         out: list[int] = []
@@ -64,12 +64,12 @@ class SPM:
         return out
 
     def piece(self, token: int) -> bytes:
-        """The bytes a token stands for, special tokens as their text."""
+        """The bytes of a token. Special tokens give their text."""
         return spaced_piece(self.vocab, token)
 
 
 def spaced_piece(vocab: Vocab, token: int) -> bytes:
-    """The bytes of a token of a vocabulary that writes spaces as ▁."""
+    """The bytes of a token in a vocabulary that writes spaces as ▁."""
     text, kind = vocab.texts[token], vocab.types[token]
     if kind in (CONTROL, USER_DEFINED, UNKNOWN):
         return text.encode("utf-8", "replace")

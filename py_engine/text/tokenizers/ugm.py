@@ -1,9 +1,9 @@
 """Unigram (tokenizer.ggml.model "t5"): the most probable split into tokens, after SentencePiece's normalisation.
 
-tokenizer.ggml.precompiled_charsmap: u32 n | n bytes of a double array of u32 | replacement texts, each ended by a zero
-byte. The array maps prefixes of the text, byte by byte, to offsets of replacements. An array unit: bits 0-7 the byte
-that leads here, bit 8 a value hangs below, bits 10-30 the offset to the children (times 256 if bit 9 is set); a
-value's unit has bit 31 set and the offset of the replacement in the others.
+tokenizer.ggml.precompiled_charsmap: u32 n | n bytes of a double array of u32 | zero-terminated replacement texts. The
+array is a trie: it maps prefixes of the text, byte by byte, to offsets of replacements. A unit of the array has in bits
+0-7 its byte, in bit 8 whether it has a value, in bits 10-30 the offset of its children (times 256 if bit 9 is set). A
+value's unit has bit 31 set and the offset of the replacement in the other bits.
 """
 
 import re
@@ -19,7 +19,7 @@ UNKNOWN_PENALTY = 10.0
 
 
 class UGM:
-    """Normalises, then finds the split with the greatest sum of scores (Viterbi), word by word where that is exact."""
+    """Normalises text and finds the split with the largest sum of scores (Viterbi), by words if that is exact."""
 
     def __init__(self, vocab: Vocab, metadata: dict[str, Any]) -> None:
         scores = metadata.get("tokenizer.ggml.scores")
@@ -47,7 +47,7 @@ class UGM:
         self.cache: dict[str, list[int]] = {}
 
     def encode(self, text: str, first: bool = False) -> list[int]:
-        """Ids of a text without special tokens."""
+        """Encode a text without special tokens."""
         out: list[int] = []
         cache = self.cache
         if len(cache) > CACHE_WORDS:
@@ -56,7 +56,7 @@ class UGM:
             ids = cache.get(word)
             if ids is None:
                 ids = cache[word] = self._best(word)
-            again = out and out[-1] == self.unknown == ids[0]  # neighbouring unknowns are one
+            again = out and out[-1] == self.unknown == ids[0]  # adjacent unknown tokens are one
             out += ids[1:] if again else ids
         return out
 
@@ -71,7 +71,7 @@ class UGM:
         return text.replace(" ", "▁")
 
     def _best(self, word: str) -> list[int]:
-        """Ids of the best split; neighbouring unknown characters are one token."""
+        """The best split's ids. Adjacent unknown characters are one token."""
         n, scores, lengths, unknown_score = len(word), self.scores, self.lengths, self.unknown_score
         best = [0.0, *[float("-inf")] * n]
         start = [0] * (n + 1)
@@ -99,7 +99,7 @@ class UGM:
         return out[::-1]
 
     def piece(self, token: int) -> bytes:
-        """The bytes a token stands for, special tokens as their text."""
+        """The bytes of a token. Special tokens give their text."""
         return spaced_piece(self.vocab, token)
 
 
@@ -118,7 +118,7 @@ class CharsMap:
         self.cache: dict[bytes, tuple[int, bytes]] = {}
 
     def replace(self, text: str) -> str:
-        """The text with the longest prefix replaced at every step."""
+        """Replace the longest matching prefix at every step."""
         if not self.units:
             return text
         data = text.encode()

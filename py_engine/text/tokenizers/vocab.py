@@ -1,4 +1,4 @@
-"""The vocabulary of a GGUF file: token texts, their types, the special ids, and llama.cpp's corrections to both."""
+"""The vocabulary of a GGUF file: token texts, types and special ids, with llama.cpp's corrections."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ from py_engine.errors import WispError
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6  # tokenizer.ggml.token_type
 
-# Texts that end an answer whatever the metadata says, and that are control tokens even when marked otherwise.
+# Texts of end-of-generation tokens, whatever the metadata says. They are control tokens whatever their type is.
 END_TEXTS = (
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "</s>", "<|eom_id|>",
     "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|return|>", "<|call|>", "<|calls|>", "<|flush|>", "<end_of_utterance>",
     "<eos>", "<turn|>", "<|tool_response>", "<\uff5cend▁of▁sentence\uff5c>", "[e~[",
 )  # fmt: skip
-# Fill-in-the-middle markers: metadata key -> texts; the first found is the marker.
+# Fill-in-the-middle markers: metadata key -> texts; the first one in the vocabulary is the marker.
 FIM_TEXTS = {
     "fim_pre": "<|fim_prefix|> <fim-prefix> <fim_prefix> <\uff5cfim▁begin\uff5c> <PRE> ▁<PRE> "
     "<|code_prefix|> <|prefix|>",
@@ -24,14 +24,14 @@ FIM_TEXTS = {
     "fim_sep": "<|file_sep|>",
 }
 ENDING_FIM = ("fim_pad", "fim_rep", "fim_sep")
-HARMONY_TEXTS = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")  # always shown, always split off
+HARMONY_TEXTS = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")  # always shown and always split off
 
 
 class Vocab:
-    """Token texts and types by id, ids by text, and the special ids (None where there is none)."""
+    """Token texts and types by id, ids by text, and special ids."""
 
     def __init__(self, metadata: dict[str, Any], defaults: dict[str, int]) -> None:
-        """`defaults`: special ids of the tokenizer model for keys the metadata lacks: {"bos": 1, ...}."""
+        """`defaults`: special ids if the metadata lacks them: {"bos": 1, ...}."""
         texts = metadata.get("tokenizer.ggml.tokens")
         if not isinstance(texts, list) or not texts or not isinstance(texts[0], str):
             raise WispError("The GGUF file has no vocabulary (tokenizer.ggml.tokens).", "missing_metadata")
@@ -58,7 +58,7 @@ class Vocab:
         return len(self.texts)
 
     def special(self, name: str) -> int | None:
-        """The id of "bos", "eos", "sep", "unknown" ... or None."""
+        """The id of "bos", "eos", "sep", "unknown" ..., or None."""
         return self._special.get(name)
 
     def _set_special(self, name: str, value: Any) -> None:
@@ -66,7 +66,7 @@ class Vocab:
             self._special[name] = value
 
     def _correct(self) -> frozenset[int]:
-        """Overrides types by well-known texts, as llama.cpp does; returns the ids that end an answer."""
+        """Correct types by well-known texts, as llama.cpp does; return the end-of-generation ids."""
         ids, types = self.ids, self.types
         for name, texts in FIM_TEXTS.items():
             if name not in self._special:
@@ -83,19 +83,19 @@ class Vocab:
             if text in ids:
                 types[ids[text]] = USER_DEFINED
         ends.update(self._special[name] for name in ("eos", "eot", "eom") if name in self._special)
-        have = {self.texts[i] for i in ends}
-        calls = "<|call|>" in have or "<|calls|>" in have
-        if "<|end|>" in have and calls and ("<|return|>" in have or "<|flush|>" in have):
-            ends.discard(ids["<|end|>"])  # there it ends a message, not the answer
+        end_texts = {self.texts[i] for i in ends}
+        calls = "<|call|>" in end_texts or "<|calls|>" in end_texts
+        if "<|end|>" in end_texts and calls and ("<|return|>" in end_texts or "<|flush|>" in end_texts):
+            ends.discard(ids["<|end|>"])  # in Harmony it ends a message, not the answer
             types[ids["<|end|>"]] = USER_DEFINED
-        if "<|tool_response>" in have and "</s>" in have:
+        if "<|tool_response>" in end_texts and "</s>" in end_texts:
             ends.discard(ids["</s>"])
             types[ids["</s>"]] = NORMAL
         return frozenset(ends)
 
 
 def byte_of(text: str) -> bytes:
-    """The byte of a token written <0x0A>; nothing when it is written differently."""
+    """The byte of a token like <0x0A>; b"" if it is written differently."""
     try:
         return bytes([int(text[3:5], 16)])
     except ValueError:

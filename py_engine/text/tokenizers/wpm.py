@@ -1,4 +1,4 @@
-"""WordPiece (tokenizer.ggml.model "bert"): words start with ▁ in the vocabulary, continuations have no mark."""
+"""WordPiece (tokenizer.ggml.model "bert"): words start with ▁ in the vocabulary, continuations are unmarked."""
 
 import unicodedata
 from functools import lru_cache
@@ -18,7 +18,7 @@ _BREAK, _DROP, _SINGLE, _PART = range(4)
 
 
 class WPM:
-    """Normalises, splits at spaces and punctuation, then takes the longest token at every step of a word."""
+    """Normalises, splits at spaces and punctuation, and matches the longest token at every step of a word."""
 
     def __init__(self, vocab: Vocab, metadata: dict[str, Any]) -> None:
         self.vocab = vocab
@@ -28,7 +28,7 @@ class WPM:
         self.cache: dict[str, list[int]] = {}
 
     def encode(self, text: str, first: bool = False) -> list[int]:
-        """Ids of a text without special tokens."""
+        """Encode a text without special tokens."""
         out: list[int] = []
         for word in self._words(text):
             ids = self.cache.get(word)
@@ -40,7 +40,7 @@ class WPM:
         return out
 
     def _words(self, text: str) -> list[str]:
-        if self.strip_accents:  # llama.cpp keeps the first character of each decomposition, and so do we
+        if self.strip_accents:  # like llama.cpp: the first character of each decomposition
             text = "".join(c if c < "\x80" else unicodedata.normalize("NFD", c)[0] for c in text)
         words = [""]
         for c in text:
@@ -71,7 +71,7 @@ class WPM:
         return out
 
     def piece(self, token: int) -> bytes:
-        """The bytes a token stands for, special tokens as their text."""
+        """The bytes of a token. Special tokens give their text."""
         return spaced_piece(self.vocab, token)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,40 +13,51 @@ from gguf.constants import GGMLQuantizationType as Q
 from gguf.quants import quantize
 from playwright.sync_api import Page
 
-from py_engine.cpu import kernels as cpu
+from py_engine.cpu import executor as cpu
 from py_engine.plan import kernels, quants
 from py_engine.plan.kernels import Device
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan, Weight
 from py_engine.plan.shared import MAX_SMALL_BATCH
-from tests.support.kernels.matrices import spelled_out
+from tests.support.kernels.matrices import emulated
 
 RUNNER = Path(__file__).parent / "runner.js"
 
 
+@dataclass(frozen=True)
+class Setup:
+    """A plan with one list and its batch: `n` tokens at `pos` of sequence `seq`, or tokens at `places`."""
+
+    batch: int  # tokens that the list is made for
+    n: int
+    pos: int = 0
+    n_ctx: int = 64
+    vocab: int = 64
+    seed: int = 0
+    seq: int = 0
+    places: Sequence[tuple[int, int]] = ()  # (position, sequence) of each token of a small batch
+
+
 class Bench:
-    """One device variant on one page. `numpy` buffers by name; weights as raw GGUF bytes."""
+    """One device variant on one page: `data` has numpy buffers by name, `raw` weights as GGUF bytes."""
 
     def __init__(self, page: Page, device: Device) -> None:
         self.page, self.device = page, device
 
-    def begin(
-        self, batch: int, n: int, pos: int = 0, n_ctx: int = 64, vocab: int = 64, seed: int = 0, seq: int = 0,
-        each: Sequence[tuple[int, int]] = (),
-    ) -> Ops:  # fmt: skip
-        """A new plan with one list; n tokens at position pos of sequence seq, or `each` at a (position, sequence)."""
-        self.random = np.random.default_rng(seed)
-        self.plan = Plan(batch, n_ctx, vocab)
+    def begin(self, setup: Setup) -> Ops:
+        """Create a plan with one list, and the state and tokens of its batch."""
+        places, n, seq = setup.places, len(setup.places) or setup.n, setup.seq
+        self.random = np.random.default_rng(setup.seed)
+        self.plan = Plan(setup.batch, setup.n_ctx, setup.vocab)
         self.data: dict[str, np.ndarray] = {}
         self.raw: dict[str, np.ndarray] = {}
-        ops = Ops(self.plan, "test", batch, self.device, state_per_token=bool(each))
-        self.n, self.sequences = len(each) or n, MAX_SMALL_BATCH if each or seq else 1
-        self.data["state"] = np.array([pos, n, 0, seq], np.uint32)
-        states = [(p, self.n, 0, s) for p, s in each] + [(0xFFFFFF, 0xFFFFFF, 0, 0xFFFFFF)] * (
-            MAX_SMALL_BATCH - len(each)
-        )
-        self.data["states"] = np.array(states, np.uint32)
-        self.data["tokens"] = self.random.integers(0, vocab, (MAX_SMALL_BATCH, n_ctx + 1)).astype(np.uint32)
+        ops = Ops(self.plan, "test", setup.batch, self.device, state_per_token=bool(places))
+        self.n, self.sequences = n, MAX_SMALL_BATCH if places or seq else 1
+        self.data["state"] = np.array([setup.pos, setup.n, 0, seq], np.uint32)
+        unused = [(0xFFFFFF, 0xFFFFFF, 0, 0xFFFFFF)] * (MAX_SMALL_BATCH - len(places))
+        self.data["states"] = np.array([(p, n, 0, s) for p, s in places] + unused, np.uint32)
+        shape = MAX_SMALL_BATCH, setup.n_ctx + 1
+        self.data["tokens"] = self.random.integers(0, setup.vocab, shape).astype(np.uint32)
         return ops
 
     def weight(self, name: str, type: Q, rows: int, cols: int, scale: float = 1.0) -> Weight:
@@ -62,23 +73,23 @@ class Bench:
         return self.weight(name, Q.F32, 1, cols)
 
     def shape(self, buffer: Buffer) -> tuple[int, ...]:
-        """With room for every sequence in a cache."""
+        """A buffer's shape; caches have a part for every sequence."""
         return (self.sequences * buffer.shape[0], *buffer.shape[1:]) if buffer.pool == "kv" else buffer.shape
 
     def fill(self, buffer: Buffer, cols: int | None = None) -> np.ndarray:
-        """Random numbers in a buffer, zeros behind `cols`."""
-        values = self.random.standard_normal(self.shape(buffer)).astype(cpu.NUMPY[buffer.dtype])
+        """Fill a buffer with random numbers, with zeros after `cols`."""
+        values = self.random.standard_normal(self.shape(buffer)).astype(cpu.DTYPES[buffer.dtype])
         if cols is not None:
             values[..., cols:] = 0
         self.data[buffer.name] = values
         return values
 
     def run(self, ops: Ops) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """(GPU, numpy): the buffers after every op. What was not filled starts as NaN on both sides."""
+        """Run every op: (GPU, numpy) buffers afterwards. Buffers that were not filled start as NaN on both sides."""
 
         for b in self.plan.buffers.values():
             if b.name not in self.data:
-                kind = cpu.NUMPY[b.dtype]
+                kind = cpu.DTYPES[b.dtype]
                 self.data[b.name] = np.full(self.shape(b), 0xFFFFFFFF if kind is np.uint32 else np.nan, kind)
         host = cpu.Cpu(self.plan, {w.name: cpu.dequantize(w, self.raw[w.name]) for w in self.plan.weights.values()})
         host.buffers = {k: v.copy() for k, v in self.data.items()}
@@ -91,7 +102,7 @@ class Bench:
     def _dispatch(self, op: Op, data: dict[str, np.ndarray]) -> None:
         shader = kernels.expand(op.kernel, op.params, self.device)
         if self.device.matrix:
-            shader = spelled_out(shader)
+            shader = emulated(shader)
         contents: dict[str, tuple[np.ndarray, Buffer | None]] = {}
         for name, bound in op.bindings.items():
             if isinstance(bound, Buffer):
@@ -113,7 +124,7 @@ class Bench:
 def dispatch(
     page: Page, shader: kernels.Shader, contents: dict[str, np.ndarray], consts: dict[str, Any], grid: list[int]
 ) -> dict[str, np.ndarray]:
-    """Run a shader; the bytes of its writable buffers afterwards."""
+    """Run a shader: name -> bytes of its writable buffers afterwards."""
 
     def data(name: str) -> str:
         raw = contents[name].tobytes()
@@ -130,7 +141,7 @@ def dispatch(
 
 
 def planes(weight: Weight, raw: np.ndarray) -> dict[str, np.ndarray]:
-    """What the repack kernels make of a matrix's raw bytes: plane -> uint8, padded to the plane's size."""
+    """The planes that repack writes for a matrix's raw bytes: name -> uint8, padded to the plane's size."""
     layout = weight.layout
     out = {}
     for name, plane in layout.planes.items():
@@ -148,7 +159,7 @@ def planes(weight: Weight, raw: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def variants(capabilities: dict[str, Any]) -> dict[str, Device]:
-    """Every device variant that an adapter can run: with and without shader-f16 and subgroups."""
+    """The device variants that an adapter supports: with and without shader-f16 and subgroups."""
     subgroup = capabilities["subgroupMinSize"] if "subgroups" in capabilities["features"] else 0
     limits = capabilities["limits"]
     base = Device(
@@ -162,7 +173,7 @@ def variants(capabilities: dict[str, Any]) -> dict[str, Device]:
 
 
 def nmse(got: np.ndarray, want: np.ndarray) -> float:
-    """Normalised mean squared error; NaN anywhere is NaN."""
+    """Normalised mean squared error; NaN if there is any NaN."""
     want64 = want.astype(np.float64)
     return float(((got - want64) ** 2).mean() / max(1e-30, (want64**2).mean()))
 

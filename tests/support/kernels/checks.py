@@ -1,4 +1,4 @@
-"""What tests of kernels share: types, and how far a GPU may be from numpy."""
+"""Shared by the tests of kernels: types, and the tolerance between GPU and numpy."""
 
 import numpy as np
 from gguf.constants import GGMLQuantizationType as Q
@@ -14,22 +14,22 @@ EPS = 1e-5
 
 
 def tolerance(bench: Bench) -> float:
-    """The normalised mean squared error that rounding costs."""
+    """The normalised mean squared error that rounding may cause."""
     return 1e-5 if bench.device.f16 else 1e-10
 
 
 def cols_of(type: Q, cols: int) -> int:
-    """Quantised rows are whole blocks."""
+    """`cols`, padded to whole blocks for quantised types."""
     return pad(cols) if type in QUANTISED else cols
 
 
 def check(bench: Bench, got: np.ndarray, want: np.ndarray, limit: float | None = None) -> None:
-    """The GPU's values are numpy's."""
+    """Assert that the GPU's values are numpy's, within the tolerance."""
     assert np.isfinite(want).all()
     assert nmse(got, want) <= (limit or tolerance(bench))
 
 
 def give(bench: Bench, seq: int, sampling: Sampling, answer: int = 0, shifted: int = 0) -> None:
-    """The parameters of a sequence."""
+    """Set the sampling parameters of a sequence."""
     given = bench.data.setdefault("sampling", np.full((MAX_SMALL_BATCH, len(FIELDS)), 0xFFFFFFFF, np.uint32))
     given[seq] = np.frombuffer(sampling.pack(answer, shifted), np.uint32)

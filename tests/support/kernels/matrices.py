@@ -1,8 +1,8 @@
-"""Subgroup matrices, spelled out: what no software GPU offers, rewritten into plain WGSL in f32, so that the kernels
-which use them run everywhere, tile by tile and thread by thread. What only a real GPU shows is the multiplication.
+"""Emulates subgroup matrices, which no software GPU offers: rewrites them into plain WGSL in f32.
 
-A matrix of the left or right is where it lies (offset, column-major, pitch); a result is the elements that a thread
-holds, every LANES-th of the SIDE x SIDE.
+The kernels that use them then run everywhere with the same tiles and threads; only the multiplication itself needs a
+real GPU. A left or right matrix becomes its place (offset, column-major, pitch). A result becomes the elements that a
+thread holds: every LANES-th of the SIDE x SIDE.
 """
 
 import re
@@ -15,9 +15,9 @@ _STORE = re.compile(r"subgroupMatrixStore\(&(\w+), (.*), (\w+), false, (\w+)\);"
 _MULTIPLY = re.compile(r"subgroupMatrixMultiplyAccumulate\((\w+), (\w+), (\w+)\)")
 
 
-def spelled_out(shader: Shader) -> Shader:
-    """The shader without the extension, and with f32 for f16."""
-    where: dict[str, str] = {}  # matrix -> the array it lies in
+def emulated(shader: Shader) -> Shader:
+    """The shader without the extension, with f32 in place of f16."""
+    where: dict[str, str] = {}  # matrix -> its array
     functions: dict[str, str] = {}
 
     def rewritten(line: str) -> str:
@@ -45,7 +45,7 @@ def spelled_out(shader: Shader) -> Shader:
 
     lines = [rewritten(line) for line in shader.code.splitlines()]
     code = re.sub(r"\bf16\b", "f32", "\n".join([*lines, *functions.values()]))
-    return replace(shader, label=f"{shader.label} spelled out", code=code)
+    return replace(shader, label=f"{shader.label} emulated", code=code)
 
 
 def _loader(array: str) -> str:

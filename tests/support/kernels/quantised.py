@@ -13,7 +13,7 @@ BLOCKS = np.load(Path(__file__).parents[2] / "golden" / "dequant.npz")
 
 
 def matrix(bench: Bench, type: Q, name: str, rows: int, cols: int, tame: bool = False) -> Weight:
-    """A matrix of the file's blocks, over and over. `tame`: those of common size, which do not drown the others."""
+    """A matrix that repeats the file's blocks. `tame`: only blocks of similar magnitude, so that none dominates."""
     blocks, values = BLOCKS[f"{type.name}.raw"], np.abs(BLOCKS[f"{type.name}.f32"]).max(axis=1)
     if tame:
         blocks = blocks[(values > np.median(values) / 100) & (values <= np.median(values) * 2)]

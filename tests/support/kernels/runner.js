@@ -1,4 +1,4 @@
-// Runs one shader in the page: buffers in and out as base64, for tests/kernels.
+// Runs one shader in the page, with buffers as base64, for tests/kernels.
 
 const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 const text = (data) => {
@@ -8,9 +8,9 @@ const text = (data) => {
 };
 
 let device;
-const pipelines = new Map(); // code -> [layout, pipeline]: compiling is what takes the time
+const pipelines = new Map(); // code -> [layout, pipeline]: compiling dominates the time
 
-/** The adapter's features and limits; keeps the device. */
+/** Opens the device; returns the adapter's features and limits. */
 async function open() {
   let adapter = null;
   for (let i = 0; i < 40 && !adapter; i++) {

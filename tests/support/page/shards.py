@@ -39,7 +39,7 @@ async def load(
         header = await read_header(source.read, source.size)
         plan = plan_records(header, source.size, RECORD_BYTES)
         if begin_until is not None:
-            source.begin(plan)
+            source.prefetch(plan)
             while source.stats["downloaded_bytes"] < begin_until:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             await asyncio.sleep(pause_s)

@@ -6,7 +6,7 @@ from typing import Any
 from py_engine.plan import tiles
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Plan
-from py_engine.tuning import choices
+from py_engine.tuning import cached_choices, candidates, tuner
 
 SECONDS = 60.0  # compiling takes long on a CPU
 TILES = [
@@ -19,13 +19,13 @@ TILES = [
 
 def one_matrix_and_bad_tiles() -> None:
     """Tune one matrix, for as long as it takes, with two candidates that must be rejected."""
-    tune = choices.tune
+    tune = tuner.tune
 
     async def slowly(plan: Plan, device: Device, bench: Any, forced: Iterable[str] = ()) -> Any:
         return await tune(plan, device, bench, forced, SECONDS)
 
-    choices.MATRICES, choices.SECONDS = 1, SECONDS
-    choices.tune = slowly
+    candidates.MAX_MATRICES = 1
+    tuner.tune = slowly
     tiles.alternatives = lambda device, weight, tile: list(TILES)
 
 
@@ -35,5 +35,5 @@ def other_kernels() -> None:
     async def at_once(plan: Plan, device: Device, bench: Any, forced: Iterable[str] = ()) -> Any:
         return device, []
 
-    choices.kernels_hash = lambda files=None: "of other kernels"
-    choices.tune = at_once
+    cached_choices.kernels_hash = lambda files=None: "of other kernels"
+    tuner.tune = at_once

@@ -50,24 +50,24 @@ async def load(
     `early`: begin the download before the GPU is there. `software`: check records on the CPU, as for a software GPU.
     """
     loader.plan_records = parts.plan_records = partial(plan_records, max_bytes=size)
-    out: dict[str, Any] = {"told": []}
+    out: dict[str, Any] = {"progress": []}
     source = await shards.open_source(url, lambda *_: None)
     gpu: Gpu | None = None
     try:
         whole = parts.Parts.of(source, await read_header(source.read, source.size))
         if early:
-            whole.begin()
+            whole.prefetch()
             await asyncio.sleep(0.05)
         adapter = await adapters.request_adapter()
         device = replace(adapters.device_of(adapter), software=software)
-        plan = planner.make_plan(whole.header, device, 64, 16, "f16", None)
+        plan = planner.make_plan(whole.header, device, planner.PlanOptions(64, 16, "f16"))
         gpu = await Gpu.open(adapter, device, plan)
         await gpu.upload_start()
 
-        def told(stage: str, done: int, size: int) -> None:
-            out["told"].append(done)
+        def on_progress(stage: str, done: int, size: int) -> None:
+            out["progress"].append(done)
 
-        loading = loader.Loader(whole, plan, adapter, device, "webgpu", told, None)
+        loading = loader.Loader(whole, plan, adapter, device, "webgpu", on_progress, None)
         if interruption:
             interrupt = INTERRUPTIONS[interruption]
             asyncio.get_event_loop().call_later(0, interrupt, gpu, asyncio.current_task())

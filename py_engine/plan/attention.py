@@ -1,0 +1,180 @@
+"""Lowering of attention to dispatches: rotation, the KV cache, and scores. Shapes as in ops.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from py_engine.plan import tiles
+from py_engine.plan.cache import GROUP, Cache
+from py_engine.plan.op_list import OpList
+from py_engine.plan.plan import Buffer, PerToken, Weight
+from py_engine.plan.products import Epilogue
+from py_engine.plan.shared import THREADS
+
+
+@dataclass(frozen=True)
+class HeadNorm:
+    """The norm of queries and keys: per head, or across all heads at once.
+
+    `weight` and `bias`: one query head's, then one key head's; or those of all query heads, then of all key heads.
+    """
+
+    weight: Weight
+    bias: Weight | None = None
+    across_heads: bool = False
+    layer_norm: bool = False  # subtract the mean; else an RMS norm
+    norm_values: bool = False  # also apply an RMS norm without weights to each value head
+
+
+@dataclass(frozen=True)
+class AttentionOptions:
+    """How scores are computed from queries and keys."""
+
+    scale: float
+    window: int = 0  # a token attends to itself and the window - 1 tokens before it; 0: to the whole context
+    soft_cap: float = 0.0  # scores become cap * tanh(score / cap); 0: no cap
+    sinks: Weight | None = None  # (n_head): an attention sink's score per head; it takes part in the softmax only
+    causal: bool = True  # else the batch is the whole sequence, and a window reaches half its size to either side
+    slopes: Buffer | None = None  # (n_head): ALiBi, scores fall by slope * distance
+
+
+@dataclass(frozen=True)
+class Call:
+    """Attention of queries `q` over a cache, into `y` (n, n_head * head_dim)."""
+
+    q: Buffer
+    cache: Cache
+    y: Buffer
+    heads: tuple[int, int, int]  # (n_head, n_head_kv, head_dim)
+    options: AttentionOptions
+
+    @property
+    def group(self) -> int:
+        """Query heads that share a key/value head."""
+        return self.heads[0] // self.heads[1]
+
+    @property
+    def params(self) -> dict[str, int | float | str]:
+        """The #params that all attention kernels have."""
+        return {
+            "HEAD_DIM": self.heads[2],
+            "G": self.group,
+            "WINDOW": self.options.window,
+            "SOFT_CAP": float(self.options.soft_cap),
+            **self.cache.layout,
+        }
+
+
+def rope_append(ops: OpList, rows: Buffer, count: int, epilogue: Epilogue) -> None:
+    """Rotate the `count` columns of stacked q, k and v rows in place; append keys and values to the cache."""
+    ops.add(
+        "rope_append",
+        dict(epilogue.params) | ops.state_params,
+        dict(epilogue.consts) | {"y_stride": rows.shape[1]},
+        {"state": ops.state, "y": rows} | dict(epilogue.bindings),
+        -(-count // (4 * THREADS)),
+        PerToken(),
+    )
+
+
+def norm_rope_append(ops: OpList, rows: Buffer, q: Buffer, norm: HeadNorm, eps: float, epilogue: Epilogue) -> None:
+    """Normalise and rotate stacked q, k and v rows: queries into `q`, keys and values into the cache."""
+    head_dim = int(epilogue.params["HEAD_DIM"])
+    heads = int(epilogue.consts["q_rows"] + 2 * epilogue.consts["kv_rows"]) // head_dim
+    threads = 16
+    while 4 * threads < head_dim:
+        threads *= 2
+    flags = {
+        "ACROSS_HEADS": int(norm.across_heads),
+        "PER_HEAD": int(norm.weight.cols > 2 * head_dim),
+        "MEAN": int(norm.layer_norm),
+        "NORM_VALUES": int(norm.norm_values),
+        "BIAS": int(norm.bias is not None),
+    }
+    ops.add(
+        "norm_rope_append",
+        dict(epilogue.params) | ops.state_params | {"WG": threads} | flags,
+        dict(epilogue.consts) | {"x_stride": rows.shape[1], "y_stride": q.shape[1], "eps": eps},
+        {"state": ops.state, "x": rows, "norm": norm.weight, "y": q}
+        | dict(epilogue.bindings)
+        | ({"bias": norm.bias} if norm.bias else {}),
+        heads,
+        PerToken(),
+    )
+
+
+def quantize_cache(ops: OpList, cache: Cache, cols: int) -> None:
+    """Quantize the batch's staged keys and values, of `cols` values a row, into their q8_0 cache."""
+    ops.add(
+        "kv_quantize",
+        {"COLS": cols, "KV_ROWS": cache.rows, "RING": cache.ring} | ops.state_params,
+        {"groups": cols // GROUP},
+        {"state": ops.state} | cache.staged_bindings | cache.read_bindings,
+        -(-2 * cols // GROUP // THREADS),
+        PerToken(),
+    )
+
+
+def prefill(ops: OpList, call: Call) -> None:
+    """Attention of many tokens of one sequence, in tiles of tokens x positions."""
+    _, n_head_kv, head_dim = call.heads
+    causal, sinks, slopes = call.options.causal, call.options.sinks, call.options.slopes
+    kernel, tile = tiles.attention(ops.device, ops.batch, head_dim, call.group, causal and slopes is None)
+    mask = {"CAUSAL": int(causal), "ALIBI": int(slopes is not None)} if kernel == "attention" else {}
+    ops.add(
+        kernel,
+        call.params | tile | {"SINKS": int(sinks is not None)} | mask,
+        {"scale": call.options.scale, "q_stride": call.q.shape[1], "n_head_kv": n_head_kv},
+        {"state": ops.state, "q": call.q}
+        | call.cache.read_bindings
+        | {"y": call.y}
+        | ({"sinks": sinks} if sinks else {})
+        | ({"slopes": slopes} if slopes else {}),
+        n_head_kv,
+        PerToken(tile["TQ"]),
+    )
+
+
+def decode(ops: OpList, call: Call, staged: bool) -> None:
+    """Attention of a small batch: split the context over workgroups, then combine their partial results.
+
+    `staged`: the token's keys and values are still f32. The first dispatch reads them there; the second quantizes them.
+    """
+    n_head, n_head_kv, head_dim = call.heads
+    cache, sinks = call.cache, call.options.sinks
+    positions, threads, split = tiles.attention_decode(ops.device, ops.plan.n_ctx, head_dim, call.group)
+    split_params = {"TS": positions, "SPLIT": split, "FRESH": int(staged)}
+    parts = ops.buffer(f"{ops.name}.parts.{head_dim}", (ops.batch, n_head, split, head_dim + 4))
+    ops.add(
+        "attention_decode",
+        call.params
+        | split_params
+        | {"PARTS": threads}
+        | tiles.attention_loads(cache.kind, head_dim, positions, threads)
+        | ops.state_params,
+        {"scale": call.options.scale, "n_head_kv": n_head_kv, "q_stride": call.q.shape[1]},
+        {"state": ops.state, "q": call.q}
+        | cache.read_bindings
+        | {"parts": parts}
+        | (cache.staged_bindings if staged else {}),
+        n_head_kv,
+        split,
+        PerToken(),
+    )
+    lanes = 2 if ops.device.software else max(1, min(16, 1024 // head_dim))
+    cache_groups = 2 * n_head_kv * head_dim // GROUP
+    quantizers = -(-cache_groups // (lanes * head_dim // 4)) if staged else 0  # workgroups that fill the cache
+    ops.add(
+        "attention_combine",
+        {"HEAD_DIM": head_dim, "WINDOW": call.options.window, "LANES": lanes, "SINKS": int(sinks is not None)}
+        | split_params
+        | ({"COLS": n_head_kv * head_dim, "KV_ROWS": cache.rows, "RING": cache.ring} if staged else {})
+        | ops.state_params,
+        {"n_head": n_head, "y_stride": call.y.shape[1]},
+        {"state": ops.state, "parts": parts, "y": call.y}
+        | ({"sinks": sinks} if sinks else {})
+        | (cache.staged_bindings | cache.read_bindings if staged else {}),
+        n_head + quantizers,
+        1,
+        PerToken(),
+    )

@@ -1,0 +1,61 @@
+"""One list of a plan under construction: its buffers, and the ops appended so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from py_engine.plan import quants
+from py_engine.plan.kernels import Device
+from py_engine.plan.plan import Buffer, Op, PerToken, Plan
+from py_engine.plan.shared import MAX_SMALL_BATCH
+
+
+def pad(cols: int) -> int:
+    """Columns of an activation row, padded to whole groups of 32."""
+    return quants.groups(cols) * quants.GROUP
+
+
+class OpList:
+    """Appends ops to `plan.lists[name]` for batches of at most `batch` tokens.
+
+    `state_per_token`: every token has its own State, so that a small batch may hold tokens of several sequences.
+    """
+
+    def __init__(self, plan: Plan, name: str, batch: int, device: Device, state_per_token: bool = False) -> None:
+        self.plan, self.batch, self.device = plan, batch, device
+        self.name, self.state_params = name, {"STATE_PER_TOKEN": int(state_per_token)}
+        self.small_batch = batch == 1 or state_per_token
+        self.ops: list[Op] = plan.lists.setdefault(name, [])
+        self.state = (
+            self.buffer("states", (MAX_SMALL_BATCH, 4), "u32", "state")
+            if state_per_token
+            else self.buffer("state", (4,), "u32", "state")
+        )
+        self.tokens = self.buffer("tokens", (MAX_SMALL_BATCH, plan.n_ctx + 1), "u32", "state")
+
+    def buffer(self, name: str, shape: tuple[int, ...], dtype: str = "f32", pool: str = "activations") -> Buffer:
+        """Return the plan's buffer of this name; create it if it is new."""
+        b = Buffer(name, shape, dtype, pool)
+        known = self.plan.buffers.setdefault(name, b)
+        if known != b:
+            raise ValueError(f"buffer {name} is {known.shape} {known.dtype}, not {shape} {dtype}")
+        return known
+
+    def rows(self, name: str, cols: int) -> Buffer:
+        """Return an activation (batch, padded cols) of this list. Layers of the same width share it."""
+        shape, known = (self.batch, pad(cols)), self.plan.buffers.get(f"{self.name}.{name}")
+        other_width = known is not None and known.shape != shape
+        return self.buffer(f"{self.name}.{name}" + (f".{cols}" if other_width else ""), shape)
+
+    def add(
+        self,
+        kernel: str,
+        params: Mapping[str, Any],  # Any: mypy joins the value types of `dict | dict` to object
+        consts: Mapping[str, int | float],
+        bindings: Mapping[str, Any],
+        *grid: int | PerToken,
+    ) -> None:
+        """Append one dispatch; the arguments are Op's."""
+        x, y, z = (*grid, 1, 1)[:3]
+        self.ops.append(Op(kernel, dict(params), dict(consts), dict(bindings), (x, y, z)))

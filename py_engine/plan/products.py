@@ -1,0 +1,115 @@
+"""Lowering of matrix products to dispatches: matvec for one token, matvec_small_batch for a few, matmul for many.
+
+A matrix larger than a binding is split by rows into several dispatches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from py_engine.plan import quants, tiles
+from py_engine.plan.op_list import OpList
+from py_engine.plan.plan import Buffer, PerToken, Weight
+
+QUANTIZE_THREADS = 256  # threads of quantize_rows.wgsl
+MAX_WORKGROUPS = 65535  # WebGPU's maxComputeWorkgroupsPerDimension
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """What a kernel does with the product: "store", "add" (to y), "gated" or "qkv", and what it needs for that."""
+
+    name: str
+    params: Mapping[str, int | float | str] = field(default_factory=dict)
+    consts: Mapping[str, int | float] = field(default_factory=dict)
+    bindings: Mapping[str, Buffer | Weight] = field(default_factory=dict)
+
+
+STORE, ADD = Epilogue("store"), Epilogue("add")
+
+
+@dataclass(frozen=True)
+class Product:
+    """y[:, row0 : row0 + rows] = epilogue(x W^T + bias[row0:]).
+
+    `norm`: the RMS norm of x (with `eps`), fused with the product. Small batches only.
+    """
+
+    x: Buffer
+    weight: Weight
+    y: Buffer
+    bias: Weight | None = None
+    epilogue: Epilogue = STORE
+    row0: int = 0
+    norm: Weight | None = None
+    eps: float = 0.0
+
+
+def append(ops: OpList, product: Product) -> None:
+    """Append the product, in as many parts as the binding limit requires."""
+    for first, part in product.weight.split(ops.device.max_binding):
+        lower = matvec if ops.small_batch else _matmul
+        lower(ops, replace(product, weight=part, row0=product.row0 + first))
+
+
+def matvec(ops: OpList, p: Product) -> None:
+    """Append the product of one token, or of a small batch. The matrix must fit into one binding."""
+    weight, norm = p.weight, p.norm
+    vectors: dict[str, Buffer | Weight] = {"x": p.x}
+    if ops.batch > 1:
+        dot8 = ops.device.dot8 and weight.layout.dot8
+        kernel, variant = "matvec_small_batch", {"BATCH": ops.batch, "DOT8": int(dot8)}
+        tile = tiles.matvec_small_batch(ops.device, weight, dot8)
+        if dot8:
+            vectors, norm = _quantized(ops, p), None
+    else:
+        dot8 = tiles.dot8(ops.device, weight)
+        kernel, variant = "matvec", {"DOT8": int(dot8), "LAST": int(p.x.shape[0] > 1)}
+        variant |= {"GROUPS_PER_THREAD": weight.layout.groups_per_thread} if dot8 else {}
+        tile = tiles.matvec(ops.device, weight, dot8)
+    workgroups = -(-weight.rows // (tile["TR"] * tile["R"]))
+    ops.add(
+        kernel,
+        {"QUANT": weight.layout.fragment, "COLS": weight.cols, "NORM": int(norm is not None),
+         "BIAS": int(p.bias is not None), "EPILOGUE": p.epilogue.name}
+        | variant | tile | ops.state_params | dict(p.epilogue.params),
+        {"rows": weight.rows, "row0": p.row0, "y_stride": p.y.shape[-1]}
+        | ({"eps": p.eps} if norm else {}) | dict(p.epilogue.consts),
+        {"state": ops.state, "w": weight, "y": p.y} | vectors | ({"norm": norm} if norm else {})
+        | ({"bias": p.bias} if p.bias else {}) | dict(p.epilogue.bindings),
+        *((workgroups,) if workgroups <= MAX_WORKGROUPS else (MAX_WORKGROUPS, -(-workgroups // MAX_WORKGROUPS))),
+    )  # fmt: skip
+
+
+def _quantized(ops: OpList, p: Product) -> dict[str, Buffer | Weight]:
+    """Append the rounding of x, normalised, to bytes; return what matvec_small_batch.wgsl binds."""
+    cols, groups = p.weight.cols, quants.groups(p.weight.cols)
+    quantized: dict[str, Buffer | Weight] = {
+        "xq": ops.buffer(f"{ops.name}.bytes.{cols}", (ops.batch, groups, 8), "u32"),
+        "xq_scale": ops.buffer(f"{ops.name}.scales.{cols}", (ops.batch, groups, 2)),
+    }
+    ops.add(
+        "quantize_rows",
+        {"COLS": cols, "NORM": int(p.norm is not None), "WG": QUANTIZE_THREADS},
+        {"eps": p.eps},
+        {"state": ops.state, "x": p.x} | quantized | ({"norm": p.norm} if p.norm else {}),
+        -(-groups * (4 if ops.device.subgroup >= 4 else 1) // QUANTIZE_THREADS),
+        PerToken(),
+    )
+    return quantized
+
+
+def _matmul(ops: OpList, p: Product) -> None:
+    weight = p.weight
+    kernel, tile = tiles.matmul(ops.device, ops.batch, weight.rows)
+    ops.add(
+        kernel,
+        {"QUANT": weight.layout.fragment, "COLS": weight.cols, "BIAS": int(p.bias is not None)}
+        | {"EPILOGUE": p.epilogue.name}
+        | tile,
+        {"rows": weight.rows, "row0": p.row0, "y_stride": p.y.shape[1]},
+        {"state": ops.state, "x": p.x, "w": weight, "y": p.y} | ({"bias": p.bias} if p.bias else {}),
+        -(-weight.rows // tile["TN"]),
+        PerToken(tile["TM"]),
+    )

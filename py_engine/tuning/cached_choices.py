@@ -1,0 +1,62 @@
+"""Serializes the chosen kernels for the cache in IndexedDB, and computes the key that they are valid for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from py_engine.files.gguf_header import Header
+from py_engine.plan.kernels import WGSL, Device
+
+FIELDS = ("f16", "subgroup", "matrix", "dot8")  # fields of Device that a choice can change
+
+
+def kernels_hash(files: Iterable[Path] | None = None) -> str:
+    """Hash the kernels' text and the code that chooses their tiles."""
+    engine = Path(__file__).parent.parent
+    code = [engine / "plan" / "tiles.py", *sorted((engine / "tuning").glob("*.py"))]
+    digest = hashlib.sha256()
+    for path in files or [*sorted(WGSL.rglob("*.wgsl")), *code]:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def key(about: dict[str, Any], header: Header, device: Device, forced: Iterable[str], kernels: str) -> str:
+    """Hash everything that a choice depends on.
+
+    `about`: adapter, browser and load settings; `kernels`: kernels_hash(). The model counts by its types and shapes.
+    """
+    shapes = sorted({f"{t.type.name} {list(t.shape)}" for t in header.tensors.values()})
+    numbers = {
+        name: value
+        for name, value in header.metadata.items()
+        if name.startswith(f"{header.architecture}.") and isinstance(value, int | float)
+    }
+    parts = [about, kernels, shapes, numbers, repr(device), sorted(forced)]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def serialize(device: Device, reports: list[dict[str, Any]]) -> str:
+    """Choices as JSON."""
+    fields = {name: getattr(device, name) for name in FIELDS}
+    return json.dumps({"fields": fields, "tiles": device.tiles, "choices": reports})
+
+
+def deserialize(device: Device, text: str) -> tuple[Device, list[dict[str, Any]]]:
+    """The device with cached choices, and their reports. ValueError, KeyError or TypeError for other JSON."""
+    cached = json.loads(text)
+    tiles = tuple((str(name), tuple(int(n) for n in tile)) for name, tile in cached["tiles"])
+    return replace(device, tiles=tiles, **{name: cached["fields"][name] for name in FIELDS}), list(cached["choices"])
+
+
+def as_stats(device: Device, reports: list[dict[str, Any]]) -> dict[str, Any]:
+    """For Engine.stats(): the device fields and tiles in use, and the choices that led to them."""
+    return {
+        "device": {name: getattr(device, name) for name in FIELDS},
+        "tiles": {name: list(tile) for name, tile in device.tiles},
+        "choices": reports,
+    }

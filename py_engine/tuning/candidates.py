@@ -1,0 +1,137 @@
+"""The candidates for a model's kernels: what can be chosen by measurement, and between which variants.
+
+A choice is made on ops like the model's own, of its types and shapes, on throwaway buffers (workloads.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from py_engine.plan import tiles
+from py_engine.plan.kernels import Device
+from py_engine.plan.plan import Plan
+from py_engine.tuning.workloads import Attention, Matrix, Prefill, Workload, attention_of, matrices_of, prefill_of
+
+MIN_GAIN = 1.1  # how many times faster than the first another candidate must be; less would not show in a model
+MAX_NMSE, MAX_NMSE_ROUNDED = 1e-5, 1e-4  # normalised mean squared error; the latter if activations are rounded to bytes
+MAX_MATRICES = 5  # matrices of a model that are measured, the most costly first
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A device with some fields changed. `max_nmse`: the largest error accepted."""
+
+    name: str
+    device: Device
+    max_nmse: float = MAX_NMSE
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Candidates for one workload; the first is the default. `apply` transfers one to the device.
+
+    `min_gain`: how many times faster than the first another must be.
+    """
+
+    name: str
+    workload: Workload
+    candidates: list[Candidate]
+    apply: Callable[[Device, Candidate], Device]
+    min_gain: float = MIN_GAIN
+
+
+def choices(plan: Plan, device: Device, forced: Iterable[str]) -> list[Callable[[Device], Choice | None]]:
+    """The choices to make, in order. Each gets the device as chosen so far. `forced` fields do not change."""
+    fixed = frozenset(forced)
+    found: list[Callable[[Device], Choice | None]] = []
+    matrices = matrices_of(plan)[:MAX_MATRICES]
+    if matrices:
+        found.append(partial(_subgroups, matrix=matrices[0], fixed=fixed))
+        found.append(partial(_activations, matrix=matrices[0], fixed=fixed))
+    if (prefill := prefill_of(plan)) is not None:
+        found.append(partial(_prefill, workload=prefill, fixed=fixed))
+    found += [partial(_matrix, matrix=m, fixed=fixed) for m in matrices]
+    if (attention := attention_of(plan)) is not None:
+        found.insert(4, partial(_attention, workload=attention))  # not last: its cost grows with the context
+    return found
+
+
+def _with_fields(device: Device, candidate: Candidate, names: Iterable[str]) -> Device:
+    return replace(device, **{name: getattr(candidate.device, name) for name in names})
+
+
+def _subgroups(device: Device, matrix: Matrix, fixed: frozenset[str]) -> Choice | None:
+    """Reductions within subgroups, or through workgroup memory.
+
+    If prefill uses subgroup matrices, subgroups are given up only if their results are wrong.
+    """
+    if not device.subgroup or "subgroup" in fixed:
+        return None
+    floats = replace(device, dot8=False)
+    candidates = [
+        Candidate(f"subgroups of {device.subgroup}", floats),
+        Candidate("workgroup memory", replace(floats, subgroup=0, matrix=0)),
+    ]
+    return Choice(
+        "sums",
+        matrix,
+        candidates,
+        partial(_with_fields, names=("subgroup", "matrix")),
+        float("inf") if device.matrix else MIN_GAIN,
+    )
+
+
+def _prefill(device: Device, workload: Prefill, fixed: frozenset[str]) -> Choice:
+    """Subgroup matrices, f16 or f32 in the matmul and attention of many tokens."""
+    candidates = []
+    for side in dict.fromkeys([device.matrix] if "matrix" in fixed else [device.matrix, 0]):
+        for f16 in dict.fromkeys([device.f16] if "f16" in fixed else [device.f16, False]):
+            if side and not f16:
+                continue
+            name = f"subgroup matrices of {side}" if side else "f16" if f16 else "f32"
+            candidates.append(Candidate(name, replace(device, matrix=side, f16=f16)))
+    return Choice("prefill", workload, candidates, partial(_with_fields, names=("matrix", "f16")))
+
+
+def _activations(device: Device, matrix: Matrix, fixed: frozenset[str]) -> Choice | None:
+    """Whether integer matrices are multiplied with activations rounded to bytes, or with floats."""
+    if not device.dot8 or "dot8" in fixed or not tiles.dot8(device, matrix.weight):
+        return None
+    candidates = [Candidate("bytes", device, MAX_NMSE_ROUNDED), Candidate("floats", replace(device, dot8=False))]
+    return Choice("activations", matrix, candidates, partial(_with_fields, names=("dot8",)))
+
+
+def _matrix(device: Device, matrix: Matrix, fixed: frozenset[str]) -> Choice | None:
+    """The tile of one of the model's matrices at decode, and whether it uses bytes or floats."""
+    weight = matrix.weight
+    default = tiles.dot8(device, weight)
+    candidates = []
+    for in_bytes in dict.fromkeys([default] if "dot8" in fixed else [default, False]):
+        first = (int(in_bytes), *tiles.matvec(device, weight, in_bytes).values())
+        for tile in [first, *(tiles.alternatives(device, weight, first) if in_bytes == default else [])]:
+            variant = replace(device, tiles=((tiles.matvec_key(matrix.sample), tile),))
+            name = f"{'bytes' if in_bytes else 'floats'}, {tile[1]} x {tile[2]} threads, {tile[3]} rows per thread"
+            name += f", {tile[4]} units prefetched" if in_bytes else ""
+            candidates.append(Candidate(name, variant, MAX_NMSE_ROUNDED if in_bytes else MAX_NMSE))
+    key = tiles.matvec_key(weight)
+    return Choice(matrix.name, matrix, candidates, lambda d, c: tiles.with_tile(d, key, c.device.tiles[0][1]))
+
+
+def _attention(device: Device, workload: Attention) -> Choice:
+    """The tile of decode attention: positions of a tile, threads per position, splits of the context."""
+    first = tiles.attention_decode(device, workload.model_n_ctx, workload.head_dim, workload.group)
+    positions, threads, splits = first
+    variants = [first, (positions, 1, splits), (positions, threads, max(1, splits // 2))]
+    if not device.software:
+        variants += [(32, min(4, max(1, device.subgroup)), splits), (32, threads, splits)]
+        if workload.group * (128 * 16 + workload.head_dim * 4 + 1024) <= device.max_workgroup_storage:
+            variants.append((128, 1, splits))
+    candidates = []
+    for tile in dict.fromkeys(variants):
+        key = tiles.attention_key(workload.n_ctx, workload.head_dim, workload.group)
+        name = f"{tile[0]} positions, {tile[1]} threads per position, {tile[2]} splits"
+        candidates.append(Candidate(name, replace(device, tiles=((key, tile),))))
+    key = tiles.attention_key(workload.model_n_ctx, workload.head_dim, workload.group)
+    return Choice("attention", workload, candidates, lambda d, c: tiles.with_tile(d, key, c.device.tiles[0][1]))
