@@ -122,8 +122,8 @@ export async function sha256(buffer) {
  *
  * Each little-endian word is mixed with its index (xor, shift, multiply; a bijection of the word) and added to the first
  * sum, then mixed once more and added to the second. The order does not matter, so a GPU can compute them too:
- * checksum.wgsl has the same constants, and tests compare both with tests/sums.py. The first sum starts with the number of
- * bytes; an incomplete last word is padded with zeros.
+ * checksum.wgsl has the same constants, and tests compare both with tests/support/checksums.py. The first sum starts
+ * with the number of bytes; an incomplete last word is padded with zeros.
  * @param {ArrayBuffer} buffer @param {number} length bytes that count
  * @returns {number[]} u32
  */

@@ -1,4 +1,4 @@
-"""The checksum kernel against tests/sums.py, with which test_shards.py compares JavaScript's; and repeated repacks."""
+"""The checksum kernel against support/checksums.py, which test_shards.py compares with JavaScript's; repeated repacks."""
 
 import numpy as np
 import pytest
