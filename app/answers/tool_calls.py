@@ -34,7 +34,7 @@ def _pattern(text: str) -> str:
 
 
 class JsonEnd:
-    """Finds the end of a JSON value that arrives in pieces."""
+    """A scanner for the end of a JSON value that arrives in pieces."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -74,7 +74,7 @@ class JsonEnd:
 
 
 class CallParser:
-    """Parses content and tool calls of one syntax."""
+    """A parser of content and tool calls in one syntax."""
 
     reasoning = False
     MAX_HEAD = 300  # characters; longer text is not a head or tail

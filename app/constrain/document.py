@@ -25,7 +25,7 @@ SUBSCHEMA_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
 SUBSCHEMA_OBJECTS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
 # Keywords of other dialects. Ignoring them would allow values that the author excluded.
 FOREIGN = frozenset(["$recursiveRef", "additionalItems", "extends", "disallow", "divisibleBy"])
-MOST_DEPTH = 200
+MAX_DEPTH = 200
 
 
 class UnsupportedKeyword(Exception):
@@ -87,8 +87,8 @@ class Document:
 
     def _walk(self, subschema: Subschema, depth: int) -> None:
         schema = subschema.schema
-        if depth > MOST_DEPTH:
-            raise subschema.unsupported("$defs", f"it is nested more than {MOST_DEPTH} levels deep")
+        if depth > MAX_DEPTH:
+            raise subschema.unsupported("$defs", f"it is nested more than {MAX_DEPTH} levels deep")
         if isinstance(schema, bool):
             return
         if not isinstance(schema, dict):

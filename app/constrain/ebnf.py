@@ -1,4 +1,4 @@
-"""Writes grammars in XGrammar's EBNF.
+"""Write grammars in XGrammar's EBNF.
 
 In version 0.1.27, a character class or range beyond ASCII matches single bytes instead of the characters it names.
 So classes are written as UTF-8: the ASCII part as a class, the rest as sequences of byte ranges.
@@ -24,7 +24,7 @@ class Grammar:
         self.rules: dict[str, str] = {}
         self._by_body: dict[str, str] = {}
         self._count: dict[str, int] = {}
-        self.known: dict[object, str] = {}  # a caller's key -> the rule it has added for it
+        self.known: dict[object, str] = {}  # key -> the rule that the caller added under it
 
     def name(self, wanted: str) -> str:
         """Reserve and return a name like the wanted one."""

@@ -1,4 +1,4 @@
-"""Loads a model: source, header, tokenizer and template first, then the weights. Reports progress."""
+"""Load a model: source, header, tokenizer and template first, then the weights. Report progress."""
 
 import asyncio
 import time
@@ -222,7 +222,7 @@ class Loading:
         self._waiting += 1
         self._reports.append(report)
         try:
-            if await job.sees_end_of(self._task):
+            if await job.wait_for(self._task):
                 return self._task.result()
             if self._waiting == 1:
                 self.close()
@@ -235,7 +235,7 @@ class Loading:
 
 
 class Progress:
-    """Forwards progress about ten times a second, with the speed over the last seconds in bytes per second."""
+    """A progress reporter: about ten reports a second, with the speed of the last seconds in bytes per second."""
 
     INTERVAL = 0.1
     WINDOW = 3.0

@@ -1,4 +1,4 @@
-"""Builds OpenAI's answers: whole answers, chunks, usage and logprobs."""
+"""Build OpenAI's answers: whole answers, chunks, usage and logprobs."""
 
 import os
 import time
@@ -111,7 +111,7 @@ class Message:
 
 
 class Answer:
-    """Builds the objects of one answer, which share an id and a time."""
+    """A builder of the objects of one answer, which share an id and a time."""
 
     def __init__(self, model: str, chat: bool, now: Callable[[], float] = time.time) -> None:
         self.chat = chat
@@ -156,7 +156,7 @@ class Answer:
 
 
 class Logprobs:
-    """Collects the logprobs of one choice, in the shape of its endpoint."""
+    """The logprobs of one choice so far, in the shape of its endpoint."""
 
     def __init__(self, chat: bool, token_bytes: TokenBytes) -> None:
         self._chat, self._token_bytes = chat, token_bytes

@@ -1,4 +1,4 @@
-"""Checks requests for chats and completions, field by field.
+"""Check requests for chats and completions, field by field.
 
 A wrong type or value is an error whose `param` names the field. So is a parameter that Wisp does not implement,
 unless its value has no effect; no parameter is ignored silently.
