@@ -23,7 +23,7 @@ import { startUpstreams } from "./ui/upstreams.js";
 
 const STORED_MODEL = "wisp.model";
 const STORED_CHAT = "wisp.chat";
-const READ_NOTICE = "wisp.notice"; // the text of a dismissed notice about this device, which is not shown again
+const READ_NOTICE = "wisp.notice"; // a dismissed notice about this device: its text, not shown again
 
 placeIcons();
 startTheme();
