@@ -73,7 +73,7 @@ class DevHandler(Handler):
         self.wfile.write(data)
 
     def _events(self) -> None:
-        """Send the build's number now and whenever it changes, until the page is gone."""
+        """Send the build's number now and whenever it changes, until the page disconnects."""
         self.close_connection = True
         self._begin("text/event-stream")
         self.end_headers()
