@@ -151,10 +151,10 @@ class Engine:
                 yield batch
 
     def ask_before_growing(self, ask: AskForMemory) -> None:
-        """Ask before the caches grow for more requests side by side.
+        """Set the function that grants growth of the caches for more concurrent requests.
 
-        `ask(bytes)` is an async context manager that grants or refuses the growth and is held until it is done. Without
-        it, caches grow as long as the device has memory.
+        `ask(bytes)` is an async context manager that yields whether the caches may grow. It is held until they have
+        grown. Without it, caches grow as long as the device has memory.
         """
         self._generation.ask_for_memory = ask
 

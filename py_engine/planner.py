@@ -13,7 +13,7 @@ One sequence
 Small batches: up to MAX_SMALL_BATCH tokens, of one sequence or of several
     SMALL_BATCH         the tokens through the layers
     SMALL_BATCH_LAST_LOGITS   after it: logits of the last token
-    SMALL_BATCH_LOGITS  after it: logits of every token, then one of
+    SMALL_BATCH_LOGITS  after it: logits of every token; then one of these two:
     SAMPLE_EACH         the next token of every sequence
     VERIFY_DRAFT        one sequence: accept its draft as far as it agrees with the samples, and draft the next tokens
 
@@ -166,7 +166,7 @@ class PlanOptions:
     batch: int  # most tokens of a prefill step
     kv_type: str  # "f16", "f32" or "q8_0"
     rope_factors: Sequence[float] | None = None  # divisors of RoPE's frequencies, if the file has them
-    ring_slack: int | None = None  # rows of a sliding window's ring beyond the window; None: as many as are safe
+    ring_slack: int | None = None  # rows of a sliding window's ring beyond the window; None: ring_slack(batch)
 
 
 def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:

@@ -1,11 +1,11 @@
 """What the engine needs of an executor. There are two: gpu/runner.py (WebGPU) and cpu/runner.py (numpy).
 
-`feed` writes tokens of a sequence at their positions and runs lists of the plan over them. Then one of three ways to
-decode:
+`load` copies weights out of a record. `feed` writes tokens of a sequence at their positions and runs lists of the plan
+over them. There are three ways to decode, each ended by `stop`:
     start, next                      one sequence, unconstrained
     begin, mask, step, take, rewind  one sequence, step by step under the host's control
     start_batch, next_batch          several sequences together, or one with drafts
-and `stop`. `load` takes weights out of a record. A runner serves one caller at a time; generate/ schedules the calls.
+A runner serves one caller at a time; generate/ schedules the calls.
 """
 
 from __future__ import annotations

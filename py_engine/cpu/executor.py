@@ -1,4 +1,4 @@
-"""Executes a plan's lists with numpy."""
+"""Execute a plan's lists with numpy."""
 
 from __future__ import annotations
 

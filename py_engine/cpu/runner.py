@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class CpuRunner:
-    """Runs one plan on the CPU."""
+    """The runner of one plan on the CPU."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan

@@ -1,4 +1,4 @@
-"""Generates answers: feeds what the KV cache lacks of a prompt in batches, then decodes token by token.
+"""Generate answers: feed the part of a prompt that the KV cache lacks, in batches; then decode token by token.
 
 Each request has a sequence slot (sequence_slots.py). Answers that need nothing but their logits are decoded in one
 batch (sequence_batch.py). Other answers, and prompts, share the device in time slices (time_slices.py): they pause when
@@ -23,7 +23,7 @@ from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.runners import Counts, Runner
 
 SHORT_PROMPT = 2 * MAX_SMALL_BATCH  # tokens that are fed in small batches: prefill's larger tiles would be mostly empty
-MIN_PREFIX_TO_COPY = 32  # tokens that another sequence's cache must hold beyond our own
+MIN_PREFIX_TO_COPY = 32  # tokens that another sequence's cache must hold beyond this slot's
 AskForMemory = Callable[[int], AbstractAsyncContextManager[bool]]  # may the caches grow by so many bytes?
 
 

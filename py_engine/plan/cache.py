@@ -21,8 +21,8 @@ LOOKAHEAD = 4 * MAX_STEPS  # positions that the GPU may have written after the l
 def ring_slack(batch: int) -> int:
     """Rows that a ring has beyond its window.
 
-    A batch is stored before its first token attends, and tokens generated in vain must not have overwritten what the
-    tokens before them attend to.
+    A batch is stored before its first token attends, and tokens that are dropped later must not overwrite rows that
+    earlier tokens attend to.
     """
     return max(batch, LOOKAHEAD) + LOOKAHEAD
 

@@ -1,4 +1,4 @@
-"""Measures kernel candidates on the GPU, and caches the choices in IndexedDB.
+"""Measure kernel candidates on the GPU, and cache the choices in IndexedDB.
 
 It uses a device of its own, destroyed before the model's is opened: a kernel that hangs or loses the device costs only
 the measurement. Cached choices need no device.

@@ -1,4 +1,4 @@
-"""Measures a device's read rate: the time of a dispatch by the bytes it reads, within the caches and beyond.
+"""Measure a device's read rate: the time of a dispatch by the bytes it reads, within the caches and beyond.
 
 It uses a device of its own, like measure.py, and leaves the model's alone.
 """
@@ -27,7 +27,7 @@ WARM_UP_S = 0.3  # until an idle GPU has raised its clocks
 
 @dataclass(frozen=True)
 class Stream(Workload):
-    """Reads `size` bytes."""
+    """A workload that reads `size` bytes."""
 
     size: int
     loads: int

@@ -12,7 +12,7 @@ _NAMED = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
 
 
 class RWKV:
-    """Matches greedily, with a table of token lengths by their first two bytes."""
+    """Greedy longest match, with a table of token lengths by their first two bytes."""
 
     def __init__(self, vocab: Vocab) -> None:
         self.vocab = vocab

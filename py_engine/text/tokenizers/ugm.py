@@ -19,7 +19,7 @@ UNKNOWN_PENALTY = 10.0
 
 
 class UGM:
-    """Normalises text and finds the split with the largest sum of scores (Viterbi), by words if that is exact."""
+    """The split of normalised text with the largest sum of scores (Viterbi), word by word if that is exact."""
 
     def __init__(self, vocab: Vocab, metadata: dict[str, Any]) -> None:
         scores = metadata.get("tokenizer.ggml.scores")
