@@ -1,4 +1,4 @@
-/** Connects the parts of the page. Everything about models goes through wisp.js. */
+/** Connects the parts of the page. They reach models only through wisp.js. */
 import { explain } from "./ui/advice.js";
 import { startBridge } from "./ui/bridge.js";
 import { startCached } from "./ui/cached.js";

@@ -166,10 +166,10 @@ class Dialect:
         """The parser of an answer to this prompt."""
         inner: Parser = PlainParser()
         if self._tools.tools or self.syntax.wrappers:
-            begun = ">>>" if self.syntax is FUNCTIONARY and prompt.endswith(">>>") else ""
+            prefix = ">>>" if self.syntax is FUNCTIONARY and prompt.endswith(">>>") else ""
             syntax = self.syntax if self._tools.tools else replace(self.syntax, trigger="\0")
             inner = (
-                CallParser(syntax, self.new_id, begun)
+                CallParser(syntax, self.new_id, prefix)
                 if self._tools.tools or self.syntax.name == "command-r"
                 else inner
             )

@@ -1,6 +1,6 @@
 """Parse the text of an answer into reasoning, content and tool calls while it is generated.
 
-A parser takes pieces of text and returns deltas. Text that may become a marker is held back.
+A parser is given pieces of text and returns deltas. Text that may become a marker is held back.
 """
 
 from collections.abc import Iterable

@@ -188,9 +188,9 @@ def _product(a: Dfa, b: Dfa, accept: Callable[[bool, bool], bool]) -> Dfa:
     for x, y in numbers:
         if accept(x in a.accepting, y in b.accepting):
             accepting.add(numbers.of((x, y)))
-        mine = a.edges[x] if x >= 0 else []
-        theirs = b.edges[y] if y >= 0 else []
-        marked = [(low, high, 2 * t) for low, high, t in mine] + [(low, high, 2 * t + 1) for low, high, t in theirs]
+        edges_a = a.edges[x] if x >= 0 else []
+        edges_b = b.edges[y] if y >= 0 else []
+        marked = [(low, high, 2 * t) for low, high, t in edges_a] + [(low, high, 2 * t + 1) for low, high, t in edges_b]
         out: Edges = []
         for low, high, targets in _disjoint(marked):
             to = (

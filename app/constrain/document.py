@@ -8,7 +8,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 from app.openai.fields import Json
 
-# Values of $schema: the drafts whose supported keywords mean what they mean in draft 2020-12.
+# Values of $schema: drafts in which the supported keywords have the same meaning as in draft 2020-12.
 DIALECT = re.compile(r"https?://json-schema\.org/(draft-0[4-7]|draft/20(19-09|20-12))/schema#?")
 # Keywords that do not restrict values.
 ANNOTATIONS = frozenset(

@@ -1,7 +1,7 @@
 """Read grammars in GBNF (llama.cpp) or EBNF, and write them in XGrammar's EBNF.
 
-Reading them here gives errors with a line number, where XGrammar's WebAssembly module would abort. It also makes
-character classes beyond ASCII work (ebnf.py).
+Errors found here have a line number; XGrammar's WebAssembly module would abort instead. Rewriting also makes character
+classes beyond ASCII work (ebnf.py).
 """
 
 from __future__ import annotations

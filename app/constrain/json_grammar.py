@@ -22,7 +22,7 @@ from app.constrain.value_sets import FALSE, TRUE, ArraySet, ObjectSet, Ref, Stri
 
 Counts = tuple[int, tuple[int, ...]]  # (items so far, items that satisfy each `contains`)
 PropertyState = tuple[int, int, int]  # (named properties so far, all properties so far, `exists` flags)
-FREE_ORDER = 5  # most named properties for which any order is allowed
+FREE_ORDER = 5  # named properties; with more, the order is fixed
 MAX_UNIQUE = 6  # distinct values of the items of an array with uniqueItems
 MAX_PATTERNS = 4  # of one object: 2^n combinations of them get rules
 QUOTE = '"'

@@ -150,9 +150,9 @@ class _Parser:
         return start, end
 
     def _quantified(self) -> tuple[int, int]:
-        begun, anchors = self._at, len(self.starts) + len(self.ends)
+        start, anchors = self._at, len(self.starts) + len(self.ends)
         part = self._atom()
-        atom = self._text[begun : self._at]
+        atom = self._text[start : self._at]
         bounds = self._bounds()
         if bounds is None:
             return part

@@ -97,7 +97,7 @@ class Schemas(SchemaGraph):
         return union
 
     def _too_complex(self, at: Node) -> UnsupportedKeyword:
-        """Blame the keyword that most likely made the schema too complex."""
+        """Return the error for a schema that is too complex. It names the keyword that is the likeliest cause."""
         path = at.path if isinstance(at, Subschema) else ()
         given = at.schema if isinstance(at, Subschema) and isinstance(at.schema, dict) else {}
         keyword = next((k for k in COSTLY if k in given), "anyOf")

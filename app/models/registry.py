@@ -227,24 +227,24 @@ class Models:
         for key in [(True, options.key)] if exact else [(True, options.key), (False, options.key)]:
             if key in self._loadings and self._loadings[key].open:
                 return self._loadings[key]
-        self._loadings[key] = Loading(lambda own: self._load(options, exact, own))
+        self._loadings[key] = Loading(lambda this_load: self._load(options, exact, this_load))
         return self._loadings[key]
 
-    async def _load(self, options: Options, exact: bool, own: "Loading") -> Loaded:
+    async def _load(self, options: Options, exact: bool, this_load: "Loading") -> Loaded:
         name, key = options.choice.id, (exact, options.key)
         try:
             async with self._load_queue.exclusive(Job()):
                 model = self.loaded.get(name)
                 if model is None or (exact and model.options.key != options.key):
-                    model = await self._make(options, own.report)
+                    model = await self._make(options, this_load.report)
                     self._add(model, options)
                     self._known[name] = options
                     self.default = self.default or name
-                model.pins += own.close()
+                model.pins += this_load.close()
                 return model
         finally:
-            own.close()
-            if self._loadings.get(key) is own:
+            this_load.close()
+            if self._loadings.get(key) is this_load:
                 del self._loadings[key]
 
     async def _make(self, options: Options, report: OnProgress) -> Loaded:

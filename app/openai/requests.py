@@ -73,7 +73,7 @@ class Request:
     n: int
     ignore_eos: bool
     cache_prompt: bool
-    truncate: bool  # drop the oldest turns of a conversation that does not fit, instead of an error
+    truncate: bool  # if a conversation does not fit, drop its oldest turns instead of an error
     format: Format | None
 
 

@@ -33,7 +33,7 @@ _RENAMED = (
     ("messages", "input"), ("response_format", "text.format"), ("reasoning_", "reasoning."),
     ("max_tokens", "max_output_tokens"),
 )  # fmt: skip
-LOGPROBS = "message.output_text.logprobs"  # the element of `include` that asks for logprobs
+LOGPROBS = "message.output_text.logprobs"  # the element of `include` that requests logprobs
 
 
 def responses_request(body: Json) -> ChatRequest:

@@ -1,4 +1,4 @@
-/** The embedding model that the user chose for documents. It is loaded beside the chat model, when first needed. */
+/** The embedding model that the user chose for documents. It is loaded at its first use, beside the chat model. */
 
 /**
  * @typedef {import("../wisp.js").Wisp} Wisp

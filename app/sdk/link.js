@@ -20,8 +20,8 @@ const PATIENCE = 3; // waits after which a worker without a lock counts as ended
  * @returns {Promise<Link>}
  */
 export async function openLink(url, name, shared) {
-  const life = await holdLock("wisp.page");
-  return (shared && life.lock && (await openShared(url, name, life))) || openOwn(url, life);
+  const held = await holdLock("wisp.page");
+  return (shared && held.lock && (await openShared(url, name, held))) || openOwn(url, held);
 }
 
 /**
@@ -41,10 +41,10 @@ export function holdLock(prefix) {
  * Connects to the shared worker. A worker that has ended may stay registered, for example under developer tools, and never
  * answers; a busy one answers late. The lock distinguishes them: if none is held for a while, the next generation is
  * started under another name.
- * @param {string} url @param {string} name @param {{ lock: string | null, release: () => void }} life
+ * @param {string} url @param {string} name @param {{ lock: string | null, release: () => void }} held
  * @returns {Promise<Link | null>}
  */
-async function openShared(url, name, life) {
+async function openShared(url, name, held) {
   if (!globalThis.SharedWorker) return null;
   /** @type {MessagePort[]} */
   const ports = [];
@@ -63,7 +63,7 @@ async function openShared(url, name, life) {
     }
     const port = /** @type {MessagePort} */ (ports.at(-1));
     port.onmessage = ({ data }) => settle({ port, hello: data });
-    port.postMessage({ kind: "hello", lock: life.lock, page: true });
+    port.postMessage({ kind: "hello", lock: held.lock, page: true });
     const found = await Promise.race([settled, new Promise((resolve) => setTimeout(resolve, wait))]);
     if (found !== undefined) break;
   }
@@ -77,7 +77,7 @@ async function openShared(url, name, life) {
   }
   if (!taken) return null;
   const { port, hello } = taken;
-  const end = () => (port.postMessage({ kind: "end" }), port.close(), life.release());
+  const end = () => (port.postMessage({ kind: "end" }), port.close(), held.release());
   return { port, lock: hello.lock, shared: true, end };
 }
 
@@ -91,14 +91,14 @@ async function generationOf(name) {
   return generations.length ? Math.min(...generations) : null;
 }
 
-/** @param {string} url @param {{ lock: string | null, release: () => void }} life @returns {Promise<Link>} */
-function openOwn(url, life) {
+/** @param {string} url @param {{ lock: string | null, release: () => void }} held @returns {Promise<Link>} */
+function openOwn(url, held) {
   const worker = new Worker(url, { type: "module", name: "wisp" });
   const { port1: port, port2 } = new MessageChannel();
   worker.postMessage({ port: port2 }, [port2]);
-  port.postMessage({ kind: "hello", lock: life.lock, page: true });
+  port.postMessage({ kind: "hello", lock: held.lock, page: true });
   return new Promise((resolve, reject) => {
-    const end = () => (worker.terminate(), port.close(), life.release());
+    const end = () => (worker.terminate(), port.close(), held.release());
     /** @type {Link} */
     const link = { port, lock: null, shared: false, end };
     worker.onerror = (event) => {

@@ -99,13 +99,13 @@ function connect({ client, port, lock }) {
     const message = "The page whose engine was answering has closed. Open it again and repeat the request.";
     return new WispError({ message, type: "server_error", code: "engine_gone" });
   };
-  const opened = holdLock("wisp.request").then((life) => {
-    port.postMessage({ kind: "hello", lock: life.lock, page: false });
+  const opened = holdLock("wisp.request").then((held) => {
+    port.postMessage({ kind: "hello", lock: held.lock, page: false });
     const end = () => {
       clearInterval(staying);
       port.postMessage({ kind: "leave" });
       port.close();
-      life.release();
+      held.release();
     };
     return { port, lock, shared: false, end };
   });
@@ -113,11 +113,11 @@ function connect({ client, port, lock }) {
   const staying = setInterval(async () => {
     for (const page of await pages()) page.postMessage({ kind: "wisp.stay" }); // it answers with an event
   }, STAY_MS);
-  let heard = false;
-  port.addEventListener("message", () => (heard = true));
+  let answered = false;
+  port.addEventListener("message", () => (answered = true));
   port.addEventListener("close", () => connection.close(lost()));
   setTimeout(async () => {
-    if (!heard && !(await worker.clients.get(client.id))) connection.close(lost());
+    if (!answered && !(await worker.clients.get(client.id))) connection.close(lost());
   }, HELLO_MS);
   return connection;
 }
@@ -174,7 +174,7 @@ async function begin(answer, streamed, controller, over) {
   return new Response(body, { status, headers });
 }
 
-/** @param {ArrayBuffer} body @returns {boolean} whether a request asks for events */
+/** @param {ArrayBuffer} body @returns {boolean} whether a request has stream: true */
 function streams(body) {
   try {
     return JSON.parse(new TextDecoder().decode(body)).stream === true;

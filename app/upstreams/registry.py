@@ -1,8 +1,8 @@
 """OpenAI-compatible servers that the user has configured, for models too large for this device.
 
-A request whose `model` is `NAME/MODEL` of a configured upstream goes there, with `model` replaced by `MODEL`. Its
-answer comes back with `NAME/` before the model's name. No other request leaves this machine. Listing the models sends
-no request: an upstream's list is requested when the upstream is configured, and stored.
+A request whose `model` is `NAME/MODEL` of a configured upstream is forwarded to it, with `model` replaced by `MODEL`.
+Its answer is returned with `NAME/` before the model's name. No other request leaves this machine. Listing the models
+sends no request: an upstream's list is requested when the upstream is configured, and stored.
 """
 
 import asyncio
