@@ -61,8 +61,8 @@ async def read_rates(device: Device) -> list[tuple[int, float]]:
     sizes = [size for size in SIZES if size <= max_size]
     rates: list[tuple[int, float]] = []
     try:
-        begun = time.perf_counter()
-        while not device.software and time.perf_counter() - begun < WARM_UP_S:
+        started = time.perf_counter()
+        while not device.software and time.perf_counter() - started < WARM_UP_S:
             await _microseconds(bench, device, sizes[-3])
         for size in sizes:
             try:

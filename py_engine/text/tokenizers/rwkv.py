@@ -1,6 +1,6 @@
 """RWKV World (tokenizer.ggml.model "rwkv"): greedy longest match over bytes.
 
-Token texts are escaped: \\t \\n \\r \\xNN, and a backslash before any other character gives that character.
+Token texts are escaped: \\t \\n \\r \\xNN, and a backslash before any other character stands for that character.
 """
 
 import re
