@@ -1,7 +1,8 @@
 """Serve the page and, below /v1, the OpenAI API, which a tab's engine answers: `build.py serve --api`.
 
-Only programs of this machine that send the printed key get answers. The server refuses a request, in this order, for
-another Host, another Origin, a missing key, a body that is too large or too slow, and when no tab lends an engine.
+Only programs of this machine that send the printed key get answers. The server rejects a request, checked in this
+order, for another Host, another Origin, a missing key, a body that is too large or too slow, and if no tab lends an
+engine.
 """
 
 import hmac

@@ -111,9 +111,9 @@ class Tab:
 
     def run(self) -> None:
         """Receive until the socket closes or the tab is silent; then report "lost" to every open exchange."""
-        heard = pinged = time.monotonic()
+        last_received = pinged = time.monotonic()
         try:
-            while (now := time.monotonic()) - heard < SILENT_S:
+            while (now := time.monotonic()) - last_received < SILENT_S:
                 if now - pinged >= PING_S:
                     self.send({"kind": "ping"})
                     pinged = now
@@ -122,7 +122,7 @@ class Tab:
                 data = self._connection.recv(1 << 16)
                 if not data:
                     break
-                heard = now
+                last_received = now
                 with self._lock:
                     self._protocol.receive_data(data)
                     events = self._protocol.events_received()
