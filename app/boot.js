@@ -1,5 +1,5 @@
 /**
- * Starts Python: Pyodide from a memory snapshot (tools/snapshot.py), or without it where that fails; then unpacks Wisp's
+ * Starts Python: Pyodide from a memory snapshot (tools/snapshot.py), or without one if that fails. Then unpacks Wisp's
  * packages.
  */
 
@@ -19,21 +19,21 @@ export const wheelOf = (assets, name) =>
 /**
  * @param {PythonAssets} assets
  * @param {(stage: "pyodide" | "packages" | "python", loaded: number, total: number) => void} report
- * @param {string[]} packages compiled ones that must be there
- * @returns {Promise<{ pyodide: any, kept: boolean }>} a Python that finds Wisp's modules; whether it was one kept
+ * @param {string[]} packages compiled packages to load
+ * @returns {Promise<{ pyodide: any, fromSnapshot: boolean }>} a Python that finds Wisp's modules
  */
 export async function startPython(assets, report, packages) {
   report("pyodide", 0, 3);
   const indexURL = assets.pyodide;
-  const memory = unzipped(assets.snapshot).catch(() => undefined);
+  const snapshot = unzipped(assets.snapshot).catch(() => undefined);
   const archive = fetch(assets.zip).then((response) => response.arrayBuffer());
-  import(`${indexURL}pyodide.asm.mjs`).catch(() => undefined); // side by side with the memory: Pyodide asks for it later
+  import(`${indexURL}pyodide.asm.mjs`).catch(() => undefined); // fetched in parallel with the snapshot: Pyodide imports it later
   const { loadPyodide } = await import(`${indexURL}pyodide.mjs`);
-  const _loadSnapshot = await memory;
-  let kept = _loadSnapshot !== undefined;
+  const _loadSnapshot = await snapshot;
+  let fromSnapshot = _loadSnapshot !== undefined;
   const pyodide = await loadPyodide({ indexURL, _loadSnapshot }).catch((/** @type {unknown} */ error) => {
-    if (!kept) throw error;
-    kept = false;
+    if (!fromSnapshot) throw error;
+    fromSnapshot = false;
     return loadPyodide({ indexURL });
   });
   report("packages", 1, 3);
@@ -45,5 +45,5 @@ export async function startPython(assets, report, packages) {
   pyodide.runPython("import random, sys; random.seed(); sys.path.insert(0, '/wisp')"); // the snapshot's random state is the same everywhere
   report("python", 2, 3);
   await wheels;
-  return { pyodide, kept };
+  return { pyodide, fromSnapshot };
 }

@@ -1,4 +1,4 @@
-/** What the build puts in: URLs relative to wisp.js, and the files the service worker keeps. */
+/** Constants that the build defines: URLs relative to wisp.js, and the files that the service worker caches. */
 declare const __WISP_ASSETS__: {
   worker: string;
   pyodide: string;

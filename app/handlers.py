@@ -96,7 +96,7 @@ class Worker:
         client.leave()
 
     def _log_to_all(self, text: str) -> None:
-        """Tell every client what leaves the machine, whichever client asked."""
+        """Log a request that leaves this machine to every client, whichever client sent it."""
         for client in self._clients:
             client.log("upstream", text)
 
@@ -106,7 +106,7 @@ class Worker:
         call = Call(client, number)
         client.jobs[number] = call.job
         if client not in self._clients:
-            call.job.abort()  # it disconnected before its message was read
+            call.job.abort()  # the client disconnected before its message was read
         try:
             handler = self._handlers.get(str(kind))
             if handler is None:
@@ -178,7 +178,7 @@ class Worker:
         return self._models.urls()
 
     def _held(self, fields: Fields, call: Call) -> AbstractAsyncContextManager[Loaded]:
-        """The model that a message names, without waiting in its queue."""
+        """The model that a message names, pinned, without waiting in its queue."""
         return self._models.hold(_name(fields), call.job, call.progress)
 
     def _shared(self, body: Any, call: Call) -> AbstractAsyncContextManager[Loaded]:

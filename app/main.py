@@ -1,4 +1,4 @@
-"""The border between JavaScript and the worker's Python: messages of clients come in, answers are posted back.
+"""The boundary between JavaScript and the worker's Python: receive messages of clients, post answers.
 
 handlers.py decides what to do about each kind of message; it knows no JavaScript.
 """
@@ -170,7 +170,7 @@ class Browser:
             raise
 
     def device_memory(self) -> float | None:
-        """GiB as the browser reports it: rounded, capped, and not in every browser."""
+        """GiB of memory as the browser reports them: rounded and capped. None where it does not."""
         reported = getattr(js.navigator, "deviceMemory", None)
         return float(reported) if reported else None
 

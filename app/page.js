@@ -1,4 +1,4 @@
-/** Connects the parts of the page. Everything about models goes through wisp.js. */
+/** Connects the parts of the page. They reach models only through wisp.js. */
 import { explain } from "./ui/advice.js";
 import { startBridge } from "./ui/bridge.js";
 import { startCached } from "./ui/cached.js";
@@ -23,7 +23,7 @@ import { startUpstreams } from "./ui/upstreams.js";
 
 const STORED_MODEL = "wisp.model";
 const STORED_CHAT = "wisp.chat";
-const READ_NOTICE = "wisp.notice"; // the text of a dismissed notice about this device, which is not shown again
+const READ_NOTICE = "wisp.notice"; // a dismissed notice about this device: its text, not shown again
 
 placeIcons();
 startTheme();

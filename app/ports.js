@@ -2,19 +2,19 @@
  * The worker's clients: pages, and service workers that a page lends a port to. Each has one MessagePort. Besides requests
  * and answers, a port carries
  *
- *   to the worker    "hello" {lock, page}: the Web Lock that the client holds while it lives; whether it is a page
- *                    "lend" {port}: serve the client behind that port, too
- *                    "leave": the client needs nothing more; "end": and if no other page is left, the engine may end
- *   from the worker  "hello" {lock, gpu}: the Web Lock that the worker holds while it lives; whether it has WebGPU
+ *   to the worker    "hello" {lock, page}: the Web Lock that the client holds while it runs; whether it is a page
+ *                    "lend" {port}: also serve the client at the other end of that port
+ *                    "leave": the client disconnects; "end": it does, and the engine may end if no other page is connected
+ *   from the worker  "hello" {lock, gpu}: the Web Lock that the worker holds while it runs; whether it has WebGPU
  *                    "dead" {message}: why it ends now
  *
- * Locks report every end at once, also a crash. (Ports do not: Chromium has no "close" event on ports of shared workers.)
- * Where there are no locks, on a page from plain http, the worker belongs to one page and ends with it.
+ * Locks report every end at once, including crashes. (Ports do not: Chromium has no "close" event on ports of shared workers.)
+ * Where there are no locks (on a page from plain http), the worker belongs to one page and ends with it.
  *
  * @typedef {{ receive: (message: any) => void, leave: () => void }} Served
  */
 const locks = globalThis.navigator.locks;
-// Contains the worker's name: a page finds the living shared worker by it (app/sdk/link.js).
+// Contains the worker's name: a page finds the running shared worker by it (app/sdk/link.js).
 const lock = locks ? `wisp.engine ${self.name} ${Date.now()}.${Math.random()}` : null;
 const forever = new Promise(() => {}); // referenced here, so that neither it nor the lock is collected
 const alive = new Promise((resolve) => {
@@ -23,7 +23,7 @@ const alive = new Promise((resolve) => {
 });
 
 export class Ports {
-  /** @type {Map<MessagePort, boolean>} of every client that is there, whether it is a page */
+  /** @type {Map<MessagePort, boolean>} of every connected client -> whether it is a page */
   #pages = new Map();
   #serve;
 
@@ -32,7 +32,7 @@ export class Ports {
     this.#serve = serve;
   }
 
-  /** @param {MessagePort} port of a client that has yet to say "hello" */
+  /** @param {MessagePort} port of a client that has not sent "hello" yet */
   add(port) {
     const served = this.#serve(port);
     const leave = () => {

@@ -15,7 +15,7 @@ const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (
 /** @param {string} path relative to the service worker */
 const address = (path) => new URL(path, worker.registration.scope).href;
 const INDEX = () => address("index.html");
-const KEPT = new Set(__WISP_PRECACHE__.files.map(address));
+const PRECACHED = new Set(__WISP_PRECACHE__.files.map(address));
 
 worker.addEventListener("install", (event) => event.waitUntil(install()));
 worker.addEventListener("activate", (event) => event.waitUntil(activate()));
@@ -26,7 +26,7 @@ worker.addEventListener("fetch", (event) => {
   if (request.method !== "GET" || request.headers.has("range")) return;
   const url = request.url.split(/[?#]/)[0];
   const wanted = url === worker.registration.scope ? INDEX() : url;
-  if (KEPT.has(wanted)) event.respondWith(answer(wanted, request));
+  if (PRECACHED.has(wanted)) event.respondWith(answer(wanted, request));
 });
 
 /** Fetches the new version. Files that an older version has are copied from it: their names contain a hash. */
@@ -38,7 +38,7 @@ async function install() {
     if (!response.ok) throw new Error(`${url}: HTTP status ${response.status}`);
     await cache.put(url, response);
   };
-  await Promise.all([...KEPT].map(one));
+  await Promise.all([...PRECACHED].map(one));
 }
 
 async function activate() {

@@ -284,14 +284,14 @@ async function boot(connection) {
     await connection.call("boot", { assets });
     crashed = false;
   } catch (/** @type {any} */ error) {
-    connection.close(error); // a half-booted worker is of no use
+    connection.close(error); // a half-booted worker cannot be used
     throw error;
   }
   return new Wisp(connection);
 }
 
 /**
- * Catalog ids stay as they are; URLs become absolute, since the worker lives elsewhere.
+ * Catalog ids stay as they are; URLs become absolute, because the worker has another base URL.
  * @template T @param {T} model @returns {T | string}
  */
 function absolute(model) {

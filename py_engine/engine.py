@@ -131,7 +131,7 @@ class Engine:
         keep: int | None = None,
         stats: GenerationStats | None = None,
     ) -> AsyncGenerator[Batch, None]:
-        """Yield ids in batches as they are sampled; an empty batch after each batch of the prompt.
+        """Yield ids in batches as they are sampled, and an empty batch after each batch of the prompt.
 
         Ends after an id of `stop_ids` (yielded last) or `max_tokens`. Closing the generator aborts the request at once.
         `constraint` limits each token. `keep`: what happens when the context is full. None: the answer ends; n: the
@@ -151,10 +151,10 @@ class Engine:
                 yield batch
 
     def ask_before_growing(self, ask: AskForMemory) -> None:
-        """Ask before the caches grow for more requests side by side.
+        """Set the function that grants growth of the caches for more concurrent requests.
 
-        `ask(bytes)` is an async context manager that grants or refuses the growth and is held until it is done. Without
-        it, caches grow as long as the device has memory.
+        `ask(bytes)` is an async context manager that yields whether the caches may grow. It is held until they have
+        grown. Without it, caches grow as long as the device has memory.
         """
         self._generation.ask_for_memory = ask
 
@@ -216,16 +216,16 @@ class Engine:
     @property
     def pooling(self) -> str:
         """The default pooling of this model's embeddings."""
-        said = self.plan.embedding.pooling if self.plan.embedding else None
-        if self.plan.generates and said in (None, "none"):
+        pooling = self.plan.embedding.pooling if self.plan.embedding else None
+        if self.plan.generates and pooling in (None, "none"):
             return "last"
-        return said or "none"
+        return pooling or "none"
 
     @property
     def embeds(self) -> bool:
         """Whether this is an embedding model: an encoder, or a model whose metadata names a pooling."""
-        said = self.plan.embedding.pooling if self.plan.embedding else None
-        return not self.plan.generates or said not in (None, "none")
+        pooling = self.plan.embedding.pooling if self.plan.embedding else None
+        return not self.plan.generates or pooling not in (None, "none")
 
     def _joined(self, parts: list[Any]) -> Any:
         if self.backend == "cpu":

@@ -110,12 +110,12 @@ class Loader:
         return GpuRunner(gpu)
 
     async def _compile(self, gpu: GpuRunner) -> None:
-        begun = time.perf_counter()
+        started = time.perf_counter()
         await gpu.compile(lambda done, total: self.report("compile", done, total))
-        self.timings["compile_ms"] = 1000 * (time.perf_counter() - begun)
+        self.timings["compile_ms"] = 1000 * (time.perf_counter() - started)
 
     async def _weights(self, runners: dict[str, Runner]) -> None:
-        begun = time.perf_counter()
+        started = time.perf_counter()
         limits = {"webgpu": self.device.max_binding if self.device else 0, "cpu": 1 << 62}
         placements = {name: Placements(self.parts.header, self.plan, limits[name]) for name in runners}
         only_gpu = runners.keys() == {"webgpu"}  # numpy cannot stream
@@ -127,11 +127,11 @@ class Loader:
             uploaded = await self._stream(gpu, load) if gpu and load else set()
             done += sum(record.length for record in uploaded)
             async for record, data in source.records(plan, uploaded):
-                began = time.perf_counter()
+                record_started = time.perf_counter()
                 for name, runner in runners.items():
                     await runner.load(data, placements[name].of(index.pieces(record)))
                 del data
-                spent += time.perf_counter() - began
+                spent += time.perf_counter() - record_started
                 done += record.length
                 self.report("upload", done, self.parts.size)
         spent += gpu.written_ms / 1000 if gpu else 0.0
@@ -139,8 +139,8 @@ class Loader:
         for runner in runners.values():
             await runner.ready()
         end = time.perf_counter()
-        self.timings["upload_ms"] = 1000 * (end - begun)
-        self.timings["upload_read_ms"] = 1000 * (last - begun - spent)  # waiting for records
+        self.timings["upload_ms"] = 1000 * (end - started)
+        self.timings["upload_read_ms"] = 1000 * (last - started - spent)  # waiting for records
         self.timings["upload_write_ms"] = 1000 * spent  # handing them to the GPU
         self.timings["upload_end_ms"] = 1000 * (end - last)  # waiting for the GPU at the end
 

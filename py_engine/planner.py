@@ -13,9 +13,9 @@ One sequence
 Small batches: up to MAX_SMALL_BATCH tokens, of one sequence or of several
     SMALL_BATCH         the tokens through the layers
     SMALL_BATCH_LAST_LOGITS   after it: logits of the last token
-    SMALL_BATCH_LOGITS  after it: logits of every token, then one of
+    SMALL_BATCH_LOGITS  after it: logits of every token; then one of these two:
     SAMPLE_EACH         the next token of every sequence
-    VERIFY_DRAFT        one sequence: accept its draft as far as it agrees with the samples, and draft the next tokens
+    VERIFY_DRAFT        one sequence: accept the draft up to the first token that differs from its sample; draft again
 
 Encoders have PREFILL, EMBED and the pooling lists only, and take a sequence in one batch.
 """
@@ -166,7 +166,7 @@ class PlanOptions:
     batch: int  # most tokens of a prefill step
     kv_type: str  # "f16", "f32" or "q8_0"
     rope_factors: Sequence[float] | None = None  # divisors of RoPE's frequencies, if the file has them
-    ring_slack: int | None = None  # rows of a sliding window's ring beyond the window; None: as many as are safe
+    ring_slack: int | None = None  # rows of a sliding window's ring beyond the window; None: ring_slack(batch)
 
 
 def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
@@ -230,7 +230,7 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
 
 
 def _cache(cfg: Config, ops: Ops, layer: int, kv_type: str, slack: int) -> Cache:
-    """A layer's KV cache, or the window of its short convolution. An encoder's lives within the layer only."""
+    """A layer's KV cache, or the window of its short convolution. An encoder's is valid within the layer only."""
     plan, cols = ops.plan, cfg.head_count_kv * cfg.head_dim
     if not cfg.causal:
         k, v = (ops.buffer(f"{ops.name}.{name}", (plan.n_ctx, cols)) for name in ("k", "v"))

@@ -1,11 +1,11 @@
 """What the engine needs of an executor. There are two: gpu/runner.py (WebGPU) and cpu/runner.py (numpy).
 
-`feed` writes tokens of a sequence at their positions and runs lists of the plan over them. Then one of three ways to
-decode:
+`load` copies weights out of a record. `feed` writes tokens of a sequence at their positions and runs lists of the plan
+over them. There are three ways to decode, each ended by `stop`:
     start, next                      one sequence, unconstrained
     begin, mask, step, take, rewind  one sequence, step by step under the host's control
     start_batch, next_batch          several sequences together, or one with drafts
-and `stop`. `load` takes weights out of a record. A runner serves one caller at a time; generate/ schedules the calls.
+A runner serves one caller at a time; generate/ schedules the calls.
 """
 
 from __future__ import annotations
@@ -133,18 +133,18 @@ async def step_ms(runner: Runner, steps: int = 3) -> float:
     runner.start(1, steps + 2)
     for _ in range(2):
         await runner.next()
-    begun = time.perf_counter()
+    started = time.perf_counter()
     for _ in range(steps):
         await runner.next()
     await runner.stop()
-    return 1000 * (time.perf_counter() - begun) / steps
+    return 1000 * (time.perf_counter() - started) / steps
 
 
 async def _encode_ms(runner: Runner) -> float:
     n = min(16, runner.plan.batch)
-    begun = 0.0
+    started = 0.0
     for _ in range(2):  # the first run warms up
-        begun = time.perf_counter()
+        started = time.perf_counter()
         await runner.feed(0, [0] * n, [PREFILL, EMBED, pool("last")])
         await runner.rows("pooled", 1, 1)
-    return 1000 * (time.perf_counter() - begun) / n
+    return 1000 * (time.perf_counter() - started) / n

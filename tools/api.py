@@ -1,7 +1,8 @@
 """Serve the page and, below /v1, the OpenAI API, which a tab's engine answers: `build.py serve --api`.
 
-Only programs of this machine that send the printed key get answers. The server refuses a request, in this order, for
-another Host, another Origin, a missing key, a body that is too large or too slow, and when no tab lends an engine.
+Only programs of this machine that send the printed key get answers. The server rejects a request, checked in this
+order, for another Host, another Origin, a missing key, a body that is too large or too slow, and if no tab lends an
+engine.
 """
 
 import hmac
@@ -17,7 +18,7 @@ from secrets import token_urlsafe
 from urllib.parse import parse_qs, urlsplit
 
 from tools.serve import Handler, Server
-from tools.tab import REPLACED, ClientGone, Exchange, Tab
+from tools.tab import REPLACED, ClientDisconnectedError, Exchange, Tab
 
 BODY_LIMIT = 32 << 20  # bytes
 REQUEST_S = 15.0  # limit for a whole request to arrive
@@ -26,7 +27,7 @@ WRITE_S = 60.0  # limit for the client to read a piece of an answer
 TAB_S = 10.0  # how long a request waits for a tab to connect
 
 
-class Slow(io.RawIOBase):
+class DeadlineReader(io.RawIOBase):
     """A socket reader with one deadline for a whole request, which a slow sender cannot extend."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -56,21 +57,21 @@ class ApiHandler(Handler):
         """Replace the connection's reader with one that has a deadline."""
         super().setup()
         self.rfile.close()
-        self._slow = Slow(self.connection)
-        self.rfile = io.BufferedReader(self._slow)
+        self._reader = DeadlineReader(self.connection)
+        self.rfile = io.BufferedReader(self._reader)
 
     def handle_one_request(self) -> None:
         """Read one request and answer it; a slow one gets 408."""
         self.close_connection = True
         self.requestline, self.request_version, self.command = "", "HTTP/1.1", ""
         try:
-            self._slow.deadline = time.monotonic() + IDLE_S
+            self._reader.deadline = time.monotonic() + IDLE_S
             if not self.rfile.peek(1):  # type: ignore[attr-defined]
                 return
         except OSError:
             return
         try:
-            self._slow.deadline = time.monotonic() + self.server.request_s
+            self._reader.deadline = time.monotonic() + self.server.request_s
             self.raw_requestline = self.rfile.readline(1 << 16)
             if self.raw_requestline.endswith(b"\n") and self.parse_request():
                 self._route()
@@ -140,7 +141,7 @@ class ApiHandler(Handler):
         exchange = tab.ask(self.command, self.path, body.decode("utf-8", "replace") if body else None)
         try:
             self._relay(exchange)
-        except (ClientGone, OSError):
+        except (ClientDisconnectedError, OSError):
             exchange.abort()
             self.close_connection = True
         finally:
@@ -148,9 +149,9 @@ class ApiHandler(Handler):
 
     def _relay(self, exchange: Exchange) -> None:
         """Relay the answer. Pull a piece only when the client has read the one before."""
-        head = exchange.next(self._gone)
+        head = exchange.next(self._is_disconnected)
         if head["kind"] != "head":
-            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "engine_gone", GONE, keep_alive=True)
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "engine_gone", TAB_CLOSED, keep_alive=True)
             return
         kind = next((value for name, value in head["headers"] if name == "content-type"), "application/json")
         events = kind.startswith("text/event-stream")
@@ -161,12 +162,12 @@ class ApiHandler(Handler):
         text = ""
         while True:
             exchange.pull()
-            part = exchange.next(self._gone)
+            part = exchange.next(self._is_disconnected)
             if part["kind"] == "piece" and not events:
                 text += part["text"]
                 continue
             if part["kind"] == "lost" and not events:
-                self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "engine_gone", GONE, keep_alive=True)
+                self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "engine_gone", TAB_CLOSED, keep_alive=True)
                 return
             if part["kind"] == "end" and not events:
                 self._begin(head["status"], kind, {"Content-Length": str(len(text.encode()))})
@@ -174,7 +175,7 @@ class ApiHandler(Handler):
                 return
             piece = part["text"] if part["kind"] == "piece" else ""
             if part["kind"] == "lost":
-                piece = f"data: {_error(HTTPStatus.SERVICE_UNAVAILABLE, 'engine_gone', GONE)}\n\n"
+                piece = f"data: {_error(HTTPStatus.SERVICE_UNAVAILABLE, 'engine_gone', TAB_CLOSED)}\n\n"
             if piece:
                 data = piece.encode()
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
@@ -183,7 +184,7 @@ class ApiHandler(Handler):
         if chunked:
             self.wfile.write(b"0\r\n\r\n")
 
-    def _gone(self) -> bool:
+    def _is_disconnected(self) -> bool:
         """Whether the client has closed its connection."""
         if not select.select([self.connection], [], [], 0)[0]:
             return False
@@ -234,7 +235,7 @@ API_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }
-GONE = "The tab whose engine was answering is gone. Ask once more when it is back."
+TAB_CLOSED = "The tab whose engine was answering has closed. Open it again and repeat the request."
 
 
 def _error(status: HTTPStatus, code: str, message: str) -> str:

@@ -73,7 +73,7 @@ def lint() -> int:
 
 
 def format_sources() -> int:
-    """Rewrite the sources as ruff and prettier want them. Return the exit status."""
+    """Format the sources with ruff and prettier. Return the exit status."""
     _set_up()
     results = [_run(name, command) for name, command in FORMATTERS.items()]
     for result in results:

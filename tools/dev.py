@@ -1,7 +1,7 @@
 """Run `build.py dev`: serve dist/, rebuild it when a source changes, and reload the pages that show it.
 
-The reload code exists only in the answers of this server: it adds one module to each HTML page, under the production
-Content-Security-Policy, and empties the service worker's list of files, so that every load comes from the network.
+Only this server's answers contain the reload code. The server adds one module to each HTML page, under the production
+Content-Security-Policy, and empties the service worker's list of files, so that every file is loaded from the network.
 dist/ holds exactly what `build.py build` makes.
 """
 
@@ -73,7 +73,7 @@ class DevHandler(Handler):
         self.wfile.write(data)
 
     def _events(self) -> None:
-        """Send the build's number now and whenever it changes, until the page is gone."""
+        """Send the build's number now and whenever it changes, until the page disconnects."""
         self.close_connection = True
         self._begin("text/event-stream")
         self.end_headers()

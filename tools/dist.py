@@ -28,7 +28,7 @@ PAGES = {
     "pdf": "app/retrieval/pdf.js",
     "pdf-worker": "node_modules/pdfjs-dist/legacy/build/pdf.worker.mjs",
 }
-VERSION = "__WISP_VERSION__"  # pages have it where Wisp's version goes
+VERSION = "__WISP_VERSION__"  # the placeholder for Wisp's version in pages
 
 
 def short_hash(data: bytes) -> str:

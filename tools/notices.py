@@ -152,7 +152,7 @@ def _python(about: email.message.Message, names: list[str], read: Callable[[str]
 
 
 def _classified(about: email.message.Message) -> str:
-    """The licence that the trove classifiers name."""
+    """Return the licence that the trove classifiers name."""
     kinds = [entry.split(" :: ") for entry in about.get_all("Classifier", [])]
     return next((kind[-1] for kind in kinds if kind[0] == "License"), "")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tools.failure import Failure, run, say
 from tools.paths import NODE_MODULES, ROOT
 
-OLDEST_NODE = 18
+OLDEST_NODE = 20
 
 
 def node() -> str:

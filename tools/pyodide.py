@@ -1,7 +1,7 @@
 """Find Pyodide's core (from npm) and fetch its compiled wheels.
 
-A wheel comes from the user's cache, else from Pyodide's CDN, else from a package of the Python package index that
-carries Pyodide's wheels. Its SHA-256 must always be the one in pyodide-lock.json.
+A wheel is read from the user's cache, else fetched from Pyodide's CDN, else taken from a package of the Python package
+index that contains Pyodide's wheels. Its SHA-256 must always be the one in pyodide-lock.json.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Validates every shader that the golden models need, with Dawn, the WebGPU implementation of Chromium.
+"""Validate every shader that the golden models need, with Dawn, the WebGPU implementation of Chromium.
 
 Each model is planned for several devices that differ in features and limits, so that every kernel variant is
 expanded. Dawn's null backend compiles WGSL without running it: no GPU and no browser are needed.

@@ -19,7 +19,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 PING_S = 2.0
-SILENT_S = 8.0  # a tab that sends nothing for this long counts as gone
+SILENT_S = 8.0  # a tab that sends nothing for this long counts as disconnected
 SEND_S = 10.0
 POLL_S = 0.05  # how often a waiting request checks that its client is connected
 MAX_MESSAGE = 64 << 20  # bytes
@@ -28,26 +28,29 @@ REPLACED = 4001  # close code: another tab lends its engine now
 Message = dict[str, Any]
 
 
-class ClientGone(Exception):
+class ClientDisconnectedError(Exception):
     """The client has closed its connection."""
 
 
 class Exchange:
-    """One request to the tab. Its answer is a "head", then a "piece" or "end" for each pull; "lost" if the tab goes."""
+    """One request to the tab.
+
+    Its answer is a "head", then a "piece" or "end" for each pull; "lost" if the tab disconnects.
+    """
 
     def __init__(self, tab: "Tab", number: int) -> None:
         self._tab = tab
         self._number = number
         self.parts: queue.SimpleQueue[Message] = queue.SimpleQueue()
 
-    def next(self, gone: Callable[[], bool]) -> Message:
-        """Return the next part; raise ClientGone once `gone` returns true."""
+    def next(self, disconnected: Callable[[], bool]) -> Message:
+        """Return the next part; raise ClientDisconnectedError once `disconnected` returns true."""
         while True:
             try:
                 return self.parts.get(timeout=POLL_S)
             except queue.Empty:
-                if gone():
-                    raise ClientGone from None
+                if disconnected():
+                    raise ClientDisconnectedError from None
 
     def pull(self) -> None:
         """Request the next piece."""
@@ -108,9 +111,9 @@ class Tab:
 
     def run(self) -> None:
         """Receive until the socket closes or the tab is silent; then report "lost" to every open exchange."""
-        heard = pinged = time.monotonic()
+        last_received = pinged = time.monotonic()
         try:
-            while (now := time.monotonic()) - heard < SILENT_S:
+            while (now := time.monotonic()) - last_received < SILENT_S:
                 if now - pinged >= PING_S:
                     self.send({"kind": "ping"})
                     pinged = now
@@ -119,7 +122,7 @@ class Tab:
                 data = self._connection.recv(1 << 16)
                 if not data:
                     break
-                heard = now
+                last_received = now
                 with self._lock:
                     self._protocol.receive_data(data)
                     events = self._protocol.events_received()

@@ -38,7 +38,7 @@ Found = tuple[str, int, str]  # file, line, what
 
 
 def search(root: Path = ROOT) -> list[Found]:
-    """Everything that the glossary rules out, in order."""
+    """Return everything that the glossary rules out, in order."""
     found: list[Found] = []
     for name, source, parts in _files(root):
         found += [(name, line, text) for line, text in _names(name, source) if _ruled_out(text)]
@@ -48,7 +48,7 @@ def search(root: Path = ROOT) -> list[Found]:
 
 
 def sentences(root: Path = ROOT) -> list[Found]:
-    """Every sentence of comments and docstrings."""
+    """Return every sentence of comments and docstrings."""
     found: list[Found] = []
     for name, _, parts in _files(root):
         for line, text in parts:
@@ -111,7 +111,7 @@ def _prose(text: str) -> Iterator[tuple[int, str]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Print what is ruled out, or a sample; returns the exit status."""
+    """Print what is ruled out, or a sample; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tools.words", description=__doc__)
     parser.add_argument("--sample", type=int, help="print so many random sentences instead")
     parser.add_argument("--seed", type=int, default=0)

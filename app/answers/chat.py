@@ -1,4 +1,4 @@
-"""Answers chat and completion requests: prompt, engine, stop strings, the parts of a message, chunks."""
+"""Answer chat and completion requests: prompt, engine, stop strings, the parts of a message, chunks."""
 
 import asyncio
 import time
@@ -22,7 +22,7 @@ from py_engine.plan.sampling import Batch, Sampling
 
 Emit = Callable[[dict[str, Any]], None]
 Result = dict[str, Any] | None
-YIELD_S = 0.02  # of work, after which messages from the page, such as an abort, are handled
+YIELD_S = 0.02  # time between two yields to the event loop, which then handles messages such as an abort
 
 
 async def chat(model: Loaded, request: ChatRequest, job: Job, emit: Emit, received: float, load: Load) -> Result:
@@ -40,7 +40,7 @@ async def chat(model: Loaded, request: ChatRequest, job: Job, emit: Emit, receiv
     rules = dialect.rules(prompt.text, request.format)
     if rules is not None:
         run.compiled = await compiled(model, rules, run.shown, load)
-    return await run.all([prompt])
+    return await run.all_choices([prompt])
 
 
 async def complete(
@@ -52,11 +52,11 @@ async def complete(
     run = Run(model, request, Answer(model.id, chat=False), job, emit, received)
     if request.format is not None:
         run.compiled = await compiled(model, rules_of(request.format), frozenset(), load)
-    return await run.all(found)
+    return await run.all_choices(found)
 
 
 class Run:
-    """One request while it is answered: as many of its choices at once as the engine runs side by side."""
+    """One request in progress. Generates as many of its choices at once as the engine runs side by side."""
 
     def __init__(self, model: Loaded, request: Request, answer: Answer, job: Job, emit: Emit, received: float) -> None:
         self.model, self.request, self.answer, self.job = model, request, answer, job
@@ -64,25 +64,25 @@ class Run:
         self.shown: frozenset[int] = frozenset()  # control tokens whose text the parser needs
         self.compiled: Compiled | None = None
         self._emit, self._received = emit, received
-        self._failed: Exception | None = None  # the error that ended one choice, and ends the others
+        self._failed: Exception | None = None  # the error of one choice, which also ends the others
 
-    async def all(self, found: list[Prompt]) -> Result:
+    async def all_choices(self, prompts: list[Prompt]) -> Result:
         """Generate all choices. Returns the answer, or None after emitting its chunks."""
         engine = self.model.engine_or_error()
         if not self.request.cache_prompt:
             engine.forget()
-        places = asyncio.Semaphore(max(1, engine.parallel))
-        choices_of = [prompt for prompt in found for _ in range(self.request.n)]
+        slots = asyncio.Semaphore(max(1, engine.parallel))
+        choices_of = [prompt for prompt in prompts for _ in range(self.request.n)]
         ended = await asyncio.gather(
-            *(self._choice_beside_others(index, prompt, places) for index, prompt in enumerate(choices_of))
+            *(self._choice_when_free(index, prompt, slots) for index, prompt in enumerate(choices_of))
         )
         if self._failed is not None:
             raise self._failed
         choices = [choice for choice, _ in filter(None, ended)]
         first, *others = (usage for _, usage in filter(None, ended))
         total = sum(others, first)
-        if others:  # OpenAI counts a prompt once for all its answers
-            total.prompt_tokens = sum(len(prompt.ids) for prompt in found)
+        if others:  # OpenAI counts a prompt once, however many choices it has
+            total.prompt_tokens = sum(len(prompt.ids) for prompt in prompts)
             total.cached_tokens = min(total.cached_tokens, total.prompt_tokens)
         if not self.request.stream:
             return self.answer.whole(choices, total)
@@ -90,11 +90,11 @@ class Run:
             self._emit(self.answer.usage(total))
         return None
 
-    async def _choice_beside_others(
-        self, index: int, prompt: Prompt, places: asyncio.Semaphore
+    async def _choice_when_free(
+        self, index: int, prompt: Prompt, slots: asyncio.Semaphore
     ) -> tuple[dict[str, Any], Usage] | None:
         """Generate a choice when the engine has capacity. None if it, or another choice, has failed."""
-        async with places:
+        async with slots:
             if self._failed is None:
                 try:
                     return await self._choice(index, prompt)
@@ -130,7 +130,7 @@ class Run:
         stream = AnswerStream(decoder, request.stop, ends)
         output = Output(self, index, stream)
         sampling = self._resolved()
-        if index and sampling.seed is not None:  # the answers to one request differ, and are reproducible
+        if index and sampling.seed is not None:  # choices of one request must differ, reproducibly
             sampling = replace(sampling, seed=sampling.seed + index)
         output.open(prompt.text if isinstance(request, CompletionRequest) and request.echo else "")
         clock, stats = Clock(self._received), GenerationStats()
@@ -180,7 +180,7 @@ class Run:
 
 
 class Output:
-    """One choice while it grows: token ids in, deltas out, and the whole message."""
+    """One choice in progress: token ids in, deltas out, and the whole message."""
 
     def __init__(self, run: Run, index: int, stream: AnswerStream) -> None:
         self._run, self._index, self._stream = run, index, stream
@@ -236,7 +236,7 @@ class Clock:
 
 
 def _usage(prompt_tokens: int, completion_tokens: int, stats: GenerationStats, clock: Clock) -> Usage:
-    """The counts, with the engine's timings where it has them."""
+    """Token counts, with the engine's timings if it has any."""
     return Usage(
         prompt_tokens=prompt_tokens,
         completion_tokens=completion_tokens,

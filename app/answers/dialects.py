@@ -118,11 +118,11 @@ class Dialect:
     # -- prompt
 
     def template_tools(self) -> list[Any] | None:
-        """The tools as the template takes them."""
+        """The tools as the template expects them; None if the template does not describe tools."""
         return [tool.definition for tool in self._tools.shown] or None if self._native else None
 
     def messages(self, messages: Messages) -> Messages:
-        """The messages. Where the template knows no tools, describe tools and calls in plain text."""
+        """The messages for the template. If it does not describe tools, they describe tools and calls in plain text."""
         if self._native or not (self._tools.shown or any(m.get("tool_calls") or m["role"] == "tool" for m in messages)):
             return messages
         out = [self._as_text(m) for m in messages]
@@ -166,10 +166,10 @@ class Dialect:
         """The parser of an answer to this prompt."""
         inner: Parser = PlainParser()
         if self._tools.tools or self.syntax.wrappers:
-            begun = ">>>" if self.syntax is FUNCTIONARY and prompt.endswith(">>>") else ""
+            prefix = ">>>" if self.syntax is FUNCTIONARY and prompt.endswith(">>>") else ""
             syntax = self.syntax if self._tools.tools else replace(self.syntax, trigger="\0")
             inner = (
-                CallParser(syntax, self.new_id, begun)
+                CallParser(syntax, self.new_id, prefix)
                 if self._tools.tools or self.syntax.name == "command-r"
                 else inner
             )
@@ -205,7 +205,7 @@ class Dialect:
         return grammar.text(grammar.add("answer", either(options)))
 
     def _thought(self, grammar: Grammar, prompt: str) -> tuple[str, str]:
-        """Rules for reasoning before the answer: (the whole of it, the rest of it if the prompt began it)."""
+        """Rules for the reasoning before the answer: (all of it, its rest if the prompt already opened it)."""
         if self._tags is None:
             return "", ""
         until = f"TagDispatch(stop_eos=false, stop_str=({literal(self._tags[1])}), loop_after_dispatch=false)"
@@ -219,13 +219,13 @@ class Dialect:
         return f"({literal(self._tags[0])} {thought} {blanks})? ", ""
 
     def _call(self, grammar: Grammar, tool: Tool) -> str:
-        """Rule of a call, from after the trigger and opening to its end."""
+        """Rule of one call, without the trigger and opening before it."""
         arguments = schema_rule(grammar, tool.parameters, tool.param, ordered=True)
         before, _, after = self.syntax.head.partition("%s")
         return f"{literal(before + tool.name + after)} {arguments} {literal(self.syntax.tail)}"
 
     def _block(self, grammar: Grammar) -> str:
-        """Rule of what follows a trigger: one call or several, and the closing."""
+        """Rule of the text after a trigger: one call or several, and the closing."""
         syntax, calls = self.syntax, either(self._call(grammar, t) for t in self._tools.tools)
         call = grammar.add("call", calls)
         more = f" ({literal(syntax.joint)} {call})*" if syntax.joint is not None and self._tools.parallel else ""

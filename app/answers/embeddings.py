@@ -1,4 +1,4 @@
-"""Answers requests for embeddings, in OpenAI's shape, and for rankings of documents.
+"""Answer requests for embeddings, in OpenAI's shape, and for rankings of documents.
 
 Embeddings are pooled as the model's metadata says and normalised to length 1. Without metadata, a causal model pools
 the last token and an encoder the mean. Source of the ranking's prompt and answer: llama.cpp's server.
@@ -16,7 +16,7 @@ from app.models.loaded import Loaded
 from app.models.request_queue import Job
 from py_engine.errors import WispError
 
-MOST_INPUTS = 2048
+MAX_INPUTS = 2048
 _EMBEDDING = ("input", "model", "dimensions", "encoding_format", "user")
 _RANKING = ("query", "documents", "top_n", "model", "user")
 
@@ -94,8 +94,8 @@ def _inputs(value: Any) -> list[str | list[int]]:
         value = [value]
     if not isinstance(value, list):
         raise WispError("input must be a text, a list of token ids, or a list of them.", "invalid_type", param="input")
-    if not 0 < len(value) <= MOST_INPUTS:
-        raise WispError(f"input must have from 1 to {MOST_INPUTS} items.", "invalid_value", param="input")
+    if not 0 < len(value) <= MAX_INPUTS:
+        raise WispError(f"input must have from 1 to {MAX_INPUTS} items.", "invalid_value", param="input")
     for i, one in enumerate(value):
         name = f"input[{i}]" if len(value) > 1 else "input"
         if not isinstance(one, str) and not (isinstance(one, list) and all(_is_id(v) for v in one)):
@@ -127,7 +127,7 @@ async def embeddings(model: Loaded, request: EmbeddingRequest, job: Job) -> dict
         _check_length(engine, ids, name)
         job.check()
         array, _ = await engine.embed(ids, pooling)
-        await asyncio.sleep(0)  # lets messages in between, such as an abort
+        await asyncio.sleep(0)  # handle messages such as an abort
         # a JavaScript Float32Array, or a numpy array
         vector: list[float] = (array.to_py() if hasattr(array, "to_py") else array).tolist()
         tokens += len(ids)
@@ -162,7 +162,7 @@ async def rank(model: Loaded, request: RankRequest, job: Job) -> dict[str, Any]:
         _check_length(engine, ids, f"documents[{i}]")
         job.check()
         scores.append((await engine.rank(ids))[0])
-        await asyncio.sleep(0)  # lets messages in between, such as an abort
+        await asyncio.sleep(0)  # handle messages such as an abort
         tokens += len(ids)
     job.check()
     order = sorted(range(len(scores)), key=lambda i: -scores[i])[: request.top_n]

@@ -47,7 +47,7 @@ class Grammars:
         self._one_at_a_time = asyncio.Lock()  # concurrent requests compile the same grammar once
 
     async def compiled(self, rules: str, shown: frozenset[int], load: Load) -> Compiled:
-        """The compiled grammar, cached where it was compiled before."""
+        """The compiled grammar; each grammar is compiled once."""
         async with self._one_at_a_time:
             return await self._compiled((rules, shown), load)
 

@@ -1,4 +1,4 @@
-"""Parses answers of gpt-oss models: messages, each with a header that names its channel and recipient.
+"""Parse answers of gpt-oss models: messages, each with a header that names its channel and recipient.
 
 <|channel|>analysis<|message|>thoughts<|end|><|start|>assistant<|channel|>final<|message|>the answer
 <|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{"the": "arguments"}
@@ -16,7 +16,7 @@ _ENDS = ("<|end|>", "<|start|>", "<|channel|>", "<|call|>", "<|return|>")
 
 
 class HarmonyParser:
-    """Text in, deltas out."""
+    """A parser of gpt-oss answers: text in, deltas out."""
 
     def __init__(self, new_id: Callable[[], str], split_reasoning: bool) -> None:
         self._new_id, self._split = new_id, split_reasoning

@@ -1,6 +1,6 @@
-"""Parses the text of an answer into reasoning, content and tool calls while it is generated.
+"""Parse the text of an answer into reasoning, content and tool calls while it is generated.
 
-A parser takes pieces of text and returns deltas. Text that may become a marker is held back.
+A parser is given pieces of text and returns deltas. Text that may become a marker is held back.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from app.openai.answers import Delta
 
 
 class Parser(Protocol):
-    """Text in, deltas out."""
+    """A parser of an answer: text in, deltas out."""
 
     reasoning: bool  # the model is thinking
 
@@ -18,11 +18,11 @@ class Parser(Protocol):
         """The deltas that this text adds."""
 
     def finish(self) -> list[Delta]:
-        """The deltas of what was held back, at the end."""
+        """The deltas of the text that was held back, at the end of the answer."""
 
 
 class PlainParser:
-    """Passes all text on as content."""
+    """A parser that passes all text on as content."""
 
     reasoning = False
 
@@ -34,7 +34,7 @@ class PlainParser:
 
 
 class Until:
-    """Passes text on up to the first of some markers. Holds back text that may become one."""
+    """A filter that passes text on up to the first of some markers. Holds back text that may become one."""
 
     def __init__(self, markers: Iterable[str]) -> None:
         self._markers = tuple(markers)
@@ -64,7 +64,7 @@ class Until:
 
 
 class ReasoningParser:
-    """Separates the reasoning before the answer. `inside`: the prompt itself opened the reasoning."""
+    """A parser that separates the reasoning from the answer. `inside`: the prompt itself opened the reasoning."""
 
     def __init__(self, tags: tuple[str, str], inside: bool, then: Parser) -> None:
         self._open, self._close = tags

@@ -13,16 +13,16 @@ Messages = list[dict[str, Any]]
 
 @dataclass
 class Prompt:
-    """A prompt. `text` is for echo, and for how the answer starts; empty where only ids were given."""
+    """A prompt. `text`: for echo, and to detect reasoning that the prompt opens; empty where only ids were given."""
 
     ids: list[int]
     text: str = ""
     keep: int = 0  # tokens that stay when the context is shifted
-    truncated: int = 0  # tokens dropped to make it fit
+    truncated: int = 0  # tokens dropped so that it fits
 
 
 def of_chat(model: Loaded, request: ChatRequest, conversation: Messages, tools: list[Any] | None) -> Prompt:
-    """The prompt of a chat. `conversation`: the messages as the template takes them."""
+    """The prompt of a chat. `conversation`: the messages as the template expects them."""
 
     def render(messages: Messages, prompt: bool = True) -> str:
         return model.template.render(messages, tools=tools, add_generation_prompt=prompt, **request.template_variables)

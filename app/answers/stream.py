@@ -1,4 +1,4 @@
-"""Turns token ids into text to send. Holds back incomplete characters and possible starts of stop strings."""
+"""Turn token ids into text to send. Hold back incomplete characters and possible starts of stop strings."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ from py_engine.text.tokenizer import TextStream
 
 
 class StopStrings:
-    """Passes text on up to the first stop string. Holds back text that may become one."""
+    """A filter that passes text on up to the first stop string. Holds back text that may become one."""
 
     def __init__(self, stops: Iterable[str] = ()) -> None:
         self._stops = tuple(s for s in stops if s)

@@ -34,7 +34,7 @@ def _pattern(text: str) -> str:
 
 
 class JsonEnd:
-    """Finds the end of a JSON value that arrives in pieces."""
+    """A scanner for the end of a JSON value that arrives in pieces."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -74,13 +74,13 @@ class JsonEnd:
 
 
 class CallParser:
-    """Parses content and tool calls of one syntax."""
+    """A parser of content and tool calls in one syntax."""
 
     reasoning = False
     MAX_HEAD = 300  # characters; longer text is not a head or tail
 
-    def __init__(self, syntax: CallSyntax, new_id: Callable[[], str], begun: str = "") -> None:
-        """`begun`: the end of the prompt that belongs to the answer's syntax."""
+    def __init__(self, syntax: CallSyntax, new_id: Callable[[], str], prefix: str = "") -> None:
+        """`prefix`: the end of the prompt that belongs to the answer's syntax."""
         self._syntax, self._new_id = syntax, new_id
         self._until = Until([syntax.trigger, *syntax.wrappers])
         name = r"\s*(?P<name>[^\"\s<>\[\]{}]+)\s*"
@@ -95,8 +95,8 @@ class CallParser:
         self._json = JsonEnd()
         self._calls = 0
         self._said = False
-        if begun:
-            self.push(begun)
+        if prefix:
+            self.push(prefix)
 
     def push(self, text: str) -> list[Delta]:
         out: list[Delta] = []

@@ -12,12 +12,12 @@ from typing import Generic, TypeVar
 
 from app.constrain.ebnf import UNICODE, Ranges, intersect, normalize
 
-MOST_STATES = 6000
+MAX_STATES = 6000
 State = TypeVar("State", bound=Hashable)
 
 
 class TooComplex(Exception):
-    """An automaton would need more than MOST_STATES states."""
+    """An automaton would need more than MAX_STATES states."""
 
 
 Edges = list[tuple[int, int, int]]  # (first code point, last, target), sorted and disjoint
@@ -55,7 +55,7 @@ class Nfa:
 
     def add_state(self) -> int:
         """Add a state and return its number."""
-        if len(self.edges) > 20 * MOST_STATES:
+        if len(self.edges) > 20 * MAX_STATES:
             raise TooComplex
         self.edges.append([])
         self.epsilon.append([])
@@ -88,7 +88,7 @@ class Nfa:
 
 
 class _StateNumbers(Generic[State]):
-    """Numbers the states of an automaton under construction, in the order of discovery.
+    """The numbers of the states of an automaton under construction, in the order of discovery.
 
     Iterating yields every state once, those discovered during the iteration included.
     """
@@ -102,9 +102,9 @@ class _StateNumbers(Generic[State]):
             yield self._queue.popleft()
 
     def of(self, state: State) -> int:
-        """Return the state's number, a new one for a new state. Raises TooComplex where there are too many."""
+        """Return the state's number; number a new state. Raises TooComplex beyond MAX_STATES."""
         if state not in self._numbers:
-            if len(self._numbers) >= MOST_STATES:
+            if len(self._numbers) >= MAX_STATES:
                 raise TooComplex
             self._numbers[state] = len(self._numbers)
             self._queue.append(state)
@@ -142,7 +142,7 @@ def of_words(words: Iterable[str]) -> Dfa:
         for char in word:
             if ord(char) not in edges[at]:
                 edges.append({})
-                if len(edges) > MOST_STATES:
+                if len(edges) > MAX_STATES:
                     raise TooComplex
                 edges[at][ord(char)] = len(edges) - 1
             at = edges[at][ord(char)]
@@ -153,7 +153,7 @@ def of_words(words: Iterable[str]) -> Dfa:
 def lengths(low: int, high: int | None) -> Dfa:
     """Accept texts of low to high characters."""
     last = low if high is None else high
-    if last > MOST_STATES:
+    if last > MAX_STATES:
         raise TooComplex
     edges: list[Edges] = [[(a, b, i + 1) for a, b in UNICODE] for i in range(last)]
     edges.append([(a, b, last) for a, b in UNICODE] if high is None else [])
@@ -188,9 +188,9 @@ def _product(a: Dfa, b: Dfa, accept: Callable[[bool, bool], bool]) -> Dfa:
     for x, y in numbers:
         if accept(x in a.accepting, y in b.accepting):
             accepting.add(numbers.of((x, y)))
-        mine = a.edges[x] if x >= 0 else []
-        theirs = b.edges[y] if y >= 0 else []
-        marked = [(low, high, 2 * t) for low, high, t in mine] + [(low, high, 2 * t + 1) for low, high, t in theirs]
+        edges_a = a.edges[x] if x >= 0 else []
+        edges_b = b.edges[y] if y >= 0 else []
+        marked = [(low, high, 2 * t) for low, high, t in edges_a] + [(low, high, 2 * t + 1) for low, high, t in edges_b]
         out: Edges = []
         for low, high, targets in _disjoint(marked):
             to = (

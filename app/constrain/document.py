@@ -8,7 +8,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 from app.openai.fields import Json
 
-# Values of $schema: the drafts whose supported keywords mean what they mean in draft 2020-12.
+# Values of $schema: drafts in which the supported keywords have the same meaning as in draft 2020-12.
 DIALECT = re.compile(r"https?://json-schema\.org/(draft-0[4-7]|draft/20(19-09|20-12))/schema#?")
 # Keywords that do not restrict values.
 ANNOTATIONS = frozenset(
@@ -25,7 +25,7 @@ SUBSCHEMA_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
 SUBSCHEMA_OBJECTS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
 # Keywords of other dialects. Ignoring them would allow values that the author excluded.
 FOREIGN = frozenset(["$recursiveRef", "additionalItems", "extends", "disallow", "divisibleBy"])
-MOST_DEPTH = 200
+MAX_DEPTH = 200
 
 
 class UnsupportedKeyword(Exception):
@@ -87,8 +87,8 @@ class Document:
 
     def _walk(self, subschema: Subschema, depth: int) -> None:
         schema = subschema.schema
-        if depth > MOST_DEPTH:
-            raise subschema.unsupported("$defs", f"it is nested more than {MOST_DEPTH} levels deep")
+        if depth > MAX_DEPTH:
+            raise subschema.unsupported("$defs", f"it is nested more than {MAX_DEPTH} levels deep")
         if isinstance(schema, bool):
             return
         if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""Writes grammars in XGrammar's EBNF.
+"""Write grammars in XGrammar's EBNF.
 
 In version 0.1.27, a character class or range beyond ASCII matches single bytes instead of the characters it names.
 So classes are written as UTF-8: the ASCII part as a class, the rest as sequences of byte ranges.
@@ -24,18 +24,18 @@ class Grammar:
         self.rules: dict[str, str] = {}
         self._by_body: dict[str, str] = {}
         self._count: dict[str, int] = {}
-        self.known: dict[object, str] = {}  # a caller's key -> the rule it has added for it
+        self.known: dict[object, str] = {}  # key -> the rule that the caller added under it
 
-    def name(self, wanted: str) -> str:
-        """Reserve and return a name like the wanted one."""
-        base = "".join(c if c.isascii() and c.isalnum() else "_" for c in wanted)[:40] or "r"
+    def name(self, preferred: str) -> str:
+        """Reserve a rule name: the preferred one, with a number if it is taken."""
+        base = "".join(c if c.isascii() and c.isalnum() else "_" for c in preferred)[:40] or "r"
         if not base[0].isalpha():
             base = f"r_{base}"
         number = self._count.get(base, 0)
         self._count[base] = number + 1
         found = base if not number else f"{base}_{number}"
         if found in self.rules:
-            return self.name(wanted)
+            return self.name(preferred)
         self.rules[found] = '""'
         return found
 
@@ -44,18 +44,18 @@ class Grammar:
         self.rules[name] = body
         return name
 
-    def add(self, wanted: str, body: str) -> str:
+    def add(self, preferred: str, body: str) -> str:
         """Return a rule with that body; equal bodies share a rule."""
         if body not in self._by_body:
-            self._by_body[body] = self.define(self.name(wanted), body)
+            self._by_body[body] = self.define(self.name(preferred), body)
         return self._by_body[body]
 
-    def shared(self, wanted: str, body: Callable[[str], str]) -> str:
+    def shared(self, preferred: str, body: Callable[[str], str]) -> str:
         """Return the rule of that name, added at its first use. `body` gets the name, so the rule may be recursive."""
-        if wanted not in self.rules:
-            self.define(self.name(wanted), "")
-            self.define(wanted, body(wanted))
-        return wanted
+        if preferred not in self.rules:
+            self.define(self.name(preferred), "")
+            self.define(preferred, body(preferred))
+        return preferred
 
     def text(self, root: str) -> str:
         """Return the grammar's text, with `root` as its root rule."""

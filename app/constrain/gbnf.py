@@ -1,7 +1,7 @@
-"""Reads grammars in GBNF (llama.cpp) or EBNF, and writes them in XGrammar's EBNF.
+"""Read grammars in GBNF (llama.cpp) or EBNF, and write them in XGrammar's EBNF.
 
-Reading them here gives errors with a line number, where XGrammar's WebAssembly module would abort. It also makes
-character classes beyond ASCII work (ebnf.py).
+Errors found here have a line number; XGrammar's WebAssembly module would abort instead. Rewriting also makes character
+classes beyond ASCII work (ebnf.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _REPEAT = re.compile(r"\{\s*(\d+)\s*(?:(,)\s*(\d*)\s*)?\}")
 _SHORT = {"n": 10, "r": 13, "t": 9, "0": 0, "b": 8, "f": 12, "v": 11, "a": 7}
 _LENGTHS = {"x": 2, "u": 4, "U": 8}
-MOST_REPEATS = 100_000
+MAX_REPEATS = 100_000
 
 
 class BadGrammar(Exception):
@@ -162,8 +162,8 @@ class _Reader:
         if found is None:
             return part
         low, high = int(found[1]), int(found[3]) if found[3] else None if found[2] else int(found[1])
-        if max(low, high or 0) > MOST_REPEATS or (high is not None and high < low):
-            raise self._bad(f"a repetition must be {{n}}, {{n,}} or {{n,m}} with n <= m <= {MOST_REPEATS}")
+        if max(low, high or 0) > MAX_REPEATS or (high is not None and high < low):
+            raise self._bad(f"a repetition must be {{n}}, {{n,}} or {{n,m}} with n <= m <= {MAX_REPEATS}")
         self._at = found.end()
         if high == 0:
             return '""'

@@ -22,16 +22,16 @@ from app.constrain.value_sets import FALSE, TRUE, ArraySet, ObjectSet, Ref, Stri
 
 Counts = tuple[int, tuple[int, ...]]  # (items so far, items that satisfy each `contains`)
 PropertyState = tuple[int, int, int]  # (named properties so far, all properties so far, `exists` flags)
-FREE_ORDER = 5  # most named properties for which any order is allowed
-MOST_UNIQUE = 6  # most distinct values of the items of an array with uniqueItems
-MOST_PATTERNS = 4  # of one object: 2^n combinations of them get rules
+FREE_ORDER = 5  # named properties; with more, the order is fixed
+MAX_UNIQUE = 6  # distinct values of the items of an array with uniqueItems
+MAX_PATTERNS = 4  # of one object: 2^n combinations of them get rules
 QUOTE = '"'
 VALUE = '"{[-0123456789tfn'  # the first characters of values
 _NUMBER = r""""-"? ("0" | [1-9] [0-9]*) ("." [0-9]+)? ([eE] ("-" | "+")? [0-9]+)?"""
 
 
 class JsonGrammar:
-    """Adds rules for Refs to a grammar."""
+    """A writer of grammar rules for Refs."""
 
     def __init__(self, grammar: Grammar, schemas: Schemas, ordered: bool = False, plain_integers: bool = False) -> None:
         """`ordered`: properties come in the schema's order. `plain_integers`: integers as 5, not 5.0."""
@@ -137,7 +137,7 @@ class JsonGrammar:
         return f"({empty} | {full})" if may_be_empty else full
 
     def _containing(self, s: ArraySet, ref: Ref) -> Iterator[str]:
-        """Yield rules for arrays with `contains`. The counts of a state stop where they no longer matter."""
+        """Yield rules for arrays with `contains`. Counts in a state are capped where they no longer matter."""
         caps = [c.low if c.high is None else c.high for c in s.contains]
         far = max(s.prefix_length(), s.low, *(c.start for c in s.contains), s.high or 0, 1)
         schemas = self._schemas
@@ -190,7 +190,7 @@ class JsonGrammar:
         atoms = self._atoms(s)
         if atoms is None or s.prefix_length() or s.contains:
             raise UnsupportedKeyword(
-                s.unique, f"it is only supported for items with an enum of at most {MOST_UNIQUE} values"
+                s.unique, f"it is only supported for items with an enum of at most {MAX_UNIQUE} values"
             )
         high = len(atoms) if s.high is None else min(s.high, len(atoms))
 
@@ -202,7 +202,7 @@ class JsonGrammar:
         yield from self._list(*list_rule(self._grammar, self._comma, 0, steps, lambda used: used.bit_count() >= s.low))
 
     def _atoms(self, s: ArraySet) -> list[Ref] | None:
-        """Return the values that items may have, where a schema lists them and they are few."""
+        """Return the values that items may have, if a schema lists at most MAX_UNIQUE of them."""
         item = s.item(None)
         for subschema in self._schemas.subschemas(item):
             schema = subschema.schema
@@ -212,7 +212,7 @@ class JsonGrammar:
             if isinstance(values, list):
                 atoms = [item | self._schemas.const(v) for v in values]
                 atoms = [a for a in dict.fromkeys(atoms) if self._schemas.inhabited(a)]
-                return atoms if len(atoms) <= MOST_UNIQUE else None
+                return atoms if len(atoms) <= MAX_UNIQUE else None
         return None
 
     # -- objects
@@ -249,8 +249,8 @@ class JsonGrammar:
         for layer in t.layers:
             patterns += [dfa for dfa, _ in layer.patterns]
         patterns += [dfa for dfa, _ in t.exists]
-        if len(patterns) > MOST_PATTERNS:
-            raise self._unsupported(ref, "patternProperties", f"there are more than {MOST_PATTERNS} patterns")
+        if len(patterns) > MAX_PATTERNS:
+            raise self._unsupported(ref, "patternProperties", f"there are more than {MAX_PATTERNS} patterns")
         free = automaton.complement(automaton.of_words(fields)) if fields else automaton.everything()
         if t.names is not None:
             free = automaton.intersection(free, t.names)

@@ -10,7 +10,7 @@ from app.constrain.automaton import Dfa, TooComplex
 from app.constrain.document import Subschema
 from app.constrain.formats import FORMATS
 from app.constrain.schema_graph import SchemaGraph
-from app.constrain.strings import MOST_CHARACTERS
+from app.constrain.strings import MAX_CHARACTERS
 from app.constrain.value_sets import (
     BOOLEANS,
     FALSE,
@@ -122,8 +122,8 @@ def limits(graph: SchemaGraph, subschema: Subschema) -> ValueSet:
 def strings(graph: SchemaGraph, subschema: Subschema) -> StringSet | None:
     """Return the strings that minLength, maxLength, pattern and (strict) format allow."""
     low, high = _count(subschema, "minLength") or 0, _count(subschema, "maxLength")
-    if max(low, high or 0) > MOST_CHARACTERS:
-        raise subschema.unsupported("maxLength" if high else "minLength", f"it is larger than {MOST_CHARACTERS}")
+    if max(low, high or 0) > MAX_CHARACTERS:
+        raise subschema.unsupported("maxLength" if high else "minLength", f"it is larger than {MAX_CHARACTERS}")
     text: StringSet | None = StringSet(None, low, high)
     if high is not None and low > high:
         return None

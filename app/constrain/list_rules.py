@@ -5,12 +5,12 @@ from typing import TypeVar
 
 from app.constrain.ebnf import Grammar, either
 
-MOST_STATES = 1500
+MAX_STATES = 1500
 State = TypeVar("State", bound=Hashable)
 
 
 class TooManyListStates(Exception):
-    """The list would need more than MOST_STATES states."""
+    """The list would need more than MAX_STATES states."""
 
 
 def list_rule(
@@ -31,7 +31,7 @@ def list_rule(
         state = todo.pop()
         if state in after:
             continue
-        if len(after) >= MOST_STATES:
+        if len(after) >= MAX_STATES:
             raise TooManyListStates
         after[state] = list(steps(state))
         for _, new in after[state]:

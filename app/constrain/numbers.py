@@ -13,7 +13,7 @@ from app.constrain import regex
 from app.constrain.automaton import Dfa, TooComplex, difference, intersection, minimize, union
 
 _DECIMAL = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?"
-MOST_REMAINDERS = 4000
+MAX_REMAINDERS = 4000
 
 
 @lru_cache(maxsize=8)
@@ -106,7 +106,7 @@ def multiples(step: Decimal) -> Dfa:
     if exponent > 0:
         number, exponent = number * 10**exponent, 0
     places = -exponent  # value * 10^places is a multiple of number; only zeros may follow
-    if number * (places + 2) > MOST_REMAINDERS:
+    if number * (places + 2) > MAX_REMAINDERS:
         raise TooComplex
     size = number
     base = 1  # state 0 is the start; then (places read, remainder), places from -1 (before the point) to `places`

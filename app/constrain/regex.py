@@ -19,7 +19,7 @@ _SPACE: Ranges = normalize(
 _NEWLINE: Ranges = ((0x0A, 0x0A), (0x0D, 0x0D), (0x2028, 0x2029))
 _CLASSES = {"d": _DIGIT, "w": _WORD, "s": _SPACE}
 _CONTROLS = {"t": 9, "n": 10, "v": 11, "f": 12, "r": 13, "0": 0}
-MOST_REPEATS = 2000
+MAX_REPEATS = 2000
 _CATEGORIES = {
     "Letter": "L", "Uppercase_Letter": "Lu", "Lowercase_Letter": "Ll", "Number": "N", "Decimal_Number": "Nd",
     "digit": "Nd",
@@ -150,9 +150,9 @@ class _Parser:
         return start, end
 
     def _quantified(self) -> tuple[int, int]:
-        begun, anchors = self._at, len(self.starts) + len(self.ends)
+        start, anchors = self._at, len(self.starts) + len(self.ends)
         part = self._atom()
-        atom = self._text[begun : self._at]
+        atom = self._text[start : self._at]
         bounds = self._bounds()
         if bounds is None:
             return part
@@ -178,8 +178,8 @@ class _Parser:
         least, most = int(low), int(high) if high else None if comma else int(low)
         if most is not None and most < least:
             raise BadPattern("a repetition {n,m} with n > m")
-        if max(least, most or 0) > MOST_REPEATS:
-            raise Unsupported(f"more than {MOST_REPEATS} repetitions")
+        if max(least, most or 0) > MAX_REPEATS:
+            raise Unsupported(f"more than {MAX_REPEATS} repetitions")
         return least, most
 
     def _repeated(self, part: tuple[int, int], atom: str, low: int, high: int | None) -> tuple[int, int]:

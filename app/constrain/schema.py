@@ -27,8 +27,8 @@ from app.constrain.value_sets import (
 )
 from app.openai.fields import Json
 
-MOST_UNIONS = 200  # members of a union
-MOST_DEPTH = 4  # levels of items and properties that `inhabited` looks into
+MAX_UNIONS = 200  # members of a union
+MAX_DEPTH = 4  # levels of items and properties that `inhabited` looks into
 # Keywords that may make a schema too complex, the likeliest first.
 COSTLY = (
     "anyOf", "oneOf", "allOf", "not", "if", "pattern", "maxLength", "minLength", "multipleOf", "$ref", "type",
@@ -59,7 +59,7 @@ class Schemas(SchemaGraph):
 
     def inhabited(self, ref: Ref, depth: int = 0) -> bool:
         """Return False where certainly no value satisfies the Ref."""
-        if ref == TRUE or depth > MOST_DEPTH:
+        if ref == TRUE or depth > MAX_DEPTH:
             return True
         if ref not in self._inhabited:
             self._inhabited[ref] = True  # assumed meanwhile: the schema may contain itself
@@ -86,18 +86,18 @@ class Schemas(SchemaGraph):
 
     def _intersect(self, a: Union, b: Union, at: Node) -> Union:
         """Return the values in both unions. `at`: the node that an error names."""
-        if len(a) * len(b) > 20 * MOST_UNIONS:
+        if len(a) * len(b) > 20 * MAX_UNIONS:
             raise self._too_complex(at)
         try:
             union = [v for x in a for y in b if not (v := x.intersect(y)).is_empty()]
         except TooComplex:
             raise self._too_complex(at) from None
-        if len(union) > MOST_UNIONS:
+        if len(union) > MAX_UNIONS:
             raise self._too_complex(at)
         return union
 
     def _too_complex(self, at: Node) -> UnsupportedKeyword:
-        """Blame the keyword that most likely made the schema too complex."""
+        """Return the error for a schema that is too complex. It names the keyword that is the likeliest cause."""
         path = at.path if isinstance(at, Subschema) else ()
         given = at.schema if isinstance(at, Subschema) and isinstance(at.schema, dict) else {}
         keyword = next((k for k in COSTLY if k in given), "anyOf")
@@ -187,8 +187,8 @@ class Schemas(SchemaGraph):
                     for branch in chosen[1:]:
                         both = self._intersect(both, branch, subschema)
                     union += both
-        if len(union) > MOST_UNIONS:
-            raise subschema.unsupported("anyOf", f"its branches have {len(union)} variants, more than {MOST_UNIONS}")
+        if len(union) > MAX_UNIONS:
+            raise subschema.unsupported("anyOf", f"its branches have {len(union)} variants, more than {MAX_UNIONS}")
         return union
 
     def _one_of(self, subschema: Subschema) -> Union:

@@ -34,7 +34,7 @@ Node = Subschema | Constant | Conjunction | Never
 
 
 class SchemaGraph:
-    """Numbers the nodes of one schema document. Equal nodes share a number."""
+    """The numbered nodes of one schema document. Equal nodes share a number."""
 
     def __init__(self, schema: Json, strict: bool) -> None:
         """`strict`: `format` restricts strings; otherwise it is an annotation."""

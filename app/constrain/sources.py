@@ -1,4 +1,4 @@
-"""Grammar rules for JSON schemas, regular expressions and GBNF. What is wrong or unsupported is a 400 with `param`."""
+"""Grammar rules for JSON schemas, regular expressions and GBNF. Invalid or unsupported input is a 400 with `param`."""
 
 import json
 

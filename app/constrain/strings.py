@@ -21,7 +21,7 @@ _DIRECT = intersect(complement(((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C))), UNICODE
 _ASTRAL = (0x10000, 0x10FFFF)
 HEX = "[0-9a-fA-F]"
 BLOCK = 16  # characters counted one by one; each costs the mask engine compile time
-MOST_CHARACTERS = 200_000
+MAX_CHARACTERS = 200_000
 
 
 def any_options() -> list[str]:
@@ -61,7 +61,7 @@ def _sized(grammar: Grammar, low: int, high: int | None) -> str:
     Counts in blocks, so that few rules contain characters: whole(n) reads n characters, last(n) reads up to n
     characters and the quote.
     """
-    if max(low, high or 0) > MOST_CHARACTERS:
+    if max(low, high or 0) > MAX_CHARACTERS:
         raise TooComplex
     quote = literal('"')
 
@@ -109,7 +109,7 @@ def automaton_rule(grammar: Grammar, dfa: Dfa, escaped: bool, end: str = "") -> 
 
 
 class _Rules:
-    """Writes one rule for each state with several incoming edges, and inlines the others."""
+    """A writer of one rule for each state with several incoming edges; other states are inlined."""
 
     def __init__(self, grammar: Grammar, dfa: Dfa, escaped: bool, end: str) -> None:
         self._grammar, self._dfa, self._escaped, self._end = grammar, dfa, escaped, end

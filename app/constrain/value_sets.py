@@ -115,7 +115,7 @@ class ArraySet:
         )
 
     def item(self, index: int | None) -> Ref:
-        """Return the condition on the item at an index; None: on the items behind every prefix."""
+        """Return the condition on the item at an index; None: on the items after every prefix."""
         refs = (p[index] if index is not None and index < len(p) else rest for p, rest in self.layers)
         return TRUE.union(*refs)
 

@@ -1,4 +1,4 @@
-"""Loads a model: source, header, tokenizer and template first, then the weights. Reports progress."""
+"""Load a model: source, header, tokenizer and template first, then the weights. Report progress."""
 
 import asyncio
 import time
@@ -109,18 +109,18 @@ async def load(
     estimate_engine: Callable[..., Awaitable[dict[str, Any]]] | None = None,
     make_capacity: Callable[[int], Awaitable[None]] | None = None,
 ) -> Loaded:
-    """Load a model beside those that are loaded. On failure nothing of it stays allocated.
+    """Load a model beside those that are loaded. On failure nothing stays allocated.
 
-    `make_capacity(bytes)` is awaited before anything is allocated, with what `estimate_engine` says the model takes.
+    `make_capacity(bytes)` is awaited before anything is allocated, with the bytes that `estimate_engine` returns.
     """
-    began = time.perf_counter()
+    started = time.perf_counter()
     sources: list[Any] = []
     try:
         for part in options.choice.parts:
             sources.append(await open_source(part, on_progress))
         headers = [await read_header(source.read, source.size) for source in sources]
         header = headers[0]
-        timings = {"header_ms": _since(began)}
+        timings = {"header_ms": _since(started)}
         model = vocabulary(options.choice.id, header, timings)
         model.source_stats = lambda: _sum([source.stats for source in sources])
         if not options.vocab_only:
@@ -134,7 +134,7 @@ async def load(
                 on_progress,
             )
         model.notices += [notice for source in sources for notice in source.notices]
-        timings["load_ms"] = _since(began)
+        timings["load_ms"] = _since(started)
     except MemoryError:
         raise WispError(
             "The page has too little memory for this model on the CPU. Unload other models, choose a smaller one, or "
@@ -179,18 +179,18 @@ async def _estimate(
 
 def vocabulary(name: str, header: Header, timings: dict[str, float]) -> Loaded:
     """A model without weights: its tokenizer and chat template."""
-    began = time.perf_counter()
+    started = time.perf_counter()
     _ = header.architecture  # raises missing_metadata
     tokenizer = load_tokenizer(header.metadata)
     template, notices = from_metadata(
         header.metadata, tokenizer.text_of(tokenizer.bos_id), tokenizer.text_of(tokenizer.eos_id)
     )
-    timings["tokenizer_ms"] = _since(began)
+    timings["tokenizer_ms"] = _since(started)
     return Loaded(name, header, tokenizer, template, None, [*tokenizer.notices, *notices], timings)
 
 
-def _since(began: float) -> float:
-    return 1000 * (time.perf_counter() - began)
+def _since(started: float) -> float:
+    return 1000 * (time.perf_counter() - started)
 
 
 def _sum(parts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -217,12 +217,12 @@ class Loading:
         return self._waiting
 
     async def wait(self, job: Job, report: OnProgress) -> Loaded:
-        """Wait for the model, which comes pinned. Raises what the load raises, or WispError aborted."""
+        """Wait for the model and pin it. Raises the error of the load, or WispError aborted."""
         job.check()
         self._waiting += 1
         self._reports.append(report)
         try:
-            if await job.sees_end_of(self._task):
+            if await job.wait_for(self._task):
                 return self._task.result()
             if self._waiting == 1:
                 self.close()
@@ -235,7 +235,7 @@ class Loading:
 
 
 class Progress:
-    """Forwards progress about ten times a second, with the speed over the last seconds in bytes per second."""
+    """A progress reporter: about ten reports a second, with the speed of the last seconds in bytes per second."""
 
     INTERVAL = 0.1
     WINDOW = 3.0

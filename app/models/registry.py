@@ -45,7 +45,7 @@ class Source(Protocol):
 
 
 class OverBudgetError(WispError):
-    """A model that exceeds the budget alone, so that evicting others would not help."""
+    """The model alone exceeds the budget, so evicting others would not help."""
 
 
 class Models:
@@ -166,7 +166,7 @@ class Models:
 
     @asynccontextmanager
     async def hold(self, name: str | None, job: Job, report: OnProgress) -> AsyncIterator[Loaded]:
-        """The model of that name, loaded on demand, for what needs no turn."""
+        """Pin the model of that name, loaded on demand, without waiting in its queue."""
         options = await self._options(name)
         model = self.loaded.get(options.choice.id)
         if model is not None:
@@ -182,13 +182,13 @@ class Models:
 
     @asynccontextmanager
     async def shared(self, name: str | None, job: Job, report: OnProgress) -> AsyncIterator[Loaded]:
-        """Hold a model and its queue, beside as many requests as its engine runs side by side."""
+        """Pin a model and wait in its queue, shared with as many requests as its engine runs side by side."""
         async with self.hold(name, job, report) as model, model.queue.shared(job):
             yield model
 
     @asynccontextmanager
     async def alone(self, name: str | None, job: Job, report: OnProgress) -> AsyncIterator[Loaded]:
-        """Hold a model and its queue exclusively."""
+        """Pin a model and wait in its queue for exclusive access."""
         async with self.hold(name, job, report) as model, model.queue.exclusive(job):
             yield model
 
@@ -202,8 +202,8 @@ class Models:
     async def load(self, options: Options, default: bool, job: Job, report: OnProgress) -> AsyncIterator[Loaded]:
         """Load a model beside the others, unless it is loaded with the same options.
 
-        A model of the same name is replaced when its requests have ended. If this raises, all models are loaded that
-        were loaded before.
+        A model of the same name is replaced when its requests have ended. If this raises, the models
+        that were loaded before are still loaded.
         """
         name = options.choice.id
         model = self.loaded.get(name)
@@ -227,24 +227,24 @@ class Models:
         for key in [(True, options.key)] if exact else [(True, options.key), (False, options.key)]:
             if key in self._loadings and self._loadings[key].open:
                 return self._loadings[key]
-        self._loadings[key] = Loading(lambda own: self._load(options, exact, own))
+        self._loadings[key] = Loading(lambda this_load: self._load(options, exact, this_load))
         return self._loadings[key]
 
-    async def _load(self, options: Options, exact: bool, own: "Loading") -> Loaded:
+    async def _load(self, options: Options, exact: bool, this_load: "Loading") -> Loaded:
         name, key = options.choice.id, (exact, options.key)
         try:
             async with self._load_queue.exclusive(Job()):
                 model = self.loaded.get(name)
                 if model is None or (exact and model.options.key != options.key):
-                    model = await self._make(options, own.report)
+                    model = await self._make(options, this_load.report)
                     self._add(model, options)
                     self._known[name] = options
                     self.default = self.default or name
-                model.pins += own.close()
+                model.pins += this_load.close()
                 return model
         finally:
-            own.close()
-            if self._loadings.get(key) is own:
+            this_load.close()
+            if self._loadings.get(key) is this_load:
                 del self._loadings[key]
 
     async def _make(self, options: Options, report: OnProgress) -> Loaded:
@@ -349,7 +349,7 @@ class Models:
 
     @asynccontextmanager
     async def _growth(self, model: Loaded, needed: int) -> AsyncIterator[bool]:
-        """Grant or refuse that a model's caches grow by `needed` bytes; held while they grow.
+        """Grant or refuse `needed` more bytes for a model's caches; the grant is held while they grow.
 
         Evicts idle models, least recently used first, or none if that would not suffice.
         """
@@ -365,7 +365,7 @@ class Models:
             yield True
 
     def _may_exceed(self, model: Loaded, idle: list[Loaded]) -> bool:
-        """Whether a model may exceed the budget: an estimated one, when it is the only model left."""
+        """Whether a model may exceed the budget: only an estimated budget, and only as the last model left."""
         others = [m for m in self.loaded.values() if m is not model and m not in idle and m.bytes]
         return self.memory.estimated and not (others or self._leaving or self.memory.reserved)
 
@@ -382,7 +382,7 @@ class Models:
             model = self.loaded.get(one)
             if model is not None:
                 unloading = asyncio.ensure_future(self._unload_when_idle(model))
-                if not await job.sees_end_of(unloading):
+                if not await job.wait_for(unloading):
                     unloading.cancel()
                     await asyncio.wait([unloading])
                     raise aborted()

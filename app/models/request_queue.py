@@ -27,7 +27,7 @@ class Job:
         """Call `callback` when the request is aborted."""
         self._callbacks.append(callback)
 
-    async def sees_end_of(self, task: "asyncio.Future[Any]") -> bool:
+    async def wait_for(self, task: "asyncio.Future[Any]") -> bool:
         """Wait for a task or the abort; returns whether the task ended."""
         woken = asyncio.Event()
         self._callbacks.append(woken.set)
@@ -50,13 +50,13 @@ def aborted() -> WispError:
 
 
 class RequestQueue:
-    """Grants one exclusive request, or several shared ones, strictly in order.
+    """A queue that grants one exclusive request, or several shared ones, strictly in order.
 
     A later request never overtakes an earlier one, so shared requests cannot starve an exclusive one.
     """
 
     def __init__(self, parallel: Callable[[], int] = lambda: 1) -> None:
-        """`parallel()`: how many shared requests may run at once, asked each time."""
+        """`parallel()`: how many shared requests may run at once; called for each request."""
         self._parallel = parallel
         self._alone = False
         self._sharing = 0
@@ -78,7 +78,7 @@ class RequestQueue:
     async def _held(self, job: Job, *, alone: bool) -> AsyncIterator[None]:
         job.check()
         if self._waiting or not self._free(alone):
-            await self._wait(job, alone)  # the request that ended has taken it for us
+            await self._wait(job, alone)  # the request that ended has granted it to this one
         else:
             self._take(alone)
         try:
@@ -117,9 +117,9 @@ class RequestQueue:
         except BaseException:
             if (grant, alone) in self._waiting:
                 self._waiting.remove((grant, alone))
-                self._next()  # those that waited after it may run now
+                self._next()  # requests that waited after it may run now
             elif grant.done() and not grant.cancelled() and grant.exception() is None:
-                self._end(alone)  # granted in the moment of the cancellation: pass it on
+                self._end(alone)  # granted while it was cancelled: pass the grant on
             raise
 
     def _next(self) -> None:

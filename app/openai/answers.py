@@ -1,4 +1,4 @@
-"""Builds OpenAI's answers: whole answers, chunks, usage and logprobs."""
+"""Build OpenAI's answers: whole answers, chunks, usage and logprobs."""
 
 import os
 import time
@@ -60,14 +60,14 @@ class Usage:
         """Return the timings object of llama.cpp's server. prompt_n excludes cached tokens."""
         prompt_n = self.prompt_tokens - self.cached_tokens
         later = self.completion_tokens - self.first_tokens
-        counted, took = (later, self.predicted_ms) if later > 0 else (self.completion_tokens, self.prompt_ms)
+        counted, took_ms = (later, self.predicted_ms) if later > 0 else (self.completion_tokens, self.prompt_ms)
         return {
             "prompt_n": prompt_n,
             "prompt_ms": self.prompt_ms,
             "predicted_n": self.completion_tokens,
             "predicted_ms": self.predicted_ms,
             "prompt_per_second": 1000 * prompt_n / self.prompt_ms if self.prompt_ms else 0.0,
-            "predicted_per_second": 1000 * counted / took if took else 0.0,
+            "predicted_per_second": 1000 * counted / took_ms if took_ms else 0.0,
             "ttft_ms": self.ttft_ms,
         }
 
@@ -111,7 +111,7 @@ class Message:
 
 
 class Answer:
-    """Builds the objects of one answer, which share an id and a time."""
+    """A builder of the objects of one answer, which share an id and a time."""
 
     def __init__(self, model: str, chat: bool, now: Callable[[], float] = time.time) -> None:
         self.chat = chat
@@ -156,7 +156,7 @@ class Answer:
 
 
 class Logprobs:
-    """Collects the logprobs of one choice, in the shape of its endpoint."""
+    """The logprobs of one choice so far, in the shape of its endpoint."""
 
     def __init__(self, chat: bool, token_bytes: TokenBytes) -> None:
         self._chat, self._token_bytes = chat, token_bytes

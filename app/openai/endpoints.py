@@ -15,7 +15,7 @@ class Endpoint:
     path: str  # below /v1/
     sdk: str  # the method of the SDK, such as "chat.completions.create"
     method: str = "POST"
-    upstream: bool = False  # a request whose model names an upstream goes there, to the same path
+    upstream: bool = False  # forward a request whose model names an upstream to the same path there
     namedEvents: bool = False
 
     @property

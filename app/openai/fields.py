@@ -1,4 +1,4 @@
-"""Reads the fields of a request, checked for type and range. An error's `param` names the field."""
+"""Read the fields of a request, checked for type and range. An error's `param` names the field."""
 
 import math
 from typing import Any
@@ -38,7 +38,7 @@ def boolean(body: Body, name: str, default: bool = False, param: str | None = No
 
 
 def whole(value: Json) -> int | None:
-    """Return the value as an integer, None if it is not one. 3.0 counts: JavaScript does not tell it from 3."""
+    """Return the value as an integer, None if it is not one. 3.0 counts: JavaScript does not distinguish it from 3."""
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isinf(value) or value != value // 1:
         return None
     return int(value)

@@ -19,7 +19,7 @@ class Format:
 
 
 def requested(body: Body) -> Format | None:
-    """Return the form that a request gives, None without one. More than one is an error."""
+    """Return the form that a request specifies, or None. More than one is an error."""
     found = [f for f in (_response_format(body), _grammar(body), _regex(body), _schema(body)) if f is not None]
     if len(found) > 1:
         first, second = found[0].param.split(".")[0], found[1].param.split(".")[0]

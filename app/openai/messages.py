@@ -1,4 +1,4 @@
-"""Checks the messages of a chat and the prompts of a completion. Messages keep OpenAI's shape; parts must be text."""
+"""Check the messages of a chat and the prompts of a completion. Messages keep OpenAI's shape; parts must be text."""
 
 from app.openai.fields import Json, unsupported, whole, wrong_type, wrong_value
 from py_engine.errors import WispError

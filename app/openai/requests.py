@@ -1,4 +1,4 @@
-"""Checks requests for chats and completions, field by field.
+"""Check requests for chats and completions, field by field.
 
 A wrong type or value is an error whose `param` names the field. So is a parameter that Wisp does not implement,
 unless its value has no effect; no parameter is ignored silently.
@@ -73,7 +73,7 @@ class Request:
     n: int
     ignore_eos: bool
     cache_prompt: bool
-    truncate: bool  # drop the oldest turns of a conversation that does not fit, instead of an error
+    truncate: bool  # if a conversation does not fit, drop its oldest turns instead of an error
     format: Format | None
 
 

@@ -1,4 +1,4 @@
-"""The responses endpoint: turns its requests into chat requests, and chat chunks into its items and events."""
+"""The responses endpoint: convert its requests to chat requests, and chat chunks to its items and events."""
 
 import os
 import time
@@ -33,7 +33,7 @@ _RENAMED = (
     ("messages", "input"), ("response_format", "text.format"), ("reasoning_", "reasoning."),
     ("max_tokens", "max_output_tokens"),
 )  # fmt: skip
-LOGPROBS = "message.output_text.logprobs"  # the element of `include` that asks for logprobs
+LOGPROBS = "message.output_text.logprobs"  # the element of `include` that requests logprobs
 
 
 def responses_request(body: Json) -> ChatRequest:
@@ -147,7 +147,7 @@ def _format(given: Body | None) -> Json:
 
 
 class Response:
-    """Builds one response from the chunks of a chat. `emit` receives its events."""
+    """A builder of one response from the chunks of a chat. `emit` receives its events."""
 
     def __init__(self, body: Body, model: str, emit: Emit | None, now: Callable[[], float] = time.time) -> None:
         self._emit, self._count = emit, 0
@@ -179,7 +179,7 @@ class Response:
         }
 
     def chunk(self, chunk: dict[str, Json]) -> None:
-        """Take in the next chunk of the chat."""
+        """Add the next chunk of the chat."""
         if not self._count:
             self._count = 1
             for kind in ("created", "in_progress"):

@@ -1,4 +1,4 @@
-"""Reads the sampling parameters of a request: OpenAI's, and llama.cpp's under its names."""
+"""Read the sampling parameters of a request: OpenAI's, and llama.cpp's under its names."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ class TextParameters:
 
 
 def sampling(body: Body, logprobs: int) -> tuple[Sampling, TextParameters]:
-    """Return the parameters, those that are text apart. `logprobs`: alternatives per token, -1: no logprobs."""
+    """Return the parameters, and those given as text. `logprobs`: alternatives per token, -1: no logprobs."""
     ids, texts = _bias(body.get("logit_bias"))
     given = {name: _value(body, name, parameter) for name, parameter in PARAMETERS.items()}
     made = Sampling(**given, logit_bias=ids, logprobs=logprobs)

@@ -20,7 +20,7 @@ class TokenizeRequest:
 
 
 class Tokenizer(Protocol):
-    """What is needed of a tokenizer."""
+    """The methods of a tokenizer that this endpoint calls."""
 
     def encode(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
         """Token ids of a text."""

@@ -1,4 +1,4 @@
-"""Checks the tools of a request, and tool_choice: which of them the model may or must call."""
+"""Check the tools of a request, and tool_choice: which tools the model may or must call."""
 
 import re
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from app.openai.fields import Body, Json, boolean, wrong_type, wrong_value
 
 NAMES = frozenset(["tools", "tool_choice", "parallel_tool_calls"])
-MOST_TOOLS = 128
+MAX_TOOLS = 128
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
 
@@ -82,8 +82,8 @@ def _allowed(choice: Body, found: tuple[Tool, ...], parallel: bool) -> Tools:
 def _tools(given: Json) -> tuple[Tool, ...]:
     if not isinstance(given, list):
         raise wrong_type("tools", "a list of tools", given)
-    if len(given) > MOST_TOOLS:
-        raise wrong_value(f"There are {len(given)} tools; at most {MOST_TOOLS} are allowed.", "tools")
+    if len(given) > MAX_TOOLS:
+        raise wrong_value(f"There are {len(given)} tools; at most {MAX_TOOLS} are allowed.", "tools")
     found = tuple(_tool(tool, f"tools[{i}]") for i, tool in enumerate(given))
     names = [t.name for t in found]
     twice = next((n for n in names if names.count(n) > 1), None)

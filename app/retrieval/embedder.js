@@ -1,4 +1,4 @@
-/** The embedding model that the user chose for documents. It is loaded beside the chat model, when first needed. */
+/** The embedding model that the user chose for documents. It is loaded at its first use, beside the chat model. */
 
 /**
  * @typedef {import("../wisp.js").Wisp} Wisp
@@ -25,7 +25,7 @@ export class Embedder {
     return this.chosen?.name ?? null;
   }
 
-  /** Loads a model; keeps the one before if it makes no embeddings. @param {Chosen} chosen @returns {Promise<void>} */
+  /** Loads a model; keeps the previous one if this one makes no embeddings. @param {Chosen} chosen @returns {Promise<void>} */
   async choose(chosen) {
     const before = this.chosen;
     [this.chosen, this.#loaded] = [chosen, null];
@@ -39,7 +39,7 @@ export class Embedder {
     else localStorage.removeItem(STORAGE_KEY); // a file must be chosen again at the next visit
   }
 
-  /** Goes back to no embedding model. */
+  /** Removes the choice of a model; search then uses words alone. */
   forget() {
     [this.chosen, this.#loaded] = [null, null];
     localStorage.removeItem(STORAGE_KEY);

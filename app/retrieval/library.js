@@ -1,5 +1,5 @@
 /**
- * The user's documents, searched in the browser for what a question is about: `Library` is the entry point.
+ * The user's documents, and the search for passages that answer a question. `Library` is the entry point.
  *
  * read.js (text, Markdown, PDF by pdf.js and lines.js) -> split.js (passages) -> database.js (IndexedDB)
  * -> embedder.js (vectors) -> search.js (BM25 and cosine, fused) -> prompt.js (the message, and the citations).
@@ -133,7 +133,7 @@ export class Library {
     }
   }
 
-  /** Notes why the embedding model failed; search goes on with words alone. @param {any} error @returns {null} */
+  /** Notes why the embedding model failed; search continues with words alone. @param {any} error @returns {null} */
   #searchByWords(error) {
     this.trouble = `${this.embedder.id}: ${error?.message ?? error}`;
     this.parts.changed();

@@ -8,7 +8,7 @@
  */
 
 const LARGER = 1.15; // letters of a heading: at least this times the body's height
-const MOST_HEADING = 120; // characters of a heading
+const MAX_HEADING = 120; // characters of a heading
 const APART = 1.7; // line heights between two lines that begin a new paragraph
 
 const LEADERS = /(?:\s*\.){4,}/g; // dot leaders in a table of contents
@@ -55,7 +55,7 @@ export function blocksOf(all) {
   let inHeading = false;
   for (const line of lines) {
     const words = line.text.replace(LEADERS, " ").replace(/\s+/g, " ").trim();
-    if (line.height > body * LARGER && words.length <= MOST_HEADING && /\p{L}/u.test(words)) {
+    if (line.height > body * LARGER && words.length <= MAX_HEADING && /\p{L}/u.test(words)) {
       flush();
       const continues = inHeading && before?.page === line.page && line.top - before.top < line.height * APART;
       heading = continues ? `${heading} ${words}` : words;

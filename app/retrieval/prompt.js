@@ -24,20 +24,20 @@ export function promptOf(question, sources) {
 
 /**
  * The first sources that fit. The last one may be shortened after a sentence.
- * @param {Source[]} sources @param {number} room tokens for all of them
+ * @param {Source[]} sources @param {number} budget tokens for all of them
  * @param {(text: string) => Promise<number>} count tokens of a text
  * @returns {Promise<Source[]>}
  */
-export async function fitting(sources, room, count) {
+export async function fitting(sources, budget, count) {
   const out = [];
   for (const source of sources) {
     const tokens = await count(promptLine(source));
-    if (tokens <= room) {
+    if (tokens <= budget) {
       out.push(source);
-      room -= tokens;
+      budget -= tokens;
       continue;
     }
-    const cut = await shortened(source, room, count);
+    const cut = await shortened(source, budget, count);
     if (cut) out.push(cut);
     break;
   }
@@ -49,13 +49,13 @@ const promptLine = ({ document, text }) => `[0] (${document}) ${text}\n`;
 
 /**
  * @param {Source} source
- * @param {number} room @param {(text: string) => Promise<number>} count @returns {Promise<Source | null>}
+ * @param {number} budget tokens @param {(text: string) => Promise<number>} count @returns {Promise<Source | null>}
  */
-async function shortened(source, room, count) {
-  if (room < LEAST) return null;
+async function shortened(source, budget, count) {
+  if (budget < LEAST) return null;
   let text = "";
   for (const sentence of sentences(source.text)) {
-    if ((await count(promptLine({ ...source, text: text + sentence }))) > room) break;
+    if ((await count(promptLine({ ...source, text: text + sentence }))) > budget) break;
     text += sentence;
   }
   return text ? { ...source, text: `${text.trimEnd()} …` } : null;

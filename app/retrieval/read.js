@@ -7,7 +7,7 @@ import { markdownBlocks, textBlocks } from "./split.js";
  * @typedef {(data: ArrayBuffer) => Promise<Content>} ReadPdf
  */
 
-const MOST_BYTES = 64 << 20;
+const MAX_BYTES = 64 << 20;
 const MARKDOWN = /\.(md|markdown|mdown|mkd)$/i;
 const TEXT =
   /\.(txt|text|rst|adoc|org|tex|csv|tsv|log|json|jsonl|ya?ml|toml|xml|html?|js|ts|py|rs|go|c|h|cpp|java|sh|css|sql)$/i;
@@ -23,7 +23,7 @@ const isPdf = ({ name, type }) => /\.pdf$/i.test(name) || type === "application/
 
 /** @param {File} file @param {() => Promise<ReadPdf>} pdf loads the PDF reader @returns {Promise<Content>} */
 export async function read(file, pdf) {
-  if (file.size > MOST_BYTES) throw new Error(`It is larger than ${MOST_BYTES >> 20} MB; split it into smaller files.`);
+  if (file.size > MAX_BYTES) throw new Error(`It is larger than ${MAX_BYTES >> 20} MB; split it into smaller files.`);
   const data = await file.arrayBuffer();
   const content = isPdf(file) ? await (await pdf())(data) : { blocks: blocksOf(file.name, decoded(data)) };
   if (!content.blocks.length) {

@@ -1,6 +1,6 @@
 /**
  * Splits documents into passages that are short enough to embed and to quote. A passage never crosses a heading. Long
- * sections are cut between sentences; each passage repeats the last sentences of the one before, for their context.
+ * sections are cut between sentences; each passage repeats the last sentences of the previous one, for context.
  */
 
 /**

@@ -23,7 +23,7 @@ import { ChunkStream } from "./stream.js";
 
 /**
  * The connection to a worker: numbers the requests, routes the answers, and fails open requests when the worker ends.
- * Worker and pages watch each other by Web Locks (app/ports.js): whoever holds one lives.
+ * Worker and pages watch each other by Web Locks (app/ports.js): a lock is held as long as its holder runs.
  */
 export class Connection {
   /** @type {Map<number, Pending>} */
@@ -107,7 +107,7 @@ export class Connection {
     this.onClose(error);
   }
 
-  /** Connects the client behind a port to the same worker. @param {MessagePort} port */
+  /** Connects the client at the other end of a port to the same worker. @param {MessagePort} port */
   lend(port) {
     this.link.then((link) => link.port.postMessage({ kind: "lend", port }, [port])).catch(() => {});
   }
@@ -123,7 +123,7 @@ export class Connection {
     this.#pending.set(id, pending);
     this.#post({ ...fields, id, kind }).catch((error) => {
       if (!this.#pending.delete(id)) return;
-      const message = `The request cannot be sent to the engine: ${error}`; // such as a function in it
+      const message = `The request cannot be sent to the engine: ${error}`; // for example, it contains a function
       reject(new WispError({ message, type: "invalid_request_error", code: "invalid_type" }));
     });
     return id;

@@ -3,7 +3,7 @@ import { WispError } from "./error.js";
 /**
  * @typedef {object} Link a connection to a worker
  * @property {MessagePort} port
- * @property {string | null} lock the Web Lock that the worker holds while it lives; null where there are no locks
+ * @property {string | null} lock the Web Lock that the worker holds while it runs; null where there are no locks
  * @property {boolean} shared whether all tabs share it
  * @property {(reason: string) => void} [onerror] set by the user of the link; called when the worker fails
  * @property {() => void} end closes the link
@@ -13,19 +13,19 @@ const HELLO_MS = [300, 600, 1_200, 2_500, 5_000, 10_000, 10_000]; // waits for a
 const PATIENCE = 3; // waits after which a worker without a lock counts as ended
 
 /**
- * Connects to the worker of all tabs, or starts the page's own where no shared one can be, or where it lacks WebGPU that
- * the page has.
+ * Connects to the worker of all tabs. Starts one of the page's own if no shared worker can run, or if it lacks WebGPU and
+ * the page has it.
  * @param {string} url of the worker's module @param {string} name distinguishes versions of Wisp
  * @param {boolean} shared whether to use the worker of all tabs
  * @returns {Promise<Link>}
  */
 export async function openLink(url, name, shared) {
-  const life = await holdLock("wisp.page");
-  return (shared && life.lock && (await openShared(url, name, life))) || openOwn(url, life);
+  const held = await holdLock("wisp.page");
+  return (shared && held.lock && (await openShared(url, name, held))) || openOwn(url, held);
 }
 
 /**
- * Holds a Web Lock that shows others that this page or worker lives.
+ * Holds a Web Lock, which shows others that this page or worker runs.
  * @param {string} prefix @returns {Promise<{ lock: string | null, release: () => void }>}
  */
 export function holdLock(prefix) {
@@ -38,13 +38,13 @@ export function holdLock(prefix) {
 }
 
 /**
- * Connects to the shared worker. A worker that has ended may linger, for example under developer tools, and never answers;
- * a busy one answers late. The lock distinguishes them: where none is held for a while, the next generation is started
- * under another name.
- * @param {string} url @param {string} name @param {{ lock: string | null, release: () => void }} life
+ * Connects to the shared worker. A worker that has ended may stay registered, for example under developer tools, and never
+ * answers; a busy one answers late. The lock distinguishes them: if none is held for a while, the next generation is
+ * started under another name.
+ * @param {string} url @param {string} name @param {{ lock: string | null, release: () => void }} held
  * @returns {Promise<Link | null>}
  */
-async function openShared(url, name, life) {
+async function openShared(url, name, held) {
   if (!globalThis.SharedWorker) return null;
   /** @type {MessagePort[]} */
   const ports = [];
@@ -63,7 +63,7 @@ async function openShared(url, name, life) {
     }
     const port = /** @type {MessagePort} */ (ports.at(-1));
     port.onmessage = ({ data }) => settle({ port, hello: data });
-    port.postMessage({ kind: "hello", lock: life.lock, page: true });
+    port.postMessage({ kind: "hello", lock: held.lock, page: true });
     const found = await Promise.race([settled, new Promise((resolve) => setTimeout(resolve, wait))]);
     if (found !== undefined) break;
   }
@@ -77,11 +77,11 @@ async function openShared(url, name, life) {
   }
   if (!taken) return null;
   const { port, hello } = taken;
-  const end = () => (port.postMessage({ kind: "end" }), port.close(), life.release());
+  const end = () => (port.postMessage({ kind: "end" }), port.close(), held.release());
   return { port, lock: hello.lock, shared: true, end };
 }
 
-/** The generation of the living worker of that name; null where there is none. @param {string} name @returns {Promise<number | null>} */
+/** The generation of the running worker of that name; null if none runs. @param {string} name @returns {Promise<number | null>} */
 async function generationOf(name) {
   const prefix = `wisp.engine ${name} #`;
   const { held = [] } = await navigator.locks.query();
@@ -91,14 +91,14 @@ async function generationOf(name) {
   return generations.length ? Math.min(...generations) : null;
 }
 
-/** @param {string} url @param {{ lock: string | null, release: () => void }} life @returns {Promise<Link>} */
-function openOwn(url, life) {
+/** @param {string} url @param {{ lock: string | null, release: () => void }} held @returns {Promise<Link>} */
+function openOwn(url, held) {
   const worker = new Worker(url, { type: "module", name: "wisp" });
   const { port1: port, port2 } = new MessageChannel();
   worker.postMessage({ port: port2 }, [port2]);
-  port.postMessage({ kind: "hello", lock: life.lock, page: true });
+  port.postMessage({ kind: "hello", lock: held.lock, page: true });
   return new Promise((resolve, reject) => {
-    const end = () => (worker.terminate(), port.close(), life.release());
+    const end = () => (worker.terminate(), port.close(), held.release());
     /** @type {Link} */
     const link = { port, lock: null, shared: false, end };
     worker.onerror = (event) => {

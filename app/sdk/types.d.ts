@@ -1,6 +1,6 @@
 /** Requests of the SDK: OpenAI's, with llama.cpp's extensions. */
 
-/** A JSON schema of draft 2020-12; what cannot be held exactly is refused with an error that names the keyword. */
+/** A JSON schema of draft 2020-12; a keyword that cannot be enforced exactly is rejected with an error that names it. */
 export type Schema = boolean | Record<string, any>;
 
 export type ResponseFormat =
@@ -184,7 +184,7 @@ export interface CachedModel {
   url: string;
   /** of the file, in bytes */
   size: number;
-  /** of it that are kept */
+  /** of the file, in storage */
   bytes: number;
   complete: boolean;
   /** Unix time in seconds; null: not known */

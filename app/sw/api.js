@@ -47,8 +47,8 @@ export async function answerApi({ request, clientId }) {
 }
 
 /**
- * Asks every page for its engine. Takes the first one with a model, the asking page preferred, else one without a model,
- * whose engine loads what the request names or reports what is missing.
+ * Asks every page for its engine. Prefers an engine with a model, and among these the asking page's. An engine without a
+ * model loads the one that the request names, or reports that none is loaded.
  * @param {string} asking client id @returns {Promise<Host | null>}
  */
 async function findHost(asking) {
@@ -93,19 +93,19 @@ function pages() {
   return worker.clients.matchAll({ type: "window", includeUncontrolled: true });
 }
 
-/** The way to the engine of a page. @param {Host} host @returns {Connection} */
+/** A connection to the engine of a page. @param {Host} host @returns {Connection} */
 function connect({ client, port, lock }) {
   const lost = () => {
-    const message = "The engine that was answering is gone, and its page with it. Open it again and ask once more.";
+    const message = "The page whose engine was answering has closed. Open it again and repeat the request.";
     return new WispError({ message, type: "server_error", code: "engine_gone" });
   };
-  const opened = holdLock("wisp.request").then((life) => {
-    port.postMessage({ kind: "hello", lock: life.lock, page: false });
+  const opened = holdLock("wisp.request").then((held) => {
+    port.postMessage({ kind: "hello", lock: held.lock, page: false });
     const end = () => {
       clearInterval(staying);
       port.postMessage({ kind: "leave" });
       port.close();
-      life.release();
+      held.release();
     };
     return { port, lock, shared: false, end };
   });
@@ -113,11 +113,11 @@ function connect({ client, port, lock }) {
   const staying = setInterval(async () => {
     for (const page of await pages()) page.postMessage({ kind: "wisp.stay" }); // it answers with an event
   }, STAY_MS);
-  let heard = false;
-  port.addEventListener("message", () => (heard = true));
+  let answered = false;
+  port.addEventListener("message", () => (answered = true));
   port.addEventListener("close", () => connection.close(lost()));
   setTimeout(async () => {
-    if (!heard && !(await worker.clients.get(client.id))) connection.close(lost());
+    if (!answered && !(await worker.clients.get(client.id))) connection.close(lost());
   }, HELLO_MS);
   return connection;
 }
@@ -125,9 +125,9 @@ function connect({ client, port, lock }) {
 /**
  * The response to an answer.
  *
- * A service worker learns that a client gave up only by the cancelling of a body, not while its response is pending
- * (Chromium). So a response that takes longer than HEAD_MS begins before the answer is there. What goes wrong after that
- * cannot have a status of its own: it comes as an event, or breaks an answer that is not streamed.
+ * A service worker learns that a client gave up only when a body is cancelled, not while its response is pending
+ * (Chromium). So a response that takes longer than HEAD_MS begins before the answer is ready. A later failure cannot
+ * change the status: it becomes an event, or breaks off an answer that is not streamed.
  * @param {Promise<Response>} answer @param {boolean} streamed @param {AbortController} controller
  * @param {() => void} over called once
  * @returns {Promise<Response>}
@@ -174,7 +174,7 @@ async function begin(answer, streamed, controller, over) {
   return new Response(body, { status, headers });
 }
 
-/** @param {ArrayBuffer} body @returns {boolean} whether a request asks for events */
+/** @param {ArrayBuffer} body @returns {boolean} whether a request has stream: true */
 function streams(body) {
   try {
     return JSON.parse(new TextDecoder().decode(body)).stream === true;

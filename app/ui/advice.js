@@ -1,4 +1,4 @@
-/** Advice for errors, by code: where in this page to fix them. The engine's message says what happened and why. */
+/** Advice for errors, by code: what to change in this page. The engine's message says what happened and why. */
 
 /** @type {Record<string, string>} */
 const ADVICE = {

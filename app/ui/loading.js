@@ -87,7 +87,7 @@ export class Loading {
     const steps = STEPS.map((entry, index) => ({ weight: entry.weight, part: this.#part(index) })).slice(this.#from);
     const total = steps.reduce((sum, { weight }) => sum + weight, 0);
     const now = steps.reduce((sum, { weight, part }) => sum + weight * part, 0) / total;
-    this.#shown = Math.max(this.#shown, now); // never backwards, in whatever order the stages arrive
+    this.#shown = Math.max(this.#shown, now); // the bar never moves backwards, whatever the order of the stages
     this.#bar.value = this.#shown;
   }
 

@@ -11,7 +11,7 @@ import { notify } from "./notices.js";
 /**
  * @param {{ choose: (choice: Choice) => void, list: () => Promise<Record<string, any>[]>,
  *   opened: (loaded: Loaded | null, take: (choice: Choice) => void) => void, documents: (files: File[]) => File[] }} actions
- *   `documents` takes the documents among dropped files and returns the others
+ *   `documents` adds the documents among dropped files and returns the other files
  */
 export function startModels({ choose, list, opened, documents }) {
   const dialog = /** @type {HTMLDialogElement} */ (byId("model-dialog"));

@@ -1,4 +1,4 @@
-/** Notices above the composer, some of which disappear by themselves, and announcements for screen readers. */
+/** Notices above the composer, which may disappear after some seconds, and announcements for screen readers. */
 import { byId, h, iconButton } from "./dom.js";
 import { icon } from "./icons.js";
 

@@ -96,7 +96,7 @@ export function startSettings({ onContextLength }) {
   });
 }
 
-/** @param {keyof Settings} name what an emptied field means: off, or the default where nothing can be off */
+/** @param {keyof Settings} name its value when the field is empty: off, or the default if it has no off */
 function emptied(name) {
   return name === "temperature" ? DEFAULTS.temperature : null;
 }

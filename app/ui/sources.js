@@ -12,17 +12,17 @@ import { h } from "./dom.js";
 export function showSources(body, answer, sources) {
   if (!sources.length) return h("p", { class: "sources none" }, "Nothing in the documents matched the question.");
   const named = cited(answer, sources.length);
-  const behind = named.length ? named : matching(answer, sources);
-  const items = sources.map((source, i) => sourceItem(source, i + 1, behind.includes(i + 1)));
+  const supporting = named.length ? named : matching(answer, sources);
+  const items = sources.map((source, i) => sourceItem(source, i + 1, supporting.includes(i + 1)));
   const open = (/** @type {number} */ number) => {
-    rest.open ||= !behind.includes(number);
+    rest.open ||= !supporting.includes(number);
     items[number - 1].open = true;
     items[number - 1].scrollIntoView({ block: "nearest" });
     items[number - 1].querySelector("summary")?.focus({ preventScroll: true });
   };
   mark(body, sources, open);
-  const shown = behind.map((number) => items[number - 1]);
-  const others = items.filter((_, i) => !behind.includes(i + 1));
+  const shown = supporting.map((number) => items[number - 1]);
+  const others = items.filter((_, i) => !supporting.includes(i + 1));
   const rest = h(
     "details",
     { class: "sources-rest" },
@@ -31,7 +31,7 @@ export function showSources(body, answer, sources) {
   );
   const label = named.length
     ? "Sources"
-    : behind.length
+    : supporting.length
       ? "Sources, found by the answer's words"
       : "The answer names no source";
   return h(
@@ -48,10 +48,10 @@ function place({ document, page, heading }) {
   return [document, page && `p. ${page}`, heading].filter(Boolean).join(" · ");
 }
 
-/** @param {Source} source @param {number} number @param {boolean} behind */
-function sourceItem(source, number, behind) {
+/** @param {Source} source @param {number} number @param {boolean} supports */
+function sourceItem(source, number, supports) {
   const summary = h("summary", {}, h("span", { class: "source-number" }, `[${number}]`), ` ${place(source)}`);
-  return h("details", { class: behind ? "source behind" : "source" }, summary, h("blockquote", {}, source.text));
+  return h("details", { class: supports ? "source supporting" : "source" }, summary, h("blockquote", {}, source.text));
 }
 
 /**

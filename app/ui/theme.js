@@ -20,6 +20,6 @@ export function startTheme() {
       apply(next);
     };
   };
-  const kept = ORDER.find((theme) => theme === localStorage.getItem("wisp.theme"));
-  apply(kept ?? "auto");
+  const stored = ORDER.find((theme) => theme === localStorage.getItem("wisp.theme"));
+  apply(stored ?? "auto");
 }

@@ -211,7 +211,7 @@ function statsLine({ stats, finish }) {
     );
   }
   if (finish === "stopped") parts.push("stopped");
-  if (finish === "length") parts.push("cut off: no room for more");
+  if (finish === "length") parts.push("cut off: token limit or context reached");
   const title = stats?.prompt
     ? `${stats.prompt} prompt tokens, ${stats.cached ?? 0} of them reused from before`
     : undefined;

@@ -72,14 +72,14 @@ def refused(upstream: Upstream, status: int, answer: Any, text: str) -> WispErro
     inner = body.get("error", body)
     found: dict[str, Any] = inner if isinstance(inner, dict) else {"message": inner}
     message = found.get("message") or found.get("detail")
-    said = _short(upstream, message if isinstance(message, str) else text) or f"HTTP status {status}"
+    reason = _short(upstream, message if isinstance(message, str) else text) or f"HTTP status {status}"
     hint = HINTS.get(status, "")
     if status == 404 and not isinstance(message, str):
         hint = "Check its base URL; it usually ends with /v1."
-    ends = "" if said.endswith((".", "!", "?")) else "."
+    ends = "" if reason.endswith((".", "!", "?")) else "."
     code, param = found.get("code"), found.get("param")
     return WispError(
-        f"{upstream.name}: {said}{ends} {hint}".rstrip(),
+        f"{upstream.name}: {reason}{ends} {hint}".rstrip(),
         code if isinstance(code, str) and code else "upstream_error",
         TYPES.get(status, INVALID_REQUEST if 400 <= status < 500 else SERVER_ERROR),
         param if isinstance(param, str) else None,

@@ -1,8 +1,8 @@
 """OpenAI-compatible servers that the user has configured, for models too large for this device.
 
-A request whose `model` is `NAME/MODEL` of a configured upstream goes there, with `model` replaced by `MODEL`. Its
-answer comes back with `NAME/` before the model's name. No other request leaves this machine. Listing the models sends
-none: an upstream's list is requested when it is configured, and stored.
+A request whose `model` is `NAME/MODEL` of a configured upstream is forwarded to it, with `model` replaced by `MODEL`.
+Its answer is returned with `NAME/` before the model's name. No other request leaves this machine. Listing the models
+sends no request: an upstream's list is requested when the upstream is configured, and stored.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ Handler = Callable[[Fields, Call], Awaitable[Any]]
 
 PATHS = {kind: endpoint.path for kind, endpoint in ENDPOINTS.items() if endpoint.upstream}
 STORE = "upstreams"
-MOST_MODELS = 2000
+MAX_MODELS = 2000
 LISTING_S = 10.0  # timeout of a list of models
 
 
@@ -60,7 +60,7 @@ class Upstreams:
     def __init__(
         self, platform: Platform, is_local: Callable[[str], bool], log: Callable[[str], None], done: object
     ) -> None:
-        """`is_local(id)`: whether a model of this machine has that id. `log(text)` tells all clients which request
+        """`is_local(id)`: whether a model of this machine has that id. `log(text)` reports to all clients which request
         left, as "NAME: PATH". `done`: the result of a streamed request.
         """
         self._platform = platform
@@ -73,7 +73,7 @@ class Upstreams:
         """The worker's handlers: those of endpoints ask upstreams first; those that configure upstreams are added."""
         return {
             **local,
-            **{kind: self._before(kind, local[kind]) for kind in PATHS},
+            **{kind: self._with_forwarding(kind, local[kind]) for kind in PATHS},
             "upstreams.list": self._list,
             "upstreams.set": self._set,
             "upstreams.remove": self._remove,
@@ -155,11 +155,11 @@ class Upstreams:
         if not isinstance(data, list):
             raise errors.unexpected(upstream, "a list of models", json.dumps(answer))
         ids = [model.get("id") for model in data if isinstance(model, dict)]
-        return [i for i in ids if isinstance(i, str) and 0 < len(i) <= 200][:MOST_MODELS]
+        return [i for i in ids if isinstance(i, str) and 0 < len(i) <= 200][:MAX_MODELS]
 
     # -- requests
 
-    def _before(self, kind: str, local: Handler) -> Handler:
+    def _with_forwarding(self, kind: str, local: Handler) -> Handler:
         async def handler(fields: Fields, call: Call) -> Any:
             request = fields.get("request")
             found = await self._upstream_of(request.get("model")) if isinstance(request, dict) else None

@@ -21,7 +21,7 @@ class Upstream:
     key: str = field(default="", repr=False)
     timeout: float = TIMEOUT_S  # seconds without an answer
     models: list[str] = field(default_factory=list)
-    given: bool = False  # the user named the models; the server is not asked for them
+    given: bool = False  # the user named the models; the server is not queried
     asked: float = 0.0  # when the list of models was requested, seconds since 1970
     error: str | None = None  # why that failed
 
@@ -30,7 +30,7 @@ class Upstream:
         return dict(self.__dict__)
 
     def about(self) -> dict[str, Any]:
-        """What may be shown: of the key, the last characters only."""
+        """The fields that may be shown, with only the last characters of the key."""
         return {
             "name": self.name,
             "base_url": self.base_url,

@@ -1,4 +1,4 @@
-"""Parses server-sent events from bytes, wherever these are split. Source of the format: WHATWG HTML, 9.2."""
+"""Parse server-sent events from bytes, wherever these are split. Source of the format: WHATWG HTML, 9.2."""
 
 import codecs
 from dataclasses import dataclass

@@ -124,7 +124,7 @@ def _scores(c: Call, q: Array, positions: Array, seq: int) -> Iterator[tuple[int
 
 
 def _cached(c: Call, name: str, positions: int, seq: int) -> Array:
-    """A sequence's first `positions` rows, float32. Where a ring has overwritten a row, it holds a later one."""
+    """A sequence's first `positions` rows, float32. A row that the ring has overwritten holds a later position."""
     if c.params["KV"] != "q8_0":
         return c[name][rows_of(c, np.arange(positions), seq)].astype(np.float32)
     cols = c.consts["n_head_kv"] * c.params["HEAD_DIM"]
@@ -162,7 +162,7 @@ def _quantize(c: Call, cols: int) -> None:
 
 
 def visible(c: Call, pos: int) -> int:
-    """Number of positions that the token attends to: the last ones."""
+    """Number of positions that the token attends to: so many, up to its own."""
     return min(pos + 1, c.params["WINDOW"] or pos + 1)
 
 

@@ -1,4 +1,4 @@
-"""Executes a plan's lists with numpy."""
+"""Execute a plan's lists with numpy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Cpu:
     """The memory of one plan, and the execution of its lists."""
 
     def __init__(self, plan: Plan, weights: dict[str, Array]) -> None:
-        """`weights`: name -> float32 (rows, cols), as `dequantize` gives them."""
+        """`weights`: name -> float32 (rows, cols), as `dequantize` returns them."""
         self.plan = plan
         self.weights = weights
         self.buffers = {b.name: np.zeros(b.shape, DTYPES[b.dtype]) for b in plan.buffers.values()}

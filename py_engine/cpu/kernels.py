@@ -28,10 +28,10 @@ def embed(c: Call) -> None:
     kind = c.params["ROW"]
     at = c["tokens"][c.sequences, c.positions].astype(np.int64) if kind == "token" else c.positions
     rows = (at if kind != "first" else at * 0) - c.consts["row0"]
-    here = (rows >= 0) & (rows < c.consts["rows"])
+    present = (rows >= 0) & (rows < c.consts["rows"])
     x, cols = c["x"][: c.n], c.params["COLS"]
-    w = c["w"][rows[here]] * np.float32(c.consts["scale"])
-    x[here, :cols] = w if kind == "token" else x[here, :cols] + w
+    w = c["w"][rows[present]] * np.float32(c.consts["scale"])
+    x[present, :cols] = w if kind == "token" else x[present, :cols] + w
 
 
 def norm(c: Call) -> None:

@@ -1,4 +1,4 @@
-"""Norms, caps and activations of rows, which several kernels use."""
+"""Norms, caps and activations of rows, shared by several kernels."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class CpuRunner:
-    """Runs one plan on the CPU."""
+    """The runner of one plan on the CPU."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -115,7 +115,7 @@ class CpuRunner:
             return [[int(tokens[seq, at])] if exists else [] for seq, at, exists in first]
         if not more or not self._left:
             return []
-        begun = time.perf_counter()
+        started = time.perf_counter()
         if n_sequences == 1 and not drafting:
             self._run([*DECODE_STEP])
             out = [(await self._read_tokens(1)).ids]
@@ -131,7 +131,7 @@ class CpuRunner:
             ]
             self._left -= min(self._left, len(out[0]))
             await asyncio.sleep(0)
-        ms = 1000 * (time.perf_counter() - begun)
+        ms = 1000 * (time.perf_counter() - started)
         self._batch_step_ms[self._batch_kind] = 0.7 * self._batch_step_ms.get(self._batch_kind, ms) + 0.3 * ms
         return out
 

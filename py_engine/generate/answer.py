@@ -32,7 +32,7 @@ class Answer:
     left: int  # tokens that may still follow
     stop_ids: frozenset[int]
     constraint: Constraint | None = None
-    exact: bool = False  # seeded: the same text whatever the cache holds
+    exact: bool = False  # seeded: the text must not depend on the cache
     begins: int = field(init=False)  # index of its first token in `ids`
     tokens: int = 0  # generated so far
     shifted: int = 0  # tokens dropped from the context
@@ -47,8 +47,8 @@ class Answer:
     def batchable(self) -> bool:
         """Whether it may share steps with other sequences.
 
-        It may if sampling needs nothing but the logits. Exact answers run alone: in a batch, sums are taken in another
-        order and round differently.
+        It may if sampling needs only the logits. Exact answers run alone: a batch adds in another order, which rounds
+        differently.
         """
         plain = self.constraint is None and not self.sampling.is_shaped and self.sampling.logprobs < 0
         return plain and not self.exact

@@ -1,8 +1,8 @@
 """Decoding under a constraint, such as a grammar.
 
 Masked: the mask is ready before a token is sampled; while the host computes it, the GPU computes the logits.
-Ahead: where the GPU would wait for the host, tokens are sampled without a mask and checked afterwards. At the first one
-that the constraint rejects, the tokens after it are dropped and that one is sampled again with the mask.
+Ahead: where the GPU would wait for the host, tokens are sampled without a mask and checked afterwards. At the
+first rejected token, the later ones are dropped and that one is sampled again with the mask.
 Both give the same tokens: sample.wgsl samples without the mask first, and its noise depends on the position alone.
 """
 
@@ -21,19 +21,18 @@ MIN_LOOKAHEAD = 4  # tokens; sampling fewer ahead does not pay
 
 
 class ConstrainedDecoder:
-    """Decodes up to `count` tokens from `position` on. The last feed has computed the first one's logits."""
+    """A decoder of up to `count` tokens from `position` on. The last feed has computed the first one's logits."""
 
     def __init__(
         self, runner: Runner, answer: Answer, position: int, count: int, seq: int = 0, usual_run: float = 0.0
     ) -> None:
-        """`usual_run`: how many tokens, in earlier requests, came between two that the mask changed."""
+        """`usual_run`: tokens that earlier requests sampled between two that the mask changed, on average."""
         assert answer.constraint is not None
         self._runner, self._constraint = runner, answer.constraint
         self._seq, self._at, self._left = seq, position, count
         self._stop_ids = answer.stop_ids
-        self._scored = (
-            answer.sampling.logprobs >= 0
-        )  # every token needs a log-probability, so none may be fed unsampled
+        # every token needs a log-probability, so none may be fed unsampled
+        self._scored = answer.sampling.logprobs >= 0
         self._forced: deque[int] = deque()  # the only tokens that may come next
         self._run = 0  # tokens since the mask last changed one
         self.usual_run = usual_run
@@ -136,7 +135,7 @@ class ConstrainedDecoder:
                 return
 
     async def _accepts(self, token: int) -> bool:
-        """Whether the constraint accepts the token; if so, it has advanced past it."""
+        """Whether the constraint accepts the token. If so, the constraint has advanced past it."""
         await self._fetch_forced()
         if self._at_end():
             return False

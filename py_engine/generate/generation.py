@@ -1,6 +1,6 @@
-"""Generates answers: feeds what the KV cache lacks of a prompt in batches, then decodes token by token.
+"""Generate answers: feed the part of a prompt that the KV cache lacks, in batches; then decode token by token.
 
-Each request has a sequence slot (sequence_slots.py). Answers that need nothing but their logits are decoded in one
+Each request has a sequence slot (sequence_slots.py). Answers that need only their logits are decoded in one
 batch (sequence_batch.py). Other answers, and prompts, share the device in time slices (time_slices.py): they pause when
 others wait, and continue where they stopped.
 """
@@ -23,7 +23,7 @@ from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.runners import Counts, Runner
 
 SHORT_PROMPT = 2 * MAX_SMALL_BATCH  # tokens that are fed in small batches: prefill's larger tiles would be mostly empty
-MIN_PREFIX_TO_COPY = 32  # tokens that another sequence's cache must hold beyond our own
+MIN_PREFIX_TO_COPY = 32  # tokens that another sequence's cache must hold beyond this slot's
 AskForMemory = Callable[[int], AbstractAsyncContextManager[bool]]  # may the caches grow by so many bytes?
 
 
@@ -40,12 +40,12 @@ class Generation:
 
     async def answer(self, answer: Answer, keep: int | None) -> AsyncGenerator[Batch, None]:
         """Engine.generate()."""
-        begun, before = time.perf_counter(), self.runner.counts()
+        started, before = time.perf_counter(), self.runner.counts()
         async with self.slots.acquire(answer.ids) as slot:
             while not answer.done:
                 async with aclosing(self._continue(answer, slot)) as batches:
                     async for batch in batches:
-                        self._update_stats(answer, begun, before)
+                        self._update_stats(answer, started, before)
                         yield batch
                 if answer.done or answer.paused:
                     continue
@@ -167,9 +167,9 @@ class Generation:
                 if answer.done:
                     return
 
-    def _update_stats(self, answer: Answer, begun: float, before: Counts) -> None:
+    def _update_stats(self, answer: Answer, started: float, before: Counts) -> None:
         """Update the answer's figures. Requests side by side each count all work of the device."""
-        stats, tokens, now = answer.stats, answer.tokens, 1000 * (time.perf_counter() - begun)
+        stats, tokens, now = answer.stats, answer.tokens, 1000 * (time.perf_counter() - started)
         if tokens and not stats.completion_tokens:
             stats.prefill_ms = now
         stats.completion_tokens, stats.decode_ms = tokens, max(0.0, now - (stats.prefill_ms or now))

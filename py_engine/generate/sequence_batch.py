@@ -1,6 +1,6 @@
 """A batch of sequences: one step reads the weights once for all of them.
 
-A request joins if sampling needs nothing but its logits, and gets its tokens through a queue. One task acquires the
+A request joins if sampling needs only its logits; it receives its tokens through a queue. One task acquires the
 device's time slices for the whole batch. A sequence that is alone drafts tokens where that pays (speculation.py).
 """
 
@@ -97,7 +97,7 @@ class SequenceBatch:
             self._release_finished()
 
     def _next_batch(self) -> list[BatchedSequence]:
-        """The sequences of the next steps: as many as fit, or one in turn until the batch kernels are compiled."""
+        """The sequences of the next steps: as many as fit. Until the batch kernels are compiled: one, in turn."""
         if len(self._sequences) > 1 and not self._runner.prepared(BATCH_STEP):
             self._sequences.append(self._sequences.pop(0))
             return self._sequences[-1:]
@@ -110,7 +110,7 @@ class SequenceBatch:
             sequence.released.set()
 
     async def _decode(self, batch: list[BatchedSequence]) -> None:
-        """Run steps for a batch until something changes."""
+        """Run steps for a batch until its sequences or its drafting change."""
         runner, waiting = self._runner, len(batch) < len(self._sequences)
         drafting = len(batch) == 1 and self._should_draft(batch[0])
         self._changed = False

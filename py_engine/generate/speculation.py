@@ -1,4 +1,4 @@
-"""Decides for each answer whether drafting tokens pays.
+"""Decide for each answer whether drafting tokens pays.
 
 A draft is what followed the last MIN_MATCH tokens when they occurred before (prompt lookup decoding, Saxena 2023).
 advance.wgsl drafts by the same rule. If a fraction p of the tokens is predicted, a step with a draft yields about

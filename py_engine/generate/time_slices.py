@@ -11,7 +11,7 @@ SLICE = 0.05  # seconds after which the holder should release the device if anot
 
 
 class TimeSlices:
-    """Grants the device to one task at a time."""
+    """A lock that grants the device to one task at a time."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()  # grants in the order of the requests

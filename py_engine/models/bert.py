@@ -2,8 +2,7 @@
 
 BERT adds position embeddings. Nomic BERT uses RoPE and gated networks, or mixtures of experts in some layers. Jina BERT
 uses ALiBi and gated GELU networks; its version 3 uses RoPE. Every token is of type 0.
- Source: llama.cpp's `bert`, `nomic-bert`, `nomic-bert-moe`, `jina-bert-v2` and `jina-bert-v3`
-architectures.
+Source: llama.cpp's `bert`, `nomic-bert`, `nomic-bert-moe`, `jina-bert-v2` and `jina-bert-v3` architectures.
 """
 
 from __future__ import annotations

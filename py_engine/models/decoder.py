@@ -1,7 +1,7 @@
 """The layers that the families share: attention, then a feed-forward network, each added to the residual stream.
 
-Tensors decide about biases, q and k norms, norms after a block and gates: a layer has those that the file has tensors
-for. Everything else is in Config, which the families fill in.
+A layer has the biases, q and k norms, norms after a block, and gates that the file has tensors for. All else is in
+Config, which the families fill in.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def output(cfg: Config, w: Weights, ops: Ops, x: Buffer, all_tokens: bool = Fals
 def normed(cfg: Config, w: Weights, ops: Ops, x: Buffer, name: str) -> tuple[Buffer, Weight | None]:
     """The input of a projection and the RMS norm to fuse with it: (x, norm), or (layer-normed x, None).
 
-    Without such a norm in the file: (x, None).
+    (x, None) if the file has no such norm.
     """
     n = cfg.embedding_length
     if not cfg.layer_norm:

@@ -1,6 +1,6 @@
 """Qwen 2 and 3, with or without experts, and the text part of their vision models; OLMoE, Seed-OSS, GLM 4.5, dots.llm1.
 
-Their tensors tell them apart: Qwen 2 has q, k and v biases; Qwen 3 and dots.llm1 instead an RMS norm of each query
+Their tensors distinguish them: Qwen 2 has q, k and v biases; Qwen 3 and dots.llm1 instead an RMS norm of each query
 and key head; OLMoE one across all heads. Seed-OSS and GLM 4.5 have another name for the norm before the feed-forward
 network.
 """

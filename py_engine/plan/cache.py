@@ -21,8 +21,8 @@ LOOKAHEAD = 4 * MAX_STEPS  # positions that the GPU may have written after the l
 def ring_slack(batch: int) -> int:
     """Rows that a ring has beyond its window.
 
-    A batch is stored before its first token attends, and tokens generated in vain must not have overwritten what the
-    tokens before them attend to.
+    A batch is stored before its first token attends, and tokens that are dropped later must not overwrite rows that
+    earlier tokens attend to.
     """
     return max(batch, LOOKAHEAD) + LOOKAHEAD
 
@@ -93,7 +93,7 @@ def make_cache(plan: Plan, layer: int, cols: int, kind: str, window: int, slack:
 def make_conv_cache(plan: Plan, layer: int, cols: int, kind: str, kernel_size: int, slack: int) -> Cache:
     """Create the cache of a short convolution's inputs: rows for `kernel_size` positions and `slack` more, f32 or f16.
 
-    It takes the place of a KV cache: `k` and `v` are the same buffer.
+    It replaces a KV cache: `k` and `v` are the same buffer.
     """
     ring = kernel_size + slack if kernel_size + slack < plan.n_ctx else 0
     rows, kind = ring or plan.n_ctx, "f32" if kind == "f32" else "f16"

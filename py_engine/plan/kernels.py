@@ -57,7 +57,7 @@ class Shader:
     def pack(self, consts: Mapping[str, int | float]) -> bytes:
         """The bytes of the Params struct, padded to a multiple of 16."""
         if set(consts) != set(self.fields):
-            raise KeyError(f"{self.label}: Params has {sorted(self.fields)}, the op gives {sorted(consts)}")
+            raise KeyError(f"{self.label}: Params has {sorted(self.fields)}, the op has {sorted(consts)}")
         code = {"u32": "I", "i32": "i", "f32": "f"}
         raw = struct.pack("<" + "".join(code[t] for t in self.fields.values()), *(consts[n] for n in self.fields))
         return raw + bytes(-len(raw) % 16)

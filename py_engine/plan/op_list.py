@@ -17,7 +17,7 @@ def pad(cols: int) -> int:
 
 
 class OpList:
-    """Appends ops to `plan.lists[name]` for batches of at most `batch` tokens.
+    """A builder that appends ops to `plan.lists[name]`, for batches of at most `batch` tokens.
 
     `state_per_token`: every token has its own State, so that a small batch may hold tokens of several sequences.
     """

@@ -48,7 +48,7 @@ class Projection:
 
 
 class Ops(OpList):
-    """Lowers a model's layers to the ops of one list."""
+    """A builder that lowers a model's layers to the ops of one list."""
 
     def __init__(self, plan: Plan, name: str, batch: int, device: Device, state_per_token: bool = False) -> None:
         super().__init__(plan, name, batch, device, state_per_token)
@@ -200,12 +200,12 @@ class Ops(OpList):
         return y
 
     def _product(self, x: Buffer, projection: Projection, y: Buffer, epilogue: Epilogue) -> Product:
-        """The product that a fusible projection is."""
+        """A fusible projection as one product."""
         weight = projection.stack[0]
         return Product(x, weight, y, projection.bias, epilogue, norm=projection.norm, eps=projection.eps)
 
     def _fusible(self, projection: Projection) -> bool:
-        """Whether one dispatch can do it all: a small batch, and all rows in one binding."""
+        """Whether one dispatch can do the whole projection: a small batch, and all rows in one binding."""
         stack = projection.stack
         return self.small_batch and len(stack) == 1 and len(stack[0].split(self.device.max_binding)) == 1
 

@@ -1,4 +1,4 @@
-"""Ops of models whose layers each get an input of their own, besides the residual stream. Shapes as in ops.py."""
+"""Ops of models in which each layer has its own input in addition to the residual stream. Shapes as in ops.py."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Placement:
 
 
 class Placements:
-    """Maps records to the parts that weights are split into at a binding limit."""
+    """A map from records to parts of weights, which are split at a binding limit."""
 
     def __init__(self, header: Header, plan: Plan, max_binding: int) -> None:
         # tensor -> (part, first row or byte in the part, first row in the tensor, rows)

@@ -1,8 +1,8 @@
 """The plan: which kernels run on which buffers, in which order. Pure data, made once per model.
 
-A model file (models/*.py) writes its layers once, in terms of ops.py. Lowering them for one token gives the decode
-list, for many tokens the prefill list. gpu/ records a list into pipelines and bind groups; cpu/ runs the same list with
-numpy. Nothing here knows about either.
+A model file (models/*.py) writes its layers once, in terms of ops.py. Lowered for one token they are the decode list,
+for many tokens the prefill list. gpu/ records a list into pipelines and bind groups; cpu/ runs the same list
+with numpy. Nothing here knows about either.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rotary position embedding: the frequency table, with the metadata's scaling, computed once on the host.
 
-Frequencies go to the GPU as turns per position in units of 2^-32. Position x frequency then wraps exactly in 32-bit
-integer arithmetic, and sine and cosine only get angles within one turn, however long the context.
+Frequencies are stored as turns per position in units of 2^-32. Position x frequency then wraps exactly in 32-bit
+integer arithmetic, so sine and cosine get angles within one turn only, however long the context is.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ def _sample(ops: Ops, logits: Buffer, shaped: bool, masked: bool) -> None:
 def sample_each(ops: Ops, logits: Buffer, max_draft: int = 0) -> None:
     """Sample a token from each row of logits (MAX_SMALL_BATCH, stride) and advance the states: three dispatches.
 
-    `max_draft`: the rows are a token and a draft of one sequence. Accept the draft as far as it agrees with the
-    samples, and draft up to that many next tokens.
+    `max_draft`: the rows are a token and a draft of one sequence. Accept the draft up to the first token
+    that differs from its sample, and draft up to `max_draft` next tokens.
     """
     partitions = _partitions(ops)
     best, chosen = (

@@ -13,7 +13,7 @@ from py_engine.plan import kernels
 from py_engine.plan.lists import LOGPROBS, RESAMPLE, SAMPLE, SHAPED_RESAMPLE, SHAPED_SAMPLE
 from py_engine.plan.shared import MAX_LOGPROBS
 
-MAX_EXPONENT = 88.7228391  # e to this is the largest float32
+MAX_EXPONENT = 88.7228391  # exp(88.72...) is the largest float32
 UNLIMITED = 0x7FFFFFFF  # tokens: the whole context
 MIN_PROBABILITY = 1e-6  # lower bound of the filters' thresholds, so that they never remove every token
 FIELDS = kernels.struct_fields("lib/sampling.wgsl", "Sampling")  # name -> "u32" or "f32", in the struct's order
@@ -160,7 +160,7 @@ def _last_n(n: int) -> int:
 
 
 class Constraint(Protocol):
-    """Restricts the next token, for example to a grammar. The engine calls it only while it generates."""
+    """A restriction of the next token, for example by a grammar. The engine calls it only while it generates."""
 
     async def mask(self) -> Any | None:
         """An Int32Array (ceil(vocab / 32),) with a bit set for each allowed next token. None: all are allowed."""

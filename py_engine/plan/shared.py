@@ -1,6 +1,6 @@
 """Numbers that Python, the kernels and replay.js share. Each is defined only here.
 
-Kernels get them as `#param` (kernels.expand gives KERNEL_PARAMS to every kernel), replay.js as an argument.
+Kernels get them as `#param` (kernels.expand passes KERNEL_PARAMS to every kernel), replay.js as an argument.
 """
 
 MAX_SMALL_BATCH = 8  # tokens of a small batch, each with its own State; sequences that run concurrently

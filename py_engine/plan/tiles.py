@@ -51,7 +51,7 @@ def _workgroup_bytes(device: Device, weight: Weight, in_bytes: bool, tile: tuple
 
 
 def matvec(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
-    """The tile of matvec.wgsl: TK threads share a row; a thread has R rows, so that it loads x once for all of them."""
+    """The tile of matvec.wgsl: TK threads share a row. A thread computes R rows, so it loads x once for all of them."""
     if (measured := dict(device.tiles).get(matvec_key(weight))) and bool(measured[0]) == in_bytes:
         return dict(zip(MATVEC if in_bytes else MATVEC[:3], measured[1:], strict=False))
     groups = quants.groups(weight.cols)
@@ -77,7 +77,7 @@ def matvec(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
 
 
 def _matvec_threads(device: Device, weight: Weight) -> int:
-    """Threads of a workgroup in bytes. Each workgroup rounds x again: a long x, or cheap weights, need more threads."""
+    """Threads of a workgroup in bytes. Each workgroup rounds all of x: a long x or cheap weights need more."""
     threads = 1024 if weight.cols >= 6144 else 256 * weight.layout.groups_per_thread
     while threads > device.max_threads:
         threads //= 2

@@ -13,7 +13,7 @@ from py_engine.plan.plan import Plan, Weight
 
 
 class Weights:
-    """Creates each weight once. Shapes are (rows, cols): rows are outputs, cols inputs."""
+    """The plan's weights, each created once. Shapes are (rows, cols): rows are outputs, cols inputs."""
 
     def __init__(self, header: Header, plan: Plan) -> None:
         self.header, self.plan = header, plan

@@ -32,7 +32,7 @@ class ChatTemplate:
         self._requires_parts: bool | None = None
         try:
             self._template = _environment(self._budget, now).from_string(source)
-        except Exception as error:  # whatever Jinja's parser raises, the template is broken
+        except Exception as error:  # any exception of Jinja's parser: the template is broken
             raise WispError(f"The model's chat template does not compile: {error}", "bad_chat_template") from error
 
     def render(

@@ -159,7 +159,7 @@ class Pretokenizer:
     _compiled: list[Any] | None = None
 
     def split(self, text: str) -> list[str]:
-        """Split a text into words. Joined, they are the text again."""
+        """Split a text into words, whose concatenation is the text."""
         if self._compiled is None:
             import regex  # a compiled package that only BPE vocabularies need
 

@@ -34,7 +34,7 @@ class Flags:
 
 
 class Tokenizer:
-    """Encodes and decodes text, special tokens included. load_tokenizer() creates it."""
+    """A tokenizer: text to ids and back, special tokens included. load_tokenizer() creates it."""
 
     def __init__(self, vocab: Vocab, model: TokenizerModel, metadata: dict[str, Any], flags: Flags) -> None:
         self.vocab = vocab
@@ -176,7 +176,7 @@ class Tokenizer:
 
 
 class TextStream:
-    """Decodes ids one by one. An incomplete character waits for its remaining bytes."""
+    """A decoder of ids one by one. An incomplete character waits for its remaining bytes."""
 
     def __init__(
         self, tokenizer: Tokenizer, special: bool, strip_space: bool, shown: frozenset[int] = frozenset()

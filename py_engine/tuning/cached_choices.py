@@ -1,4 +1,4 @@
-"""Serializes the chosen kernels for the cache in IndexedDB, and computes the key that they are valid for."""
+"""Serialize the chosen kernels for the cache in IndexedDB, and compute the key that they are valid for."""
 
 from __future__ import annotations
 

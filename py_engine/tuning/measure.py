@@ -1,4 +1,4 @@
-"""Measures kernel candidates on the GPU, and caches the choices in IndexedDB.
+"""Measure kernel candidates on the GPU, and cache the choices in IndexedDB.
 
 It uses a device of its own, destroyed before the model's is opened: a kernel that hangs or loses the device costs only
 the measurement. Cached choices need no device.
@@ -49,7 +49,7 @@ async def tuned(
 
     `load_settings`: plain JSON that the choices depend on; `plan`: made for the device as it is.
     """
-    begun = time.perf_counter()
+    started = time.perf_counter()
     info = adapter.info
     about: dict[str, Any] = {
         name: str(getattr(info, name)) for name in ("vendor", "architecture", "description", "device")
@@ -69,7 +69,7 @@ async def tuned(
         source = "measured"
     else:
         (chosen, reports), source = cached, "cache"
-    ms = round(1000 * (time.perf_counter() - begun), 1)
+    ms = round(1000 * (time.perf_counter() - started), 1)
     return chosen, {"source": source, "key": key, "ms": ms, **cached_choices.as_stats(chosen, reports)}
 
 

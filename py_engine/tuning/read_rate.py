@@ -1,4 +1,4 @@
-"""Measures a device's read rate: the time of a dispatch by the bytes it reads, within the caches and beyond.
+"""Measure a device's read rate: the time of a dispatch by the bytes it reads, within the caches and beyond.
 
 It uses a device of its own, like measure.py, and leaves the model's alone.
 """
@@ -27,7 +27,7 @@ WARM_UP_S = 0.3  # until an idle GPU has raised its clocks
 
 @dataclass(frozen=True)
 class Stream(Workload):
-    """Reads `size` bytes."""
+    """A workload that reads `size` bytes."""
 
     size: int
     loads: int
@@ -61,8 +61,8 @@ async def read_rates(device: Device) -> list[tuple[int, float]]:
     sizes = [size for size in SIZES if size <= max_size]
     rates: list[tuple[int, float]] = []
     try:
-        begun = time.perf_counter()
-        while not device.software and time.perf_counter() - begun < WARM_UP_S:
+        started = time.perf_counter()
+        while not device.software and time.perf_counter() - started < WARM_UP_S:
             await _microseconds(bench, device, sizes[-3])
         for size in sizes:
             try:

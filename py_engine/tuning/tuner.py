@@ -1,8 +1,8 @@
-"""Chooses kernels by measurement.
+"""Choose kernels by measurement.
 
 A candidate is first checked: for the same random inputs its outputs must equal those of a reference device (f32, no
 subgroups, nothing rounded). The candidates that pass are timed. The fastest is chosen, or the first if the others gain
-next to nothing. When time runs out, the remaining choices keep their defaults. measure.py measures and caches.
+less than `min_gain`. When time runs out, the remaining choices keep their defaults. measure.py measures and caches.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Workloads that kernels are measured on: ops of a model's types and shapes, on throwaway buffers.
 
-A matrix that stays in the GPU's caches would look faster than it is, so several copies of it take turns.
+A matrix that stays in the GPU's caches would look faster than it is, so several copies of it are used in turn.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def test_an_answer_cites_its_passage(talk: Page) -> None:
     answer = last_answer(talk)
     cite = answer.locator(".body .cite")
     expect(cite).to_have_attribute("aria-label", "Source 1: manual.pdf · p. 2 · Visits (2025)")
-    source = answer.locator(".source.behind")
+    source = answer.locator(".source.supporting")
     expect(source.locator("summary")).to_contain_text("manual.pdf · p. 2 · Visits (2025)")
     expect(source.locator("blockquote")).to_be_hidden()
     cite.click()
@@ -197,7 +197,7 @@ def test_all_of_it_survives_a_reload_without_a_network(context: BrowserContext, 
     expect(listed(page)).to_have_count(4, timeout=30_000)
     page.keyboard.press("Escape")
     assert "12 euros" in ask(page, "How much does the Lumo Lamp cost?")
-    expect(last_answer(page).locator(".source.behind")).to_contain_text("second.pdf · p. 1")
+    expect(last_answer(page).locator(".source.supporting")).to_contain_text("second.pdf · p. 1")
     assert {p["vector"] for p in page.evaluate(INDEX)["passages"]} == {64}
     context.set_offline(False)
 

@@ -8,15 +8,15 @@ FROM_NOTHING = """async () => {
   const { startPython } = await import("/repo/app/boot.js");
   const stages = [];
   const assets = { ...wispAssets, snapshot: wispAssets.catalog };
-  const { pyodide, kept } = await startPython(assets, (stage) => stages.push(stage), ["regex"]);
+  const { pyodide, fromSnapshot } = await startPython(assets, (stage) => stages.push(stage), ["regex"]);
   const found = pyodide.runPython("import regex, app.models.catalog; regex.match(r'\\\\p{Lu}', 'Ä').group()");
-  return { kept, stages, found };
+  return { fromSnapshot, stages, found };
 }"""
 
 
 def test_python_starts_from_its_memory(engine_page: Page) -> None:
     """Its imports are there; random state differs each time."""
-    assert engine_page.evaluate("kept") is True
+    assert engine_page.evaluate("fromSnapshot") is True
     code = "import sys, random; ['jinja2.sandbox' in sys.modules, random.random()]"
     there, number = run_python(engine_page, code)
     assert there
@@ -32,4 +32,4 @@ def test_python_starts_from_its_memory(engine_page: Page) -> None:
 
 def test_python_starts_without_it(engine_page: Page) -> None:
     got = engine_page.evaluate(FROM_NOTHING)
-    assert got == {"kept": False, "stages": ["pyodide", "packages", "python"], "found": "Ä"}
+    assert got == {"fromSnapshot": False, "stages": ["pyodide", "packages", "python"], "found": "Ä"}

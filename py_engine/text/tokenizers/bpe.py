@@ -26,7 +26,7 @@ _TO_BYTE = {c: b for b, c in enumerate(_CHARACTERS)}
 
 
 class BPE:
-    """Splits text into words and merges the characters of each word by rank."""
+    """BPE: split text into words and merge the characters of each word by rank."""
 
     def __init__(self, vocab: Vocab, metadata: dict[str, Any], pre: Pretokenizer) -> None:
         merges = metadata.get("tokenizer.ggml.merges")

@@ -1,6 +1,6 @@
 """RWKV World (tokenizer.ggml.model "rwkv"): greedy longest match over bytes.
 
-Token texts are escaped: \\t \\n \\r \\xNN, and a backslash before any other character gives that character.
+Token texts are escaped: \\t \\n \\r \\xNN, and a backslash before any other character stands for that character.
 """
 
 import re
@@ -12,7 +12,7 @@ _NAMED = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
 
 
 class RWKV:
-    """Matches greedily, with a table of token lengths by their first two bytes."""
+    """Greedy longest match, with a table of token lengths by their first two bytes."""
 
     def __init__(self, vocab: Vocab) -> None:
         self.vocab = vocab

@@ -11,7 +11,7 @@ CACHE_WORDS = 50_000
 
 
 class SPM:
-    """Merges neighbours into the token with the best score, repeatedly. Parts that are no token become bytes."""
+    """Repeated merging of neighbours into the token with the best score. Parts that are no token become bytes."""
 
     def __init__(self, vocab: Vocab, metadata: dict[str, Any], add_space_prefix: bool) -> None:
         scores = metadata.get("tokenizer.ggml.scores")

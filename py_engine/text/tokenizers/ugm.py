@@ -1,9 +1,9 @@
 """Unigram (tokenizer.ggml.model "t5"): the most probable split into tokens, after SentencePiece's normalisation.
 
 tokenizer.ggml.precompiled_charsmap: u32 n | n bytes of a double array of u32 | zero-terminated replacement texts. The
-array is a trie: it maps prefixes of the text, byte by byte, to offsets of replacements. A unit of the array has in bits
-0-7 its byte, in bit 8 whether it has a value, in bits 10-30 the offset of its children (times 256 if bit 9 is set). A
-value's unit has bit 31 set and the offset of the replacement in the other bits.
+array is a trie: it maps prefixes of the text, byte by byte, to offsets of replacements. Bits of a unit of the
+array: 0-7 its byte; 8 whether it has a value; 10-30 the offset of its children (times 256 if bit 9 is set). A value's
+unit has bit 31 set and the offset of the replacement in the other bits.
 """
 
 import re
@@ -19,7 +19,7 @@ UNKNOWN_PENALTY = 10.0
 
 
 class UGM:
-    """Normalises text and finds the split with the largest sum of scores (Viterbi), by words if that is exact."""
+    """The split of normalised text with the largest sum of scores (Viterbi), word by word if that is exact."""
 
     def __init__(self, vocab: Vocab, metadata: dict[str, Any]) -> None:
         scores = metadata.get("tokenizer.ggml.scores")

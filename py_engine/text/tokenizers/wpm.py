@@ -18,7 +18,7 @@ _BREAK, _DROP, _SINGLE, _PART = range(4)
 
 
 class WPM:
-    """Normalises, splits at spaces and punctuation, and matches the longest token at every step of a word."""
+    """WordPiece: normalise, split at spaces and punctuation, match the longest token at every step of a word."""
 
     def __init__(self, vocab: Vocab, metadata: dict[str, Any]) -> None:
         self.vocab = vocab

@@ -6,8 +6,8 @@ globalThis.wispAssets = Object.fromEntries(
   Object.entries(assets).map(([key, value]) => [key, Array.isArray(value) ? value.map(absolute) : absolute(value)]),
 );
 const { startPython } = await import("/repo/app/boot.js");
-const { pyodide, kept } = await startPython(globalThis.wispAssets, () => undefined, ["numpy", "regex"]);
-globalThis.kept = kept;
+const { pyodide, fromSnapshot } = await startPython(globalThis.wispAssets, () => undefined, ["numpy", "regex"]);
+globalThis.fromSnapshot = fromSnapshot;
 const { Replay } = await import("/repo/py_engine/gpu/replay.js").catch(() => ({ Replay: undefined }));
 globalThis.wispReplay = Replay;
 globalThis.wispUpload = (await import("/repo/py_engine/gpu/upload.js")).Upload;
