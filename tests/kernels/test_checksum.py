@@ -1,4 +1,4 @@
-"""The checksum kernel against support/checksums.py, which test_shards.py compares with JavaScript's; repeated repacks."""
+"""The checksum kernel against support/checksums.py, which test_shards.py compares with JavaScript's; repacks."""
 
 import numpy as np
 import pytest
