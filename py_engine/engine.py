@@ -23,7 +23,7 @@ from py_engine import planner
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.files.parts import Parts
-from py_engine.generate.answer import Answer, GenerationStats
+from py_engine.generate.answer import Answer, AnswerLimits, GenerationStats
 from py_engine.generate.generation import AskForMemory, Generation
 from py_engine.loader import Loader, LoadPackage, OnProgress
 from py_engine.models.common import rope_factors
@@ -125,28 +125,24 @@ class Engine:
         self,
         prompt_ids: list[int],
         sampling: Sampling,
-        max_tokens: int,
-        stop_ids: frozenset[int],
+        limits: AnswerLimits,
         constraint: Constraint | None = None,
-        keep: int | None = None,
         stats: GenerationStats | None = None,
     ) -> AsyncGenerator[Batch, None]:
         """Yield ids in batches as they are sampled, and an empty batch after each batch of the prompt.
 
-        Ends after an id of `stop_ids` (yielded last) or `max_tokens`. Closing the generator aborts the request at once.
-        `constraint` limits each token. `keep`: what happens when the context is full. None: the answer ends; n: the
-        first n tokens stay, the older half of the others is dropped, and the answer continues. `stats` is updated as
-        the answer grows. Up to `parallel` requests run side by side; more wait. WispError for ids outside the
-        vocabulary and prompts longer than the context.
+        Closing the generator aborts the request at once. `constraint` limits each token. `stats` is updated as the
+        answer grows. Up to `parallel` requests run side by side; more wait. WispError for ids outside the vocabulary
+        and prompts longer than the context.
         """
         self._check_ids(prompt_ids)
         self.check_generates()
         self._check_sampling(sampling)
-        answer = Answer(list(prompt_ids), sampling.seeded(), max_tokens, stop_ids, constraint)
+        answer = Answer(list(prompt_ids), sampling.seeded(), limits.max_tokens, limits.stop_ids, constraint)
         answer.exact = sampling.seed is not None
         answer.stats = self.last = stats or GenerationStats()
         answer.stats.prompt_tokens = len(prompt_ids)
-        async with aclosing(self._generation.answer(answer, keep)) as batches:
+        async with aclosing(self._generation.answer(answer, limits.keep)) as batches:
             async for batch in batches:
                 yield batch
 

@@ -17,7 +17,7 @@ from app.models.loaded import Loaded
 from app.models.request_queue import Job
 from app.openai.answers import Answer, Delta, Logprobs, Message, Usage
 from app.openai.requests import ChatRequest, CompletionRequest, Request
-from py_engine.generate.answer import GenerationStats
+from py_engine.generate.answer import AnswerLimits, GenerationStats
 from py_engine.plan.sampling import Batch, Sampling
 
 Emit = Callable[[dict[str, Any]], None]
@@ -136,8 +136,8 @@ class Run:
         clock, stats = Clock(self._received), GenerationStats()
         constraint = await self.compiled.matcher() if self.compiled is not None else None
         try:
-            keep = prompt.keep if request.truncate else None
-            batches = engine.generate(prompt.ids, sampling, limit, ends, constraint, keep, stats)
+            limits = AnswerLimits(limit, ends, prompt.keep if request.truncate else None)
+            batches = engine.generate(prompt.ids, sampling, limits, constraint, stats)
             await self._generate(batches, stream, output, clock)
         finally:
             if constraint is not None:

@@ -23,6 +23,17 @@ class GenerationStats:
     wait_ms: float = 0.0  # spent waiting for the GPU; near 0: the host is the bottleneck
 
 
+@dataclass(frozen=True)
+class AnswerLimits:
+    """Where an answer ends, and what happens when the context is full."""
+
+    max_tokens: int
+    stop_ids: frozenset[int] = frozenset()  # each of them ends the answer and is yielded last
+    # None: a full context ends the answer. n: the first n tokens stay, the older half of the others is dropped, and the
+    # answer continues.
+    keep: int | None = None
+
+
 @dataclass
 class Answer:
     """The answer to one request. `ids` starts as the prompt and is what the context holds, or will hold."""

@@ -203,7 +203,7 @@ async def test_messages_cross_from_and_to_javascript(selenium_node: Any) -> None
         def stats(self) -> dict:
             return {}
 
-        async def generate(self, prompt_ids: list, sampling: object, max_tokens: int, stop_ids: frozenset, *_):
+        async def generate(self, prompt_ids: list, sampling: object, limits: object, *_):
             for i in model.tokenizer.encode("Héllo 🦩"):
                 await asyncio.sleep(0)
                 yield Batch([i])

@@ -6,6 +6,7 @@ import numpy as np
 
 from py_engine.cpu.runner import CpuRunner
 from py_engine.engine import Engine
+from py_engine.generate.answer import AnswerLimits
 from py_engine.plan.lists import DECODE, SAMPLE_EACH, VERIFY_DRAFT
 from py_engine.plan.sampling import Batch, Sampling
 from tests.support.cpu_models import GOLDEN, load
@@ -39,8 +40,11 @@ def make(n_ctx: int = 256, batch: int = 16, ahead: int = 1) -> Engine:
     return Engine(cpu.plan, runner, "cpu")
 
 
-async def batches(engine: Engine, *arguments: Any, **options: Any) -> list[Batch]:
-    return [batch async for batch in engine.generate(*arguments, **options)]
+async def batches(
+    engine: Engine, ids: list[int], sampling: Sampling, count: int, stops: frozenset[int] = STOPS, **options: Any
+) -> list[Batch]:
+    limits = AnswerLimits(count, stops, options.pop("keep", None))
+    return [batch async for batch in engine.generate(ids, sampling, limits, **options)]
 
 
 async def collect(engine: Engine, ids: list[int], sampling: Sampling, count: int, **options: Any) -> list[int]:

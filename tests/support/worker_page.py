@@ -8,6 +8,7 @@ from typing import Any
 from app.handlers import Worker
 from app.models.catalog import Catalog
 from py_engine.errors import CODES, WispError
+from py_engine.generate.answer import AnswerLimits
 from py_engine.options import LoadOptions
 from py_engine.plan.sampling import Batch
 from tests.support.gguf_bytes import MINI
@@ -47,10 +48,8 @@ class Engine:
         self,
         prompt_ids: list[int],
         sampling: Any,
-        max_tokens: int,
-        stop_ids: frozenset[int],
+        limits: AnswerLimits,
         constraint: Any = None,
-        keep: int | None = None,
         stats: Any = None,
     ) -> AsyncGenerator[Batch, None]:
         assert not (self.running and self.alone), "two requests at once"
@@ -60,7 +59,7 @@ class Engine:
         try:
             if self.breaks:
                 raise self.breaks
-            ids = [*self.tokenizer.encode(self.says), 2][:max_tokens]
+            ids = [*self.tokenizer.encode(self.says), 2][: limits.max_tokens]
             for i in range(0, len(ids), self.size):
                 await asyncio.sleep(self.pause)
                 await self.gate.wait()

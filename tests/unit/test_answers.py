@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from py_engine.generate.answer import AnswerLimits
 from py_engine.options import LoadOptions
 from py_engine.plan.sampling import Batch, TokenLogprob
 from tests.support.worker_page import HELLO, HI, Engine, Page
@@ -25,20 +26,18 @@ class Scored(Engine):
         self,
         prompt_ids: list[int],
         sampling: Any,
-        max_tokens: int,
-        stop_ids: frozenset[int],
+        limits: AnswerLimits,
         constraint: Any = None,
-        keep: int | None = None,
         stats: Any = None,
     ) -> AsyncGenerator[Batch, None]:
-        self.asked.append(SimpleNamespace(sampling=sampling, max_tokens=max_tokens, stop_ids=stop_ids, keep=keep))
+        self.asked.append(SimpleNamespace(sampling=sampling, **vars(limits)))
         try:
-            async with aclosing(super().generate(prompt_ids, sampling, max_tokens, stop_ids, stats=stats)) as batches:
+            async with aclosing(super().generate(prompt_ids, sampling, limits, stats=stats)) as batches:
                 async for batch in batches:
                     scored = [TokenLogprob(token, -0.25, [(token, -0.25), (3, -2.0)]) for token in batch.ids]
                     yield Batch(batch.ids, scored if sampling.logprobs >= 0 else None)
         finally:
-            stats.shifted_tokens = 7 if keep is not None else 0
+            stats.shifted_tokens = 7 if limits.keep is not None else 0
 
 
 @pytest.fixture

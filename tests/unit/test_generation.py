@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from py_engine.errors import WispError
+from py_engine.generate.answer import AnswerLimits
 from py_engine.plan.sampling import Constraint, Sampling
 from tests.support.cpu_engines import (
     MODEL,
@@ -62,7 +63,7 @@ async def test_an_abort_anywhere_leaves_no_trace() -> None:
         prompt = PROMPT[: dice.randint(1, 6)] + [dice.randrange(250) for _ in range(dice.randint(0, 40))]
         sampling = dice.choice([Sampling(), Sampling(temperature=0, presence_penalty=1, logit_bias=((3, 9.0),)), WARM])
         constraint = Odd() if number % 3 == 0 else None
-        stream = engine.generate(prompt, sampling, 30, STOPS, constraint)
+        stream = engine.generate(prompt, sampling, AnswerLimits(30, STOPS), constraint)
         for _ in range(dice.randint(0, 12)):
             if await anext(stream, None) is None:
                 break
@@ -172,7 +173,7 @@ async def test_constrained_logprobs() -> None:
         want = await collect(make(), PROMPT, WARM, 40, constraint=Fickle(0.9))
         engine = make(ahead=ahead)
         scored = Sampling(temperature=1.5, seed=3, logprobs=2)
-        found = [b for b in await batches(engine, PROMPT, scored, 40, STOPS, Fickle(0.9)) if b.ids]
+        found = [b for b in await batches(engine, PROMPT, scored, 40, STOPS, constraint=Fickle(0.9)) if b.ids]
         rows = [row for b in found for row in b.logprobs or []]
         assert [row.token for row in rows] == [i for b in found for i in b.ids] == want
         logits = evaluate(load(MODEL, 256), PROMPT + want)[len(PROMPT) - 1 : -1].astype(np.float64)

@@ -11,7 +11,7 @@ import pytest
 from py_engine.cpu.runner import CpuRunner
 from py_engine.engine import Engine
 from py_engine.errors import WispError
-from py_engine.generate.answer import GenerationStats
+from py_engine.generate.answer import AnswerLimits, GenerationStats
 from py_engine.generate.speculation import DraftPolicy
 from py_engine.plan.sampling import Sampling
 from tests.support.cpu_engines import (
@@ -85,7 +85,7 @@ async def test_a_turn_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def one(name: str, sampling: Sampling) -> list[int]:
         out: list[int] = []
-        async for batch in used.generate(PROMPT, sampling, 30, STOPS):
+        async for batch in used.generate(PROMPT, sampling, AnswerLimits(30, STOPS)):
             order.append(name)
             out += batch.ids
         return out
@@ -105,7 +105,7 @@ async def test_requests_that_come_and_are_closed_at_any_time_disturb_no_other() 
         await asyncio.sleep(0.03 * dice.random())
         count = dice.randint(0, 60)
         out: list[int] = []
-        stream = used.generate(ids, GREEDY, 60, STOPS)
+        stream = used.generate(ids, GREEDY, AnswerLimits(60, STOPS))
         while len(out) < count and (batch := await anext(stream, None)) is not None:
             out += batch.ids
         await stream.aclose()

@@ -10,7 +10,7 @@ import js
 from pyodide.ffi import to_js
 
 from py_engine.engine import Engine
-from py_engine.generate.answer import GenerationStats
+from py_engine.generate.answer import AnswerLimits, GenerationStats
 from py_engine.plan.lists import PREFILL_END, SAMPLE
 from py_engine.plan.sampling import Sampling
 from tests.support.page.engines import collect
@@ -67,7 +67,7 @@ async def generate_ahead(
     set_speed(engine, steps)
     measure, runner._time = runner._time, lambda ms: None
     try:
-        stream = engine.generate(ids, sampling, count, frozenset(), constraint)
+        stream = engine.generate(ids, sampling, AnswerLimits(count), constraint)
         return [i async for batch in stream for i in batch.ids]
     finally:
         runner._time = measure
@@ -103,7 +103,7 @@ async def answers(engine: Engine) -> dict[str, Any]:
     stats = [GenerationStats() for _ in prompts]
 
     async def beside(ids: list[int], stat: GenerationStats) -> list[int]:
-        return [i async for batch in engine.generate(ids, shaped, 12, frozenset(), stats=stat) for i in batch.ids]
+        return [i async for batch in engine.generate(ids, shaped, AnswerLimits(12), stats=stat) for i in batch.ids]
 
     out["beside"] = await asyncio.gather(*(beside(ids, stat) for ids, stat in zip(prompts, stats, strict=True)))
     out["cached"] = [stat.cached_tokens for stat in stats]
@@ -113,7 +113,7 @@ async def answers(engine: Engine) -> dict[str, Any]:
 async def check_logprobs(engine: Engine, prompt: list[int], answer: list[int]) -> tuple[int, float]:
     """How many log-probabilities an answer comes with, and how far they are from those of its logits."""
     rows: list[Any] = []
-    async for batch in engine.generate(prompt, Sampling(temperature=1.3, seed=5, logprobs=4), 40, frozenset()):
+    async for batch in engine.generate(prompt, Sampling(temperature=1.3, seed=5, logprobs=4), AnswerLimits(40)):
         rows += batch.logprobs or []
     logits, shape = await engine.evaluate(prompt + answer)
     values = logits.to_py().tolist()
@@ -141,7 +141,7 @@ async def aborts_and_shifts(engine: Engine) -> list[Any]:
     wants, shifted = [], []
     for steps in (3, 64):
         set_speed(engine, steps)
-        stream = engine.generate(prompt, warm, 120, frozenset(), None, 4)
+        stream = engine.generate(prompt, warm, AnswerLimits(120, keep=4))
         shifted.append([i async for batch in stream for i in batch.ids])
     dropped = engine.last.shifted_tokens
     for number in range(101):
@@ -151,7 +151,7 @@ async def aborts_and_shifts(engine: Engine) -> list[Any]:
         ids = prompt[: dice.randint(1, 12)] + [dice.randrange(vocab) for _ in range(dice.randint(0, 12))]
         sampling = dice.choice([warm, shaped, biased])
         constraint = Fickle(vocab, 0.7, True) if number % 5 == 0 else None
-        stream = engine.generate(ids, sampling, 30, frozenset(), constraint)
+        stream = engine.generate(ids, sampling, AnswerLimits(30), constraint)
         for _ in range(dice.randint(0, 6)):
             if await anext(stream, None) is None:
                 break
