@@ -1,4 +1,4 @@
-"""bench.html shows figures, and `build.py bench` writes them down."""
+"""bench.html shows figures, and `build.py bench` prints them."""
 
 import json
 import subprocess
