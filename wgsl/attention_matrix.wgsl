@@ -21,7 +21,7 @@ const PITCH = HEAD_DIM + 8u; // the pitches are padded against bank conflicts
 const S_PITCH = TS + 4u;
 const P_PITCH = TS + 8u;
 const THREADS_PER_ROW = WG / ROWS; // of scores
-const SLACK = 6.0; // a row's scores may exceed row_top by this much
+const SLACK = 6.0; // a row's scores may exceed row_top by this much before the sums are rescaled
 
 var<workgroup> qs: array<f16, ROWS * PITCH>;
 var<workgroup> kv: array<f16, TS * PITCH>;

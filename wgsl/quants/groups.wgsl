@@ -18,6 +18,6 @@ fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
 }
 
 fn group_dot(w: Group, x: Bytes) -> f32 {
-  let first = x.s.x * bytes_dot(x.a, vec4u(0x01010101)); // sum of the first half of x; the compiler computes it once for all rows
+  let first = x.s.x * bytes_dot(x.a, vec4u(0x01010101)); // sum of x's first half; the compiler shares it between rows
   return x.s.x * (w.s.x * bytes_dot(w.a, x.a) + w.t.x * bytes_dot(w.b, x.b)) - (w.s.y * first + w.t.y * (x.s.y - first));
 }
