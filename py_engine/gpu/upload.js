@@ -94,7 +94,7 @@ export class Upload {
    * @param {(i: number) => Promise<CachedRecord | undefined>} open
    * @param {number} count
    * @param {boolean} checkHere compute checksums on the CPU; else dispatches compute them
-   * @param {(records: number) => void} onProgress called now and then with the number of records read
+   * @param {(records: number) => void} onProgress called at most every REPORT_MS with the number of records read
    * @returns {{ sums: number, done: Promise<{ failed: number[], read_ms: number }> }} the index of the buffer of
    *   checksums; the records that could not be read or whose checksum differs, and the time of reading
    */
