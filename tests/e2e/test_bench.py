@@ -1,4 +1,4 @@
-"""bench.html shows figures, and `build.py bench` prints them."""
+"""bench.html shows figures; `build.py bench` prints tables and writes JSON."""
 
 import json
 import subprocess

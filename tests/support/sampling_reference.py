@@ -50,7 +50,7 @@ def softmax(candidates: Candidates) -> list[float]:
 
 
 def shaped(logits: list[float], history: list[int], answer: int, s: Sampling) -> list[float]:
-    """Bias, penalties and DRY; -inf for what is banned."""
+    """The logits after bias, penalties and DRY; -inf for banned tokens."""
     values = list(map(float, logits))
     for token, bias in s.logit_bias:
         values[token] = -math.inf if bias <= -100 else values[token] + bias
