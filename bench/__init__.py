@@ -1,1 +1,1 @@
-"""Benchmarks: a page that measures any model (bench.html), the same without a screen (python3 build.py bench)."""
+"""Benchmarks: a page that measures any model (bench.html), and a headless run of it (python3 build.py bench)."""

@@ -1,4 +1,4 @@
-"""Measures in a headless browser, with the page dist/bench.html.
+"""Measures a model in a headless browser, with the page dist/bench.html.
 
 python3 build.py bench [--model ID|URL|FILE] [--backend auto|webgpu|cpu] [--runs N] [--prompts 32,512] [--peer]
 """

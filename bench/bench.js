@@ -57,7 +57,7 @@ export async function bench(engine, options, onRow = () => {}) {
   const { profileAt = contexts, profilePrompts = [32, 512], secondsPerRow = Infinity } = options;
   const { backend, contextLength, kvType, tune, together = [1, 2, 4, 8] } = options;
   const parallel = Math.max(1, ...together);
-  // Random prompts have random answers, which may repeat themselves: speculative decoding would look too good.
+  // Answers to random prompts often repeat themselves, so speculative decoding would look too good.
   const request = { model, backend, contextLength, kvType, tune, parallel, speculation: false };
   await engine.unload(); // a model that is loaded already would take no time
   const started = performance.now();
@@ -204,7 +204,7 @@ export async function bench(engine, options, onRow = () => {}) {
     const row = result.decode.find((/** @type {any} */ { context }) => context === at);
     if (at + MARGIN < limit) await profile(`decode at ${at}`, at, 1, row);
   }
-  // A longer prompt is read in pieces of at most first.batch tokens.
+  // Prefill splits a longer prompt into batches of at most first.batch tokens.
   for (const n of new Set(profilePrompts.map((n) => Math.min(n, first.batch ?? n)))) {
     const row = result.prefill.find((/** @type {any} */ { prompt }) => prompt === n);
     if (n < limit) await profile(`prefill ${n}`, 0, n, row);

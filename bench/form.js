@@ -75,7 +75,7 @@ export function readForm() {
     runs,
     tokens,
     contextLength: contextLength || undefined,
-    profilePrompts: prompts.filter((n) => n > 1).slice(0, 2), // longer ones are read in pieces of that kind
+    profilePrompts: prompts.filter((n) => n > 1).slice(0, 2), // longer prompts consist of such batches
     secondsPerRow: SECONDS_PER_ROW,
   };
 }

@@ -1,4 +1,4 @@
-"""Runs the bench's pages in a headless browser: Wisp's from dist/, the peer's from a server of its own."""
+"""Runs the bench's pages in a headless browser: bench.html from dist/, peer.html from a server of its own."""
 
 import argparse
 import json
@@ -40,7 +40,7 @@ RUN_PEER = """async (options) => {
 
 @contextmanager
 def launched(playwright: Playwright, adapter: str | None) -> Iterator[Browser]:
-    """A browser with a software GPU of the tests, or with the machine's GPU."""
+    """A browser with one of the tests' software GPUs, or with the machine's GPU (`adapter` None)."""
     if adapter:
         from tests.support import browser as tests_browser
 
@@ -121,7 +121,7 @@ def measure_peers(browser: Browser, options: argparse.Namespace, n_ctx: int) -> 
         }
         print(f"wllama, {backend}", file=sys.stderr, flush=True)
         answer = _measure_peer(browser, file, request)
-        if "error" in answer:  # with threads, it sometimes misreads its worker's answer
+        if "error" in answer:  # with threads, wllama sometimes misparses its worker's answer
             answer = _measure_peer(browser, file, request)
         found.append(answer["result"] if "result" in answer else {"backend": backend, "error": answer["error"]})
     return found

@@ -1,4 +1,4 @@
-"""Write a GGUF with the shape of a real model and random weights, on whose values speed does not depend.
+"""Write a GGUF with the shape of a real model and random weights. Speed does not depend on their values.
 
 python -m bench.make_model smollm2-135m out.gguf --type Q4_0
 """
@@ -40,7 +40,7 @@ SHAPES = {
 
 
 def write(shape: Shape, type: Q, path: str, name: str) -> None:
-    """Write the file. Every block has random values and a small scale."""
+    """Write the file. Every quantisation block has random values and a small scale."""
     writer = GGUFWriter(path, shape.architecture)
     writer.add_name(name)
     writer.add_block_count(shape.n_layer)

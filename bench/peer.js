@@ -1,4 +1,4 @@
-/** The bench's measurements for wllama (llama.cpp in WebAssembly) on the same file, from the timings that it reports. */
+/** Measures wllama (llama.cpp in WebAssembly) on the same file, from the timings that wllama reports. */
 import { median } from "./bench.js";
 
 /** @typedef {{ backend: string, file: string | null, prompts: number[], contexts: number[], tokens: number, runs: number, n_ctx: number }} Options */
@@ -44,7 +44,7 @@ async function measure({ backend, file, prompts, contexts, tokens, runs, n_ctx }
       try {
         return { prompt, timings: (await wllama.createCompletion(request)).timings };
       } catch (error) {
-        if (left === 0) throw error; // now and then it cannot parse its worker's answer
+        if (left === 0) throw error; // wllama sometimes cannot parse its worker's answer
         return attempt(left - 1);
       }
     };

@@ -1,4 +1,4 @@
-"""Prints the bench's figures as text: of a run, or of JSON files that a run has written.
+"""Prints the bench's figures as text, from a run or from the JSON files of earlier runs.
 
 python -m bench.report FILE.json
 """
@@ -85,7 +85,7 @@ def _speed(row: dict[str, Any]) -> list[str]:
 
 
 def _kernels(result: dict[str, Any]) -> list[str]:
-    """For each step: times and lower bounds of its kernels, and where the time goes."""
+    """For each step: the times and lower bounds of its kernels, and the breakdown of the step's time."""
     parts = []
     for name, times in result["kernels"].items():
         if not times:

@@ -1,4 +1,4 @@
-/** Measures the upload of a cached model, against the bandwidth of `writeBuffer` alone. */
+/** Measures the upload of a cached model and compares it with the bandwidth of `writeBuffer` alone. */
 
 /**
  * @typedef {{ bytes: number, ms: number, per_second: number, waited_ms: number, written_ms: number, end_ms: number,

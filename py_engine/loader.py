@@ -1,4 +1,4 @@
-"""Loads a plan's weights into a runner. If both executors could run, chooses the faster one."""
+"""Loads a plan's weights into a runner. Chooses the faster executor if both can run the plan."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from py_engine.files.source import Source
     from py_engine.gpu.runner import GpuRunner
 
-CPU_LIMIT = 1 << 30  # bytes of float32 weights that 32-bit WebAssembly has memory for
+CPU_LIMIT = 1 << 30  # bytes of float32 weights that fit into the memory of 32-bit WebAssembly
 
 OnProgress = Callable[[str, int, int], None]  # (stage, done, total)
 LoadPackage = Callable[[str], Awaitable[Any]]
@@ -162,7 +162,7 @@ class Loader:
     async def _choose(self, runners: dict[str, Runner]) -> str:
         """On a software GPU: the CPU, unless WebGPU is measured to be faster.
 
-        Compiling every kernel takes seconds there, so one kernel is timed first, which may decide it.
+        Compiling every kernel takes seconds there, so one kernel is timed first. Its time may settle the choice.
         """
         gpu = cast("GpuRunner", runners["webgpu"])
         cpu_ms = await step_ms(runners["cpu"])

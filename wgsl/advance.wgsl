@@ -1,10 +1,10 @@
 // Appends the tokens that sample.wgsl sampled for a small batch to their sequences, and advances the states.
 //
-// DRAFTS 0: every token is of another sequence. Otherwise the batch is one sequence's last token and its draft: accepts
-// the draft up to the first mismatch, appends the sampled token after it, and makes the next draft. The sampling noise
-// depends on the position alone, so the text is the same as without drafts.
-// The next draft copies what followed the longest earlier match of the sequence's last tokens (the latest of the longest
-// matches). Its length adapts: accepted tokens + 1, or twice the draft's length after all of it was accepted.
+// DRAFTS 0: each token belongs to another sequence. Otherwise the batch is one sequence's last token and its draft. Then
+// the kernel accepts the draft up to the first mismatch, appends the sampled token after it, and makes the next draft. The
+// sampling noise depends on the position alone, so the text is the same as without drafts.
+// The next draft copies the tokens after the longest earlier match of the sequence's last tokens (the latest match, if
+// several are as long). Its length adapts: accepted tokens + 1, or twice the draft's length if all of it was accepted.
 // One workgroup.
 #param DRAFTS // draft tokens at most; 0: no drafts
 #param TOKENS // capacity of a sequence in `tokens`
@@ -22,15 +22,15 @@ struct Params {
 #if DRAFTS
 #param MAX_MATCH // tokens; a longer match does not rank higher
 struct Drafting {
-  end: u32, // position after the last one that may be computed; written by the host
-  length: u32, // tokens of the next draft at most; the host writes its start
+  end: u32, // only positions before this one may be computed; written by the host
+  length: u32, // tokens of the next draft at most; the host writes the first value
 }
 @bind var<storage, read_write> drafting: Drafting;
 const POSITION_BITS = 28u;
 var<workgroup> best: atomic<u32>; // best match: length in the upper bits, position in the lower
 var<workgroup> last_position: u32;
 
-fn match_length(i: u32, j: u32) -> u32 { // number of tokens before and at i that equal those before and at j
+fn match_length(i: u32, j: u32) -> u32 { // number of equal tokens, backwards from i and from j
   let base = state[0].seq * TOKENS;
   var length = 0u;
   while (length < MAX_MATCH && length <= i && tokens[base + i - length] == tokens[base + j - length]) {

@@ -1,12 +1,12 @@
-// y = sum over splits of exp(max_i - max) * sum_i / sum over splits of exp(max_i - max) * denominator_i: joins the partial
-// results of attention_decode.wgsl. Grid (query heads, 1, tokens); a workgroup reads LANES splits in parallel, a thread has
-// four dimensions.
+// y = (sum over splits i of w_i * sum_i) / (sum over splits i of w_i * denominator_i), w_i = exp(max_i - max): joins the
+// partial results of attention_decode.wgsl. Grid (query heads, 1, tokens). A workgroup reads LANES splits in parallel; a
+// thread sums four dimensions.
 #param HEAD_DIM
 #param TS // positions of a tile in attention_decode.wgsl
 #param SPLIT // splits of a key/value head's positions
 #param LANES // splits that are read in parallel
 #param WINDOW // positions that a token sees, itself included; 0: all
-#param FRESH // 1: workgroups after those of the heads store the token's keys and values in a q8_0 cache
+#param FRESH // 1: additional workgroups, after the heads' ones, store the token's keys and values in a q8_0 cache
 #param SINKS // 1: each head has an attention sink, a logit without a value that joins the softmax
 
 struct Params {

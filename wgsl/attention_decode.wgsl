@@ -1,5 +1,5 @@
-// Partial attention of a small batch: sum_i = sum over split i's positions of exp(score - max_i) v, with max_i and the
-// denominator, for attention_combine.wgsl.
+// Partial attention of a small batch: sum_i = sum over split i's positions of exp(score - max_i) v. Stores it with max_i
+// and denominator_i, the sum without v, for attention_combine.wgsl.
 //
 // Grid (key/value heads, SPLIT, tokens). The rows are the G query heads that share a key/value head, so keys and values
 // are loaded once for all of them. A workgroup goes through its split in tiles of TS positions: scores, softmax with a
@@ -212,7 +212,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #if TS * PARTS >= HEAD_DIM // 2
     partial[(${g}u * LANES + lane) * VECS + t % VECS + ${c}u * WG] = sum${g}_${c};
 #else
-    parts[((to + ${g}u) * SPLIT + wid.y) * (VECS + 1u) + t % VECS + ${c}u * WG] = sum${g}_${c}; // there is one lane
+    parts[((to + ${g}u) * SPLIT + wid.y) * (VECS + 1u) + t % VECS + ${c}u * WG] = sum${g}_${c}; // LANES is 1
 #endif
   }
 #endfor

@@ -1,8 +1,8 @@
 // y = softmax(q k^T * scale) v for a batch of tokens, as attention.wgsl, with subgroup matrices: f16 inputs, f32 sums.
 //
 // Grid (key/value heads, tiles of TQ tokens). A workgroup has ROWS rows, TQ tokens x G query heads, and TS positions at a
-// time. The sums stay in registers, where a single row cannot be rescaled. So a maximum that grows by at most SLACK stays
-// as it was (weights then exceed 1, which f16 can hold); one that grows more sends all sums through memory.
+// time. The sums stay in registers, where a single row cannot be rescaled. So growth of a row's maximum by up to SLACK is
+// ignored: weights then exceed 1, which f16 can hold. Larger growth rescales all sums, through workgroup memory.
 #param HEAD_DIM
 #param G // query heads per key/value head
 #param TQ // tokens of a tile
@@ -16,12 +16,12 @@
 #include "lib/attention_inputs.wgsl"
 @bind var<storage, read_write> y: array<f32>; // (n, n_head * HEAD_DIM padded to 32)
 
-const WG = 4u * LANES; // 2 x 2 subgroups: along the rows, and along positions or dimensions
+const WG = 4u * LANES; // 2 x 2 subgroups: two along the rows, two along the positions or dimensions
 const PITCH = HEAD_DIM + 8u; // the pitches are padded against bank conflicts
 const S_PITCH = TS + 4u;
 const P_PITCH = TS + 8u;
 const THREADS_PER_ROW = WG / ROWS; // of scores
-const SLACK = 6.0; // how much too low a row's maximum may be
+const SLACK = 6.0; // a row's scores may exceed row_top by this much before the sums are rescaled
 
 var<workgroup> qs: array<f16, ROWS * PITCH>;
 var<workgroup> kv: array<f16, TS * PITCH>;

@@ -3,7 +3,7 @@
 #param THREADS
 
 struct Params {
-  bytes: u32, // length of the record; later bytes belong to an earlier record
+  bytes: u32, // length of the record; the bytes after it are left over from an earlier record
   at: u32, // index of its first sum
   stride: u32, // threads of the dispatch
 }

@@ -1,7 +1,7 @@
 // log(softmax(logits)) of the sampled token and of the likeliest tokens, before any filter.
 //
-// One workgroup. Thread t has the logits t, t + WG, ... and offers its largest. The largest offer is the next likeliest
-// token; then all threads search that thread's logits for its next largest.
+// One workgroup. Thread t owns the logits t, t + WG, ...; its candidate is the largest that is not returned yet. The best
+// candidate is the next likeliest token. All threads then search its owner's logits for the owner's next candidate.
 #param LOGPROB_ROWS // rows of the buffer: a position's row is position % LOGPROB_ROWS
 #param MAX_LOGPROBS // likeliest tokens of a row at most
 #param TOKENS // capacity of a sequence in `tokens`

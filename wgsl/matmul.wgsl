@@ -48,7 +48,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       }
     }
     workgroupBarrier();
-    var part = array<array<h4, MN>, MM>(); // sums of this group alone: short enough that f16 is exact to a thousandth
+    var part = array<array<h4, MN>, MM>(); // sums of this group alone: few terms, so f16 errs by a thousandth at most
     for (var c = 0u; c < 8u; c++) {
       var b: array<h4, MN>;
       for (var j = 0u; j < MN; j++) {

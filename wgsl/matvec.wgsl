@@ -1,8 +1,8 @@
 // y = W x for one vector: decoding spends most of its time here. W is (rows, COLS). Grid: rows / (TR * R) workgroups in x
 // and y.
 //
-// A workgroup is TR x TK threads: TK threads share a row, and each takes every TK-th group of 32 columns. Each thread has
-// R rows, so x is loaded once for all of them. One dispatch also fuses:
+// A workgroup is TR x TK threads. TK threads share a row; each reads every TK-th group of 32 columns. Each thread sums R
+// rows, so it loads x once for all of them. One dispatch also fuses:
 //   DOT8      rounds x to bytes first (quantize_x.wgsl), for integer dot products
 //   NORM      RMS norm of x: y = W (x * norm) / rms(x); the sum of squares is taken in the same loop
 //   EPILOGUE  "store" y = W x; "add" y += W x; "gated" y[i] = activation((W x)[i]) * (W x)[i + rows / 2];
@@ -47,7 +47,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
 #if LAST
   let x0 = (count() - 1u) * W_GROUPS * 8u;
 #else
-  const x0 = 0u; // does not load the state: all other loads would wait for it
+  const x0 = 0u; // a constant: after a load of the state, all other loads would wait for it
 #endif
 #if EPILOGUE == "qkv"
   let rotation = rope_rotation((base + 4u * t) / 4u, 0u); // early: the loads overlap with the product

@@ -1,5 +1,5 @@
-// y[m] = x[m] / rms(x[m]) * norm (RMS norm, Zhang and Sennrich 2019). MEAN: of x[m] - mean(x[m]) (layer norm, Ba et al.
-// 2016). ADD: y[m] += ... Grid (tokens, rows of a token), a workgroup per row.
+// y[m] = x[m] / rms(x[m]) * norm (RMS norm, Zhang and Sennrich 2019). MEAN: x[m] - mean(x[m]) in place of x[m] (layer
+// norm, Ba et al. 2016). ADD: y[m] += ... Grid (tokens, rows of a token), a workgroup per row.
 #param COLS // columns of x
 #param WG
 #param MEAN

@@ -44,7 +44,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   scale = inverseSqrt(workgroup_sum(squares, t) / f32(COLS) + p.eps);
 #endif
   let i = wid.x * WG + t;
-  let in_range = i < GROUPS * LANES; // other threads take part in the shuffles, and store nothing
+  let in_range = i < GROUPS * LANES; // threads out of range join the shuffles and store nothing
   let g = min(i / LANES, GROUPS - 1u);
   let first = g * 8u + i % LANES * VECS_PER_THREAD;
   var v = array<vec4f, VECS_PER_THREAD>();

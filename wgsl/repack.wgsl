@@ -1,9 +1,9 @@
 // Sorts raw GGUF blocks into one plane of a weight (quants.py): per block a plane record of `record` bytes, gathered from up
 // to three ranges of the raw block. One kernel for every type.
 //
-// One thread per 4-byte word of the plane, which holds part of a record or several small records. Other dispatches may
-// share the first and the last word, so the plane is atomic. Repeating a dispatch replaces its bytes: damaged records are
-// loaded again.
+// One thread per 4-byte word of the plane. A word holds part of a record, or several small records. Other dispatches may
+// write to the same first or last word, so the plane is atomic. A repeated dispatch replaces its bytes, so a damaged record
+// can be loaded again.
 #param THREADS
 
 struct Params {

@@ -1,5 +1,4 @@
-// Copies rows of plain numbers whose length is no multiple of 32, and pads them with zeros. One thread per 4-byte word of a
-// padded row.
+// Copies rows of plain numbers and pads them with zeros to a multiple of 32. One thread per 4-byte word of a padded row.
 #param ELEM // bytes of a number
 #param COLS // numbers of a row
 #param THREADS

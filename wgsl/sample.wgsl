@@ -4,17 +4,17 @@
 // Filters as in llama.cpp, in this order, on the logits before temperature:
 //   top_n_sigma   logits at least max - n * standard deviation
 //   top_k         the k largest logits, ties included
-//   typical_p     the tokens sequence surprise is nearest to the entropy, with that much probability in sum
+//   typical_p     the tokens whose surprise is nearest to the entropy, with that much probability in sum
 //   top_p         the smallest set of the likeliest tokens with that much of the remaining probability
 //   min_p         tokens at least that fraction as likely as the likeliest
 //   XTC           with a given chance, drops all tokens above a threshold but the least likely of them
 // Each filter is a bound on the logit, or on its distance from the entropy. The bound is found two bits of the float at a
 // time, so nothing is sorted: among the few hundred largest logits (the pool) where they are enough, else among all.
-// The noise is a hash of seed, position and token, so equal seeds give equal text, however steps are batched.
+// The noise is a hash of seed, position and token, so equal seeds give equal text for any batching of steps.
 //
 // MASKED: runs after an unmasked pass. If the mask forbids the token sampled there, samples again among the allowed tokens.
 // llama.cpp does the same. So the result does not depend on whether the host sent the mask before that pass or after it.
-#param PARTITION // logits of a partition: a workgroup's of sample_best.wgsl or sample_shape.wgsl
+#param PARTITION // logits of a partition, which one workgroup of sample_best.wgsl or sample_shape.wgsl reads
 #param STATE_PER_TOKEN // 1: a small batch with a State per token (sequence.wgsl); 0: one token
 #param TOKENS // capacity of a sequence in `tokens`
 #param SHAPED // 1: after sample_shape.wgsl, with top_n_sigma, typical_p and XTC; 0: after sample_best.wgsl
@@ -93,12 +93,12 @@ fn passes(logit: f32, bounds: FilterBounds) -> bool {
 }
 #endif
 
-// The pool: all logits above a bound, which a histogram of their distance from the largest gives. Each thread stores those
-// that it finds in its own slots.
+// The pool: all logits above a bound. A histogram of the distances from the largest logit gives the bound. Each thread
+// stores the logits that it finds in its own slots.
 const SLOTS = 12u; // of a thread
 const EMPTY = -3e38;
 const BUCKETS = 64u; // of the histogram, each 0.25 wide
-const MAX_POOL = SLOTS * WG / 5u; // logits; so few that a thread hardly ever runs out of slots
+const MAX_POOL = SLOTS * WG / 5u; // logits; small enough that a thread rarely runs out of slots
 const MIN_POOL_VOCAB = 8192u; // a scan of a smaller vocabulary is as fast
 var<workgroup> pool: array<f32, SLOTS * WG>;
 var<workgroup> histogram: array<atomic<u32>, BUCKETS>; // logits by their distance from the largest
@@ -186,8 +186,8 @@ fn mass(bounds: FilterBounds, top: f32, source: Source, t: u32) -> f32 {
   return workgroup_sum(sum, t);
 }
 
-// The largest key b such that the tokens that pass and have key >= b weigh `required` or more. A token weighs 1 (`counted`)
-// or exp(logit - top). Its key is that of the logit, or that of -|logit - center| (`by_closeness`).
+// The largest key b such that the passing tokens with key >= b weigh `required` or more in sum. A token weighs 1
+// (`counted`) or exp(logit - top). Its key is key_of(logit), or key_of(-|logit - center|) (`by_closeness`).
 fn find_bound(counted: bool, by_closeness: bool, required: f32, bounds: FilterBounds, top: f32, source: Source, t: u32) -> u32 {
   var found = 0u;
   for (var bit = 30; bit >= 0; bit -= 2) { // two bits at a time: three candidates
@@ -377,7 +377,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endif
   let first = largest_logit(t);
   var index = first.index;
-  // greedy sampling without these filters is done; the branch is uniform: the parameters are the same for all threads
+  // without these filters, greedy sampling ends here; the branch is uniform: all threads have the same parameters
   if (sampling[seq].temperature > 0.0 || sampling[seq].xtc_probability > 0.0 || sampling[seq].typical_p < 1.0) {
     let noise_at = at + sampling[seq].shifted;
     index = draw(filter_bounds(first.value, noise_at, seq, t), first.value, noise_at, seq, t);

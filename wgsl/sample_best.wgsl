@@ -1,6 +1,6 @@
 // best[m, i] = (bits of the largest logit of partition i of the vocabulary, its index). Grid (partitions, tokens).
 // The smaller index wins a tie.
-#param PARTITION // logits of a partition, which is a workgroup's
+#param PARTITION // logits of a partition; one workgroup reads them
 #param WG
 
 struct Params {

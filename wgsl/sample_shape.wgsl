@@ -1,14 +1,14 @@
 // shaped = logits with bias, repetition penalties and DRY; best[i] = (bits of the largest of partition i, its index).
 // Grid (partitions).
 //
-// Each workgroup counts the sequence's tokens of its partition of the vocabulary at every step. That is some thousand
-// reads, and there is no state to roll back when tokens are rejected. Definitions as in llama.cpp:
-//   repeat_penalty        of tokens among the last repeat_last_n: logit / penalty, or logit * penalty if not positive
+// At every step, each workgroup counts the sequence's tokens that lie in its partition of the vocabulary. This costs some
+// thousand reads, but leaves no state to roll back when tokens are rejected. Definitions as in llama.cpp:
+//   repeat_penalty        for tokens among the last repeat_last_n: logit / penalty, or logit * penalty if not positive
 //   frequency, presence   logit - frequency_penalty * count - (count > 0) * presence_penalty, in the completion
 //   DRY                   logit - multiplier * base^(length - allowed), if the token would continue a repetition of
 //                         `length` tokens: it followed an earlier occurrence of the sequence's last `length` tokens. A
 //                         repetition does not cross a sequence breaker.
-#param PARTITION // logits of a partition, which is a workgroup's
+#param PARTITION // logits of a partition; one workgroup reads them
 #param TOKENS // capacity of a sequence in `tokens`
 #param WG
 

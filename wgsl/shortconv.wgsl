@@ -1,5 +1,6 @@
 // y[m] = c[m] * sum over k < KERNEL_SIZE of weights[KERNEL_SIZE - 1 - k] * (b * z)[m - k], per channel: LFM2's gated
-// short convolution. Grid (COLS / 2 / THREADS, tokens). b * z is cached by position, so a sequence can continue anywhere.
+// short convolution. Grid (COLS / 2 / THREADS, tokens). b * z is cached by position, so a sequence can continue from any
+// position.
 #param COLS // channels
 #param KERNEL_SIZE // tokens
 #param KV // element type of the cache: "f16" or "f32"

@@ -4,8 +4,8 @@ Layout (little-endian; GGUF versions 2 and 3):
     "GGUF" | version u32 | n_tensors u64 | n_kv u64
     n_kv x      key string | value type u32 | value
     n_tensors x name string | n_dims u32 | n_dims x u64 | ggml type u32 | offset u64
-    padding to the alignment, then the tensor data that the offsets count from
-where a string is a u64 length and UTF-8 bytes, and an array an element type u32, a u64 count and the elements.
+    padding to the alignment, then the tensor data; offsets count from its start
+A string is a u64 length and UTF-8 bytes. An array is an element type u32, a u64 count and the elements.
 """
 
 import struct
@@ -119,7 +119,7 @@ def parse(prefix: bytes, file_size: int | None) -> Header:
 
 
 async def read_header(read: Callable[[int, int], Awaitable[bytes]], file_size: int | None) -> Header:
-    """Read a header through `read(offset, length)`, which may return less at the end of the file."""
+    """Read a header with `read(offset, length)`, which may return fewer bytes at the end of the file."""
     parser = _Parser(file_size)
     prefix = b""
     length = FIRST_READ
@@ -244,7 +244,7 @@ class _Parser:
                 _corrupt(f"tensors {before!r} and {t.name!r} overlap")
             end, before = t.offset + t.nbytes, t.name
             if self.file_size is not None and data_offset + end > self.file_size:
-                if end > packed:  # not explained by a truncated file
+                if end > packed:  # a truncated file does not explain this
                     _corrupt(f"tensor {t.name!r} lies outside the file")
                 self._truncated(data_offset + ordered[-1].offset + ordered[-1].nbytes, f"tensor {t.name!r}")
 

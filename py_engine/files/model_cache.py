@@ -13,7 +13,7 @@ InUse = Callable[[], set[str]]  # URLs of models that are not evicted
 
 
 async def cached_models() -> list[dict[str, Any]]:
-    """[{url, size, bytes, complete, used}] of the models that are cached wholly or in part, most recently used first.
+    """[{url, size, bytes, complete, used}] of the models that are cached, fully or in part; most recently used first.
 
     `size`: bytes of the file; `bytes`: bytes that are cached; `used`: Unix time in seconds, None if unknown.
     """
@@ -38,7 +38,7 @@ async def forget(url: str) -> None:
 
 
 async def evict_models(needed: int, in_use: set[str]) -> list[dict[str, Any]]:
-    """Remove models, least recently used first, until `needed` bytes are free; return those that were removed.
+    """Remove models, least recently used first, until `needed` bytes are free; return the removed ones.
 
     Never removes a model of `in_use`. Removes nothing if that cannot free enough.
     """

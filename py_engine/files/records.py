@@ -9,7 +9,7 @@ from gguf.constants import GGML_QUANT_SIZES
 
 from py_engine.files.gguf_header import Header, TensorInfo
 
-MAX_RECORD = 16 << 20  # bytes; a load holds three, and as much again twice over awaits garbage collection
+MAX_RECORD = 16 << 20  # bytes; a load holds three records, and some six more await garbage collection
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def _unit(tensor: TensorInfo, max_bytes: int) -> int:
 
 
 class PieceIndex:
-    """Finds the tensors that a record holds bytes of."""
+    """Finds the tensors that have bytes in a record."""
 
     def __init__(self, header: Header) -> None:
         self._spans = tensor_spans(header)

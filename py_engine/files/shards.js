@@ -118,12 +118,12 @@ export async function sha256(buffer) {
 }
 
 /**
- * Two sums that detect damage to a record on a disk, after its SHA-256 has proved that it arrived intact.
+ * Computes two sums that detect damage to a stored record. Its SHA-256 was compared when it arrived.
  *
  * Each little-endian word is mixed with its index (xor, shift, multiply; a bijection of the word) and added to the first
  * sum, then mixed once more and added to the second. The order does not matter, so a GPU can compute them too:
- * checksum.wgsl has the same constants, and tests compare both with tests/support/checksums.py. The first sum starts
- * with the number of bytes; an incomplete last word is padded with zeros.
+ * checksum.wgsl has the same constants; tests compare both with tests/support/checksums.py. The first sum starts with the
+ * number of bytes. An incomplete last word is padded with zeros.
  * @param {ArrayBuffer} buffer @param {number} length bytes that count
  * @returns {number[]} u32
  */
@@ -193,7 +193,7 @@ function database() {
 const plainError = (error) => Object.assign(new Error(error?.message), { name: error?.name ?? "AbortError" });
 
 /**
- * Runs one request in a transaction of its own. A full disk shows in `onabort` alone.
+ * Runs one request in a transaction of its own. Only `onabort` reports a full disk.
  * @param {string} store @param {IDBTransactionMode} mode @param {(store: IDBObjectStore) => IDBRequest} send
  * @returns {Promise<any>}
  */
@@ -257,7 +257,7 @@ export async function getRecord(url, offset, length) {
 
 /**
  * Opens cached records for upload.js, which compares their checksums. Undefined for a record that is absent, has another
- * length, no checksum or another SHA-256 than its `hash`: those are left to getRecord().
+ * length, no checksum, or another SHA-256 than its `hash`: getRecord() reads those.
  * @param {string} url @param {Float64Array} spans (offset, length) of each @param {(string | undefined)[]} hashes
  * @returns {(i: number) => Promise<{ data: Blob, check: number[] } | undefined>}
  */

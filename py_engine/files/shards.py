@@ -2,8 +2,8 @@
 
 Records stay JS ArrayBuffers on their way from the network or the database to the GPU; only the header enters Python.
 A record is hashed (SHA-256) when it arrives. Each time it is read from the cache, the GPU or the CPU compares its
-stored checksum; a record that an earlier version stored without one is hashed once more. Damaged or lost records are
-downloaded again. A model that is wholly cached loads without a request.
+stored checksum. Earlier versions stored records without one; these are hashed once more. Damaged or lost records are
+downloaded again. A fully cached model loads without a request.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class UrlSource(Source):
         self._cached: set[tuple[int, int]] = set()  # (offset, length) of the cached records
         self._damaged: set[int] = set()  # offsets of cached records that were damaged
         self._prefix: Any = None  # an ArrayBuffer with the file's first bytes
-        self._header: Any = None  # _prefix, if it is a whole cached record
+        self._header: Any = None  # equals _prefix if that is a whole cached record, else None
         self._remote = Remote(url, self._on_bytes)
         self._loaded = 0
         self._times = {"read_ms": 0.0, "hash_ms": 0.0}  # of cached records, summed over parallel reads
@@ -95,7 +95,7 @@ class UrlSource(Source):
         return found
 
     async def _cached_header(self) -> Any:
-        """Read the cached record with the header; the whole record, which its hash covers. None if it is not cached."""
+        """Read the whole cached record with the header, because the hash covers all of it. None if it is not cached."""
         for length in [n for start, n in self._cached if start == 0]:
             self._prefix = self._header = await self._from_cache(Record(0, 0, length))
             if self._prefix is not None:
@@ -107,7 +107,7 @@ class UrlSource(Source):
     async def _read_cached(self, start: int, end: int) -> bytes | None:
         """Read bytes [start, end) from the cache, unchecked; None unless all of them are cached.
 
-        For the small tensors after the header that a load reads before it uploads weights.
+        A load reads small tensors after the header this way, before it uploads weights.
         """
         found = b""
         while start < end:
@@ -188,7 +188,7 @@ class UrlSource(Source):
         finally:
             self._prefix = self._header = None
             if self._invalid:
-                await forget(str(self.url))  # again: other records were being stored meanwhile
+                await forget(str(self.url))  # again: records were stored after the first call
 
     async def _obtain(self, record: Record) -> Any:
         """A record's ArrayBuffer from the cache or the server, checked and cached."""
@@ -336,7 +336,7 @@ class UrlSource(Source):
 
 
 def _retrieve_exception(task: asyncio.Task[Any]) -> None:
-    """Mark a task's error as retrieved, so that asyncio does not log it. records() raises it, if it is still called."""
+    """Mark a task's error as retrieved, so that asyncio does not log it. A later records() raises it."""
     if not task.cancelled():
         task.exception()
 
@@ -346,7 +346,7 @@ async def open_source(
 ) -> Source:
     """Open the source of a model given as an absolute URL or as a JS File or Blob.
 
-    `hashes`: offset -> SHA-256 of records, if known; `in_use`: models that are not evicted for it. Raises WispError
+    `hashes`: offset -> SHA-256 of records, if known; `in_use`: models that must not be evicted. Raises WispError
     http_error, network_error, quota_exceeded.
     """
     if not isinstance(model, str):

@@ -54,7 +54,7 @@ class Source:
         raise NotImplementedError
 
     def cached_records(self, plan: list[Record]) -> CachedRecords:
-        """The records of the plan that Upload.stream() can read. Those that it fails to read are left to records()."""
+        """The records of the plan that Upload.stream() can read. records() yields those that it fails to read."""
         raise NotImplementedError
 
     def mark_uploaded(self, records: Collection[Record], read_ms: float) -> None:
@@ -64,8 +64,8 @@ class Source:
     def records(self, plan: list[Record], uploaded: Collection[Record] = ()) -> AsyncIterator[tuple[Record, Any]]:
         """(record, ArrayBuffer) of every record of the plan that is not uploaded yet, in order.
 
-        An ArrayBuffer is freed when the next one is requested: the garbage collector would let hundreds of megabytes
-        pile up.
+        An ArrayBuffer is freed when the next one is requested. The garbage collector would free it too late: hundreds
+        of megabytes would pile up.
         """
         raise NotImplementedError
 

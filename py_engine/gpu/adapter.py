@@ -31,7 +31,7 @@ async def request_adapter() -> Any | None:
 
 
 async def request_device(adapter: Any) -> Any:
-    """Request a device with every feature and limit that kernels use. An adapter gives one device."""
+    """Request a device with every feature and limit that kernels use. An adapter yields one device only."""
     features = [f for f in ("shader-f16", "subgroups", "timestamp-query", MATRICES) if adapter.features.has(f)]
     limits = obj(**{n: getattr(adapter.limits, n) for n in LIMITS})
     return await adapter.requestDevice(obj(requiredFeatures=features, requiredLimits=limits))

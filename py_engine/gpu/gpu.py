@@ -139,7 +139,7 @@ class Gpu(Memory):
                 self.replay.add(name, command)
 
     def _params(self, packed: dict[int, bytes]) -> dict[int, tuple[Any, int, int]]:
-        """Write Params structs to one uniform buffer, equal ones once: key -> (buffer, offset, bytes)."""
+        """Write Params structs to one uniform buffer, each distinct one once: key -> (buffer, offset, bytes)."""
         offsets: dict[bytes, int] = {}
         for data in packed.values():
             offsets.setdefault(data, len(offsets) * quants.ALIGN)
@@ -182,9 +182,9 @@ class Gpu(Memory):
         return out
 
     async def least_step_ms(self) -> float:
-        """A lower bound of a decode step, in milliseconds, at the cost of compiling one kernel.
+        """A lower bound of a decode step's time, in milliseconds. Costs the compilation of one kernel.
 
-        Times the largest mat-vec, and scales it to all weights, as if nothing else took time.
+        Times the largest mat-vec and scales its time to all weights; other kernels count as free.
         """
         products = [op for op in self.plan.lists[DECODE] if op.kernel == "matvec"]
         op = max(products, key=lambda op: op.bindings["w"].nbytes)

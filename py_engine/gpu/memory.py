@@ -1,4 +1,4 @@
-"""A plan's GPU memory: weights in a few large buffers, caches that can grow, activations that share buffers."""
+"""A plan's GPU memory: weights in a few large buffers, growable caches, activations that share buffers."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Memory:
         self.device.queue.writeBuffer(buffer, offset + at, to_js(memoryview(data)) if isinstance(data, bytes) else data)
 
     def caches(self) -> list[Buffer]:
-        """The buffers with a part per sequence, in the sequences' order."""
+        """The buffers that have one part per sequence slot, in slot order."""
         return [b for b in self.plan.buffers.values() if b.pool == "kv"]
 
     async def enlarge_caches(self, sequences: int) -> None:

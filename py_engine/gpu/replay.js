@@ -2,8 +2,8 @@
  * Replays recorded command lists, so that no Python runs per token or per dispatch.
  *
  * Each submit is one command encoder and one compute pass with several steps. The sampled ids are copied from the GPU's
- * token buffer and mapped some submits later, so the GPU never waits for the host. Chromium looks for finished work only
- * about every 2 ms while nothing else reaches the GPU process.
+ * token buffer and mapped some submits later, so the GPU never waits for the host. Chromium polls for finished work
+ * only about every 2 ms while nothing else reaches the GPU process.
  */
 
 import { Lists } from "./lists.js";
@@ -71,7 +71,7 @@ export class Replay extends Lists {
     this.ahead = 2; // submits on the GPU before the oldest is awaited
     this.since = 0;
     this.batches = 0; // returned since begin()
-    this.warm = false; // the last batch's time is that of its steps, because the queue of submits was full
+    this.warm = false; // the queue of submits was full, so the last batch's time is that of its steps alone
   }
 
   /** Sets one sequence's state. @param {number} seq @param {number} position of the batch's first token @param {number} n */

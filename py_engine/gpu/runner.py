@@ -18,12 +18,12 @@ from py_engine.runners import Counts
 if TYPE_CHECKING:
     from py_engine.files.source import CachedRecords
 
-# Target duration of a submit of several steps: short enough that text streams smoothly and an abort takes effect soon.
+# Target duration of a submit of several steps: short enough for smooth streaming and quick aborts.
 SUBMIT_MS = 25.0
 BATCH_SUBMIT_MS = 10.0  # the target for batches, which other sequences may join at any time
 TIMED_TOKENS = 16  # tokens timed together, because the browser reports finished work in bursts
-# How far to sample ahead of tokens that may be rejected. The browser takes 2 to 3 ms to report a token, and reports
-# submits one after the other.
+# How far to sample ahead under a constraint, which may reject tokens. The browser takes 2 to 3 ms to report a token. It
+# reports submits one after the other.
 LOOKAHEAD_MS = 16.0
 SMOOTHING = 0.3  # weight of the newest step time
 
@@ -37,13 +37,13 @@ class GpuRunner:
         self.on_gpu = not gpu.variant.software
         self._free, self._masked = self.lists, self.lists
         self._sampling = Sampling()  # of the sequence configured last
-        self._written = Sampling()  # its biases and sequence breakers are on the device
+        self._written = Sampling()  # the one whose biases and sequence breakers are on the device
         self._preparing: set[str] = set()
         self._batch_kind: tuple[bool, int] = (False, 1)  # drafting, sequences
         self._batch_step_ms: dict[tuple[bool, int], float] = {}  # batch kind -> milliseconds
         self._done: Any = None
         self._step_ms = 0.0
-        self._tokens, self._ms = 0, 0.0  # read back since the step time was last updated
+        self._tokens, self._ms = 0, 0.0  # tokens read back since the last update of the step time, and their time
         self._resampled = 0
 
     async def load(self, data: Any, placements: Sequence[Placement]) -> None:

@@ -2,7 +2,7 @@
  * Uploads weights to the GPU. A record is read into mapped staging memory, the GPU copies it to the buffer `raw`, and from
  * there to its weights' buffers: unchanged, or through a repack kernel. upload.py computes these commands.
  *
- * writeBuffer would allocate new memory for each record; filling that for the first time costs more than the copy.
+ * writeBuffer would allocate new memory for each record. The first write to new memory costs more than the copy.
  */
 
 import { checksum } from "../files/shards.js";
@@ -10,7 +10,7 @@ import { checksum } from "../files/shards.js";
 const PAD = 256; // bytes after a record in `raw` that a kernel may read
 const REPORT_MS = 50; // between two reports of a stream's progress
 const CHUNK = 1 << 20; // bytes of one read, about the size of a browser's pipe
-const TIMEOUT_MS = 30_000; // a record that takes longer to read counts as failed, and is read in another way
+const TIMEOUT_MS = 30_000; // a read that takes longer fails; Source.records() then reads the record
 
 /**
  * @typedef {object} Options
@@ -94,7 +94,7 @@ export class Upload {
    * @param {(i: number) => Promise<CachedRecord | undefined>} open
    * @param {number} count
    * @param {boolean} checkHere compute checksums on the CPU; else dispatches compute them
-   * @param {(records: number) => void} onProgress called now and then with the number of records read
+   * @param {(records: number) => void} onProgress called at most every REPORT_MS with the number of records read
    * @returns {{ sums: number, done: Promise<{ failed: number[], read_ms: number }> }} the index of the buffer of
    *   checksums; the records that could not be read or whose checksum differs, and the time of reading
    */

@@ -1,6 +1,6 @@
-"""Weight upload: which bytes of a record are copied to the GPU unchanged, and which repack dispatches the others need.
+"""Weight upload: the copies of bytes that stay unchanged, and the repack dispatches for the others.
 
-upload.js does it; no weight passes through Python's heap.
+upload.js executes both, so no weight passes through Python's heap.
 """
 
 from __future__ import annotations
@@ -97,9 +97,9 @@ class Upload:
     ) -> tuple[set[int], float]:
         """Upload the weights of records as they are read from a disk. `placements`: those of record i of `cached`.
 
-        `on_progress` is called now and then with the number of records read. Returns the indices of records that
-        could not be read or are damaged, and the milliseconds of reading, summed over parallel reads. The weights of
-        damaged records are wrong until write() uploads them again.
+        Calls `on_progress` with the number of records read, at intervals. Returns the indices of records that could
+        not be read or are damaged, and the milliseconds of reading, summed over parallel reads. The weights of damaged
+        records are wrong until write() uploads them again.
         """
         progress = create_proxy(on_progress)
         check_here = self._gpu.variant.software  # a software GPU computes checksums more slowly than the CPU

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, BrowserContext
 
 @pytest.fixture(scope="module")
 def context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
-    """A module's own profile, on the CPU, which is ready soonest."""
+    """A browser profile per module, on the CPU backend, which loads fastest."""
     made = chromium(None).new_context()
     yield made
     made.close()

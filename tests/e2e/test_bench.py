@@ -1,4 +1,4 @@
-"""bench.html shows figures, and `build.py bench` writes them down."""
+"""bench.html shows figures; `build.py bench` prints tables and writes JSON."""
 
 import json
 import subprocess

@@ -101,7 +101,7 @@ def test_errors_reach_the_client_with_their_status(client: openai.OpenAI, api: A
 
 
 def test_a_client_that_leaves_stops_the_engine(client: openai.OpenAI, page: Page) -> None:
-    """Neither an answer that is read for a while nor one that is not read at all goes on to its end."""
+    """The engine stops when a client leaves, whether the client has read part of the answer or nothing."""
 
     def engine(expression: str) -> Any:
         code = f"async () => {{ const engine = await (await import('/wisp.js')).Wisp.create(); return {expression}; }}"
@@ -109,7 +109,7 @@ def test_a_client_that_leaves_stops_the_engine(client: openai.OpenAI, page: Page
 
     def assert_stopped() -> None:
         wait_for(lambda: engine("(await engine.stats()).models.every(({ requests }) => requests === 0)"))
-        assert engine("(await engine.stats()).last.completion_tokens") < 1000  # to the context's end: about 2,000
+        assert engine("(await engine.stats()).last.completion_tokens") < 1000  # unstopped: about 2,000
 
     end = engine("(await engine.tokenize('<|im_end|>', { parseSpecial: true })).at(-1)")
     long: dict[str, Any] = {"model": MODEL, "messages": STORY, "max_tokens": 4000, "logit_bias": {str(end): -100}}
@@ -158,7 +158,7 @@ def test_a_page_of_another_origin_gets_nothing(chromium: Callable[[str | None], 
     )
     context.close()
     assert found[0] == "TypeError"
-    assert found[1] in ("TypeError", "opaque")  # that is all a page may see of it
+    assert found[1] in ("TypeError", "opaque")  # a page may see no more of the answer
     assert found[2] in ("refused", "SecurityError")
     assert api.tab is lending
 

@@ -1,4 +1,4 @@
-"""The browsers that the other tests stand on: each software GPU is what the tests take it for."""
+"""The browsers of the other tests: each software GPU has the features that the tests assume."""
 
 from collections.abc import Callable
 

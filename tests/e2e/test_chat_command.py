@@ -1,4 +1,4 @@
-"""`build.py chat`: the real page in a headless browser, answering on the terminal."""
+"""`build.py chat`: the real page in a headless browser, with its answers on the terminal."""
 
 import subprocess
 import sys

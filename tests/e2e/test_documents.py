@@ -1,4 +1,4 @@
-"""Documents to ask about: real files in the real page, searched by a real embedding model, answered by Wisp Mini."""
+"""Questions about documents: real files in the real page. A real embedding model searches, and Wisp Mini answers."""
 
 import base64
 from collections.abc import Iterator
@@ -71,7 +71,7 @@ def talk(page: Page) -> Iterator[Page]:
 
 
 def drop(page: Page, files: dict[str, bytes]) -> None:
-    """Let files fall on the page, as a person does."""
+    """Drop files on the page, as a person does."""
     given = {name: base64.b64encode(data).decode() for name, data in files.items()}
     transfer = page.evaluate_handle(
         """(files) => {
@@ -98,7 +98,7 @@ def test_dropped_files_are_indexed(talk: Page) -> None:
     expect(talk.locator("#ask-documents")).to_be_hidden()
     drop(talk, {"manual.pdf": MANUAL, "notes.md": NOTES.encode(), "evil.txt": HOSTILE.encode()})
     talk.click("#documents-button")
-    expect(listed(talk)).to_have_count(3, timeout=30_000)  # what reads PDF is fetched first
+    expect(listed(talk)).to_have_count(3, timeout=30_000)  # the page first downloads its PDF reader
     expect(listed(talk).nth(0)).to_contain_text("2 pages · 2 passages")
     expect(talk.locator("#search-how")).to_contain_text("By words alone")
     index = talk.evaluate(INDEX)
@@ -161,7 +161,7 @@ def test_an_embedding_model_finds_what_is_said_in_other_words(talk: Page) -> Non
     use_model(talk, "/repo/node_modules/.cache/wisp/minilm.gguf")
     expect(talk.locator("#search-how")).to_contain_text("By meaning, with minilm", timeout=READY_MS)
     talk.keyboard.press("Escape")
-    expect(talk.locator("#model-name")).to_have_text("Wisp Mini")  # goes on answering
+    expect(talk.locator("#model-name")).to_have_text("Wisp Mini")  # the chat model still answers
     index = talk.evaluate(INDEX)
     assert {p["vector"] for p in index["passages"]} == {384}
     assert {d["model"] for d in index["documents"]} == {"minilm"}
@@ -211,7 +211,7 @@ def test_removing_a_document_removes_its_passages(talk: Page) -> None:
     assert all(p["document"] for p in index["passages"])
     talk.set_input_files("#documents-input", {"name": "notes.md", "mimeType": "", "buffer": b"New notes."})
     expect(talk.locator("#live")).to_have_text("notes.md is ready.")
-    expect(listed(talk)).to_have_count(3)  # the newer version takes the older one's place
+    expect(listed(talk)).to_have_count(3)  # the newer version replaces the older one
     assert [p["text"] for p in talk.evaluate(INDEX)["passages"] if p["document"] == "notes.md"] == ["New notes."]
     talk.keyboard.press("Escape")
 

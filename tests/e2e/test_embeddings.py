@@ -15,7 +15,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "embedding"
 
 
 def test_an_encoder_in_the_page(chromium: Callable[[str | None], Browser], server: Server) -> None:
-    """Ids as the golden has them, texts in OpenAI's shape, and no chat."""
+    """Embeddings of the golden's ids and of texts (OpenAI's format); chat requests are rejected."""
     golden = np.load(GOLDEN / "bert.F16.npz")
     context = chromium("swiftshader").new_context()
     page = open_page(context, server.url)

@@ -1,4 +1,4 @@
-"""A model of 698 MB goes from the network to the GPU, not through the WASM heap, nor piling up in JavaScript's."""
+"""A model of 698 MB is loaded from the network to the GPU without filling the WASM heap or JavaScript's heap."""
 
 from pathlib import Path
 

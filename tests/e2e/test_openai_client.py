@@ -102,7 +102,7 @@ def test_tools_round_trip(page: Page) -> None:
 
 
 def test_tool_calls_streamed(page: Page) -> None:
-    """The client's own accumulation of deltas gives what the whole answer has."""
+    """The deltas that the client accumulates equal the whole answer."""
     snapshot, pieces = run(
         page,
         """const stream = openai.chat.completions.stream(ask(question, { tools, tool_choice: "required" }));
@@ -303,7 +303,7 @@ def test_completions_and_models(page: Page) -> None:
 
 
 def test_forms_and_tools_on_webgpu(chromium: Callable[[str | None], Browser], server: Server) -> None:
-    """The masks meet the GPU's sampler: the same answers as on the CPU, greedy."""
+    """With masks, the GPU's sampler gives the greedy answers of the CPU."""
     context = chromium("lavapipe").new_context()
     page = context.new_page()
     page.set_default_timeout(120_000)
@@ -328,7 +328,7 @@ def test_forms_and_tools_on_webgpu(chromium: Callable[[str | None], Browser], se
 
 
 def test_embeddings(page: Page) -> None:
-    """A model that makes text embeds its last token. The client requests base64 and decodes it itself."""
+    """A text-generating model embeds with its last token. The client requests base64 and decodes it itself."""
     whole, short, error = run(
         page,
         """const model = "wisp-mini-q4_0";

@@ -206,7 +206,7 @@ def test_leaving_a_chat_stops_its_answer_and_keeps_what_there_was(talk: Page) ->
 
 
 def test_thoughts_are_shown_while_they_last_and_folded_then(talk: Page) -> None:
-    """Wisp Mini does not think, so the chunks of a model that does stand in for its answer."""
+    """Wisp Mini does not think, so its answer is replaced by the chunks of a model that does."""
     talk.evaluate(
         """async () => {
             const engine = await (await import("/wisp.js")).Wisp.create();

@@ -1,4 +1,4 @@
-"""Data that outlives the tab: chats, settings, the page itself without a network; and the update to a newer version."""
+"""Data that outlives the tab: chats, settings, the page itself without a network. The update to a newer version."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ STORE = """async (conversation) => {
 
 @pytest.fixture
 def context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
-    """A fresh profile without WebGPU: these tests load often, and the CPU is ready soonest."""
+    """A fresh profile without WebGPU: these tests load often, and the CPU backend loads fastest."""
     made = chromium(None).new_context()
     yield made
     made.close()
@@ -154,7 +154,7 @@ def test_a_newer_version_is_offered_and_taken(context: BrowserContext, dist: Pat
     worker.write_text(f"const __WISP_PRECACHE__ = {json.dumps(precache | {'version': 'newer'})};\n{rest}")
     index.write_text(index.read_text().replace("What shall we try?", "Something new"))
     page.reload()
-    expect(page.locator("h1")).to_have_text("What shall we try?")  # the old one, whole
+    expect(page.locator("h1")).to_have_text("What shall we try?")  # the old version, complete
     page.get_by_role("button", name="Reload").click(timeout=60_000)
     expect(page.locator("h1")).to_have_text("Something new")
     assert page.evaluate("caches.keys()") == ["wisp-newer"]
@@ -170,4 +170,4 @@ def test_without_webgpu_the_page_says_so_and_answers(context: BrowserContext, se
     page.get_by_role("button", name="Dismiss").click()
     page.reload()
     wait_ready(page)
-    expect(page.locator("#notices .notice")).to_have_count(0)  # said once
+    expect(page.locator("#notices .notice")).to_have_count(0)  # the notice appears once

@@ -1,4 +1,4 @@
-"""The page on a phone and on a desktop, light and dark: nothing overflows, all has a name, all can be read."""
+"""The page on a phone and on a desktop, light and dark: no overflow, every control has a name, enough contrast."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ FAULTS = (ROOT / "tests" / "support" / "page_faults.js").read_text(encoding="utf
 
 @pytest.fixture(scope="module")
 def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
-    """One page for all tests of this module; with reduced motion, so that pictures are of settled things."""
+    """One page for all tests of this module. Reduced motion keeps animations out of the screenshots."""
     context = chromium(None).new_context(reduced_motion="reduce")
     page = open_page(context, server.url)
     ask(page, "Make a table of France and Japan with the capital and the currency.")

@@ -1,4 +1,4 @@
-"""Opening models in the page: files of this computer, addresses, and what happens when one is bad."""
+"""Opening models in the page: local files, addresses, and the errors of bad ones."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,7 +29,7 @@ def talk(opened: Page) -> Page:
 
 
 def error_notice(page: Page) -> str:
-    """The text of the notice about the failed load, once it is there."""
+    """Wait for the notice about the failed load; return its text."""
     notice = page.locator("#notices .error")
     expect(notice).to_be_visible(timeout=30_000)
     return notice.inner_text()
@@ -51,7 +51,7 @@ def test_the_picker_shows_the_catalog_and_switches(talk: Page) -> None:
 
 
 def test_what_the_browser_keeps_can_be_removed(talk: Page) -> None:
-    """The page goes on answering: the model is in memory."""
+    """The page still answers, because the model is in memory."""
     talk.click("#model-button")
     cached = talk.locator("#cached-list li")
     expect(cached.first).to_contain_text("MB")

@@ -1,4 +1,4 @@
-"""wisp.js as another program on the page uses it."""
+"""wisp.js, used by another program on the page."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -78,7 +78,7 @@ def test_a_second_turn_computes_only_what_is_new(sdk: Page) -> None:
         return [first.usage, second.usage, (await engine.stats()).last];
         """,
     )
-    # all of the first turn is cached except its last token, "<|im_end|>", whose keys and values nobody needed
+    # the first turn is cached except its last token, "<|im_end|>": no later token needed its keys and values
     assert stats["cached_tokens"] >= first["total_tokens"] - 2
     assert stats["prompt_tokens"] == second["prompt_tokens"]
     assert second["prompt_tokens_details"]["cached_tokens"] == stats["cached_tokens"]

@@ -1,4 +1,4 @@
-"""Bad models and bad requests through the SDK: each is refused with its code, and the loaded model answers on."""
+"""Bad models and bad requests through the SDK: each is rejected with its code, and the loaded model still answers."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

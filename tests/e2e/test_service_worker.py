@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""The official openai client on real pages, with nothing but a baseURL: the service worker is the server."""
+"""The official openai client on real pages, with only a baseURL: the service worker is the server."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def hosts(context: BrowserContext, server: Server) -> list[Page]:
 
 @pytest.fixture
 def host(asker: Page, context: BrowserContext, server: Server, hosts: list[Page]) -> Page:
-    """Another tab, with an engine and a model; a new one where a test closed it."""
+    """Another tab, with an engine and a model. Reopened if a test closed it."""
     if not hosts or hosts[-1].is_closed():
         page = open_page(context, server)
         page.evaluate(HOST)
@@ -63,7 +63,7 @@ def test_chat_from_another_tab(asker: Page, host: Page) -> None:
 
 
 def test_the_same_answers_as_the_engines_own_fetch(host: Page) -> None:
-    """Status, type and every byte that does not name the request or its time, of good and of bad requests."""
+    """Good and bad requests give equal status, type and bytes, except for the request's id and time."""
     schema = {
         "type": "object",
         "properties": {"city": {"enum": ["Rome", "Oslo"]}},
@@ -134,9 +134,9 @@ def test_errors_have_their_status(asker: Page, host: Page) -> None:
 
 
 def test_abort_stops_the_engine(asker: Page, host: Page) -> None:
-    """Before the head of the answer and in mid-stream: the engine generates a part of the long story only."""
+    """Aborts before the answer's headers and in mid-stream: the engine generates only a part of the long story."""
     end = run(host, "return (await engine.tokenize('<|im_end|>', { parseSpecial: true })).at(-1);")
-    long = {"max_tokens": 4000, "logit_bias": {str(end): -100}}  # to the context's end: about 2,000 tokens
+    long = {"max_tokens": 4000, "logit_bias": {str(end): -100}}  # some 2,000 tokens, to the end of the context
 
     def assert_stopped() -> None:
         wait_for(lambda: run(host, "return (await engine.stats()).models.every(({ requests }) => requests === 0);"))
@@ -188,7 +188,7 @@ def test_a_service_worker_that_was_stopped_finds_the_engine_again(
     )
     run(asker, "while (!(globalThis.begun > 2)) await new Promise((resolve) => setTimeout(resolve, 10));")
     session.send("ServiceWorker.stopAllWorkers")
-    settled(asker, "cut")  # by the end of the stream, or an error
+    settled(asker, "cut")  # the stream ends, or gives an error
     answer = run(asker, "return openai.chat.completions.create(ask(question));", question=ITALY)
     assert "Rome" in answer["choices"][0]["message"]["content"]
     session.detach()

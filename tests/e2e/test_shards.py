@@ -1,4 +1,4 @@
-"""The download and cache layer in a real browser: real IndexedDB, real HTTP, a server that has bad days."""
+"""The download and cache layer in a real browser, with real IndexedDB, real HTTP and a faulty server."""
 
 import hashlib
 import itertools
@@ -53,7 +53,7 @@ class Case:
         self.url = server.url(name)
 
     def load(self, **args: Any) -> dict[str, Any]:
-        """Load the model as the engine does; the result of tests/support/page/shards.py."""
+        """Load the model as the engine does; return the result of tests/support/page/shards.py."""
         return call_python(self.page, "shards.load", url=self.url, **args)
 
     def cached(self) -> list[list[int]]:
@@ -127,7 +127,7 @@ def test_checksum_is_what_its_definition_says(engine_page: Page, length: int) ->
 
 @pytest.mark.parametrize("share", [0, 0.5, 1])
 def test_records_may_arrive_before_they_are_read(case: Callable[..., Case], share: float) -> None:
-    """None, some or all of them; each byte once, and what is counted is the same."""
+    """None, some or all records are prefetched: each byte is downloaded once, and the counts are equal."""
     c = case()
     size = len(c.file.data)
     first = c.load(begin_until=int(share * size))
@@ -185,7 +185,7 @@ def test_lost_connection_is_tried_again(case: Callable[..., Case]) -> None:
     c = case(cut_at=1_500_000, cuts=2)
     got = c.load()
     assert got["sha256"] == sha(c.file.data)
-    assert got["stats"]["downloaded_bytes"] == len(c.file.data)  # what had arrived was not asked for again
+    assert got["stats"]["downloaded_bytes"] == len(c.file.data)  # bytes that had arrived were not requested again
 
 
 def test_connection_that_stays_lost_is_an_error_and_keeps_what_arrived(case: Callable[..., Case]) -> None:
@@ -346,7 +346,7 @@ def test_full_storage_rejects_and_leaves_nothing(
     assert "computer" in error["message"]
     page.wait_for_timeout(300)
     assert c.cached() == []
-    # A browser that tells how little there is: refused before the download.
+    # A browser that reports too little free space: the load is rejected before the download.
     c.file.requests.clear()
     page.evaluate("() => { navigator.storage.estimate = async () => ({ quota: 1.5e6, usage: 2e5 }); }")
     assert c.load()["error"]["code"] == "quota_exceeded"
@@ -364,7 +364,7 @@ FULL = """async ([free]) => {
 
 
 def test_the_longest_unused_models_make_room_for_a_new_one(case: Callable[..., Case], model: bytes) -> None:
-    """None is evicted where that would not suffice; a notice names the evicted one."""
+    """The least recently used model is evicted, and a notice names it; none is if that would not free enough."""
     old, newer, new = case(), case(), case()
     urls = [c.url for c in (old, newer, new)]
     page = old.page

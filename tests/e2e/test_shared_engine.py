@@ -1,4 +1,4 @@
-"""Tabs that share one engine: in memory once, no answer in another's place, and what ends when a part of it dies."""
+"""Tabs that share one engine: it is in memory once, answers reach the right tab, and crashes end what they must."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from tools.serve import Server
 CHAT, BERT, LLAMA = "wisp-mini-q4_0", "bert.F16", "llama.F16"
 STORY = "Write a short story about a dragon named Ember who finds a silver key."
 
-# engine, and perform(request): what is to be compared of an answer.
+# Defines `engine`, and perform(request), which returns the part of an answer that tests compare.
 ENGINE = """async ([backend, model]) => {
   const { Wisp } = await import("/wisp.js");
   globalThis.Wisp = Wisp;
@@ -55,7 +55,7 @@ ENGINE = """async ([backend, model]) => {
 
 @pytest.fixture(scope="module")
 def browser(playwright_run: Playwright) -> Iterator[Browser]:
-    """A browser without WebGPU whose tabs nobody else has, so that they may die and be weighed."""
+    """A browser without WebGPU for this module alone: tests crash its tabs and measure its memory."""
     started = browsers.launch(playwright_run, None)
     yield started
     started.close()
@@ -63,7 +63,7 @@ def browser(playwright_run: Playwright) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def context(browser: Browser) -> Iterator[BrowserContext]:
-    """The profile of most tests here, so that Python starts for all of them once."""
+    """The profile that most tests here share, so that Python starts once for all of them."""
     made = browser.new_context()
     yield made
     made.close()
@@ -71,7 +71,7 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 
 @pytest.fixture(scope="module")
 def tabs(context: BrowserContext, server: Server) -> Callable[[int], list[Page]]:
-    """tabs(n) -> as many tabs with the engine and both models; new ones where a test closed or broke them."""
+    """tabs(n) -> n tabs with the engine and both models. Replaces tabs that a test closed or broke."""
     opened: list[Page] = []
 
     def get(count: int) -> list[Page]:
@@ -85,7 +85,7 @@ def tabs(context: BrowserContext, server: Server) -> Callable[[int], list[Page]]
 
 
 def memory_of_browser() -> float:
-    """MB of this module's browser: the proportional share of each of its processes."""
+    """Memory of this module's browser in MB: the sum of its processes' proportional set sizes (PSS)."""
     time.sleep(0.5)
     total = 0
     for folder in Path("/proc").glob("[0-9]*"):
@@ -110,7 +110,7 @@ def _ancestor(pid: int) -> bool:
 
 
 def test_a_second_tab_needs_no_second_engine(browser: Browser, server: Server) -> None:
-    """A further tab adds the memory of a tab to Chromium: no Python, no weights."""
+    """A further tab costs only a tab's own memory: no Python, no weights."""
     context = browser.new_context()
     first, *others = (open_client_page(context, server) for _ in range(4))
     before = memory_of_browser()
@@ -131,7 +131,7 @@ def test_a_second_tab_needs_no_second_engine(browser: Browser, server: Server) -
 
 
 def requests() -> list[dict[str, Any]]:
-    """Fifty of many kinds, half of them over HTTP."""
+    """Fifty requests of many kinds, half of them over HTTP."""
     names = ["Italy", "France", "Spain", "Japan", "Egypt", "Norway", "Peru"]
     form = {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": {"enum": ["yes", "no"]}}}
     made = []
@@ -245,11 +245,11 @@ def test_the_tab_that_loaded_the_models_closes_and_another_crashes(tabs: Callabl
     assert "Rome" in run(third, ANSWER)
     stats = run(third, "return engine.stats();")
     assert stats["clients"] == 1
-    assert [m["requests"] for m in stats["models"]] == [0, 0]  # what the others had asked is over
+    assert [m["requests"] for m in stats["models"]] == [0, 0]  # the other tabs' requests have ended
 
 
 def end_worker(browser: Browser, how: str) -> None:
-    """Ends the shared worker as a crash does ("gone"), or by an error that nobody catches."""
+    """End the shared worker as a crash does ("gone"), or by an uncaught error."""
     session = browser.new_browser_cdp_session()
     targets = session.send("Target.getTargets")["targetInfos"]
     (worker,) = [{"targetId": t["targetId"]} for t in targets if t["type"] == "shared_worker"]

@@ -1,4 +1,4 @@
-"""The shortest way through everything: the built page starts Python, loads Wisp Mini on the CPU and answers."""
+"""The shortest path through all parts: the built page starts Python, loads Wisp Mini on the CPU and answers."""
 
 from playwright.sync_api import BrowserContext
 

@@ -1,4 +1,4 @@
-"""Python starts from its snapshot, and without one where that does not work."""
+"""Python starts from its snapshot, or without one if the snapshot fails."""
 
 from playwright.sync_api import Page
 
@@ -15,7 +15,7 @@ FROM_NOTHING = """async () => {
 
 
 def test_python_starts_from_its_memory(engine_page: Page) -> None:
-    """Its imports are there; random state differs each time."""
+    """The snapshot's modules are imported already; random state differs at each start."""
     assert engine_page.evaluate("fromSnapshot") is True
     code = "import sys, random; ['jinja2.sandbox' in sys.modules, random.random()]"
     there, number = run_python(engine_page, code)

@@ -1,4 +1,4 @@
-"""Models on another server: a second Wisp with a bridge is the upstream of a page; the official client asks it."""
+"""Models on another server: a second Wisp with a bridge is a page's upstream. The official client calls the page."""
 
 import json
 import re
@@ -41,14 +41,14 @@ CLIENT = """async ({ client, how, model }) => {
 
 @pytest.fixture(scope="module")
 def bridge(dist: Path, chromium: Callable[[str | None], Browser]) -> Iterator[ApiServer]:
-    """A real Wisp that other programs can ask: `serve --api` and its tab, with the 8-bit model."""
+    """A real Wisp with an API for other programs: `serve --api` and its tab, with the 8-bit model."""
     running = ApiServer(dist, 0)
     running.start()
     made = chromium(None).new_context()
     page = made.new_page()
     page.add_init_script("""localStorage["wisp.model"] = '{"keep": "wisp-mini-q8_0", "name": "Wisp Mini, 8-bit"}'""")
     page.goto(running.lending_url)
-    yield running  # it starts while the page of the tests does
+    yield running  # its tab starts in parallel with the tests' page
     made.close()
     running.shutdown()
     running.server_close()
@@ -64,7 +64,7 @@ def upstream(bridge: ApiServer, server: Server) -> Iterator[UpstreamServer]:
 
 @pytest.fixture(scope="module")
 def page(context: BrowserContext, server: Server, upstream: UpstreamServer, bridge: ApiServer) -> Page:
-    """The page, in which the user adds the server."""
+    """The page, after the user has added the server in it."""
     page = open_page(context, server.url)
     assert bridge.wait_for_tab(60)
     page.click("#model-button")
@@ -193,7 +193,7 @@ def test_leaving_a_stream_stops_the_other_server(page: Page, upstream: UpstreamS
     assert upstream.left == left + 1
     tab = bridge.tab
     assert tab is not None
-    wait_for(lambda: not tab.exchanges)  # and its engine
+    wait_for(lambda: not tab.exchanges)  # the bridge's tab has stopped, too
 
 
 ERRORS = """
@@ -210,7 +210,7 @@ ERRORS = """
 
 
 def test_the_bridge_passes_on_too(page: Page, bridge: ApiServer, chromium: Callable[[str | None], Browser]) -> None:
-    """A program asks a tab through the bridge, the tab asks its upstream, which is the same tab's own model."""
+    """A loop: a program calls a tab through the bridge, and the tab's upstream is the same tab with its own model."""
     loop = UpstreamServer(bridge.url, bridge.url.rstrip("/"))
     tab = next(p for context in chromium(None).contexts for p in context.pages if p.url.startswith(bridge.url))
     fields = {"name": "loop", "baseURL": loop.url, "apiKey": bridge.key}
@@ -227,7 +227,7 @@ def test_the_bridge_passes_on_too(page: Page, bridge: ApiServer, chromium: Calla
     assert "Rome" in "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
     assert {chunk.model for chunk in chunks} == {"loop/wisp-mini-q8_0"}
     assert loop.seen[-1][2]["model"] == "wisp-mini-q8_0"
-    assert "loop" in tab.inner_text("#privacy")  # the page says so, whoever asked
+    assert "loop" in tab.inner_text("#privacy")  # the page says so for requests of any program
 
 
 def test_errors_say_whose_they_are(page: Page, upstream: UpstreamServer, bridge: ApiServer) -> None:

@@ -1,4 +1,4 @@
-"""An engine from one request to the next: what it caches, and what it does when the device fails."""
+"""An engine across requests: its caches, and its behaviour when the device fails."""
 
 from collections.abc import Callable
 
@@ -41,7 +41,7 @@ def test_a_stop_token_ends_the_answer(engine_pages: Callable[[str | None], Page]
 
 @pytest.mark.lavapipe
 def test_a_device_that_is_too_small_or_lost_is_an_error_of_its_own(engine_pages: Callable[[str | None], Page]) -> None:
-    """Each is an error of its own; the model loaded before goes on answering."""
+    """Each failure has an error code of its own; the model loaded before still answers."""
     out = run(
         engine_pages("lavapipe"),
         MODEL,
@@ -53,7 +53,7 @@ def test_a_device_that_is_too_small_or_lost_is_an_error_of_its_own(engine_pages:
 
 
 def test_profile_compares_every_dispatch_with_the_device(engine_pages: Callable[[str | None], Page]) -> None:
-    """Time, bytes and the least time for them, of a token and of a batch."""
+    """The profile of a token and of a batch: time, bytes, and the lower bound of the time."""
     out = run(
         engine_pages("swiftshader"),
         "/repo/tests/golden/llama/llama.Q4_0.gguf",

@@ -1,4 +1,4 @@
-"""Generation on WebGPU: what tests/unit/test_generation.py proves with numpy, where steps are submitted ahead."""
+"""Generation on WebGPU with steps submitted ahead: the properties that tests/unit/test_generation.py tests in numpy."""
 
 from collections.abc import Callable
 from typing import Any
@@ -40,8 +40,8 @@ def test_answers_do_not_depend_on_the_steps_submitted_ahead(engine_pages: Callab
 
 
 def test_aborts_leave_no_trace_and_a_full_context_goes_on(engine_pages: Callable[[str | None], Page]) -> None:
-    """A hundred requests closed at random points leave an engine that answers like a fresh one; a full context goes
-    on, and seeds with it.
+    """After a hundred requests closed at random points, the engine answers like a fresh one. Over a full context,
+    generation continues with the same seeds.
     """
     page = engine_pages("lavapipe")
     options: dict[str, Any] = {"backend": "webgpu", "kv_type": "f16", "context_length": 40}
@@ -54,7 +54,7 @@ def test_aborts_leave_no_trace_and_a_full_context_goes_on(engine_pages: Callable
 
 
 def test_draws_follow_softmax(engine_pages: Callable[[str | None], Page]) -> None:
-    """Three thousand draws from the same logits, at as many places of the noise, against softmax."""
+    """Three thousand draws from the same logits, each with its own noise, against softmax."""
     counts, logits = run(engine_pages("lavapipe"), MODEL, "generation.draws", backend="webgpu", context_length=256)
     expected = np.array(reference.distribution(logits, [], 0, Sampling(temperature=0.8)))
     assert sum(counts) == 3000

@@ -26,17 +26,17 @@ WAYS = {  # name -> (adapter, backend, KV cache, precision)
 }
 
 
-# SwiftShader is some 15 times slower than lavapipe, and numpy is the same in a browser: there, only llamas of these
-# types run. tests/kernels/test_quants.py has the kernels of every type on SwiftShader; tests/unit/test_goldens.py has
-# numpy on every model.
+# SwiftShader is some 15 times slower than lavapipe, and numpy computes the same inside and outside a browser. So both
+# run only llamas of these types. tests/kernels/test_quants.py runs the kernels of every type on SwiftShader;
+# tests/unit/test_goldens.py runs every model with numpy.
 EVERYWHERE = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_K"}
-# On lavapipe every architecture runs, and of the llamas that differ in nothing but their type, one of each kind of
-# type; WISP_ALL_GOLDENS=1 runs the others, too.
+# lavapipe runs every architecture. Some llamas differ only in their type; of these it runs one per kind of type.
+# WISP_ALL_GOLDENS=1 runs the others, too.
 KINDS = EVERYWHERE | {"Q5_1", "Q6_K", "Q4_K_M", "IQ4_XS", "IQ2_XXS", "IQ1_M", "TQ1_0", "MXFP4", "MXFP4_MOE"}
 
 
 def runs(model: str, way: str) -> bool:
-    """Whether a golden runs that way."""
+    """Whether a golden runs in one of WAYS."""
     type = model.rsplit(".", maxsplit=1)[-1]
     if way == "lavapipe":
         return type in KINDS or "WISP_ALL_GOLDENS" in os.environ
@@ -74,7 +74,7 @@ def test_logits_and_greedy_ids(engine_pages: Callable[[str | None], Page], model
 @pytest.mark.lavapipe
 @pytest.mark.parametrize("model", EMBEDDING)
 def test_embeddings(engine_pages: Callable[[str | None], Page], model: str) -> None:
-    """Every pooling; the default is the model's own, and an encoder makes no text."""
+    """Every pooling. The default is the model's own; an encoder rejects generation."""
     golden = np.load(GOLDEN / f"{model}.npz")
     about = json.loads((GOLDEN / f"{model}.json").read_text())
     out = run(
@@ -100,7 +100,7 @@ def test_embeddings(engine_pages: Callable[[str | None], Page], model: str) -> N
 def test_every_variant_gives_llama_cpps_logits_and_ids(
     engine_pages: Callable[[str | None], Page], model: str, variant: dict[str, bool | int]
 ) -> None:
-    """Variants that this GPU would not choose by itself: activations in bytes, no f16 or subgroups, a GPU's tiles."""
+    """Variants that this GPU would not choose: activations in bytes, no f16 or subgroups, tiles of hardware GPUs."""
     golden = np.load(GOLDEN / "llama" / f"{model}.npz")
     about = json.loads((GOLDEN / "llama" / f"{model}.json").read_text())
     out = run(
@@ -115,13 +115,13 @@ def test_every_variant_gives_llama_cpps_logits_and_ids(
     )
     precision = "f32" if variant.get("f16") is False else "f16"
     assert_close(golden["logits_ref"], logits_of(out), precision)
-    # rounding activations to bytes costs what it costs llama.cpp, which does the same
+    # llama.cpp rounds activations to bytes, too: the same error is allowed here
     noise = 2 * about["llama_cpp_vs_reference"]["max_abs"] + 0.15
     same_ids(golden["greedy"], out["ids"], about["greedy_margin"], noise)
 
 
 def test_model_in_several_files(engine_pages: Callable[[str | None], Page]) -> None:
-    """A set of three, loaded together; a part alone is refused with what to do."""
+    """A set of three files, loaded together. One file alone is rejected, and the error says what to do."""
     folder = GOLDEN / "split"
     golden = np.load(folder / "llama.split.F16.npz")
     urls = [f"/repo/tests/golden/split/{p.name}" for p in sorted(folder.glob("*.gguf"))]
@@ -141,7 +141,7 @@ def test_model_in_several_files(engine_pages: Callable[[str | None], Page]) -> N
 @pytest.mark.lavapipe
 @pytest.mark.parametrize("quant", ["q4_0", "q8_0"])
 def test_chats_as_llama_cpp_has_them(engine_pages: Callable[[str | None], Page], quant: str) -> None:
-    """The embedded model's greedy answers: at least 95 in 100 are equal; the others differ at a near tie."""
+    """At least 95 in 100 greedy answers of the embedded model are equal. The others differ at a near tie."""
     chats = json.loads((GOLDEN / "wisp-mini-chat.json").read_text())["chats"]
     wanted = [{"prompt": c["prompt_tokens"], "tokens": c["answers"][quant]["tokens"]} for c in chats]
     out = run(

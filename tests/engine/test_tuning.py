@@ -1,4 +1,4 @@
-"""Kernels chosen by measurement on a software GPU, where that must be asked for."""
+"""Kernels chosen by measurement on a software GPU, which measures only on request."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "llama"
 
 
 def load(page: Page, before: str | None = None, **options: Any) -> dict[str, Any]:
-    """Load a model, after a change to the page's tuning; its logits and what its kernels were chosen for."""
+    """Load a model after a patch to the page's tuning; return its logits and the device variant of its kernels."""
     golden = np.load(GOLDEN / "llama.Q4_0.npz")
     out = run(
         page,
@@ -38,7 +38,7 @@ def page(engine_pages: Callable[[str | None], Page]) -> Page:
 
 
 def test_choices_are_measured_cached_and_redone(page: Page) -> None:
-    """Measured, then read back; measured again where the kernels are others. What is wrong is never used."""
+    """The choice is measured, then read from the cache. Changed kernels are measured again, wrong ones never used."""
     first = load(page, "tuning_patches.one_matrix_and_bad_tiles", tune=True)
     assert first["source"] == "measured"
     matrix = next(c for c in first["choices"] if c["choice"].startswith("Q4_0"))

@@ -1,5 +1,5 @@
-"""Weights on their way from the browser's storage to the GPU: what arrives there, to the byte, when all is well and
-when records are damaged, lost, of an earlier version, or the load ends early.
+"""Upload of weights from the browser's storage to the GPU. The weights must arrive exactly, also if records are
+damaged, lost or of an earlier version, or if the load ends early.
 """
 
 import hashlib
@@ -44,13 +44,13 @@ class Case:
         server.files[name] = self.file
 
     def load(self, name: str = "weights.load", **how: Any) -> dict[str, Any]:
-        """Load the weights to a GPU; the result of tests/support/page/weights.py, and how much the server sent."""
+        """Load the weights to a GPU; return the result of tests/support/page/weights.py and the bytes sent."""
         self.file.sent = 0
         size = 1 << (14 if len(self.file.data) < 1 << 20 else 18)  # of records
         return call_python(self.page, name, url=self.url, size=size, **how) | {"sent": self.file.sent}
 
     def damage(self, index: int, how: str) -> int:
-        """Damage a record in the database; gives its length."""
+        """Damage a record in the database; return its length."""
         length = int(self.page.evaluate("(url) => wispShards.listRecords(url)", self.url)[index][1])
         self.page.evaluate(DAMAGE, [self.url, index, how])
         return length
@@ -69,7 +69,7 @@ def case(
     engine_page: Page, models: FaultyServer, request: pytest.FixtureRequest
 ) -> Callable[[], tuple[Case, dict[str, Any]]]:
     def make(data: bytes = MODEL.read_bytes()) -> tuple[Case, dict[str, Any]]:
-        """A case, and its first load."""
+        """A model on its own server and page, and the result of its first load."""
         name = hashlib.sha256(request.node.name.encode()).hexdigest()[:12]
         made = Case(engine_page, models, f"{name}.gguf", data)
         return made, made.load()
@@ -120,7 +120,7 @@ def test_a_file_of_this_computer_arrives_whole(case: Make) -> None:
     assert mine["progress"][-1] == mine["size"]
 
 
-# What other browsers do, and what none should.
+# Behaviour of other browsers, and faults that no browser should have.
 STREAMS = {
     "without reading into given memory": """
         const { getReader } = ReadableStream.prototype;

@@ -1,5 +1,5 @@
 """One model with each kernel variant that no software GPU would choose by itself.
-(Subgroup matrices are spelled out in plain WGSL in tests/kernels/test_matrices.py: no software GPU has them.)
+No software GPU has subgroup matrices; tests/kernels/test_matrices.py emulates them in plain WGSL.
 """
 
 import json
@@ -15,7 +15,7 @@ from tests.support.engine_driver import logits_of, run
 from tests.support.tolerances import assert_close, same_ids
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "llama"
-ROUNDED = 0.2  # what rounding activations to bytes may add to a logit, as llama.cpp's own rounding does
+ROUNDED = 0.2  # allowed error of a logit from rounding activations to bytes; llama.cpp's own rounding has it, too
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("lavapipe", {"subgroup": 0}),
     ("lavapipe", {"f16": False, "software": False}),
@@ -25,7 +25,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
 
 
 def named(value: Any) -> str:
-    """A name in pytest's list of tests."""
+    """The test's name in pytest."""
     return value if isinstance(value, str) else ",".join(f"{k}={int(v)}" for k, v in value.items()) or "own"
 
 

@@ -1,6 +1,6 @@
 """QKV projections, caches and attention in every variant: GPU against numpy.
 
-Outputs start as NaN, which shows a value that a kernel does not write, or reads before it is written.
+Outputs start as NaN. NaN remains where a kernel does not write, and spreads where it reads too early.
 """
 
 from dataclasses import replace
@@ -55,7 +55,7 @@ def test_qkv(bench: Bench, heads: tuple[int, int, int], rope_dim: int, neox: boo
 )
 @pytest.mark.parametrize("batch", [1, 3])
 def test_normalised_queries_and_keys(bench: Bench, heads: tuple[int, int, int], kind: str, batch: int) -> None:
-    """A norm per head with half of it rotated, one norm over all heads without rotation, a layer norm per head."""
+    """A norm per head with half a head rotated, one norm over all heads without rotation, a layer norm per head."""
     wide, own = kind == "wide", kind == "own"
     n_head, n_kv, dim = heads
     ops = bench.begin(Setup(batch=batch, n=batch, pos=7))
@@ -80,7 +80,7 @@ def test_normalised_queries_and_keys(bench: Bench, heads: tuple[int, int, int], 
 
 @pytest.mark.parametrize("kv_type", ["f32", "q8_0"])
 def test_cache_of_a_window(bench: Bench, kv_type: str) -> None:
-    """A ring: a batch wraps around its end, with q8_0 too, and attention reads across the end."""
+    """A ring: a batch wraps around the ring's end, also in q8_0, and attention reads across the end."""
     n_head, n_kv, dim, n, pos = 4, 2, 32, 9, 60
     bench = Bench(bench.page, replace(bench.device, software=True))
     for batch in (1, n):
@@ -108,7 +108,7 @@ def test_cache_of_a_window(bench: Bench, kv_type: str) -> None:
 @pytest.mark.parametrize("kv_type", ["f16", "f32"])
 @pytest.mark.parametrize("batch", [1, 3])
 def test_append_to_a_ring(bench: Bench, kv_type: str, batch: int) -> None:
-    """Fused and unfused: positions after the end of the ring wrap to its start."""
+    """Fused and unfused kernels: positions after the ring's end wrap to its start."""
     ops = bench.begin(Setup(batch=batch, n=batch, pos=63, n_ctx=192))
     x = ops.rows("x", 64)
     bench.fill(x)
@@ -167,7 +167,7 @@ def test_attention_both_ways(bench: Bench, heads: tuple[int, int, int], n: int, 
 
 @pytest.mark.parametrize(("pos", "kv_type"), [(0, "f16"), (1, "f32"), (9, "f16"), (30, "f16")])
 def test_shortconv(bench: Bench, pos: int, kv_type: str) -> None:
-    """At the start of a sequence, and later, where the earlier inputs are in the cache."""
+    """Batches at the start of a sequence and later in it, where earlier inputs are in the cache."""
     for n in (1, 5):
         ops = bench.begin(Setup(batch=n, n=n, pos=pos))
         x = ops.rows("x", 3 * 34)
@@ -188,7 +188,7 @@ def test_shortconv(bench: Bench, pos: int, kv_type: str) -> None:
     [((1, 1, 4), 1, 0, "f32"), ((3, 3, 32), 3, 30, "f16"), ((4, 2, 64), 1, 150, "f16")],
 )
 def test_attention(bench: Bench, heads: tuple[int, int, int], n: int, pos: int, kv_type: str) -> None:
-    """Prefill's tiles; decoding's splits and their combination. Positions after the end are poisoned."""
+    """Prefill in tiles; decoding in splits that are then combined. Positions after the end are poisoned."""
     attention(bench, heads, n, pos, kv_type)
 
 
@@ -205,8 +205,8 @@ def test_attention(bench: Bench, heads: tuple[int, int, int], n: int, pos: int, 
 def test_attention_of_wide_groups(
     swift_bench: Bench, heads: tuple[int, int, int], n: int, pos: int, kv_type: str
 ) -> None:
-    """On SwiftShader alone, with a software GPU's tiles: lavapipe takes a minute to compile such a kernel. There, the
-    goldens of tests/engine run groups of four.
+    """Only on SwiftShader, with a software GPU's tiles: lavapipe takes a minute to compile such a kernel. On lavapipe,
+    the goldens of tests/engine run groups of four.
     """
     attention(Bench(swift_bench.page, replace(swift_bench.device, software=True)), heads, n, pos, kv_type)
 

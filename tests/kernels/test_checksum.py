@@ -1,4 +1,4 @@
-"""The checksum kernel against support/checksums.py, which test_shards.py compares with JavaScript's; repacks."""
+"""The checksum kernel against tests/support/checksums.py; repeated repacks. test_shards.py tests the sums in JS."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def test_sums_of_a_record(plain_bench: Bench, short: int) -> None:
 
 @pytest.mark.parametrize("row0", [0, 1, 2])
 def test_repack_replaces_what_was_damaged(plain_bench: Bench, row0: int) -> None:
-    """Rows whose scales start and end within a word: repack replaces them and leaves their neighbours."""
+    """Scales of some rows start and end within a word: repack replaces these scales and leaves their neighbours."""
     bench = plain_bench
     bench.begin(Setup(batch=1, n=1))
     weight = bench.weight("w", Q.Q4_0, 4, 96)

@@ -1,6 +1,6 @@
 """Each kernel in every variant, with awkward shapes: GPU against numpy.
 
-Outputs start as NaN, which shows a value that a kernel does not write, or reads before it is written.
+Outputs start as NaN. NaN remains where a kernel does not write, and spreads where it reads too early.
 """
 
 from dataclasses import replace
@@ -41,7 +41,7 @@ def test_rms_norm(bench: Bench, n: int, cols: int) -> None:
 
 @pytest.mark.parametrize(("n", "cols"), [(3, 31), (2, 288)])
 def test_layer_norm(bench: Bench, n: int, cols: int) -> None:
-    """Of every row of x, whatever the list's batch; and an RMS norm that is added to y."""
+    """A layer norm of every row of x, for a list of any batch size; an RMS norm that is added to y."""
     ops = bench.begin(Setup(batch=1, n=n))
     x = ops.buffer("other.x", (n, pad(cols)))
     bench.fill(x)[:] += 2
@@ -127,7 +127,7 @@ def test_head(bench: Bench, rows: int, cols: int, n: int) -> None:
 @pytest.mark.parametrize("type", PLAIN + QUANTISED)
 @pytest.mark.parametrize(("n_ff", "cols", "batch"), [(1, 1, 1), (31, 33, 5), (129, 288, 1)])
 def test_gated(bench: Bench, type: Q, n_ff: int, cols: int, batch: int) -> None:
-    """The fused gate of one token; norm, mat-mul and SiLU of several."""
+    """The fused gated mat-vec of one token; norm, mat-mul and SiLU of several tokens."""
     cols = cols_of(type, cols)
     ops = bench.begin(Setup(batch=batch, n=min(batch, 3)))
     x = ops.rows("x", cols)
@@ -145,7 +145,7 @@ def test_gated(bench: Bench, type: Q, n_ff: int, cols: int, batch: int) -> None:
 
 @pytest.mark.parametrize("batch", [1, 3])
 def test_gelu(bench: Bench, batch: int) -> None:
-    """Gated and plain, with and without a norm of x."""
+    """GELU, gated and plain, with and without a norm of x."""
     ops = bench.begin(Setup(batch=batch, n=batch))
     x = ops.rows("x", 64)
     bench.fill(x)
@@ -182,7 +182,7 @@ def test_split_by_rows(bench: Bench) -> None:
         table_ = small.weight("w", Q.F32, 40, 64)
         parts = table_.split(2048)
         assert len(parts) > 4
-        for _, part in parts:  # the parts' bytes, as the loader would put them
+        for _, part in parts:  # the parts' bytes, as the loader would upload them
             _, first, rows = part.sources[0]
             small.raw[part.name] = small.raw["w"].reshape(40, -1)[first : first + rows].reshape(-1)
             small.plan.weights[part.name] = Weight(part.name, part.type, rows, 64, ((part.name, 0, rows),))

@@ -27,7 +27,7 @@ def matrix_bench(plain_bench: Bench) -> Bench:
     [(Q.F16, 1, 1, 1), (Q.F32, 65, 33, 31), (Q.Q4_0, 70, 288, 130), (Q.Q8_0, 257, 96, 3)],
 )
 def test_matmul(matrix_bench: Bench, type: Q, rows: int, cols: int, n: int, tile: dict[str, int]) -> None:
-    """With bias, both epilogues, and padding of tokens, rows and columns.
+    """Mat-mul with a bias, both epilogues, and padding of tokens, rows and columns.
 
     In f32, two tiles of the largest size exceed the workgroup's memory.
     """
@@ -59,7 +59,7 @@ def test_matmul(matrix_bench: Bench, type: Q, rows: int, cols: int, n: int, tile
 def test_attention(
     matrix_bench: Bench, heads: tuple[int, int, int], n: int, pos: int, kv_type: str, window: int, cap: float
 ) -> None:
-    """Scores that grow a lot or a little along the positions. Positions after the end are poisoned."""
+    """Attention with scores that grow a lot or a little along the positions. Positions after the end are poisoned."""
     n_head, n_kv, dim = heads
     ops = matrix_bench.begin(Setup(batch=64, n=n, pos=pos, n_ctx=192))
     q = ops.rows("q", n_head * dim)

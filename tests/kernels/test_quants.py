@@ -54,7 +54,7 @@ def test_embed(one_bench: Bench, type: Q) -> None:
 @both_adapters
 @each_type
 def test_products(one_bench: Bench, type: Q) -> None:
-    """One token and several: mat-vec and mat-mul."""
+    """One token with mat-vec, several tokens with mat-mul."""
     for batch in (1, 5):
         got, want = product(one_bench, type, batch)
         assert nmse(got, want) < (1e-5 if one_bench.device.f16 else 1e-7)
@@ -63,14 +63,14 @@ def test_products(one_bench: Bench, type: Q) -> None:
 @pytest.mark.parametrize("one_bench", ["lavapipe"], indirect=True)
 @each_type
 def test_bytes(one_bench: Bench, type: Q) -> None:
-    """Mat-vec of activations in bytes. Values between two steps may round either way."""
+    """Mat-vec with activations in bytes. Values midway between two bytes may round either way."""
     assert quants.LAYOUTS[type].dot8
     got, want = product(Bench(one_bench.page, replace(one_bench.device, dot8=True)), type, 1)
     assert nmse(got, want) < 1e-5
 
 
 def product(bench: Bench, type: Q, batch: int) -> tuple[np.ndarray, np.ndarray]:
-    """(GPU's, numpy's) y += x W^T."""
+    """The results (GPU, numpy) of y += x W^T."""
     ops = bench.begin(Setup(batch=batch, n=batch))
     rows, cols = 37, 3 * max(quants.LAYOUTS[type].block, 96)
     x, y = ops.rows("x", cols), ops.rows("y", rows)
@@ -84,7 +84,7 @@ def product(bench: Bench, type: Q, batch: int) -> tuple[np.ndarray, np.ndarray]:
 @both_adapters
 @each_type
 def test_repack(one_bench: Bench, type: Q) -> None:
-    """Two pieces of a matrix, from odd bytes of the staging buffer, to rows that start in the middle of a word."""
+    """Repack two pieces of a matrix from odd bytes of the staging buffer to rows that start in the middle of a word."""
     bench = one_bench
     rows, cols = 7, quants.LAYOUTS[type].block
     size = quants.LAYOUTS[type].block_bytes

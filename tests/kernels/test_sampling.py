@@ -1,4 +1,4 @@
-"""The samplers' kernels against the numpy ones, which tests/unit/test_samplers.py checks.
+"""The samplers' kernels against the numpy samplers. tests/unit/test_samplers.py checks those.
 
 Both must give the same token for every combination of parameters, the same shaped logits, the same log-probabilities.
 """
@@ -54,7 +54,7 @@ SHAPED = [
 
 @pytest.fixture(params=["swiftshader: f32", "swiftshader: f32 subgroups", "lavapipe: f16 subgroups"])
 def bench(request: pytest.FixtureRequest, kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
-    """A bench for each variant that matters: these kernels have no f16, and compile slowly on lavapipe."""
+    """A bench per variant that matters: these kernels have no f16 code, and compile slowly on lavapipe."""
     return bench_of(request.param, kernel_pages)
 
 
@@ -76,7 +76,7 @@ def prepare(bench: Bench, vocab: int, sampling: Sampling, seed: int, shaped: boo
 
 
 def within(sampling: Sampling, vocab: int) -> Sampling:
-    """Without the tokens that a small vocabulary lacks."""
+    """The sampling without biases and breakers that a small vocabulary lacks."""
     bias = tuple((token, value) for token, value in sampling.logit_bias if token < vocab)
     return replace(sampling, logit_bias=bias, dry_breakers=tuple(t for t in sampling.dry_breakers if t < vocab), seed=7)
 
@@ -84,7 +84,7 @@ def within(sampling: Sampling, vocab: int) -> Sampling:
 @pytest.mark.parametrize("vocab", [1, 31, 257, 4096])
 @pytest.mark.parametrize("sampling", PLAIN, ids=range(len(PLAIN)))
 def test_sample(bench: Bench, vocab: int, sampling: Sampling) -> None:
-    """The token of numpy, whose filters sort in float64, and the advanced state."""
+    """The token equals numpy's, whose filters sort in float64; the state advances."""
     ops = prepare(bench, vocab, within(sampling, vocab), 0, False)
     gpu, host = bench.run(ops)
     assert gpu["tokens"][SEQ, POS + N] == host["tokens"][SEQ, POS + N] < vocab
@@ -93,7 +93,7 @@ def test_sample(bench: Bench, vocab: int, sampling: Sampling) -> None:
 
 @pytest.mark.parametrize("vocab", [1, 3, 33, 1025, 2500])
 def test_shaped(bench: Bench, vocab: int) -> None:
-    """Every parameter of a request, one token each, with a seed of its own."""
+    """Every parameter of a request; one token for each set of parameters, with its own seed."""
     for number, sampling in enumerate(SHAPED + PLAIN):
         ops = prepare(bench, vocab, within(sampling, vocab), number, True)
         gpu, host = bench.run(ops)
@@ -107,7 +107,7 @@ def test_shaped(bench: Bench, vocab: int) -> None:
 
 @pytest.mark.parametrize("spread", [0.001, 0.5, 8.0])
 def test_pool_or_all(bench: Bench, spread: float) -> None:
-    """Logits so close that a bound needs all of them, or so far apart that the pool is enough."""
+    """Logits so close together that the bound needs all of them, or so far apart that the pool is enough."""
     some = [*PLAIN, Sampling(top_k=700), Sampling(top_k=8999, top_p=0.5), Sampling(top_p=0.999), *SHAPED]
     for number, sampling in enumerate(some):
         ops = prepare(bench, 9001, within(sampling, 9001), number, sampling.is_shaped)
@@ -118,7 +118,7 @@ def test_pool_or_all(bench: Bench, spread: float) -> None:
 
 @pytest.mark.parametrize("vocab", [3, 257, 1023])
 def test_mask(bench: Bench, vocab: int) -> None:
-    """An allowed token stays. A rejected one is sampled again among the allowed ones, and counted."""
+    """An allowed token stays. A rejected token is counted, and replaced by one sampled among the allowed tokens."""
     again = set()
     for seed, sampling in enumerate([Sampling(temperature=0), Sampling(), Sampling(top_k=3, top_p=0.9, typical_p=0.8)]):
         for share in (0.5, 0.95, 2 / vocab):

@@ -23,7 +23,7 @@ from tests.support.kernels.quantised import matrix
 
 Pages = Callable[[str], tuple[Page, dict[str, Any]]]
 TWO = ((7, 3), (30, 0))  # (position, sequence)
-FIVE = ((30, 0), (7, 3), (8, 3), (9, 3), (0, 5))  # three that follow places other among them
+FIVE = ((30, 0), (7, 3), (8, 3), (9, 3), (0, 5))  # three consecutive tokens of sequence 3 among others
 EIGHT = tuple((7 + i, i % MAX_SMALL_BATCH) for i in range(MAX_SMALL_BATCH))
 
 
@@ -32,7 +32,7 @@ EIGHT = tuple((7 + i, i % MAX_SMALL_BATCH) for i in range(MAX_SMALL_BATCH))
     ("rows", "cols", "places"), [(1, 1, TWO), (31, 33, EIGHT), (257, 255, TWO[:1]), (40, 1056, FIVE)]
 )
 def test_products(swift_bench: Bench, type: Q, rows: int, cols: int, places: tuple[tuple[int, int], ...]) -> None:
-    """Both epilogues, with and without bias and norm. Nothing is written for vectors outside the batch."""
+    """Mat-vec with both epilogues, with and without bias and norm. Rows outside the batch stay unwritten."""
     bench, cols, n = swift_bench, cols_of(type, cols), len(places)
     ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=n, places=places))
     x, y = ops.rows("x", cols), ops.rows("y", rows)
@@ -207,7 +207,7 @@ def test_drafts(swift_bench: Bench, end: int) -> None:
         words[:30] = swift_bench.random.permutation(40)[:30]
         words[36:41] = words[3:8]
         swift_bench.data["tokens"][2] = words
-        for i in range(n - 1):  # the draft token at 41 + i is mostly right
+        for i in range(n - 1):  # the draft token at 41 + i is right in 80 % of the cases
             values[i, words[41 + i]] += 100 * (swift_bench.random.random() < 0.8)
         if seed % 3 == 0:
             values[0, words[8]] += 1000

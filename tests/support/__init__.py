@@ -1,1 +1,1 @@
-"""What tests share: browsers, servers and pages to drive, references to compare with, and cases."""
+"""Shared code of the tests: browsers, servers and pages to drive, references to compare with, and cases."""

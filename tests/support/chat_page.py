@@ -1,4 +1,4 @@
-"""Actions of a user of the page: open it, ask, read the answer."""
+"""A user's actions on the page: open it, ask, read the answer."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ SETTINGS = {"temperature": 0, "max_tokens": 160}
 
 
 def open_page(context: BrowserContext, url: str, *, settings: dict[str, Any] | None = None) -> Page:
-    """The page in a new tab, its model ready; greedy unless `settings` says otherwise."""
+    """Open the page in a new tab and wait for its model. Sampling is greedy unless `settings` says otherwise."""
     page = context.new_page()
     text = json.dumps(json.dumps(SETTINGS | (settings or {})))
     page.add_init_script(f'localStorage["wisp.settings"] ??= {text}')

@@ -20,7 +20,7 @@ SHAPED = Sampling(temperature=1.2, seed=4, top_p=0.98, presence_penalty=0.5, rep
 
 
 class Runner(CpuRunner):
-    """Chooses up to `ahead` tokens ahead under a constraint, and counts forward passes."""
+    """A CPU runner that samples up to `ahead` tokens ahead under a constraint and counts forward passes."""
 
     ahead = 1
     forwards = 0
@@ -53,7 +53,7 @@ async def collect(engine: Engine, ids: list[int], sampling: Sampling, count: int
 
 
 class Anything:
-    """Allows everything; notes what it is told."""
+    """A constraint that allows every token and records the accepted ones."""
 
     def __init__(self) -> None:
         self.accepted: list[int] = []
@@ -76,7 +76,7 @@ def as_mask(allowed: np.ndarray) -> np.ndarray:
 
 
 class Fickle(Anything):
-    """Allows a share of the vocabulary that changes with what came; now and then a few tokens must come."""
+    """A constraint that allows a random part of the vocabulary (seed: the accepted tokens) and forces some tokens."""
 
     def __init__(self, share: float = 0.8, jumps: bool = True, end: int | None = None) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class Fickle(Anything):
     async def forced(self) -> list[int]:
         if not self.jumps:
             return []
-        for back in range(3):  # a third of the time three follow on a token
+        for back in range(3):  # in about a third of the cases, three tokens are forced after a token
             before = self.accepted[: len(self.accepted) - back]
             if before and sum(before) % 7 == 0 and not any(sum(before[: -k or None]) % 7 == 0 for k in (1, 2)):
                 return [(before[-1] + k) % VOCAB for k in range(1, 4)][back:]
@@ -112,7 +112,7 @@ class Fickle(Anything):
 
 
 class Counting(Runner):
-    """Counts the steps that serve several sequences, and those that verify drafts."""
+    """A runner that counts the steps that serve several sequences, and the steps that verify drafts."""
 
     each = 0
     verified = 0
@@ -124,7 +124,7 @@ class Counting(Runner):
 
 
 def engine(n_ctx: int = 256, parallel: int = 4, draft: bool = False) -> Engine:
-    """An engine for which drafts never pay, or always (`draft`)."""
+    """An engine that never drafts, or always drafts (`draft`), whatever drafts cost."""
     plain = make(n_ctx)
     runner = Counting(plain.plan)
     runner._cpu = plain.runner._cpu  # type: ignore[attr-defined]

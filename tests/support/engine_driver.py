@@ -1,4 +1,4 @@
-"""Engines of an engine page, loaded for one call."""
+"""Loads an engine in an engine page for one call."""
 
 import base64
 from typing import Any

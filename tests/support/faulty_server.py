@@ -1,4 +1,4 @@
-"""A server for model files that does what servers do on bad days. Another port, so another origin for the page."""
+"""A server of model files with faults: errors, lost connections, delays. Its port makes it another origin."""
 
 import http.server
 import socket
@@ -20,11 +20,11 @@ class File:
     etag: str = '"1"'
     status: int = 0  # answer with this status instead
     statuses: list[int] = field(default_factory=list)  # the next answers' statuses, before the file is served
-    cut_at: int | None = None  # lose the connection where the file's byte `cut_at` would come
+    cut_at: int | None = None  # drop the connection before the file's byte `cut_at`
     cuts: int = 1 << 30  # how often that happens
     piece: int = 1 << 16  # bytes written at once
     delay: float = 0.0  # seconds between pieces
-    requests: list[str] = field(default_factory=list)  # "GET bytes=0-9", ... as they came
+    requests: list[str] = field(default_factory=list)  # "GET bytes=0-9", ... in order of arrival
     sent: int = 0  # bytes of bodies
 
 

@@ -1,4 +1,4 @@
-"""Hand-made GGUF files, whole and damaged, and the embedded model's."""
+"""Hand-made GGUF files, intact and damaged, and the file of the embedded model."""
 
 import struct
 from pathlib import Path
@@ -37,7 +37,7 @@ ARCH = key("general.architecture", STRING, "llama")
 def gguf(
     keys: list[bytes], tensors: list[bytes], data: int = 0, version: int = 3, n: tuple[int, int] | None = None
 ) -> bytes:
-    """A GGUF file with `data` bytes of tensor data after the padding; n overrides the counts (tensors, keys)."""
+    """A GGUF file with `data` bytes of tensor data after the padding; `n` overrides the counts (tensors, keys)."""
     n_tensors, n_keys = n or (len(tensors), len(keys))
     head = struct.pack("<4sIQQ", b"GGUF", version, n_tensors, n_keys) + b"".join(keys) + b"".join(tensors)
     return head + bytes(-len(head) % 32) + bytes(data) if data else head

@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""The official openai client for a page, bundled once; and pages that have it."""
+"""Bundles the official openai client once, and opens pages that use it."""
 
 import functools
 import json
@@ -63,7 +63,7 @@ def settled(page: Page, promise: str) -> Any:
 
 
 def open_client_page(context: BrowserContext, server: Server) -> Page:
-    """A page with the client, which knows nothing of an engine."""
+    """A page with the client but without an engine."""
     page = context.new_page()
     page.set_default_timeout(60_000)
     page.goto(f"{server.url}tests/blank.html")

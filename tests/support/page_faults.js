@@ -1,4 +1,4 @@
-// Everything that overflows the window, has no accessible name, or whose text has less contrast than WCAG's AA asks.
+// Finds elements that overflow the window, lack an accessible name, or have less text contrast than WCAG AA requires.
 () => {
   const faults = [];
   const visible = (element) =>

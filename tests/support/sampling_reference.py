@@ -1,4 +1,4 @@
-"""The samplers by their definitions in llama.cpp, in float64, one after the other over a sorted list of candidates.
+"""Reference samplers by llama.cpp's definitions, in float64, one after the other over a sorted list of candidates.
 
 Written from the definitions alone, for judging the engine's samplers: `distribution` gives the probability of every
 token, `shaped` the logits that the filters then see.
@@ -18,9 +18,9 @@ Candidates = list[tuple[int, float]]  # (token, logit), in falling order of logi
 
 
 def distribution(logits: list[float], history: list[int], answer: int, s: Sampling, xtc: bool = True) -> list[float]:
-    """The probability of each token as the next one after `history`, whose answer begins at `answer`.
+    """The probability of each token as the next one after `history`. The answer in it begins at `answer`.
 
-    `xtc`: whether the coin that XTC throws has fallen on its side.
+    `xtc`: whether XTC's random draw enables it.
     """
     values = shaped(logits, history, answer, s)
     candidates = [(t, v) for t, v in enumerate(values) if v > -math.inf]
@@ -50,7 +50,7 @@ def softmax(candidates: Candidates) -> list[float]:
 
 
 def shaped(logits: list[float], history: list[int], answer: int, s: Sampling) -> list[float]:
-    """Bias, penalties and DRY; -inf for what is banned."""
+    """The logits after bias, penalties and DRY; -inf for banned tokens."""
     values = list(map(float, logits))
     for token, bias in s.logit_bias:
         values[token] = -math.inf if bias <= -100 else values[token] + bias
@@ -65,18 +65,18 @@ def shaped(logits: list[float], history: list[int], answer: int, s: Sampling) ->
 
 
 def repetitions(history: list[int], s: Sampling) -> dict[int, int]:
-    """Token -> how long a repetition of what stands at the end it would continue, where DRY minds."""
+    """Token -> length of the repetition that it would continue, for the tokens that DRY penalises."""
     if s.dry_multiplier == 0:
         return {}
     if s.dry_penalty_last_n >= 0:
         history = history[max(0, len(history) - s.dry_penalty_last_n) :]
-    limit = 0  # tokens at the end that hold no breaker
+    limit = 0  # tokens at the end without a breaker among them
     while limit < len(history) and history[-1 - limit] not in s.dry_breakers:
         limit += 1
     found: dict[int, int] = {}
     if limit < s.dry_allowed_length:
         return found
-    for k in range(1, len(history)):  # history[k] followed on history[:k]
+    for k in range(1, len(history)):  # history[k] followed history[:k]
         length = 0
         while length < limit and length < k and history[k - 1 - length] == history[-1 - length]:
             length += 1
@@ -99,7 +99,7 @@ def top_k(candidates: Candidates, k: int) -> Candidates:
 
 
 def typical(candidates: Candidates, share: float) -> Candidates:
-    """Candidates whose surprise is nearest to the mean surprise, until they hold the share."""
+    """Candidates whose surprise is nearest to the mean surprise, until their probabilities sum to `share`."""
     if share >= 1:
         return candidates
     ps = softmax(candidates)
@@ -115,7 +115,7 @@ def typical(candidates: Candidates, share: float) -> Candidates:
 
 
 def top_p(candidates: Candidates, share: float) -> Candidates:
-    """The likeliest, until they hold the share."""
+    """The likeliest candidates, until their probabilities sum to `share`."""
     if share >= 1:
         return candidates
     total = 0.0
@@ -127,19 +127,19 @@ def top_p(candidates: Candidates, share: float) -> Candidates:
 
 
 def min_p(candidates: Candidates, share: float) -> Candidates:
-    """Candidates at least that share as likely as the likeliest."""
+    """Candidates at least `share` times as likely as the likeliest one."""
     ps = softmax(candidates)
     return [c for c, p in zip(candidates, ps, strict=True) if p >= share * ps[0]]
 
 
 def exclude_top(candidates: Candidates, threshold: float) -> Candidates:
-    """XTC: of those that reach the threshold, only the least likely stays."""
+    """XTC: drop all candidates that reach the threshold except the least likely of them."""
     reached = sum(p >= threshold for p in softmax(candidates))
     return candidates[max(0, reached - 1) :] if threshold <= 0.5 else candidates
 
 
 def chi_square(counts: np.ndarray, expected: np.ndarray) -> tuple[float, float]:
-    """(the statistic, the 1-in-100,000 limit): classes too rare to count are taken together."""
+    """(chi-square statistic, its limit at probability 1 in 100,000). Pools classes that are too rare."""
     assert counts[expected == 0].sum() == 0, "a token that a filter takes out was chosen"
     counts, expected = counts[expected > 0], expected[expected > 0] * counts.sum()
     rare = expected < 5

@@ -1,4 +1,4 @@
-"""Warm up Mesa's shader cache while a whole run is under way.
+"""Warms up Mesa's shader cache during a run of all tests.
 
 Where the cache lacks lavapipe's kernels, a second process runs the tests that compile them, the last test first, on
 idle CPU time. Its results do not count. The tests on lavapipe come late in the run and then find the cache full. This
@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Warmup:
-    """The second process."""
+    """The plugin's part in the second process."""
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
@@ -66,7 +66,7 @@ class Warmup:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        # Niceness would not do: Chromium, run by root, takes it off its GPU process.
+        # Niceness would not work: Chromium, run by root, resets it for its GPU process.
         os.sched_setscheduler(self.process.pid, os.SCHED_IDLE, os.sched_param(0))
 
     def pytest_sessionfinish(self) -> None:

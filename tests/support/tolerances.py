@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-# Largest difference and mean KL divergence (nats) for logits of standard deviation 3: what float32, or some float16 in
-# between, costs. A real mistake (a wrong pairing, a forgotten factor) costs 1 to 14.
+# Largest difference and mean KL divergence (nats) for logits of standard deviation 3: the rounding error of float32, or
+# of some float16 in between. A real mistake (a wrong pairing, a forgotten factor) causes 1 to 14.
 TOLERANCE = {"f32": (2e-3, 1e-6), "f16": (1.5e-1, 1e-3)}
 
 EMBEDDING_TOLERANCE = {"f32": 1e-4, "f16": 5e-3}  # largest difference after normalisation

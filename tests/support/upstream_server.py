@@ -1,4 +1,4 @@
-"""A server for the tests of upstreams: passes /v1 on to a real Wisp's bridge, and lets a page ask (CORS).
+"""A server for the tests of upstreams: forwards /v1 to a real Wisp's bridge, and allows requests of a page (CORS).
 
 Below /hostile/v1 it answers by itself, with texts that must not become a part of the page; from /moved/v1 it redirects.
 """
@@ -15,25 +15,25 @@ from tests.support.waiting import HANG_S
 PWN = "<img src=x onerror='globalThis.pwned = 1'>"
 HOSTILE_MODEL = f"{PWN}/../<b>m</b>"
 HOSTILE_TEXT = f"{PWN}<script>globalThis.pwned = 2</script> [link](javascript:globalThis.pwned=3) **bold**"
-PIECE = 7  # bytes at a time, so that events and characters are cut
+PIECE = 7  # bytes sent at a time: cuts events and characters
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One request: its own answer, or the bridge's."""
+    """Handles a request: answers it, or forwards it to the bridge."""
 
     protocol_version = "HTTP/1.1"
     server: "UpstreamServer"
 
     def do_OPTIONS(self) -> None:
-        """Preflights."""
+        """Answer a CORS preflight."""
         self._head(204, {"Access-Control-Allow-Headers": "authorization, content-type", "Content-Length": "0"})
 
     def do_GET(self) -> None:
-        """A list of models."""
+        """Answer a request for the list of models."""
         self._answer()
 
     def do_POST(self) -> None:
-        """All else."""
+        """Answer every other request."""
         self._answer()
 
     def _answer(self) -> None:
@@ -81,11 +81,11 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Quiet."""
+        """Log nothing."""
 
 
 class UpstreamServer(ThreadingHTTPServer):
-    """Lets pages of `allowed` ask; None: of no origin but its own."""
+    """The server. `allowed`: the origin whose pages may send requests; None: only its own."""
 
     daemon_threads = True
 
@@ -93,7 +93,7 @@ class UpstreamServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.bridge, self.allowed = bridge, allowed
         self.seen: list[tuple[str, dict[str, str], Any]] = []
-        self.left = 0  # answers that the page gave up
+        self.left = 0  # answers that the page aborted
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property

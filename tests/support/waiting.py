@@ -1,9 +1,9 @@
-"""Waiting for a condition, with a limit that only a hang reaches."""
+"""Waits for a condition, with a time limit that only a hang reaches."""
 
 import time
 from collections.abc import Callable
 
-HANG_S = 120.0  # longer than anything takes on a busy machine
+HANG_S = 120.0  # longer than any wait on a busy machine
 
 
 def wait_for(condition: Callable[[], object], within_s: float = HANG_S) -> None:

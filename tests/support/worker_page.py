@@ -1,4 +1,4 @@
-"""The worker without a browser: a page that sends it messages, and an engine that says what it is told to."""
+"""The worker without a browser: a page that sends it messages, and an engine with a scripted answer."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -18,19 +18,19 @@ HELLO = "Hello! How can I help?"
 
 
 async def settle() -> None:
-    """Let every task run until it waits for something that only the test brings about."""
+    """Let every task run until it waits for an action of the test."""
     for _ in range(100):
         await asyncio.sleep(0)
 
 
 class Engine:
-    """Yields the ids of `says` in batches of `size`, and the end token."""
+    """An engine that yields the ids of `says` in batches of `size`, then the end token."""
 
     context_length = 200
     backend = "cpu"
     embeds = False
     parallel = 1
-    alone = True  # whether it is to be asked for one answer at a time
+    alone = True  # fail if two requests run at once
     pooling = "last"
     notices = ["from the engine"]  # noqa: RUF012
 
@@ -103,7 +103,7 @@ class File:
 
 
 class Platform:
-    """A browser without a browser: messages go to a list, sources come from `files`, engines from `make`."""
+    """A stand-in for the browser: messages go to a list, sources come from `files`, engines from `make`."""
 
     boot_ms = 5.0
     origin = "http://127.0.0.1:8000"
@@ -174,7 +174,7 @@ class Platform:
 
 
 class Page:
-    """Sends messages and finds the answers."""
+    """A page that sends messages to the worker and finds the answers."""
 
     def __init__(self) -> None:
         self.platform = Platform()

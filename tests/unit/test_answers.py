@@ -16,7 +16,7 @@ TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": 
 
 
 class Scored(Engine):
-    """Notes what it is asked for, and gives every token a logprob."""
+    """An engine that records its requests and gives every token a logprob."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -1,4 +1,4 @@
-"""Chat templates: five real ones exactly as Hugging Face renders them, the sandbox, and its bounds."""
+"""Chat templates: five real templates against Hugging Face's rendering, the sandbox, and its limits."""
 
 import json
 from datetime import datetime
@@ -64,7 +64,7 @@ RUNAWAYS = [
 ]
 
 
-@pytest.mark.timeout(60)  # without its bounds the sandbox runs for hours
+@pytest.mark.timeout(60)  # without its limits, the sandbox would run for hours
 @pytest.mark.parametrize("source", RUNAWAYS)
 def test_runaway_templates_end(source: str) -> None:
     with pytest.raises(WispError) as error:

@@ -1,4 +1,4 @@
-"""Several answers to one request, side by side: the texts, chunks and counts that they have one after the other."""
+"""Several answers to one request in a batch: their texts, chunks and counts equal those of answers in sequence."""
 
 import asyncio
 from collections import Counter
@@ -46,7 +46,7 @@ async def page() -> Tiny:
 
 @pytest.mark.parametrize("shape", [{}, {"presence_penalty": 0.5, "repeat_penalty": 1.1}], ids=["plain", "shaped"])
 async def test_each_choice_is_that_of_its_seed(page: Tiny, shape: dict[str, Any]) -> None:
-    """For any number of choices, streamed or whole."""
+    """Choice i has the text of seed + i, for any number of choices, streamed or whole."""
     alone = [(await (await Tiny().start()).texts(**shape, seed=seed))[0] for seed in range(11, 17)]
     assert len(set(alone)) == 6
     answer = await page.call("completions", request={**REQUEST, **shape, "n": 6, "seed": 11})
@@ -64,7 +64,7 @@ async def test_each_choice_is_that_of_its_seed(page: Tiny, shape: dict[str, Any]
 
 async def test_their_chunks_and_steps_are_shared(page: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     """Choices that need only their logits share a batch."""
-    # Without this, this model's answers end before the others begin.
+    # With longer slices, this model's answers would end before the others begin.
     monkeypatch.setattr("py_engine.generate.time_slices.SLICE", 0.0)
     plain = {"temperature": 0, "ignore_eos": False, "max_tokens": 40}
     want = await page.texts(**plain)
@@ -110,7 +110,7 @@ async def test_what_ends_one_ends_all(page: Tiny, monkeypatch: pytest.MonkeyPatc
 
 
 class Counted(worker_page.Engine):
-    """Takes two side by side."""
+    """An engine for two requests at once that records how many run."""
 
     parallel = 2
     alone = False

@@ -1,4 +1,4 @@
-"""Tools and thinking in each kind of template: which dialect it is, its answers taken apart and held to a form."""
+"""Tools and thinking in each kind of template: its dialect, the parsing of its answers, and its grammar."""
 
 import json
 import random
@@ -68,7 +68,7 @@ def dialect(kind: str, **more: Any) -> Dialect:
 
 
 def parsed(parser: Parser, text: str, seed: int) -> dict[str, Any]:
-    """The message out of a text that comes in random pieces."""
+    """Parse a text that arrives in random pieces; return the message."""
     rng = random.Random(seed)
     message, at = Message(), 0
     while at < len(text):
@@ -125,7 +125,7 @@ def test_text_without_calls_is_content(kind: str) -> None:
             assert "tool_calls" not in message
             if kind != "harmony":
                 assert message["content"] == text
-    cut = KINDS[kind][1][: KINDS[kind][1].index("Paris") + 2]  # the answer was cut by its limit
+    cut = KINDS[kind][1][: KINDS[kind][1].index("Paris") + 2]  # the token limit ends the answer here
     message = parsed(dialect(kind).parser("", True), cut, 1)
     assert calls_of(message) == [("weather", '{"city": "Pa')]
 

@@ -16,7 +16,7 @@ CODE = re.compile(r"```.*?```|^    .*$", re.S | re.M)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 QUOTED = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(rf"(?:{'|'.join(ROOMS)})/[\w./-]*|[\w.-]+(?:/[\w.-]+)*\.(?:{SUFFIXES})")
-# Words in capitals stand for a name to be chosen.
+# Words in capitals are placeholders for a name.
 PLACEHOLDER = re.compile(r"(?<![a-z])[A-Z]{4,}(?![a-z])")
 BUILT = {"dist/notices.html"}
 
@@ -42,7 +42,7 @@ def _anchors(text: str) -> set[str]:
 
 
 def _exists(path: str, document: Path) -> bool:
-    """Whether a path is in the checkout: from its top, beside the document, or as the end of one file's path."""
+    """Whether a path exists: from the repository's root, from the document's folder, or as the end of a file's path."""
     if (ROOT / path).exists() or (document.parent / path).exists():
         return True
     return any(file.is_file() for room in ROOMS for file in (ROOT / room).rglob(path))

@@ -1,4 +1,4 @@
-"""Requests for embeddings and rankings, with the vocabulary of an encoder and an engine that adds up ids."""
+"""Requests for embeddings and rankings, with an encoder's vocabulary and an engine that computes sums of ids."""
 
 import base64
 import struct

@@ -1,4 +1,4 @@
-"""The table of error codes is complete, and nothing in it is unused."""
+"""The table of error codes lists every code that is used, and no other."""
 
 import ast
 import re

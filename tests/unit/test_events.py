@@ -1,4 +1,4 @@
-"""Server-sent events, however the bytes are cut."""
+"""Server-sent events, with the bytes split anywhere."""
 
 import itertools
 
@@ -28,7 +28,7 @@ EVENTS = [
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=30))
 def test_cut_anywhere(cuts: list[int]) -> None:
-    """Also inside a character, and between CR and LF."""
+    """The bytes may be split inside a character, and between CR and LF."""
     bounds = [0, *sorted(cuts), len(STREAM)]
     events = Events()
     found = [e for a, b in itertools.pairwise(bounds) for e in events.feed(STREAM[a:b])]

@@ -1,4 +1,4 @@
-"""The engine's generation with the numpy executor: seeds, aborts, constraints, a context that is full."""
+"""The engine's generation on the numpy executor: seeds, aborts, constraints, a full context."""
 
 import random
 from collections.abc import Callable
@@ -32,7 +32,7 @@ from tests.support.cpu_models import evaluate, load
 
 @pytest.mark.parametrize("sampling", [WARM, SHAPED], ids=["plain", "shaped"])
 async def test_equal_seeds_give_equal_text(sampling: Sampling) -> None:
-    """In a fresh engine, in one with the prompt in its cache, and in one with a generated answer in its cache."""
+    """In a fresh engine, with the prompt in the cache, and with a generated answer in the cache."""
     used = make()
     first = await collect(used, PROMPT, sampling, 30)
     assert await collect(used, PROMPT, sampling, 30) == first
@@ -55,7 +55,7 @@ async def test_the_longest_prompts_seed_does_not_depend_on_its_batches() -> None
 
 
 async def test_an_abort_anywhere_leaves_no_trace() -> None:
-    """A hundred requests closed at random points: the next answer is that of a fresh engine."""
+    """After a hundred requests closed at random points, the next answer equals a fresh engine's."""
     engine = make()
     dice = random.Random(5)
     want = {True: await collect(make(), PROMPT, WARM, 10), False: await collect(make(), PROMPT, SHAPED, 10)}
@@ -88,7 +88,7 @@ async def test_a_stop_token_ends_the_answer() -> None:
     "sampling", [Sampling(seed=1, logprobs=3), Sampling(seed=1, top_k=5, typical_p=0.9, logprobs=0)]
 )
 async def test_logprobs_are_those_of_the_models_own_logits(sampling: Sampling) -> None:
-    """Before all filters, for every token of the answer."""
+    """Log-probabilities are those before all filters; every token of the answer has them."""
     engine = make()
     found = [b for b in await batches(engine, PROMPT, sampling, 8, STOPS) if b.ids]
     ids = [i for b in found for i in b.ids]
@@ -107,14 +107,14 @@ async def test_logprobs_are_those_of_the_models_own_logits(sampling: Sampling) -
 
 
 class Odd(Anything):
-    """Odd ids alone."""
+    """A constraint that allows odd ids only."""
 
     async def mask(self) -> Any | None:
         return as_mask(np.arange(VOCAB) % 2 == 1)
 
 
 class Trying(Fickle):
-    """Says by itself whether a token is allowed."""
+    """A constraint that checks a single token without a mask."""
 
     async def try_accept(self, token: int) -> bool:
         allowed = self._allowed()
@@ -135,8 +135,8 @@ MAKERS: dict[str, Callable[[], Fickle]] = {
 @pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("sampling", [Sampling(temperature=0), WARM, SHAPED], ids=["greedy", "plain", "shaped"])
 async def test_ahead_or_not_the_same_tokens(name: str, sampling: Sampling) -> None:
-    """Chosen with the mask at hand, or ahead and looked at afterwards, in all depths: nothing differs, and the
-    constraint hears of every token.
+    """Sampling with the mask, and sampling ahead at any depth with a later check, give equal tokens. The constraint
+    accepts every one of them.
     """
     slow = MAKERS[name]()
     want = await collect(make(), PROMPT, sampling, 60, constraint=slow)
@@ -151,7 +151,7 @@ async def test_ahead_or_not_the_same_tokens(name: str, sampling: Sampling) -> No
 
 
 async def test_where_all_is_allowed_nothing_changes() -> None:
-    """And little is computed in vain, or twice."""
+    """A constraint that allows everything changes no token and costs no additional forward passes."""
     want = await collect(make(), PROMPT, SHAPED, 60)
     engine = make(ahead=12)
     assert await collect(engine, PROMPT, SHAPED, 60, constraint=Anything()) == want
@@ -168,7 +168,7 @@ async def test_forced_tokens_are_not_computed_one_by_one() -> None:
 
 
 async def test_constrained_logprobs() -> None:
-    """One for every token, forced ones too; the tokens are those without log-probabilities."""
+    """Every token has log-probabilities, forced ones too; requesting them does not change the tokens."""
     for ahead in (1, 9):
         want = await collect(make(), PROMPT, WARM, 40, constraint=Fickle(0.9))
         engine = make(ahead=ahead)
@@ -183,7 +183,7 @@ async def test_constrained_logprobs() -> None:
 
 @pytest.mark.parametrize("ahead", [1, 8])
 async def test_the_end_of_a_constraint(ahead: int) -> None:
-    """A stop id follows, or nothing where there is none."""
+    """After the end of a constraint a stop id follows, or nothing if the request has no stop id."""
     want = await collect(make(), PROMPT, WARM, 30, constraint=Fickle(1.0, jumps=False))
     for stops, end in ((frozenset([302, 303]), [302]), (STOPS, [])):
         assert not stops & set(want)
@@ -210,7 +210,7 @@ async def test_without_keep_the_context_ends_the_answer() -> None:
 
 @pytest.mark.parametrize("keep", [0, 4, 100])
 async def test_context_shift(keep: int) -> None:
-    """Each shift equals a request with the tokens that stay; exactly, because everything is computed again."""
+    """Each shift equals a request with the remaining tokens: exactly, because all of them are computed again."""
     n_ctx, count = 16, 60
     engine, got = await shifted(n_ctx, keep, count, Sampling(temperature=0))
     assert len(got) == count
@@ -230,7 +230,7 @@ async def test_context_shift(keep: int) -> None:
 
 
 async def test_context_shift_keeps_to_the_request() -> None:
-    """Seeds, penalties and constraints go on over a shift."""
+    """Seeds, penalties and constraints continue across a shift."""
     for sampling in (WARM, SHAPED):
         results = [(await shifted(16, 3, 50, sampling, c))[1] for c in (None, Anything(), None)]
         assert results[0] == results[1] == results[2]

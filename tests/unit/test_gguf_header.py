@@ -1,4 +1,4 @@
-"""The header reader on hand-made, truncated and damaged files: a header, a WispError or NeedMoreBytes, quickly."""
+"""The header reader on hand-made, truncated and damaged files: it quickly gives a header or one of its errors."""
 
 import asyncio
 import random
@@ -39,7 +39,7 @@ def code_of(data: bytes, file_size: int | None = -1) -> str:
 
 
 def outcome(data: bytes, file_size: int | None) -> str:
-    """ "header", "more" or an error code; any other exception passes through."""
+    """Parse; return "header", "more" or an error code. Any other exception passes through."""
     try:
         header = parse(data, file_size)
     except WispError as error:

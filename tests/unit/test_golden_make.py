@@ -17,7 +17,7 @@ from tests.golden.make.reference_model import KNOWN
 from tests.support.tolerances import assert_close, assert_same_direction
 
 MODELS = {case.name: case for case in model_cases()}
-# One of each family whose arithmetic differs.
+# One model per family with arithmetic of its own.
 DECODERS = [
     "llama.Q4_K",
     "mixtral.F16",
@@ -32,7 +32,7 @@ ENCODERS = ["bert-rank.F16", "jina-bert-v2.F16", "modern-bert.F16", "nomic-bert-
 
 
 def test_every_golden_can_be_made_again() -> None:
-    """A file that no case makes would be an orphan."""
+    """Every golden file belongs to a case that makes it."""
     made = [path for case in all_cases() for path in case.files()]
     assert len(made) == len(set(made))
     present = {
@@ -88,7 +88,7 @@ def test_reference_of_embedding_models(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, case in MODELS.items() if case.type in GGUF_PY])
 def test_seed_gives_the_model_s_bytes_again(name: str, tmp_path: Path) -> None:
-    """Of the types that gguf-py quantizes; ggml makes the others."""
+    """For the types that gguf-py quantizes. Only ggml can make the others."""
     case = MODELS[name]
     write(tmp_path / f"{name}.gguf", case.preset, case.type, case.seed, Layout(**case.layout), None, **case.set)
     files = sorted(tmp_path.glob("*.gguf"))

@@ -1,4 +1,4 @@
-"""Every architecture against llama.cpp's goldens, with numpy: the plan and its meaning, without a browser.
+"""Every architecture against llama.cpp's goldens, on the numpy executor, without a browser.
 
 The same files run on WebGPU in tests/engine.
 """
@@ -22,7 +22,7 @@ MODELS = [p for p in FILES if p not in EMBEDDING]
 
 
 def greedy(model: cpu.Cpu, prompt: list[int], count: int) -> list[int]:
-    """The likeliest continuation: the prompt in batches, then the decode list."""
+    """Decode greedily: the prompt in batches, then the decode list."""
     model.write("sampling", Sampling(temperature=0).pack())
     batch = model.plan.batch
     starts = range(0, len(prompt), batch)
@@ -52,7 +52,7 @@ def test_logits_and_greedy_ids(path: Path) -> None:
 
 @pytest.mark.parametrize("path", EMBEDDING, ids=lambda p: p.stem)
 def test_embeddings(path: Path) -> None:
-    """Of every pooling; a causal model's prompt comes in several batches."""
+    """Embeddings with every pooling. A causal model computes its prompt in several batches."""
     golden, about = np.load(path.with_suffix(".npz")), json.loads(path.with_suffix(".json").read_text())
     ids = golden["prompt"].tolist()
     model = load(path, about["settings"]["n_ctx"])
@@ -74,7 +74,7 @@ def test_embeddings(path: Path) -> None:
 
 
 def test_another_continuation() -> None:
-    """From any position on, what a short convolution keeps serves another continuation as if it had seen no other."""
+    """A short convolution's cache allows another continuation from any position, without a trace of the first one."""
     path = GOLDEN / "lfm2" / "lfm2.F16.gguf"
     ids = np.load(path.with_suffix(".npz"))["long_prompt"].tolist()
     model = load(path, 256)
@@ -89,7 +89,7 @@ def test_another_continuation() -> None:
     "name", ["gemma/gemma2.F16", "gemma/gemma3.F16", "olmo2/olmo3.F16", "gpt_oss/gpt-oss.F16", "lfm2/lfm2.F16"]
 )
 def test_a_window_s_cache_is_a_ring(name: str) -> None:
-    """The long prompt through caches whose memory does not grow with the context, in batches and token by token."""
+    """The long prompt with ring caches, whose size is independent of the context, in batches and token by token."""
     path = GOLDEN / f"{name}.gguf"
     golden = np.load(path.with_suffix(".npz"))
     long, want = golden["long_prompt"].tolist(), golden["long_logits_ref"]
@@ -105,7 +105,7 @@ def test_a_window_s_cache_is_a_ring(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["llama/llama.F16", "gemma/gemma3.F16", "qwen/qwen3.F16"])
 def test_cache_in_bytes(name: str) -> None:
-    """Close to the exact cache, in batches and token by token."""
+    """Logits with a q8_0 cache are close to those with an exact cache, in batches and token by token."""
     path = GOLDEN / f"{name}.gguf"
     golden = np.load(path.with_suffix(".npz"))
     prompt = golden["prompt"].tolist()

@@ -1,4 +1,4 @@
-"""The vocabulary that the mask engine gets, and the masks that it returns."""
+"""The mask engine's vocabulary, and the masks that it returns."""
 
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ def test_tokens_are_their_bytes(name: str) -> None:
 
 
 class Engine:
-    """grammar.js's matcher, as far as it is asked for here."""
+    """A stand-in for grammar.js's matcher, with the parts that these tests use."""
 
     def __init__(self, jump: str = "") -> None:
         self.jump, self.closed = jump, 0
@@ -106,7 +106,7 @@ async def test_grammars_are_compiled_once_and_closed() -> None:
     assert await grammars.compiled("a", frozenset(), load) is first
     for i in range(30):
         await grammars.compiled(f"r{i}", frozenset(), load)
-    assert [m.closed for m in made[:3]] == [1, 1, 1]  # only the last ones stay
+    assert [m.closed for m in made[:3]] == [1, 1, 1]  # only the last ones stay open
     with pytest.raises(WispError) as error:
         await grammars.compiled("bad", frozenset(), load)
     assert error.value.type == "server_error"

@@ -1,4 +1,4 @@
-"""The worker's handlers with a real vocabulary and template, and an engine that says what it is told to."""
+"""The worker's handlers with a real vocabulary and template, and an engine with scripted answers."""
 
 import asyncio
 from functools import partial

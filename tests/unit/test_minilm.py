@@ -1,4 +1,4 @@
-"""A real embedding model, all-MiniLM-L6-v2: 50 sentences against arithmetic in float64 of the package's own weights.
+"""A real embedding model, all-MiniLM-L6-v2: 50 sentences against float64 arithmetic on the package's own weights.
 
 tests/golden/minilm.json has the sentences and the ids that the tokenizer of the model's makers gives them.
 """
@@ -19,7 +19,7 @@ from tools import minilm
 
 HEADS, EPS = 12, 1e-12
 GRID = np.linspace(-6, 6, 120_001)
-ERF = np.array([math.erf(x) for x in GRID])  # between these points a line is right to 1e-9
+ERF = np.array([math.erf(x) for x in GRID])  # linear interpolation between these points errs by at most 1e-9
 SENTENCES = json.loads((GOLDEN / "minilm.json").read_text(encoding="utf-8"))
 
 

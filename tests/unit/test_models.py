@@ -1,4 +1,4 @@
-"""Several models at once: which one answers, what they may take together, and who goes first."""
+"""Several models at once: the model that answers, the memory budget of all, and the order of requests."""
 
 import asyncio
 from typing import Any
@@ -28,7 +28,7 @@ class Sized(Engine):
 
 
 class Models(Page):
-    """A page whose platform has the files a, b and c, and a catalog with "mini"."""
+    """A page with the files a, b and c, and a catalog with "mini"."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -170,7 +170,7 @@ async def test_a_load_goes_on_while_anybody_waits_for_it(page: Models) -> None:
     await page.call("abort", target=last)
     await task
     page.gate.set()
-    assert (await page.call("load", contextLength=50))["model"] == "mini"  # not the one that was given up
+    assert (await page.call("load", contextLength=50))["model"] == "mini"  # not the one of the aborted load
 
 
 async def test_the_least_recently_used_goes_first_and_comes_back_when_named(page: Models) -> None:
@@ -210,7 +210,7 @@ async def test_one_with_requests_stays_if_another_can_go(page: Models) -> None:
     await page.load("c")
     assert not running.done()
     assert await page.loaded() == ["a", "c"]
-    # No other can go now: the next load waits for the requests of one, also for those in its queue.
+    # No model can be evicted now: the next load waits until one has no requests, queued ones included.
     page.made["c"][0].gate.clear()
     others = [page.send("completions", request={"prompt": "x", "model": name}) for name in ("c", "a")]
     loading = asyncio.create_task(page.load("b"))
@@ -269,7 +269,7 @@ async def test_without_a_budget_the_device_says_when_to_unload(page: Models) -> 
 
 
 async def test_caches_that_grow_count(page: Models) -> None:
-    """Idle models go for them, the one asked for longest ago first, and none where that would not be enough."""
+    """Growing caches evict idle models, the least recently used first; none if that would not free enough."""
     await page.call("budget", bytes=4 * SIZE)
     for name in "abc":
         await page.load(name)
@@ -363,12 +363,12 @@ async def test_models_answer_side_by_side(page: Models) -> None:
     chunks = [m["id"] for m in page.platform.messages if m["kind"] == "chunk"]
     (a1, b1, a2, b2) = (number for number, _ in tasks)
     assert chunks.index(b1) < len(chunks) - 1 - chunks[::-1].index(a1)  # b begins before a has ended
-    assert chunks.index(a2) > len(chunks) - 1 - chunks[::-1].index(a1)  # and each takes one after the other
+    assert chunks.index(a2) > len(chunks) - 1 - chunks[::-1].index(a1)  # a client's own requests run in order
     assert chunks.index(b2) > len(chunks) - 1 - chunks[::-1].index(b1)
 
 
 async def test_the_ids_of_two_clients_do_not_mix(page: Models) -> None:
-    """Each has its own numbers; one that leaves takes its own requests along and no others."""
+    """Each client has its own request ids. A client that leaves aborts its own requests and no others."""
     await page.load("a")
     page.made["a"][0].gate.clear()
     seen: dict[str, list[dict[str, Any]]] = {"first": [], "second": []}

@@ -1,4 +1,4 @@
-"""Requests checked field by field, as OpenAI's reference has them."""
+"""Requests checked field by field against OpenAI's reference."""
 
 from typing import Any
 

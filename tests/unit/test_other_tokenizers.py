@@ -1,4 +1,4 @@
-"""Unigram and RWKV, whose answers follow from their definitions: a search over all splits, the longest match."""
+"""Unigram and RWKV tokenizers against their definitions: a search over all splits, the longest match."""
 
 import itertools
 import math
@@ -22,7 +22,7 @@ def ugm(words: dict[str, float], **more: Any) -> Tokenizer:
 
 
 def best_by_search(words: dict[str, float], text: str) -> float:
-    """The greatest sum of scores over every way to cut the text; an unknown character costs the least score - 10."""
+    """The greatest sum of scores over all splits of the text. An unknown character scores the least score - 10."""
     unknown = min(words.values()) - 10
     best = -math.inf
     for cuts in itertools.product((0, 1), repeat=len(text) - 1):

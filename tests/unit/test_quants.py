@@ -1,4 +1,4 @@
-"""How matrices of every type lie in memory: sizes, alignment, the split at a binding limit."""
+"""The memory layout of matrices of every type: sizes, alignment, the split at a binding limit."""
 
 import pytest
 from gguf.constants import GGML_QUANT_SIZES
@@ -24,7 +24,7 @@ def test_types() -> None:
 def test_planes_hold_each_byte_once(type: Q) -> None:
     layout = quants.LAYOUTS[type]
     assert (WGSL / "quants" / f"{layout.fragment}.wgsl").exists()
-    assert len(layout.planes) <= 2  # with the eight buffers of the busiest kernel, all that every device binds
+    assert len(layout.planes) <= 2  # together with the busiest kernel's eight: every device's limit
     taken = sorted((at, size) for plane in layout.planes.values() for at, size in plane.ranges)
     end = 0
     for at, size in taken:
@@ -44,7 +44,7 @@ def test_planes_hold_each_byte_once(type: Q) -> None:
 
 @each_type
 def test_grid(type: Q) -> None:
-    """As many bytes as the plane holds."""
+    """A grid has as many bytes as its plane reserves for it."""
     sizes = [p.table for p in quants.LAYOUTS[type].planes.values() if p.table]
     assert bool(sizes) == quants.needs_numpy(type)
     if sizes:

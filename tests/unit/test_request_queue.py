@@ -1,4 +1,4 @@
-"""Whose turn it is on a model."""
+"""The order of requests to a model."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ async def test_turns_are_shared_by_so_many_and_in_their_order() -> None:
         return "".join(log)
 
     assert await now() == "ab"
-    assert await now("a") == "ab"  # c needs it alone, and d does not overtake c
+    assert await now("a") == "ab"  # c needs the model alone, and d does not overtake c
     assert await now("b") == "abc"
     assert await now("c") == "abcde"
     for name in "de":

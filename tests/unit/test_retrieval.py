@@ -1,4 +1,4 @@
-"""Splitting, ranking, fusing and citing: the page's modules in Node, without a page."""
+"""The page's modules that split, rank, fuse and cite passages, in Node, without a page."""
 
 import itertools
 import json
@@ -18,7 +18,7 @@ MODULES = ("split", "search", "prompt", "lines", "read")
 
 @pytest.fixture(scope="module")
 def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A program that evaluates an expression with the modules' functions: argument is JSON, output too."""
+    """A program that evaluates an expression with the modules' functions. Argument and output are JSON."""
     folder = tmp_path_factory.mktemp("retrieval")
     entry = folder / "entry.mjs"
     imports = "\n".join(f'import * as {m} from "{ROOT.as_posix()}/app/retrieval/{m}.js";' for m in MODULES)

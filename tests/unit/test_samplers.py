@@ -18,7 +18,7 @@ from tests.support.sampling_reference import chi_square
 VOCAB, DRAWS, ANSWER = 60, 3000, 12
 HISTORY = [5, 1, 2, 3, 9, 1, 2, 3, 4, 7, 1, 2, 5, 6, 5, 6, 5, 0, 1, 2, 3, 11, 8, 1, 2, 3]
 LOGITS = np.random.default_rng(3).normal(0, 1.2, VOCAB).astype(np.float32)
-LOGITS[[4, 9, 11, 5, 2]] = [2.2, 2.5, 2.1, 1.8, 2.3]  # what a repetition would go on with
+LOGITS[[4, 9, 11, 5, 2]] = [2.2, 2.5, 2.1, 1.8, 2.3]  # tokens that would continue a repetition
 CASES = {
     "plain": Sampling(),
     "temperature": Sampling(temperature=0.6),
@@ -56,7 +56,7 @@ CASES = {
 
 
 def machine(sampling: Sampling, logits: np.ndarray = LOGITS) -> Cpu:
-    """A plan of nothing but the samplers, after HISTORY."""
+    """An executor of a plan with the samplers alone, after HISTORY."""
     plan = Plan(1, 64, len(logits))
     buffer = Ops(plan, DECODE, 1, Device()).buffer("logits", (len(logits),))
     sampler_ops.sample(Ops(plan, SAMPLE, 1, Device()), buffer)
@@ -78,7 +78,7 @@ def draw(cpu: Cpu, *names: str) -> int:
 
 
 def draws(sampling: Sampling, name: str, count: int = DRAWS, mask: np.ndarray | None = None) -> np.ndarray:
-    """How often each token was chosen by a list, at `count` places of the noise."""
+    """Each token's count in `count` draws by a list, each with its own noise."""
     counts = np.zeros(VOCAB, np.int64)
     cpu = machine(sampling)
     settings = cpu.buffers["sampling"][0]
@@ -116,7 +116,7 @@ def chi_square_refuses(counts: np.ndarray, expected: np.ndarray) -> bool:
 
 @pytest.mark.parametrize("name", CASES)
 def test_temperature_0_takes_the_likeliest_token_that_the_filters_leave(name: str) -> None:
-    """The likeliest of what the filters leave."""
+    """Temperature 0 takes the likeliest token that passes the filters."""
     sampling = replace(CASES[name], temperature=0, seed=1)
     expected = reference.distribution(LOGITS.tolist(), HISTORY, ANSWER, sampling)
     assert draw(machine(sampling), SHAPED_SAMPLE) == int(np.argmax(expected))
@@ -134,7 +134,7 @@ def test_xtc_now_and_then() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_a_masked_draw_follows_the_definition(share: float) -> None:
-    """Chosen freely where that is allowed, else again among what is: what the mask forbids has no probability."""
+    """An allowed token stays; a forbidden one is drawn again, among the allowed ones, so none is ever returned."""
     mask = np.random.default_rng(1).random(64) < share
     mask[7] = True
     for sampling in (Sampling(seed=2), Sampling(temperature=0.7, top_k=10, top_p=0.9, seed=2)):
@@ -147,7 +147,7 @@ def test_a_masked_draw_follows_the_definition(share: float) -> None:
         statistic, limit = chi_square(counts, expected)
         assert statistic < limit
         assert (draws(sampling, SAMPLE, mask=mask) == counts).all()
-        if sampling.top_k == 0:  # then it is the same as choosing among the allowed at once
+        if sampling.top_k == 0:  # without top_k, this equals one draw among the allowed tokens
             np.testing.assert_allclose(expected, again, atol=1e-12)
 
 
@@ -178,7 +178,7 @@ def test_shaped_logits(seed: int) -> None:
 
 
 def test_dry_does_not_overflow() -> None:
-    """A repetition so long that base^length is no float any more."""
+    """A repetition so long that base^length overflows a float."""
     sampling = Sampling(temperature=0, dry_multiplier=1.0, dry_base=8.0, dry_penalty_last_n=-1)
     logits = np.full(4, 50, np.float32)
     logits[1] = 100
@@ -189,7 +189,7 @@ def test_dry_does_not_overflow() -> None:
 
 
 def test_noise_is_never_infinite() -> None:
-    """Its largest values come from the smallest uniform numbers, and those are as fine as floats can be."""
+    """The largest noise comes from the smallest uniform numbers, which have a float's full precision."""
     from py_engine.cpu.sampling import uniform
 
     ends = uniform(np.array([0, 1, 0x7FFFFFFF, 0xFFFFFFFE, 0xFFFFFFFF], np.uint32))
@@ -198,7 +198,7 @@ def test_noise_is_never_infinite() -> None:
 
 
 def test_logprobs() -> None:
-    """They are softmax(logits), whatever the filters do; the likeliest first."""
+    """Log-probabilities are log(softmax(logits)), whatever the filters do; the likeliest token is first."""
     sampling = Sampling(temperature=0.5, top_k=3, logit_bias=((1, 50.0),), logprobs=5)
     cpu = machine(sampling)
     cpu.feed(0, HISTORY, [SHAPED_SAMPLE, LOGPROBS])

@@ -1,4 +1,4 @@
-"""Several requests at once on the numpy executor: each gets the text that it gets alone, and the steps are shared."""
+"""Several requests at once on the numpy executor: each gets the text that it gets alone, and they share steps."""
 
 import asyncio
 import random
@@ -53,7 +53,7 @@ async def test_alone_nothing_is_shared() -> None:
 
 @pytest.mark.slow
 async def test_with_others_that_need_the_device_alone() -> None:
-    """Seeds, penalties and constraints, in turns with answers that are generated together."""
+    """Requests with seeds, penalties and constraints alternate with a batch of other requests."""
     used = engine(parallel=8)
     kinds: list[tuple[Sampling, Any]] = [
         (GREEDY, None),
@@ -78,7 +78,7 @@ async def test_with_others_that_need_the_device_alone() -> None:
 
 
 async def test_a_turn_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two that need the device alone are answered in slices, not one after the other."""
+    """Two requests that cannot share a batch alternate in time slices, instead of running one after the other."""
     monkeypatch.setattr("py_engine.generate.time_slices.SLICE", 0.0)
     used = engine()
     order: list[str] = []
@@ -127,7 +127,7 @@ async def test_stop_ids_and_limits() -> None:
 
 
 async def test_answers_of_a_batch_reach_the_end_of_the_context_at_different_times() -> None:
-    """Two answers reach the end of the context at different times, a third one goes on over it."""
+    """Two answers reach the end of the context at different times; a third shifts its context and continues."""
     used = engine(n_ctx=32)
     shifted = await collect(make(32), PROMPT, GREEDY, 60, keep=3)
     got = await asyncio.gather(
@@ -159,7 +159,7 @@ async def test_a_failure_reaches_everyone_and_ends() -> None:
 
 
 async def test_without_memory_for_more_sequences() -> None:
-    """Requests wait for the slots that exist."""
+    """Without memory for more sequences, requests wait for the existing slots."""
     used = engine()
 
     async def refuse(sequences: int) -> None:
@@ -172,7 +172,7 @@ async def test_without_memory_for_more_sequences() -> None:
 
 
 async def test_caches_grow_where_that_is_granted() -> None:
-    """Otherwise requests wait, and the next ones ask again."""
+    """Caches grow only if memory is granted. Otherwise requests wait, and the next requests ask for memory again."""
     used, granted = engine(), False
     kv, asked = used.plan.memory()["kv"], []
 
@@ -197,7 +197,7 @@ LONG = [7 * i % 250 for i in range(100)]
 @pytest.mark.slow
 @pytest.mark.parametrize("sampling", [GREEDY, WARM, SHAPED], ids=["greedy", "seed", "shaped"])
 async def test_a_prompt_that_several_have_is_computed_once(sampling: Sampling) -> None:
-    """The others take it over from the cache of the one that was first, and each gets the text that it gets alone."""
+    """The first request computes the shared prompt; the others copy its cache. The texts are those without sharing."""
     used = engine()
     prompts = [[*LONG, *ids] for ids in PROMPTS[:4]]
     want = [await collect(make(), ids, sampling, 20) for ids in prompts]
@@ -211,7 +211,7 @@ async def test_a_prompt_that_several_have_is_computed_once(sampling: Sampling) -
 
 
 async def test_nothing_is_taken_over_from_rings() -> None:
-    """Rows before the window may be overwritten."""
+    """A ring cache is not copied: its rows before the window may be overwritten."""
     cpu = load(GOLDEN / "gemma" / "gemma2.F16.gguf", 128, 16, ring_slack=16)
     assert cpu.plan.ring_slack
     runner = CpuRunner(cpu.plan)
@@ -234,7 +234,7 @@ async def test_accepted_drafts_are_the_tokens_of_plain_decoding() -> None:
     repeated = PROMPT * 6
     for prompt, sampling in ((PROMPT, GREEDY), (repeated, GREEDY), (repeated, Sampling(temperature=0.3))):
         drafting, plain = engine(draft=True), engine()
-        random.seed(5)  # equal noise, without a seed of the request, which would turn drafts off
+        random.seed(5)  # equal noise without a seed in the request: a seed would turn drafts off
         got = await collect(drafting, prompt, sampling, 150)
         random.seed(5)
         want = await collect(plain, prompt, sampling, 150)

@@ -1,4 +1,4 @@
-"""Stop strings are never split across chunks, and nothing else is held back for long."""
+"""Stop strings are never split across chunks; other text is sent without delay."""
 
 import random
 

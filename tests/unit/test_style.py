@@ -1,4 +1,4 @@
-"""The linters, formatters and type checkers are content with the whole checkout."""
+"""The linters, formatters and type checkers accept the whole checkout."""
 
 import subprocess
 
@@ -21,7 +21,7 @@ def test_bash_scripts_parse() -> None:
 
 
 def test_the_tables_of_models_have_a_row_for_every_golden() -> None:
-    """tests/support/models_table.py writes them; a new architecture or type that is not in them fails here."""
+    """The tables list every architecture and type of the goldens. tests/support/models_table.py writes them."""
     folders = [p for p in GOLDEN.glob("*/*.gguf") if p.parent.name not in ("vocab", "split")]
     goldens = [about(f"{p.parent.name}/{p.stem}") for p in folders]
     wanted = {

@@ -1,4 +1,4 @@
-"""Tables in types.d.ts and in the documentation say what the code says."""
+"""Tables in types.d.ts and in the documentation agree with the code."""
 
 import re
 

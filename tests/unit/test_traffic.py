@@ -1,4 +1,4 @@
-"""Bytes and operations of dispatches, counted by hand; and how long a device needs for them at least."""
+"""Bytes and operations of dispatches against counts by hand, and the lower bound of their time on a device."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def llama() -> Plan:
 
 
 def test_matrix_and_vector(llama: Plan) -> None:
-    """The down projection: its planes, the row of the hidden layer, and a row of x that is added to."""
+    """The down projection reads its planes, the hidden layer's row and the row of x that it adds to."""
     at, op = next((i, o) for i, o in enumerate(llama.lists[DECODE]) if o.params.get("EPILOGUE") == "add")
     weight = op.bindings["w"]
     assert isinstance(weight, Weight)
@@ -79,7 +79,7 @@ def test_window_and_cache_in_bytes() -> None:
     assert isinstance(cache, Buffer)
     cols = cache.shape[1] * 4 * 8 // 9
     q = ops[at].bindings["q"].nbytes
-    own = 2 * cols * 4  # the token's, not in the cache yet
+    own = 2 * cols * 4  # the token's own key and value, not in the cache yet
     assert late.read == 2 * window * cols * 9 // 8 + own + q + 16
     store = next(i for i, op in enumerate(plan.lists[SMALL_BATCH]) if op.kernel == "kv_quantize")
     for name, n, i in ((DECODE, 1, at + 1), (SMALL_BATCH, 3, store)):
@@ -90,7 +90,7 @@ def test_window_and_cache_in_bytes() -> None:
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda p: p.stem)
 def test_every_architecture_reads_its_weights(path: Path) -> None:
-    """A token meets every matrix, of the embeddings a row and of experts some."""
+    """A token reads every matrix, except that it reads one row of the embeddings and only its experts' matrices."""
     plan = plan_of(path, "f32")
     for name, n in ((DECODE, 1), (SAMPLE, 1), (PREFILL, 40)):
         if name not in plan.lists:

@@ -1,4 +1,4 @@
-"""The choice of kernels, on a bench that is told how fast and how wrong each candidate is."""
+"""The choice of kernels, on a stand-in bench with given times and errors of each candidate."""
 
 import asyncio
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def plan_of(name: str = "llama/llama.Q4_0", device: Device = GPU) -> Plan:
 
 @dataclass
 class Said:
-    """A trial that answers what it was told."""
+    """A trial with given values and times."""
 
     values: list[float]
     time: Callable[[], float]
@@ -53,7 +53,7 @@ class Said:
 
 
 class Bench:
-    """`time` and `values` by device and work; WispErrors are raised."""
+    """A bench whose `time` and `values` depend on device and workload. A WispError given as values is raised."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ def tune(bench: Bench, device: Device = GPU, **options: Any) -> tuple[Device, di
 
 
 def test_the_fastest_is_taken_and_planned_with() -> None:
-    """Matrices in floats, four rows a thread; prefill in f32; attention in tiles of 32."""
+    """The fastest here: matrices in floats, four rows per thread; prefill in f32; attention in tiles of 32."""
 
     def time(device: Device, workload: Workload) -> float:
         if isinstance(workload, Attention):
@@ -121,7 +121,7 @@ def test_little_gain_changes_nothing() -> None:
 
 @pytest.mark.parametrize("bad", [[float("nan"), 2.0], [1.0, 2.1], WispError("no such thing", "x", SERVER_ERROR)])
 def test_what_is_wrong_is_not_used(bad: Any) -> None:
-    """However fast it is: subgroup matrices, and matrices in bytes."""
+    """The fastest candidates (subgroup matrices, matrices in bytes) are rejected if they compute wrong values."""
 
     def values(device: Device, workload: Workload) -> Any:
         return bad if device.dot8 or (device.matrix and isinstance(workload, Prefill)) else [1.0, 2.0]
@@ -144,7 +144,7 @@ def test_tuning_stays_within_its_time() -> None:
 
 
 def test_what_is_replaced_is_timed_once_more() -> None:
-    """The first candidate runs while others compile: it may look slow for that."""
+    """The first candidate runs while others compile, so it may look slow and is timed again."""
     seen: set[str] = set()
 
     def time(device: Device, workload: Workload) -> float:
@@ -189,7 +189,7 @@ def test_cached_choices_hold_for_one_device_model_and_kernels(tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_every_architecture_s_candidates_can_be_made(name: str) -> None:
-    """Their kernels expand and bind what they ask for, and differ from each other."""
+    """The candidates' kernels expand, have all their bindings, and differ from each other."""
     plan = plan_of(name)
     assert plan.generates == bool(matrices_of(plan))
     for make in choices(plan, GPU, []):

@@ -1,4 +1,4 @@
-"""Requests that leave this machine, and all those that must not: the worker with upstreams that a test plays."""
+"""Requests that the worker sends to upstreams, and requests that must stay local. The tests emulate the upstreams."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ CHAT = {"model": "office/org/big", "messages": HI, "temperature": 0.5, "unheard_
 
 
 class Reply:
-    """Says `pieces`; None stands for a lost connection, a number for seconds of silence."""
+    """A response with the body `pieces`: None is a lost connection, a number is seconds of silence."""
 
     def __init__(self, *pieces: Any, status: int = 200, type: str = "application/json") -> None:
         self.pieces = [p if isinstance(p, bytes | float | None) else json.dumps(p).encode() for p in pieces]
@@ -44,7 +44,7 @@ def stream(*events: Any, end: bytes = b"data: [DONE]\n\n") -> Reply:
 
 
 class Away(Platform):
-    """A browser in which other servers can be asked; every request is written down."""
+    """A stand-in for a browser with other servers. Records every request to them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Away(Platform):
 
 
 class AwayPage(Page):
-    """A page with such a browser and a loaded model."""
+    """A page with an Away browser and a loaded model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ async def test_what_is_configured_is_listed_without_its_key(page: AwayPage) -> N
         ("office/org/big", "office"),
         ("office/vectors", "office"),
     ]
-    assert page.away.asked == []  # listing asks nobody
+    assert page.away.asked == []  # listing sends no request
 
 
 async def test_a_request_goes_there_unchanged_but_for_its_model(page: AwayPage) -> None:

@@ -1,4 +1,4 @@
-"""The embedded model's template and tokenizer: the prompts and answers that llama.cpp was given and gave."""
+"""The embedded model's template and tokenizer against llama.cpp's prompts and answers."""
 
 import json
 from pathlib import Path

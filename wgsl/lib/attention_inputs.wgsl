@@ -1,4 +1,4 @@
-// Bindings and cache reads that the two attention kernels for batches share.
+// Bindings and cache reads of attention.wgsl and attention_matrix.wgsl.
 struct Params {
   scale: f32,
   q_stride: u32, // floats between tokens of q

@@ -1,6 +1,6 @@
-// How the positions of one key/value head are split among SPLIT workgroups.
+// Splits the positions of one key/value head among SPLIT workgroups.
 
-// Number of positions that the last of `length` tokens sees: the last ones, itself included.
+// Number of positions that the last of `length` tokens sees, itself included. They are the sequence's last ones.
 fn visible_positions(length: u32) -> u32 {
 #if WINDOW
   return min(length, WINDOW);

@@ -1,5 +1,5 @@
-// Rounding of a group of 32 keys or values to q8_0: signed bytes and one f32 scale, the largest absolute value, which byte
-// 127 stands for.
+// Rounds a group of 32 keys or values to q8_0: signed bytes and one f32 scale. The scale is the group's largest absolute
+// value, so byte 127 stands for 1 x scale.
 
 // `max_abs4`: largest absolute value of the group's elements i, by i % 4.
 fn scale_of(max_abs4: vec4f) -> f32 {

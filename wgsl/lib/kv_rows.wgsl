@@ -13,8 +13,8 @@ fn cached_row(s: u32, seq: u32) -> u32 {
 }
 #if KV == "q8_0"
 
-// Index of the word with the four bytes of vector `at` of the cache: adds the scales of earlier sequences, which `at` does
-// not count.
+// Index of the word with the four bytes of vector `at` of the cache. `at` does not count scales, so those of earlier
+// sequences are added.
 fn word_at(at: u32, seq: u32) -> u32 {
   return at + seq * KV_ROWS * (p.n_head_kv * HEAD_DIM / 32u);
 }

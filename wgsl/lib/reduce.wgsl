@@ -1,5 +1,5 @@
-// Sum over a workgroup of WG threads (a power of two). With subgroups, lanes first shuffle within the smallest subgroup
-// size of the device, so the result is right whatever size it uses.
+// Sum over a workgroup of WG threads (a power of two). With subgroups, lanes first shuffle within the device's smallest
+// subgroup size, so the result is right for any subgroup size that the device uses.
 var<workgroup> reduce_memory: array<f32, WG>;
 
 fn workgroup_sum(value: f32, t: u32) -> f32 {
@@ -19,7 +19,7 @@ fn workgroup_sum(value: f32, t: u32) -> f32 {
     workgroupBarrier();
   }
   v = 0.0;
-  for (var i = 0u; i < WG; i += width) { // at most 16 are left: each thread adds them all
+  for (var i = 0u; i < WG; i += width) { // at most 16 partial sums: each thread adds all of them
     v += reduce_memory[i];
   }
   workgroupBarrier();

@@ -1,6 +1,6 @@
 // Maximum and sum over a workgroup of WG threads (a power of two), for each of G rows. Every thread puts its value; after
-// a barrier, any thread can get the result. Lanes first shuffle within the smallest subgroup size of the device, so the
-// result is right whatever size it uses.
+// a barrier, any thread can get the result. Lanes first shuffle within the device's smallest subgroup size, so the result
+// is right for any subgroup size that the device uses.
 #if SG
 const ROW_LANES = min(SG, WG);
 #else

@@ -22,8 +22,8 @@ fn rope_row(i: u32) -> u32 {
   return head + 2u * quad + (i & 1u) + ((i & 2u) >> 1u) * (ROPE_DIM / 2u);
 }
 
-// (cos, sin) of an angle in units of 2^-32 turns. The built-in functions may be off by 2^-11. Here the quadrant is exact,
-// and the rest, at most an eighth of a turn, is a Taylor polynomial exact to the last bit.
+// (cos, sin) of an angle in units of 2^-32 turns. The built-in functions may err by 2^-11. Here the quadrant is exact. A
+// Taylor polynomial, exact to the last bit, covers the rest of the angle (at most an eighth of a turn).
 fn cos_sin(turns: u32) -> vec2f {
   let quadrant = (turns + (1u << 29u)) >> 30u;
   let r = f32(bitcast<i32>(turns - (quadrant << 30u))) * (6.283185307179586 / 4294967296.0);

@@ -39,8 +39,8 @@ fn uniform_of(bits: u32) -> f32 { // in (0, 1), both excluded; small values keep
   return min((f32(bits) + 0.5) * 2.3283064e-10, 0.99999994);
 }
 
-// Gumbel noise: -log of an exponential variate, -log(1 - u). Its largest values decide the argmax. They come from the
-// smallest u, where 1 - u would lose precision, so a series replaces log(1 - u) there.
+// Gumbel noise: -log(-log(1 - u)). Its largest values decide the argmax. They come from the smallest u, where 1 - u would
+// lose precision, so a series replaces log(1 - u) there.
 fn gumbel(bits: u32) -> f32 {
   let u = uniform_of(bits);
   return -log(select(-log(1.0 - u), u * (1.0 + u * (0.5 + u / 3.0)), u < 0.01));

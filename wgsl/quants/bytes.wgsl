@@ -1,6 +1,6 @@
 // A group of 32 activations, rounded to signed bytes. A fragment multiplies weights with them in two steps, so that a kernel
-// can have many loads in flight: w_fetch loads the stored bits, w_dot computes the dot product. quants.py says how many
-// groups a fragment takes at a time.
+// can have many loads in flight: w_fetch loads the stored bits, w_dot computes the dot product. quants.py defines how many
+// groups a fragment reads at a time.
 struct Bytes {
   a: vec4u, // elements 0 to 15
   b: vec4u, // elements 16 to 31

@@ -2,7 +2,7 @@
 // element j + 16 in its high nibble.
 #include "quants/group.wgsl"
 
-fn look_up4(nibbles: u32, book: vec4u) -> u32 { // the entries of four nibbles, one in the low half of each byte
+fn look_up4(nibbles: u32, book: vec4u) -> u32 { // the book's entries for four nibbles, one in the low half of each byte
   let code = unpack4xU8(nibbles & 0x0f0f0f0fu);
   let odd = (code & vec4u(4)) != vec4u(0);
   let low = select(vec4u(book.x), vec4u(book.y), odd);

@@ -23,7 +23,7 @@ fn grid_signs(seven: u32) -> u32 {
   return (seven & 127u) | ((countOneBits(seven & 127u) & 1u) << 7u);
 }
 
-// Elements of the IQ2 types: codes 0, 1, 2 stand for 8, 25, 43.
+// Four elements of the IQ2 types from a byte of four codes: 0, 1, 2 become 8, 25, 43.
 fn grid_iq2(byte: u32) -> u32 {
   let c = spread_pairs(byte);
   return c * 17u + ((c >> 1u) & 0x01010101u) + 0x08080808u;

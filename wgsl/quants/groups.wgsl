@@ -1,6 +1,6 @@
 #include "quants/bytes.wgsl"
-// A dequantisation that most types share: 32 signed bytes q; an element is q * s.x - s.y in the first half, q * t.x - t.y in
-// the second. A fragment that includes this defines w_load(row, g), which unpacks a group.
+// Dequantisation that most types share. A group is 32 signed bytes q; an element is q * s.x - s.y in the first half,
+// q * t.x - t.y in the second. A fragment that includes this file defines w_load(row, g), which unpacks a group.
 struct Group {
   a: vec4u, // elements 0 to 15
   b: vec4u, // elements 16 to 31
@@ -18,6 +18,6 @@ fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
 }
 
 fn group_dot(w: Group, x: Bytes) -> f32 {
-  let first = x.s.x * bytes_dot(x.a, vec4u(0x01010101)); // sum of the first half of x; the compiler shares it between rows
+  let first = x.s.x * bytes_dot(x.a, vec4u(0x01010101)); // sum of x's first half; the compiler shares it between rows
   return x.s.x * (w.s.x * bytes_dot(w.a, x.a) + w.t.x * bytes_dot(w.b, x.b)) - (w.s.y * first + w.t.y * (x.s.y - first));
 }

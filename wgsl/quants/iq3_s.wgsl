@@ -1,5 +1,5 @@
 // IQ3_S: a group has eight grid indices (four elements each), a byte each; a byte with the ninth bits of the indices; four
-// bytes of signs; a scale of four bits. A code c stands for 2 c + 1.
+// bytes of signs; a scale of four bits. Code c is the value 2 c + 1.
 @bind var<storage, read> w_qs: array<u32>; // 27 per block: indices (16), ninth bits (2), signs (8), scales (1)
 const GRID = 512u;
 #include "quants/grid.wgsl"

@@ -1,6 +1,6 @@
 // Scales of a Q4_K or Q5_K block: d and dmin (f16), then eight scales and eight minima of six bits, in twelve bytes. Groups
-// 0 to 3 have a byte for the scale and one for the minimum. Of groups 4 to 7, the lower four bits are in the third word, the
-// upper two are the top bits of the bytes of groups 0 to 3.
+// 0 to 3 have a byte for the scale and one for the minimum. Groups 4 to 7 have their lower four bits in the third word, and
+// their upper two in the top bits of the bytes of groups 0 to 3.
 @bind var<storage, read> w_d: array<vec4u>;
 
 // (scale, minimum) of group `sub` of a block: an element is q * scale - minimum.

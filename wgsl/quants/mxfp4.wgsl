@@ -1,5 +1,5 @@
 // MXFP4: a group is 32 floats of four bits, and a byte e for the scale 2^(e - 127) (OCP Microscaling Formats 1.0). The
-// codebook has the floats doubled (0, 1, 2, 3, 4, 6, 8, 12 and their negatives), so the scale is halved.
+// codebook holds the floats times two (0, 1, 2, 3, 4, 6, 8, 12 and their negatives), so the scale is halved.
 @bind var<storage, read> w_qs: array<vec4u>;
 @bind var<storage, read> w_d: array<u32>; // four exponents per word
 #include "quants/codebook.wgsl"

@@ -1,4 +1,4 @@
-// Q4_0: a group is 16 bytes and a scale. Byte j has element j in its low and element j + 16 in its high nibble, stored + 8.
+// Q4_0: a group is 16 bytes and a scale. Byte j has elements j (low nibble) and j + 16 (high nibble), each stored + 8.
 @bind var<storage, read> w_qs: array<vec4u>;
 #include "quants/scale.wgsl"
 #include "quants/bytes.wgsl"

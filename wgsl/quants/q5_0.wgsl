@@ -1,4 +1,4 @@
-// Q5_0: a group is 16 bytes of nibbles as in Q4_0, a word with the fifth bit of each element, and a scale. Stored + 16.
+// Q5_0: a group is 16 bytes of nibbles as in Q4_0, a word with the fifth bits, and a scale. Elements are stored + 16.
 @bind var<storage, read> w_qs: array<vec4u>;
 @bind var<storage, read> w_d: array<vec2u>; // fifth bits, d
 #include "quants/fifth_bits.wgsl"

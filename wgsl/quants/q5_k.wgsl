@@ -1,4 +1,4 @@
-// Q5_K: as Q4_K, with a fifth bit: bit `sub` of byte j of the block's first 32 is of element j of group `sub`.
+// Q5_K: as Q4_K, with fifth bits in the block's first 32 bytes: bit `sub` of byte j belongs to element j of group `sub`.
 @bind var<storage, read> w_qs: array<vec4u>; // 10 per block: fifth bits, nibbles
 #include "quants/k_scales.wgsl"
 #if GROUPS_PER_THREAD == 2

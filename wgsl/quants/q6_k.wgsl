@@ -1,6 +1,6 @@
 // Q6_K: each half of a block is four groups. Their lower four bits are in 64 bytes: groups 0 and 1 in the low nibbles, 2 and
-// 3 in the high nibbles. Their upper two bits are in 32 bytes, every byte with two bits of each group. Stored + 32. Sixteen
-// elements share a signed scale.
+// 3 in the high nibbles. Their upper two bits are in 32 bytes, every byte with two bits of each group. Elements are stored
+// + 32. Sixteen elements share a signed scale.
 @bind var<storage, read> w_qs: array<vec4u>; // 12 per block: lower bits, upper bits
 @bind var<storage, read> w_d: array<u32>; // 5 per block: scales, d
 #include "quants/group.wgsl"

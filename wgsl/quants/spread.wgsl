@@ -1,4 +1,4 @@
-// Spread small numbers over the bytes of a word.
+// Spreads small numbers over the bytes of a word, one number per byte.
 
 fn spread_bits(bits: u32) -> u32 { // the low four bits
   let b = bits & 15u;

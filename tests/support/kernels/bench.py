@@ -26,9 +26,9 @@ RUNNER = Path(__file__).parent / "runner.js"
 
 @dataclass(frozen=True)
 class Setup:
-    """A plan with one list and its batch: `n` tokens at `pos` of sequence `seq`, or tokens at `places`."""
+    """One list's batch: `n` tokens at `pos` of sequence `seq`, or one token at each of `places`."""
 
-    batch: int  # tokens that the list is made for
+    batch: int  # tokens that the list is planned for
     n: int
     pos: int = 0
     n_ctx: int = 64

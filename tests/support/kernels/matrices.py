@@ -1,8 +1,8 @@
-"""Emulates subgroup matrices, which no software GPU offers: rewrites them into plain WGSL in f32.
+"""Emulates subgroup matrices: rewrites them into plain WGSL in f32, because no software GPU offers them.
 
 The kernels that use them then run everywhere with the same tiles and threads; only the multiplication itself needs a
-real GPU. A left or right matrix becomes its place (offset, column-major, pitch). A result becomes the elements that a
-thread holds: every LANES-th of the SIDE x SIDE.
+real GPU. A left or right matrix becomes its location (offset, column-major, pitch). A result becomes the elements that
+one thread holds: every LANES-th of the SIDE x SIDE.
 """
 
 import re
@@ -17,7 +17,7 @@ _MULTIPLY = re.compile(r"subgroupMatrixMultiplyAccumulate\((\w+), (\w+), (\w+)\)
 
 def emulated(shader: Shader) -> Shader:
     """The shader without the extension, with f32 in place of f16."""
-    where: dict[str, str] = {}  # matrix -> its array
+    where: dict[str, str] = {}  # matrix -> the array that it was loaded from
     functions: dict[str, str] = {}
 
     def rewritten(line: str) -> str:

@@ -1,4 +1,4 @@
-"""Quantised matrices made of the goldens' blocks."""
+"""Quantised matrices, assembled from the goldens' blocks."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A model's engine for one call, and what tests compute with it."""
+"""Loads a model's engine for one call, and the tasks that tests run on it."""
 
 import base64
 import importlib
@@ -75,7 +75,7 @@ async def evaluate(engine: Engine, prompt: list[int]) -> Logits:
 
 
 async def evaluate_and_generate(engine: Engine, prompt: list[int], count: int) -> dict[str, Any]:
-    """Logits of the prompt, the greedy answer, and what the kernels were made for."""
+    """Logits of the prompt, the greedy answer, and the device variant of the kernels."""
     found = await evaluate(engine, prompt)
     ids = await collect(engine, prompt, GREEDY, count)
     kernels = engine.stats()["kernels"] if engine.backend == "webgpu" else None
@@ -83,13 +83,13 @@ async def evaluate_and_generate(engine: Engine, prompt: list[int], count: int) -
 
 
 async def evaluate_long_too(engine: Engine, prompt: list[int], count: int, long: list[int]) -> dict[str, Any]:
-    """evaluate_and_generate, and the logits of a longer prompt where there is one."""
+    """The result of evaluate_and_generate, and the logits of a longer prompt if there is one."""
     found = await evaluate_and_generate(engine, prompt, count)
     return {**found, "long": await evaluate(engine, long) if long else None}
 
 
 async def evaluate_and_kernels(engine: Engine, prompt: list[int]) -> dict[str, Any]:
-    """Logits, and what the kernels were chosen for."""
+    """Logits, and the device variant that the kernels were chosen for."""
     return {**await evaluate(engine, prompt), "kernels": engine.stats()["kernels"]}
 
 
@@ -121,7 +121,7 @@ async def load_a_part_alone(engine: Engine, url: str, prompt: list[int]) -> dict
 
 
 async def differing_chats(engine: Engine, chats: list[dict[str, list[int]]]) -> list[dict[str, Any]]:
-    """The chats whose greedy answer differs: where, and by which gap between the two tokens' logits."""
+    """The chats with a different greedy answer: the position, and the gap between the two tokens' logits."""
     differing = []
     for number, chat in enumerate(chats):
         want = chat["tokens"]
@@ -135,7 +135,7 @@ async def differing_chats(engine: Engine, chats: list[dict[str, list[int]]]) -> 
 
 
 async def requests_in_a_row(engine: Engine) -> dict[str, Any]:
-    """Greedy and seeded answers, an aborted one, the first once more, and a longer prompt after a cached one."""
+    """Greedy and seeded answers, an aborted answer, the first answer again, and a longer prompt after a cached one."""
     prompt = list(range(100, 140))
     warm = Sampling(temperature=1, top_k=40, top_p=0.95, min_p=0.02, seed=7)
     first = await collect(engine, prompt, GREEDY, 24)
@@ -162,7 +162,7 @@ async def requests_in_a_row(engine: Engine) -> dict[str, Any]:
 
 
 async def stop_at_the_fifth_token(engine: Engine) -> list[list[int]]:
-    """A whole answer, and the answer that its fifth token stops."""
+    """A whole answer, and the answer that ends at the whole one's fifth token."""
     prompt = list(range(100, 110))
     whole = await collect(engine, prompt, GREEDY, 12)
     return [whole, await collect(engine, prompt, GREEDY, 12, [whole[4]])]

@@ -1,4 +1,4 @@
-"""Generation on a GPU of any speed: what is submitted ahead, seeds, constraints, aborts, a full context."""
+"""Generation on a GPU of any speed: steps submitted ahead, seeds, constraints, aborts, a full context."""
 
 import asyncio
 import math
@@ -19,26 +19,26 @@ AHEAD_MS = 25.0  # how much work the runner submits ahead
 
 
 class Fickle:
-    """A constraint that allows a changing share of the vocabulary; with `jumps` it forces four tokens now and then."""
+    """A constraint that allows a changing part of the vocabulary. With `jumps`, it sometimes forces four tokens."""
 
     def __init__(self, vocab: int, share: float, jumps: bool) -> None:
         self.vocab, self.share, self.jumps = vocab, share, jumps
         self.accepted: list[int] = []
 
     def allowed(self) -> list[bool]:
-        """Which tokens may come next; it depends on all before."""
+        """Whether each token may come next. Depends on all accepted tokens."""
         dice = random.Random(sum((k + 3) * token for k, token in enumerate(self.accepted)))
         return [dice.random() < self.share for _ in range(self.vocab)]
 
     async def mask(self) -> Any:
-        """One bit a token, as the engine reads it."""
+        """The allowed tokens as one bit per token, in the engine's layout."""
         words = [0] * (-(-self.vocab // 32))
         for token, ok in enumerate(self.allowed()):
             words[token // 32] |= ok << token % 32
         return to_js(memoryview(array("I", words)).cast("B").cast("i"))
 
     async def accept(self, token: int) -> None:
-        """Fail where a token was not allowed."""
+        """Record a token; fail if it was not allowed."""
         must = await self.forced()
         assert token == must[0] if must else self.allowed()[token], token
         self.accepted.append(token)
@@ -49,7 +49,7 @@ class Fickle:
         return [(at + k) % self.vocab for k in range(4)] if self.jumps and at % 11 == 7 else []
 
     def finished(self) -> bool:
-        """Never."""
+        """Whether the constraint is complete: never."""
         return False
 
 
@@ -62,7 +62,7 @@ def set_speed(engine: Engine, steps: int) -> None:
 async def generate_ahead(
     engine: Engine, steps: int, ids: list[int], sampling: Sampling, count: int, constraint: Fickle | None = None
 ) -> list[int]:
-    """An answer with `steps` steps submitted ahead, however long they take."""
+    """An answer with `steps` steps submitted ahead, whatever their duration."""
     runner: Any = engine.runner
     set_speed(engine, steps)
     measure, runner._time = runner._time, lambda ms: None
@@ -74,7 +74,7 @@ async def generate_ahead(
 
 
 async def answers(engine: Engine) -> dict[str, Any]:
-    """Everything that must not depend on how many steps are submitted ahead, or on what the cache holds."""
+    """The results that must not depend on the number of steps submitted ahead or on the cache's contents."""
     vocab = engine.plan.n_vocab
     prompt = list(range(5, 30))
     plain = Sampling(temperature=1.3, seed=5)
@@ -111,7 +111,7 @@ async def answers(engine: Engine) -> dict[str, Any]:
 
 
 async def check_logprobs(engine: Engine, prompt: list[int], answer: list[int]) -> tuple[int, float]:
-    """How many log-probabilities an answer comes with, and how far they are from those of its logits."""
+    """(number of an answer's log-probabilities, their largest distance from those of the model's logits)."""
     rows: list[Any] = []
     async for batch in engine.generate(prompt, Sampling(temperature=1.3, seed=5, logprobs=4), AnswerLimits(40)):
         rows += batch.logprobs or []
@@ -130,7 +130,7 @@ async def check_logprobs(engine: Engine, prompt: list[int], answer: list[int]) -
 
 
 async def aborts_and_shifts(engine: Engine) -> list[Any]:
-    """Answers between 101 aborted ones; two that outgrow the context, at two speeds; the tokens that this drops."""
+    """Answers between 101 aborted ones; two answers that outgrow the context, at two speeds; the dropped tokens."""
     prompt, vocab = list(range(5, 17)), engine.plan.n_vocab
     warm = Sampling(temperature=1.3, seed=5)
     shaped = Sampling(temperature=1.3, seed=5, presence_penalty=0.5, typical_p=0.9)
@@ -160,7 +160,7 @@ async def aborts_and_shifts(engine: Engine) -> list[Any]:
 
 
 async def draws(engine: Engine) -> list[Any]:
-    """How often each token is drawn in 3,000 draws from the same logits, at as many places of the noise; the logits."""
+    """(each token's count in 3,000 draws from the same logits, each with its own noise; the logits)."""
     runner: Any = engine.runner
     counts = [0] * engine.plan.n_vocab
     gpu, at = runner.gpu, 10

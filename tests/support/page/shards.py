@@ -1,4 +1,4 @@
-"""Loads through the download and cache layer, and what the cache holds."""
+"""Loads through the download and cache layer, and lists the cache's contents."""
 
 import asyncio
 import hashlib
@@ -24,7 +24,7 @@ async def load(
 ) -> dict[str, Any]:
     """Load a file record by record; return its progress, SHA-256, statistics and notices, or the error.
 
-    `stop_after`: end after as many records. `hashes`: SHA-256 of a record by its offset. `begin_until`: begin before
+    `stop_after`: end after that many records. `hashes`: SHA-256 of a record by its offset. `begin_until`: begin before
     the first record is read, and wait for so many downloaded bytes, then for `pause_s`.
     """
     out: dict[str, Any] = {"stages": [], "records": 0}
@@ -75,7 +75,7 @@ async def cancelled_load(url: str) -> str:
 
 
 async def load_file_of_this_computer(url: str) -> dict[str, Any]:
-    """Load the same bytes as a File, and name the sources of a set of two."""
+    """Load the same bytes as a File; also return the names of the sources of a two-file set."""
     file = js.File.new([await (await js.fetch(url)).arrayBuffer()], "mine.gguf")
     out = await load(file)
     out["sources"] = [source.name for source in await shards.open_sources([file, file], lambda *_: None)]
@@ -83,7 +83,7 @@ async def load_file_of_this_computer(url: str) -> dict[str, Any]:
 
 
 async def cached(urls: list[str]) -> list[dict[str, Any]]:
-    """The cached ones of these models, the most recently used first."""
+    """Those of the given models that are cached, the most recently used first."""
     return [model for model in await cached_models() if model["url"] in urls]
 
 

@@ -1,4 +1,4 @@
-"""Changes to the page's tuning; they last until the page closes."""
+"""Patches to the page's tuning, which last until the page closes."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -18,7 +18,7 @@ TILES = [
 
 
 def one_matrix_and_bad_tiles() -> None:
-    """Tune one matrix, for as long as it takes, with two candidates that must be rejected."""
+    """Tune one matrix, without a time limit, with two candidates that must be rejected."""
     tune = tuner.tune
 
     async def slowly(plan: Plan, device: Device, bench: Any, forced: Iterable[str] = ()) -> Any:
@@ -30,7 +30,7 @@ def one_matrix_and_bad_tiles() -> None:
 
 
 def other_kernels() -> None:
-    """Have other kernels than those that were measured, and choose at once."""
+    """Pretend that the kernels changed since they were measured; the choice then takes no time."""
 
     async def at_once(plan: Plan, device: Device, bench: Any, forced: Iterable[str] = ()) -> Any:
         return device, []

@@ -1,4 +1,4 @@
-"""One load of a model's weights to the GPU, in small records. Kernels that run the model take longer to compile."""
+"""Loads a model's weights to the GPU, in small records, without compiling the model's kernels (saves time)."""
 
 import asyncio
 import hashlib
@@ -47,7 +47,7 @@ async def load(
 ) -> dict[str, Any]:
     """Load weights in records of `size` bytes; return their SHA-256, the progress and statistics, or the error's code.
 
-    `early`: begin the download before the GPU is there. `software`: check records on the CPU, as for a software GPU.
+    `early`: begin the download before the device exists. `software`: check records on the CPU, as for a software GPU.
     """
     loader.plan_records = parts.plan_records = partial(plan_records, max_bytes=size)
     out: dict[str, Any] = {"progress": []}

@@ -1,4 +1,4 @@
-// A page with nothing but the engine: Pyodide, the Python archive and replay.js, driven by tests/support/browser.py.
+// A page with the engine alone: Pyodide, the Python archive and replay.js, driven by tests/support/browser.py.
 const sdk = await (await fetch("/wisp.js")).text();
 const assets = JSON.parse(sdk.slice(sdk.indexOf("{"), sdk.indexOf("};") + 1));
 const absolute = (/** @type {string} */ path) => new URL(`/${path}`, location.href).href;
@@ -16,7 +16,7 @@ globalThis.wispLoadPackage = async () => undefined;
 globalThis.pyodide = pyodide;
 
 /**
- * Runs Python; `args` are its variables. Gives the JSON of the last expression, or the traceback.
+ * Runs Python; `args` are its variables. Returns the last expression as JSON, or the traceback.
  * @param {string} code @param {Record<string, any>} args
  */
 globalThis.runPython = async (code, args) => {
