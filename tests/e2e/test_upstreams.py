@@ -187,10 +187,10 @@ def test_leaving_a_stream_stops_the_other_server(page: Page, upstream: UpstreamS
         for await (const chunk of stream) if (++count === 4) break;
         return count;
     """
-    left = upstream.left
+    aborted = upstream.aborted
     assert run(page, code) == 4
-    wait_for(lambda: upstream.left > left)
-    assert upstream.left == left + 1
+    wait_for(lambda: upstream.aborted > aborted)
+    assert upstream.aborted == aborted + 1
     tab = bridge.tab
     assert tab is not None
     wait_for(lambda: not tab.exchanges)  # the bridge's tab has stopped, too

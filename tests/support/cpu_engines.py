@@ -75,15 +75,15 @@ def as_mask(allowed: np.ndarray) -> np.ndarray:
     return np.packbits(np.pad(allowed, (0, -len(allowed) % 32)), bitorder="little").view(np.int32)
 
 
-class Fickle(Anything):
+class RandomConstraint(Anything):
     """A constraint that allows a random part of the vocabulary (seed: the accepted tokens) and forces some tokens."""
 
-    def __init__(self, share: float = 0.8, jumps: bool = True, end: int | None = None) -> None:
+    def __init__(self, fraction: float = 0.8, jumps: bool = True, end: int | None = None) -> None:
         super().__init__()
-        self.share, self.jumps, self.end = share, jumps, end
+        self.fraction, self.jumps, self.end = fraction, jumps, end
 
     def _allowed(self) -> np.ndarray:
-        return np.random.default_rng([*self.accepted, 1]).random(VOCAB) < self.share
+        return np.random.default_rng([*self.accepted, 1]).random(VOCAB) < self.fraction
 
     async def mask(self) -> Any | None:
         allowed = self._allowed()

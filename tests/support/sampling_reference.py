@@ -98,9 +98,9 @@ def top_k(candidates: Candidates, k: int) -> Candidates:
     return candidates[:k] if k > 0 else candidates
 
 
-def typical(candidates: Candidates, share: float) -> Candidates:
-    """Candidates whose surprise is nearest to the mean surprise, until their probabilities sum to `share`."""
-    if share >= 1:
+def typical(candidates: Candidates, p_limit: float) -> Candidates:
+    """Candidates whose surprise is nearest to the mean surprise, until their probabilities sum to `p_limit`."""
+    if p_limit >= 1:
         return candidates
     ps = softmax(candidates)
     entropy = -math.fsum(p * math.log(p) for p in ps if p > 0)
@@ -109,27 +109,27 @@ def typical(candidates: Candidates, share: float) -> Candidates:
     for i in order:
         chosen.append(candidates[i])
         total += ps[i]
-        if total > share:
+        if total > p_limit:
             break
     return sorted(chosen, key=lambda c: -c[1])
 
 
-def top_p(candidates: Candidates, share: float) -> Candidates:
-    """The likeliest candidates, until their probabilities sum to `share`."""
-    if share >= 1:
+def top_p(candidates: Candidates, p_limit: float) -> Candidates:
+    """The likeliest candidates, until their probabilities sum to `p_limit`."""
+    if p_limit >= 1:
         return candidates
     total = 0.0
     for i, p in enumerate(softmax(candidates)):
         total += p
-        if total >= share:
+        if total >= p_limit:
             return candidates[: i + 1]
     return candidates
 
 
-def min_p(candidates: Candidates, share: float) -> Candidates:
-    """Candidates at least `share` times as likely as the likeliest one."""
+def min_p(candidates: Candidates, p_limit: float) -> Candidates:
+    """Candidates at least `p_limit` times as likely as the likeliest one."""
     ps = softmax(candidates)
-    return [c for c, p in zip(candidates, ps, strict=True) if p >= share * ps[0]]
+    return [c for c, p in zip(candidates, ps, strict=True) if p >= p_limit * ps[0]]
 
 
 def exclude_top(candidates: Candidates, threshold: float) -> Candidates:

@@ -57,7 +57,7 @@ class Handler(BaseHTTPRequestHandler):
                 for i in range(0, len(piece), PIECE):
                     self.wfile.write(piece[i : i + PIECE])
         except OSError:  # the page left
-            self.server.left += 1
+            self.server.aborted += 1
         finally:
             connection.close()
 
@@ -93,7 +93,7 @@ class UpstreamServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.bridge, self.allowed = bridge, allowed
         self.seen: list[tuple[str, dict[str, str], Any]] = []
-        self.left = 0  # answers that the page aborted
+        self.aborted = 0  # answers that the page aborted
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property

@@ -30,7 +30,7 @@ class Engine:
     backend = "cpu"
     embeds = False
     parallel = 1
-    alone = True  # fail if two requests run at once
+    one_at_a_time = True  # fail if two requests run at once
     pooling = "last"
     notices = ["from the engine"]  # noqa: RUF012
 
@@ -52,7 +52,7 @@ class Engine:
         constraint: Any = None,
         stats: Any = None,
     ) -> AsyncGenerator[Batch, None]:
-        assert not (self.running and self.alone), "two requests at once"
+        assert not (self.running and self.one_at_a_time), "two requests at once"
         assert not self.unloaded
         self.running += 1
         self.prompts.append(prompt_ids)

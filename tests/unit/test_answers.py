@@ -15,7 +15,7 @@ from tests.support.worker_page import HELLO, HI, Engine, Page
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
 
 
-class Scored(Engine):
+class LogprobEngine(Engine):
     """An engine that records its requests and gives every token a logprob."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -47,7 +47,7 @@ async def page() -> Page:
     async def make(source: Any, header: Any, options: LoadOptions) -> Engine:
         from py_engine.text.tokenizer import load_tokenizer
 
-        engine = Scored()
+        engine = LogprobEngine()
         engine.tokenizer = load_tokenizer(header.metadata)
         page.platform.engines.append(engine)
         return engine

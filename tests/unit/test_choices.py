@@ -113,7 +113,7 @@ class Counted(worker_page.Engine):
     """An engine for two requests at once that records how many run."""
 
     parallel = 2
-    alone = False
+    one_at_a_time = False
     most = 0
 
     async def generate(self, *arguments: Any, **options: Any) -> Any:

@@ -18,7 +18,7 @@ from tests.support.cpu_engines import (
     VOCAB,
     WARM,
     Anything,
-    Fickle,
+    RandomConstraint,
     Runner,
     as_mask,
     batches,
@@ -62,7 +62,7 @@ async def test_an_abort_anywhere_leaves_no_trace() -> None:
     for number in range(100):
         prompt = PROMPT[: dice.randint(1, 6)] + [dice.randrange(250) for _ in range(dice.randint(0, 40))]
         sampling = dice.choice([Sampling(), Sampling(temperature=0, presence_penalty=1, logit_bias=((3, 9.0),)), WARM])
-        constraint = Odd() if number % 3 == 0 else None
+        constraint = OddTokensOnly() if number % 3 == 0 else None
         stream = engine.generate(prompt, sampling, AnswerLimits(30, STOPS), constraint)
         for _ in range(dice.randint(0, 12)):
             if await anext(stream, None) is None:
@@ -106,14 +106,14 @@ async def test_logprobs_are_those_of_the_models_own_logits(sampling: Sampling) -
 # -- constraints
 
 
-class Odd(Anything):
+class OddTokensOnly(Anything):
     """A constraint that allows odd ids only."""
 
     async def mask(self) -> Any | None:
         return as_mask(np.arange(VOCAB) % 2 == 1)
 
 
-class Trying(Fickle):
+class TryAcceptConstraint(RandomConstraint):
     """A constraint that checks a single token without a mask."""
 
     async def try_accept(self, token: int) -> bool:
@@ -124,28 +124,28 @@ class Trying(Fickle):
         return True
 
 
-MAKERS: dict[str, Callable[[], Fickle]] = {
-    "often refused": lambda: Fickle(0.3),
-    "seldom refused": lambda: Fickle(0.95, jumps=False),
-    "jumps": lambda: Fickle(0.9),
-    "tries": lambda: Trying(0.9),
+CONSTRAINTS: dict[str, Callable[[], RandomConstraint]] = {
+    "often refused": lambda: RandomConstraint(0.3),
+    "seldom refused": lambda: RandomConstraint(0.95, jumps=False),
+    "jumps": lambda: RandomConstraint(0.9),
+    "tries": lambda: TryAcceptConstraint(0.9),
 }
 
 
-@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("name", CONSTRAINTS)
 @pytest.mark.parametrize("sampling", [Sampling(temperature=0), WARM, SHAPED], ids=["greedy", "plain", "shaped"])
 async def test_ahead_or_not_the_same_tokens(name: str, sampling: Sampling) -> None:
     """Sampling with the mask, and sampling ahead at any depth with a later check, give equal tokens. The constraint
     accepts every one of them.
     """
-    slow = MAKERS[name]()
+    slow = CONSTRAINTS[name]()
     want = await collect(make(), PROMPT, sampling, 60, constraint=slow)
     assert slow.accepted == want
     for ahead in (5, 17):
-        engine, constraint = make(ahead=ahead), MAKERS[name]()
+        engine, constraint = make(ahead=ahead), CONSTRAINTS[name]()
         assert await collect(engine, PROMPT, sampling, 60, constraint=constraint) == want
         assert constraint.accepted == want
-    again = await collect(engine, PROMPT, sampling, 60, constraint=MAKERS[name]())
+    again = await collect(engine, PROMPT, sampling, 60, constraint=CONSTRAINTS[name]())
     assert again == want, "what was forgotten has left nothing behind"
     assert await collect(engine, PROMPT, WARM, 9) == await collect(make(), PROMPT, WARM, 9)
 
@@ -160,7 +160,7 @@ async def test_where_all_is_allowed_nothing_changes() -> None:
 
 
 async def test_forced_tokens_are_not_computed_one_by_one() -> None:
-    engine, constraint = make(), Fickle(0.9)
+    engine, constraint = make(), RandomConstraint(0.9)
     got = await collect(engine, PROMPT, WARM, 60, constraint=constraint)
     assert isinstance(engine.runner, Runner)
     assert len(got) == 60
@@ -170,10 +170,10 @@ async def test_forced_tokens_are_not_computed_one_by_one() -> None:
 async def test_constrained_logprobs() -> None:
     """Every token has log-probabilities, forced ones too; requesting them does not change the tokens."""
     for ahead in (1, 9):
-        want = await collect(make(), PROMPT, WARM, 40, constraint=Fickle(0.9))
+        want = await collect(make(), PROMPT, WARM, 40, constraint=RandomConstraint(0.9))
         engine = make(ahead=ahead)
         scored = Sampling(temperature=1.5, seed=3, logprobs=2)
-        found = [b for b in await batches(engine, PROMPT, scored, 40, STOPS, constraint=Fickle(0.9)) if b.ids]
+        found = [b for b in await batches(engine, PROMPT, scored, 40, STOPS, constraint=RandomConstraint(0.9)) if b.ids]
         rows = [row for b in found for row in b.logprobs or []]
         assert [row.token for row in rows] == [i for b in found for i in b.ids] == want
         logits = evaluate(load(MODEL, 256), PROMPT + want)[len(PROMPT) - 1 : -1].astype(np.float64)
@@ -184,10 +184,10 @@ async def test_constrained_logprobs() -> None:
 @pytest.mark.parametrize("ahead", [1, 8])
 async def test_the_end_of_a_constraint(ahead: int) -> None:
     """After the end of a constraint a stop id follows, or nothing if the request has no stop id."""
-    want = await collect(make(), PROMPT, WARM, 30, constraint=Fickle(1.0, jumps=False))
+    want = await collect(make(), PROMPT, WARM, 30, constraint=RandomConstraint(1.0, jumps=False))
     for stops, end in ((frozenset([302, 303]), [302]), (STOPS, [])):
         assert not stops & set(want)
-        constraint = Fickle(1.0, jumps=False, end=20)
+        constraint = RandomConstraint(1.0, jumps=False, end=20)
         engine = make(ahead=ahead)
         assert await collect(engine, PROMPT, WARM, 30, constraint=constraint, stops=stops) == want[:20] + end
         assert await collect(engine, PROMPT, WARM, 30) == want
@@ -234,7 +234,7 @@ async def test_context_shift_keeps_to_the_request() -> None:
     for sampling in (WARM, SHAPED):
         results = [(await shifted(16, 3, 50, sampling, c))[1] for c in (None, Anything(), None)]
         assert results[0] == results[1] == results[2]
-    constraint = Fickle(0.5)
+    constraint = RandomConstraint(0.5)
     _, got = await shifted(16, 3, 50, WARM, constraint)
     assert constraint.accepted == got
 

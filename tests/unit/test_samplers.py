@@ -55,7 +55,7 @@ CASES = {
 }  # fmt: skip
 
 
-def machine(sampling: Sampling, logits: np.ndarray = LOGITS) -> Cpu:
+def executor_for(sampling: Sampling, logits: np.ndarray = LOGITS) -> Cpu:
     """An executor of a plan with the samplers alone, after HISTORY."""
     plan = Plan(1, 64, len(logits))
     buffer = Ops(plan, DECODE, 1, Device()).buffer("logits", (len(logits),))
@@ -80,7 +80,7 @@ def draw(cpu: Cpu, *names: str) -> int:
 def draws(sampling: Sampling, name: str, count: int = DRAWS, mask: np.ndarray | None = None) -> np.ndarray:
     """Each token's count in `count` draws by a list, each with its own noise."""
     counts = np.zeros(VOCAB, np.int64)
-    cpu = machine(sampling)
+    cpu = executor_for(sampling)
     settings = cpu.buffers["sampling"][0]
     again = [{SAMPLE: RESAMPLE, SHAPED_SAMPLE: SHAPED_RESAMPLE}[name]] if mask is not None else []
     if mask is not None:
@@ -102,12 +102,12 @@ def test_draws_follow_the_definition(name: str) -> None:
     assert statistic < limit
     plain = np.array(reference.distribution(LOGITS.tolist(), HISTORY, ANSWER, Sampling()))
     if name != "plain" and "one" not in name:
-        assert chi_square_refuses(counts, plain), "the test would not see whether the sampler does anything"
+        assert chi_square_rejects(counts, plain), "the test would not see whether the sampler does anything"
     if not sampling.is_shaped:
         assert (draws(sampling, SAMPLE, 500) == draws(sampling, SHAPED_SAMPLE, 500)).all()
 
 
-def chi_square_refuses(counts: np.ndarray, expected: np.ndarray) -> bool:
+def chi_square_rejects(counts: np.ndarray, expected: np.ndarray) -> bool:
     if counts[expected == 0].sum():
         return True
     statistic, limit = chi_square(counts, expected)
@@ -119,7 +119,7 @@ def test_temperature_0_takes_the_likeliest_token_that_the_filters_leave(name: st
     """Temperature 0 takes the likeliest token that passes the filters."""
     sampling = replace(CASES[name], temperature=0, seed=1)
     expected = reference.distribution(LOGITS.tolist(), HISTORY, ANSWER, sampling)
-    assert draw(machine(sampling), SHAPED_SAMPLE) == int(np.argmax(expected))
+    assert draw(executor_for(sampling), SHAPED_SAMPLE) == int(np.argmax(expected))
 
 
 def test_xtc_now_and_then() -> None:
@@ -132,10 +132,10 @@ def test_xtc_now_and_then() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-def test_a_masked_draw_follows_the_definition(share: float) -> None:
+@pytest.mark.parametrize("fraction", [0.1, 0.5, 0.9])
+def test_a_masked_draw_follows_the_definition(fraction: float) -> None:
     """An allowed token stays; a forbidden one is drawn again, among the allowed ones, so none is ever returned."""
-    mask = np.random.default_rng(1).random(64) < share
+    mask = np.random.default_rng(1).random(64) < fraction
     mask[7] = True
     for sampling in (Sampling(seed=2), Sampling(temperature=0.7, top_k=10, top_p=0.9, seed=2)):
         free = np.array(reference.distribution(LOGITS.tolist(), HISTORY, ANSWER, sampling))
@@ -170,7 +170,7 @@ def test_shaped_logits(seed: int) -> None:
     )
     answer = int(random.integers(0, len(history) + 1))
     want = reference.shaped(LOGITS.tolist(), history, answer, sampling)
-    cpu = machine(sampling)
+    cpu = executor_for(sampling)
     cpu.write("sampling", sampling.pack(answer))
     cpu.feed(0, history, [SHAPED_SAMPLE])
     got = cpu.buffers["shaped"].astype(np.float64)
@@ -182,7 +182,7 @@ def test_dry_does_not_overflow() -> None:
     sampling = Sampling(temperature=0, dry_multiplier=1.0, dry_base=8.0, dry_penalty_last_n=-1)
     logits = np.full(4, 50, np.float32)
     logits[1] = 100
-    cpu = machine(sampling, logits)
+    cpu = executor_for(sampling, logits)
     cpu.feed(0, [1] * 60, [SHAPED_SAMPLE])
     assert np.isfinite(cpu.buffers["shaped"]).all()
     assert cpu.buffers["tokens"][0, 60] == 0
@@ -200,7 +200,7 @@ def test_noise_is_never_infinite() -> None:
 def test_logprobs() -> None:
     """Log-probabilities are log(softmax(logits)), whatever the filters do; the likeliest token is first."""
     sampling = Sampling(temperature=0.5, top_k=3, logit_bias=((1, 50.0),), logprobs=5)
-    cpu = machine(sampling)
+    cpu = executor_for(sampling)
     cpu.feed(0, HISTORY, [SHAPED_SAMPLE, LOGPROBS])
     row = cpu.buffers["logprobs"][len(HISTORY)]
     (found,) = read_logprobs(memoryview(row.tobytes()), 1, 5, VOCAB)

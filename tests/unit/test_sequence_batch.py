@@ -19,7 +19,7 @@ from tests.support.cpu_engines import (
     SHAPED,
     STOPS,
     WARM,
-    Fickle,
+    RandomConstraint,
     collect,
     counts,
     engine,
@@ -64,14 +64,14 @@ async def test_with_others_that_need_the_device_alone() -> None:
         (WARM, 0.5),
     ]
     want = [
-        await collect(make(), ids, sampling, 50, constraint=share and Fickle(share))
-        for ids, (sampling, share) in zip(PROMPTS, kinds, strict=True)
+        await collect(make(), ids, sampling, 50, constraint=fraction and RandomConstraint(fraction))
+        for ids, (sampling, fraction) in zip(PROMPTS, kinds, strict=True)
     ]
     for _ in range(2):
         got = await asyncio.gather(
             *(
-                collect(used, ids, sampling, 50, constraint=share and Fickle(share))
-                for ids, (sampling, share) in zip(PROMPTS, kinds, strict=True)
+                collect(used, ids, sampling, 50, constraint=fraction and RandomConstraint(fraction))
+                for ids, (sampling, fraction) in zip(PROMPTS, kinds, strict=True)
             )
         )
         assert got == want

@@ -35,12 +35,12 @@ def plan_of(name: str = "llama/llama.Q4_0", device: Device = GPU) -> Plan:
 
 
 @dataclass
-class Said:
+class FixedTrial:
     """A trial with given values and times."""
 
     values: list[float]
     time: Callable[[], float]
-    closed: list["Said"]
+    closed: list["FixedTrial"]
 
     async def outputs(self) -> list[list[float]]:
         return [self.values]
@@ -61,10 +61,10 @@ class Bench:
         values: Callable[[Device, Workload], Any] = lambda *_: [1.0, 2.0],
     ):
         self.time, self.values = time, values
-        self.closed: list[Said] = []
+        self.closed: list[FixedTrial] = []
         self.trials = 0
 
-    async def trial(self, device: Device, workload: Workload) -> Said:
+    async def trial(self, device: Device, workload: Workload) -> FixedTrial:
         self.trials += 1
         plan, outputs = workload.planned(device)
         assert plan.lists["test"]
@@ -74,7 +74,7 @@ class Bench:
             raise values
         if values is None:
             await asyncio.sleep(60)
-        return Said(values, lambda: self.time(device, workload), self.closed)
+        return FixedTrial(values, lambda: self.time(device, workload), self.closed)
 
 
 def tune(bench: Bench, device: Device = GPU, **options: Any) -> tuple[Device, dict[str, dict[str, Any]]]:

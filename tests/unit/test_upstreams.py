@@ -43,7 +43,7 @@ def stream(*events: Any, end: bytes = b"data: [DONE]\n\n") -> Reply:
     return Reply(data[:7], data[7:], end, type="text/event-stream")
 
 
-class Away(Platform):
+class OtherServers(Platform):
     """A stand-in for a browser with other servers. Records every request to them."""
 
     def __init__(self) -> None:
@@ -60,33 +60,33 @@ class Away(Platform):
         return self.answers[url]()
 
 
-class AwayPage(Page):
-    """A page with an Away browser and a loaded model."""
+class UpstreamPage(Page):
+    """A page with an OtherServers browser and a loaded model."""
 
     def __init__(self) -> None:
         super().__init__()
         from app.handlers import Worker
 
-        self.away = Away()
-        self.platform = self.away
-        self.worker = Worker(self.away)
-        self.client = self.worker.connect(self.away.post)
+        self.servers = OtherServers()
+        self.platform = self.servers
+        self.worker = Worker(self.servers)
+        self.client = self.worker.connect(self.servers.post)
 
 
 @pytest.fixture
-async def page() -> AwayPage:
-    page = AwayPage()
+async def page() -> UpstreamPage:
+    page = UpstreamPage()
     await page.call("load", model="mini")
     await page.call("upstreams.set", name="office", baseURL=f"{BASE}/", apiKey=KEY)
-    page.away.asked.clear()
+    page.servers.asked.clear()
     return page
 
 
-def answer(page: AwayPage, path: str, reply: Callable[[], Reply]) -> None:
-    page.away.answers[f"{BASE}/{path}"] = reply
+def answer(page: UpstreamPage, path: str, reply: Callable[[], Reply]) -> None:
+    page.servers.answers[f"{BASE}/{path}"] = reply
 
 
-async def refused(page: AwayPage, kind: str = "chat.completions", **fields: Any) -> dict[str, Any]:
+async def refused(page: UpstreamPage, kind: str = "chat.completions", **fields: Any) -> dict[str, Any]:
     number, task = page.send(kind, **fields)
     await task
     (message,) = [m for m in page.answers(number) if m["kind"] != "chunk"]
@@ -95,7 +95,7 @@ async def refused(page: AwayPage, kind: str = "chat.completions", **fields: Any)
     return error
 
 
-async def test_what_is_configured_is_listed_without_its_key(page: AwayPage) -> None:
+async def test_what_is_configured_is_listed_without_its_key(page: UpstreamPage) -> None:
     (about,) = (await page.call("upstreams.list"))["data"]
     assert about["models"] == ["office/org/big", "office/vectors"]
     assert (about["key"], about["base_url"], about["requests"]) == ("…6789", BASE, 0)
@@ -105,14 +105,14 @@ async def test_what_is_configured_is_listed_without_its_key(page: AwayPage) -> N
         ("office/org/big", "office"),
         ("office/vectors", "office"),
     ]
-    assert page.away.asked == []  # listing sends no request
+    assert page.servers.asked == []  # listing sends no request
 
 
-async def test_a_request_goes_there_unchanged_but_for_its_model(page: AwayPage) -> None:
+async def test_a_request_goes_there_unchanged_but_for_its_model(page: UpstreamPage) -> None:
     answer(page, "chat/completions", lambda: Reply({"object": "chat.completion", "model": "org/big", "choices": [1]}))
     result = await page.call("chat.completions", request=CHAT)
     assert result == {"object": "chat.completion", "model": "office/org/big", "choices": [1]}
-    ((method, url, headers, body),) = page.away.asked
+    ((method, url, headers, body),) = page.servers.asked
     assert (method, url) == ("POST", f"{BASE}/chat/completions")
     assert headers["Authorization"] == f"Bearer {KEY}"
     assert body == {**CHAT, "model": "org/big"}
@@ -121,28 +121,28 @@ async def test_a_request_goes_there_unchanged_but_for_its_model(page: AwayPage) 
 
 
 @pytest.mark.parametrize("model", [None, "mini", "office", "gpt-5", "Office/org/big", "other/office/org/big", 7])
-async def test_no_other_request_leaves(page: AwayPage, model: Any) -> None:
+async def test_no_other_request_leaves(page: UpstreamPage, model: Any) -> None:
     number, task = page.send("chat.completions", request={"messages": HI, "model": model})
     await task
     assert page.answers(number)[-1]["kind"] in ("result", "error")
-    assert page.away.asked == []
+    assert page.servers.asked == []
 
 
-async def test_a_model_of_this_machine_comes_before_an_upstream_s(page: AwayPage) -> None:
+async def test_a_model_of_this_machine_comes_before_an_upstream_s(page: UpstreamPage) -> None:
     await page.call("load", model="https://wisp/models/mini.gguf", name="office/mine")
     answer = await page.call("chat.completions", request={"messages": HI, "model": "office/mine"})
     assert answer["choices"][0]["message"]["content"] == HELLO
-    assert page.away.asked == []
+    assert page.servers.asked == []
 
 
 @pytest.mark.parametrize("kind", ["completions", "responses", "embeddings", "rerank"])
-async def test_all_endpoints(page: AwayPage, kind: str) -> None:
+async def test_all_endpoints(page: UpstreamPage, kind: str) -> None:
     answer(page, kind, lambda: Reply({"object": "list", "model": "vectors", "data": []}))
     assert (await page.call(kind, request={"model": "office/vectors", "x": 1}))["model"] == "office/vectors"
-    assert page.away.asked[0][3] == {"model": "vectors", "x": 1}
+    assert page.servers.asked[0][3] == {"model": "vectors", "x": 1}
 
 
-async def test_a_stream_is_passed_on(page: AwayPage) -> None:
+async def test_a_stream_is_passed_on(page: UpstreamPage) -> None:
     def chunk(delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
         return {"model": "org/big", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
 
@@ -165,7 +165,7 @@ async def test_a_stream_is_passed_on(page: AwayPage) -> None:
     assert [m["kind"] for m in page.answers(number)] == ["chunk", "chunk", "done"]
 
 
-async def test_a_stream_of_responses(page: AwayPage) -> None:
+async def test_a_stream_of_responses(page: UpstreamPage) -> None:
     events = [
         {"type": "response.created", "response": {"model": "org/big"}},
         {"type": "response.output_text.delta", "delta": "Hi"},
@@ -207,7 +207,7 @@ FAILURES: dict[str, tuple[Callable[[], Reply], str, str, str]] = {
 
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("name", FAILURES)
-async def test_failures_become_openai_errors(page: AwayPage, name: str, streamed: bool) -> None:
+async def test_failures_become_openai_errors(page: UpstreamPage, name: str, streamed: bool) -> None:
     reply, type, code, said = FAILURES[name]
     await page.call("upstreams.set", name="office", baseURL=BASE, timeout=0.1)  # the key stays
     replies: list[Reply] = []
@@ -221,7 +221,7 @@ async def test_failures_become_openai_errors(page: AwayPage, name: str, streamed
     assert (await page.call("completions", request={"prompt": "Hi"}))["choices"]  # the engine stays usable
 
 
-async def test_an_unreachable_server_says_what_to_do(page: AwayPage) -> None:
+async def test_an_unreachable_server_says_what_to_do(page: UpstreamPage) -> None:
     error = await refused(page, request=CHAT)
     assert error["code"] == "upstream_unreachable"
     assert error["code"] in CODES
@@ -241,7 +241,7 @@ BROKEN: dict[str, tuple[Callable[[], Reply], str]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-async def test_streams_that_break(page: AwayPage, name: str) -> None:
+async def test_streams_that_break(page: UpstreamPage, name: str) -> None:
     reply, said = BROKEN[name]
     answer(page, "chat/completions", reply)
     number, task = page.send("chat.completions", request={**CHAT, "stream": True})
@@ -251,7 +251,7 @@ async def test_streams_that_break(page: AwayPage, name: str) -> None:
     assert said in last["error"]["message"]
 
 
-async def test_an_abort_ends_the_upstream_s_answer_too(page: AwayPage) -> None:
+async def test_an_abort_ends_the_upstream_s_answer_too(page: UpstreamPage) -> None:
     reply = Reply(b"data: " + json.dumps(CHUNK).encode() + b"\n\n", 60.0, type="text/event-stream")
     answer(page, "chat/completions", lambda: reply)
     number, task = page.send("chat.completions", request={**CHAT, "stream": True})
@@ -262,7 +262,7 @@ async def test_an_abort_ends_the_upstream_s_answer_too(page: AwayPage) -> None:
     assert reply.closed
 
 
-async def test_the_machine_s_own_model_does_not_wait_for_a_server(page: AwayPage) -> None:
+async def test_the_machine_s_own_model_does_not_wait_for_a_server(page: UpstreamPage) -> None:
     answer(page, "chat/completions", lambda: Reply(0.2, {"object": "chat.completion", "choices": []}))
     _, slow = page.send("chat.completions", request=CHAT)
     await page.call("completions", request={"prompt": "Hi"})
@@ -270,11 +270,11 @@ async def test_the_machine_s_own_model_does_not_wait_for_a_server(page: AwayPage
     await slow
 
 
-async def test_an_unreachable_server_stays_and_does_not_break_the_list(page: AwayPage) -> None:
+async def test_an_unreachable_server_stays_and_does_not_break_the_list(page: UpstreamPage) -> None:
     about = await page.call("upstreams.set", name="gone", baseURL="https://gone.example/v1")
     assert "cannot be reached" in about["error"]
     assert [m["id"] for m in (await page.call("models"))["data"]] == ["mini", "office/org/big", "office/vectors"]
-    page.away.answers["https://gone.example/v1/models"] = lambda: Reply({"data": [{"id": "back"}]})
+    page.servers.answers["https://gone.example/v1/models"] = lambda: Reply({"data": [{"id": "back"}]})
     again = await page.call("upstreams.refresh", name="gone")
     assert (again["error"], again["models"]) == (None, ["gone/back"])
     await page.call("upstreams.remove", name="gone")
@@ -282,18 +282,18 @@ async def test_an_unreachable_server_stays_and_does_not_break_the_list(page: Awa
     assert (await refused(page, "upstreams.remove", name="gone"))["type"] == "not_found_error"
 
 
-async def test_a_key_goes_to_no_other_server(page: AwayPage) -> None:
-    page.away.answers["http://127.0.0.1:9001/v1/models"] = lambda: Reply({"data": []})
+async def test_a_key_goes_to_no_other_server(page: UpstreamPage) -> None:
+    page.servers.answers["http://127.0.0.1:9001/v1/models"] = lambda: Reply({"data": []})
     about = await page.call("upstreams.set", name="office", baseURL="http://127.0.0.1:9001/v1")
     assert about["key"] is None
-    assert "Authorization" not in page.away.asked[-1][2]
-    assert KEY not in json.dumps(page.away.kept)
+    assert "Authorization" not in page.servers.asked[-1][2]
+    assert KEY not in json.dumps(page.servers.kept)
 
 
-async def test_models_named_by_hand_are_not_asked_for(page: AwayPage) -> None:
+async def test_models_named_by_hand_are_not_asked_for(page: UpstreamPage) -> None:
     about = await page.call("upstreams.set", name="plain", baseURL="https://plain.example", models=["a", "b"])
     assert about["models"] == ["plain/a", "plain/b"]
-    assert page.away.asked == []
+    assert page.servers.asked == []
 
 
 @pytest.mark.parametrize(
@@ -318,14 +318,14 @@ async def test_models_named_by_hand_are_not_asked_for(page: AwayPage) -> None:
         ({"models": [7]}, "models"),
     ],
 )
-async def test_bad_configurations(page: AwayPage, fields: dict[str, Any], param: str) -> None:
-    before = dict(page.away.kept)
+async def test_bad_configurations(page: UpstreamPage, fields: dict[str, Any], param: str) -> None:
+    before = dict(page.servers.kept)
     error = await refused(page, "upstreams.set", **{"name": "new", "baseURL": BASE, **fields})
     assert error["param"] == param
-    assert page.away.kept == before
+    assert page.servers.kept == before
 
 
-async def test_http_to_another_machine_is_told_how_to_be_reached(page: AwayPage) -> None:
+async def test_http_to_another_machine_is_told_how_to_be_reached(page: UpstreamPage) -> None:
     error = await refused(page, "upstreams.set", name="lan", baseURL="http://gpu-box:8000/v1")
     assert "ssh -L 8000:127.0.0.1:8000 gpu-box" in error["message"]
 

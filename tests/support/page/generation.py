@@ -18,17 +18,17 @@ from tests.support.page.engines import collect
 AHEAD_MS = 25.0  # how much work the runner submits ahead
 
 
-class Fickle:
+class RandomConstraint:
     """A constraint that allows a changing part of the vocabulary. With `jumps`, it sometimes forces four tokens."""
 
-    def __init__(self, vocab: int, share: float, jumps: bool) -> None:
-        self.vocab, self.share, self.jumps = vocab, share, jumps
+    def __init__(self, vocab: int, fraction: float, jumps: bool) -> None:
+        self.vocab, self.fraction, self.jumps = vocab, fraction, jumps
         self.accepted: list[int] = []
 
     def allowed(self) -> list[bool]:
         """Whether each token may come next. Depends on all accepted tokens."""
         dice = random.Random(sum((k + 3) * token for k, token in enumerate(self.accepted)))
-        return [dice.random() < self.share for _ in range(self.vocab)]
+        return [dice.random() < self.fraction for _ in range(self.vocab)]
 
     async def mask(self) -> Any:
         """The allowed tokens as one bit per token, in the engine's layout."""
@@ -60,7 +60,12 @@ def set_speed(engine: Engine, steps: int) -> None:
 
 
 async def generate_ahead(
-    engine: Engine, steps: int, ids: list[int], sampling: Sampling, count: int, constraint: Fickle | None = None
+    engine: Engine,
+    steps: int,
+    ids: list[int],
+    sampling: Sampling,
+    count: int,
+    constraint: RandomConstraint | None = None,
 ) -> list[int]:
     """An answer with `steps` steps submitted ahead, whatever their duration."""
     runner: Any = engine.runner
@@ -85,9 +90,9 @@ async def answers(engine: Engine) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, sampling in (("plain", plain), ("shaped", shaped)):
         out[name] = [await generate_ahead(engine, steps, prompt, sampling, 40) for steps in (1, 5, 64)]
-        for share, jumps in ((0.5, False), (0.97, True)):
-            out[f"{name} {share}"] = [
-                await generate_ahead(engine, steps, prompt, sampling, 40, Fickle(vocab, share, jumps))
+        for fraction, jumps in ((0.5, False), (0.97, True)):
+            out[f"{name} {fraction}"] = [
+                await generate_ahead(engine, steps, prompt, sampling, 40, RandomConstraint(vocab, fraction, jumps))
                 for steps in (1, 6, 30)
             ]
     out["rows"], out["worst"] = await check_logprobs(engine, prompt, out["plain"][0])
@@ -150,7 +155,7 @@ async def aborts_and_shifts(engine: Engine) -> list[Any]:
         set_speed(engine, dice.choice([1, 2, 8, 64]))
         ids = prompt[: dice.randint(1, 12)] + [dice.randrange(vocab) for _ in range(dice.randint(0, 12))]
         sampling = dice.choice([warm, shaped, biased])
-        constraint = Fickle(vocab, 0.7, True) if number % 5 == 0 else None
+        constraint = RandomConstraint(vocab, 0.7, True) if number % 5 == 0 else None
         stream = engine.generate(ids, sampling, AnswerLimits(30), constraint)
         for _ in range(dice.randint(0, 6)):
             if await anext(stream, None) is None:
