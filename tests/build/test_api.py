@@ -79,7 +79,7 @@ def code(text: bytes) -> str:
     return found
 
 
-def test_the_page_is_served_as_ever(server: ApiServer) -> None:
+def test_the_api_also_serves_the_page(server: ApiServer) -> None:
     status, headers, body = ask(server, "/")
     assert (status, body) == (200, b"<!doctype html>")
     assert headers["Cross-Origin-Embedder-Policy"] == "require-corp"
@@ -178,7 +178,7 @@ def test_a_client_that_leaves_aborts(server: ApiServer) -> None:
         assert receive(page, "abort")["id"] == number  # before the tab has sent anything
 
 
-def test_a_tab_that_goes_in_mid_answer(server: ApiServer) -> None:
+def test_a_tab_that_closes_during_an_answer(server: ApiServer) -> None:
     """Streamed: an error event. Whole: 503. The next request finds the tab that came back."""
     for stream in (True, False):
         with tab(server) as page:

@@ -73,7 +73,7 @@ def test_ranges(site: Server, asked: str, start: int, end: int | None) -> None:
     assert headers["content-range"] == f"bytes {first}-{first + len(body) - 1}/{len(DATA)}"
 
 
-def test_ranges_that_cannot_be_had(site: Server) -> None:
+def test_unsatisfiable_ranges(site: Server) -> None:
     status, headers, _ = ask(site, "/assets/a%20b.gguf", Range=f"bytes={len(DATA)}-")
     assert (status, headers["content-range"]) == (416, f"bytes */{len(DATA)}")
     assert ask(site, "/assets/a%20b.gguf", Range="lines=1-2")[0] == 200

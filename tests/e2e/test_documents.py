@@ -129,7 +129,7 @@ def test_an_answer_cites_its_passage(talk: Page) -> None:
     expect(source.locator("summary")).to_be_focused()
 
 
-def test_what_the_documents_do_not_have_is_said(talk: Page) -> None:
+def test_missing_information_is_reported(talk: Page) -> None:
     assert "Madrid" in ask(talk, "What is the capital of Spain?")
     expect(last_answer(talk).locator(".sources")).to_have_text("Nothing in the documents matched the question.")
 
@@ -152,7 +152,7 @@ def test_questions_can_go_to_the_model_alone(talk: Page) -> None:
     talk.click("#ask-documents")
 
 
-def test_an_embedding_model_finds_what_is_said_in_other_words(talk: Page) -> None:
+def test_an_embedding_model_finds_paraphrases(talk: Page) -> None:
     MINILM.parent.mkdir(parents=True, exist_ok=True)
     minilm.convert(MINILM, f16=True)
     talk.click("#documents-button")
@@ -179,7 +179,7 @@ def test_another_embedding_model_embeds_anew(talk: Page) -> None:
     talk.keyboard.press("Escape")
 
 
-def test_all_of_it_survives_a_reload_without_a_network(context: BrowserContext, page: Page) -> None:
+def test_documents_survive_an_offline_reload(context: BrowserContext, page: Page) -> None:
     page.evaluate(
         """async () => {
             await navigator.serviceWorker.ready;
@@ -226,7 +226,7 @@ def test_removing_a_document_removes_its_passages(talk: Page) -> None:
     ],
     ids=["scan", "broken", "binary", "empty"],
 )
-def test_what_cannot_be_read_is_said(talk: Page, name: str, data: bytes, said: str) -> None:
+def test_unreadable_files_are_reported(talk: Page, name: str, data: bytes, said: str) -> None:
     drop(talk, {name: data})
     notice = talk.locator("#notices .error")
     expect(notice).to_contain_text(f"{name} was not read.")

@@ -195,7 +195,7 @@ def test_chats_are_listed_renamed_deleted_and_brought_back(talk: Page) -> None:
     expect(chats.first).to_have_text("Sums")
 
 
-def test_leaving_a_chat_stops_its_answer_and_keeps_what_there_was(talk: Page) -> None:
+def test_leaving_a_chat_stops_and_keeps_its_partial_answer(talk: Page) -> None:
     send(talk, STORY)
     expect(last_answer(talk).locator(".block").first).to_be_visible(timeout=60_000)
     new_chat(talk)
@@ -205,7 +205,7 @@ def test_leaving_a_chat_stops_its_answer_and_keeps_what_there_was(talk: Page) ->
     assert last_answer(talk).locator(".body").inner_text()
 
 
-def test_thoughts_are_shown_while_they_last_and_folded_then(talk: Page) -> None:
+def test_thinking_is_shown_while_it_streams_and_collapsed_afterwards(talk: Page) -> None:
     """Wisp Mini does not think, so its answer is replaced by the chunks of a model that does."""
     talk.evaluate(
         """async () => {

@@ -50,7 +50,7 @@ def test_the_picker_shows_the_catalog_and_switches(talk: Page) -> None:
     wait_ready(talk)
 
 
-def test_what_the_browser_keeps_can_be_removed(talk: Page) -> None:
+def test_cached_models_can_be_removed(talk: Page) -> None:
     """The page still answers, because the model is in memory."""
     talk.click("#model-button")
     cached = talk.locator("#cached-list li")
@@ -155,7 +155,7 @@ def cpu_context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserCo
     made.close()
 
 
-def test_a_load_can_be_cancelled_and_taken_up_again(cpu_context: BrowserContext, server: Server) -> None:
+def test_a_load_can_be_cancelled_and_resumed(cpu_context: BrowserContext, server: Server) -> None:
     page = cpu_context.new_page()
     page.goto(server.url)
     page.get_by_role("button", name="Cancel").click()
@@ -169,9 +169,7 @@ def test_a_load_can_be_cancelled_and_taken_up_again(cpu_context: BrowserContext,
     assert "Rome" in wait_answer(page)
 
 
-def test_the_context_length_is_obeyed_and_what_exceeds_it_is_explained(
-    cpu_context: BrowserContext, server: Server
-) -> None:
+def test_the_context_length_is_obeyed_and_its_error_explained(cpu_context: BrowserContext, server: Server) -> None:
     page = open_page(cpu_context, server.url, settings={"context_length": 256})
     page.click("#model-button")
     expect(page.locator("#model-facts")).to_contain_text("256 tokens")

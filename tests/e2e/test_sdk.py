@@ -55,7 +55,7 @@ def test_a_whole_answer_has_the_shape_of_openai(sdk: Page) -> None:
     assert answer["usage"]["total_tokens"] == answer["usage"]["prompt_tokens"] + answer["usage"]["completion_tokens"]
 
 
-def test_what_a_load_would_take_is_known_before_it(sdk: Page) -> None:
+def test_a_loads_memory_is_estimated_before_it(sdk: Page) -> None:
     """The model's own figures, once loaded, are the same."""
     asked = run(sdk, 'return engine.estimate({ backend: "webgpu", contextLength: 512, kvType: "q8_0" });')
     assert asked["fits"] is True
@@ -154,7 +154,7 @@ def test_a_refused_request_rejects_with_its_code(sdk: Page, stream: str) -> None
     assert error["message"]
 
 
-def test_what_cannot_be_sent_is_refused(sdk: Page) -> None:
+def test_uncloneable_options_are_refused(sdk: Page) -> None:
     error = run(sdk, "return failure(engine.chat.completions.create({ messages: [() => 1] }));")
     assert error["code"] == "invalid_type"
 
@@ -184,7 +184,7 @@ def test_models_are_listed(sdk: Page) -> None:
     assert "wisp-mini-q4_0" in [model["id"] for model in models["data"]]
 
 
-def test_termination_rejects_what_is_open_and_a_new_engine_boots(
+def test_termination_rejects_open_requests_and_a_new_engine_boots(
     chromium: Callable[[str | None], Browser], server: Server
 ) -> None:
     context = chromium("swiftshader").new_context()

@@ -181,14 +181,14 @@ def test_interrupted_download_resumes_from_its_records(case: Callable[..., Case]
         assert c.file.sent == len(c.file.data) - cached == again["stats"]["downloaded_bytes"]
 
 
-def test_lost_connection_is_tried_again(case: Callable[..., Case]) -> None:
+def test_lost_connection_is_retried(case: Callable[..., Case]) -> None:
     c = case(cut_at=1_500_000, cuts=2)
     got = c.load()
     assert got["sha256"] == sha(c.file.data)
     assert got["stats"]["downloaded_bytes"] == len(c.file.data)  # bytes that had arrived were not requested again
 
 
-def test_connection_that_stays_lost_is_an_error_and_keeps_what_arrived(case: Callable[..., Case]) -> None:
+def test_a_permanently_lost_connection_is_an_error_and_keeps_records(case: Callable[..., Case]) -> None:
     c = case(cut_at=2_500_000)
     got = c.load()
     assert got["error"]["code"] == "network_error"
@@ -200,7 +200,7 @@ def test_connection_that_stays_lost_is_an_error_and_keeps_what_arrived(case: Cal
     assert c.file.sent == len(c.file.data) - cached
 
 
-def test_busy_server_is_asked_again(case: Callable[..., Case]) -> None:
+def test_busy_server_is_retried(case: Callable[..., Case]) -> None:
     c = case(statuses=[503, 429])
     assert c.load()["sha256"] == sha(c.file.data)
 
@@ -363,7 +363,7 @@ FULL = """async ([free]) => {
 }"""
 
 
-def test_the_longest_unused_models_make_room_for_a_new_one(case: Callable[..., Case], model: bytes) -> None:
+def test_least_recently_used_models_are_evicted(case: Callable[..., Case], model: bytes) -> None:
     """The least recently used model is evicted, and a notice names it; none is if that would not free enough."""
     old, newer, new = case(), case(), case()
     urls = [c.url for c in (old, newer, new)]

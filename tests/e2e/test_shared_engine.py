@@ -232,7 +232,7 @@ def ended(page: Page) -> list[str]:
     return outcome
 
 
-def test_the_tab_that_loaded_the_models_closes_and_another_crashes(tabs: Callable[[int], list[Page]]) -> None:
+def test_the_loading_tab_closes_and_another_tab_crashes(tabs: Callable[[int], list[Page]]) -> None:
     first, second, third = tabs(3)
     start_streams(third, 40)
     start_streams(second, 4000, waiting=False)
@@ -295,7 +295,7 @@ def test_the_service_worker_is_stopped_in_mid_stream(
     session.detach()
 
 
-def test_a_page_that_gives_the_engine_up_leaves_it_to_the_others(tabs: Callable[[int], list[Page]]) -> None:
+def test_terminating_the_engine_in_one_page_keeps_it_for_the_others(tabs: Callable[[int], list[Page]]) -> None:
     first, second = tabs(2)
     boot = "return (await engine.stats()).timings.boot_ms;"
     booted = run(second, boot)

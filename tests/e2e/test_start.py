@@ -14,7 +14,7 @@ FROM_NOTHING = """async () => {
 }"""
 
 
-def test_python_starts_from_its_memory(engine_page: Page) -> None:
+def test_python_starts_from_its_snapshot(engine_page: Page) -> None:
     """The snapshot's modules are imported already; random state differs at each start."""
     assert engine_page.evaluate("fromSnapshot") is True
     code = "import sys, random; ['jinja2.sandbox' in sys.modules, random.random()]"
@@ -30,6 +30,6 @@ def test_python_starts_from_its_memory(engine_page: Page) -> None:
     assert again != number
 
 
-def test_python_starts_without_it(engine_page: Page) -> None:
+def test_python_starts_without_a_snapshot(engine_page: Page) -> None:
     got = engine_page.evaluate(FROM_NOTHING)
     assert got == {"fromSnapshot": False, "stages": ["pyodide", "packages", "python"], "found": "Ä"}

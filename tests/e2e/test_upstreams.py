@@ -139,7 +139,7 @@ def test_the_official_client_asks_the_other_server(page: Page, upstream: Upstrea
     assert not any("Cookie" in headers or "Referer" in headers for _, headers, _ in upstream.seen)
 
 
-def test_what_does_not_name_it_stays_here(page: Page, upstream: UpstreamServer) -> None:
+def test_requests_for_other_models_stay_local(page: Page, upstream: UpstreamServer) -> None:
     upstream.seen.clear()
     code = """
         const messages = [{ role: "user", content: "What is the capital of Italy?" }];
@@ -150,7 +150,7 @@ def test_what_does_not_name_it_stays_here(page: Page, upstream: UpstreamServer) 
     assert upstream.seen == []
 
 
-def test_the_page_says_what_leaves(page: Page, upstream: UpstreamServer) -> None:
+def test_the_page_marks_forwarded_chats(page: Page, upstream: UpstreamServer) -> None:
     new_chat(page)
     before = page.inner_text("#privacy")
     page.click("#model-button")
@@ -230,7 +230,7 @@ def test_the_bridge_passes_on_too(page: Page, bridge: ApiServer, chromium: Calla
     assert "loop" in tab.inner_text("#privacy")  # the page says so for requests of any program
 
 
-def test_errors_say_whose_they_are(page: Page, upstream: UpstreamServer, bridge: ApiServer) -> None:
+def test_errors_name_the_upstream(page: Page, upstream: UpstreamServer, bridge: ApiServer) -> None:
     strict = UpstreamServer(bridge.url, None)  # no CORS
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -140,7 +140,7 @@ def test_model_in_several_files(engine_pages: Callable[[str | None], Page]) -> N
 
 @pytest.mark.lavapipe
 @pytest.mark.parametrize("quant", ["q4_0", "q8_0"])
-def test_chats_as_llama_cpp_has_them(engine_pages: Callable[[str | None], Page], quant: str) -> None:
+def test_chats_match_llama_cpp(engine_pages: Callable[[str | None], Page], quant: str) -> None:
     """At least 95 in 100 greedy answers of the embedded model are equal. The others differ at a near tie."""
     chats = json.loads((GOLDEN / "wisp-mini-chat.json").read_text())["chats"]
     wanted = [{"prompt": c["prompt_tokens"], "tokens": c["answers"][quant]["tokens"]} for c in chats]

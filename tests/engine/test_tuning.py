@@ -37,7 +37,7 @@ def page(engine_pages: Callable[[str | None], Page]) -> Page:
     return engine_pages("swiftshader")
 
 
-def test_choices_are_measured_cached_and_redone(page: Page) -> None:
+def test_tuning_choices_are_measured_cached_and_measured_again(page: Page) -> None:
     """The choice is measured, then read from the cache. Changed kernels are measured again, wrong ones never used."""
     first = load(page, "tuning_patches.one_matrix_and_bad_tiles", tune=True)
     assert first["source"] == "measured"

@@ -30,7 +30,7 @@ def named(value: Any) -> str:
 
 
 @pytest.mark.parametrize(("adapter", "variant"), VARIANTS, ids=named)
-def test_every_variant_gives_the_same(
+def test_every_variant_gives_equal_outputs(
     engine_pages: Callable[[str | None], Page], adapter: str, variant: dict[str, Any]
 ) -> None:
     """Logits by prefill's kernels, and greedy ids by decode's."""

@@ -122,7 +122,7 @@ def test_chat_templates_as_hugging_face(selenium_node: Any) -> None:
 
 
 @run_in_pyodide
-def test_damaged_headers_never_surprise(selenium_node: Any) -> None:
+def test_damaged_headers_raise_wisp_errors(selenium_node: Any) -> None:
     import random
     from pathlib import Path
     from time import perf_counter

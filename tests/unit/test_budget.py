@@ -65,7 +65,7 @@ def test_an_encoder_computes_all_of_its_context_at_once() -> None:
     assert "q8_0" not in str(error)
 
 
-def test_no_context_fits() -> None:
+def test_a_model_whose_smallest_context_does_not_fit() -> None:
     error = budget.limit_error(plan("llama/llama.F16"), Device(max_binding=1024))
     assert error is not None
     assert error.code == "model_too_large"

@@ -38,7 +38,7 @@ def test_renders_as_hugging_face(golden: dict[str, Any], case: dict[str, Any]) -
         assert template.render(case["messages"], **options) == case["expected"]
 
 
-def test_chatml_where_there_is_none() -> None:
+def test_a_model_without_a_template_uses_chatml() -> None:
     for metadata in ({}, {"tokenizer.chat_template": " "}, {"tokenizer.chat_template": "{% if %}"}):
         template, notices = from_metadata(metadata, "", "")
         assert template.render(USER) == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"

@@ -62,7 +62,7 @@ async def test_each_choice_is_that_of_its_seed(page: Tiny, shape: dict[str, Any]
     assert Counter(c["choices"][0]["finish_reason"] for c in chunks[:-1])["length"] == 6
 
 
-async def test_their_chunks_and_steps_are_shared(page: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_choices_share_chunks_and_steps(page: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     """Choices that need only their logits share a batch."""
     # With longer slices, this model's answers would end before the others begin.
     monkeypatch.setattr("py_engine.generate.time_slices.SLICE", 0.0)
@@ -76,7 +76,7 @@ async def test_their_chunks_and_steps_are_shared(page: Tiny, monkeypatch: pytest
     assert order != sorted(order)
 
 
-async def test_an_abort_ends_all(page: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_abort_ends_every_choice(page: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("py_engine.generate.time_slices.SLICE", 0.0)
     request = {**REQUEST, "max_tokens": 150, "n": 6, "stream": True}
     number, task = page.send("completions", request=request)
@@ -92,7 +92,7 @@ async def test_an_abort_ends_all(page: Tiny, monkeypatch: pytest.MonkeyPatch) ->
     assert len(await page.texts(n=2)) == 2
 
 
-async def test_what_ends_one_ends_all(page: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_of_one_choice_ends_all(page: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     calls, next_step = 0, page.used.runner.next
 
     async def fails() -> Any:
@@ -122,7 +122,7 @@ class Counted(worker_page.Engine):
             yield batch
 
 
-async def test_no_more_at_once_than_the_engine_takes() -> None:
+async def test_no_more_choices_at_once_than_the_engine_batches() -> None:
     page = Page()
     await page.call("load")
     page.engine.__class__ = Counted

@@ -107,7 +107,7 @@ def test_calls_are_parsed_while_they_stream(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_arguments_grow(kind: str) -> None:
+def test_tool_arguments_stream_in_pieces(kind: str) -> None:
     parser = dialect(kind).parser("", True)
     deltas = [delta for char in KINDS[kind][1] for delta in parser.push(char)]
     parts = [c for d in deltas for c in d.get("tool_calls", []) if c["index"] == 0]
@@ -153,7 +153,7 @@ def test_answers_are_held_to_the_tools() -> None:
         assert result.get("texts") == want, (kind, texts, result)
 
 
-def test_a_form_beside_tools() -> None:
+def test_a_response_format_with_tools() -> None:
     form = Format("regex", "[0-9]+")
     grammar = dialect("hermes").rules("", form)
     (result,) = run([{"grammar": grammar, "texts": ["12", KINDS["hermes"][1], "text"]}])
@@ -184,7 +184,7 @@ def test_thinking_is_split_off() -> None:
     assert whole["content"] == "<think>hm</think>5"
 
 
-def test_a_form_comes_after_the_thinking() -> None:
+def test_a_response_format_applies_after_thinking() -> None:
     found = dialect_of(ChatTemplate(THINKS), Tools())
     form = Format("regex", "[0-9]+")
     jobs = [
@@ -223,7 +223,7 @@ def test_real_templates(golden: str, kind: str) -> None:
     assert found.template_tools()
 
 
-def test_templates_without_tools_are_told_in_words() -> None:
+def test_templates_without_tools_get_them_as_text() -> None:
     template = ChatTemplate(CHATML)
     found = dialect_of(template, tools_of())
     assert found.template_tools() is None

@@ -47,7 +47,7 @@ async def create(model: Loaded, /, **body: Any) -> dict[str, Any]:
     return await embeddings.embeddings(model, embeddings.embedding_request(body), Job())
 
 
-async def test_one_text(model: Loaded) -> None:
+async def test_embedding_of_one_text(model: Loaded) -> None:
     answer = await create(model, input="hello", model="x", user="y")
     (ids, pooling) = model.engine.asked[0]
     assert (ids[0], ids[-1], pooling) == (CLS, SEP, "mean")
@@ -104,13 +104,13 @@ async def test_bad_requests(model: Loaded, body: dict[str, Any], code: str, para
     assert (caught.value.code, caught.value.param) == (code, param)
 
 
-async def test_an_encoder_without_a_pooling_gives_the_mean(model: Loaded) -> None:
+async def test_an_encoder_without_pooling_type_uses_mean(model: Loaded) -> None:
     model.engine.pooling = "none"
     await create(model, input="hello")
     assert model.engine.asked[0][1] == "mean"
 
 
-async def test_a_ranking(model: Loaded) -> None:
+async def test_rerank(model: Loaded) -> None:
     model.engine.pooling = "rank"
     with pytest.raises(WispError, match="ranks"):
         await create(model, input="hello")
@@ -125,7 +125,7 @@ async def test_a_ranking(model: Loaded) -> None:
     assert answer["usage"]["prompt_tokens"] == sum(map(len, asked))
 
 
-async def test_a_ranking_by_the_models_own_template(model: Loaded) -> None:
+async def test_rerank_with_the_models_template(model: Loaded) -> None:
     model.header.metadata["tokenizer.chat_template.rerank"] = "[MASK]{query} and {document}[SEP]"
     ids = embeddings.rank_prompt(model, "{document}", "hello")
     assert ids == model.tokenizer.encode("[MASK]{document} and hello[SEP]", False, True)
@@ -140,6 +140,6 @@ async def test_an_aborted_request(model: Loaded) -> None:
 
 
 @pytest.mark.parametrize("body", [{"query": 1, "documents": ["a"]}, {"query": "a", "documents": []}, {"query": "a"}])
-def test_bad_rankings(body: dict[str, Any]) -> None:
+def test_bad_rerank_requests(body: dict[str, Any]) -> None:
     with pytest.raises(WispError):
         embeddings.rank_request(body)

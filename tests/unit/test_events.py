@@ -42,7 +42,7 @@ def test_byte_by_byte() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\n\n\n", b": only comments\n\n", b"event: nameless\n\n"])
-def test_nothing_to_say(data: bytes) -> None:
+def test_comments_and_empty_events_are_ignored(data: bytes) -> None:
     events = Events()
     assert events.feed(data) + events.end() == []
 

@@ -49,7 +49,7 @@ async def test_without_a_seed_text_differs() -> None:
     assert len({tuple(await collect(engine, PROMPT, Sampling(temperature=2.0), 8)) for _ in range(3)}) == 3
 
 
-async def test_the_longest_prompts_seed_does_not_depend_on_its_batches() -> None:
+async def test_a_seeded_answer_does_not_depend_on_prefill_batches() -> None:
     prompt = [7 * i % 250 for i in range(50)]
     assert await collect(make(batch=16), prompt, WARM, 12) == await collect(make(batch=64), prompt, WARM, 12)
 
@@ -134,7 +134,7 @@ CONSTRAINTS: dict[str, Callable[[], RandomConstraint]] = {
 
 @pytest.mark.parametrize("name", CONSTRAINTS)
 @pytest.mark.parametrize("sampling", [Sampling(temperature=0), WARM, SHAPED], ids=["greedy", "plain", "shaped"])
-async def test_ahead_or_not_the_same_tokens(name: str, sampling: Sampling) -> None:
+async def test_constrained_sampling_ahead_gives_equal_tokens(name: str, sampling: Sampling) -> None:
     """Sampling with the mask, and sampling ahead at any depth with a later check, give equal tokens. The constraint
     accepts every one of them.
     """
@@ -150,7 +150,7 @@ async def test_ahead_or_not_the_same_tokens(name: str, sampling: Sampling) -> No
     assert await collect(engine, PROMPT, WARM, 9) == await collect(make(), PROMPT, WARM, 9)
 
 
-async def test_where_all_is_allowed_nothing_changes() -> None:
+async def test_a_constraint_that_allows_everything_changes_nothing() -> None:
     """A constraint that allows everything changes no token and costs no additional forward passes."""
     want = await collect(make(), PROMPT, SHAPED, 60)
     engine = make(ahead=12)

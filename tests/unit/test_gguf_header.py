@@ -181,7 +181,7 @@ def test_a_short_read_is_a_truncated_file() -> None:
         (b"ab\x1b[31mred", "it starts with the bytes 61 62 1B 5B 33 31 6D 72"),
     ],
 )
-def test_what_is_no_gguf_is_shown_to_a_person(data: bytes, seen: str) -> None:
+def test_a_file_that_is_not_gguf_is_described(data: bytes, seen: str) -> None:
     with pytest.raises(WispError) as error:
         parse(data, len(data))
     assert f"not a GGUF file: {seen}. Choose" in str(error.value)
@@ -198,7 +198,7 @@ def test_no_architecture() -> None:
     assert error.value.code == "missing_metadata"
 
 
-def test_random_damage_never_surprises() -> None:
+def test_random_damage_raises_only_wisp_errors() -> None:
     rng = random.Random(7)
     small = every_kind()
     head = MINI.read_bytes()[:140_000]

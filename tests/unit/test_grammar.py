@@ -61,7 +61,7 @@ class Engine:
         self.closed += 1
 
 
-async def test_forced_text_becomes_tokens_but_for_the_last() -> None:
+async def test_forced_text_becomes_all_tokens_except_the_last() -> None:
     found = tokenizer(MINI)
     text = '{"capital": "'
     ids = await Matcher(Engine(text), found).forced()
@@ -73,7 +73,7 @@ async def test_forced_text_becomes_tokens_but_for_the_last() -> None:
     assert await Matcher(Engine("capital of"), spaced).forced() == []
 
 
-async def test_a_refused_token_is_a_defect_where_it_was_not_to_be_asked() -> None:
+async def test_a_refused_token_outside_the_mask_is_an_internal_error() -> None:
     matcher = Matcher(Engine(), tokenizer(MINI))
     await matcher.accept(5)
     assert await matcher.try_accept(5)

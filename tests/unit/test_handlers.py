@@ -39,7 +39,7 @@ async def test_before_any_model() -> None:
     assert [m["id"] for m in (await page.call("models"))["data"]] == ["mini"]
 
 
-async def test_what_a_load_would_take(page: Page) -> None:
+async def test_memory_estimate_of_a_load(page: Page) -> None:
     got = await page.call("estimate", contextLength=300)
     assert (got["model"], got["context_length"], got["download"]) == ("mini", 300, MINI.stat().st_size)
     assert got["total"] > got["weights"] > 0.8 * got["download"]
@@ -255,7 +255,7 @@ async def test_a_model_of_the_same_name_replaces_the_old_after_its_answer(page: 
     assert [m["id"] for m in (await page.call("stats"))["models"]] == ["mini"]
 
 
-async def test_without_room_for_two_the_old_one_goes_first_and_comes_back(page: Page) -> None:
+async def test_without_memory_for_two_models_the_old_one_is_unloaded_first(page: Page) -> None:
     platform = page.platform
     platform.files["other.gguf"] = MINI.read_bytes()
     engines = platform.engines

@@ -16,7 +16,7 @@ def test_longest_common_prefix_without_the_last_token() -> None:
     assert cache.reuse([7]) == 0
 
 
-def test_taking_over_what_another_holds() -> None:
+def test_copying_another_sequences_cache() -> None:
     one, other = KvCache(0), KvCache(0)
     one.reuse([1, 2, 3, 4])
     one.append([1, 2, 3])
@@ -29,7 +29,7 @@ def test_taking_over_what_another_holds() -> None:
     assert one.tokens == [1, 2, 3, 4, 5]
 
 
-def test_a_ring_cannot_go_back_behind_what_was_overwritten() -> None:
+def test_a_ring_cannot_reuse_overwritten_positions() -> None:
     cache = KvCache(ring_slack=2 * LOOKAHEAD)
     cache.reuse([0])
     long = list(range(2000))

@@ -64,7 +64,7 @@ def reference(w: dict[str, np.ndarray], ids: list[int]) -> np.ndarray:
     return mean / np.linalg.norm(mean)
 
 
-def test_the_tokenizer_gives_the_makers_ids(file: Path) -> None:
+def test_tokens_match_the_authors_tokenizer(file: Path) -> None:
     data = file.read_bytes()
     tokenizer = vocabulary("minilm", parse(data, len(data)), {}).tokenizer
     assert len(SENTENCES) == 50
@@ -73,7 +73,7 @@ def test_the_tokenizer_gives_the_makers_ids(file: Path) -> None:
 
 
 @pytest.mark.slow
-def test_embeddings_are_the_references(file: Path) -> None:
+def test_embeddings_match_the_reference(file: Path) -> None:
     model = load(file, 32, 32)
     embedding = model.plan.embedding
     assert embedding

@@ -152,7 +152,7 @@ async def test_the_same_model_is_loaded_once(page: Models) -> None:
     assert page.loads == ["mini", "mini"]
 
 
-async def test_a_load_goes_on_while_anybody_waits_for_it(page: Models) -> None:
+async def test_a_load_continues_while_a_request_waits_for_it(page: Models) -> None:
     page.gate.clear()
     first, one = page.send("load")
     second, other = page.send("load")
@@ -199,7 +199,7 @@ async def test_a_default_that_was_unloaded_for_another_answers_again(page: Model
     assert await page.loaded() == ["a"]
 
 
-async def test_one_with_requests_stays_if_another_can_go(page: Models) -> None:
+async def test_a_busy_model_stays_if_an_idle_one_can_be_evicted(page: Models) -> None:
     await page.call("budget", bytes=2 * SIZE)
     await page.load("a")
     await page.load("b")
@@ -226,7 +226,7 @@ async def test_one_with_requests_stays_if_another_can_go(page: Models) -> None:
     assert (await page.call("stats"))["bytes"] == 2 * SIZE
 
 
-async def test_what_is_larger_than_the_budget_is_refused_before_anything_goes(page: Models) -> None:
+async def test_a_model_larger_than_the_budget_is_refused_without_eviction(page: Models) -> None:
     await page.load("a")
     await page.call("budget", bytes=SIZE - 1)
     error = (await page.load("b"))["error"]
@@ -239,7 +239,7 @@ async def test_what_is_larger_than_the_budget_is_refused_before_anything_goes(pa
         assert await page.code("budget", bytes=bad) in ("invalid_type", "invalid_value")
 
 
-async def test_a_failed_load_brings_back_what_went_for_it(page: Models) -> None:
+async def test_a_failed_load_restores_the_evicted_model(page: Models) -> None:
     await page.call("budget", bytes=SIZE)
     await page.load("a")
     make = page.platform.make
@@ -268,7 +268,7 @@ async def test_without_a_budget_the_device_says_when_to_unload(page: Models) -> 
     assert await page.loaded() == ["b", "c"]
 
 
-async def test_caches_that_grow_count(page: Models) -> None:
+async def test_growing_caches_count_against_the_budget(page: Models) -> None:
     """Growing caches evict idle models, the least recently used first; none if that would not free enough."""
     await page.call("budget", bytes=4 * SIZE)
     for name in "abc":
@@ -293,7 +293,7 @@ async def test_caches_that_grow_count(page: Models) -> None:
     assert await page.loaded() == ["a"]
 
 
-async def test_what_is_being_taken_counts(page: Models) -> None:
+async def test_loads_in_progress_count_against_the_budget(page: Models) -> None:
     await page.call("budget", bytes=2 * SIZE)
     await page.load("a")
     one = page.made["a"][0]
@@ -338,7 +338,7 @@ async def test_unloading_one_or_all(page: Models) -> None:
     assert await page.ask() == "a"
 
 
-async def test_an_unload_that_is_aborted_leaves_the_model(page: Models) -> None:
+async def test_an_aborted_unload_keeps_the_model(page: Models) -> None:
     await page.load("a")
     page.made["a"][0].gate.clear()
     _, running = page.send("completions", request={"prompt": "x"})

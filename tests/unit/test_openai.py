@@ -45,7 +45,7 @@ def test_everything_supported() -> None:
     assert request.template_variables == {"enable_thinking": False, "reasoning_effort": "low", "x": 1}
 
 
-def test_llama_cpps_ways() -> None:
+def test_llama_cpps_parameters() -> None:
     request = chat_request({"messages": HI, "logit_bias": [[5, 1], ["no", False]], "n_probs": 4, "dry_multiplier": 1})
     assert request.sampling.logit_bias == ((5, 1.0),)
     assert request.text_parameters.logit_bias == (("no", -100.0),)

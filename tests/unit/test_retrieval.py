@@ -120,7 +120,7 @@ def test_passages_do_not_cross_headings_and_know_their_place(js: Any) -> None:
 
 
 @pytest.mark.parametrize("text", ["x" * 5000, "word " * 900, "```\n" + "code line\n" * 500 + "```", "漢字" * 1500])
-def test_what_has_no_sentences_is_cut_all_the_same(js: Any, text: str) -> None:
+def test_text_without_sentences_is_split_too(js: Any, text: str) -> None:
     passages = js("m.split([{ text: a[0] }], { size: 100, overlap: 20, count: async (t) => t.length / 4 })", text)
     assert len(passages) > 5
     assert all(0 < len(p["text"]) <= 420 for p in passages)
@@ -128,7 +128,7 @@ def test_what_has_no_sentences_is_cut_all_the_same(js: Any, text: str) -> None:
     assert set(text.split()) <= set(joined.split()) or len(joined) >= len(text)
 
 
-def test_nothing_gives_no_passages(js: Any) -> None:
+def test_empty_documents_give_no_passages(js: Any) -> None:
     assert js("m.split([], { size: 10, overlap: 2, count })") == []
 
 

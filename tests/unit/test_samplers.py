@@ -122,7 +122,7 @@ def test_temperature_0_takes_the_likeliest_token_that_the_filters_leave(name: st
     assert draw(executor_for(sampling), SHAPED_SAMPLE) == int(np.argmax(expected))
 
 
-def test_xtc_now_and_then() -> None:
+def test_xtc_applies_with_its_probability() -> None:
     sampling = Sampling(xtc_probability=0.3, xtc_threshold=0.05, seed=5)
     on, off = (
         np.array(reference.distribution(LOGITS.tolist(), HISTORY, ANSWER, sampling, side)) for side in (True, False)
@@ -212,7 +212,7 @@ def test_logprobs() -> None:
     assert [p for _, p in found.top] == pytest.approx(want[order], abs=1e-5)
 
 
-def test_what_needs_the_fuller_sampler() -> None:
+def test_which_parameters_need_the_shaped_sampler() -> None:
     assert not Sampling(temperature=0.5, top_k=4, top_p=0.5, min_p=0.1, seed=1, logprobs=3).is_shaped
     assert not Sampling(
         repeat_penalty=1.0, dry_multiplier=0.5, dry_base=0.5, xtc_probability=1, xtc_threshold=0.6

@@ -259,7 +259,7 @@ async def test_drafts_do_not_exceed_the_limit(count: int) -> None:
     assert await collect(used, prompt, GREEDY, count) == await collect(make(), prompt, GREEDY, count)
 
 
-def test_drafts_pay_where_the_text_repeats_itself() -> None:
+def test_drafts_are_accepted_in_repetitive_text() -> None:
     dice = random.Random(3)
     text = [dice.randrange(300) for _ in range(200)]
     new, old = DraftPolicy(text), DraftPolicy(text)

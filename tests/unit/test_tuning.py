@@ -82,7 +82,7 @@ def tune(bench: Bench, device: Device = GPU, **options: Any) -> tuple[Device, di
     return chosen, {report["choice"]: report for report in reports}
 
 
-def test_the_fastest_is_taken_and_planned_with() -> None:
+def test_the_fastest_choice_is_used_in_the_plan() -> None:
     """The fastest here: matrices in floats, four rows per thread; prefill in f32; attention in tiles of 32."""
 
     def time(device: Device, workload: Workload) -> float:
@@ -110,7 +110,7 @@ def test_the_fastest_is_taken_and_planned_with() -> None:
     assert len(bench.closed) == bench.trials
 
 
-def test_little_gain_changes_nothing() -> None:
+def test_a_small_gain_keeps_the_default() -> None:
     times = iter([10.0, 9.9] * 100)
     chosen, reports = tune(Bench(lambda *_: next(times)))
     assert chosen == replace(GPU, tiles=chosen.tiles)
@@ -120,7 +120,7 @@ def test_little_gain_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("bad", [[float("nan"), 2.0], [1.0, 2.1], WispError("no such thing", "x", SERVER_ERROR)])
-def test_what_is_wrong_is_not_used(bad: Any) -> None:
+def test_choices_with_wrong_outputs_are_rejected(bad: Any) -> None:
     """The fastest candidates (subgroup matrices, matrices in bytes) are rejected if they compute wrong values."""
 
     def values(device: Device, workload: Workload) -> Any:
@@ -143,7 +143,7 @@ def test_tuning_stays_within_its_time() -> None:
     assert {r["why"] for r in reports.values()} == {"time ran out before every candidate was measured"}
 
 
-def test_what_is_replaced_is_timed_once_more() -> None:
+def test_the_default_is_timed_again_before_it_is_replaced() -> None:
     """The first candidate runs while others compile, so it may look slow and is timed again."""
     seen: set[str] = set()
 

@@ -95,7 +95,7 @@ async def refused(page: UpstreamPage, kind: str = "chat.completions", **fields: 
     return error
 
 
-async def test_what_is_configured_is_listed_without_its_key(page: UpstreamPage) -> None:
+async def test_upstreams_are_listed_without_their_keys(page: UpstreamPage) -> None:
     (about,) = (await page.call("upstreams.list"))["data"]
     assert about["models"] == ["office/org/big", "office/vectors"]
     assert (about["key"], about["base_url"], about["requests"]) == ("…6789", BASE, 0)
@@ -108,7 +108,7 @@ async def test_what_is_configured_is_listed_without_its_key(page: UpstreamPage) 
     assert page.servers.asked == []  # listing sends no request
 
 
-async def test_a_request_goes_there_unchanged_but_for_its_model(page: UpstreamPage) -> None:
+async def test_a_request_is_forwarded_with_only_its_model_changed(page: UpstreamPage) -> None:
     answer(page, "chat/completions", lambda: Reply({"object": "chat.completion", "model": "org/big", "choices": [1]}))
     result = await page.call("chat.completions", request=CHAT)
     assert result == {"object": "chat.completion", "model": "office/org/big", "choices": [1]}
@@ -121,14 +121,14 @@ async def test_a_request_goes_there_unchanged_but_for_its_model(page: UpstreamPa
 
 
 @pytest.mark.parametrize("model", [None, "mini", "office", "gpt-5", "Office/org/big", "other/office/org/big", 7])
-async def test_no_other_request_leaves(page: UpstreamPage, model: Any) -> None:
+async def test_requests_for_local_models_are_not_forwarded(page: UpstreamPage, model: Any) -> None:
     number, task = page.send("chat.completions", request={"messages": HI, "model": model})
     await task
     assert page.answers(number)[-1]["kind"] in ("result", "error")
     assert page.servers.asked == []
 
 
-async def test_a_model_of_this_machine_comes_before_an_upstream_s(page: UpstreamPage) -> None:
+async def test_a_local_model_takes_precedence_over_an_upstream_s(page: UpstreamPage) -> None:
     await page.call("load", model="https://wisp/models/mini.gguf", name="office/mine")
     answer = await page.call("chat.completions", request={"messages": HI, "model": "office/mine"})
     assert answer["choices"][0]["message"]["content"] == HELLO
@@ -262,7 +262,7 @@ async def test_an_abort_ends_the_upstream_s_answer_too(page: UpstreamPage) -> No
     assert reply.closed
 
 
-async def test_the_machine_s_own_model_does_not_wait_for_a_server(page: UpstreamPage) -> None:
+async def test_a_local_model_does_not_wait_for_an_upstream(page: UpstreamPage) -> None:
     answer(page, "chat/completions", lambda: Reply(0.2, {"object": "chat.completion", "choices": []}))
     _, slow = page.send("chat.completions", request=CHAT)
     await page.call("completions", request={"prompt": "Hi"})
@@ -290,7 +290,7 @@ async def test_a_key_goes_to_no_other_server(page: UpstreamPage) -> None:
     assert KEY not in json.dumps(page.servers.kept)
 
 
-async def test_models_named_by_hand_are_not_asked_for(page: UpstreamPage) -> None:
+async def test_configured_model_names_are_not_requested(page: UpstreamPage) -> None:
     about = await page.call("upstreams.set", name="plain", baseURL="https://plain.example", models=["a", "b"])
     assert about["models"] == ["plain/a", "plain/b"]
     assert page.servers.asked == []
@@ -325,7 +325,7 @@ async def test_bad_configurations(page: UpstreamPage, fields: dict[str, Any], pa
     assert page.servers.kept == before
 
 
-async def test_http_to_another_machine_is_told_how_to_be_reached(page: UpstreamPage) -> None:
+async def test_http_to_another_host_suggests_a_tunnel(page: UpstreamPage) -> None:
     error = await refused(page, "upstreams.set", name="lan", baseURL="http://gpu-box:8000/v1")
     assert "ssh -L 8000:127.0.0.1:8000 gpu-box" in error["message"]
 
