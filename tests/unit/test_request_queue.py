@@ -6,7 +6,7 @@ from app.models.request_queue import Job, RequestQueue
 from tests.support.worker_page import settle
 
 
-async def test_shared_requests_run_together_in_order() -> None:
+async def test_shared_requests_run_concurrently_in_order() -> None:
     queue, log, gates = RequestQueue(lambda: 2), [], {name: asyncio.Event() for name in "abcde"}
 
     async def take(name: str, alone: bool) -> None:
