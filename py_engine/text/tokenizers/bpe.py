@@ -10,8 +10,7 @@ from py_engine.errors import WispError
 from py_engine.text.pretokenize import Pretokenizer
 from py_engine.text.tokenizers.merge import merge
 from py_engine.text.tokenizers.vocab import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocab, byte_of
-
-CACHE_WORDS = 50_000
+from py_engine.text.tokenizers.word_cache import WordCache
 
 
 def _byte_characters() -> list[str]:
@@ -37,22 +36,11 @@ class BPE:
         self.vocab = vocab
         self.pre = pre
         self.ranks: dict[str, float] = dict(zip(reversed(merges), range(len(merges) - 1, -1, -1), strict=True))
-        self.cache: dict[str, list[int]] = {}
+        self.cache = WordCache(self._encode_word)
 
     def encode(self, text: str, first: bool = False) -> list[int]:
         """Encode a text without special tokens."""
-        out: list[int] = []
-        cache = self.cache
-        if len(cache) > CACHE_WORDS:
-            cache.clear()
-        for word in self.pre.split(text.replace(" ", "▁") if self.pre.escape_spaces else text):
-            ids = cache.get(word)
-            if ids is None:
-                ids = self._encode_word(word)
-                if len(word) < 64:
-                    cache[word] = ids
-            out += ids
-        return out
+        return self.cache.encode(self.pre.split(text.replace(" ", "▁") if self.pre.escape_spaces else text))
 
     def _encode_word(self, word: str) -> list[int]:
         ids = self.vocab.ids

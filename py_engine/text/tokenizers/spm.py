@@ -6,8 +6,7 @@ from typing import Any
 from py_engine.errors import WispError
 from py_engine.text.tokenizers.merge import merge
 from py_engine.text.tokenizers.vocab import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocab, byte_of
-
-CACHE_WORDS = 50_000
+from py_engine.text.tokenizers.word_cache import WordCache
 
 
 class SPM:
@@ -23,7 +22,7 @@ class SPM:
         # If no token has a ▁ after another character, words never merge across a ▁: each is encoded, and cached, alone.
         separable = not any("▁" in t.lstrip("▁") for t, i in vocab.ids.items() if vocab.types[i] == NORMAL)
         self.words = re.compile("▁*[^▁]+|▁+" if separable else "(?s:.+)")
-        self.cache: dict[str, list[int]] = {}
+        self.cache = WordCache(self._encode_word)
         self.bytes = [self._byte(b) for b in range(256)]
 
     def _byte(self, value: int) -> int | None:
@@ -34,18 +33,7 @@ class SPM:
         """Encode a text without special tokens. `first`: it starts the input or follows a special token."""
         if self.add_space_prefix and first:
             text = " " + text
-        out: list[int] = []
-        cache = self.cache
-        if len(cache) > CACHE_WORDS:
-            cache.clear()
-        for word in self.words.findall(text.replace(" ", "▁")):
-            ids = cache.get(word)
-            if ids is None:
-                ids = self._encode_word(word)
-                if len(word) < 64:
-                    cache[word] = ids
-            out += ids
-        return out
+        return self.cache.encode(self.words.findall(text.replace(" ", "▁")))
 
     def _encode_word(self, word: str) -> list[int]:
         ids = self.vocab.ids
