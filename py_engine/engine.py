@@ -167,7 +167,8 @@ class Engine:
         size = min(planner.ALL_LOGITS_BATCH, self.plan.batch)
         for at in range(0, len(ids), size):
             batch = ids[at : at + size]
-            await self.runner.feed(at, batch, [PREFILL, ALL_LOGITS])
+            await self.runner.prepare([ALL_LOGITS])
+            self.runner.feed(at, batch, [PREFILL, ALL_LOGITS])
             parts.append(await self.runner.logits(len(batch)))
         self._generation.slots.first.cache.append(ids)
         return self._joined(parts), (len(ids), self.plan.n_vocab)
@@ -188,7 +189,9 @@ class Engine:
         parts = []
         for at in range(0, len(ids), self.plan.batch):
             batch = ids[at : at + self.plan.batch]
-            await self.runner.feed(at, batch, [PREFILL, EMBED, *([pool_list(kind)] if kind != "none" else [])])
+            lists = [PREFILL, EMBED, *([pool_list(kind)] if kind != "none" else [])]
+            await self.runner.prepare(lists)
+            self.runner.feed(at, batch, lists)
             if kind == "none":
                 parts.append(await self.runner.rows(embedding.rows, len(batch), embedding.width))
         if self.plan.generates:

@@ -5,18 +5,28 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from py_engine.plan.lists import DECODE, DECODE_STEP, SAMPLE, SAMPLE_EACH, SMALL_BATCH, SMALL_BATCH_LOGITS, VERIFY_DRAFT
+from py_engine.plan.lists import BATCH_STEP, DECODE, DRAFT_STEP, SMALL_BATCH
 from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Plan
 from py_engine.plan.sampling import Batch, Sampling, read_logprobs
 from py_engine.plan.shared import MAX_SMALL_BATCH
-from py_engine.runners import Counts
+from py_engine.runners import Counts, Row
 
 if TYPE_CHECKING:
     from py_engine.cpu.executor import Cpu
+
+
+@dataclass(frozen=True)
+class Work:
+    """Submitted work, which runs when its result is asked for."""
+
+    run: Callable[[], list[Batch]]
+    kind: tuple[int, bool] | None = None  # (rows, drafting); (0, False): a part of a prompt; None: nothing reads it
+    steps: int = 1
 
 
 class CpuRunner:
@@ -24,19 +34,17 @@ class CpuRunner:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.lists = [SAMPLE]
-        self.on_gpu = False
-        self._free, self._masked = self.lists, self.lists
-        self._sampling = Sampling()
+        self.on_gpu = self.queues = False
+        self._samplings: dict[int, Sampling] = {}  # of each sequence
         self._resampled = 0
         self._raw: dict[str, Any] = {}  # weight -> its bytes in the file
         self._cpu: Cpu  # from ready() to close()
-        self._seq = self._position = self._left = 0
-        self._sampled_before: list[tuple[int, int, bool]] = []  # sequence, position, whether its token exists
-        self._batch_kind: tuple[bool, int] = (False, 1)  # drafting, sequences
-        self._batch_step_ms: dict[tuple[bool, int], float] = {}  # batch kind -> milliseconds
-        self._pending = False  # the last sampled token has not gone through the layers
-        self._in_flight: deque[tuple[int, int]] = deque()  # of every step: tokens, resampled
+        self._work: deque[Work] = deque()
+        # (rows, drafting) -> milliseconds of a step; (0, False): of a prompt token
+        self._times: dict[tuple[int, bool], float] = {}
+        self._held: deque[tuple[int, int]] = deque()  # of every step(): tokens, resampled
+        self._row, self._left, self._masked = Row(0, 0), 0, False
+        self._pending = False  # the newest token has not gone through the layers
 
     async def load(self, data: Any, placements: Sequence[Placement]) -> None:
         import numpy as np
@@ -63,139 +71,163 @@ class CpuRunner:
         self._cpu.reserve_sequences(sequences)
 
     async def copy_cache(self, source: int, to: int) -> None:
-        self._cpu.copy_cache(source, to)
+        self._run_in_order(lambda: self._cpu.copy_cache(source, to))
 
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
-        vocab = self.plan.n_vocab
-        self.lists = self._free = sampling.lists()
-        self._masked = sampling.lists(constrained)
-        self._cpu.write("bias", sampling.biases(vocab))
-        self._cpu.write("breakers", sampling.breaker_bits(vocab))
         packed = sampling.pack(answer, shifted)
         self._cpu.write("sampling", packed, seq * len(packed))
-        self._sampling = sampling
+        self._samplings[seq] = sampling
 
-    async def feed(self, position: int, ids: list[int], lists: list[str], seq: int = 0) -> None:
-        if self._pending:
-            self._run([DECODE])
-        self._pending, self._resampled = False, 0
-        if SMALL_BATCH in lists:
-            self._set_states([(position + i, seq) for i in range(len(ids))])
-        self._cpu.feed(position, ids, lists, seq)
-        await asyncio.sleep(0)
+    def _samplers(self, seq: int, *, masked: bool = False) -> list[str]:
+        """The lists that sample a token of a sequence. Writes its biases and sequence breakers."""
+        sampling, vocab = self._samplings.get(seq, Sampling()), self.plan.n_vocab
+        self._cpu.write("bias", sampling.biases(vocab))
+        self._cpu.write("breakers", sampling.breaker_bits(vocab))
+        return sampling.lists(masked)
 
-    def _set_states(self, places: list[tuple[int, int]]) -> None:
-        """Set the state of each token of a small batch: (position, sequence)."""
-        self._cpu.states[: len(places)] = [(at, len(places), 0, seq) for at, seq in places]
-
-    def start(self, position: int, count: int, seq: int = 0) -> None:
-        self._seq, self._position, self._left = seq, position, count
+    async def prepare(self, lists: Sequence[str]) -> None:
+        pass
 
     def prepared(self, lists: Sequence[str]) -> bool:
         return True
 
-    def start_batch(
-        self, sequences: list[int], positions: list[int], sampled: list[bool], count: int, drafting: bool = False
-    ) -> None:
-        self._batch_kind, self._left = (drafting, len(sequences)), count
-        self._resampled = 0
-        self._sampled_before = list(zip(sequences, positions, sampled, strict=True)) if any(sampled) else []
-        positions = [at + exists for at, exists in zip(positions, sampled, strict=True)]
-        if len(sequences) == 1 and not drafting:
-            self._seq, self._position = sequences[0], positions[0]
-            self._set_states([(positions[0] - 1, sequences[0])])
-            return
-        self._set_states([(at - 1, seq) for at, seq in zip(positions, sequences, strict=True)])
+    def feed(self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False) -> None:
+        def run() -> list[Batch]:
+            self._samplers(seq)
+            if SMALL_BATCH in lists:
+                self._set_states([Row(seq, position + i) for i in range(len(ids))])
+            self._cpu.feed(position, ids, list(lists), seq)
+            return [self._read(Row(seq, position + len(ids) - 1), 1)]
+
+        if read:
+            self._work.append(Work(run, (0, False), len(ids)))
+        else:
+            self._run_in_order(run)
+
+    def decode(self, rows: Sequence[Row], steps: int) -> None:
+        self._work.append(Work(lambda: self._decode(rows, steps), (len(rows), False), steps))
+
+    def _decode(self, rows: Sequence[Row], steps: int) -> list[Batch]:
+        self._set_states(rows)
+        lists = [DECODE, *self._samplers(rows[0].seq)] if len(rows) == 1 else BATCH_STEP
+        out = []
+        for i in range(steps):
+            self._run(lists)
+            out.append([self._read(Row(row.seq, row.position + i), 1) for row in rows])
+        return [_joined(batches) for batches in zip(*out, strict=True)]
+
+    def start_drafts(self, row: Row) -> None:
+        self._set_states([row])
         self._cpu.buffers["drafting"][:2] = self.plan.n_ctx - 1, 2
 
-    async def next_batch(self, more: bool = True) -> list[list[int]]:
-        drafting, n_sequences = self._batch_kind
-        if self._sampled_before:
-            first, self._sampled_before = self._sampled_before, []
-            tokens = self._cpu.buffers["tokens"]
-            return [[int(tokens[seq, at])] if exists else [] for seq, at, exists in first]
-        if not more or not self._left:
-            return []
-        started = time.perf_counter()
-        if n_sequences == 1 and not drafting:
-            self._run([*DECODE_STEP])
-            out = [(await self._read_tokens(1)).ids]
-        else:
-            states, tokens = self._cpu.states, self._cpu.buffers["tokens"]
-            before = states[:n_sequences, 0] + 1
-            if drafting and int(before[0]) + MAX_SMALL_BATCH >= self.plan.n_ctx:
-                return []
-            self._run([SMALL_BATCH, SMALL_BATCH_LOGITS, VERIFY_DRAFT if drafting else SAMPLE_EACH])
-            out = [
-                [int(i) for i in tokens[seq, first : last + 1]]
-                for first, (last, _, _, seq) in zip(before, states[:n_sequences], strict=True)
-            ]
-            self._left -= min(self._left, len(out[0]))
-            await asyncio.sleep(0)
-        ms = 1000 * (time.perf_counter() - started)
-        self._batch_step_ms[self._batch_kind] = 0.7 * self._batch_step_ms.get(self._batch_kind, ms) + 0.3 * ms
-        return out
+    def draft(self, row: Row, steps: int) -> bool:
+        if self._work or int(self._states()[0, 0]) + 1 + MAX_SMALL_BATCH >= self.plan.n_ctx:
+            return False
 
-    def step_cost_ms(self, drafting: bool, sequences: int = 1) -> float:
-        return self._batch_step_ms.get((drafting, sequences), 0.0)
+        def run() -> list[Batch]:
+            before = int(self._states()[0, 0])
+            self._run(DRAFT_STEP)
+            return [self._read(Row(row.seq, before), int(self._states()[0, 0]) - before)]
 
-    async def next(self) -> Batch:
-        if not self._left:
-            return Batch([])
-        if self._position > int(self._cpu.states[0, 0]):
-            self._run([DECODE, *self.lists])
-        return await self._read_tokens(1)
+        self._work.append(Work(run, (1, True)))
+        return True
 
-    async def _read_tokens(self, count: int) -> Batch:
-        """Read the next `count` tokens of the sequence."""
+    async def result(self) -> list[Batch]:
         await asyncio.sleep(0)  # lets messages in, such as an abort
-        n, first = self._sampling.logprobs, self._position
-        self._position += count
-        self._left -= count
-        ids = [int(i) for i in self._cpu.buffers["tokens"][self._seq, first : self._position]]
+        while (work := self._work.popleft()).kind is None:
+            work.run()
+        started = time.perf_counter()
+        batches = work.run()
+        ms = 1000 * (time.perf_counter() - started) / work.steps
+        self._times[work.kind] = 0.7 * self._times.get(work.kind, ms) + 0.3 * ms
+        return batches
+
+    def _run_in_order(self, run: Callable[[], Any]) -> None:
+        """Run now, or after the work that was submitted before."""
+        if self._work:
+            self._work.append(Work(run))
+        else:
+            run()
+
+    def step_ms(self, rows: int, *, drafting: bool = False) -> float:
+        return self._times.get((rows, drafting), 0.0)
+
+    def steps_in(self, rows: int, ms: float, *, drafting: bool = False) -> int:
+        return 1
+
+    def prompt_token_ms(self) -> float:
+        return self._times.get((0, False), 0.0)
+
+    def prompt_tokens_in(self, ms: float) -> int:
+        return self.plan.batch
+
+    def _states(self) -> Any:
+        """The States, (MAX_SMALL_BATCH, 4)."""
+        return self._cpu.states
+
+    def _set_states(self, rows: Sequence[Row]) -> None:
+        """Set the State of each token of a small batch."""
+        self._states()[: len(rows)] = [(row.position, len(rows), 0, row.seq) for row in rows]
+
+    def _read(self, row: Row, count: int) -> Batch:
+        """Read `count` tokens of a sequence after its newest one."""
+        first, n = row.position + 1, self._samplings[row.seq].logprobs if row.seq in self._samplings else -1
+        ids = [int(i) for i in self._cpu.buffers["tokens"][row.seq, first : first + count]]
         if n < 0:
             return Batch(ids)
         rows = self._cpu.buffers["logprobs"]
-        packed = b"".join(rows[at % len(rows)].tobytes() for at in range(first, self._position))
+        packed = b"".join(rows[at % len(rows)].tobytes() for at in range(first, first + count))
         return Batch(ids, read_logprobs(memoryview(packed), count, n, self.plan.n_vocab))
 
     def _run(self, lists: Sequence[str]) -> None:
         for name in lists:
             self._cpu.run(name)
 
+    # -- one sequence under the host's control
+
     def begin(self, position: int, count: int, seq: int = 0) -> None:
-        self.start(position, count, seq)
-        self._in_flight.clear()
+        self._row, self._left, self._masked, self._pending = Row(seq, position - 1), count, False, False
+        self._resampled = 0
+        self._held.clear()
 
     def mask(self, allowed: Any | None) -> None:
         if allowed is not None:
             words = allowed.to_py() if hasattr(allowed, "to_py") else allowed
             self._cpu.write("mask", memoryview(words).cast("B")[: 4 * -(-self.plan.n_vocab // 32)])
-        self.lists = self._free if allowed is None else self._masked
+        self._masked = allowed is not None
 
     def step(self, count: int, eager: bool = False) -> int:
+        samplers = self._samplers(self._row.seq, masked=self._masked)
         for _ in range(count):
-            self._run([DECODE, *self.lists] if self._pending else self.lists)
+            self._run([DECODE, *samplers] if self._pending else samplers)
             self._pending = True
-        self._in_flight.append((count, int(self._cpu.states[0, 2])))
+        self._held.append((count, int(self._states()[0, 2])))
+        self._left -= count
+        if eager and self._left:  # the context may end here
+            self._run([DECODE])
+            self._pending = False
         return count
 
     async def take(self) -> tuple[Batch, bool]:
-        count, resampled = self._in_flight.popleft()
+        await asyncio.sleep(0)  # lets messages in, such as an abort
+        count, resampled = self._held.popleft()
         again, self._resampled = resampled != self._resampled, resampled
-        return await self._read_tokens(count), again
+        batch = self._read(self._row, count)
+        self._row = Row(self._row.seq, self._row.position + count)
+        return batch, again
 
-    async def rewind(self, position: int, count: int) -> None:
-        self._in_flight.clear()
-        self._position, self._left, self._pending = position, count, True
+    def rewind(self, position: int, count: int) -> None:
+        self._held.clear()
+        self._row, self._left, self._pending = Row(self._row.seq, position - 1), count, True
         self._resampled = 0
-        self._set_states([(position - 1, self._seq)])
+        self._set_states([self._row])
 
     def max_lookahead(self) -> int:
         return 1
 
     async def stop(self) -> None:
-        self._left, self._pending = 0, False
+        self._work.clear()
+        self._held.clear()
 
     async def logits(self, n: int) -> Any:
         return await self.rows("all_logits.logits", n, self.plan.n_vocab)
@@ -210,3 +242,10 @@ class CpuRunner:
         if hasattr(self, "_cpu"):
             del self._cpu
         self._raw = {}
+
+
+def _joined(batches: Sequence[Batch]) -> Batch:
+    """Consecutive batches of one answer as one."""
+    ids = [token for batch in batches for token in batch.ids]
+    scored = [row for batch in batches for row in batch.logprobs or []]
+    return Batch(ids, scored if batches[0].logprobs is not None else None)

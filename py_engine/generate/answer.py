@@ -48,7 +48,6 @@ class Answer:
     tokens: int = 0  # generated so far
     shifted: int = 0  # tokens dropped from the context
     done: bool = False
-    paused: bool = False  # its time slice ended; it will continue
     stats: GenerationStats = field(default_factory=GenerationStats)
 
     def __post_init__(self) -> None:

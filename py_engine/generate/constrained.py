@@ -9,7 +9,7 @@ Both give the same tokens: sample.wgsl samples without the mask first, and its n
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from py_engine.generate.answer import Answer
@@ -37,13 +37,23 @@ class ConstrainedDecoder:
         self._run = 0  # tokens since the mask last changed one
         self.usual_run = usual_run
         self._fed = True  # the logits come from a batch, so they can be sampled only once
-        runner.begin(position, count, seq)
+        self._begun = self.ended = False
+        self._pauses: Callable[[], bool] = lambda: False
 
-    async def batches(self) -> AsyncGenerator[Batch, None]:
-        """Yield tokens until the constraint allows no more, an id of stop_ids came, or all were decoded."""
+    async def batches(self, pauses: Callable[[], bool]) -> AsyncGenerator[Batch, None]:
+        """Yield tokens until the constraint allows no more, an id of stop_ids came, or all were decoded (`ended`).
+
+        It returns earlier once `pauses()` holds, and may be called again after others have used the device.
+        """
+        runner, self._pauses = self._runner, pauses
+        runner.begin(self._at, self._left, self._seq)
+        if self._begun:  # compute the newest token's logits again
+            runner.rewind(self._at, self._left)
+        self._begun = True
         while self._left > 0:
             await self._fetch_forced()
             if self._at_end():
+                self.ended = True
                 if self._stop_ids:
                     yield Batch([min(self._stop_ids)])
                 return
@@ -54,6 +64,9 @@ class ConstrainedDecoder:
             else:
                 async for batch in self._sample_ahead():
                     yield batch
+            if not self._fed and self._left > 0 and pauses():  # logits of a batch cannot be computed again
+                return
+        self.ended = True
 
     async def _fetch_forced(self) -> None:
         if not self._forced:
@@ -88,7 +101,8 @@ class ConstrainedDecoder:
         for at in range(0, len(fed), size):
             batch = fed[at : at + size]
             lists = [*PREFILL_END] if len(batch) > 1 else [DECODE]
-            await self._runner.feed(first + at, batch, lists, self._seq)
+            self._runner.feed(first + at, batch, lists, self._seq, read=True)
+            await self._runner.result()
         self._runner.begin(self._at, self._left, self._seq)
         self._fed = True
         return Batch(tokens)
@@ -128,10 +142,10 @@ class ConstrainedDecoder:
             if accepted:
                 yield batch[:accepted]
             if rejected:
-                await self._runner.rewind(self._at, self._left)
+                self._runner.rewind(self._at, self._left)
                 if not self._at_end() and (not self._forced or self._scored):
                     yield await self._sample_masked(rejected_before=True)
-            if rejected or stopped:
+            if rejected or stopped or self._pauses():
                 return
 
     async def _accepts(self, token: int) -> bool:

@@ -128,7 +128,7 @@ def engine(n_ctx: int = 256, parallel: int = 4, draft: bool = False) -> Engine:
     plain = make(n_ctx)
     runner = Counting(plain.plan)
     runner._cpu = plain.runner._cpu  # type: ignore[attr-defined]
-    runner.step_cost_ms = lambda drafting, sequences=1: 1.0 if drafting == draft else 100.0  # type: ignore[method-assign]
+    runner.step_ms = lambda rows, *, drafting=False: 1.0 if drafting == draft else 100.0  # type: ignore[method-assign]
     return Engine(plain.plan, runner, "cpu", parallel)
 
 

@@ -93,7 +93,7 @@ async def test_an_abort_ends_every_choice(page: Tiny, monkeypatch: pytest.Monkey
 
 
 async def test_an_error_of_one_choice_ends_all(page: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, next_step = 0, page.used.runner.next
+    calls, next_step = 0, page.used.runner.result
 
     async def fails() -> Any:
         nonlocal calls
@@ -102,7 +102,7 @@ async def test_an_error_of_one_choice_ends_all(page: Tiny, monkeypatch: pytest.M
             raise WispError("The GPU was lost.", "device_lost")
         return await next_step()
 
-    monkeypatch.setattr(page.used.runner, "next", fails)
+    monkeypatch.setattr(page.used.runner, "result", fails)
     answer = await page.call("completions", request={**REQUEST, "n": 6, "seed": 1})
     assert answer["error"]["code"] == "device_lost"
     assert page.busy_slots() == 0

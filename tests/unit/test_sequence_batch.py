@@ -13,7 +13,7 @@ from py_engine.engine import Engine
 from py_engine.errors import WispError
 from py_engine.generate.answer import AnswerLimits, GenerationStats
 from py_engine.generate.speculation import DraftPolicy
-from py_engine.plan.sampling import Sampling
+from py_engine.plan.sampling import Batch, Sampling
 from tests.support.cpu_engines import (
     PROMPT,
     SHAPED,
@@ -141,17 +141,17 @@ async def test_answers_of_a_batch_reach_the_end_of_the_context_at_different_time
 async def test_a_failure_reaches_everyone_and_ends() -> None:
     """A device error reaches every request of the batch; the next request works."""
     used = engine()
-    runner, next_batch = counts(used), counts(used).next_batch
+    runner, result = counts(used), counts(used).result
     calls = 0
 
-    async def fails(more: bool = True) -> list[list[int]]:
+    async def fails() -> list[Batch]:
         nonlocal calls
         calls += 1
-        if calls == 5:
+        if calls == 9:
             raise WispError("The GPU was lost.", "device_lost")
-        return await next_batch(more)
+        return await result()
 
-    runner.next_batch = fails  # type: ignore[method-assign]
+    runner.result = fails  # type: ignore[method-assign]
     got = await asyncio.gather(*(collect(used, ids, GREEDY, 30) for ids in PROMPTS[:3]), return_exceptions=True)
     assert any(isinstance(g, WispError) for g in got)
     assert all(isinstance(g, WispError) or len(g) == 30 for g in got)  # type: ignore[arg-type]
