@@ -151,10 +151,12 @@ class Scheduler:
 
     async def _run_slice(self) -> None:
         """Submit and read until no sequence is left, or until the time slice is over."""
+        begun = False
         while self._sequences:
-            ends = self._time_slices.expired()
+            ends = begun and self._time_slices.expired()
             if not ends:
                 self._submit_ahead()
+                begun = True
             if self._in_flight:
                 await self._read()
             self._release_finished()

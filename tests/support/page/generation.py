@@ -15,7 +15,7 @@ from py_engine.plan.lists import PREFILL_END, SAMPLE
 from py_engine.plan.sampling import Sampling
 from tests.support.page.engines import collect
 
-AHEAD_MS = 25.0  # how much work the runner submits ahead
+STEP_MS = 8.0  # the time of a submit that a step's time is set for
 
 
 class RandomConstraint:
@@ -56,7 +56,7 @@ class RandomConstraint:
 def set_speed(engine: Engine, steps: int) -> None:
     """Tell the runner that the GPU is fast enough to submit `steps` steps ahead."""
     runner: Any = engine.runner
-    runner._step_ms = AHEAD_MS / steps
+    runner._times[1, False] = STEP_MS / steps
 
 
 async def generate_ahead(
@@ -70,7 +70,7 @@ async def generate_ahead(
     """An answer with `steps` steps submitted ahead, whatever their duration."""
     runner: Any = engine.runner
     set_speed(engine, steps)
-    measure, runner._time = runner._time, lambda ms: None
+    measure, runner._time = runner._time, lambda kind, ms: None
     try:
         stream = engine.generate(ids, sampling, AnswerLimits(count), constraint)
         return [i async for batch in stream for i in batch.ids]
@@ -142,7 +142,7 @@ async def aborts_and_shifts(engine: Engine) -> list[Any]:
     biased = Sampling(temperature=0, logit_bias=((3, 9.0),), logprobs=2)
     dice = random.Random(4)
     runner: Any = engine.runner
-    runner._time = lambda ms: None
+    runner._time = lambda kind, ms: None
     wants, shifted = [], []
     for steps in (3, 64):
         set_speed(engine, steps)
@@ -171,7 +171,7 @@ async def draws(engine: Engine) -> list[Any]:
     gpu, at = runner.gpu, 10
     for part in range(15):
         await runner.configure(Sampling(temperature=0.8, seed=9), at, 1000 * part, False)
-        await runner.feed(0, list(range(10)), [*PREFILL_END] + 200 * [SAMPLE])
+        runner.feed(0, list(range(10)), [*PREFILL_END] + 200 * [SAMPLE])
         drawn = js.Uint32Array.new(await gpu.replay.download(gpu.places["tokens"][0], 4 * at, 800))
         for token in drawn.to_py():
             counts[token] += 1

@@ -77,9 +77,8 @@ async def test_with_others_that_need_the_device_alone() -> None:
         assert got == want
 
 
-async def test_a_turn_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two requests that cannot share a batch alternate in time slices, instead of running one after the other."""
-    monkeypatch.setattr("py_engine.generate.time_slices.SLICE", 0.0)
+async def test_answers_that_run_alone_alternate() -> None:
+    """Two requests that cannot share a batch alternate, instead of running one after the other."""
     used = engine()
     order: list[str] = []
 
@@ -93,6 +92,49 @@ async def test_a_turn_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     want = [await collect(make(), PROMPT, sampling, 30) for sampling in (WARM, SHAPED)]
     assert list(await asyncio.gather(one("a", WARM), one("b", SHAPED))) == want
     assert "".join(order).count("ab") > 10
+
+
+async def test_a_long_prompt_is_read_between_the_steps_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a prompt of 120 tokens is read, 16 at a time, the other answer gets a token after each part."""
+    used = engine()
+    monkeypatch.setattr(counts(used), "prompt_tokens_in", lambda ms: 16)
+    long = [7 * i % 250 for i in range(120)]
+    want = [await collect(make(), PROMPT, GREEDY, 60), await collect(make(), long, GREEDY, 5)]
+    order: list[str] = []
+
+    async def one(name: str, ids: list[int], count: int) -> list[int]:
+        out: list[int] = []
+        async for batch in used.generate(ids, GREEDY, AnswerLimits(count, STOPS)):
+            order.append(name)
+            out += batch.ids
+            if name == "a" and len(out) == 10:
+                others.append(asyncio.ensure_future(one("b", long, 5)))
+        return out
+
+    others: list[asyncio.Future[list[int]]] = []
+    assert [await one("a", PROMPT, 60), await others[0]] == want
+    parts = "".join(order).rindex("b", 0, "".join(order).index("b") + 16)
+    assert "bb" not in "".join(order)[:parts], "a token of the other answer after each part"
+
+
+async def test_a_constraint_shares_the_device_with_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer under a constraint pauses for others and continues where it stopped, with the same text."""
+    monkeypatch.setattr("py_engine.generate.time_slices.SLICE", 0.0)
+    used = engine()
+    want = await collect(make(), PROMPT, SHAPED, 40, constraint=RandomConstraint(0.6))
+    plain = await collect(make(), [9], GREEDY, 40)
+    order: list[str] = []
+
+    async def one(name: str, ids: list[int], sampling: Sampling, constraint: Any = None) -> list[int]:
+        out: list[int] = []
+        async for batch in used.generate(ids, sampling, AnswerLimits(40, STOPS), constraint=constraint):
+            order.append(name)
+            out += batch.ids
+        return out
+
+    got = await asyncio.gather(one("a", PROMPT, SHAPED, RandomConstraint(0.6)), one("b", [9], GREEDY))
+    assert got == [want, plain]
+    assert "".join(order).count("ab") > 5
 
 
 @pytest.mark.slow
