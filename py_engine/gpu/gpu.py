@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from array import array
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 import js
@@ -185,6 +187,14 @@ class Gpu(Memory):
                 rows=with_rows,
             )
         )
+
+    def pooled_rows(self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int) -> Any:
+        """Run lists over each sequence; a promise of row 0 of a buffer after each, a Float32Array."""
+        buffer, offset, _ = self.places[name]
+        ids = array("I", chain.from_iterable(sequences))
+        lengths = to_js([len(sequence) for sequence in sequences])
+        row = obj(buffer=buffer, offset=offset, width=width)
+        return self.replay.pooledRows(to_js(memoryview(ids)), lengths, self.plan.batch, to_js(lists), row)
 
     async def rows(self, name: str, n: int, cols: int) -> Any:
         """Read the first `n` rows of a float buffer without their padding: a Float32Array (n * cols,)."""
