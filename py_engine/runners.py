@@ -82,8 +82,11 @@ class Runner(Protocol):
         sequence whose next tokens are drafted, so that a step may yield several.
         """
 
-    async def next_batch(self, more: bool = True) -> list[list[int]]:
-        """The next ids of each sequence; none at the end. `more`: keep submitting steps."""
+    def step_lists(self, sequences: Sequence[int], drafting: bool = False) -> list[str]:
+        """The lists of one step of start_batch() with these sequences, which configure() has set."""
+
+    async def next_batch(self, more: bool = True) -> list[Batch]:
+        """The next tokens of each sequence; none at the end. `more`: keep submitting steps."""
 
     def step_cost_ms(self, drafting: bool, sequences: int = 1) -> float:
         """Milliseconds of one step of such a batch; 0: not measured yet."""
@@ -91,8 +94,11 @@ class Runner(Protocol):
     def begin(self, position: int, count: int, seq: int = 0) -> None:
         """Begin decoding up to `count` tokens by step(); the last feed has computed the first one's logits."""
 
-    def mask(self, allowed: Any | None) -> None:
-        """Set which tokens the next step may sample (Constraint.mask); None: all."""
+    def mask(self, allowed: Any | None, seq: int | None = None) -> None:
+        """Set which tokens the next step may sample (Constraint.mask); None: all.
+
+        `seq`: a sequence of the next start_batch(); None: the one that begin() decodes.
+        """
 
     def step(self, count: int, eager: bool = False) -> int:
         """Sample the next tokens, each from the logits of the one before; returns how many there will be.

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 import time
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from py_engine.plan.lists import DECODE, DECODE_STEP, SAMPLE, SAMPLE_EACH, SMALL_BATCH, SMALL_BATCH_LOGITS, VERIFY_DRAFT
+from py_engine.plan.lists import DECODE, GREEDY, SMALL_BATCH
 from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Plan
-from py_engine.plan.sampling import Batch, Sampling, read_logprobs
+from py_engine.plan.sampler_ops import Rules
+from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, read_logprobs, step
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.runners import Counts
 
@@ -24,10 +26,13 @@ class CpuRunner:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.lists = [SAMPLE]
+        self.lists = [GREEDY]
         self.on_gpu = False
         self._free, self._masked = self.lists, self.lists
-        self._sampling = Sampling()
+        self._samplings: dict[int, Sampling] = {}  # of every sequence that was configured
+        self._rules = Rules(plan.n_vocab)
+        self._masked_sequences: set[int] = set()  # whose next tokens a mask restricts
+        self._sequences = [0]  # that are decoded
         self._resampled = 0
         self._raw: dict[str, Any] = {}  # weight -> its bytes in the file
         self._cpu: Cpu  # from ready() to close()
@@ -66,14 +71,13 @@ class CpuRunner:
         self._cpu.copy_cache(source, to)
 
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
-        vocab = self.plan.n_vocab
         self.lists = self._free = sampling.lists()
         self._masked = sampling.lists(constrained)
-        self._cpu.write("bias", sampling.biases(vocab))
-        self._cpu.write("breakers", sampling.breaker_bits(vocab))
-        packed = sampling.pack(answer, shifted)
-        self._cpu.write("sampling", packed, seq * len(packed))
-        self._sampling = sampling
+        self._cpu.write("rules", sampling.biases(), self._rules.biases(seq))
+        self._cpu.write("rules", sampling.breaker_bits(self.plan.n_vocab), self._rules.breakers(seq))
+        self._cpu.write("sampling", sampling.pack(answer, shifted), seq * SAMPLING_BYTES)
+        self._samplings[seq] = sampling
+        self._masked_sequences.discard(seq)
 
     async def feed(self, position: int, ids: list[int], lists: list[str], seq: int = 0) -> None:
         if self._pending:
@@ -90,14 +94,20 @@ class CpuRunner:
 
     def start(self, position: int, count: int, seq: int = 0) -> None:
         self._seq, self._position, self._left = seq, position, count
+        self._sequences = [seq]
 
     def prepared(self, lists: Sequence[str]) -> bool:
         return True
 
+    def step_lists(self, sequences: Sequence[int], drafting: bool = False) -> list[str]:
+        masked = not self._masked_sequences.isdisjoint(sequences)
+        before, after = step([self._samplings[seq] for seq in sequences], masked, drafting)
+        return before + after
+
     def start_batch(
         self, sequences: list[int], positions: list[int], sampled: list[bool], count: int, drafting: bool = False
     ) -> None:
-        self._batch_kind, self._left = (drafting, len(sequences)), count
+        self._batch_kind, self._left, self._sequences = (drafting, len(sequences)), count, sequences
         self._sampled_before = list(zip(sequences, positions, sampled, strict=True)) if any(sampled) else []
         positions = [at + exists for at, exists in zip(positions, sampled, strict=True)]
         if len(sequences) == 1 and not drafting:
@@ -107,29 +117,28 @@ class CpuRunner:
         self._set_states([(at - 1, seq) for at, seq in zip(positions, sequences, strict=True)])
         self._cpu.buffers["drafting"][:2] = self.plan.n_ctx - 1, 2
 
-    async def next_batch(self, more: bool = True) -> list[list[int]]:
+    async def next_batch(self, more: bool = True) -> list[Batch]:
         drafting, n_sequences = self._batch_kind
         if self._sampled_before:
             first, self._sampled_before = self._sampled_before, []
-            tokens = self._cpu.buffers["tokens"]
-            return [[int(tokens[seq, at])] if exists else [] for seq, at, exists in first]
+            return [self._read(seq, at, at + exists) for seq, at, exists in first]
         if not more or not self._left:
             return []
         started = time.perf_counter()
         if n_sequences == 1 and not drafting:
-            self._run([*DECODE_STEP])
-            out = [(await self._read_tokens(1)).ids]
+            self._run(self.step_lists(self._sequences))
+            out = [await self._read_tokens(1)]
         else:
-            states, tokens = self._cpu.buffers["states"], self._cpu.buffers["tokens"]
+            states = self._cpu.buffers["states"]
             before = states[:n_sequences, 0] + 1
             if drafting and int(before[0]) + MAX_SMALL_BATCH >= self.plan.n_ctx:
                 return []
-            self._run([SMALL_BATCH, SMALL_BATCH_LOGITS, VERIFY_DRAFT if drafting else SAMPLE_EACH])
+            self._run(self.step_lists(self._sequences, drafting))
             out = [
-                [int(i) for i in tokens[seq, first : last + 1]]
+                self._read(int(seq), int(first), int(last) + 1)
                 for first, (last, _, _, seq) in zip(before, states[:n_sequences], strict=True)
             ]
-            self._left -= min(self._left, len(out[0]))
+            self._left -= min(self._left, len(out[0].ids))
             await asyncio.sleep(0)
         ms = 1000 * (time.perf_counter() - started)
         self._batch_step_ms[self._batch_kind] = 0.7 * self._batch_step_ms.get(self._batch_kind, ms) + 0.3 * ms
@@ -148,15 +157,20 @@ class CpuRunner:
     async def _read_tokens(self, count: int) -> Batch:
         """Read the next `count` tokens of the sequence."""
         await asyncio.sleep(0)  # lets messages in, such as an abort
-        n, first = self._sampling.logprobs, self._position
+        first = self._position
         self._position += count
         self._left -= count
-        ids = [int(i) for i in self._cpu.buffers["tokens"][self._seq, first : self._position]]
+        return self._read(self._seq, first, self._position)
+
+    def _read(self, seq: int, first: int, end: int) -> Batch:
+        """The tokens of a sequence at positions [first, end), with their log-probabilities if it asked for them."""
+        ids = [int(i) for i in self._cpu.buffers["tokens"][seq, first:end]]
+        n = self._samplings[seq].logprobs if seq in self._samplings else -1
         if n < 0:
             return Batch(ids)
-        rows = self._cpu.buffers["logprobs"]
-        packed = b"".join(rows[at % len(rows)].tobytes() for at in range(first, self._position))
-        return Batch(ids, read_logprobs(memoryview(packed), count, n, self.plan.n_vocab))
+        rows = self._cpu.buffers["logprobs"][seq]
+        packed = b"".join(rows[at % len(rows)].tobytes() for at in range(first, end))
+        return Batch(ids, read_logprobs(memoryview(packed), end - first, n, self.plan.n_vocab))
 
     def _run(self, lists: Sequence[str]) -> None:
         for name in lists:
@@ -166,11 +180,16 @@ class CpuRunner:
         self.start(position, count, seq)
         self._in_flight.clear()
 
-    def mask(self, allowed: Any | None) -> None:
+    def mask(self, allowed: Any | None, seq: int | None = None) -> None:
+        to = self._sequences[0] if seq is None else seq
         if allowed is not None:
             words = allowed.to_py() if hasattr(allowed, "to_py") else allowed
-            self._cpu.write("mask", memoryview(words).cast("B")[: 4 * -(-self.plan.n_vocab // 32)])
-        self.lists = self._free if allowed is None else self._masked
+            self._cpu.write("rules", memoryview(words).cast("B")[: 4 * self._rules.bit_words], self._rules.mask(to))
+        self._masked_sequences -= {to}
+        self._masked_sequences |= {to} if allowed is not None else set()
+        self._cpu.write("sampling", struct.pack("<I", allowed is not None), to * SAMPLING_BYTES + MASKED_AT)
+        if seq is None:
+            self.lists = self._free if allowed is None else self._masked
 
     def step(self, count: int, eager: bool = False) -> int:
         for _ in range(count):

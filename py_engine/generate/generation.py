@@ -162,8 +162,8 @@ class Generation:
     async def _decode_batched(self, answer: Answer, slot: SequenceSlot, count: int) -> AsyncGenerator[Batch, None]:
         """Yield up to `count` tokens, decoded in steps shared with other sequences."""
         async with aclosing(self._batch.tokens(slot.number, len(answer.ids), count, answer.ids)) as batches:
-            async for ids in batches:
-                yield answer.accept(Batch(ids))
+            async for batch in batches:
+                yield answer.accept(batch)
                 if answer.done:
                     return
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from py_engine.generate.speculation import DraftPolicy
 from py_engine.generate.time_slices import TimeSlices
-from py_engine.plan.lists import BATCH_STEP, DRAFT_STEP
+from py_engine.plan.sampling import Batch
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.runners import Runner
 
@@ -27,19 +27,19 @@ class BatchedSequence:
     drafts: DraftPolicy
     sampled: bool = True  # the next token exists already: the prompt's last step sampled it
     cancelled: bool = False
-    batches: asyncio.Queue[list[int] | BaseException] = field(default_factory=asyncio.Queue)  # [] at the end
+    batches: asyncio.Queue[Batch | BaseException] = field(default_factory=asyncio.Queue)  # an empty one at the end
     released: asyncio.Event = field(default_factory=asyncio.Event)  # the device no longer works on it
 
-    def push(self, ids: list[int]) -> None:
+    def push(self, batch: Batch) -> None:
         """Queue the next tokens."""
-        if self.finished or not ids:
+        if self.finished or not batch.ids:
             return
         self.sampled = False
-        ids = ids[: self.left]
-        self.position += len(ids)
-        self.left -= len(ids)
-        self.drafts.add(ids)
-        self.batches.put_nowait(ids)
+        batch = batch[: self.left]
+        self.position += len(batch.ids)
+        self.left -= len(batch.ids)
+        self.drafts.add(batch.ids)
+        self.batches.put_nowait(batch)
 
     @property
     def finished(self) -> bool:
@@ -56,7 +56,7 @@ class SequenceBatch:
         self._changed = False
         self._task: asyncio.Task[None] | None = None
 
-    async def tokens(self, seq: int, position: int, count: int, ids: list[int]) -> AsyncGenerator[list[int], None]:
+    async def tokens(self, seq: int, position: int, count: int, ids: list[int]) -> AsyncGenerator[Batch, None]:
         """Yield the next `count` tokens of a sequence, from `position` on, after `ids`.
 
         The last feed has sampled the first of them. Closing the generator cancels the sequence.
@@ -67,9 +67,12 @@ class SequenceBatch:
         if self._task is None:
             self._task = asyncio.ensure_future(self._run())
         try:
-            while batch := await sequence.batches.get():
+            while True:
+                batch = await sequence.batches.get()
                 if isinstance(batch, BaseException):
                     raise batch
+                if not batch.ids:
+                    return
                 yield batch
         finally:
             sequence.cancelled = self._changed = True
@@ -98,15 +101,16 @@ class SequenceBatch:
 
     def _next_batch(self) -> list[BatchedSequence]:
         """The sequences of the next steps: as many as fit. Until the batch kernels are compiled: one, in turn."""
-        if len(self._sequences) > 1 and not self._runner.prepared(BATCH_STEP):
+        batch = self._sequences[:MAX_SMALL_BATCH]
+        if len(batch) > 1 and not self._runner.prepared(self._runner.step_lists([s.seq for s in batch])):
             self._sequences.append(self._sequences.pop(0))
             return self._sequences[-1:]
-        return self._sequences[:MAX_SMALL_BATCH]
+        return batch
 
     def _release_finished(self) -> None:
         for sequence in [s for s in self._sequences if s.finished]:
             self._sequences.remove(sequence)
-            sequence.batches.put_nowait([])
+            sequence.batches.put_nowait(Batch([]))
             sequence.released.set()
 
     async def _decode(self, batch: list[BatchedSequence]) -> None:
@@ -124,8 +128,8 @@ class SequenceBatch:
         more = True
         try:
             while tokens := await runner.next_batch(more):
-                for sequence, ids in zip(batch, tokens, strict=True):
-                    sequence.push(ids)
+                for sequence, own in zip(batch, tokens, strict=True):
+                    sequence.push(own)
                 more = not (
                     self._changed
                     or waiting
@@ -144,4 +148,8 @@ class SequenceBatch:
             return False
         runner = self._runner
         pays = sequence.drafts.pays(runner.step_cost_ms(False), runner.step_cost_ms(True))
-        return pays and sequence.left > MAX_SMALL_BATCH and runner.prepared(DRAFT_STEP)
+        return (
+            pays
+            and sequence.left > MAX_SMALL_BATCH
+            and runner.prepared(runner.step_lists([sequence.seq], drafting=True))
+        )

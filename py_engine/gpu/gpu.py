@@ -16,23 +16,19 @@ from py_engine.gpu.pipelines import PipelineCache
 from py_engine.gpu.upload import Upload
 from py_engine.plan import kernels, quants
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import DECODE, LOGPROBS, SAMPLE, SAMPLE_EACH, SMALL_BATCH, SMALL_BATCH_LOGITS, VERIFY_DRAFT
+from py_engine.plan.lists import BATCH_FORWARD, DECODE, LOGPROBS, each
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan
-from py_engine.plan.shared import LOGPROB_ROWS, MAX_LOGPROBS, MAX_SMALL_BATCH, MAX_STEPS
+from py_engine.plan.shared import LOGPROB_ROW_BYTES, LOGPROB_ROWS, MAX_SMALL_BATCH, MAX_STEPS
 
 REPLAY_SHARED = {
     "maxSteps": MAX_STEPS,
     "maxSmallBatch": MAX_SMALL_BATCH,
     "logprobRows": LOGPROB_ROWS,
-    "logprobRowBytes": 8 * (1 + MAX_LOGPROBS),  # u32 token and f32 log-probability of each
+    "logprobRowBytes": LOGPROB_ROW_BYTES,
     "stateFields": list(kernels.struct_fields("lib/state.wgsl", "State")),
     "draftingFields": list(kernels.struct_fields("advance.wgsl", "Drafting")),
     "decode": DECODE,
-    "smallBatch": SMALL_BATCH,
-    "smallBatchLogits": SMALL_BATCH_LOGITS,
-    "sampleEach": SAMPLE_EACH,
-    "verifyDraft": VERIFY_DRAFT,
-    "sample": SAMPLE,
+    "batchForward": list(BATCH_FORWARD),
 }  # numbers and names that replay.js shares with the plan
 
 
@@ -169,7 +165,7 @@ class Gpu(Memory):
     def sample_with(self, lists: list[str]) -> None:
         """Set the lists that sample a token in replay.js's steps."""
         self.replay.samplers = to_js(lists)
-        self.replay.withRows = LOGPROBS in lists
+        self.replay.withRows = not {LOGPROBS, each(LOGPROBS)}.isdisjoint(lists)
 
     async def rows(self, name: str, n: int, cols: int) -> Any:
         """Read the first `n` rows of a float buffer without their padding: a Float32Array (n * cols,)."""

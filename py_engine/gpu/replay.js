@@ -16,19 +16,19 @@ import { Lists } from "./lists.js";
  * @property {number} logprobRowBytes
  * @property {string[]} stateFields names of a State's u32 (wgsl/lib/state.wgsl), in order
  * @property {string[]} draftingFields names of Drafting's u32 (wgsl/advance.wgsl), in order
- * @property {string} decode @property {string} smallBatch @property {string} smallBatchLogits
- * @property {string} sampleEach @property {string} verifyDraft @property {string} sample
+ * @property {string} decode list of one sequence's step before its logits
+ * @property {string[]} batchForward lists of a small batch's step before its logits
  *
  * @typedef {object} Buffers
  * @property {GPUBuffer} tokens u32 ids (sequence, position)
  * @property {GPUBuffer} state State of one sequence
  * @property {GPUBuffer} [states] State of each token of a small batch; absent for encoders
- * @property {GPUBuffer} [logprobs] (logprobRows, entries)
+ * @property {GPUBuffer} [logprobs] (sequence, logprobRows, entries)
  * @property {GPUBuffer} [drafting] Drafting
  *
  * @typedef {object} Batch
  * @property {Uint32Array} ids sampled ids, sequence by sequence
- * @property {Uint32Array} rows a row of log-probabilities for each id, where they were requested
+ * @property {Uint32Array} rows a row of log-probabilities for each id, where a sequence requested them
  * @property {number} resampled how often a mask has rejected the first choice so far
  * @property {number} ms since the batch before
  * @property {number} steps that produced the ids; 0: they existed before, for the sequences in `sampled`
@@ -63,8 +63,8 @@ export class Replay extends Lists {
     this.places = [];
     this.drafting = false; // a small batch holds one sequence's last token and its draft: a step may yield several
     this.left = 0; // tokens of each sequence that may still be submitted
-    /** @type {string[]} lists that sample a token from logits */
-    this.samplers = [shared.sample];
+    /** @type {string[]} lists of a step after its logits: they sample tokens, or verify a draft */
+    this.samplers = [];
     this.withRows = false; // read log-probabilities back, too
     this.pending = false; // the last sampled token has not gone through the layers
     this.steps = 1; // tokens of each sequence in a submit
@@ -154,17 +154,20 @@ export class Replay extends Lists {
       this.places.forEach((place, i) => {
         if (!sampled[i]) return;
         encoder.copyBufferToBuffer(this.buffers.tokens, this.tokenOffset(place), staging, 4 * i, 4);
+        if (this.withRows) this.copyRows(encoder, place, i, 1, staging);
         place.position += 1;
       });
     });
-    this.track({ staging, count: 0, sequences: this.places.length, from: 0, rows: false, sampled }, true);
+    const { places, withRows } = this;
+    this.track({ staging, count: 0, sequences: places.length, from: 0, rows: withRows, sampled }, true);
   }
 
   /** A buffer to read ids, a state and rows of log-probabilities from. */
   staging() {
     const usage = GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ;
     const { maxSteps, logprobRowBytes } = this.shared;
-    const size = this.idBytes + this.stateBytes + (this.withRows ? maxSteps * logprobRowBytes : 0);
+    const rowBytes = this.withRows ? maxSteps * this.places.length * logprobRowBytes : 0;
+    const size = this.idBytes + this.stateBytes + rowBytes;
     let free = this.free.pop();
     if (free && free.size < size) free = void free.destroy();
     return free ?? this.device.createBuffer({ size, usage });
@@ -185,10 +188,10 @@ export class Replay extends Lists {
       places.forEach((place, i) => {
         const bytes = 4 * Math.min(tokens, this.capacity - place.position);
         to.copyBufferToBuffer(buffers.tokens, this.tokenOffset(place), into, 4 * i * count, bytes);
+        if (this.withRows) this.copyRows(to, place, i, count, into);
       });
       const state = drafting && buffers.states ? buffers.states : buffers.state;
       to.copyBufferToBuffer(state, 0, into, this.idBytes, this.stateBytes);
-      if (this.withRows) this.copyRows(to, from, count, into);
     };
     if (encoder) copy(encoder);
     else this.submit(copy);
@@ -204,18 +207,22 @@ export class Replay extends Lists {
     return this.inFlight.reduce((sum, { count }) => sum + count, more);
   }
 
-  /** @param {GPUCommandEncoder} to @param {number} position @param {number} count @param {GPUBuffer} into */
-  copyRows(to, position, count, into) {
+  /**
+   * Copies the log-probabilities of the i-th sequence's next `count` tokens.
+   * @param {GPUCommandEncoder} to @param {Place} place @param {number} i @param {number} count @param {GPUBuffer} into
+   */
+  copyRows(to, { seq, position }, i, count, into) {
     const { logprobs } = this.buffers;
     if (!logprobs) return;
     const { logprobRows, logprobRowBytes } = this.shared;
     const first = position % logprobRows;
-    const straight = Math.min(count, logprobRows - first); // the other rows wrap around to the buffer's start
-    const at = this.idBytes + this.stateBytes;
-    to.copyBufferToBuffer(logprobs, first * logprobRowBytes, into, at, straight * logprobRowBytes);
+    const straight = Math.min(count, logprobRows - first); // the other rows wrap around to the sequence's first
+    const begin = seq * logprobRows * logprobRowBytes;
+    const at = this.idBytes + this.stateBytes + i * count * logprobRowBytes;
+    to.copyBufferToBuffer(logprobs, begin + first * logprobRowBytes, into, at, straight * logprobRowBytes);
     if (straight === count) return;
     const rest = (count - straight) * logprobRowBytes;
-    to.copyBufferToBuffer(logprobs, 0, into, at + straight * logprobRowBytes, rest);
+    to.copyBufferToBuffer(logprobs, begin, into, at + straight * logprobRowBytes, rest);
   }
 
   /**
@@ -238,16 +245,13 @@ export class Replay extends Lists {
     const { drafting, places, shared } = this;
     if (!drafting && places.length === 1) return this.encode(pass, shared.decode, 1);
     const n = drafting ? shared.maxSmallBatch : places.length;
-    this.encode(pass, shared.smallBatch, n);
-    this.encode(pass, shared.smallBatchLogits, n);
+    for (const list of shared.batchForward) this.encode(pass, list, n);
   }
 
   /** @param {GPUComputePassEncoder} pass */
   encodeSampling(pass) {
-    const { shared, places } = this;
-    if (this.drafting) return this.encode(pass, shared.verifyDraft, shared.maxSmallBatch);
-    if (places.length > 1) return this.encode(pass, shared.sampleEach, places.length);
-    for (const list of this.samplers) this.encode(pass, list, 1);
+    const n = this.drafting ? this.shared.maxSmallBatch : this.places.length;
+    for (const list of this.samplers) this.encode(pass, list, n);
   }
 
   /**
@@ -319,7 +323,7 @@ export class Replay extends Lists {
     const ids = new Uint32Array(staging.getMappedRange(0, this.idBytes)).slice(first, end);
     const resampled = rest[stateFields.indexOf("resampled")];
     const rows = batch.rows
-      ? rest.slice(stateFields.length, stateFields.length + (count * logprobRowBytes) / 4)
+      ? rest.slice(stateFields.length, stateFields.length + (sequences * (count || 1) * logprobRowBytes) / 4)
       : new Uint32Array();
     staging.unmap();
     this.free.push(staging);

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.gpu.gpu import Gpu
 from py_engine.gpu.memory import obj
-from py_engine.plan.lists import SAMPLE
+from py_engine.plan.lists import GREEDY
 from py_engine.plan.placement import Placement
-from py_engine.plan.sampling import Batch, Sampling, read_logprobs
-from py_engine.plan.shared import MAX_STEPS
+from py_engine.plan.sampler_ops import Rules
+from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, read_logprobs, step
+from py_engine.plan.shared import LOGPROB_ROW_BYTES, MAX_STEPS
 from py_engine.runners import Counts
 
 if TYPE_CHECKING:
@@ -33,11 +35,13 @@ class GpuRunner:
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu, self.plan = gpu, gpu.plan
-        self.lists = [SAMPLE]
+        self.lists = [GREEDY]
         self.on_gpu = not gpu.variant.software
         self._free, self._masked = self.lists, self.lists
-        self._sampling = Sampling()  # of the sequence configured last
-        self._written = Sampling()  # the one whose biases and sequence breakers are on the device
+        self._samplings: dict[int, Sampling] = {}  # of every sequence that was configured
+        self._rules = Rules(self.plan.n_vocab)
+        self._masked_sequences: set[int] = set()  # whose next tokens a mask restricts
+        self._sequences = [0]  # that are decoded
         self._preparing: set[str] = set()
         self._batch_kind: tuple[bool, int] = (False, 1)  # drafting, sequences
         self._batch_step_ms: dict[tuple[bool, int], float] = {}  # batch kind -> milliseconds
@@ -86,14 +90,14 @@ class GpuRunner:
         self._check()
         self._free, self._masked = sampling.lists(), sampling.lists(constrained)
         await self.gpu.compile(names={*self._free, *self._masked})
-        vocab = self.plan.n_vocab
-        if sampling.logit_bias != self._written.logit_bias:
-            self.gpu.write("bias", sampling.biases(vocab))
-        if sampling.dry_breakers != self._written.dry_breakers:
-            self.gpu.write("breakers", sampling.breaker_bits(vocab))
-        packed = sampling.pack(answer, shifted)
-        self.gpu.write("sampling", packed, seq * len(packed))
-        self._sampling = self._written = sampling
+        before = self._samplings.get(seq, Sampling())
+        if sampling.logit_bias != before.logit_bias:
+            self.gpu.write("rules", sampling.biases(), self._rules.biases(seq))
+        if sampling.dry_breakers != before.dry_breakers:
+            self.gpu.write("rules", sampling.breaker_bits(self.plan.n_vocab), self._rules.breakers(seq))
+        self.gpu.write("sampling", sampling.pack(answer, shifted), seq * SAMPLING_BYTES)
+        self._samplings[seq] = sampling
+        self._masked_sequences.discard(seq)
         self._use(self._free)
 
     def _use(self, lists: list[str]) -> None:
@@ -116,6 +120,8 @@ class GpuRunner:
 
     def _start(self, seq: int, position: int, count: int, sampled: bool) -> None:
         self._done = None
+        self._sequences = [seq]
+        self._use(self._free)
         steps, ahead = self._pace()
         self.gpu.replay.start(seq, position, count, steps, ahead, sampled)
 
@@ -132,13 +138,22 @@ class GpuRunner:
         finally:
             self._preparing -= lists
 
+    def step_lists(self, sequences: Sequence[int], drafting: bool = False) -> list[str]:
+        before, after = self._step(sequences, drafting)
+        return before + after
+
+    def _step(self, sequences: Sequence[int], drafting: bool) -> tuple[list[str], list[str]]:
+        masked = not self._masked_sequences.isdisjoint(sequences)
+        return step([self._samplings[seq] for seq in sequences], masked, drafting)
+
     def start_batch(
         self, sequences: list[int], positions: list[int], sampled: list[bool], count: int, drafting: bool = False
     ) -> None:
         self._check()
         self._done = None
         self._batch_kind = drafting, len(sequences)
-        self._use([SAMPLE])
+        self._sequences = sequences
+        self._use(self._step(sequences, drafting)[1])
         steps, ahead = self._batch_pace()
         batch = {"sequences": sequences, "positions": positions, "sampled": sampled, "count": count}
         self.gpu.replay.startBatch(obj(**batch, steps=steps, ahead=ahead, drafting=drafting))
@@ -152,21 +167,32 @@ class GpuRunner:
         max_steps = MAX_STEPS // 4 if drafting else MAX_STEPS
         return (max(1, min(max_steps, int(BATCH_SUBMIT_MS / ms))) if ms else 1), 2
 
-    async def next_batch(self, more: bool = True) -> list[list[int]]:
+    async def next_batch(self, more: bool = True) -> list[Batch]:
         replay = self.gpu.replay
         result = await self._awaited(replay.next() if more else replay.take())
         if result is None:
             return []
-        ids, steps = [int(i) for i in result.ids.to_py()], int(result.steps)
+        batches, steps = self._batches(result), int(result.steps)
         if not steps:
-            return [[token] if existed else [] for token, existed in zip(ids, result.sampled.to_py(), strict=True)]
+            return [
+                batch if existed else Batch([]) for batch, existed in zip(batches, result.sampled.to_py(), strict=True)
+            ]
         if replay.warm:
             before, ms = self._batch_step_ms.get(self._batch_kind), float(result.ms) / steps
             self._batch_step_ms[self._batch_kind] = ms if before is None else _smoothed(before, ms)
             replay.steps, replay.ahead = self._batch_pace()
-        if self._batch_kind[0]:
-            return [ids]
-        return [ids[at : at + steps] for at in range(0, len(ids), steps)]
+        return batches
+
+    def _batches(self, result: Any) -> list[Batch]:
+        """The tokens of each sequence, with their log-probabilities where it asked for them."""
+        ids, rows = [int(i) for i in result.ids.to_py()], result.rows.to_py().cast("B")
+        count, out = len(ids) // len(self._sequences), []
+        for i, seq in enumerate(self._sequences):
+            n = self._samplings[seq].logprobs if seq in self._samplings else -1
+            part = rows[i * count * LOGPROB_ROW_BYTES : (i + 1) * count * LOGPROB_ROW_BYTES]
+            logprobs = read_logprobs(part, count, n, self.plan.n_vocab) if n >= 0 else None
+            out.append(Batch(ids[i * count : (i + 1) * count], logprobs))
+        return out
 
     def step_cost_ms(self, drafting: bool, sequences: int = 1) -> float:
         return self._batch_step_ms.get((drafting, sequences), 0.0)
@@ -197,11 +223,9 @@ class GpuRunner:
         result = await self._awaited(promise)
         if result is None:
             return Batch([]), False, 0.0
-        ids = [int(i) for i in result.ids.to_py()]
-        n = self._sampling.logprobs
-        rows = read_logprobs(result.rows.to_py(), len(ids), n, self.plan.n_vocab) if n >= 0 else None
         rejected, self._resampled = int(result.resampled) != self._resampled, int(result.resampled)
-        return Batch(ids, rows), rejected, float(result.ms)
+        (batch,) = self._batches(result)
+        return batch, rejected, float(result.ms)
 
     async def _awaited(self, promise: Any) -> Any:
         try:
@@ -210,11 +234,16 @@ class GpuRunner:
             self._check()
             raise
 
-    def mask(self, allowed: Any | None) -> None:
-        words = -(-self.plan.n_vocab // 32)
+    def mask(self, allowed: Any | None, seq: int | None = None) -> None:
+        to = self._sequences[0] if seq is None else seq
         if allowed is not None:
-            self.gpu.write("mask", allowed if isinstance(allowed, bytes) else allowed.subarray(0, words))
-        self._use(self._free if allowed is None else self._masked)
+            bits = allowed if isinstance(allowed, bytes) else allowed.subarray(0, self._rules.bit_words)
+            self.gpu.write("rules", bits, self._rules.mask(to))
+        if (allowed is None) == (to in self._masked_sequences):
+            self._masked_sequences ^= {to}
+            self.gpu.write("sampling", struct.pack("<I", allowed is not None), to * SAMPLING_BYTES + MASKED_AT)
+        if seq is None:
+            self._use(self._free if allowed is None else self._masked)
 
     def step(self, count: int, eager: bool = False) -> int:
         return int(self.gpu.replay.step(count, eager))

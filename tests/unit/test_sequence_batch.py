@@ -13,7 +13,7 @@ from py_engine.engine import Engine
 from py_engine.errors import WispError
 from py_engine.generate.answer import AnswerLimits, GenerationStats
 from py_engine.generate.speculation import DraftPolicy
-from py_engine.plan.sampling import Sampling
+from py_engine.plan.sampling import Batch, Sampling
 from tests.support.cpu_engines import (
     PROMPT,
     SHAPED,
@@ -144,7 +144,7 @@ async def test_a_failure_reaches_everyone_and_ends() -> None:
     runner, next_batch = counts(used), counts(used).next_batch
     calls = 0
 
-    async def fails(more: bool = True) -> list[list[int]]:
+    async def fails(more: bool = True) -> list[Batch]:
         nonlocal calls
         calls += 1
         if calls == 5:
