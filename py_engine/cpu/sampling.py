@@ -184,6 +184,10 @@ def sample_draw(c: Call) -> None:
         if is_greedy(s):
             continue
         logits, position = _logits(c, m), at + int(s["shifted"])
+        logits = np.where(np.isnan(logits), np.float32(-np.inf), logits)
+        if logits.max() <= BANNED:  # the filters need a token
+            _write_best(c, logits, c["drawn"][m])
+            continue
         noisy = logits - logits.max()
         if s["temperature"] > 0:
             noisy = noisy / s["temperature"] + gumbel(s["seed"], position, len(logits))

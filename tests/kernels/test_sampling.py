@@ -213,8 +213,8 @@ def tokens_of_batch(
     bench.data["each.histogram"] = np.zeros((MAX_SMALL_BATCH, BUCKETS, 4), np.uint32)
     for (at, seq), sampling in zip(places, samplings, strict=True):
         bench.data["tokens"][seq] = np.random.default_rng(seq).integers(0, 5, bench.data["tokens"].shape[1])
-        allowed = np.random.default_rng(seq).random(vocab) < 0.3
-        give(bench, seq, sampling, at // 2, seq, allowed if masks and seq % 2 else None)
+        allowed = np.random.default_rng(seq).random((vocab,)) < 0.3
+        give(bench, seq, sampling, at // 2, seq, mask=allowed if masks and seq % 2 == 1 else None)
     gpu, host = bench.run(ops)
     assert (gpu["tokens"] == host["tokens"]).all()
     assert (gpu["states"] == host["states"]).all()

@@ -2,8 +2,6 @@
 //
 // The masses before each bucket bound the mass within a closeness c of the center from below (buckets inside) and from above
 // (buckets that overlap). So few buckets on either side remain in which the wanted closeness can be.
-#include "lib/reduce.wgsl"
-#include "lib/ranks.wgsl"
 var<private> center_distance: f32; // of the center from the largest logit
 var<private> last_bucket: u32; // that tokens of the search lie in
 
