@@ -30,12 +30,12 @@ from py_engine.models.common import rope_factors
 from py_engine.options import PARALLEL, LoadOptions
 from py_engine.plan import budget
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import ALL_LOGITS, BATCH_STEP, DECODE, DECODE_STEP, EMBED, NORMALIZE, PREFILL, SAMPLE
+from py_engine.plan.lists import ALL_LOGITS, BATCH_STEP, DECODE_STEP, EMBED, NORMALIZE, PREFILL
 from py_engine.plan.lists import pool as pool_list
 from py_engine.plan.plan import Plan
 from py_engine.plan.pooling import NAMES
 from py_engine.plan.sampling import Batch, Constraint, Sampling
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import MAX_BIASES, MAX_SMALL_BATCH
 from py_engine.plan.traffic import StepTimes, profile
 from py_engine.runners import Runner
 from py_engine.tuning.cached_choices import as_stats
@@ -266,6 +266,8 @@ class Engine:
             )
 
     def _check_sampling(self, sampling: Sampling) -> None:
+        if len(sampling.logit_bias) > MAX_BIASES:
+            raise WispError(f"logit_bias has more than {MAX_BIASES} tokens.", "invalid_value", param="logit_bias")
         for name, ids in (("logit_bias", [i for i, _ in sampling.logit_bias]), ("dry_breakers", sampling.dry_breakers)):
             if bad := next((i for i in ids if not 0 <= i < self.plan.n_vocab), None):
                 raise WispError(
@@ -313,7 +315,7 @@ class Engine:
             "kernels": self.kernels,
             "read_rates": self.read_rates,
             "last": asdict(self.last),
-            "dispatches_per_token": sum(len(self.plan.lists.get(n, [])) for n in (DECODE, SAMPLE)) if gpu else 0,
+            "dispatches_per_token": sum(len(self.plan.lists.get(n, [])) for n in DECODE_STEP) if gpu else 0,
             "submits_per_token": self.last.submits / steps,
         }
 

@@ -7,15 +7,16 @@ Prompts
     EMBED, pool("...")  after PREFILL: the embedding of every token, then of the sequence
 One sequence
     DECODE              one token through the layers, and its logits
-    SAMPLE, RESAMPLE    the next token from the logits (temperature, top_k, top_p, min_p); again if a mask forbids it
-    SHAPED_SAMPLE, SHAPED_RESAMPLE   the same with every sampler
+    GREEDY, SAMPLE      the next token from the logits: the likeliest; with temperature and every filter
+    SHAPED_GREEDY, SHAPED_SAMPLE   the same with bias, penalties and DRY
+    MASKED_GREEDY, MASKED_SAMPLE   after any of them: again with all of it, if a mask forbids the token
     LOGPROBS            after any of them: log-probabilities of the token and of the likeliest
 Small batches: up to MAX_SMALL_BATCH tokens, of one sequence or of several
     SMALL_BATCH         the tokens through the layers
     SMALL_BATCH_LAST_LOGITS   after it: logits of the last token
     SMALL_BATCH_LOGITS  after it: logits of every token; then one of these two:
-    SAMPLE_EACH         the next token of every sequence
-    VERIFY_DRAFT        one sequence: accept the draft up to the first token that differs from its sample; draft again
+    each(a list above)  what that list does for one sequence, for every sequence
+    verify(a sampler)   one sequence: accept the draft up to the first token that differs from its sample; draft again
 
 Encoders have PREFILL, EMBED and the pooling lists only, and take a sequence in one batch.
 """
@@ -59,18 +60,11 @@ from py_engine.plan.lists import (
     DECODE,
     EMBED,
     LAST_LOGITS,
-    LOGPROBS,
     NORMALIZE,
     PREFILL,
-    RESAMPLE,
-    SAMPLE,
-    SAMPLE_EACH,
-    SHAPED_RESAMPLE,
-    SHAPED_SAMPLE,
     SMALL_BATCH,
     SMALL_BATCH_LAST_LOGITS,
     SMALL_BATCH_LOGITS,
-    VERIFY_DRAFT,
 )
 from py_engine.plan.ops import Ops
 from py_engine.plan.pages import PAGE
@@ -204,31 +198,13 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     decode = Ops(plan, DECODE, 1, device)
     x = model.build(cfg, weights, decode, ropes, caches)
     logits = head.output(cfg, weights, decode, x)
-    sampler_ops.sample(Ops(plan, SAMPLE, 1, device), logits)
-    sampler_ops.resample(Ops(plan, RESAMPLE, 1, device), logits)
-    sampler_ops.sample(Ops(plan, SHAPED_SAMPLE, 1, device), logits, shaped=True)
-    sampler_ops.resample(Ops(plan, SHAPED_RESAMPLE, 1, device), logits, shaped=True)
-    sampler_ops.logprobs(Ops(plan, LOGPROBS, 1, device), logits)
+    sampler_ops.add_lists(plan, device, logits)
     small_batch = Ops(plan, SMALL_BATCH, MAX_SMALL_BATCH, device, state_per_token=True)
     x = model.build(cfg, weights, small_batch, ropes, caches)
     head.output(cfg, weights, Ops(plan, SMALL_BATCH_LAST_LOGITS, 1, device), x)
     all_logits = Ops(plan, SMALL_BATCH_LOGITS, MAX_SMALL_BATCH, device, state_per_token=True)
-    logits = head.output(cfg, weights, all_logits, x)
-    sampler_ops.sample_each(Ops(plan, SAMPLE_EACH, MAX_SMALL_BATCH, device, state_per_token=True), logits)
-    verify = Ops(plan, VERIFY_DRAFT, MAX_SMALL_BATCH, device, state_per_token=True)
-    sampler_ops.sample_each(verify, logits, max_draft=MAX_SMALL_BATCH - 1)
-    plan.lazy |= {
-        ALL_LOGITS,
-        RESAMPLE,
-        SHAPED_SAMPLE,
-        SHAPED_RESAMPLE,
-        LOGPROBS,
-        SMALL_BATCH,
-        SMALL_BATCH_LAST_LOGITS,
-        SMALL_BATCH_LOGITS,
-        SAMPLE_EACH,
-        VERIFY_DRAFT,
-    }
+    sampler_ops.add_batch_lists(plan, device, head.output(cfg, weights, all_logits, x))
+    plan.lazy |= {ALL_LOGITS, SMALL_BATCH, SMALL_BATCH_LAST_LOGITS, SMALL_BATCH_LOGITS}
     return plan
 
 

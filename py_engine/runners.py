@@ -81,6 +81,9 @@ class Runner(Protocol):
     def prepared(self, lists: Sequence[str]) -> bool:
         """Whether lists can run now. If not, start compiling them."""
 
+    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False) -> list[str]:
+        """The lists of one step of these sequences, which configure() has set."""
+
     def decode(self, rows: Sequence[Row], steps: int) -> None:
         """Submit decode steps: each computes the rows' newest tokens and samples the next ones."""
 
@@ -109,7 +112,7 @@ class Runner(Protocol):
         """Begin decoding up to `count` tokens by step(); the last feed has computed the first one's logits."""
 
     def mask(self, allowed: Any | None) -> None:
-        """Set which tokens the next step may sample (Constraint.mask); None: all."""
+        """Set which tokens the next step() may sample (Constraint.mask); None: all."""
 
     def step(self, count: int, eager: bool = False) -> int:
         """Sample the next tokens, each from the logits of the one before; returns how many there will be.

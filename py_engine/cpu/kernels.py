@@ -20,7 +20,7 @@ from py_engine.cpu.attention import (
 )
 from py_engine.cpu.call import Array, Call
 from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, normed
-from py_engine.cpu.sampling import advance, logprobs, sample, sample_best, sample_shape
+from py_engine.cpu.sampling import advance, logprobs, nothing, sample, sample_best, sample_draw, sample_shape
 
 
 def embed(c: Call) -> None:
@@ -221,7 +221,8 @@ KERNELS: dict[str, Callable[[Call], None]] = {
     for f in (
         embed, norm, add_scaled, soft_cap, activate, matmul, matvec, matvec_small_batch, quantize_rows, rope_append,
         norm_rope_append, kv_quantize, attention, attention_decode, attention_combine, pool, normalize, shortconv,
-        gate, scale_by, route, experts, sample_best, sample_shape, sample, advance, logprobs, read,
+        gate, scale_by, route, experts, sample_best, sample_shape, sample_draw, sample, advance, logprobs, read,
     )
 }  # fmt: skip
 KERNELS |= {"matmul_matrix": matmul, "attention_matrix": attention}
+KERNELS |= dict.fromkeys(("sample_histogram", "sample_sort", "sample_bounds", "logprobs_partitions"), nothing)

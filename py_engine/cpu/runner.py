@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from py_engine.plan.lists import BATCH_STEP, DECODE, DRAFT_STEP, SMALL_BATCH
+from py_engine.plan.lists import DECODE, SMALL_BATCH
 from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Plan
-from py_engine.plan.sampling import Batch, Sampling, read_logprobs
+from py_engine.plan.sampler_ops import Rules
+from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, read_logprobs, samplers, step
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.runners import Counts, Row
 
@@ -35,7 +37,8 @@ class CpuRunner:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.on_gpu = self.queues = False
-        self._samplings: dict[int, Sampling] = {}  # of each sequence
+        self._samplings: dict[int, Sampling] = {}  # of every sequence that was configured
+        self._rules = Rules(plan.n_vocab)
         self._resampled = 0
         self._raw: dict[str, Any] = {}  # weight -> its bytes in the file
         self._cpu: Cpu  # from ready() to close()
@@ -74,16 +77,17 @@ class CpuRunner:
         self._run_in_order(lambda: self._cpu.copy_cache(source, to))
 
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
-        packed = sampling.pack(answer, shifted)
-        self._cpu.write("sampling", packed, seq * len(packed))
+        self._run_in_order(lambda: self._configure(sampling, sampling.pack(answer, shifted), seq))
         self._samplings[seq] = sampling
 
-    def _samplers(self, seq: int, *, masked: bool = False) -> list[str]:
-        """The lists that sample a token of a sequence. Writes its biases and sequence breakers."""
-        sampling, vocab = self._samplings.get(seq, Sampling()), self.plan.n_vocab
-        self._cpu.write("bias", sampling.biases(vocab))
-        self._cpu.write("breakers", sampling.breaker_bits(vocab))
-        return sampling.lists(masked)
+    def _configure(self, sampling: Sampling, packed: bytes, seq: int) -> None:
+        self._cpu.write("rules", sampling.biases(), self._rules.biases(seq))
+        self._cpu.write("rules", sampling.breaker_bits(self.plan.n_vocab), self._rules.breakers(seq))
+        self._cpu.write("sampling", packed, seq * SAMPLING_BYTES)
+
+    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False) -> list[str]:
+        before, after = step([self._samplings[seq] for seq in sequences], drafting=drafting)
+        return [*before, *after]
 
     async def prepare(self, lists: Sequence[str]) -> None:
         pass
@@ -93,7 +97,6 @@ class CpuRunner:
 
     def feed(self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False) -> None:
         def run() -> list[Batch]:
-            self._samplers(seq)
             if SMALL_BATCH in lists:
                 self._set_states([Row(seq, position + i) for i in range(len(ids))])
             self._cpu.feed(position, ids, list(lists), seq)
@@ -109,7 +112,7 @@ class CpuRunner:
 
     def _decode(self, rows: Sequence[Row], steps: int) -> list[Batch]:
         self._set_states(rows)
-        lists = [DECODE, *self._samplers(rows[0].seq)] if len(rows) == 1 else BATCH_STEP
+        lists = self.step_lists([row.seq for row in rows])
         out = []
         for i in range(steps):
             self._run(lists)
@@ -126,7 +129,7 @@ class CpuRunner:
 
         def run() -> list[Batch]:
             before = int(self._states()[0, 0])
-            self._run(DRAFT_STEP)
+            self._run(self.step_lists([row.seq], drafting=True))
             return [self._read(Row(row.seq, before), int(self._states()[0, 0]) - before)]
 
         self._work.append(Work(run, (1, True)))
@@ -175,7 +178,7 @@ class CpuRunner:
         ids = [int(i) for i in self._cpu.buffers["tokens"][row.seq, first : first + count]]
         if n < 0:
             return Batch(ids)
-        rows = self._cpu.buffers["logprobs"]
+        rows = self._cpu.buffers["logprobs"][row.seq]
         packed = b"".join(rows[at % len(rows)].tobytes() for at in range(first, first + count))
         return Batch(ids, read_logprobs(memoryview(packed), count, n, self.plan.n_vocab))
 
@@ -191,15 +194,17 @@ class CpuRunner:
         self._held.clear()
 
     def mask(self, allowed: Any | None) -> None:
+        seq = self._row.seq
         if allowed is not None:
             words = allowed.to_py() if hasattr(allowed, "to_py") else allowed
-            self._cpu.write("mask", memoryview(words).cast("B")[: 4 * -(-self.plan.n_vocab // 32)])
+            self._cpu.write("rules", memoryview(words).cast("B")[: 4 * self._rules.bit_words], self._rules.mask(seq))
+        self._cpu.write("sampling", struct.pack("<I", allowed is not None), seq * SAMPLING_BYTES + MASKED_AT)
         self._masked = allowed is not None
 
     def step(self, count: int, eager: bool = False) -> int:
-        samplers = self._samplers(self._row.seq, masked=self._masked)
+        lists = samplers([self._samplings[self._row.seq]], self._masked)
         for _ in range(count):
-            self._run([DECODE, *samplers] if self._pending else samplers)
+            self._run([DECODE, *lists] if self._pending else lists)
             self._pending = True
         self._held.append((count, int(self._states()[0, 2])))
         self._left -= count

@@ -57,11 +57,9 @@ class Answer:
     def batchable(self) -> bool:
         """Whether it may share steps with other sequences.
 
-        It may if sampling needs only the logits. Exact answers run alone: a batch adds in another order, which rounds
-        differently.
+        Exact answers run alone: a batch adds in another order, which rounds differently.
         """
-        plain = self.constraint is None and not self.sampling.is_shaped and self.sampling.logprobs < 0
-        return plain and not self.exact
+        return self.constraint is None and not self.exact
 
     def accept(self, batch: Batch) -> Batch:
         """Count a batch's tokens, up to and including one that ends the answer, and return those."""

@@ -20,7 +20,7 @@ from py_engine.generate.answer import Answer
 from py_engine.generate.sequence_slots import SequenceSlot
 from py_engine.generate.speculation import DraftPolicy
 from py_engine.generate.time_slices import TimeSlices
-from py_engine.plan.lists import BATCH_STEP, DRAFT_STEP, PREFILL, PREFILL_END, SMALL_BATCH, SMALL_BATCH_END
+from py_engine.plan.lists import PREFILL, PREFILL_END, SMALL_BATCH, SMALL_BATCH_END
 from py_engine.plan.sampling import Batch
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.runners import Row, Runner
@@ -218,8 +218,11 @@ class Scheduler:
         decoding = [sequence for sequence in runnable if not sequence.prompting]
         shared = [sequence for sequence in decoding if sequence.answer.batchable]
         alone = [[sequence] for sequence in decoding if not sequence.answer.batchable]
-        size = MAX_SMALL_BATCH if len(shared) > 1 and self._runner.prepared(BATCH_STEP) else 1
-        batches = [shared[at : at + size] for at in range(0, len(shared), size)]
+        batches: list[list[RunningSequence]] = []
+        for at in range(0, len(shared), MAX_SMALL_BATCH):
+            batch = shared[at : at + MAX_SMALL_BATCH]
+            lists = self._runner.step_lists([sequence.slot.number for sequence in batch])
+            batches += [batch] if self._runner.prepared(lists) else [[sequence] for sequence in batch]
         return [*prompts, *batches, *alone]
 
     def _submit_steps(self, unit: list[RunningSequence], *, beside_prompt: bool) -> float:
@@ -257,10 +260,13 @@ class Scheduler:
     def _should_draft(self, sequence: RunningSequence) -> bool:
         """Whether the next steps of a sequence that runs alone draft tokens."""
         runner = self._runner
-        if not self._speculation or sequence.prompting or not sequence.answer.batchable:
+        scored = sequence.answer.sampling.logprobs >= 0
+        if not self._speculation or sequence.prompting or scored or not sequence.answer.batchable:
             return False
         pays = sequence.drafts.pays(runner.step_ms(1), runner.step_ms(1, drafting=True))
-        return pays and sequence.left > MAX_SMALL_BATCH and runner.prepared(DRAFT_STEP)
+        if not pays or sequence.left <= MAX_SMALL_BATCH:
+            return False
+        return runner.prepared(runner.step_lists([sequence.slot.number], drafting=True))
 
     def _submit_draft(self, sequence: RunningSequence) -> float | None:
         """Submit steps with drafts; returns the milliseconds that they take. None: the context might end."""

@@ -20,7 +20,7 @@ from py_engine.plan import kernels, quants
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan
-from py_engine.plan.shared import LOGPROB_ROWS, MAX_LOGPROBS, MAX_SMALL_BATCH, MAX_STEPS
+from py_engine.plan.shared import LOGPROB_ROW_BYTES, LOGPROB_ROWS, MAX_SMALL_BATCH, MAX_STEPS
 from py_engine.runners import Row
 
 PROBE_MS = 8.0  # for so long, replay.js looks every 0.1 ms whether a token has arrived; then it waits
@@ -28,7 +28,7 @@ REPLAY_SHARED = {
     "maxSteps": MAX_STEPS,
     "maxSmallBatch": MAX_SMALL_BATCH,
     "logprobRows": LOGPROB_ROWS,
-    "logprobRowBytes": 8 * (1 + MAX_LOGPROBS),  # u32 token and f32 log-probability of each
+    "logprobRowBytes": LOGPROB_ROW_BYTES,
     "stateFields": list(kernels.struct_fields("lib/state.wgsl", "State")),
     "draftingFields": list(kernels.struct_fields("advance.wgsl", "Drafting")),
 }  # numbers and names that replay.js shares with the plan

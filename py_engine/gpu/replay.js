@@ -21,7 +21,7 @@ import { Lists } from "./lists.js";
  * @typedef {object} Buffers
  * @property {GPUBuffer} tokens u32 ids (sequence, position)
  * @property {GPUBuffer} state a State per token of a small batch, then block tables (wgsl/lib/state.wgsl)
- * @property {GPUBuffer} [logprobs] (logprobRows, entries)
+ * @property {GPUBuffer} [logprobs] (sequence, logprobRows, entries)
  * @property {GPUBuffer} [drafting] Drafting
  *
  * @typedef {{ seq: number, position: number }} Place  a sequence and the position of one of its tokens
@@ -168,8 +168,8 @@ export class Replay extends Lists {
   /** A buffer to read ids, a State and rows of log-probabilities from. @param {boolean} withRows */
   staging(withRows) {
     const usage = GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ;
-    const { maxSteps, logprobRowBytes } = this.shared;
-    const size = this.idBytes + this.stateBytes + (withRows ? maxSteps * logprobRowBytes : 0);
+    const rowBytes = withRows ? (this.idBytes / 4) * this.shared.logprobRowBytes : 0;
+    const size = this.idBytes + this.stateBytes + rowBytes;
     let free = this.free.pop();
     if (free && free.size < size) free = void free.destroy();
     return free ?? this.device.createBuffer({ size, usage });
@@ -188,8 +188,8 @@ export class Replay extends Lists {
       encoder.copyBufferToBuffer(this.buffers.tokens, this.tokenOffset(place), staging, 4 * i * count, bytes);
     });
     encoder.copyBufferToBuffer(this.buffers.state, 0, staging, this.idBytes, this.stateBytes);
+    if (rows) places.forEach((place, i) => this.copyRows(encoder, place, count, staging, i * count));
     const from = places[0].position;
-    if (rows) this.copyRows(encoder, from, count, staging);
     const { placed } = this;
     this.placed = false;
     return () => {
@@ -200,18 +200,22 @@ export class Replay extends Lists {
     };
   }
 
-  /** @param {GPUCommandEncoder} to @param {number} position @param {number} count @param {GPUBuffer} into */
-  copyRows(to, position, count, into) {
+  /**
+   * Copies the log-probabilities of `count` positions of a sequence to row `row` of a staging buffer's rows.
+   * @param {GPUCommandEncoder} to @param {Place} place @param {number} count @param {GPUBuffer} into @param {number} row
+   */
+  copyRows(to, { seq, position }, count, into, row) {
     const { logprobs } = this.buffers;
     if (!logprobs) return;
     const { logprobRows, logprobRowBytes } = this.shared;
     const first = position % logprobRows;
-    const straight = Math.min(count, logprobRows - first); // the other rows wrap around to the buffer's start
-    const at = this.idBytes + this.stateBytes;
-    to.copyBufferToBuffer(logprobs, first * logprobRowBytes, into, at, straight * logprobRowBytes);
+    const straight = Math.min(count, logprobRows - first); // the other rows wrap around to the sequence's first row
+    const at = this.idBytes + this.stateBytes + row * logprobRowBytes;
+    const begin = seq * logprobRows * logprobRowBytes;
+    to.copyBufferToBuffer(logprobs, begin + first * logprobRowBytes, into, at, straight * logprobRowBytes);
     if (straight === count) return;
     const rest = (count - straight) * logprobRowBytes;
-    to.copyBufferToBuffer(logprobs, 0, into, at + straight * logprobRowBytes, rest);
+    to.copyBufferToBuffer(logprobs, begin, into, at + straight * logprobRowBytes, rest);
   }
 
   /** The result of the oldest submit that reads back. @returns {Promise<Result | undefined>} undefined when there is none */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,16 +14,16 @@ from pyodide.ffi import to_js
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.gpu.gpu import Gpu
 from py_engine.gpu.memory import obj
-from py_engine.plan.lists import BATCH_STEP, DECODE, DRAFT_STEP, SAMPLE, SHAPED_SAMPLE
+from py_engine.plan.lists import DECODE
 from py_engine.plan.placement import Placement
-from py_engine.plan.sampling import Batch, Sampling, read_logprobs
-from py_engine.plan.shared import MAX_STEPS
+from py_engine.plan.sampler_ops import Rules
+from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, read_logprobs, samplers, step
+from py_engine.plan.shared import LOGPROB_ROW_BYTES, MAX_STEPS
 from py_engine.runners import Counts, Row
 
 if TYPE_CHECKING:
     from py_engine.files.source import CachedRecords
 
-SAMPLERS = {SAMPLE, SHAPED_SAMPLE}
 MIN_PROMPT = 64  # tokens of a part of a prompt, at least: a tile of the matrix kernels
 TIMED_TOKENS = 16  # tokens timed together, because the browser reports finished work in bursts
 # How far to sample ahead under a constraint, which may reject tokens. The browser takes 2 to 3 ms to report a token. It
@@ -38,8 +39,13 @@ class Submit:
     rows: int  # sequences; 0: a part of a prompt
     steps: int  # decode steps; of a prompt, its tokens
     drafting: bool = False
-    logprobs: int = -1  # likeliest tokens to return; -1: none
+    logprobs: tuple[int, ...] = (-1,)  # likeliest tokens to return, of each row; -1: no log-probabilities
     read: bool = True
+
+    @property
+    def scored(self) -> bool:
+        """Whether a row asked for log-probabilities."""
+        return max(self.logprobs) >= 0
 
     @property
     def kind(self) -> tuple[int, bool]:
@@ -63,8 +69,8 @@ class GpuRunner:
     def __init__(self, gpu: Gpu) -> None:
         self.gpu, self.plan = gpu, gpu.plan
         self.on_gpu, self.queues = not gpu.variant.software, True
-        self._samplings: dict[int, Sampling] = {}  # of each sequence
-        self._written = Sampling()  # the one whose biases and sequence breakers are on the device
+        self._samplings: dict[int, Sampling] = {}  # of every sequence that was configured
+        self._rules = Rules(self.plan.n_vocab)
         self._preparing: set[str] = set()
         self._in_flight: deque[Submit] = deque()
         self._times: dict[tuple[int, bool], float] = {}  # kind of submit -> milliseconds of a step
@@ -110,29 +116,19 @@ class GpuRunner:
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
         self._check()
         await self.gpu.compile(names={*sampling.lists(), *sampling.lists(constrained)})
-        packed = sampling.pack(answer, shifted)
-        self.gpu.write("sampling", packed, seq * len(packed))
+        before = self._samplings.get(seq, Sampling())
+        if sampling.logit_bias != before.logit_bias:
+            self.gpu.write("rules", sampling.biases(), self._rules.biases(seq))
+        if sampling.dry_breakers != before.dry_breakers:
+            self.gpu.write("rules", sampling.breaker_bits(self.plan.n_vocab), self._rules.breakers(seq))
+        self.gpu.write("sampling", sampling.pack(answer, shifted), seq * SAMPLING_BYTES)
         self._samplings[seq] = sampling
-
-    def _samplers(self, seq: int, *, masked: bool = False) -> list[str]:
-        """The lists that sample a token of a sequence. Writes its biases and sequence breakers."""
-        sampling, vocab = self._samplings.get(seq, Sampling()), self.plan.n_vocab
-        if sampling.logit_bias != self._written.logit_bias:
-            self.gpu.write("bias", sampling.biases(vocab))
-        if sampling.dry_breakers != self._written.dry_breakers:
-            self.gpu.write("breakers", sampling.breaker_bits(vocab))
-        self._written = sampling
-        return sampling.lists(masked)
-
-    def _logprobs(self, seq: int) -> int:
-        return self._samplings[seq].logprobs if seq in self._samplings else -1
 
     def feed(self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False) -> None:
         self._check()
-        if SAMPLERS.intersection(lists):
-            self._samplers(seq)
-        self._in_flight.append(Submit(0, len(ids), logprobs=self._logprobs(seq) if read else -1, read=read))
-        self.gpu.feed(position, ids, lists, seq, read, self._in_flight[-1].logprobs >= 0)
+        logprobs = self._samplings[seq].logprobs if read and seq in self._samplings else -1
+        self._in_flight.append(Submit(0, len(ids), logprobs=(logprobs,), read=read))
+        self.gpu.feed(position, ids, lists, seq, read, logprobs >= 0)
 
     async def prepare(self, lists: Sequence[str]) -> None:
         self._check()
@@ -151,12 +147,16 @@ class GpuRunner:
         finally:
             self._preparing -= lists
 
+    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False) -> list[str]:
+        before, after = step([self._samplings[seq] for seq in sequences], drafting=drafting)
+        return [*before, *after]
+
     def decode(self, rows: Sequence[Row], steps: int) -> None:
         self._check()
-        lists = [DECODE, *self._samplers(rows[0].seq)] if len(rows) == 1 else BATCH_STEP
-        logprobs = self._logprobs(rows[0].seq) if len(rows) == 1 else -1
-        self._in_flight.append(Submit(len(rows), steps, logprobs=logprobs))
-        self.gpu.decode(rows, steps, lists, with_rows=logprobs >= 0)
+        sequences = [row.seq for row in rows]
+        submit = Submit(len(rows), steps, logprobs=tuple(self._samplings[seq].logprobs for seq in sequences))
+        self._in_flight.append(submit)
+        self.gpu.decode(rows, steps, self.step_lists(sequences), with_rows=submit.scored)
 
     def start_drafts(self, row: Row) -> None:
         self._check()
@@ -164,7 +164,8 @@ class GpuRunner:
 
     def draft(self, row: Row, steps: int) -> bool:
         self._check()
-        submitted = bool(self.gpu.replay.draft(row.seq, steps, to_js(DRAFT_STEP)))
+        lists = to_js(self.step_lists([row.seq], drafting=True))
+        submitted = bool(self.gpu.replay.draft(row.seq, steps, lists))
         if submitted:
             self._in_flight.append(Submit(1, steps, drafting=True))
         return submitted
@@ -176,13 +177,20 @@ class GpuRunner:
         submit = self._in_flight.popleft()
         if result.queued:
             self._time(submit.kind, float(result.ms) / submit.steps)
+        return self._batches(submit, result)
+
+    def _batches(self, submit: Submit, result: Any) -> list[Batch]:
+        """The tokens of each sequence, with their log-probabilities where it asked for them."""
         ids = [int(i) for i in result.ids.to_py()]
-        logprobs = None
-        if submit.logprobs >= 0:
-            logprobs = read_logprobs(result.rows.to_py(), len(ids), submit.logprobs, self.plan.n_vocab)
-        if submit.rows <= 1:
-            return [Batch(ids, logprobs)]
-        return [Batch(ids[at : at + submit.steps]) for at in range(0, len(ids), submit.steps)]
+        if not submit.scored:
+            size = len(ids) if submit.rows <= 1 else submit.steps
+            return [Batch(ids[at : at + size]) for at in range(0, len(ids), size)] or [Batch([])]
+        rows, count, out = result.rows.to_py().cast("B"), len(ids) // len(submit.logprobs), []
+        for i, n in enumerate(submit.logprobs):
+            part = rows[i * count * LOGPROB_ROW_BYTES : (i + 1) * count * LOGPROB_ROW_BYTES]
+            scored = read_logprobs(part, count, n, self.plan.n_vocab) if n >= 0 else None
+            out.append(Batch(ids[i * count : (i + 1) * count], scored))
+        return out
 
     def _time(self, kind: tuple[int, bool], ms: float) -> None:
         before = self._times.get(kind)
@@ -192,9 +200,9 @@ class GpuRunner:
         return self._times.get((rows, drafting), 0.0)
 
     def steps_in(self, rows: int, ms: float, *, drafting: bool = False) -> int:
-        step = self.step_ms(rows, drafting=drafting)
+        step_ms = self.step_ms(rows, drafting=drafting)
         most = MAX_STEPS // 4 if drafting else MAX_STEPS
-        return max(1, min(most, int(ms / step))) if step else 1
+        return max(1, min(most, int(ms / step_ms))) if step_ms else 1
 
     def prompt_token_ms(self) -> float:
         return self._times.get((0, False), 0.0)
@@ -218,21 +226,27 @@ class GpuRunner:
         self._held = HeldSequence(Row(seq, position - 1), count)
 
     def mask(self, allowed: Any | None) -> None:
-        assert self._held is not None
-        words = -(-self.plan.n_vocab // 32)
+        held = self._held
+        assert held is not None
+        seq = held.row.seq
         if allowed is not None:
-            self.gpu.write("mask", allowed if isinstance(allowed, bytes) else allowed.subarray(0, words))
-        self._held.masked = allowed is not None
+            bits = allowed if isinstance(allowed, bytes) else allowed.subarray(0, self._rules.bit_words)
+            self.gpu.write("rules", bits, self._rules.mask(seq))
+        if held.masked is not (allowed is not None):
+            self.gpu.write("sampling", struct.pack("<I", allowed is not None), seq * SAMPLING_BYTES + MASKED_AT)
+        held.masked = allowed is not None
 
     def step(self, count: int, eager: bool = False) -> int:
         held = self._held
         assert held is not None
-        seq, logprobs = held.row.seq, self._logprobs(held.row.seq)
-        samplers = self._samplers(seq, masked=held.masked)
+        seq = held.row.seq
+        sampling = self._samplings[seq]
+        lists = samplers([sampling], held.masked)
         count = min(count, held.left, MAX_STEPS)
-        first = [DECODE, *samplers] if held.sampled else samplers
-        self._in_flight.append(Submit(1, count, logprobs=logprobs))
-        self.gpu.decode([held.row], count, [DECODE, *samplers], with_rows=logprobs >= 0, first=first)
+        submit = Submit(1, count, logprobs=(sampling.logprobs,))
+        self._in_flight.append(submit)
+        first = [DECODE, *lists] if held.sampled else lists
+        self.gpu.decode([held.row], count, [DECODE, *lists], with_rows=submit.scored, first=first)
         held.row, held.left, held.sampled = Row(seq, held.row.position + count), held.left - count, True
         if eager and held.left:  # the context may end here
             self.gpu.replay.forward(obj(seq=seq, position=held.row.position), to_js([DECODE]))
@@ -241,18 +255,14 @@ class GpuRunner:
 
     async def take(self) -> tuple[Batch, bool]:
         result = await self._awaited(self.gpu.replay.result())
-        submit = self._in_flight.popleft()
-        ids = [int(i) for i in result.ids.to_py()]
-        logprobs = None
-        if submit.logprobs >= 0:
-            logprobs = read_logprobs(result.rows.to_py(), len(ids), submit.logprobs, self.plan.n_vocab)
-        self._tokens, self._ms = self._tokens + len(ids), self._ms + float(result.ms)
+        (batch,) = self._batches(self._in_flight.popleft(), result)
+        self._tokens, self._ms = self._tokens + len(batch.ids), self._ms + float(result.ms)
         if self._tokens >= TIMED_TOKENS:
             per_token, before = self._ms / self._tokens, self.step_ms(1)
             if not before or per_token < before:  # a longer time may include waits for the host
                 self._time((1, False), per_token)
             self._tokens, self._ms = 0, 0.0
-        return Batch(ids, logprobs), bool(result.resampled)
+        return batch, bool(result.resampled)
 
     def rewind(self, position: int, count: int) -> None:
         self._check()

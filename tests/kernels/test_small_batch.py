@@ -14,8 +14,9 @@ from py_engine.plan.cache import make_conv_cache, page_group
 from py_engine.plan.ops import AttentionOptions, Projection
 from py_engine.plan.plan import Weight
 from py_engine.plan.rope import Rope, frequencies, table
+from py_engine.plan.sampler_ops import Sampler
 from py_engine.plan.sampling import Sampling
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import BUCKETS, MAX_SMALL_BATCH
 from py_engine.plan.shortconv import shortconv
 from tests.support.kernels.bench import Bench, Setup, bench_of
 from tests.support.kernels.checks import EPS, check, cols_of, give, tolerance
@@ -172,7 +173,8 @@ def test_each_sequence_chooses_with_its_own_parameters(swift_bench: Bench, vocab
     ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=3, places=places, vocab=vocab))
     logits = ops.rows("logits", vocab)
     swift_bench.fill(logits)[:] *= 3
-    sampler_ops.sample_each(ops, logits)
+    sampler_ops.sample(ops, logits, Sampler())
+    swift_bench.data["each.histogram"] = np.zeros((MAX_SMALL_BATCH, BUCKETS, 4), np.uint32)
     give(swift_bench, 3, Sampling(temperature=0))
     give(swift_bench, 0, Sampling(seed=5, temperature=1.5))
     give(swift_bench, 5, Sampling(seed=9, top_k=9, top_p=0.9, min_p=0.01))
@@ -197,7 +199,7 @@ def test_drafts(swift_bench: Bench, end: int) -> None:
         )
         logits = ops.rows("logits", 40)
         values = swift_bench.fill(logits)
-        sampler_ops.sample_each(ops, logits, MAX_SMALL_BATCH - 1)
+        sampler_ops.sample(ops, logits, Sampler(greedy=True, max_draft=MAX_SMALL_BATCH - 1))
         give(swift_bench, 2, Sampling(temperature=0))
         words = swift_bench.random.integers(0, 3, 65).astype(np.uint32)
         words[:30] = swift_bench.random.permutation(40)[:30]

@@ -7,7 +7,7 @@ import numpy as np
 from py_engine.cpu.runner import CpuRunner
 from py_engine.engine import Engine
 from py_engine.generate.answer import AnswerLimits
-from py_engine.plan.lists import DECODE, SAMPLE_EACH, VERIFY_DRAFT
+from py_engine.plan.lists import DECODE, SMALL_BATCH, verify
 from py_engine.plan.sampling import Batch, Sampling
 from tests.support.cpu_models import GOLDEN, load
 
@@ -118,8 +118,9 @@ class Counting(Runner):
     verified = 0
 
     def _run(self, lists: Any) -> None:
-        self.each += SAMPLE_EACH in lists
-        self.verified += VERIFY_DRAFT in lists
+        verifies = any(name.endswith(verify("")) for name in lists)
+        self.each += SMALL_BATCH in lists and not verifies
+        self.verified += verifies
         super()._run(lists)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from py_engine.cpu import executor as cpu
-from py_engine.plan.lists import ALL_LOGITS, DECODE, EMBED, PREFILL, PREFILL_END, SAMPLE, pool
+from py_engine.plan.lists import ALL_LOGITS, DECODE, EMBED, GREEDY, PREFILL, PREFILL_END, pool
 from py_engine.plan.pooling import NAMES
 from py_engine.plan.sampling import Sampling
 from tests.support.cpu_models import GOLDEN, evaluate, load
@@ -27,10 +27,10 @@ def greedy(model: cpu.Cpu, prompt: list[int], count: int) -> list[int]:
     batch = model.plan.batch
     starts = range(0, len(prompt), batch)
     for at in starts:
-        model.feed(at, prompt[at : at + batch], [*PREFILL_END, SAMPLE] if at == starts[-1] else [PREFILL])
+        model.feed(at, prompt[at : at + batch], [*PREFILL_END, GREEDY] if at == starts[-1] else [PREFILL])
     for _ in range(count - 1):
         model.run(DECODE)
-        model.run(SAMPLE)
+        model.run(GREEDY)
     return [int(i) for i in model.buffers["tokens"][0, len(prompt) : len(prompt) + count]]
 
 

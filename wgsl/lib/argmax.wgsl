@@ -1,4 +1,5 @@
 // Argmax over a workgroup of WG threads. The smaller index wins a tie.
+const EMPTY = -3e38; // the value of no element
 struct Best {
   value: f32,
   index: u32,

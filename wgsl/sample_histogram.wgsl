@@ -1,0 +1,75 @@
+// Counts a row's logits by their distance from the largest one (lib/histogram.wgsl), and gathers what top_n_sigma needs.
+// Grid (partitions, rows).
+#param PARTITION // logits of a partition; one workgroup reads them
+#param WG
+#param SG
+
+struct Params {
+  vocab: u32,
+  stride: u32, // floats between rows of logits
+  partitions: u32,
+}
+@bind var<uniform> p: Params;
+#include "lib/sampling.wgsl"
+@bind var<storage, read> sampling: array<Sampling, MAX_SEQUENCES>;
+@bind var<storage, read> rows: array<Row, MAX_SMALL_BATCH>;
+@bind var<storage, read> logits: array<f32>;
+@bind var<storage, read> best: array<vec2u>; // (rows, partitions)
+@bind var<storage, read_write> histogram: array<array<atomic<u32>, 4>>; // (rows, BUCKETS)
+@bind var<storage, read_write> spread: array<vec4f>; // (rows, partitions): tokens not banned, mean logit, sum of squared deviations
+#include "lib/histogram.wgsl"
+#include "lib/top.wgsl"
+#include "lib/reduce.wgsl"
+
+fn measure_spread(m: u32, part: u32, t: u32) {
+  let end = min((part + 1u) * PARTITION, p.vocab);
+  var count = 0.0;
+  var sum = 0.0;
+  for (var i = part * PARTITION + t; i < end; i += WG) {
+    let logit = logits[m * p.stride + i];
+    count += select(0.0, 1.0, logit > BANNED);
+    sum += select(0.0, logit, logit > BANNED);
+  }
+  let n = workgroup_sum(count, t);
+  let mean = workgroup_sum(sum, t) / max(n, 1.0);
+  var squares = 0.0;
+  for (var i = part * PARTITION + t; i < end; i += WG) {
+    let difference = logits[m * p.stride + i] - mean;
+    squares += select(0.0, difference * difference, logits[m * p.stride + i] > BANNED);
+  }
+  let total = workgroup_sum(squares, t);
+  if (t == 0u) {
+    spread[m * p.partitions + part] = vec4f(n, mean, total, 0.0);
+  }
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
+  let m = wid.y;
+  let seq = rows[m].seq;
+  if (rows[m].wanted == 0u) {
+    return;
+  }
+  if (sampling[seq].top_n_sigma > 0.0) { // uniform: the same for all threads
+    measure_spread(m, wid.x, t);
+  }
+  if (!is_ranked(sampling[seq], p.vocab)) {
+    return;
+  }
+  let top = top_of(m, t).value;
+  let typical = sampling[seq].typical_p < 1.0;
+  for (var i = wid.x * PARTITION + t; i < min((wid.x + 1u) * PARTITION, p.vocab); i += WG) {
+    let logit = logits[m * p.stride + i];
+    if (logit > BANNED) {
+      let bucket = bucket_of(top - logit);
+      let at = m * BUCKETS + bucket;
+      let offset = max(top - logit - near_edge(bucket), 0.0);
+      let units = UNITS / width_of(bucket);
+      atomicAdd(&histogram[at][COUNT], 1u);
+      atomicAdd(&histogram[at][LOSS], u32((1.0 - exp(-offset)) * units + 0.5));
+      if (typical) {
+        atomicAdd(&histogram[at][MOMENT], u32(offset * exp(-offset) * units + 0.5));
+      }
+    }
+  }
+}
