@@ -30,7 +30,7 @@ struct Params {
 @bind var<uniform> p: Params;
 #include "lib/state.wgsl"
 #include "lib/sampling.wgsl"
-@bind var<storage, read> sampling: array<Sampling, MAX_SMALL_BATCH>;
+@bind var<storage, read> sampling: array<Sampling, MAX_SEQUENCES>;
 @bind var<storage, read> logits: array<f32>; // (n, stride)
 @bind var<storage, read> best: array<vec2u>; // (n, partitions): bits of the largest logit, its index
 #if STATE_PER_TOKEN

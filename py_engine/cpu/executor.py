@@ -6,7 +6,8 @@ import numpy as np
 
 from py_engine.cpu.call import Array, Call
 from py_engine.cpu.kernels import KERNELS
-from py_engine.plan.plan import Buffer, Op, Plan, Weight
+from py_engine.plan.pages import STATE_WORDS, TABLES, block_tables
+from py_engine.plan.plan import Op, Plan, Weight
 from py_engine.plan.quants import row_bytes
 
 DTYPES = {"f32": np.float32, "f16": np.float16, "u32": np.uint32}
@@ -22,6 +23,17 @@ class Cpu:
         self.buffers = {b.name: np.zeros(b.shape, DTYPES[b.dtype]) for b in plan.buffers.values()}
         for name, data in plan.constants.items():
             self.write(name, data)
+        self.write_block_tables()
+
+    @property
+    def states(self) -> Array:
+        """A State per token of a small batch, (tokens, STATE_WORDS)."""
+        return self.buffers["state"][: TABLES // 4].reshape(-1, STATE_WORDS)
+
+    def write_block_tables(self) -> None:
+        """Give each sequence that the caches hold its own pages."""
+        plan = self.plan
+        self.write("state", block_tables(plan.page_groups, plan.n_ctx, plan.page, plan.sequences), TABLES)
 
     def write(self, name: str, data: bytes | memoryview, at: int = 0) -> None:
         """Write 32-bit words into a buffer at byte `at`."""
@@ -36,6 +48,7 @@ class Cpu:
                 grown[: len(self.buffers[b.name])] = self.buffers[b.name]
                 self.buffers[b.name] = grown
         self.plan.sequences = sequences
+        self.write_block_tables()
 
     def copy_cache(self, source: int, to: int) -> None:
         """Copy a sequence's tokens and caches to another sequence."""
@@ -48,24 +61,23 @@ class Cpu:
     def feed(self, position: int, ids: list[int], lists: list[str], seq: int = 0) -> None:
         """Write tokens of a sequence at their positions and run lists on them."""
         self.buffers["tokens"][seq, position : position + len(ids)] = ids
-        self.buffers["state"][:] = position, len(ids), self.buffers["state"][2], seq
+        self.states[0] = position, len(ids), 0, seq
         for name in lists:
             self.run(name)
 
     def run(self, name: str) -> None:
         """Run a list of the plan on the batch that the state describes."""
-        ops = self.plan.lists[name]
-        states = next((b.name for op in ops if isinstance(b := op.bindings.get("state"), Buffer)), "state")
-        for op in ops:
-            self.run_op(op, states)
+        for op in self.plan.lists[name]:
+            self.run_op(op)
 
-    def run_op(self, op: Op, states: str = "state") -> None:
-        """Run one op. `states`: the buffer with the batch's positions and sequences."""
+    def run_op(self, op: Op) -> None:
+        """Run one op."""
         bound = {
             k: self.weights[b.name] if isinstance(b, Weight) else self.buffers[b.name] for k, b in op.bindings.items()
         }
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            KERNELS[op.kernel](Call(op.params, op.consts, bound, self.buffers[states].reshape(-1, 4), op.grid))
+            tables = self.buffers["state"][TABLES // 4 :]
+            KERNELS[op.kernel](Call(op.params, op.consts, bound, self.states, tables, op.grid))
 
 
 def dequantize(weight: Weight, raw: Array) -> Array:

@@ -78,7 +78,7 @@ class CpuRunner:
     async def feed(self, position: int, ids: list[int], lists: list[str], seq: int = 0) -> None:
         if self._pending:
             self._run([DECODE])
-        self._pending = False
+        self._pending, self._resampled = False, 0
         if SMALL_BATCH in lists:
             self._set_states([(position + i, seq) for i in range(len(ids))])
         self._cpu.feed(position, ids, lists, seq)
@@ -86,7 +86,7 @@ class CpuRunner:
 
     def _set_states(self, places: list[tuple[int, int]]) -> None:
         """Set the state of each token of a small batch: (position, sequence)."""
-        self._cpu.buffers["states"][: len(places)] = [(at, len(places), 0, seq) for at, seq in places]
+        self._cpu.states[: len(places)] = [(at, len(places), 0, seq) for at, seq in places]
 
     def start(self, position: int, count: int, seq: int = 0) -> None:
         self._seq, self._position, self._left = seq, position, count
@@ -98,11 +98,12 @@ class CpuRunner:
         self, sequences: list[int], positions: list[int], sampled: list[bool], count: int, drafting: bool = False
     ) -> None:
         self._batch_kind, self._left = (drafting, len(sequences)), count
+        self._resampled = 0
         self._sampled_before = list(zip(sequences, positions, sampled, strict=True)) if any(sampled) else []
         positions = [at + exists for at, exists in zip(positions, sampled, strict=True)]
         if len(sequences) == 1 and not drafting:
             self._seq, self._position = sequences[0], positions[0]
-            self._cpu.buffers["state"][[0, 1, 3]] = positions[0] - 1, 1, sequences[0]
+            self._set_states([(positions[0] - 1, sequences[0])])
             return
         self._set_states([(at - 1, seq) for at, seq in zip(positions, sequences, strict=True)])
         self._cpu.buffers["drafting"][:2] = self.plan.n_ctx - 1, 2
@@ -120,7 +121,7 @@ class CpuRunner:
             self._run([*DECODE_STEP])
             out = [(await self._read_tokens(1)).ids]
         else:
-            states, tokens = self._cpu.buffers["states"], self._cpu.buffers["tokens"]
+            states, tokens = self._cpu.states, self._cpu.buffers["tokens"]
             before = states[:n_sequences, 0] + 1
             if drafting and int(before[0]) + MAX_SMALL_BATCH >= self.plan.n_ctx:
                 return []
@@ -141,7 +142,7 @@ class CpuRunner:
     async def next(self) -> Batch:
         if not self._left:
             return Batch([])
-        if self._position > int(self._cpu.buffers["state"][0]):
+        if self._position > int(self._cpu.states[0, 0]):
             self._run([DECODE, *self.lists])
         return await self._read_tokens(1)
 
@@ -176,7 +177,7 @@ class CpuRunner:
         for _ in range(count):
             self._run([DECODE, *self.lists] if self._pending else self.lists)
             self._pending = True
-        self._in_flight.append((count, int(self._cpu.buffers["state"][2])))
+        self._in_flight.append((count, int(self._cpu.states[0, 2])))
         return count
 
     async def take(self) -> tuple[Batch, bool]:
@@ -187,7 +188,8 @@ class CpuRunner:
     async def rewind(self, position: int, count: int) -> None:
         self._in_flight.clear()
         self._position, self._left, self._pending = position, count, True
-        self._cpu.buffers["state"][[0, 1, 3]] = position - 1, 1, self._seq
+        self._resampled = 0
+        self._set_states([(position - 1, self._seq)])
 
     def max_lookahead(self) -> int:
         return 1

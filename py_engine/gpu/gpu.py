@@ -122,7 +122,7 @@ class Gpu(Memory):
             }
         )
         if self.replay is None:
-            names = ("tokens", "state", "states", "logprobs", "drafting")
+            names = ("tokens", "state", "logprobs", "drafting")
             buffers = {name: self.places[name][0] for name in names if name in self.places}
             self.replay = js.wispReplay.new(self.device, obj(**buffers), self.plan.n_ctx + 1, obj(**REPLAY_SHARED))
         for name, ops in lists.items():

@@ -10,6 +10,7 @@ from pyodide.ffi import to_js
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.plan import budget, quants
 from py_engine.plan.kernels import Device
+from py_engine.plan.pages import TABLES, block_tables
 from py_engine.plan.plan import Buffer, Plan
 
 ARENA = 1 << 30  # bytes of a weight buffer at most
@@ -68,6 +69,12 @@ class Memory:
                 self.places[b.name] = self.buffer(b.nbytes, STORAGE, b.name), 0, b.nbytes
         for name, data in self.plan.constants.items():
             self.write(name, data)
+        self.write_block_tables()
+
+    def write_block_tables(self) -> None:
+        """Give each sequence that the caches hold its own pages."""
+        plan = self.plan
+        self.write("state", block_tables(plan.page_groups, plan.n_ctx, plan.page, plan.sequences), TABLES)
 
     def _allocate_weights(self) -> None:
         """Place the planes in a few large buffers, at aligned offsets."""
@@ -131,6 +138,7 @@ class Memory:
         freed = {id(buffer) for buffer, _, _ in old}
         self.buffers = [buffer for buffer in self.buffers if id(buffer) not in freed]
         self.plan.sequences = sequences
+        self.write_block_tables()
 
     async def copy_cache(self, source: int, to: int) -> None:
         """Copy a sequence's tokens and its part of the caches to another sequence.

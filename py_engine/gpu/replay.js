@@ -11,7 +11,7 @@ import { Lists } from "./lists.js";
 /**
  * @typedef {object} Shared  numbers and names that Python defines (plan/shared.py, plan/lists.py)
  * @property {number} maxSteps tokens of each sequence in a submit
- * @property {number} maxSmallBatch tokens of a small batch; sequences that run side by side
+ * @property {number} maxSmallBatch tokens of a small batch
  * @property {number} logprobRows rows of the log-probability buffer; a position's row is position % logprobRows
  * @property {number} logprobRowBytes
  * @property {string[]} stateFields names of a State's u32 (wgsl/lib/state.wgsl), in order
@@ -21,15 +21,14 @@ import { Lists } from "./lists.js";
  *
  * @typedef {object} Buffers
  * @property {GPUBuffer} tokens u32 ids (sequence, position)
- * @property {GPUBuffer} state State of one sequence
- * @property {GPUBuffer} [states] State of each token of a small batch; absent for encoders
+ * @property {GPUBuffer} state a State per token of a small batch, then block tables (wgsl/lib/state.wgsl)
  * @property {GPUBuffer} [logprobs] (logprobRows, entries)
  * @property {GPUBuffer} [drafting] Drafting
  *
  * @typedef {object} Batch
  * @property {Uint32Array} ids sampled ids, sequence by sequence
  * @property {Uint32Array} rows a row of log-probabilities for each id, where they were requested
- * @property {number} resampled how often a mask has rejected the first choice so far
+ * @property {number} resampled how often a mask has rejected the first choice since place()
  * @property {number} ms since the batch before
  * @property {number} steps that produced the ids; 0: they existed before, for the sequences in `sampled`
  * @property {boolean[]} sampled
@@ -74,20 +73,10 @@ export class Replay extends Lists {
     this.warm = false; // the queue of submits was full, so the last batch's time is that of its steps alone
   }
 
-  /** Sets one sequence's state. @param {number} seq @param {number} position of the batch's first token @param {number} n */
-  place(seq, position, n) {
-    for (const [field, value] of Object.entries({ pos: position, n, seq })) {
-      const offset = 4 * this.shared.stateFields.indexOf(field);
-      this.device.queue.writeBuffer(this.buffers.state, offset, new Uint32Array([value]));
-    }
-  }
-
-  /** Sets the state of each token of a small batch. @param {Place[]} places */
-  placeBatch(places) {
-    if (!this.buffers.states) return;
-    const n = places.length;
+  /** Sets the State of each token of a small batch, or of the first of any `n`. @param {Place[]} places @param {number} [n] */
+  place(places, n = places.length) {
     const states = places.flatMap(({ seq, position }) => words(this.shared.stateFields, { pos: position, n, seq }));
-    this.device.queue.writeBuffer(this.buffers.states, 0, new Uint32Array(states));
+    this.device.queue.writeBuffer(this.buffers.state, 0, new Uint32Array(states));
   }
 
   /** Byte offset of a sequence's position in the token buffer. @param {Place} place */
@@ -102,9 +91,11 @@ export class Replay extends Lists {
   feed(seq, position, ids, lists) {
     if (this.pending) this.forward();
     this.device.queue.writeBuffer(this.buffers.tokens, this.tokenOffset({ seq, position }), ids);
-    this.place(seq, position, ids.length);
-    if (ids.length <= this.shared.maxSmallBatch)
-      this.placeBatch(Array.from(ids, (_, i) => ({ seq, position: position + i })));
+    const n = ids.length;
+    this.place(
+      Array.from({ length: n <= this.shared.maxSmallBatch ? n : 1 }, (_, i) => ({ seq, position: position + i })),
+      n,
+    );
     this.submit((encoder) => {
       const pass = encoder.beginComputePass();
       for (const list of lists) this.encode(pass, list, ids.length);
@@ -135,8 +126,7 @@ export class Replay extends Lists {
     const places = sequences.map((seq, i) => ({ seq, position: positions[i] }));
     this.begin({ places, left: count, steps, ahead, pending: true, drafting });
     if (sampled.includes(true)) this.readSampled(sampled);
-    if (places.length === 1 && !drafting) return this.place(places[0].seq, places[0].position - 1, 1);
-    this.placeBatch(places.map(({ seq, position }) => ({ seq, position: position - 1 })));
+    this.place(places.map(({ seq, position }) => ({ seq, position: position - 1 })));
     if (!drafting || !this.buffers.drafting) return;
     const start = words(this.shared.draftingFields, { end: this.capacity - 2, length: 2 });
     this.device.queue.writeBuffer(this.buffers.drafting, 0, new Uint32Array(start));
@@ -186,8 +176,7 @@ export class Replay extends Lists {
         const bytes = 4 * Math.min(tokens, this.capacity - place.position);
         to.copyBufferToBuffer(buffers.tokens, this.tokenOffset(place), into, 4 * i * count, bytes);
       });
-      const state = drafting && buffers.states ? buffers.states : buffers.state;
-      to.copyBufferToBuffer(state, 0, into, this.idBytes, this.stateBytes);
+      to.copyBufferToBuffer(buffers.state, 0, into, this.idBytes, this.stateBytes);
       if (this.withRows) this.copyRows(to, from, count, into);
     };
     if (encoder) copy(encoder);
@@ -346,7 +335,7 @@ export class Replay extends Lists {
     this.inFlight = [];
     const [{ seq }] = this.places;
     Object.assign(this, { places: [{ seq, position }], left: count });
-    this.place(seq, position - 1, 1);
+    this.place([{ seq, position: position - 1 }]);
     this.forward();
   }
 

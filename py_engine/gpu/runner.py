@@ -44,7 +44,7 @@ class GpuRunner:
         self._done: Any = None
         self._step_ms = 0.0
         self._tokens, self._ms = 0, 0.0  # tokens read back since the last update of the step time, and their time
-        self._resampled = 0
+        self._resampled = 0  # masks that have rejected a first choice since the State was last written
 
     async def load(self, data: Any, placements: Sequence[Placement]) -> None:
         self._check()
@@ -101,7 +101,7 @@ class GpuRunner:
         self.gpu.sample_with(lists)
 
     async def feed(self, position: int, ids: list[int], lists: list[str], seq: int = 0) -> None:
-        before, self._done = self._done, None
+        before, self._done, self._resampled = self._done, None, 0
         self._check()
         await self.gpu.compile(names=lists)
         self._done = self.gpu.feed(position, ids, lists, seq)
@@ -136,7 +136,7 @@ class GpuRunner:
         self, sequences: list[int], positions: list[int], sampled: list[bool], count: int, drafting: bool = False
     ) -> None:
         self._check()
-        self._done = None
+        self._done, self._resampled = None, 0
         self._batch_kind = drafting, len(sequences)
         self._use([SAMPLE])
         steps, ahead = self._batch_pace()
@@ -231,6 +231,7 @@ class GpuRunner:
 
     async def rewind(self, position: int, count: int) -> None:
         self._check()
+        self._resampled = 0
         self.gpu.replay.rewind(position, count)
 
     def max_lookahead(self) -> int:

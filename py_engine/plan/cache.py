@@ -1,8 +1,8 @@
 """Where the keys and values of one layer lie.
 
-kind   "f16" or "f32": (rows, cols) of that type. "q8_0": groups of 32 signed bytes with one f32 scale each; a buffer
-       holds the bytes of all rows, then the scales of all rows. A batch is first written as f32, to `staged`.
-ring   A layer with a sliding window keeps only the rows that the window needs: position p lies in row p % ring.
+A cache is divided into pages (pages.py). Rows are positions; an encoder's cache has no pages, only a row per position.
+kind   "f16" or "f32": (rows, cols) of that type. "q8_0": groups of 32 signed bytes with one f32 scale each; a page
+       holds the bytes of all its rows, then their scales. A batch is first written as f32, to `staged`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from py_engine.errors import WispError
+from py_engine.plan.pages import MAX_GROUPS, PageGroup, pages_for, table_offset
 from py_engine.plan.plan import Buffer, Plan
 from py_engine.plan.shared import MAX_STEPS
 
@@ -29,13 +30,12 @@ def ring_slack(batch: int) -> int:
 
 @dataclass(frozen=True)
 class Cache:
-    """Keys and values of one layer. `rows` and the buffers' shapes are those of one sequence."""
+    """Keys and values of one layer. `paging`: the #params of lib/pages.wgsl."""
 
     k: Buffer
     v: Buffer
     kind: str
-    rows: int
-    ring: int = 0
+    paging: dict[str, int]
     staged: tuple[Buffer, Buffer] | None = None
 
     @property
@@ -57,16 +57,39 @@ class Cache:
 
     @property
     def layout(self) -> dict[str, int | str]:
-        """The #params of kv_rows.wgsl."""
-        return {"KV": self.kind, "RING": self.ring, "KV_ROWS": self.rows}
+        """The #params of the kernels that read or write the cache."""
+        return {"KV": self.kind, **self.paging}
 
 
-def make_cache(plan: Plan, layer: int, cols: int, kind: str, window: int, slack: int) -> Cache:
-    """Create the cache of a layer with `cols` values per position.
+UNPAGED = {"PAGE": 0}
 
-    It has rows for the whole context or, with a window, for the window and `slack` more. WispError if rows of `cols`
-    values cannot be stored as `kind`.
+
+def page_group(plan: Plan, window: int, slack: int) -> PageGroup:
+    """The group of layers with this window. A sequence's pages hold the window and `slack` more positions.
+
+    `window` 0, or one as long as the context: pages for the whole context.
     """
+    context = pages_for(plan.n_ctx, plan.page)
+    pages = min(context, pages_for(window + slack, plan.page)) if window else context
+    window = window if pages < context else 0
+    known = next((group for group in plan.page_groups if group.window == window), None)
+    if known is None:
+        known = PageGroup(len(plan.page_groups), window, pages)
+        assert known.index < MAX_GROUPS
+        plan.page_groups.append(known)
+    return known
+
+
+def _paging(plan: Plan, group: PageGroup) -> dict[str, int]:
+    return {
+        "PAGE": plan.page,
+        "PAGES": pages_for(plan.n_ctx, plan.page),
+        "TABLE": table_offset(plan.n_ctx, plan.page, group.index),
+    }
+
+
+def make_cache(plan: Plan, layer: int, cols: int, kind: str, group: PageGroup) -> Cache:
+    """Create the cache of a layer with `cols` values per position. WispError if it cannot store them as `kind`."""
     if kind == "q8_0" and cols % GROUP:
         raise WispError(
             f"A q8_0 cache needs key/value rows of whole groups of {GROUP}; this model's have {cols}. Load it with "
@@ -74,28 +97,17 @@ def make_cache(plan: Plan, layer: int, cols: int, kind: str, window: int, slack:
             "invalid_value",
             param="kvType",
         )
-    ring = window + slack if window and window + slack < plan.n_ctx else 0
-    rows = ring or plan.n_ctx
-
-    def buffer(name: str, shape: tuple[int, ...], dtype: str) -> Buffer:
-        return plan.buffers.setdefault(name, Buffer(name, shape, dtype, "kv"))
-
+    rows, paging = group.pages * plan.page, _paging(plan, group)
+    shape, dtype = ((rows, cols // 4 + cols // GROUP), "u32") if kind == "q8_0" else ((rows, cols), kind)
+    k, v = (plan.buffers.setdefault(n, Buffer(n, shape, dtype, "kv")) for n in (f"k.{layer}", f"v.{layer}"))
     if kind != "q8_0":
-        return Cache(
-            buffer(f"k.{layer}", (rows, cols), kind), buffer(f"v.{layer}", (rows, cols), kind), kind, rows, ring
-        )
-    rows = -(-rows // 4) * 4  # aligns every sequence's rows to 16 bytes
-    words = (rows, cols // 4 + cols // GROUP)
-    staged = buffer("k.staged", (plan.batch, cols), "f32"), buffer("v.staged", (plan.batch, cols), "f32")
-    return Cache(buffer(f"k.{layer}", words, "u32"), buffer(f"v.{layer}", words, "u32"), kind, rows, ring, staged)
+        return Cache(k, v, kind, paging)
+    new_k, new_v = (plan.buffers.setdefault(n, Buffer(n, (plan.batch, cols), "f32")) for n in ("k.staged", "v.staged"))
+    return Cache(k, v, kind, paging, (new_k, new_v))
 
 
-def make_conv_cache(plan: Plan, layer: int, cols: int, kind: str, kernel_size: int, slack: int) -> Cache:
-    """Create the cache of a short convolution's inputs: rows for `kernel_size` positions and `slack` more, f32 or f16.
-
-    It replaces a KV cache: `k` and `v` are the same buffer.
-    """
-    ring = kernel_size + slack if kernel_size + slack < plan.n_ctx else 0
-    rows, kind = ring or plan.n_ctx, "f32" if kind == "f32" else "f16"
-    buffer = plan.buffers.setdefault(f"conv.{layer}", Buffer(f"conv.{layer}", (rows, cols), kind, "kv"))
-    return Cache(buffer, buffer, kind, rows, ring)
+def make_conv_cache(plan: Plan, layer: int, cols: int, kind: str, group: PageGroup) -> Cache:
+    """Create the cache of a short convolution's inputs, f32 or f16. `k` and `v` are the same buffer."""
+    name, kind = f"conv.{layer}", "f32" if kind == "f32" else "f16"
+    buffer = plan.buffers.setdefault(name, Buffer(name, (group.pages * plan.page, cols), kind, "kv"))
+    return Cache(buffer, buffer, kind, _paging(plan, group))

@@ -14,6 +14,7 @@ from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine.plan import quants
 from py_engine.plan.lists import DECODE
+from py_engine.plan.pages import PAGE, PageGroup
 
 Span = tuple[str, int, int]  # a buffer's lifetime: list ("" for all), first op, last op
 DTYPE_BYTES = {"f32": 4, "u32": 4, "f16": 2}
@@ -130,7 +131,9 @@ class Plan:
     n_ctx: int
     n_vocab: int
     sequences: int = 1  # that the caches hold; the buffers' shapes are those of one sequence
-    ring_slack: int = 0  # rows beyond the window in caches that are rings; 0: no ring
+    ring_slack: int = 0  # positions beyond the window in caches that reuse a window's pages in turn; 0: none do
+    page: int = PAGE  # positions of a page of the caches
+    page_groups: list[PageGroup] = field(default_factory=list)
     weights: dict[str, Weight] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     lists: dict[str, list[Op]] = field(default_factory=dict)

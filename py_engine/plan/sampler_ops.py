@@ -5,7 +5,7 @@ from __future__ import annotations
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer, PerToken
 from py_engine.plan.sampling import FIELDS
-from py_engine.plan.shared import LOGPROB_ROWS, MAX_LOGPROBS, MAX_SMALL_BATCH
+from py_engine.plan.shared import LOGPROB_ROWS, MAX_LOGPROBS, MAX_SEQUENCES, MAX_SMALL_BATCH
 
 PARTITION = 1024  # logits per workgroup of sample_best
 SAMPLER_THREADS = 256
@@ -14,7 +14,7 @@ MIN_MATCH = 3  # tokens of a repeated sequence, at least, for drafting its conti
 
 def _inputs(ops: Ops) -> dict[str, Buffer]:
     """The sampler parameters, the sequence and its position."""
-    sampling = ops.buffer("sampling", (MAX_SMALL_BATCH, len(FIELDS)), "u32", "state")
+    sampling = ops.buffer("sampling", (MAX_SEQUENCES, len(FIELDS)), "u32", "state")
     return {"sampling": sampling, "state": ops.state, "tokens": ops.tokens}
 
 

@@ -1,5 +1,5 @@
 // Sampling parameters of a request, written by the host (packed by sampling.py), and the samplers' noise.
-#param MAX_SMALL_BATCH // sequences that run side by side
+#param MAX_SEQUENCES // sequences that run side by side
 #param BANNED // logit of a token that cannot be sampled
 struct Sampling {
   temperature: f32, // 0: greedy

@@ -5,7 +5,7 @@ from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine.plan.ops import pad
 from py_engine.plan.sampling import FIELDS, Sampling
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import MAX_SEQUENCES
 from tests.support.kernels.bench import Bench, nmse
 
 PLAIN = [Q.F32, Q.F16, Q.BF16]
@@ -31,5 +31,5 @@ def check(bench: Bench, got: np.ndarray, want: np.ndarray, limit: float | None =
 
 def give(bench: Bench, seq: int, sampling: Sampling, answer: int = 0, shifted: int = 0) -> None:
     """Set the sampling parameters of a sequence."""
-    given = bench.data.setdefault("sampling", np.full((MAX_SMALL_BATCH, len(FIELDS)), 0xFFFFFFFF, np.uint32))
+    given = bench.data.setdefault("sampling", np.full((MAX_SEQUENCES, len(FIELDS)), 0xFFFFFFFF, np.uint32))
     given[seq] = np.frombuffer(sampling.pack(answer, shifted), np.uint32)
