@@ -107,7 +107,7 @@ def make_cache(plan: Plan, layer: int, cols: int, kind: str, group: PageGroup) -
 
 
 def make_conv_cache(plan: Plan, layer: int, cols: int, kind: str, group: PageGroup) -> Cache:
-    """Create the cache of a short convolution's inputs, f32 or f16. It replaces a KV cache: `k` and `v` are the same."""
+    """Create the cache of a short convolution's inputs, f32 or f16. `k` and `v` are the same buffer."""
     name, kind = f"conv.{layer}", "f32" if kind == "f32" else "f16"
     buffer = plan.buffers.setdefault(name, Buffer(name, (group.pages * plan.page, cols), kind, "kv"))
     return Cache(buffer, buffer, kind, _paging(plan, group))
