@@ -35,7 +35,7 @@ from py_engine.plan.lists import pool as pool_list
 from py_engine.plan.plan import Plan
 from py_engine.plan.pooling import NAMES
 from py_engine.plan.sampling import Batch, Constraint, Sampling
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
 from py_engine.plan.traffic import StepTimes, profile
 from py_engine.runners import Runner
 from py_engine.tuning.cached_choices import as_stats
@@ -57,7 +57,7 @@ class Engine:
         self, plan: Plan, runner: Runner, backend: str, parallel: int = PARALLEL, speculation: bool = True
     ) -> None:
         self.plan, self.runner, self.backend, self.context_length = plan, runner, backend, plan.n_ctx
-        self.parallel = min(parallel, MAX_SMALL_BATCH) if plan.generates else 1  # concurrent generate() calls
+        self.parallel = min(parallel, MAX_SEQUENCES) if plan.generates else 1  # concurrent generate() calls
         self.notices: list[str] = []
         self.adapter: dict[str, Any] | None = None
         self.timings: dict[str, float] = {}
@@ -156,20 +156,17 @@ class Engine:
 
     def forget(self) -> None:
         """Empty the KV caches: the next request computes all of its prompt."""
-        self._generation.slots.clear()
+        self._generation.sequences.clear()
 
     async def evaluate(self, ids: list[int]) -> tuple[Any, tuple[int, int]]:
         """Logits of every position, float32 (n, vocab): a numpy array on the CPU, a flat Float32Array on the GPU."""
         self._check_ids(ids)
         self.check_generates()
-        self._generation.slots.first.cache.reuse([])
         parts = []
         size = min(planner.ALL_LOGITS_BATCH, self.plan.batch)
-        for at in range(0, len(ids), size):
-            batch = ids[at : at + size]
-            await self.runner.feed(at, batch, [PREFILL, ALL_LOGITS])
-            parts.append(await self.runner.logits(len(batch)))
-        self._generation.slots.first.cache.append(ids)
+        async with aclosing(self._generation.feed(ids, size, [PREFILL, ALL_LOGITS])) as batches:
+            async for n in batches:
+                parts.append(await self.runner.logits(n))
         return self._joined(parts), (len(ids), self.plan.n_vocab)
 
     async def embed(self, ids: list[int], pooling: str | None = None) -> tuple[Any, tuple[int, ...]]:
@@ -184,15 +181,12 @@ class Engine:
         kind = pooling or self.pooling
         if embedding is None or kind not in NAMES or (kind == "rank" and not embedding.labels):
             raise WispError(f"This model's embeddings cannot be pooled by {kind!r}.", "invalid_value", param="pooling")
-        self._generation.slots.first.cache.reuse([])
         parts = []
-        for at in range(0, len(ids), self.plan.batch):
-            batch = ids[at : at + self.plan.batch]
-            await self.runner.feed(at, batch, [PREFILL, EMBED, *([pool_list(kind)] if kind != "none" else [])])
-            if kind == "none":
-                parts.append(await self.runner.rows(embedding.rows, len(batch), embedding.width))
-        if self.plan.generates:
-            self._generation.slots.first.cache.append(ids)
+        lists = [PREFILL, EMBED, *([pool_list(kind)] if kind != "none" else [])]
+        async with aclosing(self._generation.feed(ids, self.plan.batch, lists)) as batches:
+            async for n in batches:
+                if kind == "none":
+                    parts.append(await self.runner.rows(embedding.rows, n, embedding.width))
         if kind == "none":
             return self._joined(parts), (len(ids), embedding.width)
         name, width = ("ranked", embedding.labels) if kind == "rank" else ("pooled", embedding.width)
@@ -274,11 +268,12 @@ class Engine:
                 f"position must be below {self.context_length - 64} and n at most {self.plan.batch}.", "invalid_value"
             )
         self.check_generates()
-        self._generation.slots.first.cache.reuse([])
         runner: Any = self.runner
         names = [PREFILL] if n > MAX_SMALL_BATCH else [*BATCH_STEP] if n > 1 else [*DECODE_STEP]
-        times = {name: await runner.profile(position, n, name) for name in names}
-        step = await runner.time_lists(position, n, names)
+        async with self._generation.sequences.acquire() as sequence:
+            sequence.reserve(position + n + 1)
+            times = {name: await runner.profile(position, n, name, sequence.number) for name in names}
+            step = await runner.time_lists(position, n, names, sequence.number)
         device = runner.gpu.variant
         self.read_rates = self.read_rates or await read_rates(device)
         return profile(self.plan, device, self.read_rates, StepTimes(n, position, times, step))
@@ -294,7 +289,7 @@ class Engine:
             "memory": budget.pools(self.plan, on_cpu=self.backend == "cpu"),
             "batch": self.plan.batch,
             "parallel": self.parallel,
-            "sequences": self.plan.sequences,
+            "pages": self._generation.sequences.stats(),
             "timings": self.timings,
             "kernels": self.kernels,
             "read_rates": self.read_rates,

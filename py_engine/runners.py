@@ -48,11 +48,17 @@ class Runner(Protocol):
     async def ready(self) -> None:
         """Wait until every weight is in place."""
 
-    async def reserve_sequences(self, sequences: int) -> None:
-        """Grow the caches to `sequences`; what they hold stays. WispError out_of_memory."""
+    async def reserve_pages(self, pages: Sequence[int]) -> None:
+        """Grow the caches to so many pages, by group; what they hold stays. WispError out_of_memory."""
 
-    async def copy_cache(self, source: int, to: int) -> None:
-        """Copy a sequence's tokens and cache to another. WispError out_of_memory; nothing has changed then."""
+    def set_pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:
+        """Write entries of a sequence's block table, from entry `first` on."""
+
+    def copy_page(self, group: int, source: int, to: int) -> None:
+        """Copy a page in every cache of the group."""
+
+    def set_tokens(self, seq: int, position: int, ids: list[int]) -> None:
+        """Write tokens of a sequence that are not fed: penalties and drafts read them."""
 
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
         """Set a sequence's sampling parameters.
@@ -70,16 +76,22 @@ class Runner(Protocol):
     async def next(self) -> Batch:
         """The next ids; none at the end."""
 
+    def max_ahead(self) -> int:
+        """Tokens of each sequence that may be submitted beyond the last one read."""
+
+    def extend(self, count: int) -> None:
+        """Allow `count` more tokens of each sequence; with drafts, that many more positions."""
+
     def prepared(self, lists: Sequence[str]) -> bool:
         """Whether lists can run now. If not, start compiling them."""
 
     def start_batch(
-        self, sequences: list[int], positions: list[int], sampled: list[bool], count: int, drafting: bool = False
+        self, sequences: list[int], positions: list[int], sampled: list[bool], count: int, draft_end: int = 0
     ) -> None:
         """Begin decoding several sequences, each from its position on.
 
-        `sampled`: the last feed has sampled that token already. `count`: tokens of each beyond it. `drafting`: one
-        sequence whose next tokens are drafted, so that a step may yield several.
+        `sampled`: the last feed has sampled that token already. `count`: tokens of each beyond it. `draft_end`: draft
+        the next tokens of one sequence, so that a step may yield several, and compute only positions before this one.
         """
 
     async def next_batch(self, more: bool = True) -> list[list[int]]:

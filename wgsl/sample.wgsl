@@ -50,7 +50,7 @@ struct Params {
 #include "lib/reduce.wgsl"
 
 var<private> row: u32; // the token's row of `logits` and `best`
-var<workgroup> sequence: u32; // the token's sequence slot
+var<workgroup> sequence: u32; // the token's sequence
 const NO_SEQUENCE = 0xffffffffu;
 
 struct FilterBounds { // a token passes if both hold

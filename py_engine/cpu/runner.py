@@ -34,6 +34,7 @@ class CpuRunner:
         self._seq = self._position = self._left = 0
         self._sampled_before: list[tuple[int, int, bool]] = []  # sequence, position, whether its token exists
         self._batch_kind: tuple[bool, int] = (False, 1)  # drafting, sequences
+        self._draft_end = 0
         self._batch_step_ms: dict[tuple[bool, int], float] = {}  # batch kind -> milliseconds
         self._pending = False  # the last sampled token has not gone through the layers
         self._in_flight: deque[tuple[int, int]] = deque()  # of every step: tokens, resampled
@@ -59,11 +60,17 @@ class CpuRunner:
             await asyncio.sleep(0)
         self._cpu = Cpu(self.plan, weights)
 
-    async def reserve_sequences(self, sequences: int) -> None:
-        self._cpu.reserve_sequences(sequences)
+    async def reserve_pages(self, pages: Sequence[int]) -> None:
+        self._cpu.reserve_pages(pages)
 
-    async def copy_cache(self, source: int, to: int) -> None:
-        self._cpu.copy_cache(source, to)
+    def set_pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:
+        self._cpu.set_pages(group, seq, first, pages)
+
+    def copy_page(self, group: int, source: int, to: int) -> None:
+        self._cpu.copy_page(group, source, to)
+
+    def set_tokens(self, seq: int, position: int, ids: list[int]) -> None:
+        self._cpu.set_tokens(seq, position, ids)
 
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
         vocab = self.plan.n_vocab
@@ -89,15 +96,17 @@ class CpuRunner:
         self._cpu.states[: len(places)] = [(at, len(places), 0, seq) for at, seq in places]
 
     def start(self, position: int, count: int, seq: int = 0) -> None:
+        self._batch_kind = False, 1
         self._seq, self._position, self._left = seq, position, count
 
     def prepared(self, lists: Sequence[str]) -> bool:
         return True
 
     def start_batch(
-        self, sequences: list[int], positions: list[int], sampled: list[bool], count: int, drafting: bool = False
+        self, sequences: list[int], positions: list[int], sampled: list[bool], count: int, draft_end: int = 0
     ) -> None:
-        self._batch_kind, self._left = (drafting, len(sequences)), count
+        drafting = draft_end > 0
+        self._batch_kind, self._left, self._draft_end = (drafting, len(sequences)), count, draft_end
         self._resampled = 0
         self._sampled_before = list(zip(sequences, positions, sampled, strict=True)) if any(sampled) else []
         positions = [at + exists for at, exists in zip(positions, sampled, strict=True)]
@@ -106,7 +115,17 @@ class CpuRunner:
             self._set_states([(positions[0] - 1, sequences[0])])
             return
         self._set_states([(at - 1, seq) for at, seq in zip(positions, sequences, strict=True)])
-        self._cpu.buffers["drafting"][:2] = self.plan.n_ctx - 1, 2
+        self._cpu.buffers["drafting"][:2] = max(0, draft_end - 1), 2
+
+    def max_ahead(self) -> int:
+        return 2 * MAX_SMALL_BATCH if self._batch_kind[0] else 1
+
+    def extend(self, count: int) -> None:
+        if not self._batch_kind[0]:
+            self._left += count
+            return
+        self._draft_end += count
+        self._cpu.buffers["drafting"][0] = self._draft_end - 1
 
     async def next_batch(self, more: bool = True) -> list[list[int]]:
         drafting, n_sequences = self._batch_kind
@@ -123,7 +142,7 @@ class CpuRunner:
         else:
             states, tokens = self._cpu.states, self._cpu.buffers["tokens"]
             before = states[:n_sequences, 0] + 1
-            if drafting and int(before[0]) + MAX_SMALL_BATCH >= self.plan.n_ctx:
+            if drafting and int(before[0]) + MAX_SMALL_BATCH >= self._draft_end:
                 return []
             self._run([SMALL_BATCH, SMALL_BATCH_LOGITS, VERIFY_DRAFT if drafting else SAMPLE_EACH])
             out = [

@@ -48,7 +48,9 @@ class Answer:
     tokens: int = 0  # generated so far
     shifted: int = 0  # tokens dropped from the context
     done: bool = False
-    paused: bool = False  # its time slice ended; it will continue
+    paused: bool = False  # its time slice or the pages ended; it will continue
+    lacks_pages: bool = False  # it continues when there are pages
+    prompted: int = 0  # tokens of `ids` that are fed in batches, as a prompt; later ones were decoded
     stats: GenerationStats = field(default_factory=GenerationStats)
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
+from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.generate.speculation import DraftPolicy
 from py_engine.generate.time_slices import TimeSlices
 from py_engine.plan.lists import BATCH_STEP, DRAFT_STEP
@@ -21,12 +22,13 @@ from py_engine.runners import Runner
 class BatchedSequence:
     """One sequence of the batch, and the queue its tokens go to."""
 
-    seq: int
+    cache: SequenceCache
     position: int
     left: int
     drafts: DraftPolicy
     sampled: bool = True  # the next token exists already: the prompt's last step sampled it
     cancelled: bool = False
+    lacks_pages: bool = False
     batches: asyncio.Queue[list[int] | BaseException] = field(default_factory=asyncio.Queue)  # [] at the end
     released: asyncio.Event = field(default_factory=asyncio.Event)  # the device no longer works on it
 
@@ -43,8 +45,14 @@ class BatchedSequence:
 
     @property
     def finished(self) -> bool:
-        """Whether it needs no more tokens."""
-        return self.cancelled or not self.left
+        """Whether it needs no more tokens, or can have none."""
+        return self.cancelled or self.lacks_pages or not self.left
+
+    def reach(self, ahead: int) -> int:
+        """How many tokens it may get now, `ahead` of the next one if there are pages."""
+        reach = self.cache.reach(self.position, self.position + self.left, ahead) - self.position
+        self.lacks_pages = reach <= 0 < self.left
+        return reach
 
 
 class SequenceBatch:
@@ -56,12 +64,14 @@ class SequenceBatch:
         self._changed = False
         self._task: asyncio.Task[None] | None = None
 
-    async def tokens(self, seq: int, position: int, count: int, ids: list[int]) -> AsyncGenerator[list[int], None]:
-        """Yield the next `count` tokens of a sequence, from `position` on, after `ids`.
+    async def tokens(
+        self, cache: SequenceCache, position: int, count: int, ids: list[int]
+    ) -> AsyncGenerator[list[int], None]:
+        """Yield the next `count` tokens of a sequence, from `position` on, after `ids`; fewer if pages are lacking.
 
         The last feed has sampled the first of them. Closing the generator cancels the sequence.
         """
-        sequence = BatchedSequence(seq, position, count, DraftPolicy(ids))
+        sequence = BatchedSequence(cache, position, count, DraftPolicy(ids))
         self._sequences.append(sequence)
         self._changed = True
         if self._task is None:
@@ -101,7 +111,9 @@ class SequenceBatch:
         if len(self._sequences) > 1 and not self._runner.prepared(BATCH_STEP):
             self._sequences.append(self._sequences.pop(0))
             return self._sequences[-1:]
-        return self._sequences[:MAX_SMALL_BATCH]
+        batch = self._sequences[:MAX_SMALL_BATCH]
+        self._sequences = [*self._sequences[MAX_SMALL_BATCH:], *batch]
+        return batch
 
     def _release_finished(self) -> None:
         for sequence in [s for s in self._sequences if s.finished]:
@@ -110,22 +122,33 @@ class SequenceBatch:
             sequence.released.set()
 
     async def _decode(self, batch: list[BatchedSequence]) -> None:
-        """Run steps for a batch until its sequences or its drafting change."""
+        """Run steps for a batch until its sequences or its drafting change, or pages are lacking."""
         runner, waiting = self._runner, len(batch) < len(self._sequences)
         drafting = len(batch) == 1 and self._should_draft(batch[0])
         self._changed = False
+        granted = min(s.reach(runner.max_ahead()) - s.sampled for s in batch)
+        draft_end = self._draft_end(batch[0]) if drafting else 0
+        if any(s.lacks_pages for s in batch):
+            return
         runner.start_batch(
-            [s.seq for s in batch],
+            [s.cache.number for s in batch],
             [s.position for s in batch],
             [s.sampled for s in batch],
-            min(s.left - s.sampled for s in batch),
-            drafting,
+            batch[0].left if drafting else granted,
+            draft_end,
         )
-        more = True
+        more, existed = True, any(s.sampled for s in batch)
         try:
             while tokens := await runner.next_batch(more):
                 for sequence, ids in zip(batch, tokens, strict=True):
                     sequence.push(ids)
+                granted, existed = granted - (0 if existed else len(tokens[0])), False
+                grown = min(s.reach(runner.max_ahead()) for s in batch) - granted
+                if drafting:
+                    grown = self._draft_end(batch[0]) - draft_end
+                if grown > 0:
+                    runner.extend(grown)
+                    granted, draft_end = granted + grown, draft_end + grown
                 more = not (
                     self._changed
                     or waiting
@@ -137,6 +160,12 @@ class SequenceBatch:
             await runner.stop()
         if drafting and more and not batch[0].finished:
             batch[0].drafts.fits = False
+
+    def _draft_end(self, sequence: BatchedSequence) -> int:
+        """The position before which drafts have pages."""
+        runner, n_ctx = self._runner, self._runner.plan.n_ctx
+        ahead = max(2 * MAX_SMALL_BATCH, runner.max_ahead())
+        return min(n_ctx, sequence.cache.reserve(min(n_ctx, sequence.position + ahead)))
 
     def _should_draft(self, sequence: BatchedSequence) -> bool:
         """Whether the next steps draft tokens."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import js
@@ -63,9 +63,9 @@ class Gpu(Memory):
     def _on_lost(self, info: Any) -> None:
         self.lost = f"{info.reason}: {info.message}"
 
-    async def reserve_sequences(self, sequences: int) -> None:
+    async def reserve_pages(self, pages: Sequence[int]) -> None:
         """Enlarge the caches and record every list again. WispError out_of_memory, with nothing changed."""
-        await self.enlarge_caches(sequences)
+        await self.enlarge_caches(pages)
         names, self.recorded = self.recorded, set()
         self.replay.lists.clear()
         await self.compile(names=names)

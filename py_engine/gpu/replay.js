@@ -61,6 +61,7 @@ export class Replay extends Lists {
     /** @type {Place[]} of the sequences that are decoded */
     this.places = [];
     this.drafting = false; // a small batch holds one sequence's last token and its draft: a step may yield several
+    this.draftEnd = 0; // drafts end before this position
     this.left = 0; // tokens of each sequence that may still be submitted
     /** @type {string[]} lists that sample a token from logits */
     this.samplers = [shared.sample];
@@ -110,7 +111,15 @@ export class Replay extends Lists {
    * @param {number} steps @param {number} ahead @param {boolean} sampled
    */
   start(seq, position, count, steps, ahead, sampled) {
-    this.begin({ places: [{ seq, position }], left: count, steps, ahead, pending: sampled, drafting: false });
+    this.begin({
+      places: [{ seq, position }],
+      left: count,
+      steps,
+      ahead,
+      pending: sampled,
+      drafting: false,
+      draftEnd: 0,
+    });
     if (sampled) this.read(1);
   }
 
@@ -120,19 +129,31 @@ export class Replay extends Lists {
    * @param {number[]} options.sequences @param {number[]} options.positions of their next tokens
    * @param {boolean[]} options.sampled whether that token exists already and is only read back
    * @param {number} options.count of each at most, beyond that token
-   * @param {number} options.steps @param {number} options.ahead @param {boolean} options.drafting
+   * @param {number} options.steps @param {number} options.ahead
+   * @param {number} options.draftEnd if not 0: draft, and compute only positions before this one
    */
-  startBatch({ sequences, positions, sampled, count, steps, ahead, drafting }) {
+  startBatch({ sequences, positions, sampled, count, steps, ahead, draftEnd }) {
     const places = sequences.map((seq, i) => ({ seq, position: positions[i] }));
-    this.begin({ places, left: count, steps, ahead, pending: true, drafting });
+    this.begin({ places, left: count, steps, ahead, pending: true, drafting: draftEnd > 0, draftEnd });
     if (sampled.includes(true)) this.readSampled(sampled);
     this.place(places.map(({ seq, position }) => ({ seq, position: position - 1 })));
-    if (!drafting || !this.buffers.drafting) return;
-    const start = words(this.shared.draftingFields, { end: this.capacity - 2, length: 2 });
+    if (!draftEnd || !this.buffers.drafting) return;
+    const start = words(this.shared.draftingFields, { end: draftEnd - 1, length: 2 });
     this.device.queue.writeBuffer(this.buffers.drafting, 0, new Uint32Array(start));
   }
 
-  /** @param {{ places: Place[], left: number, steps: number, ahead: number, pending: boolean, drafting: boolean }} run */
+  /** Allows more tokens of each sequence; with drafts, more positions. @param {number} count */
+  extend(count) {
+    if (!this.drafting || !this.buffers.drafting) return void (this.left += count);
+    this.draftEnd += count;
+    const offset = 4 * this.shared.draftingFields.indexOf("end");
+    this.device.queue.writeBuffer(this.buffers.drafting, offset, new Uint32Array([this.draftEnd - 1]));
+  }
+
+  /**
+   * @param {{ places: Place[], left: number, steps: number, ahead: number, pending: boolean, drafting: boolean,
+   *   draftEnd: number }} run
+   */
   begin(run) {
     Object.assign(this, run, { since: performance.now(), warm: false, batches: 0 });
   }
@@ -276,7 +297,7 @@ export class Replay extends Lists {
   fits() {
     if (!this.drafting) return this.left > 0;
     const { maxSmallBatch, maxSteps } = this.shared;
-    const free = this.capacity - 1 - this.places[0].position;
+    const free = this.draftEnd - this.places[0].position;
     return this.left > 0 && maxSmallBatch * this.submitted(this.steps) <= Math.min(free, maxSteps * maxSmallBatch);
   }
 

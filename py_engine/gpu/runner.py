@@ -12,7 +12,7 @@ from py_engine.gpu.memory import obj
 from py_engine.plan.lists import SAMPLE
 from py_engine.plan.placement import Placement
 from py_engine.plan.sampling import Batch, Sampling, read_logprobs
-from py_engine.plan.shared import MAX_STEPS
+from py_engine.plan.shared import MAX_SMALL_BATCH, MAX_STEPS
 from py_engine.runners import Counts
 
 if TYPE_CHECKING:
@@ -74,13 +74,21 @@ class GpuRunner:
             await self.gpu.uploading.end()
             self.gpu.uploading = None
 
-    async def reserve_sequences(self, sequences: int) -> None:
+    async def reserve_pages(self, pages: Sequence[int]) -> None:
         self._check()
-        await self.gpu.reserve_sequences(sequences)
+        await self.gpu.reserve_pages(pages)
 
-    async def copy_cache(self, source: int, to: int) -> None:
+    def set_pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:
+        if not self.gpu.lost:
+            self.gpu.set_pages(group, seq, first, pages)
+
+    def copy_page(self, group: int, source: int, to: int) -> None:
         self._check()
-        await self.gpu.copy_cache(source, to)
+        self.gpu.copy_page(group, source, to)
+
+    def set_tokens(self, seq: int, position: int, ids: list[int]) -> None:
+        if not self.gpu.lost:
+            self.gpu.set_tokens(seq, position, ids)
 
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
         self._check()
@@ -133,15 +141,22 @@ class GpuRunner:
             self._preparing -= lists
 
     def start_batch(
-        self, sequences: list[int], positions: list[int], sampled: list[bool], count: int, drafting: bool = False
+        self, sequences: list[int], positions: list[int], sampled: list[bool], count: int, draft_end: int = 0
     ) -> None:
         self._check()
         self._done, self._resampled = None, 0
-        self._batch_kind = drafting, len(sequences)
+        self._batch_kind = draft_end > 0, len(sequences)
         self._use([SAMPLE])
         steps, ahead = self._batch_pace()
         batch = {"sequences": sequences, "positions": positions, "sampled": sampled, "count": count}
-        self.gpu.replay.startBatch(obj(**batch, steps=steps, ahead=ahead, drafting=drafting))
+        self.gpu.replay.startBatch(obj(**batch, steps=steps, ahead=ahead, draftEnd=draft_end))
+
+    def max_ahead(self) -> int:
+        replay = self.gpu.replay
+        return int(replay.steps * (replay.ahead + 2)) * (MAX_SMALL_BATCH if replay.drafting else 1)
+
+    def extend(self, count: int) -> None:
+        self.gpu.replay.extend(count)
 
     def _batch_pace(self) -> tuple[int, int]:
         """(steps in a submit, submits ahead) of a batch: shorter than _pace(), since other sequences may join."""
@@ -258,18 +273,18 @@ class GpuRunner:
         """Compile the kernels of all lists that are not lazy. Must end before anything runs."""
         await self.gpu.compile(on_progress)
 
-    async def time_lists(self, position: int, n: int, names: list[str]) -> float:
+    async def time_lists(self, position: int, n: int, names: list[str], seq: int = 0) -> float:
         """Time lists run one after the other on n tokens at `position`, in nanoseconds."""
         await self.gpu.compile(names=names)
-        await self.feed(position, [0] * n, [])
+        await self.feed(position, [0] * n, [], seq)
         return await self.gpu.time_lists(names, n, 1 if self.gpu.variant.software else 10)
 
-    async def profile(self, position: int, n: int, name: str) -> list[dict[str, Any]]:
+    async def profile(self, position: int, n: int, name: str, seq: int = 0) -> list[dict[str, Any]]:
         """Time each dispatch of a list on n tokens at `position`."""
         if not self.gpu.device.features.has("timestamp-query"):
             raise WispError("This adapter cannot time its kernels: it lacks timestamp-query.", "unsupported_parameter")
         await self.gpu.compile(names=[name])
-        await self.gpu.feed(position, [0] * n, [])
+        await self.gpu.feed(position, [0] * n, [], seq)
         return await self.gpu.profile(name, n, 1 if self.gpu.variant.software else 20)
 
     def close(self) -> None:
