@@ -45,7 +45,7 @@ class KvCache:
         self.page = page  # positions of a page
         self.windows = [group.window for group in groups]
         self.pools: list[PagePool[Block]] = [PagePool(group.pages) for group in groups]
-        self.most = [group.pages for group in groups]  # pages that one sequence has
+        self.most = [group.most for group in groups]  # pages that one sequence has
         self.waiting: set[int] = set()  # ages of the sequences that wait for pages
         self._after: dict[bytes, list[Block]] = {}  # the blocks that follow a key
 

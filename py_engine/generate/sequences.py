@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -32,7 +31,7 @@ class Sequences:
         self._numbers = list(range(most))  # a heap: the lowest free number is used first
         self._running: list[SequenceCache] = []  # oldest first
         self._started = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()  # for a number
+        self._places = asyncio.Semaphore(most)
         self._freed = asyncio.Event()  # pages were freed; replaced each time
         self._growing = asyncio.Lock()
         self._may_grow = True
@@ -40,27 +39,16 @@ class Sequences:
     @asynccontextmanager
     async def acquire(self) -> AsyncIterator[SequenceCache]:
         """Run a sequence. Waits while there are `most`."""
-        while not self._numbers:
-            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(waiting)
-            await waiting
-        sequence = SequenceCache(self.cache, self._device, heapq.heappop(self._numbers), self._started)
-        self._started += 1
-        self._running.append(sequence)
-        try:
-            yield sequence
-        finally:
-            self._running.remove(sequence)
-            self._release(sequence)
-            heapq.heappush(self._numbers, sequence.number)
-            self._wake_one()
-
-    def _wake_one(self) -> None:
-        while self._waiting:
-            waiting = self._waiting.popleft()
-            if not waiting.done():
-                waiting.set_result(None)
-                return
+        async with self._places:
+            sequence = SequenceCache(self.cache, self._device, heapq.heappop(self._numbers), self._started)
+            self._started += 1
+            self._running.append(sequence)
+            try:
+                yield sequence
+            finally:
+                self._running.remove(sequence)
+                heapq.heappush(self._numbers, sequence.number)
+                self._release(sequence)
 
     def _release(self, sequence: SequenceCache) -> None:
         sequence.release()
