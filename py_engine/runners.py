@@ -56,11 +56,17 @@ class Runner(Protocol):
     async def ready(self) -> None:
         """Wait until every weight is in place."""
 
-    async def reserve_sequences(self, sequences: int) -> None:
-        """Grow the caches to `sequences`; what they hold stays. WispError out_of_memory."""
+    async def reserve_pages(self, pages: Sequence[int]) -> None:
+        """Grow the caches to so many pages, by group; what they hold stays. WispError out_of_memory."""
 
-    async def copy_cache(self, source: int, to: int) -> None:
-        """Copy a sequence's tokens and cache to another. WispError out_of_memory; nothing has changed then."""
+    def set_pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:
+        """Write entries of a sequence's block table, from entry `first` on."""
+
+    def copy_page(self, group: int, source: int, to: int) -> None:
+        """Copy a page in every cache of the group."""
+
+    def set_tokens(self, seq: int, position: int, ids: list[int]) -> None:
+        """Write tokens of a sequence that are not fed: penalties and drafts read them."""
 
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
         """Set a sequence's sampling parameters.
@@ -90,8 +96,8 @@ class Runner(Protocol):
     def start_drafts(self, row: Row) -> None:
         """Begin to decode one sequence with drafts. All results must have been read."""
 
-    def draft(self, row: Row, steps: int) -> bool:
-        """Submit steps with drafts. False, and nothing is submitted, if the context might end."""
+    def draft(self, row: Row, steps: int, end: int) -> bool:
+        """Submit steps with drafts. False, and nothing is submitted, if they might compute positions from `end` on."""
 
     async def result(self) -> list[Batch]:
         """The tokens of the oldest submit that has not been read, row by row; of a submit with drafts, any number."""
@@ -138,10 +144,12 @@ class Runner(Protocol):
     async def rows(self, name: str, n: int, width: int) -> Any:
         """The first n rows of a buffer of the plan without padding, float32 (n, width)."""
 
-    async def pooled_rows(self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int) -> Any:
-        """Feed each sequence from position 0 on, run lists over each of its batches, and read row 0 of a buffer.
+    async def pooled_rows(
+        self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int, seq: int
+    ) -> Any:
+        """Feed sequences one after the other, all as `seq` and from position 0 on, and run lists over each batch.
 
-        Float32 (sequences, width). Waits for the device once, not once per sequence.
+        Returns row 0 of a buffer after each, float32 (sequences, width). Waits for the device once.
         """
 
     def counts(self) -> Counts:

@@ -119,7 +119,7 @@ def _scores(c: Call, q: Array, positions: Array, seq: int) -> Iterator[tuple[int
 
 
 def _cached(c: Call, name: str, positions: int, seq: int) -> Array:
-    """A sequence's first `positions` rows, float32. Pages behind a window may hold anything."""
+    """A sequence's first `positions` rows, float32. Pages before a window may hold anything."""
     rows = c.rows_of(np.arange(positions), seq)
     if c.params["KV"] != "q8_0":
         return c[name][rows].astype(np.float32)

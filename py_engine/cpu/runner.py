@@ -70,11 +70,17 @@ class CpuRunner:
             await asyncio.sleep(0)
         self._cpu = Cpu(self.plan, weights)
 
-    async def reserve_sequences(self, sequences: int) -> None:
-        self._cpu.reserve_sequences(sequences)
+    async def reserve_pages(self, pages: Sequence[int]) -> None:
+        self._cpu.reserve_pages(pages)
 
-    async def copy_cache(self, source: int, to: int) -> None:
-        self._run_in_order(lambda: self._cpu.copy_cache(source, to))
+    def set_pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:
+        self._run_in_order(lambda: self._cpu.set_pages(group, seq, first, pages))
+
+    def copy_page(self, group: int, source: int, to: int) -> None:
+        self._run_in_order(lambda: self._cpu.copy_page(group, source, to))
+
+    def set_tokens(self, seq: int, position: int, ids: list[int]) -> None:
+        self._run_in_order(lambda: self._cpu.set_tokens(seq, position, ids))
 
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
         self._run_in_order(lambda: self._configure(sampling, sampling.pack(answer, shifted), seq))
@@ -121,11 +127,12 @@ class CpuRunner:
 
     def start_drafts(self, row: Row) -> None:
         self._set_states([row])
-        self._cpu.buffers["drafting"][:2] = self.plan.n_ctx - 1, 2
+        self._cpu.buffers["drafting"][:2] = 0, 2
 
-    def draft(self, row: Row, steps: int) -> bool:
-        if self._work or int(self._states()[0, 0]) + 1 + MAX_SMALL_BATCH >= self.plan.n_ctx:
+    def draft(self, row: Row, steps: int, end: int) -> bool:
+        if self._work or int(self._states()[0, 0]) + 1 + MAX_SMALL_BATCH > end:
             return False
+        self._cpu.buffers["drafting"][0] = end - 1
 
         def run() -> list[Batch]:
             before = int(self._states()[0, 0])
@@ -231,6 +238,9 @@ class CpuRunner:
         return 1
 
     async def stop(self) -> None:
+        for work in self._work:
+            if work.kind is None:
+                work.run()
         self._work.clear()
         self._held.clear()
 
@@ -240,13 +250,15 @@ class CpuRunner:
     async def rows(self, name: str, n: int, width: int) -> Any:
         return self._cpu.buffers[name][:n, :width].copy()
 
-    async def pooled_rows(self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int) -> Any:
+    async def pooled_rows(
+        self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int, seq: int
+    ) -> Any:
         import numpy as np
 
         rows, size = [], self.plan.batch
         for ids in sequences:
             for at in range(0, len(ids), size):
-                self.feed(at, ids[at : at + size], lists)
+                self.feed(at, ids[at : at + size], lists, seq)
             rows.append(self._cpu.buffers[name][0, :width].copy())
         return np.stack(rows)
 

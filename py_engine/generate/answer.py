@@ -48,6 +48,8 @@ class Answer:
     tokens: int = 0  # generated so far
     shifted: int = 0  # tokens dropped from the context
     done: bool = False
+    lacks_pages: bool = False  # it continues when there are pages
+    prompted: int = 0  # tokens of `ids` that are fed in batches, as a prompt; later ones were decoded
     stats: GenerationStats = field(default_factory=GenerationStats)
 
     def __post_init__(self) -> None:

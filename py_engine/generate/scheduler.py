@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from py_engine.generate.answer import Answer
-from py_engine.generate.sequence_slots import SequenceSlot
+from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.generate.speculation import DraftPolicy
 from py_engine.generate.time_slices import TimeSlices
-from py_engine.plan.lists import PREFILL, PREFILL_END, SMALL_BATCH, SMALL_BATCH_END
+from py_engine.plan.lists import DECODE, PREFILL_END, SMALL_BATCH_END
 from py_engine.plan.sampling import Batch
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.runners import Row, Runner
@@ -33,7 +33,7 @@ AHEAD_MS = 24.0  # work on the device before the oldest submit is awaited
 SHORT_PROMPT = 2 * MAX_SMALL_BATCH  # tokens fed in small batches: the larger tiles of a prompt would be mostly empty
 
 
-Reuse = Callable[[], Awaitable[None]]
+Reuse = Callable[[], bool]  # sets what the caches hold of a sequence; False: pages are lacking
 
 
 @dataclass(eq=False)
@@ -41,7 +41,7 @@ class RunningSequence:
     """One answer that runs: how much of it was submitted, and the queue that its tokens go to."""
 
     answer: Answer
-    slot: SequenceSlot
+    cache: SequenceCache
     left: int  # tokens that may still be submitted
     drafts: DraftPolicy
     position: int = 0  # of the newest token, after all submits
@@ -55,17 +55,17 @@ class RunningSequence:
     @property
     def row(self) -> Row:
         """Its place in a batch."""
-        return Row(self.slot.number, self.position)
+        return Row(self.cache.number, self.position)
 
     @property
     def prompting(self) -> bool:
         """Whether a part of its prompt was not submitted yet."""
-        return self.slot.computed < len(self.answer.ids)
+        return len(self.cache.tokens) < len(self.answer.ids)
 
     @property
     def runnable(self) -> bool:
         """Whether it needs more submits."""
-        return not self.cancelled and (self.prompting or self.left > 0)
+        return not (self.cancelled or self.answer.lacks_pages) and (self.prompting or self.left > 0)
 
     def push(self, batch: Batch) -> None:
         """Queue its next tokens. None of them is needed after one that ends the answer."""
@@ -78,12 +78,24 @@ class RunningSequence:
 
 
 @dataclass(frozen=True)
+class PromptPart:
+    """Tokens of a prompt, from position `at` on, and the lists that compute them."""
+
+    at: int
+    ids: list[int]
+    lists: Sequence[str]
+    decoded: bool  # as one decoded token
+    last: bool
+
+
+@dataclass(frozen=True)
 class Submit:
     """Work on the device whose result was not read yet."""
 
     unit: list[RunningSequence]
     ms: float  # that it takes
     samples: bool = True  # else a part of a prompt without its end
+    steps: int = 0  # with drafts
 
 
 class Scheduler:
@@ -98,18 +110,19 @@ class Scheduler:
         self._drafting = False  # the submits in flight draft tokens
         self._task: asyncio.Task[None] | None = None
 
-    async def run(self, answer: Answer, slot: SequenceSlot, count: int, reuse: Reuse) -> AsyncGenerator[Batch, None]:
-        """Feed what the cache lacks of an answer's ids, then yield up to `count` tokens.
+    async def run(self, answer: Answer, cache: SequenceCache, count: int, reuse: Reuse) -> AsyncGenerator[Batch, None]:
+        """Feed what the caches lack of an answer's ids, then yield up to `count` tokens, or until pages are lacking.
 
-        `reuse()` sets what the cache holds. It is called when the prompts before this one were submitted, so that it
-        finds their prefixes. Yields an empty batch after each part of the prompt but the last. Closing the generator
-        cancels the sequence.
+        `reuse()` is called when the prompts before this one were submitted, so that it finds their prefixes. Yields an
+        empty batch after each part of the prompt but the last. Closing the generator cancels the sequence.
         """
-        sequence = RunningSequence(answer, slot, count, DraftPolicy(answer.ids))
+        sequence = RunningSequence(answer, cache, count, DraftPolicy(answer.ids))
         await self._prompts.acquire()
         try:
-            await reuse()
-            await self._runner.configure(answer.sampling, answer.begins, answer.shifted, False, slot.number)
+            await self._runner.configure(answer.sampling, answer.begins, answer.shifted, False, cache.number)
+            if not reuse():
+                self._prompts.release()
+                return
         except BaseException:
             self._prompts.release()
             raise
@@ -198,18 +211,20 @@ class Scheduler:
                 if drafting:
                     self._runner.start_drafts(unit[0].row)
             if drafting:
-                ms = self._submit_draft(unit[0])
-                if ms is None:
+                submit = self._submit_draft(unit[0])
+                if submit is None:
                     return
             elif unit[0].prompting:
-                ms = self._submit_prompt(unit[0], alone=len(units) == 1)
+                submit = self._submit_prompt(unit[0], alone=len(units) == 1)
             else:
-                ms = self._submit_steps(unit, beside_prompt=any(sequence.prompting for (sequence, *_) in units))
+                submit = self._submit_steps(unit, beside_prompt=any(sequence.prompting for (sequence, *_) in units))
+            if submit is None:
+                continue  # pages are lacking: there are fewer units now
             self._turns += 1
-            for sequence in unit:
+            for sequence in submit.unit:
                 sequence.turn = self._turns
                 sequence.submits += 1
-            self._in_flight.append(Submit(unit, ms, not unit[0].prompting))
+            self._in_flight.append(submit)
 
     def _units(self) -> list[list[RunningSequence]]:
         """What the next submit may be made of: the prompt, batches, and sequences that run alone."""
@@ -221,39 +236,48 @@ class Scheduler:
         batches: list[list[RunningSequence]] = []
         for at in range(0, len(shared), MAX_SMALL_BATCH):
             batch = shared[at : at + MAX_SMALL_BATCH]
-            lists = self._runner.step_lists([sequence.slot.number for sequence in batch])
+            lists = self._runner.step_lists([sequence.cache.number for sequence in batch])
             batches += [batch] if self._runner.prepared(lists) else [[sequence] for sequence in batch]
         return [*prompts, *batches, *alone]
 
-    def _submit_steps(self, unit: list[RunningSequence], *, beside_prompt: bool) -> float:
-        """Submit decode steps of a unit; returns the milliseconds that they take."""
+    def _submit_steps(self, unit: list[RunningSequence], *, beside_prompt: bool) -> Submit | None:
+        """Submit decode steps of those of a unit that have pages. None: no one has."""
         ms = BESIDE_PROMPT_MS if beside_prompt else SUBMIT_MS
         steps = min(self._runner.steps_in(len(unit), ms), *(sequence.left for sequence in unit))
-        self._runner.decode([sequence.row for sequence in unit], steps)
-        for sequence in unit:
+        paged = []
+        for sequence in unit:  # a step writes the newest token's keys and values
+            granted = sequence.cache.reserve(sequence.position + steps) - sequence.position
+            if granted < 1:
+                sequence.answer.lacks_pages = True
+                continue
+            steps = min(steps, granted)
+            paged.append(sequence)
+        if not paged:
+            return None
+        self._runner.decode([sequence.row for sequence in paged], steps)
+        for sequence in paged:
             sequence.position += steps
             sequence.left -= steps
-        return steps * (self._runner.step_ms(len(unit)) or UNKNOWN_MS)
+        return Submit(paged, steps * (self._runner.step_ms(len(paged)) or UNKNOWN_MS))
 
-    def _submit_prompt(self, sequence: RunningSequence, *, alone: bool) -> float:
-        """Submit the next part of a prompt. The last one also samples the answer's first token."""
-        runner, answer, slot = self._runner, sequence.answer, sequence.slot
-        at = slot.computed
-        rest = len(answer.ids) - at
-        short = rest <= SHORT_PROMPT and runner.on_gpu and not answer.exact
-        small = short and runner.prepared(SMALL_BATCH_END)
-        most = MAX_SMALL_BATCH if small else runner.plan.batch if alone else runner.prompt_tokens_in(PROMPT_MS)
-        part = answer.ids[at : at + most]
-        lists: Sequence[str] = (SMALL_BATCH,) if small else (PREFILL,)
-        if len(part) == rest:
-            lists = (*(SMALL_BATCH_END if small else PREFILL_END), *answer.sampling.lists())
+    def _submit_prompt(self, sequence: RunningSequence, *, alone: bool) -> Submit | None:
+        """Submit the next part of a prompt. The last one also samples the answer's first token. None: no pages."""
+        runner, answer = self._runner, sequence.answer
+        part = prompt_part(
+            answer, sequence.cache, runner, runner.plan.batch if alone else runner.prompt_tokens_in(PROMPT_MS)
+        )
+        if not part.ids:
+            answer.lacks_pages = True
+            return None
+        lists = part.lists
+        if part.last:
+            lists = (*lists, *answer.sampling.lists())
             sequence.position = len(answer.ids)
             sequence.left -= 1
             self._end_prompt(sequence)
-        runner.feed(at, part, lists, slot.number, read=True)
-        slot.cache.append(part)
-        slot.computed += len(part)
-        return len(part) * (runner.prompt_token_ms() or UNKNOWN_MS)
+        runner.feed(part.at, part.ids, lists, sequence.cache.number, read=True)
+        sequence.cache.append(part.ids, generated=part.decoded)
+        return Submit([sequence], len(part.ids) * (runner.prompt_token_ms() or UNKNOWN_MS), part.last)
 
     # -- drafts
 
@@ -266,13 +290,33 @@ class Scheduler:
         pays = sequence.drafts.pays(runner.step_ms(1), runner.step_ms(1, drafting=True))
         if not pays or sequence.left <= MAX_SMALL_BATCH:
             return False
-        return runner.prepared(runner.step_lists([sequence.slot.number], drafting=True))
+        return runner.prepared(runner.step_lists([sequence.cache.number], drafting=True))
 
-    def _submit_draft(self, sequence: RunningSequence) -> float | None:
-        """Submit steps with drafts; returns the milliseconds that they take. None: the context might end."""
-        steps = self._runner.steps_in(1, SUBMIT_MS, drafting=True)
-        if self._runner.draft(sequence.row, steps):
-            return steps * (self._runner.step_ms(1, drafting=True) or UNKNOWN_MS)
+    def _submit_draft(self, sequence: RunningSequence) -> Submit | None:
+        """Submit steps with drafts. None: no more positions have pages, or the context might end."""
+        runner = self._runner
+        steps = runner.steps_in(1, SUBMIT_MS, drafting=True)
+        most = sequence.position + MAX_SMALL_BATCH * (steps + sum(submit.steps for submit in self._in_flight))
+        end = sequence.cache.reserve(min(most + MAX_SMALL_BATCH, runner.plan.n_ctx))
+        if runner.draft(sequence.row, steps, min(end, runner.plan.n_ctx)):
+            return Submit([sequence], steps * (runner.step_ms(1, drafting=True) or UNKNOWN_MS), steps=steps)
         if not self._in_flight:
             sequence.drafts.fits = False
         return None
+
+
+def prompt_part(answer: Answer, cache: SequenceCache, runner: Runner, most: int) -> PromptPart:
+    """The next part of a prompt, of at most `most` tokens; without tokens if pages are lacking. Takes its pages."""
+    at = len(cache.tokens)
+    rest = len(answer.ids) - at
+    # Tokens that were decoded once are decoded again if the text must not depend on it, and where it is one token.
+    decoded = at >= answer.prompted and (answer.exact or rest == 1)
+    short = rest <= SHORT_PROMPT and runner.on_gpu and not answer.exact
+    small = not decoded and short and runner.prepared(SMALL_BATCH_END)
+    count = 1 if decoded else min(rest, MAX_SMALL_BATCH if small else most)
+    if answer.exact and at < answer.prompted:
+        count = min(count, answer.prompted - at)
+    count = min(count, max(0, cache.reserve(at + count) - at))
+    last = count == rest
+    lists: Sequence[str] = (DECODE,) if decoded else SMALL_BATCH_END if small else PREFILL_END
+    return PromptPart(at, answer.ids[at : at + count], lists if last else lists[:1], decoded, last)

@@ -61,9 +61,9 @@ class Gpu(Memory):
     def _on_lost(self, info: Any) -> None:
         self.lost = f"{info.reason}: {info.message}"
 
-    async def reserve_sequences(self, sequences: int) -> None:
+    async def reserve_pages(self, pages: Sequence[int]) -> None:
         """Enlarge the caches and record every list again. WispError out_of_memory, with nothing changed."""
-        await self.enlarge_caches(sequences)
+        await self.enlarge_caches(pages)
         names, self.recorded = self.recorded, set()
         self.replay.lists.clear()
         await self.compile(names=names)
@@ -188,13 +188,13 @@ class Gpu(Memory):
             )
         )
 
-    def pooled_rows(self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int) -> Any:
+    def pooled_rows(self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int, seq: int) -> Any:
         """Run lists over each sequence; a promise of row 0 of a buffer after each, a Float32Array."""
         buffer, offset, _ = self.places[name]
         ids = array("I", chain.from_iterable(sequences))
         lengths = to_js([len(sequence) for sequence in sequences])
         row = obj(buffer=buffer, offset=offset, width=width)
-        return self.replay.pooledRows(to_js(memoryview(ids)), lengths, self.plan.batch, to_js(lists), row)
+        return self.replay.pooledRows(seq, to_js(memoryview(ids)), lengths, self.plan.batch, to_js(lists), row)
 
     async def rows(self, name: str, n: int, cols: int) -> Any:
         """Read the first `n` rows of a float buffer without their padding: a Float32Array (n * cols,)."""

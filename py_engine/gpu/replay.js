@@ -60,7 +60,8 @@ export class Replay extends Lists {
     /** @type {Place[] | undefined} what the GPU's States will be after all that was submitted, if that is known */
     this.places = undefined;
     this.placed = false; // since the last read-back
-    this.drafted = { next: 0, steps: 0 }; // position after the last token read back; steps on the GPU
+    // position after the last token read back; steps on the GPU; only positions before `end` may be computed
+    this.drafted = { next: 0, steps: 0, end: 0 };
     this.resampled = 0;
     this.last = 0; // time of the last result
   }
@@ -133,21 +134,28 @@ export class Replay extends Lists {
   startDrafts(place) {
     this.place([place], 1);
     this.places = undefined;
-    this.drafted = { next: place.position + 1, steps: 0 };
-    const start = words(this.shared.draftingFields, { end: this.capacity - 2, length: 2 });
+    this.drafted = { next: place.position + 1, steps: 0, end: 0 };
+    const start = words(this.shared.draftingFields, { length: 2 });
     if (this.buffers.drafting) this.device.queue.writeBuffer(this.buffers.drafting, 0, new Uint32Array(start));
   }
 
   /**
-   * Submits steps of the sequence of startDrafts(). Returns false, and submits nothing, if the context might end: each
-   * step may take as many positions as a small batch has.
-   * @param {number} seq @param {number} steps @param {string[]} lists
+   * Submits steps of the sequence of startDrafts(). Returns false, and submits nothing, if they might compute positions
+   * from `end` on: each step may take as many positions as a small batch has.
+   * @param {number} seq @param {number} steps @param {string[]} lists @param {number} end
    */
-  draft(seq, steps, lists) {
-    const { maxSmallBatch, maxSteps } = this.shared;
+  draft(seq, steps, lists, end) {
+    const { maxSmallBatch, maxSteps, draftingFields } = this.shared;
     const count = maxSmallBatch * (this.drafted.steps + steps);
     const { next } = this.drafted;
-    if (count > Math.min(this.capacity - 1 - next, maxSteps * maxSmallBatch)) return false;
+    if (count > Math.min(end - next, maxSteps * maxSmallBatch)) return false;
+    if (end !== this.drafted.end && this.buffers.drafting)
+      this.device.queue.writeBuffer(
+        this.buffers.drafting,
+        4 * draftingFields.indexOf("end"),
+        new Uint32Array([end - 1]),
+      );
+    this.drafted.end = end;
     this.drafted.steps += steps;
     let map = () => {};
     this.submit((encoder) => {
@@ -234,7 +242,7 @@ export class Replay extends Lists {
     if (drafted) {
       const next = rest[stateFields.indexOf("pos")] + 1;
       [first, end] = [this.drafted.next - from, next - from];
-      this.drafted = { next, steps: this.drafted.steps - drafted };
+      this.drafted = { ...this.drafted, next, steps: this.drafted.steps - drafted };
     }
     const ids = new Uint32Array(staging.getMappedRange(0, this.idBytes)).slice(first, end);
     const rejections = rest[stateFields.indexOf("resampled")];
@@ -265,18 +273,19 @@ export class Replay extends Lists {
   /**
    * Feeds sequences one after the other, each from position 0 on, and reads `width` floats of a buffer after each one.
    * All of them are submitted before the first is awaited.
+   * @param {number} seq the number that they use on the device, one after the other
    * @param {Uint32Array} ids of all sequences @param {number[]} lengths tokens of each sequence
    * @param {number} batch tokens of a batch at most @param {string[]} lists run over each batch
    * @param {{ buffer: GPUBuffer, offset: number, width: number }} row
    * @returns {Promise<Float32Array>} (sequences, width)
    */
-  async pooledRows(ids, lengths, batch, lists, { buffer, offset, width }) {
+  async pooledRows(seq, ids, lengths, batch, lists, { buffer, offset, width }) {
     const usage = GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ;
     const staging = this.device.createBuffer({ size: 4 * width * lengths.length, usage });
     let start = 0;
     lengths.forEach((length, i) => {
       for (let at = 0; at < length; at += batch)
-        this.feed(0, at, ids.subarray(start + at, start + Math.min(at + batch, length)), lists, false, false);
+        this.feed(seq, at, ids.subarray(start + at, start + Math.min(at + batch, length)), lists, false, false);
       start += length;
       this.submit((encoder) => encoder.copyBufferToBuffer(buffer, offset, staging, 4 * width * i, 4 * width));
     });

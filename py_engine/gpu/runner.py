@@ -105,13 +105,21 @@ class GpuRunner:
             await self.gpu.uploading.end()
             self.gpu.uploading = None
 
-    async def reserve_sequences(self, sequences: int) -> None:
+    async def reserve_pages(self, pages: Sequence[int]) -> None:
         self._check()
-        await self.gpu.reserve_sequences(sequences)
+        await self.gpu.reserve_pages(pages)
 
-    async def copy_cache(self, source: int, to: int) -> None:
+    def set_pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:
+        if not self.gpu.lost:
+            self.gpu.set_pages(group, seq, first, pages)
+
+    def copy_page(self, group: int, source: int, to: int) -> None:
         self._check()
-        await self.gpu.copy_cache(source, to)
+        self.gpu.copy_page(group, source, to)
+
+    def set_tokens(self, seq: int, position: int, ids: list[int]) -> None:
+        if not self.gpu.lost:
+            self.gpu.set_tokens(seq, position, ids)
 
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
         self._check()
@@ -162,10 +170,10 @@ class GpuRunner:
         self._check()
         self.gpu.replay.startDrafts(obj(seq=row.seq, position=row.position))
 
-    def draft(self, row: Row, steps: int) -> bool:
+    def draft(self, row: Row, steps: int, end: int) -> bool:
         self._check()
         lists = to_js(self.step_lists([row.seq], drafting=True))
-        submitted = bool(self.gpu.replay.draft(row.seq, steps, lists))
+        submitted = bool(self.gpu.replay.draft(row.seq, steps, lists, end))
         if submitted:
             self._in_flight.append(Submit(1, steps, drafting=True))
         return submitted
@@ -290,10 +298,12 @@ class GpuRunner:
         self._check()
         return await self.gpu.rows(name, n, width)
 
-    async def pooled_rows(self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int) -> Any:
+    async def pooled_rows(
+        self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int, seq: int
+    ) -> Any:
         self._check()
         await self.gpu.compile(names=lists)
-        return await self._awaited(self.gpu.pooled_rows(sequences, lists, name, width))
+        return await self._awaited(self.gpu.pooled_rows(sequences, lists, name, width, seq))
 
     def counts(self) -> Counts:
         counts = self.gpu.replay.counts
@@ -303,18 +313,18 @@ class GpuRunner:
         """Compile the kernels of all lists that are not lazy. Must end before anything runs."""
         await self.gpu.compile(on_progress)
 
-    async def time_lists(self, position: int, n: int, names: list[str]) -> float:
+    async def time_lists(self, position: int, n: int, names: list[str], seq: int = 0) -> float:
         """Time lists run one after the other on n tokens at `position`, in nanoseconds."""
         await self.gpu.compile(names=names)
-        self.feed(position, [0] * n, [])
+        self.feed(position, [0] * n, [], seq)
         return await self.gpu.time_lists(names, n, 1 if self.gpu.variant.software else 10)
 
-    async def profile(self, position: int, n: int, name: str) -> list[dict[str, Any]]:
+    async def profile(self, position: int, n: int, name: str, seq: int = 0) -> list[dict[str, Any]]:
         """Time each dispatch of a list on n tokens at `position`."""
         if not self.gpu.device.features.has("timestamp-query"):
             raise WispError("This adapter cannot time its kernels: it lacks timestamp-query.", "unsupported_parameter")
         await self.gpu.compile(names=[name])
-        self.feed(position, [0] * n, [])
+        self.feed(position, [0] * n, [], seq)
         return await self.gpu.profile(name, n, 1 if self.gpu.variant.software else 20)
 
     def close(self) -> None:

@@ -16,16 +16,9 @@ from py_engine.plan.shared import MAX_STEPS
 
 KINDS = ("f16", "f32", "q8_0")
 GROUP = 32  # values that share a scale
-LOOKAHEAD = 4 * MAX_STEPS  # positions that the GPU may have written after the last token read back
+MAX_AHEAD = 8 * MAX_STEPS  # positions that the GPU may write beyond the last token read back
 
-
-def ring_slack(batch: int) -> int:
-    """Rows that a ring has beyond its window.
-
-    A batch is stored before its first token attends, and tokens that are dropped later must not overwrite rows that
-    earlier tokens attend to.
-    """
-    return max(batch, LOOKAHEAD) + LOOKAHEAD
+UNPAGED = {"PAGE": 0}  # the #params of an encoder's cache
 
 
 @dataclass(frozen=True)
@@ -56,25 +49,24 @@ class Cache:
         return {"k_new": self.staged[0], "v_new": self.staged[1]}
 
     @property
-    def layout(self) -> dict[str, int | str]:
+    def layout(self) -> dict[str, int | float | str]:
         """The #params of the kernels that read or write the cache."""
         return {"KV": self.kind, **self.paging}
 
 
-UNPAGED = {"PAGE": 0}
+def page_group(plan: Plan, window: int) -> PageGroup:
+    """The group of the layers with this window; 0: they read the whole context.
 
-
-def page_group(plan: Plan, window: int, slack: int) -> PageGroup:
-    """The group of layers with this window. A sequence's pages hold the window and `slack` more positions.
-
-    `window` 0, or one as long as the context: pages for the whole context.
+    Its caches start with the pages that one sequence needs: for the context, or for a window, a batch of the prompt or
+    the tokens that the GPU runs ahead, and the parts of pages at both ends.
     """
-    context = pages_for(plan.n_ctx, plan.page)
-    pages = min(context, pages_for(window + slack, plan.page)) if window else context
-    window = window if pages < context else 0
+    most = pages_for(plan.n_ctx, plan.page)
+    if window:
+        span = pages_for(window + max(plan.batch, MAX_AHEAD), plan.page) + 1
+        most, window = min(most, span), window if span < most else 0
     known = next((group for group in plan.page_groups if group.window == window), None)
     if known is None:
-        known = PageGroup(len(plan.page_groups), window, pages)
+        known = PageGroup(len(plan.page_groups), window, most, most)
         assert known.index < MAX_GROUPS
         plan.page_groups.append(known)
     return known
@@ -97,17 +89,21 @@ def make_cache(plan: Plan, layer: int, cols: int, kind: str, group: PageGroup) -
             "invalid_value",
             param="kvType",
         )
-    rows, paging = group.pages * plan.page, _paging(plan, group)
-    shape, dtype = ((rows, cols // 4 + cols // GROUP), "u32") if kind == "q8_0" else ((rows, cols), kind)
-    k, v = (plan.buffers.setdefault(n, Buffer(n, shape, dtype, "kv")) for n in (f"k.{layer}", f"v.{layer}"))
+    width, dtype = (cols // 4 + cols // GROUP, "u32") if kind == "q8_0" else (cols, kind)
+    k, v = (_buffer(plan, group, f"{name}.{layer}", width, dtype) for name in ("k", "v"))
     if kind != "q8_0":
-        return Cache(k, v, kind, paging)
+        return Cache(k, v, kind, _paging(plan, group))
     new_k, new_v = (plan.buffers.setdefault(n, Buffer(n, (plan.batch, cols), "f32")) for n in ("k.staged", "v.staged"))
-    return Cache(k, v, kind, paging, (new_k, new_v))
+    return Cache(k, v, kind, _paging(plan, group), (new_k, new_v))
 
 
 def make_conv_cache(plan: Plan, layer: int, cols: int, kind: str, group: PageGroup) -> Cache:
     """Create the cache of a short convolution's inputs, f32 or f16. `k` and `v` are the same buffer."""
-    name, kind = f"conv.{layer}", "f32" if kind == "f32" else "f16"
-    buffer = plan.buffers.setdefault(name, Buffer(name, (group.pages * plan.page, cols), kind, "kv"))
+    kind = "f32" if kind == "f32" else "f16"
+    buffer = _buffer(plan, group, f"conv.{layer}", cols, kind)
     return Cache(buffer, buffer, kind, _paging(plan, group))
+
+
+def _buffer(plan: Plan, group: PageGroup, name: str, cols: int, dtype: str) -> Buffer:
+    group.caches.append(name)
+    return plan.buffers.setdefault(name, Buffer(name, (group.pages * plan.page, cols), dtype, "kv"))

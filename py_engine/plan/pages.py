@@ -9,30 +9,26 @@ context). A binding of their own would exceed the storage bindings that some dev
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
 
-PAGE = 64  # positions of a page; attention's tiles divide it
+PAGE = 64  # positions of a page; the tiles of attention divide it
 MAX_GROUPS = 4  # full attention, two windows, a short convolution's inputs
 STATE_WORDS = 4  # u32 of a State
+TABLES = 4 * STATE_WORDS * MAX_SMALL_BATCH  # byte of the state buffer where the block tables begin
 
 
-@dataclass(frozen=True)
+@dataclass
 class PageGroup:
-    """The layers that share one block table.
-
-    `window`: last positions that they read; 0: all. `pages`: that a sequence has in each of their caches.
-    """
+    """The layers that share one block table."""
 
     index: int
-    window: int
-    pages: int
-
-
-def table_offset(n_ctx: int, page: int, group: int, seq: int = 0) -> int:
-    """Index of a sequence's block table among the words of all tables."""
-    return (group * MAX_SEQUENCES + seq) * pages_for(n_ctx, page)
+    window: int  # last positions that the layers read; 0: all
+    most: int  # pages that one sequence has at most
+    pages: int  # of each cache now
+    caches: list[str] = field(default_factory=list)  # the buffers
 
 
 def pages_for(positions: int, page: int) -> int:
@@ -40,21 +36,19 @@ def pages_for(positions: int, page: int) -> int:
     return -(-positions // page)
 
 
+def table_offset(n_ctx: int, page: int, group: int, seq: int = 0) -> int:
+    """Index of a sequence's block table among the words of all tables."""
+    return (group * MAX_SEQUENCES + seq) * pages_for(n_ctx, page)
+
+
 def state_words(n_ctx: int, page: int) -> int:
     """Words of the state buffer: a State per token of a small batch, then the block tables."""
     return STATE_WORDS * MAX_SMALL_BATCH + table_offset(n_ctx, page, MAX_GROUPS)
 
 
-TABLES = 4 * STATE_WORDS * MAX_SMALL_BATCH  # byte of the state buffer where the block tables begin
-
-
-def block_tables(groups: list[PageGroup], n_ctx: int, page: int, sequences: int) -> bytes:
-    """Tables that give each of the first `sequences` its own part of every cache; a window's pages are used in turn."""
-    entries = pages_for(n_ctx, page)
-    words = array("I", bytes(4 * table_offset(n_ctx, page, MAX_GROUPS)))
+def first_tables(groups: Sequence[PageGroup], n_ctx: int, page: int) -> bytes:
+    """Tables that give any one sequence all pages, so that a model can be timed before pages are allocated."""
+    context, words = pages_for(n_ctx, page), array("I")
     for group in groups:
-        for seq in range(sequences):
-            at = table_offset(n_ctx, page, group.index, seq)
-            own = (seq * group.pages + i % group.pages for i in range(entries))
-            words[at : at + entries] = array("I", own)
+        words.extend([i % group.pages for i in range(context)] * MAX_SEQUENCES)
     return words.tobytes()

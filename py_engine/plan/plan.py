@@ -7,7 +7,7 @@ with numpy. Nothing here knows about either.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from gguf.constants import GGMLQuantizationType as Q
@@ -130,8 +130,6 @@ class Plan:
     batch: int  # most tokens of a prefill step
     n_ctx: int
     n_vocab: int
-    sequences: int = 1  # that the caches hold; the buffers' shapes are those of one sequence
-    ring_slack: int = 0  # positions beyond the window in caches that reuse a window's pages in turn; 0: none do
     page: int = PAGE  # positions of a page of the caches
     page_groups: list[PageGroup] = field(default_factory=list)
     weights: dict[str, Weight] = field(default_factory=dict)
@@ -181,9 +179,24 @@ class Plan:
             sizes[slot] = max(sizes[slot], b.nbytes)
         return assigned, sizes
 
+    def page_bytes(self, group: PageGroup) -> int:
+        """Bytes of one page in all caches of its group."""
+        return sum(self.buffers[name].nbytes for name in group.caches) // group.pages
+
+    def with_pages(self, group: PageGroup, pages: int) -> list[Buffer]:
+        """The caches of a group with so many pages."""
+        return [
+            replace(b, shape=(pages * self.page, *b.shape[1:])) for b in map(self.buffers.__getitem__, group.caches)
+        ]
+
+    def set_pages(self, group: PageGroup, pages: int) -> None:
+        """Record that a group's caches have so many pages."""
+        self.buffers |= {b.name: b for b in self.with_pages(group, pages)}
+        group.pages = pages
+
     def memory(self) -> dict[str, int]:
         """Bytes per pool."""
-        kv = self.sequences * sum(b.nbytes for b in self.buffers.values() if b.pool == "kv")
+        kv = sum(b.nbytes for b in self.buffers.values() if b.pool == "kv")
         return {"weights": sum(w.nbytes for w in self.weights.values()), "kv": kv, "activations": sum(self.slots()[1])}
 
 

@@ -78,7 +78,7 @@ def test_normalised_queries_and_keys(bench: Bench, heads: tuple[int, int, int], 
 @pytest.mark.parametrize("kv_type", ["f16", "f32", "q8_0"])
 @pytest.mark.parametrize("page", [32, 64])
 def test_scattered_pages(bench: Bench, kv_type: str, page: int) -> None:
-    """Attention through a window in a cache whose pages are in any order. Pages behind the window are freed: their
+    """Attention through a window in a cache whose pages are in any order. Pages before the window are freed: their
     entries in the block table lead to finite poison. Decode's tiles cross into
     other pages, and are longer than the shorter pages.
     """
@@ -89,9 +89,9 @@ def test_scattered_pages(bench: Bench, kv_type: str, page: int) -> None:
         q = ops.rows("q", n_head * dim)
         for b in (q, *(cache.staged or ())):
             bench.fill(b)
-        behind = bench.cache_rows(range(max(0, pos - window + 1) // page * page), cache=cache)
+        before = bench.cache_rows(range(max(0, pos - window + 1) // page * page), cache=cache)
         for b in (cache.k, cache.v) if kv_type != "q8_0" else ():
-            bench.data[b.name][behind] = 1e4
+            bench.data[b.name][before] = 1e4
         if kv_type == "q8_0":
             ops.quantize_cache(cache, n_kv * dim)
         y = ops.attention(q, cache, (n_head, n_kv, dim), AttentionOptions(0.1, window=window))
@@ -170,7 +170,7 @@ def test_shortconv(bench: Bench, pos: int, kv_type: str) -> None:
         ops = bench.begin(Setup(batch=n, n=n, pos=pos, page=8))
         x = ops.rows("x", 3 * 34)
         bench.fill(x)
-        cache = make_conv_cache(ops.plan, 0, 34, kv_type, page_group(ops.plan, 4, 0))
+        cache = make_conv_cache(ops.plan, 0, 34, kv_type, page_group(ops.plan, 4))
         values = bench.fill(cache.k)
         read = bench.cache_rows([pos - k for k in (1, 2, 3) if k <= pos])
         values[np.setdiff1d(np.arange(len(values)), read)] = np.nan

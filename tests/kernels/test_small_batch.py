@@ -155,7 +155,7 @@ def test_rows_that_do_not_fuse(swift_bench: Bench) -> None:
 def test_convolution(swift_bench: Bench, kv_type: str) -> None:
     """A token reads earlier tokens of its sequence from the batch or from the cache."""
     ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=5, places=FIVE))
-    cache = make_conv_cache(ops.plan, 0, 34, kv_type, page_group(ops.plan, 4, 0))
+    cache = make_conv_cache(ops.plan, 0, 34, kv_type, page_group(ops.plan, 4))
     swift_bench.fill(cache.k)
     x = ops.rows("bcz", 3 * 34)
     swift_bench.fill(x)

@@ -78,7 +78,7 @@ class Bench:
 
     def cache(self, cols: int, kind: str, window: int = 0) -> Cache:
         """The cache of layer 0, with contents: random, and NaN in pages of no sequence."""
-        cache = make_cache(self.plan, 0, cols, kind, page_group(self.plan, window, 0))
+        cache = make_cache(self.plan, 0, cols, kind, page_group(self.plan, window))
         for b in (cache.k, cache.v):
             if kind != "q8_0":
                 self.fill(b)
