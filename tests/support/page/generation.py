@@ -10,6 +10,7 @@ import js
 from pyodide.ffi import to_js
 
 from py_engine.engine import Engine
+from py_engine.generate import time_slices
 from py_engine.generate.answer import AnswerLimits, GenerationStats
 from py_engine.plan.lists import GREEDY, PREFILL_END
 from py_engine.plan.sampling import Sampling
@@ -113,6 +114,36 @@ async def answers(engine: Engine) -> dict[str, Any]:
     out["beside"] = await asyncio.gather(*(beside(ids, stat) for ids, stat in zip(prompts, stats, strict=True)))
     out["cached"] = [stat.cached_tokens for stat in stats]
     return out
+
+
+async def pages(engine: Engine) -> dict[str, Any]:
+    """Answers to prompts with a common beginning, alone and side by side, in caches that start with a single page."""
+    sampling = Sampling(temperature=1.3, seed=5, presence_penalty=0.6)
+    prompts = [[*range(5, 35), k] for k in range(4)]
+    alone = []
+    for ids in prompts:
+        engine.forget()
+        alone.append(await collect(engine, ids, sampling, 20))
+    engine.forget()
+    first = engine.stats()["pages"][0]
+    slice_, time_slices.SLICE = time_slices.SLICE, 0.0  # they alternate after each submit
+    runner: Any = engine.runner
+    copy_page, copies = runner.copy_page, list[tuple[int, ...]]()
+
+    def counting(*page: int) -> None:
+        copies.append(page)
+        copy_page(*page)
+
+    runner.copy_page = counting
+    try:
+        beside = await asyncio.gather(*(collect(engine, ids, sampling, 20) for ids in prompts))
+    finally:
+        time_slices.SLICE = slice_
+    again = await collect(engine, prompts[0], sampling, 20)
+    cached = engine.last.cached_tokens
+    return {"alone": alone, "beside": beside, "again": again, "cached": cached, "copies": len(copies)} | {
+        "pages": [first, engine.stats()["pages"][0]]
+    }
 
 
 async def check_logprobs(engine: Engine, prompt: list[int], answer: list[int]) -> tuple[int, float]:
