@@ -144,13 +144,19 @@ class CpuRunner:
 
     async def result(self) -> list[Batch]:
         await asyncio.sleep(0)  # lets messages in, such as an abort
-        while (work := self._work.popleft()).kind is None:
-            work.run()
+        work = self._work.popleft()
+        assert work.kind is not None
         started = time.perf_counter()
         batches = work.run()
         ms = 1000 * (time.perf_counter() - started) / work.steps
         self._times[work.kind] = 0.7 * self._times.get(work.kind, ms) + 0.3 * ms
+        self._run_unread()
         return batches
+
+    def _run_unread(self) -> None:
+        """Run the oldest work that nothing reads."""
+        while self._work and self._work[0].kind is None:
+            self._work.popleft().run()
 
     def _run_in_order(self, run: Callable[[], Any]) -> None:
         """Run now, or after the work that was submitted before."""
@@ -238,10 +244,10 @@ class CpuRunner:
         return 1
 
     async def stop(self) -> None:
-        for work in self._work:
-            if work.kind is None:
-                work.run()
-        self._work.clear()
+        while self._work:
+            self._run_unread()
+            if self._work:
+                self._work.popleft()
         self._held.clear()
 
     async def logits(self, n: int) -> Any:
