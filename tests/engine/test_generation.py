@@ -10,6 +10,7 @@ from playwright.sync_api import Page
 from py_engine.plan.sampling import Sampling
 from tests.support import sampling_reference as reference
 from tests.support.engine_driver import run
+from tests.support.page import sampler_batch
 from tests.support.sampling_reference import chi_square
 
 pytestmark = pytest.mark.lavapipe
@@ -37,6 +38,13 @@ def test_answers_do_not_depend_on_the_steps_submitted_ahead(engine_pages: Callab
     assert out["tokens"] == out["plain"][0]
     assert out["beside"] == out["alone"], "with a prompt that was copied from the sequence that had it first"
     assert sum(out["cached"]) >= 70
+
+
+def test_any_samplers_share_a_batch(engine_pages: Callable[[str | None], Page]) -> None:
+    """A sequence's tokens and log-probabilities do not depend on the samplers and masks of the others."""
+    page = engine_pages("lavapipe")
+    options: dict[str, Any] = {"backend": "webgpu", "kv_type": "f16", "context_length": 64, "parallel": 8}
+    sampler_batch.check(run(page, MODEL, "sampler_batch.batch_and_pairs", **options))
 
 
 def test_aborts_leave_no_trace_and_a_full_context_goes_on(engine_pages: Callable[[str | None], Page]) -> None:
