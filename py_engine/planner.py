@@ -7,9 +7,9 @@ Prompts
     EMBED, pool("...")  after PREFILL: the embedding of every token, then of the sequence
 One sequence
     DECODE              one token through the layers, and its logits
-    GREEDY, SAMPLE      the next token from the logits: the likeliest; with temperature and every filter
-    SHAPED_GREEDY, SHAPED_SAMPLE   the same with bias, penalties and DRY
-    MASKED_GREEDY, MASKED_SAMPLE   after any of them: again with all of it, if a mask forbids the token
+    GREEDY, DRAW, SAMPLE   the next token from the logits: the likeliest; with temperature and min_p; with every filter
+    SHAPED_GREEDY ...   the same three with bias, penalties and DRY
+    MASKED_GREEDY ...   the same three after any of them: again with all of it, if a mask forbids the token
     LOGPROBS            after any of them: log-probabilities of the token and of the likeliest
 Small batches: up to MAX_SMALL_BATCH tokens, of one sequence or of several
     SMALL_BATCH         the tokens through the layers

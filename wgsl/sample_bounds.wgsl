@@ -10,20 +10,20 @@
 // Each filter is a bound on the logit, so a range of logits passes all of them. The histogram gives the bucket of a bound; the
 // bound itself is found among that bucket's logits (lib/ranks.wgsl).
 #param WG
-#param SG
 
 struct Params {
   vocab: u32,
-  partitions: u32, // partitions of the vocabulary
+  partitions: u32, // of `best`
+  blocks: u32, // of `spread`
 }
 @bind var<uniform> p: Params;
 #include "lib/sampling.wgsl"
 @bind var<storage, read> sampling: array<Sampling, MAX_SEQUENCES>;
 @bind var<storage, read> rows: array<Row, MAX_SMALL_BATCH>;
 @bind var<storage, read> best: array<vec2u>; // (rows, partitions)
-@bind var<storage, read> spread: array<vec4f>; // (rows, partitions): tokens not banned, mean logit, sum of squared deviations
+@bind var<storage, read> spread: array<vec4f>; // (rows, blocks): tokens not banned, mean logit, sum of squared deviations
 @bind var<storage, read> sorted: array<f32>; // (rows, vocab)
-@bind var<storage, read_write> histogram: array<array<u32, 4>>; // (rows, BUCKETS)
+@bind var<storage, read> histogram: array<vec4u>; // (rows, BUCKETS)
 @bind var<storage, read_write> bounds: array<FilterBounds, MAX_SMALL_BATCH>;
 #include "lib/top.wgsl"
 #include "lib/reduce.wgsl"
@@ -33,16 +33,16 @@ struct Params {
 fn deviation(m: u32, t: u32) -> f32 { // standard deviation of the logits that are not banned
   var count = 0.0;
   var sum = 0.0;
-  for (var i = t; i < p.partitions; i += WG) {
-    let part = spread[m * p.partitions + i];
+  for (var i = t; i < p.blocks; i += WG) {
+    let part = spread[m * p.blocks + i];
     count += part.x;
     sum += part.x * part.y;
   }
   let n = max(workgroup_sum(count, t), 1.0);
   let mean = workgroup_sum(sum, t) / n;
   var squares = 0.0;
-  for (var i = t; i < p.partitions; i += WG) {
-    let part = spread[m * p.partitions + i];
+  for (var i = t; i < p.blocks; i += WG) {
+    let part = spread[m * p.blocks + i];
     squares += part.z + part.x * (part.y - mean) * (part.y - mean);
   }
   return sqrt(workgroup_sum(squares, t) / n);

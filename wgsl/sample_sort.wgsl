@@ -1,12 +1,12 @@
 // sorted[m] = the row's logits, bucket by bucket of the histogram: in descending order of buckets, in any order within one.
-// Grid (partitions, rows).
-#param PARTITION // logits of a partition; one workgroup reads them
+// Grid (blocks, rows).
+#param PARTITION // logits of a block; one workgroup reads them
 #param WG
 
 struct Params {
   vocab: u32,
   stride: u32, // floats between rows of logits
-  partitions: u32,
+  partitions: u32, // of `best`
 }
 @bind var<uniform> p: Params;
 #include "lib/sampling.wgsl"
@@ -22,19 +22,20 @@ struct Params {
 
 const EACH = BUCKETS / WG; // buckets of a thread
 var<workgroup> starts: array<u32, BUCKETS>; // each bucket's first place
+var<workgroup> cursors: array<atomic<u32>, BUCKETS>; // of this workgroup: tokens of a bucket, then its next place for one
 
 fn find_starts(m: u32, t: u32) {
-  var counts: array<u32, EACH>;
   var sum = 0u;
-  for (var j = 0u; j < EACH; j++) {
-    counts[j] = atomicLoad(&histogram[m * BUCKETS + t * EACH + j][COUNT]);
-    sum += counts[j];
+  for (var bucket = t * EACH; bucket < (t + 1u) * EACH; bucket++) {
+    starts[bucket] = atomicLoad(&histogram[m * BUCKETS + bucket][COUNT]);
+    sum += starts[bucket];
+    atomicStore(&cursors[bucket], 0u);
   }
-  let end = workgroup_prefix(vec2f(f32(sum), 0), t).x;
-  var start = u32(end) - sum;
-  for (var j = 0u; j < EACH; j++) {
-    starts[t * EACH + j] = start;
-    start += counts[j];
+  var start = u32(workgroup_prefix(vec2f(f32(sum), 0), t).x) - sum;
+  for (var bucket = t * EACH; bucket < (t + 1u) * EACH; bucket++) {
+    let count = starts[bucket];
+    starts[bucket] = start;
+    start += count;
   }
   workgroupBarrier();
 }
@@ -47,12 +48,25 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   }
   let top = top_of(m, t).value;
   find_starts(m, t);
-  for (var i = wid.x * PARTITION + t; i < min((wid.x + 1u) * PARTITION, p.vocab); i += WG) {
+  let end = min((wid.x + 1u) * PARTITION, p.vocab);
+  for (var i = wid.x * PARTITION + t; i < end; i += WG) {
     let logit = logits[m * p.stride + i];
     if (logit > BANNED) {
-      let bucket = bucket_of(top - logit);
-      let place = starts[bucket] + atomicAdd(&histogram[m * BUCKETS + bucket][CURSOR], 1u);
-      sorted[m * p.vocab + place] = logit;
+      atomicAdd(&cursors[bucket_of(top - logit)], 1u);
+    }
+  }
+  workgroupBarrier();
+  for (var bucket = t; bucket < BUCKETS; bucket += WG) { // reserve places for all tokens of a bucket at once
+    let count = atomicLoad(&cursors[bucket]);
+    if (count > 0u) {
+      atomicStore(&cursors[bucket], starts[bucket] + atomicAdd(&histogram[m * BUCKETS + bucket][CURSOR], count));
+    }
+  }
+  workgroupBarrier();
+  for (var i = wid.x * PARTITION + t; i < end; i += WG) {
+    let logit = logits[m * p.stride + i];
+    if (logit > BANNED) {
+      sorted[m * p.vocab + atomicAdd(&cursors[bucket_of(top - logit)], 1u)] = logit;
     }
   }
 }

@@ -10,11 +10,14 @@ from dataclasses import dataclass, replace
 
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import (
+    DRAW,
     GREEDY,
     LOGPROBS,
+    MASKED_DRAW,
     MASKED_GREEDY,
     MASKED_SAMPLE,
     SAMPLE,
+    SHAPED_DRAW,
     SHAPED_GREEDY,
     SHAPED_SAMPLE,
     each,
@@ -22,32 +25,37 @@ from py_engine.plan.lists import (
 )
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, PerToken, Plan
-from py_engine.plan.sampling import FIELDS
+from py_engine.plan.sampling import FIELDS, Filters
 from py_engine.plan.shared import BUCKETS, LOGPROB_ROWS, MAX_BIASES, MAX_LOGPROBS, MAX_SEQUENCES, MAX_SMALL_BATCH
 
 PARTITION = 1024  # logits per workgroup
+BLOCK = 4096  # logits per workgroup of the kernels that count logits in the workgroup's memory first
 SAMPLER_THREADS = 256
 MIN_MATCH = 3  # tokens of a repeated sequence, at least, for drafting its continuation to pay
 TILE = {"PARTITION": PARTITION, "WG": SAMPLER_THREADS}
+BLOCK_TILE = {"PARTITION": BLOCK, "WG": SAMPLER_THREADS}
 ONE_GROUP = {"WG": SAMPLER_THREADS}
 
 
 @dataclass(frozen=True)
 class Sampler:
-    """What a list samples with. `greedy`: the likeliest token, else with every filter."""
+    """What a list samples with."""
 
-    greedy: bool = False
+    filters: Filters = Filters.ALL
     shaped: bool = False  # with bias, penalties and DRY
     masked: bool = False  # again, if `mask` forbids the token that has just been sampled; includes shaped
     max_draft: int = 0  # the rows are a token and a draft of one sequence: verify it, and draft up to so many tokens
 
 
 SAMPLERS = {
-    GREEDY: Sampler(greedy=True),
+    GREEDY: Sampler(Filters.NONE),
+    DRAW: Sampler(Filters.MIN_P),
     SAMPLE: Sampler(),
-    SHAPED_GREEDY: Sampler(greedy=True, shaped=True),
+    SHAPED_GREEDY: Sampler(Filters.NONE, shaped=True),
+    SHAPED_DRAW: Sampler(Filters.MIN_P, shaped=True),
     SHAPED_SAMPLE: Sampler(shaped=True),
-    MASKED_GREEDY: Sampler(greedy=True, masked=True),
+    MASKED_GREEDY: Sampler(Filters.NONE, masked=True),
+    MASKED_DRAW: Sampler(Filters.MIN_P, masked=True),
     MASKED_SAMPLE: Sampler(masked=True),
 }
 
@@ -80,7 +88,7 @@ class _Rows:
     def __init__(self, ops: OpList, logits: Buffer) -> None:
         self.ops, self.logits = ops, logits
         self.many = bool(ops.state_params["STATE_PER_TOKEN"])
-        self.partitions = -(-ops.plan.n_vocab // PARTITION)
+        self.partitions, self.blocks = -(-ops.plan.n_vocab // PARTITION), -(-ops.plan.n_vocab // BLOCK)
         self.sizes = {"vocab": ops.plan.n_vocab, "partitions": self.partitions}
         self.layout = self.sizes | {"stride": logits.shape[-1]}
         self.grid: int | PerToken = PerToken() if self.many else 1
@@ -125,24 +133,31 @@ def sample(ops: OpList, logits: Buffer, sampler: Sampler) -> None:
     else:
         inputs = {"state": ops.state, "logits": logits}
         ops.add("sample_best", TILE | ops.state_params, rows.layout, inputs | first, rows.partitions, rows.grid)
-    drawn = {} if sampler.greedy else {"sampling": parameters, "drawn": _draw(rows, parameters, first)}
+    greedy = sampler.filters is Filters.NONE
+    drawn = {} if greedy else {"sampling": parameters, "drawn": _draw(rows, parameters, first, sampler.filters)}
     _append(rows, first | drawn, sampler)
 
 
-def _draw(rows: _Rows, parameters: Buffer, first: dict[str, Buffer]) -> Buffer:
+def _draw(rows: _Rows, parameters: Buffer, first: dict[str, Buffer], filters: Filters) -> Buffer:
     """Draw a token of each partition among those that pass the filters."""
-    ops = rows.ops
+    ops, ranked = rows.ops, filters is Filters.ALL
     inputs = {"sampling": parameters, "rows": first["rows"], "best": first["best"]}
-    histogram = {"histogram": rows.buffer("histogram", BUCKETS, 4, pool="state")}
-    spread = {"spread": rows.per_partition("spread", 4, "f32")}
-    ordered = {"sorted": rows.buffer("sorted", ops.plan.n_vocab, dtype="f32")}
-    bounds = {"bounds": ops.buffer("bounds", (MAX_SMALL_BATCH, 3), "u32")}
-    drawn = rows.per_partition("drawn")
-    logits, grid = {"logits": rows.logits}, (rows.partitions, rows.grid)
-    ops.add("sample_histogram", TILE, rows.layout, inputs | logits | histogram | spread, *grid)
-    ops.add("sample_sort", TILE, rows.layout, inputs | logits | histogram | ordered, *grid)
-    ops.add("sample_bounds", ONE_GROUP, rows.sizes, inputs | spread | ordered | histogram | bounds, 1, rows.grid)
-    ops.add("sample_draw", TILE, rows.layout, inputs | bounds | logits | {"drawn": drawn} | histogram, *grid)
+    logits, drawn = {"logits": rows.logits}, rows.per_partition("drawn")
+    outputs = {"drawn": drawn}
+    if ranked:
+        histogram = {"histogram": rows.buffer("histogram", BUCKETS, 4, pool="state")}
+        spread = {"spread": rows.buffer("spread", rows.blocks, 4, dtype="f32")}
+        ordered = {"sorted": rows.buffer("sorted", ops.plan.n_vocab, dtype="f32")}
+        bounds = {"bounds": ops.buffer("bounds", (MAX_SMALL_BATCH, 3), "u32")}
+        blocks = {"blocks": rows.blocks}
+        counted, sizes = inputs | logits | histogram, rows.layout | blocks
+        ops.add("sample_histogram", BLOCK_TILE, sizes, counted | spread, rows.blocks, rows.grid)
+        ops.add("sample_sort", BLOCK_TILE, rows.layout, counted | ordered, rows.blocks, rows.grid)
+        sorted_inputs = inputs | spread | ordered | histogram
+        ops.add("sample_bounds", ONE_GROUP, rows.sizes | blocks, sorted_inputs | bounds, 1, rows.grid)
+        outputs |= bounds | histogram
+    tile = TILE | {"RANKED": int(ranked)}
+    ops.add("sample_draw", tile, rows.layout, inputs | logits | outputs, rows.partitions, rows.grid)
     return drawn
 
 
@@ -155,7 +170,7 @@ def _append(rows: _Rows, found: dict[str, Buffer], sampler: Sampler) -> None:
         "sample",
         ONE_GROUP
         | ({} if chosen else rows.token_capacity | ops.state_params)
-        | {"GREEDY": int(sampler.greedy), "CHOSEN": int(bool(chosen))},
+        | {"GREEDY": int("drawn" not in found), "CHOSEN": int(bool(chosen))},
         rows.sizes,
         found | target,
         1,

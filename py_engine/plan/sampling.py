@@ -7,17 +7,21 @@ import random
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import Annotated, Any, Protocol, get_args, get_type_hints
 
 from py_engine.plan import kernels
 from py_engine.plan.lists import (
     BATCH_FORWARD,
     DECODE,
+    DRAW,
     GREEDY,
     LOGPROBS,
+    MASKED_DRAW,
     MASKED_GREEDY,
     MASKED_SAMPLE,
     SAMPLE,
+    SHAPED_DRAW,
     SHAPED_GREEDY,
     SHAPED_SAMPLE,
     each,
@@ -31,6 +35,14 @@ MIN_PROBABILITY = 1e-6  # lower bound of the filters' thresholds, so that they n
 FIELDS = kernels.struct_fields("lib/sampling.wgsl", "Sampling")  # name -> "u32" or "f32", in the struct's order
 SAMPLING_BYTES = 4 * len(FIELDS)
 MASKED_AT = 4 * list(FIELDS).index("masked")  # byte of Sampling.masked
+
+
+class Filters(IntEnum):
+    """The filters of a sampler: none (the likeliest token), none but min_p, or all."""
+
+    NONE = 0
+    MIN_P = 1
+    ALL = 2
 
 
 @dataclass(frozen=True)
@@ -81,9 +93,13 @@ class Sampling:
         return self if self.seed is not None else replace(self, seed=random.getrandbits(32))
 
     @property
-    def is_greedy(self) -> bool:
-        """Whether the likeliest token is sampled. Every filter but these keeps it."""
-        return self.temperature <= 0 and self.typical_p >= 1 and not self._xtc
+    def filters(self) -> Filters:
+        """Which filters a sampled token needs. Without noise, those that keep the likeliest token are not needed."""
+        if self.typical_p < 1 or self._xtc:
+            return Filters.ALL
+        if self.temperature <= 0:
+            return Filters.NONE
+        return Filters.ALL if self.top_k > 0 or self.top_p < 1 or self.top_n_sigma > 0 else Filters.MIN_P
 
     @property
     def is_shaped(self) -> bool:
@@ -132,7 +148,7 @@ class Sampling:
 
     def _as_packed(self) -> dict[str, int | float]:
         """The values that the kernels get, where they differ from the request's."""
-        filtered = not self.is_greedy
+        filtered = self.filters is not Filters.NONE
         growth = math.log(self.dry_base) if self.dry_base > 1.000001 else 0.0
         longest = self.dry_allowed_length + int(MAX_EXPONENT / growth) if growth else UNLIMITED
         return {
@@ -158,12 +174,10 @@ def samplers(samplings: Sequence[Sampling], masked: bool = False, batch: bool = 
 
     `batch`: the sequences are a small batch. A sequence's token does not depend on the lists that the others need.
     """
-    greedy = all(s.is_greedy for s in samplings)
-    if any(s.is_shaped for s in samplings):
-        names = [SHAPED_GREEDY if greedy else SHAPED_SAMPLE]
-    else:
-        names = [GREEDY if greedy else SAMPLE]
-    names += [MASKED_GREEDY if greedy else MASKED_SAMPLE] if masked else []
+    filters = max(s.filters for s in samplings)
+    shaped = any(s.is_shaped for s in samplings)
+    names = [((SHAPED_GREEDY, SHAPED_DRAW, SHAPED_SAMPLE) if shaped else (GREEDY, DRAW, SAMPLE))[filters]]
+    names += [(MASKED_GREEDY, MASKED_DRAW, MASKED_SAMPLE)[filters]] if masked else []
     names += [LOGPROBS] if any(s.logprobs >= 0 for s in samplings) else []
     return [each(name) for name in names] if batch else names
 

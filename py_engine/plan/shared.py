@@ -11,7 +11,7 @@ LOGPROB_ROW_BYTES = 8 * (1 + MAX_LOGPROBS)  # u32 token and f32 log-probability 
 LOGPROB_ROWS = 512  # positions whose log-probabilities are held until read; more than steps in flight
 MAX_MATCH = 8  # tokens; a longer match does not rank a draft's source higher
 MAX_BIASES = 16384  # tokens of a request's logit_bias
-BUCKETS = 2048  # of the histogram of a row's logits
+BUCKETS = 1024  # of the histogram of a row's logits
 BANNED = -1e30  # the logit of a token that cannot be sampled
 THREADS = 64  # of a workgroup of an elementwise kernel
 

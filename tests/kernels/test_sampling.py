@@ -78,9 +78,9 @@ def prepare(bench: Bench, logits: np.ndarray, sampling: Sampling, seed: int, mas
     ops = bench.begin(Setup(batch=1, n=N, pos=POS, vocab=vocab, seed=seed, seq=SEQ))
     row = ops.buffer("logits", (vocab,))
     bench.data["logits"] = logits.astype(np.float32)
-    sampler_ops.sample(ops, row, Sampler(sampling.is_greedy, sampling.is_shaped))
+    sampler_ops.sample(ops, row, Sampler(sampling.filters, sampling.is_shaped))
     if mask is not None:
-        sampler_ops.sample(ops, row, Sampler(sampling.is_greedy, masked=True))
+        sampler_ops.sample(ops, row, Sampler(sampling.filters, masked=True))
     bench.data["tokens"][SEQ, : POS + N] = history(bench, vocab)
     bench.data["histogram"] = np.zeros((1, BUCKETS, 4), np.uint32)
     give(bench, SEQ, sampling, POS - 10, seed, mask)
@@ -205,10 +205,10 @@ def tokens_of_batch(
     ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=len(places), places=places, vocab=vocab))
     rows = ops.rows("logits", vocab)
     bench.fill(rows)[: len(places), :vocab] = logits
-    greedy = all(s.is_greedy for s in samplings)
-    sampler_ops.sample(ops, rows, Sampler(greedy, any(s.is_shaped for s in samplings)))
+    filters = max(s.filters for s in samplings)
+    sampler_ops.sample(ops, rows, Sampler(filters, any(s.is_shaped for s in samplings)))
     if masks:
-        sampler_ops.sample(ops, rows, Sampler(greedy, masked=True))
+        sampler_ops.sample(ops, rows, Sampler(filters, masked=True))
     sampler_ops.logprobs(ops, rows)
     bench.data["each.histogram"] = np.zeros((MAX_SMALL_BATCH, BUCKETS, 4), np.uint32)
     for (at, seq), sampling in zip(places, samplings, strict=True):

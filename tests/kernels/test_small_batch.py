@@ -15,7 +15,7 @@ from py_engine.plan.ops import AttentionOptions, Projection
 from py_engine.plan.plan import Weight
 from py_engine.plan.rope import Rope, frequencies, table
 from py_engine.plan.sampler_ops import Sampler
-from py_engine.plan.sampling import Sampling
+from py_engine.plan.sampling import Filters, Sampling
 from py_engine.plan.shared import BUCKETS, MAX_SMALL_BATCH
 from py_engine.plan.shortconv import shortconv
 from tests.support.kernels.bench import Bench, Setup, bench_of
@@ -199,7 +199,7 @@ def test_drafts(swift_bench: Bench, end: int) -> None:
         )
         logits = ops.rows("logits", 40)
         values = swift_bench.fill(logits)
-        sampler_ops.sample(ops, logits, Sampler(greedy=True, max_draft=MAX_SMALL_BATCH - 1))
+        sampler_ops.sample(ops, logits, Sampler(Filters.NONE, max_draft=MAX_SMALL_BATCH - 1))
         give(swift_bench, 2, Sampling(temperature=0))
         words = swift_bench.random.integers(0, 3, 65).astype(np.uint32)
         words[:30] = swift_bench.random.permutation(40)[:30]

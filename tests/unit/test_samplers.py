@@ -8,10 +8,20 @@ import pytest
 from py_engine.cpu.executor import Cpu
 from py_engine.plan import sampler_ops
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import DECODE, LOGPROBS, MASKED_SAMPLE, SAMPLE, SHAPED_GREEDY, SHAPED_SAMPLE
+from py_engine.plan.lists import (
+    DECODE,
+    DRAW,
+    LOGPROBS,
+    MASKED_SAMPLE,
+    SAMPLE,
+    SHAPED_DRAW,
+    SHAPED_GREEDY,
+    SHAPED_SAMPLE,
+    each,
+)
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Plan
-from py_engine.plan.sampling import Sampling, read_logprobs
+from py_engine.plan.sampling import Filters, Sampling, read_logprobs, samplers
 from tests.support import sampling_reference as reference
 from tests.support.sampling_reference import chi_square
 
@@ -216,9 +226,23 @@ def test_which_parameters_need_the_shaped_sampler() -> None:
         repeat_penalty=1.0, dry_multiplier=0.5, dry_base=0.5, xtc_probability=1, xtc_threshold=0.6
     ).is_shaped
     assert not Sampling(repeat_penalty=1.2, repeat_last_n=0).is_shaped
-    for sampling in CASES.values():
-        assert sampling.is_shaped == (SHAPED_SAMPLE in sampling.lists())
-        greedy = replace(sampling, temperature=0)
-        kept = sampling.typical_p == 1 and sampling.xtc_probability == 0
-        assert (SHAPED_GREEDY in greedy.lists()) == (sampling.is_shaped and kept)
+    assert Sampling(presence_penalty=1.0).lists() == [SHAPED_DRAW]
+    assert Sampling(temperature=0, logit_bias=((1, 1.0),), logprobs=2).lists() == [SHAPED_GREEDY, LOGPROBS]
     assert all(CASES[n].is_shaped for n in ("dry", "logit_bias", "presence_penalty", "repeat_penalty"))
+
+
+def test_which_filters_a_request_needs() -> None:
+    """Without noise, only filters that may drop the likeliest token are needed."""
+    assert Sampling(temperature=0, top_k=4, top_p=0.5, min_p=0.1, top_n_sigma=1.0).filters is Filters.NONE
+    assert Sampling(temperature=0, typical_p=0.5).filters is Filters.ALL
+    assert Sampling(temperature=0, xtc_probability=0.5).filters is Filters.ALL
+    assert Sampling(min_p=0.1).filters is Filters.MIN_P
+    for sampling in (Sampling(top_k=1), Sampling(top_p=0.9), Sampling(top_n_sigma=1.0)):
+        assert sampling.filters is Filters.ALL
+
+
+def test_lists_of_a_batch() -> None:
+    """Sequences share the lists of the one that needs most."""
+    some = [Sampling(temperature=0), Sampling(), Sampling(presence_penalty=1.0), Sampling(top_k=3, logprobs=1)]
+    assert samplers(some[:2], batch=True) == [each(DRAW)]
+    assert samplers(some, masked=True, batch=True) == [each(SHAPED_SAMPLE), each(MASKED_SAMPLE), each(LOGPROBS)]

@@ -8,10 +8,11 @@ const NOT_FOUND = 0xffffffffu;
 const LARGEST_SUM = 2147483648.0; // fixed point of the masses in `bins`
 var<private> row: u32;
 var<private> row_top: f32; // the largest logit
-var<workgroup> mass_before: array<f32, BUCKETS + 1>; // of the buckets before each
+var<workgroup> count_before: array<u32, BUCKETS + 1>; // tokens of the buckets before each
+var<workgroup> mass_before: array<f32, BUCKETS + 1>; // their mass
 var<workgroup> bins: array<atomic<u32>, WG>;
-var<workgroup> smallest: atomic<u32>;
-var<workgroup> shared_word: u32;
+var<workgroup> extremes: array<atomic<u32>, 2>;
+var<workgroup> shared_range: vec2u;
 
 struct Sums { // over the tokens with a key from some bound on
   count: f32,
@@ -32,18 +33,15 @@ struct Search {
   edge: f32, // the smallest distance of the elements
 }
 
-fn field(bucket: u32, index: u32) -> u32 {
-  return histogram[row * BUCKETS + bucket][index];
-}
-
-fn mass_of(bucket: u32) -> f32 {
-  let loss = f32(field(bucket, LOSS)) * width_of(bucket) / UNITS;
-  return exp(-near_edge(bucket)) * max(f32(field(bucket, COUNT)) - loss, 0.0);
+fn mass_of(bucket: u32, fields: vec4u) -> f32 {
+  let loss = f32(fields[LOSS]) * width_of(bucket) / UNITS;
+  return exp(-near_edge(bucket)) * max(f32(fields[COUNT]) - loss, 0.0);
 }
 
 fn moment_of(bucket: u32) -> f32 {
+  let fields = histogram[row * BUCKETS + bucket];
   let edge = near_edge(bucket);
-  return edge * mass_of(bucket) + exp(-edge) * f32(field(bucket, MOMENT)) * width_of(bucket) / UNITS;
+  return edge * mass_of(bucket, fields) + exp(-edge) * f32(fields[MOMENT]) * width_of(bucket) / UNITS;
 }
 
 fn bucket_of_key(key: u32) -> u32 { // of a logit with this key
@@ -51,50 +49,59 @@ fn bucket_of_key(key: u32) -> u32 { // of a logit with this key
   return select(BUCKETS - 1u, bucket_of(max(distance, 0.0)), distance < 3e38); // NaN and infinity: the last one
 }
 
-// Prepares the functions below: masses and places before each bucket.
+// Prepares the functions below: counts and masses before each bucket.
 fn load_ranks(m: u32, top: f32, t: u32) {
   row = m;
   row_top = top;
   var own = vec2f(0);
   for (var bucket = t * EACH; bucket < (t + 1u) * EACH; bucket++) {
-    own += vec2f(f32(field(bucket, COUNT)), mass_of(bucket));
+    let fields = histogram[m * BUCKETS + bucket];
+    count_before[bucket] = fields[COUNT];
+    mass_before[bucket] = mass_of(bucket, fields);
+    own += vec2f(f32(count_before[bucket]), mass_before[bucket]);
   }
   let sum = workgroup_prefix(own, t);
   var before = prefix_before(t);
   for (var bucket = t * EACH; bucket < (t + 1u) * EACH; bucket++) {
+    let after = before + vec2f(f32(count_before[bucket]), mass_before[bucket]);
+    count_before[bucket] = u32(before.x);
     mass_before[bucket] = before.y;
-    histogram[m * BUCKETS + bucket][CURSOR] = u32(before.x);
-    before += vec2f(f32(field(bucket, COUNT)), mass_of(bucket));
+    before = after;
   }
   if (t == WG - 1u) {
+    count_before[BUCKETS] = u32(sum.x);
     mass_before[BUCKETS] = sum.y;
   }
-  storageBarrier();
   workgroupBarrier();
 }
 
-fn broadcast(word: u32, t: u32) -> u32 { // thread 0's
-  if (t == 0u) {
-    shared_word = word;
-  }
-  return workgroupUniformLoad(&shared_word);
-}
-
-fn workgroup_min(value: u32, t: u32) -> u32 { // the smallest of all threads' values
-  if (t == 0u) {
-    atomicStore(&smallest, NOT_FOUND);
+// (the smallest of all threads' `least`, the largest of their `most`)
+fn workgroup_range(least: u32, most: u32, t: u32) -> vec2u {
+  if (t < 2u) {
+    atomicStore(&extremes[t], NOT_FOUND);
   }
   workgroupBarrier();
-  atomicMin(&smallest, value);
+  var lowest = least;
+  var highest = ~most; // inverted: its minimum is searched, too
+  var elected = true;
+#if SG
+  lowest = subgroupMin(lowest);
+  highest = subgroupMin(highest);
+  elected = subgroupElect();
+#endif
+  if (elected) {
+    atomicMin(&extremes[0], lowest);
+    atomicMin(&extremes[1], highest);
+  }
   workgroupBarrier();
-  return broadcast(atomicLoad(&smallest), t);
+  if (t == 0u) {
+    shared_range = vec2u(atomicLoad(&extremes[0]), ~atomicLoad(&extremes[1]));
+  }
+  return workgroupUniformLoad(&shared_range);
 }
 
 fn places(first: u32, end: u32) -> vec2u { // of the logits in the buckets [first, end)
-  if (first >= end) {
-    return vec2u(0);
-  }
-  return vec2u(field(first, CURSOR), field(end - 1u, CURSOR) + field(end - 1u, COUNT));
+  return select(vec2u(0), vec2u(count_before[first], count_before[max(first, end)]), first < end);
 }
 
 fn logit_at(i: u32, elements: Elements) -> f32 {
@@ -128,7 +135,7 @@ fn sums_from(key: u32, t: u32) -> Sums { // over the tokens with at least this k
   let unit = exp(-edge) / scale;
   let mass = f32(atomicLoad(&bins[1])) * unit;
   let moment = edge * mass + f32(atomicLoad(&bins[2])) * unit;
-  let count = f32(field(bucket, CURSOR) + atomicLoad(&bins[0]));
+  let count = f32(count_before[bucket] + atomicLoad(&bins[0]));
   workgroupBarrier();
   return Sums(count, mass_before[bucket] + mass, moment);
 }
@@ -138,16 +145,16 @@ fn sums_from(key: u32, t: u32) -> Sums { // over the tokens with at least this k
 fn bound_of(counted: bool, required: f32, t: u32) -> u32 {
   var reached = NOT_FOUND;
   for (var bucket = (t + 1u) * EACH; bucket > t * EACH; bucket--) {
-    let after = select(mass_before[bucket], f32(field(bucket - 1u, CURSOR) + field(bucket - 1u, COUNT)), counted);
-    if (after >= required && field(bucket - 1u, COUNT) > 0u) {
+    let after = select(mass_before[bucket], f32(count_before[bucket]), counted);
+    if (after >= required && count_before[bucket] > count_before[bucket - 1u]) {
       reached = bucket - 1u;
     }
   }
-  let bucket = workgroup_min(reached, t);
+  let bucket = workgroup_range(reached, 0u, t).x;
   if (bucket == NOT_FOUND) {
     return 0u;
   }
-  let before = select(mass_before[bucket], f32(field(bucket, CURSOR)), counted);
+  let before = select(mass_before[bucket], f32(count_before[bucket]), counted);
   let search = Search(counted, false, 0.0, near_edge(bucket));
   return search_bound(search, required - before, Elements(places(bucket, bucket + 1u), vec2u(0), 0u), t);
 }
@@ -170,8 +177,9 @@ fn search_bound(search: Search, required: f32, elements: Elements, t: u32) -> u3
         most = max(most, key);
       }
     }
-    low = workgroup_min(least, t);
-    high = ~workgroup_min(~most, t);
+    let range = workgroup_range(least, most, t);
+    low = range.x;
+    high = range.y;
     if (low >= high) {
       return high;
     }
@@ -190,7 +198,7 @@ fn search_bound(search: Search, required: f32, elements: Elements, t: u32) -> u3
     let own = atomicLoad(&bins[t]);
     let reached = sum + workgroup_prefix(vec2f(f32(own) * unit, 0), t).x >= required;
     // the first bin that reaches it, or the last one where rounding leaves too little
-    let bin = workgroup_min(select(NOT_FOUND, select(2u * WG - t, t, reached), own > 0u), t);
+    let bin = workgroup_range(select(NOT_FOUND, select(2u * WG - t, t, reached), own > 0u), 0u, t).x;
     let place = select(bin, 2u * WG - bin, bin > WG);
     sum += prefix_before(place).x;
     low += (WG - 1u - place) << shift;
