@@ -1,4 +1,4 @@
-// Y = X W^T for a batch of tokens: X is (n, COLS), W is (rows, COLS). Grid (rows / TN, tokens / TM).
+// Y = X W^T for a batch of tokens: X is (n, COLS), W is (rows, COLS). Grid (rows / TN, tiles of TM tokens).
 //
 // W is dequantised into workgroup memory, a group of 32 columns at a time. Each thread sums MM x MN results in f32.
 #param QUANT // fragment of wgsl/quants that reads W
@@ -27,24 +27,26 @@ var<workgroup> ws: array<h4, TN * PAD>;
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
-  let m0 = wid.y * TM;
   let n0 = wid.x * TN;
-  if (m0 >= state.n) { // uniform: state does not change within a dispatch
+  let tile = tile_at(wid.y);
+  if (tile.count == 0u) { // uniform: the buffers are read-only
     return;
   }
   let tm = t / WN;
   let tn = t % WN;
+#for i in TM * 8 // ((TM // MM) * (TN // MN))
+  let x${i} = x_at(tile, (t + ${i}u * WG) / 8u);
+#endfor
+  let w0 = loaded_row(tile, n0 + t);
   var acc: array<array<f32, MN>, MM>;
   for (var g = 0u; g < W_GROUPS; g++) {
-    for (var i = t; i < TM * 8u; i += WG) {
-      let m = i / 8u;
-      let c = i % 8u;
-      xs[m * PAD + c] = h4(load_x(m0 + m, g, c));
-    }
-    for (var n = t; n < TN; n += WG) {
-      let w = w_group(min(n0 + n, p.rows - 1u), g);
+#for i in TM * 8 // ((TM // MM) * (TN // MN))
+    xs[(t + ${i}u * WG) / 8u * PAD + t % 8u] = h4(load_x(x${i}, g, t % 8u));
+#endfor
+    if (t < TN) {
+      let w = w_group(w0, g);
       for (var c = 0u; c < 8u; c++) {
-        ws[n * PAD + c] = h4(w[c]);
+        ws[t * PAD + c] = h4(w[c]);
       }
     }
     workgroupBarrier();
@@ -70,9 +72,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     workgroupBarrier();
   }
   for (var i = 0u; i < MM; i++) {
-    let m = m0 + i * WM + tm;
     for (var j = 0u; j < MN; j++) {
-      store_y(m, n0 + j * WN + tn, acc[i][j]);
+      store_result(tile, i * WM + tm, n0 + j * WN + tn, acc[i][j]);
     }
   }
 }

@@ -65,7 +65,7 @@ def matvec(ops: OpList, p: Product) -> None:
             vectors, norm = _quantized(ops, p), None
     else:
         dot8 = tiles.dot8(ops.device, weight)
-        kernel, variant = "matvec", {"DOT8": int(dot8), "LAST": int(p.x.shape[0] > 1)}
+        kernel, variant = "matvec", {"DOT8": int(dot8), "LAST": int(p.x.shape[0] > 1), "EXPERTS": 0}
         variant |= {"GROUPS_PER_THREAD": weight.layout.groups_per_thread} if dot8 else {}
         tile = tiles.matvec(ops.device, weight, dot8)
     workgroups = -(-weight.rows // (tile["TR"] * tile["R"]))
@@ -105,7 +105,7 @@ def _matmul(ops: OpList, p: Product) -> None:
     kernel, tile = tiles.matmul(ops.device, ops.batch, weight.rows)
     ops.add(
         kernel,
-        {"QUANT": weight.layout.fragment, "COLS": weight.cols, "BIAS": int(p.bias is not None)}
+        {"QUANT": weight.layout.fragment, "COLS": weight.cols, "BIAS": int(p.bias is not None), "GROUPED": 0}
         | {"EPILOGUE": p.epilogue.name}
         | tile,
         {"rows": weight.rows, "row0": p.row0, "y_stride": p.y.shape[1]},

@@ -1,8 +1,22 @@
 // Bindings, loads of X and the epilogue that both mat-mul kernels share.
+//
+// GROUPED: a mixture of experts. A tile has tokens of one expert, from group_experts.wgsl. W stacks STACK matrices
+// (EXPERTS x ROWS, COLS); an expert's result is its rows in each of them, end to end.
+#param GROUPED
+#if GROUPED
+#param EXPERTS
+#param ROWS // rows of one expert in one matrix
+#param STACK // matrices in W
+#param USED // experts of a token
+#param X_PER_SLOT // 1: x has a row per slot; 0: per token
+#endif
 struct Params {
-  rows: u32,
+  rows: u32, // of W, or of this part of W
   row0: u32, // column of y for W's first row
   y_stride: u32,
+#if GROUPED
+  first: u32, // row of the whole W that this part begins with
+#endif
 }
 #include "lib/state.wgsl"
 @bind var<uniform> p: Params;
@@ -11,31 +25,91 @@ struct Params {
 const W_GROUPS = (COLS + 31u) / 32u;
 #include "quants/${QUANT}.wgsl"
 #if BIAS
-@bind var<storage, read> bias: array<f32>;
+@bind var<storage, read> bias: array<f32>; // (rows), or (STACK, EXPERTS, ROWS padded to 32)
+#endif
+#if GROUPED
+@bind var<storage, read> tiles: array<vec4u>; // (expert, index of its first slot, slots)
+@bind var<storage, read> slots: array<u32>; // token * USED + choice, sorted by expert
 #endif
 @bind var<storage, read_write> y: array<f32>; // (n, y_stride)
 
-// Four values of x[m], columns 32 * g + 4 * c on; zeros after the last token and the last column.
-fn load_x(m: u32, g: u32, c: u32) -> vec4f {
-  if (m >= state.n || g >= W_GROUPS) {
+struct Tile {
+  first: u32, // token, or index in slots, of the first row
+  count: u32, // rows of x and y; 0: nothing to do
+  expert: u32,
+}
+
+fn tile_at(i: u32) -> Tile {
+#if GROUPED
+  let tile = tiles[i];
+  return Tile(tile.y, tile.z, tile.x);
+#else
+  return Tile(i * TM, min(TM, max(state.n, i * TM) - i * TM), 0u);
+#endif
+}
+
+// Index of the first vector of x for row i of a tile. Rows after the last repeat it.
+fn x_at(tile: Tile, i: u32) -> u32 {
+  let at = tile.first + min(i, tile.count - 1u);
+#if GROUPED
+  return slots[at] / select(USED, 1u, X_PER_SLOT == 1u) * W_GROUPS * 8u;
+#else
+  return at * W_GROUPS * 8u;
+#endif
+}
+
+// Four values of the row at x_at(), columns 32 * g + 4 * c on; zeros after the last column.
+fn load_x(at: u32, g: u32, c: u32) -> vec4f {
+  if (COLS % 64u != 0u && g >= W_GROUPS) {
     return vec4f(0);
   }
-  let v = x[(m * W_GROUPS + g) * 8u + c];
+  let v = x[at + g * 8u + c];
   if (COLS % 32u != 0u) { // the padding's contents are undefined
     return select(vec4f(0), v, 32u * g + 4u * c + vec4u(0, 1, 2, 3) < vec4u(COLS));
   }
   return v;
 }
 
+// Rows of the result.
+fn result_rows() -> u32 {
+#if GROUPED
+  return STACK * ROWS;
+#else
+  return p.rows;
+#endif
+}
+
+// Row of this part of W for a row of the result; p.rows or more if it is in another part.
+fn w_row(tile: Tile, row: u32) -> u32 {
+#if GROUPED
+  return (row / ROWS * EXPERTS + tile.expert) * ROWS + row % ROWS - p.first;
+#else
+  return row;
+#endif
+}
+
+// The same, within the part: for loads of tiles that extend beyond it.
+fn loaded_row(tile: Tile, row: u32) -> u32 {
+  return min(w_row(tile, min(row, result_rows() - 1u)), p.rows - 1u);
+}
+
 // Applies bias and epilogue to one result.
-fn store_y(m: u32, row: u32, sum: f32) {
-  if (m >= state.n || row >= p.rows) {
+fn store_result(tile: Tile, i: u32, row: u32, sum: f32) {
+  if (i >= tile.count || row >= result_rows() || w_row(tile, row) >= p.rows) {
     return;
   }
-  let at = m * p.y_stride + p.row0 + row;
+#if GROUPED
+  let at = slots[tile.first + i] * p.y_stride + p.row0 + row;
+#else
+  let at = (tile.first + i) * p.y_stride + p.row0 + row;
+#endif
   var v = sum;
 #if BIAS
+#if GROUPED
+  v += bias[(row / ROWS * EXPERTS + tile.expert) * ((ROWS + 31u) / 32u * 32u) + row % ROWS];
+#else
   v += bias[p.row0 + row];
+#endif
 #endif
 #if EPILOGUE == "add"
   y[at] += v;
