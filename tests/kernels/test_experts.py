@@ -24,7 +24,7 @@ PLACES = ((7, 3), (30, 0), (8, 3), (0, 5), (9, 3))  # (position, sequence)
 
 @dataclass(frozen=True)
 class Shape:
-    """A mixture: `n` experts of which a token uses `used`."""
+    """A mixture of `n` experts. A token uses `used`."""
 
     n: int
     used: int
@@ -51,7 +51,7 @@ def _matrices(bench: Bench, shape: Shape, name: str, rows: int, cols: int, stack
 
 
 def _network(bench: Bench, shape: Shape) -> experts.ExpertNetwork:
-    """Matrices of which none is stacked if the stack exceeds a binding, as Weights.experts() makes them."""
+    """Random matrices, as Weights.experts() makes them."""
     if shape.stacked:
         inputs = [_matrices(bench, shape, "gate_up", shape.n_ff, shape.cols, 2)]
     else:
@@ -81,8 +81,16 @@ def _experts(bench: Bench, ops: Ops, shape: Shape, favourite: int | None = None)
     return y
 
 
-@pytest.mark.parametrize(("n", "used"), [(1, 1), (5, 2), (33, 4), (300, 8)])
-@pytest.mark.parametrize(("gating", "normalised", "biased"), [("softmax", 1, 0), ("softmax", 0, 1), ("sigmoid", 1, 1)])
+@pytest.mark.parametrize(
+    ("n", "used", "gating", "normalised", "biased"),
+    [
+        (1, 1, "softmax", 1, 0),
+        (5, 2, "softmax", 0, 1),
+        (33, 4, "sigmoid", 1, 1),
+        (128, 8, "softmax", 1, 0),
+        (300, 8, "sigmoid", 0, 0),
+    ],
+)
 def test_route(swift_bench: Bench, n: int, used: int, gating: str, normalised: int, biased: int) -> None:
     """The choice, with two equal logits, and the weights."""
     bench = swift_bench
@@ -119,18 +127,20 @@ def test_grouping(plain_bench: Bench, n: int, used: int, tokens: int) -> None:
     assert (gpu[groups.tiles.name][count:] == 0).all()
 
 
-@pytest.mark.parametrize("tokens", [1, 3, 31, 33, 257])
 @pytest.mark.parametrize(
-    ("shape", "limit", "favourite"),
+    ("shape", "limit", "favourite", "tokens"),
     [
-        (Shape(5, 2, 33, 7), 1 << 27, None),
-        (Shape(5, 2, 33, 7, stacked=False, biased=True), 1 << 27, 3),
-        (Shape(5, 2, 33, 7, stacked=False, biased=True), 2048, None),
-        (Shape(9, 3, 64, 96, Q.Q8_0, biased=True, normed=True, activation="swiglu_oai"), 1 << 27, 0),
+        (Shape(5, 2, 33, 7), 1 << 27, None, 1),
+        (Shape(5, 2, 33, 7), 1 << 27, None, 257),
+        (Shape(5, 2, 33, 7, stacked=False, biased=True), 1 << 27, 3, 31),
+        (Shape(5, 2, 33, 7, stacked=False, biased=True), 2048, None, 33),
+        (Shape(5, 2, 33, 7, stacked=False, biased=True), 2048, 4, 255),
+        (Shape(9, 3, 64, 96, Q.Q8_0, biased=True, normed=True, activation="swiglu_oai"), 1 << 27, 0, 3),
+        (Shape(9, 3, 64, 96, Q.Q8_0, biased=True, normed=True, activation="swiglu_oai"), 1 << 27, None, 257),
     ],
 )
 def test_many_tokens(swift_bench: Bench, shape: Shape, limit: int, favourite: int | None, tokens: int) -> None:
-    """Unused experts, one that all tokens use, and matrices split over several bindings."""
+    """Experts without tokens, one that all tokens use, and matrices split over several bindings."""
     bench = Bench(swift_bench.page, replace(swift_bench.device, max_binding=limit))
     ops = bench.begin(Setup(batch=260, n=tokens))
     y = _experts(bench, ops, shape, favourite)
@@ -166,18 +176,19 @@ def test_many_tokens_with_matrices(
 
 
 @pytest.mark.parametrize(
-    ("shape", "limit"),
+    ("shape", "limit", "places"),
     [
-        (Shape(5, 2, 33, 7), 1 << 27),
-        (Shape(5, 2, 33, 7, stacked=False, biased=True, normed=True), 1 << 27),
-        (Shape(5, 2, 33, 7, stacked=False, normed=True), 2048),
-        (Shape(9, 3, 64, 96, Q.Q8_0, biased=True, normed=True, activation="swiglu_oai"), 1 << 27),
+        (Shape(5, 2, 33, 7), 1 << 27, ()),
+        (Shape(5, 2, 33, 7), 1 << 27, PLACES),
+        (Shape(5, 2, 33, 7, stacked=False, biased=True, normed=True), 1 << 27, ()),
+        (Shape(5, 2, 33, 7, stacked=False, normed=True), 2048, ()),
+        (Shape(5, 2, 33, 7, stacked=False, normed=True), 2048, PLACES),
+        (Shape(9, 3, 64, 96, Q.Q8_0, biased=True, normed=True, activation="swiglu_oai"), 1 << 27, PLACES),
     ],
 )
-@pytest.mark.parametrize("places", [(), PLACES])
-def test_small_batch(bench: Bench, shape: Shape, limit: int, places: tuple[tuple[int, int], ...]) -> None:
+def test_small_batch(swift_bench: Bench, shape: Shape, limit: int, places: tuple[tuple[int, int], ...]) -> None:
     """One token, or several with a State each. Split matrices are multiplied as those of many tokens."""
-    bench = Bench(bench.page, replace(bench.device, max_binding=limit))
+    bench = Bench(swift_bench.page, replace(swift_bench.device, max_binding=limit))
     n = max(1, len(places))
     ops = bench.begin(Setup(batch=MAX_SMALL_BATCH if places else 1, n=n, places=places))
     y = _experts(bench, ops, shape)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
-from py_engine.plan import products
+from py_engine.plan import products, tiles
 from py_engine.plan.cache import make_cache
 from py_engine.plan.ops import AttentionOptions
 from py_engine.plan.plan import PerToken
@@ -48,19 +48,32 @@ def test_matmul(matrix_bench: Bench, type: Q, rows: int, cols: int, n: int, tile
 
 
 @pytest.mark.parametrize(
-    ("heads", "n", "pos", "kv_type", "window", "cap"),
+    ("heads", "n", "pos", "kv_type", "window", "cap", "strip"),
     [
-        ((1, 1, 32), 1, 0, "f16", 0, 0.0),
-        ((4, 2, 64), 17, 31, "f16", 0, 0.0),
-        ((3, 1, 32), 33, 60, "f32", 40, 0.0),
-        ((2, 2, 64), 5, 100, "q8_0", 0, 2.0),
+        ((1, 1, 32), 1, 0, "f16", 0, 0.0, 16),
+        ((4, 2, 64), 17, 31, "f16", 0, 0.0, 16),
+        ((3, 1, 32), 33, 60, "f32", 40, 0.0, 32),
+        ((2, 2, 48), 5, 100, "q8_0", 0, 2.0, 16),
     ],
 )
 def test_attention(
-    matrix_bench: Bench, heads: tuple[int, int, int], n: int, pos: int, kv_type: str, window: int, cap: float
+    matrix_bench: Bench,
+    heads: tuple[int, int, int],
+    n: int,
+    pos: int,
+    kv_type: str,
+    window: int,
+    cap: float,
+    strip: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Attention with scores that grow a lot or a little along the positions. Positions after the end are poisoned."""
+    """Attention with scores that grow a lot or a little along the positions. Positions after the end are poisoned.
+
+    In f32, a tile of the usual size exceeds the workgroup's memory.
+    """
     n_head, n_kv, dim = heads
+    tile = {"TQ": 32 * n_kv // n_head, "ROWS": 32, "STRIP": strip, "TS": 32, "SIDE": 16, "LANES": 32}
+    monkeypatch.setattr(tiles, "attention", lambda *_: ("attention_matrix", tile))
     ops = matrix_bench.begin(Setup(batch=64, n=n, pos=pos, n_ctx=192))
     q = ops.rows("q", n_head * dim)
     matrix_bench.fill(q)

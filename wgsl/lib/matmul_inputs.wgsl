@@ -88,7 +88,7 @@ fn w_row(tile: Tile, row: u32) -> u32 {
 #endif
 }
 
-// The same, within the part: for loads of tiles that extend beyond it.
+// Row of this part that is loaded for a row of the result: the last one for rows after it, which are not stored.
 fn loaded_row(tile: Tile, row: u32) -> u32 {
   return min(w_row(tile, min(row, result_rows() - 1u)), p.rows - 1u);
 }

@@ -1,7 +1,7 @@
 """Emulates subgroup matrices: rewrites them into plain WGSL in f32, because no software GPU offers them.
 
 The kernels that use them then run everywhere with the same tiles and threads; only the multiplication itself needs a
-real GPU. A left or right matrix becomes its location (offset, column-major, pitch); one that is kept in a variable
+real GPU. A left or right matrix becomes its location (offset, column-major, pitch); one that a variable holds
 becomes all its elements. A result becomes the elements that one thread holds: every LANES-th of the SIDE x SIDE.
 """
 
@@ -30,9 +30,9 @@ def emulated(shader: Shader) -> Shader:
         if load := _LOAD.search(line):
             start, left, result, kind, array, offset, column_major, pitch = load.groups()
             if kind != "Result" and result:
-                where[result] = "kept"
-                functions[f"keep_{array}"] = _loader(array, f"keep_{array}", "Left", "SIDE * SIDE", "i")
-                return _LOAD.sub(f"{result} = keep_{array}({offset}, {pitch}, t % LANES);", line)
+                where[result] = "held"
+                functions[f"hold_{array}"] = _loader(array, f"hold_{array}", "Left", "SIDE * SIDE", "i")
+                return _LOAD.sub(f"{result} = hold_{array}({offset}, {pitch}, t % LANES);", line)
             if kind != "Result":
                 where[left] = array
                 return _LOAD.sub(f"{start} vec3u({offset}, {int(column_major == 'true')}u, {pitch});", line)
@@ -80,9 +80,9 @@ def _storer(array: str) -> str:
 
 
 def _multiplier(name: str, left: str, right: str) -> str:
-    kept = left == "kept"
-    of_a = "a[m * SIDE + k]" if kept else f"f32({left}[a.x + select(m * a.z + k, k * a.z + m, a.y == 1u)])"
-    return f"""fn {name}(a: {"Left" if kept else "vec3u"}, b: vec3u, sum: Result, lane: u32) -> Result {{
+    held = left == "held"
+    of_a = "a[m * SIDE + k]" if held else f"f32({left}[a.x + select(m * a.z + k, k * a.z + m, a.y == 1u)])"
+    return f"""fn {name}(a: {"Left" if held else "vec3u"}, b: vec3u, sum: Result, lane: u32) -> Result {{
   var out = sum;
   for (var i = 0u; i < SIDE * SIDE / LANES; i++) {{
     let m = (lane + i * LANES) / SIDE;
