@@ -181,16 +181,13 @@ class Ops(OpList):
 
     def normed_stack(self, name: str, x: Buffer, projection: Projection) -> Buffer:
         """The projection of x: (n, padded rows)."""
-        if projection.norm and self._fusible(projection):
-            y = self.rows(name, projection.rows)
-            products.matvec(self, self._product(x, projection, y, STORE))
-            return y
-        if projection.norm:
+        if projection.norm and not (self.small_batch and all(self._in_one_binding(w) for w in projection.stack)):
             x = self.rms_norm("normed", x, projection.norm, projection.eps)
-        return self._stack(name, x, Projection(projection.stack, projection.bias))
+            projection = Projection(projection.stack, projection.bias)
+        return self._stack(name, x, projection)
 
     def _stack(self, name: str, x: Buffer, projection: Projection) -> Buffer:
-        """One product per matrix of the stack."""
+        """One product per matrix of the stack, each with the norm."""
         y = self.rows(name, projection.rows)
         row0 = 0
         for weight in projection.stack:
@@ -207,7 +204,10 @@ class Ops(OpList):
     def _fusible(self, projection: Projection) -> bool:
         """Whether one dispatch can do the whole projection: a small batch, and all rows in one binding."""
         stack = projection.stack
-        return self.small_batch and len(stack) == 1 and len(stack[0].split(self.device.max_binding)) == 1
+        return self.small_batch and len(stack) == 1 and self._in_one_binding(stack[0])
+
+    def _in_one_binding(self, weight: Weight) -> bool:
+        return len(weight.split(self.device.max_binding)) == 1
 
     # -- feed-forward and head ----------------------------------------------------------------------------------------
 

@@ -83,17 +83,23 @@ def matvec(ops: OpList, p: Product) -> None:
 
 
 def _quantized(ops: OpList, p: Product) -> dict[str, Buffer | Weight]:
-    """Append the rounding of x, normalised, to bytes; return what matvec_small_batch.wgsl binds."""
+    """Append the rounding of x, normalised, to bytes; return what matvec_small_batch.wgsl binds.
+
+    Matrices of several types in a stack follow each other: they share the rounded x.
+    """
     cols, groups = p.weight.cols, quants.groups(p.weight.cols)
     quantized: dict[str, Buffer | Weight] = {
         "xq": ops.buffer(f"{ops.name}.bytes.{cols}", (ops.batch, groups, 8), "u32"),
         "xq_scale": ops.buffer(f"{ops.name}.scales.{cols}", (ops.batch, groups, 2)),
     }
+    bindings = {"state": ops.state, "x": p.x} | quantized | ({"norm": p.norm} if p.norm else {})
+    if [op.bindings for op in ops.ops[-2:-1]] == [bindings] and ops.ops[-1].bindings["y"] is p.y:
+        return quantized
     ops.add(
         "quantize_rows",
         {"COLS": cols, "NORM": int(p.norm is not None), "WG": QUANTIZE_THREADS},
         {"eps": p.eps},
-        {"state": ops.state, "x": p.x} | quantized | ({"norm": p.norm} if p.norm else {}),
+        bindings,
         -(-groups * (4 if ops.device.subgroup >= 4 else 1) // QUANTIZE_THREADS),
         PerToken(),
     )
