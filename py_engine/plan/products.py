@@ -108,7 +108,7 @@ def _quantized(ops: OpList, p: Product) -> dict[str, Buffer | Weight]:
 
 def _matmul(ops: OpList, p: Product) -> None:
     weight = p.weight
-    kernel, tile = tiles.matmul(ops.device, ops.batch, weight.rows)
+    kernel, tile = tiles.matmul(ops.device, min(ops.batch, 512), weight.rows)
     ops.add(
         kernel,
         {"QUANT": weight.layout.fragment, "COLS": weight.cols, "BIAS": int(p.bias is not None), "GROUPED": 0}

@@ -15,7 +15,7 @@ from py_engine.plan.plan import Weight
 MATVEC = ("TK", "TR", "R", "AHEAD")  # threads per row, rows in parallel, rows per thread, prefetched units
 FULL_OCCUPANCY = 256  # workgroups that keep every core of a GPU busy
 MAX_ROW_THREADS = 1 << 17  # threads over all rows of a matrix, at most, if each computes one row
-MATRIX_LOADS = {"BUFFERS": 1, "AHEAD": 0, "BRANCHES": 0}  # how matmul_matrix.wgsl hides the latency of loads
+MATRIX_LOADS = {"BUFFERS": 1, "AHEAD": 0, "BRANCHES": 0, "HALVES": 1}
 
 
 def matvec_key(weight: Weight) -> str:
@@ -164,7 +164,7 @@ def attention(device: Device, batch: int, head_dim: int, group: int, causal: boo
     `group`: query heads that share a key head. Not `causal`: the kernel of encoders.
     """
     side = device.matrix if causal else 0
-    rows, positions = 64, 32
+    rows, positions = 128 if head_dim > 64 else 64, 32
     if side and batch >= 64 and head_dim % side == 0 and head_dim <= 128 and group <= rows:
         return "attention_matrix", {
             "TQ": rows // group, "ROWS": rows, "STRIP": 16, "TS": positions, "SIDE": side, "LANES": device.subgroup
