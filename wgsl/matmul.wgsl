@@ -10,6 +10,7 @@
 #param BIAS // 1: y has a bias
 #param EPILOGUE // "store": y = ...; "add": y += ...
 #param F16
+#param HALVES // 1: W is dequantised in f16
 #include "lib/matmul_inputs.wgsl"
 
 #if F16
@@ -44,10 +45,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     xs[(t + ${i}u * WG) / 8u * PAD + t % 8u] = h4(load_x(x${i}, g, t % 8u));
 #endfor
     if (t < TN) {
+#if HALVES
+      let w = w_halves(w0, g);
+#else
       let w = w_group(w0, g);
-      for (var c = 0u; c < 8u; c++) {
-        ws[t * PAD + c] = h4(w[c]);
-      }
+#endif
+#for c in 8
+      ws[t * PAD + ${c}u] = h4(w[${c}]);
+#endfor
     }
     workgroupBarrier();
     var part = array<array<h4, MN>, MM>(); // sums of this group alone: few terms, so f16 errs by a thousandth at most

@@ -18,7 +18,7 @@
 #param BIAS // 1: y has a bias
 #param EPILOGUE // "store": y = ...; "add": y += ...
 #param F16
-#param HALVES
+#param HALVES // 1: W is dequantised in f16
 #include "lib/subgroup_matrix.wgsl"
 #include "lib/matmul_inputs.wgsl"
 

@@ -240,7 +240,7 @@ def _grouped_product(ops: Ops, route: Route, groups: Groups, p: _Product) -> Non
         ops.add(
             groups.kernel,
             {"QUANT": part.layout.fragment, "COLS": weight.cols, "BIAS": int(bias is not None), "EPILOGUE": "store",
-             "GROUPED": 1, "EXPERTS": experts, "ROWS": p.rows, "STACK": rows // p.rows,
+             "HALVES": int(ops.device.f16), "GROUPED": 1, "EXPERTS": experts, "ROWS": p.rows, "STACK": rows // p.rows,
              "USED": route.used, "X_PER_SLOT": int(p.x.shape[0] == p.y.shape[0])} | groups.tile,
             {"rows": part.rows, "row0": p.row0, "y_stride": p.y.shape[1], "first": first},
             {"state": ops.state, "x": p.x, "w": part, "tiles": groups.tiles, "slots": groups.slots, "y": p.y}

@@ -15,7 +15,7 @@ from py_engine.plan.plan import Weight
 MATVEC = ("TK", "TR", "R", "AHEAD")  # threads per row, rows in parallel, rows per thread, prefetched units
 FULL_OCCUPANCY = 256  # workgroups that keep every core of a GPU busy
 MAX_ROW_THREADS = 1 << 17  # threads over all rows of a matrix, at most, if each computes one row
-MATRIX_LOADS = {"BUFFERS": 1, "AHEAD": 0, "BRANCHES": 0, "HALVES": 1}
+MATRIX_LOADS = {"BUFFERS": 1, "AHEAD": 0, "BRANCHES": 0}
 
 
 def matvec_key(weight: Weight) -> str:
