@@ -16,13 +16,14 @@
 #param SPAN // rows of results that a subgroup passes through workgroup memory at a time
 #param BRANCHES
 #param BIAS // 1: y has a bias
-#param EPILOGUE // "store": y = ...; "add": y += ...
+#param EPILOGUE // "store": y = ...; "add": y += ...; "gated": see matmul_inputs.wgsl
 #param F16
 #param HALVES // 1: W is dequantised in f16
 #include "lib/subgroup_matrix.wgsl"
 #include "lib/matmul_inputs.wgsl"
 
 const WG = SM * SN * LANES;
+const PAIRED = SIDE;
 const VECS = DEPTH / 4u;
 const GROUPS = DEPTH / 32u;
 const PITCH = DEPTH + 8u; // row pitch in workgroup memory, in f16: a multiple of 16 bytes, padded against bank conflicts
@@ -49,7 +50,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   var x${i}: vec4<f16>;
 #endfor
 #for i in (TN * DEPTH // 32 + SM * SN * LANES - 1) // (SM * SN * LANES)
-  let w_row${i} = loaded_row(tile, n0 + (t + ${i}u * WG) / GROUPS);
+  let w_row${i} = loaded_row(tile, n0, (t + ${i}u * WG) / GROUPS);
   var w${i}: array<vec4<f16>, 8>;
 #endfor
 #for i in TM // SM // SIDE
@@ -57,7 +58,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   var acc${i}_${j} = Result();
 #endfor
 #endfor
-#if not GROUPED and not BIAS
+#if not GROUPED and not BIAS and EPILOGUE != "gated"
   // Whole tiles are stored, or read, as matrices. Rows of y are aligned as these need it.
   let whole = tile.count == TM && n0 + TN <= p.rows && p.row0 % 4u == 0u;
   let stride = p.y_stride;
@@ -165,7 +166,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     }
 #endfor
   }
-#if not GROUPED and not BIAS
+#if not GROUPED and not BIAS and EPILOGUE != "gated"
   if (whole) {
 #for i in TM // SM // SIDE
 #for j in TN // SN // SIDE
@@ -182,10 +183,19 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   subgroupMatrixStore(&out, sub * SIDE * SPAN + ${j}u * SIDE % SPAN, acc${i}_${j}, false, SPAN);
 #endfor
   workgroupBarrier();
+#if EPILOGUE == "gated"
+  for (var e = lane; e < SIDE * SPAN / 2u; e += LANES) {
+    let row = e / (SPAN / 2u);
+    let c = e % (SPAN / 2u);
+    let at = sub * SIDE * SPAN + row * SPAN + c / SIDE * 2u * SIDE + c % SIDE;
+    store_gated(tile, sm + ${i}u * SIDE + row, (n0 + sn + ${s}u * SPAN) / 2u + c, out[at], out[at + SIDE]);
+  }
+#else
   for (var e = lane; e < SIDE * SPAN; e += LANES) {
     let row = n0 + sn + ${s}u * SPAN + e % SPAN;
     store_result(tile, sm + ${i}u * SIDE + e / SPAN, row, out[sub * SIDE * SPAN + e]);
   }
+#endif
   workgroupBarrier();
 #endfor
 #endfor

@@ -77,24 +77,27 @@ def matmul(c: Call) -> None:
     if c.params["GROUPED"]:
         _matmul_of_experts(c)
         return
-    y = _biased(c, c["x"][: c.n, : c.params["COLS"]] @ c["w"].T)
-    to = c["y"][: c.n, c.consts["row0"] : c.consts["row0"] + c.consts["rows"]]
-    to[:] = to + y if c.params["EPILOGUE"] == "add" else y
+    _epilogue(c, _biased(c, c["x"][: c.n, : c.params["COLS"]] @ c["w"].T), c["y"][: c.n])
 
 
 def _matmul_of_experts(c: Call) -> None:
-    """Rows of the result that are in this part of W, for every tile."""
+    """The rows of the result that are in this part of W, for every tile."""
     rows, stack, experts = c.params["ROWS"], c.params["STACK"], c.params["EXPERTS"]
     for expert, first, count, _ in c["tiles"].astype(np.int64):
         slots = c["slots"].reshape(-1)[first : first + count]
         x = c["x"][slots if c.params["X_PER_SLOT"] else slots // c.params["USED"], : c.params["COLS"]]
+        outputs = []
         for i in range(stack if count else 0):
             begin = (i * experts + expert) * rows - c.consts["first"]  # the expert's first row in this part
             lo, hi = max(0, -begin), min(rows, c.consts["rows"] - begin)
             if lo < hi:
                 bias = c["bias"][i * experts + expert, lo:hi] if c.params["BIAS"] else np.float32(0)
+                outputs.append(x @ c["w"][begin + lo : begin + hi].T + bias)
                 at = c.consts["row0"] + i * rows
-                c["y"][slots, at + lo : at + hi] = x @ c["w"][begin + lo : begin + hi].T + bias
+                if c.params["EPILOGUE"] == "store":
+                    c["y"][slots, at + lo : at + hi] = outputs[-1]
+        if c.params["EPILOGUE"] == "gated" and count:
+            c["y"][slots, :rows] = gated(c.params["ACTIVATION"], *outputs)
 
 
 def round_to_bytes(x: Array) -> Array:
@@ -138,7 +141,10 @@ def _products(c: Call, x: Array, out: Array, rounding: Callable[[Array], Array] 
         x = x * c["norm"][0]
     if rounding is not None:
         x = rounding(x)
-    y = _biased(c, (x @ c["w"].T) * scale)
+    _epilogue(c, _biased(c, (x @ c["w"].T) * scale), out)
+
+
+def _epilogue(c: Call, y: Array, out: Array) -> None:
     row0, rows = c.consts["row0"], c.consts["rows"]
     match c.params["EPILOGUE"]:
         case "store":

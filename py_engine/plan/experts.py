@@ -63,11 +63,6 @@ class ExpertNetwork:
     norm: Weight | None = None
     eps: float = 0.0
 
-    @property
-    def rows(self) -> int:
-        """Rows of one expert in all inputs."""
-        return self.n_ff * (1 + self.gated)
-
 
 @dataclass(frozen=True)
 class Groups:
@@ -107,24 +102,22 @@ def route(ops: Ops, logits: Buffer, routing: Routing) -> Route:
 
 def hidden(ops: Ops, route: Route, x: Buffer, network: ExpertNetwork) -> Hidden:
     """The hidden layer of every chosen expert, for the norm of x if the network has one, else for x."""
-    norm, eps, n_ff = network.norm, network.eps, network.n_ff
-    if ops.small_batch and all(_fits(ops, matrices) for matrices in [*network.inputs, network.down]):
-        if network.gated and len(network.inputs) == 1:
-            y = ops.buffer(f"{ops.name}.expert_hidden", (ops.batch * route.used, pad(n_ff)))
-            gated = Epilogue("gated", {"ACTIVATION": network.activation})
-            _small_product(ops, route, _Product(x, network.inputs[0], y, n_ff, gated, norm=norm, eps=eps))
-            return Hidden(route, y)
-        rows = ops.buffer(f"{ops.name}.expert_rows", (ops.batch * route.used, pad(network.rows)))
-        for i, matrices in enumerate(network.inputs):
-            _small_product(ops, route, _Product(x, matrices, rows, n_ff, row0=i * n_ff, norm=norm, eps=eps))
-        return Hidden(route, _activate(ops, route, rows, network))
-    if norm:
-        x = ops.rms_norm("normed", x, norm, eps)
-    groups = group(ops, route)
-    rows = ops.buffer(f"{ops.name}.expert_rows", (ops.batch * route.used, pad(network.rows)))
+    norm, n_ff = network.norm, network.n_ff
+    groups = None
+    if not (ops.small_batch and all(_fits(ops, matrices) for matrices in [*network.inputs, network.down])):
+        x, norm = ops.rms_norm("normed", x, norm, network.eps) if norm else x, None
+        groups = group(ops, route)
+    y = ops.buffer(f"{ops.name}.expert_hidden", (ops.batch * route.used, pad(n_ff)))
+    if network.gated and len(network.inputs) == 1 and _fits(ops, network.inputs[0]):
+        epilogue = Epilogue("gated", {"ACTIVATION": network.activation})
+        product = _Product(x, network.inputs[0], y, n_ff, epilogue, norm=norm, eps=network.eps)
+        _append(ops, route, groups, product)
+        return Hidden(route, y, groups)
+    rows = ops.buffer(f"{ops.name}.expert_rows", (ops.batch * route.used, pad(n_ff * (1 + network.gated))))
     for i, matrices in enumerate(network.inputs):
-        _grouped_product(ops, route, groups, _Product(x, matrices, rows, n_ff, row0=i * n_ff))
-    return Hidden(route, _activate(ops, route, rows, network), groups)
+        _append(ops, route, groups, _Product(x, matrices, rows, n_ff, row0=i * n_ff, norm=norm, eps=network.eps))
+    ops.activate(rows, y, n_ff, network.activation, gated=network.gated, repeat=route.used)
+    return Hidden(route, y, groups)
 
 
 def combine(ops: Ops, hidden: Hidden, down: ExpertMatrices, add_to: Buffer) -> None:
@@ -150,14 +143,6 @@ def _fits(ops: Ops, matrices: ExpertMatrices) -> bool:
     return len(matrices[0].split(ops.device.max_binding)) == 1
 
 
-def _activate(ops: Ops, route: Route, rows: Buffer, network: ExpertNetwork) -> Buffer:
-    hidden = ops.buffer(f"{ops.name}.expert_hidden", (ops.batch * route.used, pad(network.n_ff)))
-    return ops.activate(rows, hidden, network.n_ff, network.activation, gated=network.gated, repeat=route.used)
-
-
-# -- a small batch ----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Product:
     """y[:, row0 :] = epilogue(x W^T + bias) for every chosen expert; `sum`: y += their weighted sum.
@@ -174,6 +159,16 @@ class _Product:
     sum: bool = False
     norm: Weight | None = None
     eps: float = 0.0
+
+
+def _append(ops: Ops, route: Route, groups: Groups | None, p: _Product) -> None:
+    if groups is None:
+        _small_product(ops, route, p)
+    else:
+        _grouped_product(ops, route, groups, p)
+
+
+# -- a small batch ----------------------------------------------------------------------------------------------------
 
 
 def _small_product(ops: Ops, route: Route, p: _Product) -> None:
@@ -239,9 +234,11 @@ def _grouped_product(ops: Ops, route: Route, groups: Groups, p: _Product) -> Non
     for first, part in weight.split(ops.device.max_binding):
         ops.add(
             groups.kernel,
-            {"QUANT": part.layout.fragment, "COLS": weight.cols, "BIAS": int(bias is not None), "EPILOGUE": "store",
-             "HALVES": int(ops.device.f16), "GROUPED": 1, "EXPERTS": experts, "ROWS": p.rows, "STACK": rows // p.rows,
-             "USED": route.used, "X_PER_SLOT": int(p.x.shape[0] == p.y.shape[0])} | groups.tile,
+            {"QUANT": part.layout.fragment, "COLS": weight.cols, "BIAS": int(bias is not None),
+             "EPILOGUE": p.epilogue.name, "HALVES": int(ops.device.f16), "GROUPED": 1, "EXPERTS": experts, "ROWS": p.rows,
+             "STACK": rows // p.rows,
+             "USED": route.used, "X_PER_SLOT": int(p.x.shape[0] == p.y.shape[0])}
+            | groups.tile | dict(p.epilogue.params),
             {"rows": part.rows, "row0": p.row0, "y_stride": p.y.shape[1], "first": first},
             {"state": ops.state, "x": p.x, "w": part, "tiles": groups.tiles, "slots": groups.slots, "y": p.y}
             | ({"bias": bias} if bias else {}),

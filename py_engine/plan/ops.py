@@ -19,7 +19,7 @@ from py_engine.plan.cache import Cache
 from py_engine.plan.kernels import Device
 from py_engine.plan.op_list import OpList, pad
 from py_engine.plan.plan import Buffer, PerToken, Plan, Weight
-from py_engine.plan.products import ADD, STORE, Epilogue, Product
+from py_engine.plan.products import ADD, Epilogue, Product
 from py_engine.plan.rope import Rope
 from py_engine.plan.shared import THREADS
 
@@ -181,10 +181,15 @@ class Ops(OpList):
 
     def normed_stack(self, name: str, x: Buffer, projection: Projection) -> Buffer:
         """The projection of x: (n, padded rows)."""
-        if projection.norm and not (self.small_batch and all(self._in_one_binding(w) for w in projection.stack)):
-            x = self.rms_norm("normed", x, projection.norm, projection.eps)
-            projection = Projection(projection.stack, projection.bias)
-        return self._stack(name, x, projection)
+        return self._stack(name, *self._normed(x, projection))
+
+    def _normed(self, x: Buffer, projection: Projection) -> tuple[Buffer, Projection]:
+        """x and the projection, without its norm unless the products are fused with it."""
+        fused = self.small_batch and all(self._in_one_binding(w) for w in projection.stack)
+        if projection.norm is None or fused:
+            return x, projection
+        normed = self.rms_norm("normed", x, projection.norm, projection.eps)
+        return normed, Projection(projection.stack, projection.bias)
 
     def _stack(self, name: str, x: Buffer, projection: Projection) -> Buffer:
         """One product per matrix of the stack, each with the norm."""
@@ -215,8 +220,9 @@ class Ops(OpList):
         """activation(gate) * up of the projected x. The projection stacks the gate's rows, then the up's."""
         cols = projection.rows // 2
         y = self.rows("hidden", cols)
-        if self._fusible(projection):
-            products.matvec(self, self._product(x, projection, y, Epilogue("gated", {"ACTIVATION": activation})))
+        if len(projection.stack) == 1 and self._in_one_binding(projection.stack[0]):
+            x, projection = self._normed(x, projection)
+            products.append(self, self._product(x, projection, y, Epilogue("gated", {"ACTIVATION": activation})))
             return y
         return self.activate(self.normed_stack("gate_up", x, projection), y, cols, activation, gated=True)
 

@@ -113,7 +113,8 @@ def _matmul(ops: OpList, p: Product) -> None:
         kernel,
         {"QUANT": weight.layout.fragment, "COLS": weight.cols, "BIAS": int(p.bias is not None), "GROUPED": 0}
         | {"EPILOGUE": p.epilogue.name, "HALVES": int(ops.device.f16)}
-        | tile,
+        | tile
+        | dict(p.epilogue.params),
         {"rows": weight.rows, "row0": p.row0, "y_stride": p.y.shape[1]},
         {"state": ops.state, "x": p.x, "w": weight, "y": p.y} | ({"bias": p.bias} if p.bias else {}),
         -(-weight.rows // tile["TN"]),

@@ -140,7 +140,7 @@ def alternatives(device: Device, weight: Weight, tile: tuple[int, ...]) -> list[
 def matmul(device: Device, batch: int, rows: int) -> tuple[str, dict[str, int]]:
     """The kernel for batches of `batch` tokens, and its tile of TM tokens x TN rows."""
     if device.matrix and batch >= 64:
-        sides = {"SIDE": device.matrix, "LANES": device.subgroup, "SPAN": device.matrix} | MATRIX_LOADS
+        sides = {"SIDE": device.matrix, "LANES": device.subgroup, "SPAN": 2 * device.matrix} | MATRIX_LOADS
         if rows // 128 * (batch // 128) >= FULL_OCCUPANCY:
             return "matmul_matrix", {"TM": 128, "TN": 128, "DEPTH": 32, "SM": 2, "SN": 2} | sides
         return "matmul_matrix", {"TM": 64, "TN": 64, "DEPTH": 64, "SM": 2, "SN": 2} | sides
@@ -153,8 +153,8 @@ def matmul(device: Device, batch: int, rows: int) -> tuple[str, dict[str, int]]:
 def grouped_matmul(device: Device, batch: int, tokens: int) -> tuple[str, dict[str, int]]:
     """The kernel for products of experts, and its tile. `tokens`: those of an expert in a full batch, on average."""
     if device.matrix and batch >= 64:
-        sides = {"SIDE": device.matrix, "LANES": device.subgroup, "SPAN": device.matrix} | MATRIX_LOADS
-        return "matmul_matrix", {"TM": 32 if tokens <= 16 else 64, "TN": 64, "DEPTH": 64, "SM": 1, "SN": 4} | sides
+        sides = {"SIDE": device.matrix, "LANES": device.subgroup, "SPAN": 2 * device.matrix} | MATRIX_LOADS
+        return "matmul_matrix", {"TM": 32 if tokens <= 16 else 64, "TN": 128, "DEPTH": 64, "SM": 1, "SN": 4} | sides
     return matmul(replace(device, matrix=0), batch if tokens > 32 else 1, 0)
 
 

@@ -160,7 +160,7 @@ def test_many_tokens_in_f16(variant: str, kernel_pages: Pages) -> None:
 
 
 @pytest.mark.parametrize("tokens", [1, 33, 130])
-@pytest.mark.parametrize("tile", [{"TM": 32, "TN": 32, "SM": 1, "SN": 2}, {"TM": 64, "TN": 64, "SM": 2, "SN": 2}])
+@pytest.mark.parametrize("tile", [{"TM": 32, "TN": 64, "SM": 1, "SN": 2}, {"TM": 64, "TN": 64, "SM": 2, "SN": 2}])
 def test_many_tokens_with_matrices(
     plain_bench: Bench, tokens: int, tile: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
