@@ -15,11 +15,17 @@
 #param WINDOW // positions that a token sees, itself included; 0: all
 #param SOFT_CAP // cap of the scores; 0: none
 #param SINKS // 1: each head has an attention sink, a logit without a value that joins the softmax
+#param Y16 // 1: y is f16
 #param F16
 #param SG
 #include "lib/subgroup_matrix.wgsl"
 #include "lib/attention_inputs.wgsl"
-@bind var<storage, read_write> y: array<f32>; // (n, n_head * HEAD_DIM padded to 32)
+#if Y16
+alias Output = f16;
+#else
+alias Output = f32;
+#endif
+@bind var<storage, read_write> y: array<Output>; // (n, n_head * HEAD_DIM padded to 32)
 
 const WG = ROWS / STRIP * LANES;
 const PITCH = HEAD_DIM + 8u; // the pitches are padded against bank conflicts
@@ -260,7 +266,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     let m = m0 + r / G;
     if (r < TQ * G && m < state.n) {
       let at = (head * G + r % G) * HEAD_DIM + ${j}u * SIDE + e % SIDE;
-      y[m * y_stride + at] = scores[r * S_PITCH + e % SIDE] * row_factor[r];
+      y[m * y_stride + at] = Output(scores[r * S_PITCH + e % SIDE] * row_factor[r]);
     }
   }
   workgroupBarrier();

@@ -26,7 +26,7 @@ class ExpertLayer:
         cfg, moe, w, ops, b = self.cfg, self.moe, self.w, self.ops, self.b
         n_embd, n_ff, n = cfg.embedding_length, moe.feed_forward_length, moe.expert_count
         if norm and not ops.small_batch:  # a small batch's products normalise their input themselves
-            h, norm = ops.rms_norm("normed", h, norm, cfg.eps), None
+            h, norm = ops.normed_input(h, norm, cfg.eps), None
         router = w.matrix(b + "ffn_gate_inp.weight", n, n_embd)
         router_bias = w.optional_vector((b + "ffn_gate_inp.bias", n))
         logits = ops.normed_stack("router", h, Projection([router], router_bias, norm, cfg.eps))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from py_engine.plan import tiles
 from py_engine.plan.ops import Ops, pad
 from py_engine.plan.plan import Buffer, PerToken, Weight
-from py_engine.plan.products import ADD, STORE, Epilogue
+from py_engine.plan.products import ADD, STORE, Epilogue, halves
 from py_engine.plan.shared import THREADS
 from py_engine.plan.weights import ExpertMatrices
 
@@ -105,9 +105,9 @@ def hidden(ops: Ops, route: Route, x: Buffer, network: ExpertNetwork) -> Hidden:
     norm, n_ff = network.norm, network.n_ff
     groups = None
     if not (ops.small_batch and all(_fits(ops, matrices) for matrices in [*network.inputs, network.down])):
-        x, norm = ops.rms_norm("normed", x, norm, network.eps) if norm else x, None
+        x, norm = ops.normed_input(x, norm, network.eps) if norm else x, None
         groups = group(ops, route)
-    y = ops.buffer(f"{ops.name}.expert_hidden", (ops.batch * route.used, pad(n_ff)))
+    y = ops.buffer(f"{ops.name}.expert_hidden", (ops.batch * route.used, pad(n_ff)), ops.input_dtype)
     if network.gated and len(network.inputs) == 1 and _fits(ops, network.inputs[0]):
         epilogue = Epilogue("gated", {"ACTIVATION": network.activation})
         product = _Product(x, network.inputs[0], y, n_ff, epilogue, norm=norm, eps=network.eps)
@@ -235,10 +235,9 @@ def _grouped_product(ops: Ops, route: Route, groups: Groups, p: _Product) -> Non
         ops.add(
             groups.kernel,
             {"QUANT": part.layout.fragment, "COLS": weight.cols, "BIAS": int(bias is not None),
-             "EPILOGUE": p.epilogue.name, "HALVES": int(ops.device.f16), "GROUPED": 1, "EXPERTS": experts, "ROWS": p.rows,
-             "STACK": rows // p.rows,
+             "EPILOGUE": p.epilogue.name, "GROUPED": 1, "EXPERTS": experts, "ROWS": p.rows, "STACK": rows // p.rows,
              "USED": route.used, "X_PER_SLOT": int(p.x.shape[0] == p.y.shape[0])}
-            | groups.tile | dict(p.epilogue.params),
+            | halves(ops, p.x, p.y) | groups.tile | dict(p.epilogue.params),
             {"rows": part.rows, "row0": p.row0, "y_stride": p.y.shape[1], "first": first},
             {"state": ops.state, "x": p.x, "w": part, "tiles": groups.tiles, "slots": groups.slots, "y": p.y}
             | ({"bias": bias} if bias else {}),

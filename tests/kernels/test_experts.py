@@ -165,7 +165,7 @@ def test_many_tokens_with_matrices(
     plain_bench: Bench, tokens: int, tile: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel with subgroup matrices, emulated."""
-    bench = Bench(plain_bench.page, replace(plain_bench.device, f16=True, subgroup=32, matrix=16))
+    bench = Bench(plain_bench.page, replace(plain_bench.device, subgroup=32, matrix=16))
     kernel, default = tiles.grouped_matmul(bench.device, 256, 64)
     assert kernel == "matmul_matrix"
     monkeypatch.setattr(tiles, "grouped_matmul", lambda *_: (kernel, default | {"DEPTH": 32} | tile))

@@ -16,11 +16,16 @@ from tests.support.kernels.bench import Bench, Setup, nmse
 
 @pytest.fixture
 def matrix_bench(plain_bench: Bench) -> Bench:
-    return Bench(plain_bench.page, replace(plain_bench.device, f16=True, subgroup=32, matrix=16))
+    return Bench(plain_bench.page, replace(plain_bench.device, subgroup=32, matrix=16))
 
 
 @pytest.mark.parametrize(
-    "tile", [{"TM": 64, "TN": 64, "DEPTH": 32}, {"TM": 32, "TN": 32, "DEPTH": 64}, {"TM": 128, "TN": 32, "DEPTH": 32}]
+    "tile",
+    [
+        {"TM": 64, "TN": 64, "DEPTH": 32, "SPAN": 32},
+        {"TM": 32, "TN": 32, "DEPTH": 64, "SPAN": 16},
+        {"TM": 128, "TN": 32, "DEPTH": 32, "SPAN": 16},
+    ],
 )
 @pytest.mark.parametrize(
     ("type", "rows", "cols", "n"),

@@ -17,6 +17,18 @@
 #param ACTIVATION // see activation.wgsl
 #include "lib/activation.wgsl"
 #endif
+#param X16 // 1: x is f16
+#param Y16 // 1: y is f16
+#if X16
+alias XVector = vec4<f16>;
+#else
+alias XVector = vec4f;
+#endif
+#if Y16
+alias YValue = f16;
+#else
+alias YValue = f32;
+#endif
 struct Params {
   rows: u32, // of W, or of this part of W
   row0: u32, // column of y for W's first row
@@ -28,7 +40,7 @@ struct Params {
 #include "lib/state.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> state: State;
-@bind var<storage, read> x: array<vec4f>; // (n, COLS padded to 32)
+@bind var<storage, read> x: array<XVector>; // (n, COLS padded to 32)
 const W_GROUPS = (COLS + 31u) / 32u;
 #include "quants/${QUANT}.wgsl"
 #if BIAS
@@ -38,7 +50,7 @@ const W_GROUPS = (COLS + 31u) / 32u;
 @bind var<storage, read> tiles: array<vec4u>; // (expert, index of its first slot, slots)
 @bind var<storage, read> slots: array<u32>; // token * USED + choice, sorted by expert
 #endif
-@bind var<storage, read_write> y: array<f32>; // (n, y_stride)
+@bind var<storage, read_write> y: array<YValue>; // (n, y_stride)
 
 struct Tile {
   first: u32, // token, or index in slots, of the first row
@@ -66,13 +78,13 @@ fn x_at(tile: Tile, i: u32) -> u32 {
 }
 
 // Four values of the row at x_at(), columns 32 * g + 4 * c on; zeros after the last column.
-fn load_x(at: u32, g: u32, c: u32) -> vec4f {
+fn load_x(at: u32, g: u32, c: u32) -> XVector {
   if (COLS % 64u != 0u && g >= W_GROUPS) {
-    return vec4f(0);
+    return XVector(0);
   }
   let v = x[at + g * 8u + c];
   if (COLS % 32u != 0u) { // the padding's contents are undefined
-    return select(vec4f(0), v, 32u * g + 4u * c + vec4u(0, 1, 2, 3) < vec4u(COLS));
+    return select(XVector(0), v, 32u * g + 4u * c + vec4u(0, 1, 2, 3) < vec4u(COLS));
   }
   return v;
 }
@@ -136,7 +148,7 @@ fn y_at(tile: Tile, i: u32, column: u32) -> u32 {
 fn store_gated(tile: Tile, i: u32, column: u32, gate: f32, up: f32) {
   let half = result_rows() / 2u;
   if (i < tile.count && column < half) {
-    y[y_at(tile, i, column)] = gated(biased(tile, column, gate), biased(tile, column + half, up));
+    y[y_at(tile, i, column)] = YValue(gated(biased(tile, column, gate), biased(tile, column + half, up)));
   }
 }
 #else
@@ -149,9 +161,9 @@ fn store_result(tile: Tile, i: u32, row: u32, sum: f32) {
   let at = y_at(tile, i, row);
   let v = biased(tile, row, sum);
 #if EPILOGUE == "add"
-  y[at] += v;
+  y[at] += YValue(v);
 #else
-  y[at] = v;
+  y[at] = YValue(v);
 #endif
 }
 #endif

@@ -53,7 +53,6 @@ def emulated(shader: Shader) -> Shader:
 
     lines = [rewritten(line) for line in shader.code.splitlines()]
     code = "\n".join([*lines, *functions.values()]).replace("bitcast<vec4<f16>>", "halves_of")
-    code = code.replace("bitcast<vec2<f16>>", "unpack2x16float").replace("8.0h", "8.0")
     if "halves_of" in code:
         code += "\nfn halves_of(w: vec2u) -> vec4f { return vec4f(unpack2x16float(w.x), unpack2x16float(w.y)); }"
     code = re.sub(r"\bf16\b", "f32", code)
