@@ -3,6 +3,7 @@
 #param COLS // columns of y
 #param ACTIVATION // see activation.wgsl
 #param GATED
+#param Y16 // 1: y is f16
 #param THREADS
 
 struct Params {
@@ -13,7 +14,14 @@ struct Params {
 @bind var<uniform> p: Params;
 @bind var<storage, read> state: State;
 @bind var<storage, read> x: array<f32>;
+#if Y16
+#param F16
+@bind var<storage, read_write> y: array<f16>;
+alias Value = f16;
+#else
 @bind var<storage, read_write> y: array<f32>;
+alias Value = f32;
+#endif
 #include "lib/activation.wgsl"
 
 @compute @workgroup_size(THREADS)
@@ -24,8 +32,8 @@ fn main(@builtin(global_invocation_id) id: vec3u, @builtin(num_workgroups) wgs: 
   let m = id.y * wgs.z + id.z;
   let at = m * p.x_stride + id.x;
 #if GATED
-  y[m * p.y_stride + id.x] = gated(x[at], x[at + COLS]);
+  y[m * p.y_stride + id.x] = Value(gated(x[at], x[at + COLS]));
 #else
-  y[m * p.y_stride + id.x] = activation(x[at]);
+  y[m * p.y_stride + id.x] = Value(activation(x[at]));
 #endif
 }

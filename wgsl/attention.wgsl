@@ -12,12 +12,18 @@
 #param SINKS // 1: each head has an attention sink, a logit without a value that joins the softmax
 #param CAUSAL // 0: a token also sees later tokens of the batch; WINDOW then reaches half to either side
 #param ALIBI // 1: scores fall with the distance, by a slope per head (ALiBi, Press et al. 2022)
+#param Y16 // 1: y is f16
 #param F16
 #include "lib/attention_inputs.wgsl"
 #if ALIBI
 @bind var<storage, read> slopes: array<f32>; // (n_head)
 #endif
-@bind var<storage, read_write> y: array<vec4f>; // (n, n_head * HEAD_DIM padded to 32)
+#if Y16
+alias Output = vec4<f16>;
+#else
+alias Output = vec4f;
+#endif
+@bind var<storage, read_write> y: array<Output>; // (n, n_head * HEAD_DIM padded to 32)
 
 #if F16
 alias h4 = vec4<f16>;
@@ -160,7 +166,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       let m = m0 + row / G;
       if (row < ROWS && m < state.n) {
         let q_head = head * G + row % G;
-        y[m * y_stride + q_head * VECS + c] = sums[r] / row_sum[row];
+        y[m * y_stride + q_head * VECS + c] = Output(sums[r] / row_sum[row]);
       }
     }
   }

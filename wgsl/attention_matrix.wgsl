@@ -1,50 +1,61 @@
 // y = softmax(q k^T * scale) v for a batch of tokens, as attention.wgsl, with subgroup matrices: f16 inputs, f32 sums.
 //
-// Grid (key/value heads, tiles of TQ tokens). A workgroup has ROWS rows, TQ tokens x G query heads, and TS positions at a
-// time. The sums stay in registers, where a single row cannot be rescaled. So growth of a row's maximum by up to SLACK is
-// ignored: weights then exceed 1, which f16 can hold. Larger growth rescales all sums, through workgroup memory.
+// Grid (key/value heads, tiles of TQ tokens). A workgroup has ROWS rows, TQ tokens x G query heads, STRIP of them per
+// subgroup, and TS positions at a time. A subgroup keeps its queries and its sums in registers. While it turns scores into
+// weights, the values of the same positions and the keys of the next are on their way.
+//
+// A single row of sums in registers cannot be rescaled. So growth of a row's maximum by up to SLACK is ignored: weights
+// then exceed 1, which f16 can hold. Larger growth rescales all sums, through workgroup memory.
 #param HEAD_DIM
 #param G // query heads per key/value head
 #param TQ // tokens of a tile
-#param ROWS // TQ * G, rounded up to whole matrices for every subgroup
+#param ROWS // TQ * G, rounded up to whole strips
+#param STRIP // rows of a subgroup
 #param TS // positions of a tile; a divisor of PAGE
 #param WINDOW // positions that a token sees, itself included; 0: all
 #param SOFT_CAP // cap of the scores; 0: none
 #param SINKS // 1: each head has an attention sink, a logit without a value that joins the softmax
+#param Y16 // 1: y is f16
 #param F16
+#param SG
 #include "lib/subgroup_matrix.wgsl"
 #include "lib/attention_inputs.wgsl"
-@bind var<storage, read_write> y: array<f32>; // (n, n_head * HEAD_DIM padded to 32)
+#if Y16
+alias Output = f16;
+#else
+alias Output = f32;
+#endif
+@bind var<storage, read_write> y: array<Output>; // (n, n_head * HEAD_DIM padded to 32)
 
-const WG = 4u * LANES; // 2 x 2 subgroups: two along the rows, two along the positions or dimensions
+const WG = ROWS / STRIP * LANES;
 const PITCH = HEAD_DIM + 8u; // the pitches are padded against bank conflicts
 const S_PITCH = TS + 4u;
 const P_PITCH = TS + 8u;
-const THREADS_PER_ROW = WG / ROWS; // of scores
-const SLACK = 6.0; // a row's scores may exceed row_top by this much before the sums are rescaled
+const ROW_LANES = 4u; // lanes that share a row of scores
+const SLACK = 6.0; // a row's scores may exceed its reference by this much before the sums are rescaled
 
-var<workgroup> qs: array<f16, ROWS * PITCH>;
-var<workgroup> kv: array<f16, TS * PITCH>;
-var<workgroup> scores: array<f32, max(ROWS * S_PITCH, 4 * SIDE * SIDE)>; // also a matrix of sums per subgroup
+var<workgroup> ks: array<f16, TS * PITCH>;
+var<workgroup> vs: array<f16, TS * PITCH>;
+var<workgroup> scores: array<f32, ROWS * S_PITCH>; // also sums, SIDE columns at a time
 var<workgroup> weights: array<f16, ROWS * P_PITCH>;
-var<workgroup> row_top: array<f32, ROWS>; // maximum that the weights are relative to
-var<workgroup> row_sum: array<f32, ROWS>;
-var<workgroup> row_next: array<f32, ROWS>;
-var<workgroup> row_rescale: array<f32, ROWS>;
-var<workgroup> part_top: array<f32, WG>;
-// [0] is 1 if a row needs rescaling; 16 bytes, to keep the arrays aligned for matrices
+var<workgroup> row_factor: array<f32, ROWS>; // that a row's sums are multiplied with
+// [0] is 1 if a row's reference has changed; 16 bytes, to keep the arrays aligned for matrices
 var<workgroup> needs_rescale: array<u32, 4>;
 
-fn load_tile(values: bool, s0: u32, end: u32, head: u32, t: u32) {
-  let page = tile_page(s0);
-  for (var i = t; i < TS * VECS; i += WG) {
-    let v = cached_vector(values, page, s0 + i / VECS, end, head, i % VECS);
-    let to = i / VECS * PITCH + i % VECS * 4u;
-    kv[to] = f16(v.x);
-    kv[to + 1u] = f16(v.y);
-    kv[to + 2u] = f16(v.z);
-    kv[to + 3u] = f16(v.w);
+// Four dimensions of the key or value at position s of `page`, or at the last one: what is masked must be finite, no more.
+fn cached_halves(values: bool, page: u32, s: u32, end: u32, head: u32, c: u32) -> vec4<f16> {
+  let at = (row_in(page, min(s, end - 1u)) * p.n_head_kv + head) * VECS + c;
+#if KV == "f16"
+  if (values) {
+    return bitcast<vec4<f16>>(v_cache[at]);
   }
+  return bitcast<vec4<f16>>(k_cache[at]);
+#else
+  if (values) {
+    return vec4<f16>(cached_value(at, page));
+  }
+  return vec4<f16>(cached_key(at, page));
+#endif
 }
 
 @compute @workgroup_size(WG)
@@ -56,34 +67,50 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   if (m0 >= state.n) { // uniform: state does not change within a dispatch
     return;
   }
-  for (var i = t; i < ROWS * VECS; i += WG) {
-    let row = min(i / VECS, TQ * G - 1u);
-    let m = min(m0 + row / G, state.n - 1u);
-    let v = q[m * (p.q_stride / 4u) + (head * G + row % G) * VECS + i % VECS] * p.scale;
-    let to = i / VECS * PITCH + i % VECS * 4u;
-    qs[to] = f16(v.x);
-    qs[to + 1u] = f16(v.y);
-    qs[to + 2u] = f16(v.z);
-    qs[to + 3u] = f16(v.w);
-  }
-  if (t < ROWS) {
-#if SINKS
-    row_top[t] = sinks[head * G + t % G];
-    row_sum[t] = 1.0;
-#else
-    row_top[t] = -1e30;
-    row_sum[t] = 0.0;
-#endif
-  }
   let sub = t / LANES;
   let lane = t % LANES;
-  let r0 = sub / 2u * (ROWS / 2u); // this subgroup's rows
-  let c0 = sub % 2u * (TS / 2u); // its positions
-  let d0 = sub % 2u * (HEAD_DIM / 2u); // its dimensions
-  let row = t / THREADS_PER_ROW; // row of scores that this thread turns into weights
-  let part = t % THREADS_PER_ROW;
-#for i in ROWS // 2 // SIDE
-#for j in HEAD_DIM // 2 // SIDE
+  let r0 = sub * STRIP; // this subgroup's first row
+  // Queries, TS rows at a time.
+#for i in STRIP // SIDE
+#for k in HEAD_DIM // SIDE
+  var q${i}_${k}: Left;
+#endfor
+#endfor
+#for c in (ROWS + TS - 1) // TS
+  for (var e = t; e < TS * VECS; e += WG) {
+    let row = min(${c}u * TS + e / VECS, TQ * G - 1u);
+    let m = min(m0 + row / G, state.n - 1u);
+    let v = vec4<f16>(q[m * (p.q_stride / 4u) + (head * G + row % G) * VECS + e % VECS] * p.scale);
+    let to = e / VECS * PITCH + e % VECS * 4u;
+    ks[to] = v.x;
+    ks[to + 1u] = v.y;
+    ks[to + 2u] = v.z;
+    ks[to + 3u] = v.w;
+  }
+  workgroupBarrier();
+  if (r0 / TS == ${c}u) {
+#for i in STRIP // SIDE
+#for k in HEAD_DIM // SIDE
+    q${i}_${k} = subgroupMatrixLoad<Left>(&ks, (r0 % TS + ${i}u * SIDE) * PITCH + ${k}u * SIDE, false, PITCH);
+#endfor
+#endfor
+  }
+  workgroupBarrier();
+#endfor
+  // This lane's rows, every LANES / ROW_LANES-th of the strip: the reference of the weights, and their sum.
+  let quarter = lane % ROW_LANES;
+#for r in STRIP * 4 // LANES
+  let row${r} = r0 + ${r}u * (LANES / ROW_LANES) + lane / ROW_LANES;
+#if SINKS
+  var top${r} = sinks[head * G + row${r} % G];
+  var total${r} = select(0.0, 1.0, quarter == 0u);
+#else
+  var top${r} = -1e30;
+  var total${r} = 0.0;
+#endif
+#endfor
+#for i in STRIP // SIDE
+#for j in HEAD_DIM // SIDE
   var sum${i}_${j} = Result();
 #endfor
 #endfor
@@ -93,126 +120,157 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     begin = (state.pos + m0 + 1u - WINDOW) / TS * TS;
   }
 #endif
+  var next_page = tile_page(begin); // of the keys that are loaded next
+#for i in (TS * HEAD_DIM // 4 + ROWS // STRIP * LANES - 1) // (ROWS // STRIP * LANES)
+  {
+    let e = t + ${i}u * WG;
+    if (e < TS * VECS) {
+      let v = cached_halves(false, next_page, begin + e / VECS, end, head, e % VECS);
+      let to = min(e, TS * VECS - 1u) / VECS * PITCH + e % VECS * 4u;
+      ks[to] = v.x;
+      ks[to + 1u] = v.y;
+      ks[to + 2u] = v.z;
+      ks[to + 3u] = v.w;
+    }
+  }
+#endfor
+  if (t == 0u) {
+    needs_rescale[0] = 0u;
+  }
+  workgroupBarrier();
   for (var s0 = begin; s0 < end; s0 += TS) {
-    load_tile(false, s0, end, head, t);
-    if (t == 0u) {
-      needs_rescale[0] = 0u;
-    }
-    workgroupBarrier();
+    let page = next_page;
+    next_page = tile_page(min(s0 + TS, end - 1u));
+#for i in STRIP // SIDE
+#for j in TS // SIDE
     {
-#for i in ROWS // 2 // SIDE
-#for j in TS // 2 // SIDE
-      var dots${i}_${j} = Result();
-#endfor
-#endfor
-      for (var k = 0u; k < HEAD_DIM; k += SIDE) {
-#for i in ROWS // 2 // SIDE
-        let a${i} = subgroupMatrixLoad<Left>(&qs, (r0 + ${i}u * SIDE) * PITCH + k, false, PITCH);
-#endfor
-#for j in TS // 2 // SIDE
-        {
-          let b = subgroupMatrixLoad<Right>(&kv, (c0 + ${j}u * SIDE) * PITCH + k, true, PITCH);
-#for i in ROWS // 2 // SIDE
-          dots${i}_${j} = subgroupMatrixMultiplyAccumulate(a${i}, b, dots${i}_${j});
-#endfor
-        }
-#endfor
+      var dots = Result();
+#for k in HEAD_DIM // SIDE
+      {
+        let b = subgroupMatrixLoad<Right>(&ks, ${j}u * SIDE * PITCH + ${k}u * SIDE, true, PITCH);
+        dots = subgroupMatrixMultiplyAccumulate(q${i}_${k}, b, dots);
       }
-#for i in ROWS // 2 // SIDE
-#for j in TS // 2 // SIDE
-      subgroupMatrixStore(&scores, (r0 + ${i}u * SIDE) * S_PITCH + c0 + ${j}u * SIDE, dots${i}_${j}, false, S_PITCH);
 #endfor
-#endfor
+      subgroupMatrixStore(&scores, (r0 + ${i}u * SIDE) * S_PITCH + ${j}u * SIDE, dots, false, S_PITCH);
     }
+#endfor
+#endfor
     workgroupBarrier();
-    load_tile(true, s0, end, head, t);
-    let own = state.pos + m0 + row / G;
-    var top = -1e30;
-    for (var i = part; i < TS; i += THREADS_PER_ROW) {
-      var score = scores[row * S_PITCH + i];
-      var visible = s0 + i < end && s0 + i <= own;
+#for i in (TS * HEAD_DIM // 4 + ROWS // STRIP * LANES - 1) // (ROWS // STRIP * LANES)
+    let v${i} = cached_halves(true, page, s0 + (t + ${i}u * WG) / VECS, end, head, (t + ${i}u * WG) % VECS);
+    let k${i} = cached_halves(false, next_page, s0 + TS + (t + ${i}u * WG) / VECS, end, head, (t + ${i}u * WG) % VECS);
+#endfor
+    // Whether every row sees all positions of the tile.
+    var all_visible = s0 + TS <= state.pos + m0 + 1u;
 #if WINDOW
-      visible = visible && s0 + i + WINDOW > own;
+    all_visible = all_visible && s0 + WINDOW >= end;
 #endif
+#for r in STRIP * 4 // LANES
+    {
+      let own = state.pos + m0 + row${r} / G;
+      let at = row${r} * S_PITCH + quarter;
+      var top = -1e30;
+#for i in TS // 4
+      var score${i} = scores[at + ${i}u * ROW_LANES];
 #if SOFT_CAP
-      score = capped(score, SOFT_CAP);
+      score${i} = capped(score${i}, SOFT_CAP);
 #endif
-      score = select(-1e30, score, visible);
-      scores[row * S_PITCH + i] = score;
-      top = max(top, score);
-    }
-    part_top[t] = top;
-    workgroupBarrier();
-    for (var i = 0u; i < THREADS_PER_ROW; i++) {
-      top = max(top, part_top[row * THREADS_PER_ROW + i]);
-    }
-    let before = row_top[row];
-    let grows = top > before + SLACK;
-    let scale_to = select(before, top, grows);
-    if (part == 0u) {
-      row_next[row] = scale_to;
-      row_rescale[row] = exp(before - scale_to);
-      if (grows) {
+      if (!all_visible) {
+        let s = s0 + ${i}u * ROW_LANES + quarter;
+        var visible = s < end && s <= own;
+#if WINDOW
+        visible = visible && s + WINDOW > own;
+#endif
+        score${i} = select(-1e30, score${i}, visible);
+      }
+      top = max(top, score${i});
+#endfor
+      top = max(top, subgroupShuffleXor(top, 1u));
+      top = max(top, subgroupShuffleXor(top, 2u));
+      var factor = 1.0;
+      if (top > top${r} + SLACK) {
+        factor = exp(top${r} - top);
+        top${r} = top;
         needs_rescale[0] = 1u;
       }
+      total${r} *= factor;
+      row_factor[row${r}] = factor;
+      let to = row${r} * P_PITCH + quarter;
+#for i in TS // 4
+      {
+        let e = select(0.0, exp(score${i} - top${r}), score${i} > -1e29); // a row may see no position of this tile
+        weights[to + ${i}u * ROW_LANES] = f16(e);
+        total${r} += e;
+      }
+#endfor
     }
-    var sum = 0.0;
-    for (var i = part; i < TS; i += THREADS_PER_ROW) {
-      let score = scores[row * S_PITCH + i];
-      let e = select(0.0, exp(score - scale_to), score > -1e29); // a row may see no position of this tile
-      weights[row * P_PITCH + i] = f16(e);
-      sum += e;
+#endfor
+#for i in (TS * HEAD_DIM // 4 + ROWS // STRIP * LANES - 1) // (ROWS // STRIP * LANES)
+    {
+      let e = t + ${i}u * WG;
+      if (e < TS * VECS) {
+        let to = min(e, TS * VECS - 1u) / VECS * PITCH + e % VECS * 4u;
+        vs[to] = v${i}.x;
+        vs[to + 1u] = v${i}.y;
+        vs[to + 2u] = v${i}.z;
+        vs[to + 3u] = v${i}.w;
+        ks[to] = k${i}.x;
+        ks[to + 1u] = k${i}.y;
+        ks[to + 2u] = k${i}.z;
+        ks[to + 3u] = k${i}.w;
+      }
     }
-    workgroupBarrier(); // all threads have read row_top and part_top
-    part_top[t] = sum;
+#endfor
     if (workgroupUniformLoad(&needs_rescale[0]) != 0u) {
-#for i in ROWS // 2 // SIDE
-#for j in HEAD_DIM // 2 // SIDE
-      subgroupMatrixStore(&scores, sub * SIDE * SIDE, sum${i}_${j}, false, SIDE);
+      if (t == 0u) {
+        needs_rescale[0] = 0u;
+      }
+#for i in STRIP // SIDE
+#for j in HEAD_DIM // SIDE
+      subgroupMatrixStore(&scores, (r0 + ${i}u * SIDE) * S_PITCH, sum${i}_${j}, false, S_PITCH);
       workgroupBarrier();
       for (var e = lane; e < SIDE * SIDE; e += LANES) {
-        scores[sub * SIDE * SIDE + e] *= row_rescale[r0 + ${i}u * SIDE + e / SIDE];
+        let r = r0 + ${i}u * SIDE + e / SIDE;
+        scores[r * S_PITCH + e % SIDE] *= row_factor[r];
       }
       workgroupBarrier();
-      sum${i}_${j} = subgroupMatrixLoad<Result>(&scores, sub * SIDE * SIDE, false, SIDE);
+      sum${i}_${j} = subgroupMatrixLoad<Result>(&scores, (r0 + ${i}u * SIDE) * S_PITCH, false, S_PITCH);
 #endfor
 #endfor
     }
-    workgroupBarrier();
-    if (t < ROWS) {
-      var total = row_sum[t] * row_rescale[t];
-      for (var i = 0u; i < THREADS_PER_ROW; i++) {
-        total += part_top[t * THREADS_PER_ROW + i];
-      }
-      row_sum[t] = total;
-      row_top[t] = row_next[t];
-    }
-    for (var k = 0u; k < TS; k += SIDE) {
-#for i in ROWS // 2 // SIDE
-      let a${i} = subgroupMatrixLoad<Left>(&weights, (r0 + ${i}u * SIDE) * P_PITCH + k, false, P_PITCH);
+#for k in TS // SIDE
+    {
+#for i in STRIP // SIDE
+      let a${i} = subgroupMatrixLoad<Left>(&weights, (r0 + ${i}u * SIDE) * P_PITCH + ${k}u * SIDE, false, P_PITCH);
 #endfor
-#for j in HEAD_DIM // 2 // SIDE
+#for j in HEAD_DIM // SIDE
       {
-        let b = subgroupMatrixLoad<Right>(&kv, k * PITCH + d0 + ${j}u * SIDE, false, PITCH);
-#for i in ROWS // 2 // SIDE
+        let b = subgroupMatrixLoad<Right>(&vs, ${k}u * SIDE * PITCH + ${j}u * SIDE, false, PITCH);
+#for i in STRIP // SIDE
         sum${i}_${j} = subgroupMatrixMultiplyAccumulate(a${i}, b, sum${i}_${j});
 #endfor
       }
 #endfor
     }
-    workgroupBarrier();
+#endfor
   }
+#for r in STRIP * 4 // LANES
+  total${r} += subgroupShuffleXor(total${r}, 1u);
+  total${r} += subgroupShuffleXor(total${r}, 2u);
+  row_factor[row${r}] = 1.0 / total${r};
+#endfor
+  workgroupBarrier();
   let y_stride = (p.n_head_kv * G * HEAD_DIM + 31u) / 32u * 32u;
-#for i in ROWS // 2 // SIDE
-#for j in HEAD_DIM // 2 // SIDE
-  subgroupMatrixStore(&scores, sub * SIDE * SIDE, sum${i}_${j}, false, SIDE);
+#for i in STRIP // SIDE
+#for j in HEAD_DIM // SIDE
+  subgroupMatrixStore(&scores, (r0 + ${i}u * SIDE) * S_PITCH, sum${i}_${j}, false, S_PITCH);
   workgroupBarrier();
   for (var e = lane; e < SIDE * SIDE; e += LANES) {
     let r = r0 + ${i}u * SIDE + e / SIDE;
     let m = m0 + r / G;
     if (r < TQ * G && m < state.n) {
-      let at = (head * G + r % G) * HEAD_DIM + d0 + ${j}u * SIDE + e % SIDE;
-      y[m * y_stride + at] = scores[sub * SIDE * SIDE + e] / row_sum[r];
+      let at = (head * G + r % G) * HEAD_DIM + ${j}u * SIDE + e % SIDE;
+      y[m * y_stride + at] = Output(scores[r * S_PITCH + e % SIDE] * row_factor[r]);
     }
   }
   workgroupBarrier();

@@ -1,4 +1,4 @@
-// Y = X W^T for a batch of tokens: X is (n, COLS), W is (rows, COLS). Grid (rows / TN, tokens / TM).
+// Y = X W^T for a batch of tokens: X is (n, COLS), W is (rows, COLS). Grid (rows / TN, tiles of TM tokens).
 //
 // W is dequantised into workgroup memory, a group of 32 columns at a time. Each thread sums MM x MN results in f32.
 #param QUANT // fragment of wgsl/quants that reads W
@@ -8,8 +8,9 @@
 #param MM // tokens of a thread
 #param MN // rows of a thread
 #param BIAS // 1: y has a bias
-#param EPILOGUE // "store": y = ...; "add": y += ...
+#param EPILOGUE // "store": y = ...; "add": y += ...; "gated": see matmul_inputs.wgsl
 #param F16
+#param HALVES // 1: W is dequantised in f16
 #include "lib/matmul_inputs.wgsl"
 
 #if F16
@@ -21,31 +22,38 @@ alias h4 = vec4f;
 const WM = TM / MM; // threads along the tokens
 const WN = TN / MN;
 const WG = WM * WN;
+const PAIRED = WN;
 const PAD = 9u; // row pitch in workgroup memory: 8 vectors, and one against bank conflicts
 var<workgroup> xs: array<h4, TM * PAD>;
 var<workgroup> ws: array<h4, TN * PAD>;
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
-  let m0 = wid.y * TM;
   let n0 = wid.x * TN;
-  if (m0 >= state.n) { // uniform: state does not change within a dispatch
+  let tile = tile_at(wid.y);
+  if (tile.count == 0u) { // uniform: the buffers are read-only
     return;
   }
   let tm = t / WN;
   let tn = t % WN;
+#for i in TM * 8 // ((TM // MM) * (TN // MN))
+  let x${i} = x_at(tile, (t + ${i}u * WG) / 8u);
+#endfor
+  let w0 = loaded_row(tile, n0, t);
   var acc: array<array<f32, MN>, MM>;
   for (var g = 0u; g < W_GROUPS; g++) {
-    for (var i = t; i < TM * 8u; i += WG) {
-      let m = i / 8u;
-      let c = i % 8u;
-      xs[m * PAD + c] = h4(load_x(m0 + m, g, c));
-    }
-    for (var n = t; n < TN; n += WG) {
-      let w = w_group(min(n0 + n, p.rows - 1u), g);
-      for (var c = 0u; c < 8u; c++) {
-        ws[n * PAD + c] = h4(w[c]);
-      }
+#for i in TM * 8 // ((TM // MM) * (TN // MN))
+    xs[(t + ${i}u * WG) / 8u * PAD + t % 8u] = h4(load_x(x${i}, g, t % 8u));
+#endfor
+    if (t < TN) {
+#if HALVES
+      let w = w_halves(w0, g);
+#else
+      let w = w_group(w0, g);
+#endif
+#for c in 8
+      ws[t * PAD + ${c}u] = h4(w[${c}]);
+#endfor
     }
     workgroupBarrier();
     var part = array<array<h4, MN>, MM>(); // sums of this group alone: few terms, so f16 errs by a thousandth at most
@@ -70,9 +78,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     workgroupBarrier();
   }
   for (var i = 0u; i < MM; i++) {
-    let m = m0 + i * WM + tm;
-    for (var j = 0u; j < MN; j++) {
-      store_y(m, n0 + j * WN + tn, acc[i][j]);
+#if EPILOGUE == "gated"
+    for (var j = 0u; j < MN; j += 2u) {
+      store_gated(tile, i * WM + tm, (n0 + j * WN) / 2u + tn, acc[i][j], acc[i][j + 1u]);
     }
+#else
+    for (var j = 0u; j < MN; j++) {
+      store_result(tile, i * WM + tm, n0 + j * WN + tn, acc[i][j]);
+    }
+#endif
   }
 }

@@ -1,5 +1,9 @@
 // Y = X W^T for a batch of tokens, as matmul.wgsl, with subgroup matrices (chromium_experimental_subgroup_matrix): f16
-// inputs, f32 sums. Grid (rows / TN, tokens / TM). A subgroup sums (TM / SM) x (TN / SN) of a tile, in squares of SIDE.
+// inputs, f32 sums. Grid (rows / TN, tiles of TM tokens). A subgroup sums (TM / SM) x (TN / SN) of a tile, in squares of
+// SIDE.
+//
+// Indices into workgroup memory are computed in main from constants and the thread's index: the compiler then knows
+// their range, so it checks no bounds and can join neighbouring stores.
 #param QUANT // fragment of wgsl/quants that reads W
 #param COLS // columns of W
 #param TM // tokens of a tile
@@ -7,94 +11,191 @@
 #param SM // subgroups along the tokens
 #param SN // subgroups along the rows
 #param DEPTH // columns at a time: 32 or 64
+#param BUFFERS // copies of the tiles in workgroup memory: with 2, subgroups need not wait before they load the next
+#param AHEAD // 1: the next columns are loaded into registers before the current ones are multiplied
+#param SPAN // rows of results that a subgroup passes through workgroup memory at a time
+#param BRANCHES
 #param BIAS // 1: y has a bias
-#param EPILOGUE // "store": y = ...; "add": y += ...
+#param EPILOGUE // "store": y = ...; "add": y += ...; "gated": see matmul_inputs.wgsl
 #param F16
+#param HALVES // 1: W is dequantised in f16
 #include "lib/subgroup_matrix.wgsl"
 #include "lib/matmul_inputs.wgsl"
 
 const WG = SM * SN * LANES;
+const PAIRED = SIDE;
 const VECS = DEPTH / 4u;
 const GROUPS = DEPTH / 32u;
 const PITCH = DEPTH + 8u; // row pitch in workgroup memory, in f16: a multiple of 16 bytes, padded against bank conflicts
 
-var<workgroup> xs: array<f16, TM * PITCH>;
-var<workgroup> ws: array<f16, TN * PITCH>;
-var<workgroup> out: array<f32, SM * SN * SIDE * SIDE>;
-
-fn stage_x(i: u32, m0: u32, g0: u32) {
-  let c = i % VECS;
-  let v = vec4<f16>(load_x(m0 + i / VECS, g0 + c / 8u, c % 8u));
-  let at = i / VECS * PITCH + c * 4u;
-  xs[at] = v.x;
-  xs[at + 1u] = v.y;
-  xs[at + 2u] = v.z;
-  xs[at + 3u] = v.w;
-}
-
-fn stage_w(i: u32, n0: u32, g0: u32) {
-  let w = w_group(min(n0 + i / GROUPS, p.rows - 1u), min(g0 + i % GROUPS, W_GROUPS - 1u));
-  let at = i / GROUPS * PITCH + i % GROUPS * 32u;
-#for c in 8
-  {
-    let v = vec4<f16>(w[${c}]);
-    ws[at + 4u * ${c}u] = v.x;
-    ws[at + 4u * ${c}u + 1u] = v.y;
-    ws[at + 4u * ${c}u + 2u] = v.z;
-    ws[at + 4u * ${c}u + 3u] = v.w;
-  }
+#for b in BUFFERS
+var<workgroup> xs${b}: array<f16, TM * PITCH>;
+var<workgroup> ws${b}: array<f16, TN * PITCH>;
 #endfor
-}
+var<workgroup> out: array<f32, SM * SN * SIDE * SPAN>;
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
-  let m0 = wid.y * TM;
   let n0 = wid.x * TN;
-  if (m0 >= state.n) { // uniform: state does not change within a dispatch
+  let tile = tile_at(wid.y);
+  if (tile.count == 0u) { // uniform: the buffers are read-only
     return;
   }
   let sub = t / LANES;
   let sm = sub / SN * (TM / SM);
   let sn = sub % SN * (TN / SN);
+  // One variable per vector: an array would be in slow memory where the compiler does not unroll.
+#for i in TM * DEPTH // 4 // (SM * SN * LANES)
+  let x_at${i} = x_at(tile, (t + ${i}u * WG) / VECS);
+  var x${i}: vec4<f16>;
+#endfor
+#for i in (TN * DEPTH // 32 + SM * SN * LANES - 1) // (SM * SN * LANES)
+  let w_row${i} = loaded_row(tile, n0, (t + ${i}u * WG) / GROUPS);
+  var w${i}: array<vec4<f16>, 8>;
+#endfor
 #for i in TM // SM // SIDE
 #for j in TN // SN // SIDE
   var acc${i}_${j} = Result();
 #endfor
 #endfor
-  for (var g0 = 0u; g0 < W_GROUPS; g0 += GROUPS) {
+#if not GROUPED and not BIAS and EPILOGUE != "gated"
+  // Whole tiles are stored, or read, as matrices. Rows of y are aligned as these need it.
+  let whole = tile.count == TM && n0 + TN <= p.rows && p.row0 % 4u == 0u;
+  let stride = p.y_stride;
+  let y0 = (tile.first + sm) * stride + p.row0 + n0 + sn;
+#if EPILOGUE == "add"
+  if (whole) {
+#for i in TM // SM // SIDE
+#for j in TN // SN // SIDE
+    acc${i}_${j} = subgroupMatrixLoad<Result>(&y, y0 + ${i}u * SIDE * stride + ${j}u * SIDE, false, stride);
+#endfor
+#endfor
+  }
+#endif
+#endif
+#if AHEAD
+  {
+    const g0 = 0u;
+#include "lib/matmul_load.wgsl"
+  }
+#endif
+  for (var step = 0u; step < W_GROUPS; step += GROUPS * BUFFERS) {
+#for b in BUFFERS
+    if (step + ${b}u * GROUPS < W_GROUPS) {
+#if not AHEAD
+      let g0 = step + ${b}u * GROUPS;
+#include "lib/matmul_load.wgsl"
+#endif
 #for i in TM * DEPTH // 4 // (SM * SN * LANES)
-    stage_x(t + ${i}u * WG, m0, g0);
+      {
+        let e = t + ${i}u * WG;
+        let at = e / VECS * PITCH + e % VECS * 4u;
+        xs${b}[at] = x${i}.x;
+        xs${b}[at + 1u] = x${i}.y;
+        xs${b}[at + 2u] = x${i}.z;
+        xs${b}[at + 3u] = x${i}.w;
+      }
 #endfor
 #for i in (TN * DEPTH // 32 + SM * SN * LANES - 1) // (SM * SN * LANES)
-    if (t + ${i}u * WG < TN * GROUPS) {
-      stage_w(t + ${i}u * WG, n0, g0);
-    }
-#endfor
-    workgroupBarrier();
-    for (var k = 0u; k < DEPTH; k += SIDE) {
-#for i in TM // SM // SIDE
-      let a${i} = subgroupMatrixLoad<Left>(&xs, (sm + ${i}u * SIDE) * PITCH + k, false, PITCH);
-#endfor
-#for j in TN // SN // SIDE
-      {
-        let b = subgroupMatrixLoad<Right>(&ws, (sn + ${j}u * SIDE) * PITCH + k, true, PITCH);
-#for i in TM // SM // SIDE
-        acc${i}_${j} = subgroupMatrixMultiplyAccumulate(a${i}, b, acc${i}_${j});
+      if (t + ${i}u * WG < TN * GROUPS) {
+        let e = min(t + ${i}u * WG, TN * GROUPS - 1u);
+        let at = e / GROUPS * PITCH + e % GROUPS * 32u;
+#for c in 8
+        ws${b}[at + 4u * ${c}u] = w${i}[${c}].x;
+        ws${b}[at + 4u * ${c}u + 1u] = w${i}[${c}].y;
+        ws${b}[at + 4u * ${c}u + 2u] = w${i}[${c}].z;
+        ws${b}[at + 4u * ${c}u + 3u] = w${i}[${c}].w;
 #endfor
       }
 #endfor
+      workgroupBarrier();
+#if AHEAD
+      let g0 = step + ${b}u * GROUPS + GROUPS;
+      if (g0 < W_GROUPS) {
+#include "lib/matmul_load.wgsl"
+      }
+#endif
+#if BRANCHES
+#for s in SM * SN
+      if (sub == ${s}u) {
+        const sm = ${s}u / SN * (TM / SM);
+        const sn = ${s}u % SN * (TN / SN);
+#for k in DEPTH // SIDE
+        {
+#for j in TN // SN // SIDE
+          let b${j} = subgroupMatrixLoad<Right>(&ws${b}, (sn + ${j}u * SIDE) * PITCH + ${k}u * SIDE, true, PITCH);
+#endfor
+#for i in TM // SM // SIDE
+#if GROUPED
+          if (sm + ${i}u * SIDE < tile.count)
+#endif
+          {
+            let a = subgroupMatrixLoad<Left>(&xs${b}, (sm + ${i}u * SIDE) * PITCH + ${k}u * SIDE, false, PITCH);
+#for j in TN // SN // SIDE
+            acc${i}_${j} = subgroupMatrixMultiplyAccumulate(a, b${j}, acc${i}_${j});
+#endfor
+          }
+#endfor
+        }
+#endfor
+      }
+#endfor
+#else
+#for k in DEPTH // SIDE
+      {
+#for j in TN // SN // SIDE
+        let b${j} = subgroupMatrixLoad<Right>(&ws${b}, (sn + ${j}u * SIDE) * PITCH + ${k}u * SIDE, true, PITCH);
+#endfor
+#for i in TM // SM // SIDE
+#if GROUPED
+        if (sm + ${i}u * SIDE < tile.count) // skip what no token needs
+#endif
+        {
+          let a = subgroupMatrixLoad<Left>(&xs${b}, (sm + ${i}u * SIDE) * PITCH + ${k}u * SIDE, false, PITCH);
+#for j in TN // SN // SIDE
+          acc${i}_${j} = subgroupMatrixMultiplyAccumulate(a, b${j}, acc${i}_${j});
+#endfor
+        }
+#endfor
+      }
+#endfor
+#endif
+#if BUFFERS == 1
+      workgroupBarrier();
+#endif
     }
-    workgroupBarrier();
+#endfor
   }
-  let lane = t % LANES;
+#if not GROUPED and not BIAS and EPILOGUE != "gated"
+  if (whole) {
 #for i in TM // SM // SIDE
 #for j in TN // SN // SIDE
-  subgroupMatrixStore(&out, sub * SIDE * SIDE, acc${i}_${j}, false, SIDE);
-  workgroupBarrier();
-  for (var e = lane; e < SIDE * SIDE; e += LANES) {
-    let m = m0 + sm + ${i}u * SIDE + e / SIDE;
-    store_y(m, n0 + sn + ${j}u * SIDE + e % SIDE, out[sub * SIDE * SIDE + e]);
+    subgroupMatrixStore(&y, y0 + ${i}u * SIDE * stride + ${j}u * SIDE, acc${i}_${j}, false, stride);
+#endfor
+#endfor
+    return;
   }
+#endif
+  let lane = t % LANES;
+#for i in TM // SM // SIDE
+#for s in TN // SN // SPAN
+#for j in ${s} * SPAN // SIDE, (${s} + 1) * SPAN // SIDE
+  subgroupMatrixStore(&out, sub * SIDE * SPAN + ${j}u * SIDE % SPAN, acc${i}_${j}, false, SPAN);
+#endfor
+  workgroupBarrier();
+#if EPILOGUE == "gated"
+  for (var e = lane; e < SIDE * SPAN / 2u; e += LANES) {
+    let row = e / (SPAN / 2u);
+    let c = e % (SPAN / 2u);
+    let at = sub * SIDE * SPAN + row * SPAN + c / SIDE * 2u * SIDE + c % SIDE;
+    store_gated(tile, sm + ${i}u * SIDE + row, (n0 + sn + ${s}u * SPAN) / 2u + c, out[at], out[at + SIDE]);
+  }
+#else
+  for (var e = lane; e < SIDE * SPAN; e += LANES) {
+    let row = n0 + sn + ${s}u * SPAN + e % SPAN;
+    store_result(tile, sm + ${i}u * SIDE + e / SPAN, row, out[sub * SIDE * SPAN + e]);
+  }
+#endif
   workgroupBarrier();
 #endfor
 #endfor

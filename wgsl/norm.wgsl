@@ -6,6 +6,10 @@
 #param BIAS // 1: a bias is added
 #param ADD
 #param SG
+#param Y16 // 1: y is f16
+#if Y16
+#param F16
+#endif
 
 struct Params {
   eps: f32,
@@ -16,7 +20,11 @@ struct Params {
 #if BIAS
 @bind var<storage, read> bias: array<vec4f>;
 #endif
+#if Y16
+@bind var<storage, read_write> y: array<vec4<f16>>;
+#else
 @bind var<storage, read_write> y: array<vec4f>;
+#endif
 #include "lib/reduce.wgsl"
 
 const VECS = (COLS + 31u) / 32u * 8u;
@@ -55,6 +63,10 @@ fn main(
 #if ADD
     v += y[at + i];
 #endif
+#if Y16
+    y[at + i] = vec4<f16>(v);
+#else
     y[at + i] = v;
+#endif
   }
 }

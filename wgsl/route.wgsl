@@ -1,5 +1,6 @@
 // Routing of a mixture of experts: chosen[m] = the USED experts with the largest gates, weights[m] = scale * their gates.
-// The gates are the softmax or the sigmoid of the router's logits. Grid (tokens / WG), a thread per token.
+// The gates are the softmax or the sigmoid of the router's logits. Grid (tokens), a workgroup per token, a thread for
+// every four experts. An expert's place among the chosen is the number of experts before it, which the thread counts.
 #param EXPERTS
 #param USED // experts of a token
 #param GATING // "softmax" or "sigmoid"
@@ -11,66 +12,89 @@ struct Params {
   scale: f32, // factor on the weights
   stride: u32, // floats between tokens of the logits
 }
-#include "lib/state.wgsl"
 @bind var<uniform> p: Params;
-@bind var<storage, read> state: State;
-@bind var<storage, read> logits: array<f32>;
+@bind var<storage, read> logits: array<vec4f>; // (n, EXPERTS padded to 32)
 #if BIASED
-@bind var<storage, read> bias: array<f32>; // (EXPERTS)
+@bind var<storage, read> bias: array<vec4f>; // (EXPERTS padded to 32)
 #endif
 @bind var<storage, read_write> chosen: array<u32>; // (n, USED)
 @bind var<storage, read_write> weights: array<f32>; // (n, USED)
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) id: vec3u) {
-  let m = id.x;
-  if (m >= state.n) {
-    return;
-  }
-  let at = m * p.stride;
-  var top = -3e38;
-  for (var e = 0u; e < EXPERTS; e++) {
-    top = max(top, logits[at + e]);
-  }
-  var all = 0.0;
-  for (var e = 0u; e < EXPERTS; e++) {
-    all += exp(logits[at + e] - top);
-  }
-  var last = 3e38; // the previous choice: the next one is smaller, or equal with a larger index
-  var last_e = 0u;
-  var total = 0.0;
-  for (var k = 0u; k < USED; k++) {
-    var best = -3e38;
-    var best_e = 0u;
-    for (var e = 0u; e < EXPERTS; e++) {
-#if BIASED
-      let v = gate_of(logits[at + e], top, all) + bias[e];
-#else
-      let v = logits[at + e];
-#endif
-      if (v > best && (v < last || (v == last && e > last_e))) {
-        best = v;
-        best_e = e;
-      }
-    }
-    last = best;
-    last_e = best_e;
-    let gate = gate_of(logits[at + best_e], top, all);
-    total += gate;
-    chosen[m * USED + k] = best_e;
-    weights[m * USED + k] = gate * p.scale;
-  }
-#if NORMALISED
-  for (var k = 0u; k < USED; k++) {
-    weights[m * USED + k] /= max(total, 6.1035e-5);
-  }
-#endif
+const QUADS = (EXPERTS + 3u) / 4u;
+const LEAST = -3e38;
+var<workgroup> keys: array<vec4f, QUADS>; // logits, then what the choice is made by
+var<workgroup> gates: array<vec4f, QUADS>;
+var<workgroup> chosen_gates: array<f32, USED>;
+
+fn only_experts(i: u32, v: vec4f, other: f32) -> vec4f { // `other` after the last expert
+  return select(vec4f(other), v, 4u * i + vec4u(0, 1, 2, 3) < vec4u(EXPERTS));
 }
 
-fn gate_of(logit: f32, top: f32, all: f32) -> f32 {
-#if GATING == "sigmoid"
-  return 1.0 / (1.0 + exp(-logit));
-#else
-  return exp(logit - top) / all;
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
+  let m = wid.x;
+  for (var i = t; i < QUADS; i += WG) {
+    keys[i] = only_experts(i, logits[m * (p.stride / 4u) + i], LEAST);
+  }
+  workgroupBarrier();
+#if GATING == "softmax"
+  var top4 = vec4f(LEAST);
+  for (var i = 0u; i < QUADS; i++) {
+    top4 = max(top4, keys[i]);
+  }
+  let top = max(max(top4.x, top4.y), max(top4.z, top4.w));
 #endif
+  for (var i = t; i < QUADS; i += WG) {
+#if GATING == "softmax"
+    gates[i] = exp(keys[i] - top);
+#else
+    gates[i] = 1.0 / (1.0 + exp(-keys[i]));
+#endif
+  }
+  workgroupBarrier();
+  var all = 1.0;
+#if GATING == "softmax"
+  var sum = vec4f(0);
+  for (var i = 0u; i < QUADS; i++) {
+    sum += gates[i];
+  }
+  all = sum.x + sum.y + sum.z + sum.w;
+#endif
+#if BIASED
+  for (var i = t; i < QUADS; i += WG) {
+    keys[i] = only_experts(i, gates[i] / all + bias[i], LEAST);
+  }
+  workgroupBarrier();
+#endif
+  for (var i = t; i < QUADS; i += WG) {
+    let own = keys[i];
+    let e = 4u * i + vec4u(0, 1, 2, 3);
+    var place = vec4u(0);
+    for (var j = 0u; j < QUADS; j++) {
+      let other = keys[j];
+#for c in 4
+      let f${c} = 4u * j + ${c}u; // of equal experts the first is chosen
+      let before${c} = (vec4f(other[${c}]) > own) | ((vec4f(other[${c}]) == own) & (vec4u(f${c}) < e));
+      place += select(vec4u(0), vec4u(1), before${c});
+#endfor
+    }
+#for c in 4
+    if (place[${c}] < USED && e[${c}] < EXPERTS) {
+      chosen[m * USED + place[${c}]] = e[${c}];
+      chosen_gates[place[${c}]] = gates[i][${c}] / all;
+    }
+#endfor
+  }
+  workgroupBarrier();
+  for (var k = t; k < USED; k += WG) {
+    var scale = p.scale;
+#if NORMALISED
+    var total = 0.0;
+    for (var j = 0u; j < USED; j++) {
+      total += chosen_gates[j];
+    }
+    scale /= max(total, 6.1035e-5);
+#endif
+    weights[m * USED + k] = chosen_gates[k] * scale;
+  }
 }

@@ -73,9 +73,30 @@ def _biased(c: Call, y: Array) -> Array:
 
 
 def matmul(c: Call) -> None:
-    y = _biased(c, c["x"][: c.n, : c.params["COLS"]] @ c["w"].T)
-    to = c["y"][: c.n, c.consts["row0"] : c.consts["row0"] + c.consts["rows"]]
-    to[:] = to + y if c.params["EPILOGUE"] == "add" else y
+    if c.params["GROUPED"]:
+        _matmul_of_experts(c)
+        return
+    _epilogue(c, _biased(c, c["x"][: c.n, : c.params["COLS"]] @ c["w"].T), c["y"][: c.n])
+
+
+def _matmul_of_experts(c: Call) -> None:
+    """The rows of the result that are in this part of W, for every tile."""
+    rows, stack, experts = c.params["ROWS"], c.params["STACK"], c.params["EXPERTS"]
+    for expert, first, count, _ in c["tiles"].astype(np.int64):
+        slots = c["slots"].reshape(-1)[first : first + count]
+        x = c["x"][slots if c.params["X_PER_SLOT"] else slots // c.params["USED"], : c.params["COLS"]]
+        outputs = []
+        for i in range(stack if count else 0):
+            begin = (i * experts + expert) * rows - c.consts["first"]  # the expert's first row in this part
+            lo, hi = max(0, -begin), min(rows, c.consts["rows"] - begin)
+            if lo < hi:
+                bias = c["bias"][i * experts + expert, lo:hi] if c.params["BIAS"] else np.float32(0)
+                outputs.append(x @ c["w"][begin + lo : begin + hi].T + bias)
+                at = c.consts["row0"] + i * rows
+                if c.params["EPILOGUE"] == "store":
+                    c["y"][slots, at + lo : at + hi] = outputs[-1]
+        if c.params["EPILOGUE"] == "gated" and count:
+            c["y"][slots, :rows] = gated(c.params["ACTIVATION"], *outputs)
 
 
 def round_to_bytes(x: Array) -> Array:
@@ -119,7 +140,10 @@ def _products(c: Call, x: Array, out: Array, rounding: Callable[[Array], Array] 
         x = x * c["norm"][0]
     if rounding is not None:
         x = rounding(x)
-    y = _biased(c, (x @ c["w"].T) * scale)
+    _epilogue(c, _biased(c, (x @ c["w"].T) * scale), out)
+
+
+def _epilogue(c: Call, y: Array, out: Array) -> None:
     row0, rows = c.consts["row0"], c.consts["rows"]
     match c.params["EPILOGUE"]:
         case "store":
@@ -190,22 +214,49 @@ def route(c: Call) -> None:
     c["chosen"][: c.n], c["weights"][: c.n] = chosen, weights * np.float32(c.consts["scale"])
 
 
+def group_experts(c: Call) -> None:
+    size = c.params["TM"]
+    chosen = c["chosen"][: c.n].reshape(-1)
+    c["slots"].reshape(-1)[: chosen.size] = np.argsort(chosen, kind="stable")
+    counts = np.bincount(chosen, minlength=c.params["EXPERTS"])
+    tiles, first = [], 0
+    for expert, count in enumerate(counts):
+        tiles += [(expert, first + at, min(size, count - at), 0) for at in range(0, count, size)]
+        first += count
+    c["tiles"][:] = 0
+    c["tiles"][: len(tiles)] = tiles
+
+
+def weighted_sum(c: Call) -> None:
+    x, weights = c["x"], c["weights"][: c.n, :, None]
+    c["y"][: c.n] += (weights * x[: c.n * weights.shape[1]].reshape(c.n, weights.shape[1], -1)).sum(axis=1)
+
+
 def experts(c: Call) -> None:
-    cols, rows, used, row0 = c.params["COLS"], c.params["ROWS"], c.params["USED"], c.consts["row0"]
-    x, y, first, count = c["x"], c["y"], c.consts["first"], c.consts["count"]
+    """The chosen experts' rows of every matrix of the stack, each token's in turn."""
+    cols, rows, stack, used = (c.params[name] for name in ("COLS", "ROWS", "STACK", "USED"))
+    x = c["x"][: c.n * (used if c.params["SUM"] else 1), :cols]
+    if c.params["NORM"]:
+        x = normed(x, c["norm"][0], c.consts["eps"])
+    if c.params["DOT8"]:
+        x = round_to_bytes(x)
+    w = c["w"].reshape(stack, -1, rows, cols)
     for m in range(c.n):
-        for k in range(used):
-            expert = int(c["chosen"][m, k])
-            begin = expert * rows - first  # the expert's first row in this part
-            lo, hi = max(0, -begin), min(rows, count - begin)
-            if lo >= hi:
-                continue
-            w, slot = c["w"][begin + lo : begin + hi], m * used + k
-            bias = c["bias"][expert, lo:hi] if c.params["BIAS"] else np.float32(0)
-            if c.params["COMBINE"]:
-                y[m, row0 + lo : row0 + hi] += c["weights"][m, k] * (w @ x[slot, :cols] + bias)
-            else:
-                y[slot, row0 + lo : row0 + hi] = w @ x[m, :cols] + bias
+        outputs = []
+        for k, expert in enumerate(c["chosen"][m].astype(np.int64)):
+            y = (w[:, expert] @ x[m * used + k if c.params["SUM"] else m]).reshape(-1)
+            if c.params["BIAS"]:
+                y = y + c["bias"].reshape(stack, -1, rows)[:, expert].reshape(-1)
+            outputs.append(y)
+        at = slice(c.consts["row0"], c.consts["row0"] + stack * rows)
+        match c.params["EPILOGUE"]:
+            case "add":
+                c["y"][m, at] += c["weights"][m] @ np.array(outputs)
+            case "store":
+                c["y"][m * used : (m + 1) * used, at] = outputs
+            case "gated":
+                gate, up = np.array(outputs).reshape(used, 2, rows).swapaxes(0, 1)
+                c["y"][m * used : (m + 1) * used, :rows] = gated(c.params["ACTIVATION"], gate, up)
 
 
 def read(c: Call) -> None:
@@ -221,7 +272,8 @@ KERNELS: dict[str, Callable[[Call], None]] = {
     for f in (
         embed, norm, add_scaled, soft_cap, activate, matmul, matvec, matvec_small_batch, quantize_rows, rope_append,
         norm_rope_append, kv_quantize, attention, attention_decode, attention_combine, pool, normalize, shortconv,
-        gate, scale_by, route, experts, sample_best, sample_shape, sample_draw, sample, advance, logprobs, read,
+        gate, scale_by, route, experts, group_experts, weighted_sum, sample_best, sample_shape, sample_draw, sample,
+        advance, logprobs, read,
     )
 }  # fmt: skip
 KERNELS |= {"matmul_matrix": matmul, "attention_matrix": attention}

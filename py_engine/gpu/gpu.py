@@ -132,7 +132,7 @@ class Gpu(Memory):
                 for i, g in enumerate(op.grid):
                     if isinstance(g, PerToken):
                         tile, axis = g.tile, i
-                x, y, z = (0 if isinstance(g, PerToken) else g for g in op.grid)
+                x, y, z = (g.extra if isinstance(g, PerToken) else g for g in op.grid)
                 grid = {"x": x, "y": y, "z": z, "tile": tile, "axis": axis}
                 command = obj(pipeline=self.pipelines[shader], group=self._group(shader, bound), **grid)
                 self.replay.add(name, command)

@@ -5,7 +5,7 @@
  * @property {GPUComputePipeline} pipeline
  * @property {GPUBindGroup} group
  * @property {number} x @property {number} y @property {number} z workgroups
- * @property {number} tile if not 0, the workgroup count along `axis` is ceil(tokens / tile)
+ * @property {number} tile if not 0, the workgroup count along `axis` is ceil(tokens / tile) more
  * @property {number} axis 0: x, 1: y, 2: z
  */
 
@@ -145,10 +145,6 @@ tasks.port1.onmessage = () => waiting.shift()?.();
 function dispatch(pass, { pipeline, group, x, y, z, tile, axis }, n) {
   pass.setPipeline(pipeline);
   pass.setBindGroup(0, group);
-  const count = tile && Math.ceil(n / tile);
-  pass.dispatchWorkgroups(
-    tile && axis === 0 ? count : x,
-    tile && axis === 1 ? count : y,
-    tile && axis === 2 ? count : z,
-  );
+  const more = tile && Math.ceil(n / tile);
+  pass.dispatchWorkgroups(x + (axis === 0 ? more : 0), y + (axis === 1 ? more : 0), z + (axis === 2 ? more : 0));
 }

@@ -25,10 +25,11 @@ class ExpertLayer:
         """x += the mixture's output for h (normalised with `norm`, if given)."""
         cfg, moe, w, ops, b = self.cfg, self.moe, self.w, self.ops, self.b
         n_embd, n_ff, n = cfg.embedding_length, moe.feed_forward_length, moe.expert_count
-        if norm:
-            h = ops.rms_norm("normed", h, norm, cfg.eps)
+        if norm and not ops.small_batch:  # a small batch's products normalise their input themselves
+            h, norm = ops.normed_input(h, norm, cfg.eps), None
         router = w.matrix(b + "ffn_gate_inp.weight", n, n_embd)
-        logits = ops.project("router", h, router, w.optional_vector((b + "ffn_gate_inp.bias", n)))
+        router_bias = w.optional_vector((b + "ffn_gate_inp.bias", n))
+        logits = ops.normed_stack("router", h, Projection([router], router_bias, norm, cfg.eps))
         routing = experts.Routing(
             n,
             moe.expert_used_count,
@@ -37,21 +38,29 @@ class ExpertLayer:
             moe.gating,
             w.optional_vector((b + "exp_probs_b.bias", n)),
         )
-        route = experts.route(ops, logits, routing)
-        gate = w.experts(b + "ffn_gate_exps", n, n_ff, n_embd) if b + "ffn_gate_exps.weight" in w else None
-        up = w.experts(b + "ffn_up_exps", n, n_ff, n_embd)
-        down = w.experts(b + "ffn_down_exps", n, n_embd, n_ff)
-        hidden = experts.hidden(ops, route, h, experts.ExpertNetwork(gate, up, n_ff, cfg.activation))
+        gated, limit = b + "ffn_gate_exps.weight" in w, ops.device.max_binding
+        inputs = [b + "ffn_gate_exps", b + "ffn_up_exps"] if gated else [b + "ffn_up_exps"]
+        network = experts.ExpertNetwork(
+            w.experts(inputs, n, n_ff, n_embd, limit),
+            w.experts([b + "ffn_down_exps"], n, n_embd, n_ff, limit)[0],
+            n_ff,
+            cfg.activation,
+            gated,
+            norm,
+            cfg.eps,
+        )
+        hidden = experts.hidden(ops, experts.route(ops, logits, routing), h, network)
         if n_ff_shared := w.rows(b + "ffn_up_shexp.weight"):
-            self._add_shared(x, h, n_ff_shared)
-        experts.combine(ops, route, hidden, down, n_embd, x)
+            self._add_shared(x, h, norm, n_ff_shared)
+        experts.combine(ops, hidden, network.down, x)
 
-    def _add_shared(self, x: Buffer, h: Buffer, n_ff: int) -> None:
-        """x += the shared expert's output for h, scaled by its own sigmoid gate if it has one."""
+    def _add_shared(self, x: Buffer, h: Buffer, norm: Weight | None, n_ff: int) -> None:
+        """x += the shared expert's output for h (normalised), scaled by its own sigmoid gate if it has one."""
         cfg, w, ops, b = self.cfg, self.w, self.ops, self.b
         n_embd = cfg.embedding_length
         stack = w.stack([(b + "ffn_gate_shexp.weight", n_ff), (b + "ffn_up_shexp.weight", n_ff)], n_embd)
-        hidden = ops.gated(h, Projection(stack, eps=cfg.eps), cfg.activation)
+        hidden = ops.gated(h, Projection(stack, None, norm, cfg.eps), cfg.activation)
         out = ops.project("out", hidden, w.matrix(b + "ffn_down_shexp.weight", n_embd, n_ff), None)
         gate = w.optional_vector((b + "ffn_gate_inp_shexp.weight", n_embd))
-        ops.add_scaled(out, cfg.residual_scale, x, ops.project("shared_gate", h, gate, None) if gate else None)
+        opened = ops.normed_stack("shared_gate", h, Projection([gate], None, norm, cfg.eps)) if gate else None
+        ops.add_scaled(out, cfg.residual_scale, x, opened)

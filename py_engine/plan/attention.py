@@ -123,7 +123,7 @@ def prefill(ops: OpList, call: Call) -> None:
     mask = {"CAUSAL": int(causal), "ALIBI": int(slopes is not None)} if kernel == "attention" else {}
     ops.add(
         kernel,
-        call.params | tile | {"SINKS": int(sinks is not None)} | mask,
+        call.params | tile | {"SINKS": int(sinks is not None), "Y16": int(call.y.dtype == "f16")} | mask,
         {"scale": call.options.scale, "q_stride": call.q.shape[1], "n_head_kv": n_head_kv},
         {"state": ops.state, "q": call.q}
         | call.cache.read_bindings

@@ -1,16 +1,22 @@
-"""Ops of mixtures of experts: a router chooses a few expert networks for each token. Shapes as in ops.py."""
+"""Ops of mixtures of experts: a router chooses a few expert networks for each token. Shapes as in ops.py.
+
+A small batch multiplies each token with its experts' matrices. Many tokens are sorted by expert first: the tiles of the
+mat-mul kernels then have tokens of one expert, so that its matrices are read once for all of them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from py_engine.plan import quants
+from py_engine.plan import tiles
 from py_engine.plan.ops import Ops, pad
 from py_engine.plan.plan import Buffer, PerToken, Weight
+from py_engine.plan.products import ADD, STORE, Epilogue, halves
+from py_engine.plan.shared import THREADS
+from py_engine.plan.weights import ExpertMatrices
 
-ROUTE_THREADS = 32  # threads of a workgroup of route.wgsl
-
-Matrices = tuple[Weight, Weight | None]  # of all experts (experts * rows, cols); biases (experts, rows)
+MAX_ROUTE_THREADS = 64  # threads of a workgroup of route.wgsl, each with four experts at a time
+GROUP_THREADS = 256  # threads of group_experts.wgsl
 
 
 @dataclass(frozen=True)
@@ -32,81 +38,209 @@ class Routing:
 class Route:
     """The router's result: `chosen` (n, used) experts and their `weights` (n, used)."""
 
-    used: int
+    routing: Routing
     chosen: Buffer
     weights: Buffer
+
+    @property
+    def used(self) -> int:
+        """Experts per token."""
+        return self.routing.used
 
 
 @dataclass(frozen=True)
 class ExpertNetwork:
-    """The first half of every expert's feed-forward network: activation(gate) * up, or activation(up)."""
+    """Every expert's feed-forward network: down(activation(gate) * up), or down(activation(up)).
 
-    gate: Matrices | None
-    up: Matrices
+    `inputs`: the gate's matrices and the up's, as one stack or two; or the up's alone. `norm`: the RMS norm of x.
+    """
+
+    inputs: list[ExpertMatrices]
+    down: ExpertMatrices
     n_ff: int
     activation: str
+    gated: bool
+    norm: Weight | None = None
+    eps: float = 0.0
+
+
+@dataclass(frozen=True)
+class Groups:
+    """A batch sorted by expert: `slots` (token * used + choice) and the `tiles` that divide them, for one kernel."""
+
+    kernel: str
+    tile: dict[str, int]
+    count: PerToken  # of tiles
+    slots: Buffer
+    tiles: Buffer
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """The chosen experts' hidden layers (n * used, n_ff). `groups`: how a large batch is sorted."""
+
+    route: Route
+    rows: Buffer
+    groups: Groups | None = None
 
 
 def route(ops: Ops, logits: Buffer, routing: Routing) -> Route:
     """Choose the `used` most probable experts from each row of logits (n, experts)."""
     chosen = ops.buffer(f"{ops.name}.chosen", (ops.batch, routing.used), "u32")
     weights = ops.buffer(f"{ops.name}.weights", (ops.batch, routing.used))
-    bias = routing.bias
+    bias, threads = routing.bias, min(MAX_ROUTE_THREADS, -(-routing.experts // 4))
     ops.add(
         "route",
         {"EXPERTS": routing.experts, "USED": routing.used, "NORMALISED": int(routing.normalised),
-         "GATING": routing.gating, "BIASED": int(bias is not None), "WG": ROUTE_THREADS},
+         "GATING": routing.gating, "BIASED": int(bias is not None), "WG": threads},
         {"scale": routing.scale, "stride": logits.shape[1]},
-        {"state": ops.state, "logits": logits, "chosen": chosen, "weights": weights} | ({"bias": bias} if bias else {}),
-        PerToken(ROUTE_THREADS),
+        {"logits": logits, "chosen": chosen, "weights": weights} | ({"bias": bias} if bias else {}),
+        PerToken(),
     )  # fmt: skip
-    return Route(routing.used, chosen, weights)
+    return Route(routing, chosen, weights)
 
 
-def hidden(ops: Ops, route: Route, x: Buffer, network: ExpertNetwork) -> Buffer:
-    """Compute the hidden layer of every chosen expert: (n * used, n_ff)."""
-    n_ff = network.n_ff
-    stack = [network.gate, network.up] if network.gate else [network.up]
-    rows = ops.buffer(f"{ops.name}.expert_gate_up", (ops.batch * route.used, pad(len(stack) * n_ff)))
-    y = ops.buffer(f"{ops.name}.expert_hidden", (ops.batch * route.used, pad(n_ff)))
-    for i, matrices in enumerate(stack):
-        _append(ops, route, _ExpertProduct(x, matrices, rows, n_ff, i * n_ff))
-    ops.activate(rows, y, n_ff, network.activation, gated=network.gate is not None, repeat=route.used)
-    return y
+def hidden(ops: Ops, route: Route, x: Buffer, network: ExpertNetwork) -> Hidden:
+    """The hidden layer of every chosen expert, for the norm of x if the network has one, else for x."""
+    norm, n_ff = network.norm, network.n_ff
+    groups = None
+    if not (ops.small_batch and all(_fits(ops, matrices) for matrices in [*network.inputs, network.down])):
+        x, norm = ops.normed_input(x, norm, network.eps) if norm else x, None
+        groups = group(ops, route)
+    y = ops.buffer(f"{ops.name}.expert_hidden", (ops.batch * route.used, pad(n_ff)), ops.input_dtype)
+    if network.gated and len(network.inputs) == 1 and _fits(ops, network.inputs[0]):
+        epilogue = Epilogue("gated", {"ACTIVATION": network.activation})
+        product = _Product(x, network.inputs[0], y, n_ff, epilogue, norm=norm, eps=network.eps)
+        _append(ops, route, groups, product)
+        return Hidden(route, y, groups)
+    rows = ops.buffer(f"{ops.name}.expert_rows", (ops.batch * route.used, pad(n_ff * (1 + network.gated))))
+    for i, matrices in enumerate(network.inputs):
+        _append(ops, route, groups, _Product(x, matrices, rows, n_ff, row0=i * n_ff, norm=norm, eps=network.eps))
+    ops.activate(rows, y, n_ff, network.activation, gated=network.gated, repeat=route.used)
+    return Hidden(route, y, groups)
 
 
-def combine(ops: Ops, route: Route, x: Buffer, down: Matrices, rows: int, add_to: Buffer) -> None:
-    """add_to += the weighted sum of the chosen experts' outputs for their hidden layers x (n * used, n_ff)."""
-    _append(ops, route, _ExpertProduct(x, down, add_to, rows, combine=True))
+def combine(ops: Ops, hidden: Hidden, down: ExpertMatrices, add_to: Buffer) -> None:
+    """add_to += the weighted sum of the chosen experts' outputs."""
+    route, rows = hidden.route, down[0].rows // hidden.route.routing.experts
+    if hidden.groups is None:
+        _small_product(ops, route, _Product(hidden.rows, down, add_to, rows, ADD, sum=True))
+        return
+    y = ops.buffer(f"{ops.name}.expert_out", (ops.batch * route.used, add_to.shape[1]))
+    _grouped_product(ops, route, hidden.groups, _Product(hidden.rows, down, y, rows))
+    ops.add(
+        "weighted_sum",
+        {"USED": route.used, "VECS": y.shape[1] // 4},
+        {},
+        {"state": ops.state, "x": y, "weights": route.weights, "y": add_to},
+        -(-y.shape[1] // (4 * THREADS)),
+        PerToken(),
+    )
+
+
+def _fits(ops: Ops, matrices: ExpertMatrices) -> bool:
+    """Whether the matrices of all experts are in one binding."""
+    return len(matrices[0].split(ops.device.max_binding)) == 1
 
 
 @dataclass(frozen=True)
-class _ExpertProduct:
-    """y[:, row0 : row0 + rows] = x W^T + bias for every chosen expert; `combine`: y += their weighted sum."""
+class _Product:
+    """y[:, row0 :] = epilogue(x W^T + bias) for every chosen expert; `sum`: y += their weighted sum.
+
+    `rows`: those of an expert in one of the stacked matrices.
+    """
 
     x: Buffer
-    matrices: Matrices
+    matrices: ExpertMatrices
     y: Buffer
     rows: int
+    epilogue: Epilogue = STORE
     row0: int = 0
-    combine: bool = False
+    sum: bool = False
+    norm: Weight | None = None
+    eps: float = 0.0
 
 
-def _append(ops: Ops, route: Route, p: _ExpertProduct) -> None:
-    weight, bias = p.matrices
-    threads_per_row = 4
-    while threads_per_row < 32 and threads_per_row * 2 <= quants.groups(weight.cols):
-        threads_per_row *= 2
+def _append(ops: Ops, route: Route, groups: Groups | None, p: _Product) -> None:
+    if groups is None:
+        _small_product(ops, route, p)
+    else:
+        _grouped_product(ops, route, groups, p)
+
+
+# -- a small batch ----------------------------------------------------------------------------------------------------
+
+
+def _small_product(ops: Ops, route: Route, p: _Product) -> None:
+    """Append a product of experts.wgsl."""
+    (weight, bias), routing = p.matrices, route.routing
+    rows = weight.rows // routing.experts  # of an expert
+    # as one matrix times one vector: the experts' rows, or in a sum, their columns end to end
+    shape = replace(
+        weight,
+        rows=rows if p.sum else rows * routing.used,
+        cols=weight.cols * routing.used if p.sum else weight.cols,
+    )
+    dot8 = tiles.dot8(ops.device, shape)
+    tile = tiles.matvec(ops.device, shape, dot8)
+    epilogue = p.epilogue
+    ops.add(
+        "experts",
+        {"QUANT": weight.layout.fragment, "COLS": weight.cols, "NORM": int(p.norm is not None),
+         "BIAS": int(bias is not None), "EPILOGUE": epilogue.name, "DOT8": int(dot8), "LAST": 0,
+         "EXPERTS": routing.experts, "ROWS": p.rows, "STACK": rows // p.rows, "USED": routing.used, "SUM": int(p.sum)}
+        | ({"GROUPS_PER_THREAD": weight.layout.groups_per_thread} if dot8 else {})
+        | tile | ops.state_params | dict(epilogue.params),
+        {"rows": rows, "row0": p.row0, "y_stride": p.y.shape[1]} | ({"eps": p.eps} if p.norm else {}),
+        {"state": ops.state, "x": p.x, "chosen": route.chosen, "w": weight, "y": p.y}
+        | ({"weights": route.weights} if p.sum else {}) | ({"norm": p.norm} if p.norm else {})
+        | ({"bias": bias} if bias else {}),
+        -(-rows // (tile["TR"] * tile["R"])),
+        1 if p.sum else routing.used,
+        PerToken(),
+    )  # fmt: skip
+
+
+# -- many tokens ------------------------------------------------------------------------------------------------------
+
+
+def group(ops: Ops, route: Route) -> Groups:
+    """Append the sorting of the batch by expert."""
+    experts, used = route.routing.experts, route.used
+    pairs = ops.batch * used
+    kernel, tile = tiles.grouped_matmul(ops.device, ops.batch, -(-pairs // experts))
+    count = PerToken(max(1, tile["TM"] // used), experts)  # the most tiles that n tokens can have
+    groups = Groups(
+        kernel,
+        tile,
+        count,
+        ops.buffer(f"{ops.name}.slots", (pairs,), "u32"),
+        ops.buffer(f"{ops.name}.tiles", (count.count(ops.batch), 4), "u32"),
+    )
+    ops.add(
+        "group_experts",
+        {"EXPERTS": experts, "USED": used, "TM": tile["TM"], "WG": GROUP_THREADS},
+        {},
+        {"state": ops.state, "chosen": route.chosen, "slots": groups.slots, "tiles": groups.tiles},
+        1,
+    )
+    return groups
+
+
+def _grouped_product(ops: Ops, route: Route, groups: Groups, p: _Product) -> None:
+    """Append a product for every slot, in as many parts as the binding limit requires."""
+    (weight, bias), experts = p.matrices, route.routing.experts
+    rows = weight.rows // experts  # of an expert
     for first, part in weight.split(ops.device.max_binding):
         ops.add(
-            "experts",
-            {"QUANT": part.layout.fragment, "COLS": weight.cols, "ROWS": p.rows, "USED": route.used,
-             "COMBINE": int(p.combine), "BIAS": int(bias is not None), "TK": threads_per_row,
-             "TR": 64 // threads_per_row},
-            {"first": first, "count": part.rows, "row0": p.row0, "y_stride": p.y.shape[1]},
-            {"state": ops.state, "x": p.x, "chosen": route.chosen, "w": part, "y": p.y}
-            | ({"weights": route.weights} if p.combine else {}) | ({"bias": bias} if bias else {}),
-            -(-p.rows * threads_per_row // 64),
-            1 if p.combine else route.used,
-            PerToken(),
+            groups.kernel,
+            {"QUANT": part.layout.fragment, "COLS": weight.cols, "BIAS": int(bias is not None),
+             "EPILOGUE": p.epilogue.name, "GROUPED": 1, "EXPERTS": experts, "ROWS": p.rows, "STACK": rows // p.rows,
+             "USED": route.used, "X_PER_SLOT": int(p.x.shape[0] == p.y.shape[0])}
+            | halves(ops, p.x, p.y) | groups.tile | dict(p.epilogue.params),
+            {"rows": part.rows, "row0": p.row0, "y_stride": p.y.shape[1], "first": first},
+            {"state": ops.state, "x": p.x, "w": part, "tiles": groups.tiles, "slots": groups.slots, "y": p.y}
+            | ({"bias": bias} if bias else {}),
+            -(-rows // groups.tile["TN"]),
+            groups.count,
         )  # fmt: skip

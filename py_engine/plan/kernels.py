@@ -10,7 +10,8 @@ Directives, each on a line of its own:
     @bind var<...> name: type;  the next free binding of group 0
 
 Text after `//` on a #param line describes it. F16 (0 or 1) and SG (smallest subgroup size, 0: no subgroups) come from
-the device. GROUPS_PER_THREAD (groups of weights that a thread reads at a time) defaults to 1.
+the device. GROUPS_PER_THREAD (groups of weights that a thread reads at a time) defaults to 1, HALVES (1: the weights
+are also dequantised to f16) to 0.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def expand(kernel: str, params: Mapping[str, int | float | str], device: Device)
 @lru_cache(1024)  # the layers of a model share their shaders
 def _expanded(kernel: str, given: tuple[tuple[str, type, int | float | str], ...], f16: int, subgroup: int) -> Shader:
     params = {name: value for name, _, value in given}
-    values = {"F16": f16, "SG": subgroup, "GROUPS_PER_THREAD": 1, **shared.KERNEL_PARAMS, **params}
+    values = {"F16": f16, "SG": subgroup, "GROUPS_PER_THREAD": 1, "HALVES": 0, **shared.KERNEL_PARAMS, **params}
     used: set[str] = set()
     lines: list[str] = []
     _expand(f"{kernel}.wgsl", values, used, lines)

@@ -27,6 +27,8 @@ class OpList:
         self.plan, self.batch, self.device = plan, batch, device
         self.name, self.state_params = name, {"STATE_PER_TOKEN": int(state_per_token)}
         self.small_batch = batch == 1 or state_per_token
+        # of activations that only products read: those of many tokens multiply in f16 where the device has it
+        self.input_dtype = "f16" if device.f16 and not self.small_batch else "f32"
         self.ops: list[Op] = plan.lists.setdefault(name, [])
         self.state = self.buffer("state", (state_words(plan.n_ctx, plan.page),), "u32", "state")
         self.tokens = self.buffer("tokens", (MAX_SEQUENCES, plan.n_ctx + 1), "u32", "state")
@@ -39,11 +41,11 @@ class OpList:
             raise ValueError(f"buffer {name} is {known.shape} {known.dtype}, not {shape} {dtype}")
         return known
 
-    def rows(self, name: str, cols: int) -> Buffer:
+    def rows(self, name: str, cols: int, dtype: str = "f32") -> Buffer:
         """Return an activation (batch, padded cols) of this list. Layers of the same width share it."""
         shape, known = (self.batch, pad(cols)), self.plan.buffers.get(f"{self.name}.{name}")
         other_width = known is not None and known.shape != shape
-        return self.buffer(f"{self.name}.{name}" + (f".{cols}" if other_width else ""), shape)
+        return self.buffer(f"{self.name}.{name}" + (f".{cols}" if other_width else ""), shape, dtype)
 
     def add(
         self,

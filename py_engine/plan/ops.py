@@ -19,7 +19,7 @@ from py_engine.plan.cache import Cache
 from py_engine.plan.kernels import Device
 from py_engine.plan.op_list import OpList, pad
 from py_engine.plan.plan import Buffer, PerToken, Plan, Weight
-from py_engine.plan.products import ADD, STORE, Epilogue, Product
+from py_engine.plan.products import ADD, Epilogue, Product
 from py_engine.plan.rope import Rope
 from py_engine.plan.shared import THREADS
 
@@ -75,11 +75,15 @@ class Ops(OpList):
             )
         return x
 
-    def rms_norm(self, name: str, x: Buffer, norm: Weight, eps: float) -> Buffer:
+    def rms_norm(self, name: str, x: Buffer, norm: Weight, eps: float, dtype: str = "f32") -> Buffer:
         """x / rms(x) * norm, row by row."""
-        y = self.rows(name, norm.cols)
+        y = self.rows(name, norm.cols, dtype)
         self._norm(x, norm, None, y, eps)
         return y
+
+    def normed_input(self, x: Buffer, norm: Weight, eps: float) -> Buffer:
+        """x / rms(x) * norm for products, which are all that reads it."""
+        return self.rms_norm("normed", x, norm, eps, self.input_dtype)
 
     def layer_norm(self, name: str, x: Buffer, norm: Weight, bias: Weight | None, eps: float) -> Buffer:
         """(x - mean(x)) / deviation(x) * norm + bias, row by row."""
@@ -93,6 +97,7 @@ class Ops(OpList):
 
     def _norm(self, x: Buffer, norm: Weight, bias: Weight | None, y: Buffer, eps: float, kind: str = "rms") -> None:
         flags = {"MEAN": int(kind == "layer"), "BIAS": int(bias is not None), "ADD": int(kind == "add_rms")}
+        flags["Y16"] = int(y.dtype == "f16")
         self.add(
             "norm",
             {"COLS": norm.cols, "WG": 64} | flags,
@@ -156,7 +161,7 @@ class Ops(OpList):
 
     def attention(self, q: Buffer, cache: Cache, heads: tuple[int, int, int], options: AttentionOptions) -> Buffer:
         """Attend over the cache: (n, n_head * head_dim). `heads` is (n_head, n_head_kv, head_dim)."""
-        y = self.rows("attn", heads[0] * heads[2])
+        y = self.rows("attn", heads[0] * heads[2], self.input_dtype)
         call = attention.Call(q, cache, y, heads, options)
         if self.small_batch:
             assert self._staged in (None, cache), "staged keys and values wait for the attention over their own cache"
@@ -180,16 +185,17 @@ class Ops(OpList):
 
     def normed_stack(self, name: str, x: Buffer, projection: Projection) -> Buffer:
         """The projection of x: (n, padded rows)."""
-        if projection.norm and self._fusible(projection):
-            y = self.rows(name, projection.rows)
-            products.matvec(self, self._product(x, projection, y, STORE))
-            return y
-        if projection.norm:
-            x = self.rms_norm("normed", x, projection.norm, projection.eps)
-        return self._stack(name, x, Projection(projection.stack, projection.bias))
+        return self._stack(name, *self._normed(x, projection))
+
+    def _normed(self, x: Buffer, projection: Projection) -> tuple[Buffer, Projection]:
+        """x and the projection, without its norm unless the products are fused with it."""
+        fused = self.small_batch and all(self._in_one_binding(w) for w in projection.stack)
+        if projection.norm is None or fused:
+            return x, projection
+        return self.normed_input(x, projection.norm, projection.eps), Projection(projection.stack, projection.bias)
 
     def _stack(self, name: str, x: Buffer, projection: Projection) -> Buffer:
-        """One product per matrix of the stack."""
+        """One product per matrix of the stack, each with the norm."""
         y = self.rows(name, projection.rows)
         row0 = 0
         for weight in projection.stack:
@@ -206,29 +212,33 @@ class Ops(OpList):
     def _fusible(self, projection: Projection) -> bool:
         """Whether one dispatch can do the whole projection: a small batch, and all rows in one binding."""
         stack = projection.stack
-        return self.small_batch and len(stack) == 1 and len(stack[0].split(self.device.max_binding)) == 1
+        return self.small_batch and len(stack) == 1 and self._in_one_binding(stack[0])
+
+    def _in_one_binding(self, weight: Weight) -> bool:
+        return len(weight.split(self.device.max_binding)) == 1
 
     # -- feed-forward and head ----------------------------------------------------------------------------------------
 
     def gated(self, x: Buffer, projection: Projection, activation: str = "silu") -> Buffer:
         """activation(gate) * up of the projected x. The projection stacks the gate's rows, then the up's."""
         cols = projection.rows // 2
-        y = self.rows("hidden", cols)
-        if self._fusible(projection):
-            products.matvec(self, self._product(x, projection, y, Epilogue("gated", {"ACTIVATION": activation})))
+        y = self.rows("hidden", cols, self.input_dtype)
+        if len(projection.stack) == 1 and self._in_one_binding(projection.stack[0]):
+            x, projection = self._normed(x, projection)
+            products.append(self, self._product(x, projection, y, Epilogue("gated", {"ACTIVATION": activation})))
             return y
         return self.activate(self.normed_stack("gate_up", x, projection), y, cols, activation, gated=True)
 
     def activated(self, x: Buffer, projection: Projection, activation: str) -> Buffer:
         """activation(up) of the projected x."""
-        y = self.rows("hidden", projection.rows)
+        y = self.rows("hidden", projection.rows, self.input_dtype)
         return self.activate(self.normed_stack("up", x, projection), y, projection.rows, activation, gated=False)
 
     def activate(self, x: Buffer, y: Buffer, cols: int, activation: str, *, gated: bool, repeat: int = 1) -> Buffer:
         """y = activation(x), or, gated, activation(gate) * up of stacked rows. `repeat`: rows per token."""
         self.add(
             "activate",
-            {"COLS": cols, "ACTIVATION": activation, "GATED": int(gated)},
+            {"COLS": cols, "ACTIVATION": activation, "GATED": int(gated), "Y16": int(y.dtype == "f16")},
             {"x_stride": x.shape[1], "y_stride": y.shape[1]},
             {"state": self.state, "x": x, "y": y},
             -(-cols // THREADS),
@@ -244,7 +254,7 @@ class Ops(OpList):
         (weight,) = projection.stack
         if all_tokens:
             logits = self.rows("logits", weight.rows)
-            normed = self.rms_norm("normed", x, projection.norm, projection.eps) if projection.norm else x
+            normed = self.normed_input(x, projection.norm, projection.eps) if projection.norm else x
             products.append(self, Product(normed, weight, logits, projection.bias))
             return logits
         logits = self.buffer("logits", (weight.rows,))

@@ -16,7 +16,7 @@ def group_norm(ops: Ops, x: Buffer, norm: Weight, groups: int, eps: float) -> Bu
     y = ops.buffer(f"{ops.name}.group_normed", x.shape)
     ops.add(
         "norm",
-        {"COLS": norm.cols, "WG": 64, "MEAN": 0, "BIAS": 0, "ADD": 0},
+        {"COLS": norm.cols, "WG": 64, "MEAN": 0, "BIAS": 0, "ADD": 0, "Y16": 0},
         {"eps": eps},
         {"x": x, "norm": norm, "y": y},
         PerToken(),

@@ -89,9 +89,14 @@ class Weight:
 
 @dataclass(frozen=True)
 class PerToken:
-    """A workgroup count that depends on the number of tokens in the batch: ceil(n / tile)."""
+    """A workgroup count that depends on the number of tokens in the batch: ceil(n / tile) + extra."""
 
     tile: int = 1
+    extra: int = 0
+
+    def count(self, n: int) -> int:
+        """Workgroups for a batch of n tokens."""
+        return -(-n // self.tile) + self.extra
 
 
 @dataclass(frozen=True)

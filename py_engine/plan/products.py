@@ -65,7 +65,7 @@ def matvec(ops: OpList, p: Product) -> None:
             vectors, norm = _quantized(ops, p), None
     else:
         dot8 = tiles.dot8(ops.device, weight)
-        kernel, variant = "matvec", {"DOT8": int(dot8), "LAST": int(p.x.shape[0] > 1)}
+        kernel, variant = "matvec", {"DOT8": int(dot8), "LAST": int(p.x.shape[0] > 1), "EXPERTS": 0}
         variant |= {"GROUPS_PER_THREAD": weight.layout.groups_per_thread} if dot8 else {}
         tile = tiles.matvec(ops.device, weight, dot8)
     workgroups = -(-weight.rows // (tile["TR"] * tile["R"]))
@@ -83,31 +83,44 @@ def matvec(ops: OpList, p: Product) -> None:
 
 
 def _quantized(ops: OpList, p: Product) -> dict[str, Buffer | Weight]:
-    """Append the rounding of x, normalised, to bytes; return what matvec_small_batch.wgsl binds."""
+    """Append the rounding of x, normalised, to bytes; return what matvec_small_batch.wgsl binds.
+
+    Matrices of several types in a stack follow each other: they share the rounded x.
+    """
     cols, groups = p.weight.cols, quants.groups(p.weight.cols)
     quantized: dict[str, Buffer | Weight] = {
         "xq": ops.buffer(f"{ops.name}.bytes.{cols}", (ops.batch, groups, 8), "u32"),
         "xq_scale": ops.buffer(f"{ops.name}.scales.{cols}", (ops.batch, groups, 2)),
     }
+    bindings = {"state": ops.state, "x": p.x} | quantized | ({"norm": p.norm} if p.norm else {})
+    if [op.bindings for op in ops.ops[-2:-1]] == [bindings] and ops.ops[-1].bindings["y"] is p.y:
+        return quantized
     ops.add(
         "quantize_rows",
         {"COLS": cols, "NORM": int(p.norm is not None), "WG": QUANTIZE_THREADS},
         {"eps": p.eps},
-        {"state": ops.state, "x": p.x} | quantized | ({"norm": p.norm} if p.norm else {}),
+        bindings,
         -(-groups * (4 if ops.device.subgroup >= 4 else 1) // QUANTIZE_THREADS),
         PerToken(),
     )
     return quantized
 
 
+def halves(ops: OpList, x: Buffer, y: Buffer) -> dict[str, int]:
+    """The #params of the mat-mul kernels that say what is f16."""
+    return {"HALVES": int(ops.device.f16), "X16": int(x.dtype == "f16"), "Y16": int(y.dtype == "f16")}
+
+
 def _matmul(ops: OpList, p: Product) -> None:
     weight = p.weight
-    kernel, tile = tiles.matmul(ops.device, ops.batch, weight.rows)
+    kernel, tile = tiles.matmul(ops.device, min(ops.batch, 512), weight.rows)
     ops.add(
         kernel,
-        {"QUANT": weight.layout.fragment, "COLS": weight.cols, "BIAS": int(p.bias is not None)}
+        {"QUANT": weight.layout.fragment, "COLS": weight.cols, "BIAS": int(p.bias is not None), "GROUPED": 0}
         | {"EPILOGUE": p.epilogue.name}
-        | tile,
+        | halves(ops, p.x, p.y)
+        | tile
+        | dict(p.epilogue.params),
         {"rows": weight.rows, "row0": p.row0, "y_stride": p.y.shape[1]},
         {"state": ops.state, "x": p.x, "w": weight, "y": p.y} | ({"bias": p.bias} if p.bias else {}),
         -(-weight.rows // tile["TN"]),

@@ -15,6 +15,7 @@ from py_engine.plan.plan import Weight
 MATVEC = ("TK", "TR", "R", "AHEAD")  # threads per row, rows in parallel, rows per thread, prefetched units
 FULL_OCCUPANCY = 256  # workgroups that keep every core of a GPU busy
 MAX_ROW_THREADS = 1 << 17  # threads over all rows of a matrix, at most, if each computes one row
+MATRIX_LOADS = {"BUFFERS": 1, "AHEAD": 0, "BRANCHES": 0}
 
 
 def matvec_key(weight: Weight) -> str:
@@ -139,14 +140,22 @@ def alternatives(device: Device, weight: Weight, tile: tuple[int, ...]) -> list[
 def matmul(device: Device, batch: int, rows: int) -> tuple[str, dict[str, int]]:
     """The kernel for batches of `batch` tokens, and its tile of TM tokens x TN rows."""
     if device.matrix and batch >= 64:
-        sides = {"SIDE": device.matrix, "LANES": device.subgroup, "SM": 2, "SN": 2}
+        sides = {"SIDE": device.matrix, "LANES": device.subgroup, "SPAN": 2 * device.matrix} | MATRIX_LOADS
         if rows // 128 * (batch // 128) >= FULL_OCCUPANCY:
-            return "matmul_matrix", {"TM": 128, "TN": 128, "DEPTH": 32} | sides
-        return "matmul_matrix", {"TM": 64, "TN": 64, "DEPTH": 64} | sides
+            return "matmul_matrix", {"TM": 128, "TN": 128, "DEPTH": 32, "SM": 2, "SN": 2} | sides
+        return "matmul_matrix", {"TM": 64, "TN": 64, "DEPTH": 64, "SM": 2, "SN": 2} | sides
     size = 2 if device.f16 else 4
     if batch >= 64 and not device.software and (64 + 64) * 36 * size <= device.max_workgroup_storage:
         return "matmul", {"TM": 64, "TN": 64, "MM": 4, "MN": 4}
     return "matmul", {"TM": 32, "TN": 64, "MM": 4, "MN": 4}
+
+
+def grouped_matmul(device: Device, batch: int, tokens: int) -> tuple[str, dict[str, int]]:
+    """The kernel for products of experts, and its tile. `tokens`: those of an expert in a full batch, on average."""
+    if device.matrix and batch >= 64:
+        sides = {"SIDE": device.matrix, "LANES": device.subgroup, "SPAN": 2 * device.matrix} | MATRIX_LOADS
+        return "matmul_matrix", {"TM": 32 if tokens <= 16 else 64, "TN": 128, "DEPTH": 64, "SM": 1, "SN": 4} | sides
+    return matmul(replace(device, matrix=0), batch if tokens > 32 else 1, 0)
 
 
 def attention(device: Device, batch: int, head_dim: int, group: int, causal: bool = True) -> tuple[str, dict[str, int]]:
@@ -155,8 +164,11 @@ def attention(device: Device, batch: int, head_dim: int, group: int, causal: boo
     `group`: query heads that share a key head. Not `causal`: the kernel of encoders.
     """
     side = device.matrix if causal else 0
-    if side and batch >= 64 and head_dim % (2 * side) == 0 and head_dim <= 128 and group <= 32:
-        return "attention_matrix", {"TQ": 32 // group, "ROWS": 32, "TS": 32, "SIDE": side, "LANES": device.subgroup}
+    rows, positions = 128 if head_dim > 64 else 64, 32
+    if side and batch >= 64 and head_dim % side == 0 and head_dim <= 128 and group <= rows:
+        return "attention_matrix", {
+            "TQ": rows // group, "ROWS": rows, "STRIP": 16, "TS": positions, "SIDE": side, "LANES": device.subgroup
+        }  # fmt: skip
     size = 2 if device.f16 else 4
     max_tokens = max(1, 16 // group)
     threads = 64 if head_dim <= 128 else 128

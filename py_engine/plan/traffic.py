@@ -20,7 +20,13 @@ from py_engine.plan.plan import Buffer, Op, Plan, Weight
 WRITABLE = "storage, read_write"
 ATTENTION = ("attention", "attention_matrix", "attention_decode")
 PRODUCTS = ("matvec", "matmul", "matmul_matrix")
-IN_PLACE = ("add_scaled", "rope_append", "scale_by", "soft_cap")  # they read y, or x, before they write it
+IN_PLACE = (
+    "add_scaled",
+    "rope_append",
+    "scale_by",
+    "soft_cap",
+    "weighted_sum",
+)  # they read y, or x, before they write it
 
 Rates = Sequence[tuple[int, float]]  # (bytes, nanoseconds of one dispatch that reads them), ascending
 
@@ -69,11 +75,7 @@ def of_list(plan: Plan, name: str, device: Device, n: int, position: int) -> lis
 
 
 def _reads_output(op: Op) -> bool:
-    return (
-        op.kernel in IN_PLACE
-        or op.params.get("EPILOGUE") == "add"
-        or bool(op.params.get("ADD") or op.params.get("COMBINE"))
-    )
+    return op.kernel in IN_PLACE or op.params.get("EPILOGUE") == "add" or bool(op.params.get("ADD"))
 
 
 def _weight_bytes(op: Op, name: str, weight: Weight, n: int) -> int:
@@ -83,9 +85,8 @@ def _weight_bytes(op: Op, name: str, weight: Weight, n: int) -> int:
     if op.kernel == "embed":
         rows = 1 if op.params["ROW"] == "first" else min(n, weight.rows)
         return rows * sum(weight.plane_row_bytes(plane) for plane in weight.layout.planes)
-    if op.kernel == "experts":
-        rows = min(weight.rows, n * int(op.params["USED"]) * int(op.params["ROWS"]))
-        return weight.nbytes * rows // weight.rows
+    if op.params.get("EXPERTS"):
+        return weight.nbytes * min(int(op.params["EXPERTS"]), n * int(op.params["USED"])) // int(op.params["EXPERTS"])
     return weight.nbytes
 
 
@@ -102,7 +103,7 @@ def _buffer_bytes(op: Op, name: str, b: Buffer, n: int, position: int, batch: in
         return (min(_visible(op, n, position), b.shape[0]) if op.kernel in ATTENTION else n) * row
     if name == "parts":  # (heads, splits, ...): the splits that have positions
         return b.nbytes * _used_splits(op, position) // b.shape[1]
-    if name == "y" and op.kernel in PRODUCTS:  # some of its columns
+    if name == "y" and op.kernel in PRODUCTS and not op.params.get("EXPERTS"):  # some of its columns
         rows = int(op.consts.get("q_rows", op.consts["rows"]))
         return 4 * n * (rows // 2 if op.params["EPILOGUE"] == "gated" else rows)
     if op.kernel == "matvec" and name == "x":
@@ -127,10 +128,10 @@ def _used_splits(op: Op, position: int) -> int:
 
 def _flops(op: Op, n: int, position: int) -> int:
     weight = op.bindings.get("w")
+    if isinstance(weight, Weight) and op.params.get("EXPERTS"):
+        return 2 * n * int(op.params["USED"]) * weight.rows // int(op.params["EXPERTS"]) * weight.cols
     if isinstance(weight, Weight) and op.kernel in PRODUCTS:
         return 2 * n * weight.rows * weight.cols
-    if isinstance(weight, Weight) and op.kernel == "experts":
-        return 2 * n * int(op.params["USED"]) * int(op.params["ROWS"]) * weight.cols
     if op.kernel in ATTENTION:
         heads = int(op.consts["n_head_kv"]) * int(op.params["G"])
         window = int(op.params["WINDOW"]) or position + n

@@ -11,6 +11,9 @@ from py_engine.files.gguf_header import Header, TensorInfo
 from py_engine.plan import quants
 from py_engine.plan.plan import Plan, Weight
 
+# Matrices of all experts (stack * experts * rows, cols), and their biases (stack * experts, rows).
+ExpertMatrices = tuple[Weight, Weight | None]
+
 
 class Weights:
     """The plan's weights, each created once. Shapes are (rows, cols): rows are outputs, cols inputs."""
@@ -55,12 +58,28 @@ class Weights:
         info = self._tensor(tensor, rows, cols)
         return self._add(Weight(tensor, info.type, rows, cols, ((tensor, 0, rows),)))
 
-    def experts(self, name: str, n: int, rows: int, cols: int) -> tuple[Weight, Weight | None]:
-        """A tensor (n, rows, cols) as one matrix (n * rows, cols), and its biases (n, rows) if the file has them."""
-        tensor, bias = name + ".weight", name + ".bias"
-        info = self._tensor(tensor, n, rows, cols)
-        weight = self._add(Weight(tensor, info.type, n * rows, cols, ((tensor, 0, n * rows),)))
-        return weight, self.matrix(bias, n, rows) if bias in self else None
+    def experts(self, names: list[str], n: int, rows: int, cols: int, limit: int) -> list[ExpertMatrices]:
+        """Tensors (n, rows, cols) as matrices (n * rows, cols), with biases (n, rows) if the file has them.
+
+        Tensors of one type are stacked if the stack fits into a binding of `limit` bytes.
+        """
+        types = {self._tensor(name + ".weight", n, rows, cols).type for name in names}
+        stack = self._stacked([name + ".weight" for name in names], n, rows, cols)
+        groups = [names] if len(types) == 1 and len(stack.split(limit)) == 1 else [[name] for name in names]
+        return [
+            (
+                self._add(self._stacked([name + ".weight" for name in group], n, rows, cols)),
+                self._add(self._stacked([name + ".bias" for name in group], n, rows))
+                if group[0] + ".bias" in self
+                else None,
+            )
+            for group in groups
+        ]
+
+    def _stacked(self, tensors: list[str], *shape: int) -> Weight:
+        """Tensors of one shape and type as one matrix, end to end."""
+        rows, type = prod(shape[:-1]), self._tensor(tensors[0], *shape).type
+        return Weight("+".join(tensors), type, len(tensors) * rows, shape[-1], tuple((t, 0, rows) for t in tensors))
 
     def stack(self, parts: list[tuple[str, int]], cols: int) -> list[Weight]:
         """Stack (tensor, rows) matrices by rows: one weight for each run of tensors of the same type."""

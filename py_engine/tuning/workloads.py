@@ -128,7 +128,7 @@ def _products(plan: Plan, name: str, kernels: tuple[str, ...]) -> list[Op]:
     """One matrix product of each type and shape in a list, in descending order of the bytes they read together."""
     kinds: dict[tuple, list[Op]] = {}
     for op in plan.lists.get(name, []):
-        if op.kernel in kernels and isinstance(w := op.bindings["w"], Weight):
+        if op.kernel in kernels and not op.params.get("EXPERTS") and isinstance(w := op.bindings["w"], Weight):
             kinds.setdefault((w.type, w.rows, w.cols), []).append(op)
     ordered = sorted(kinds.values(), key=lambda ops: -sum(op.bindings["w"].nbytes for op in ops))
     return [ops[0] for ops in ordered]

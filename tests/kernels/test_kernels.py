@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
-from py_engine.plan import experts, kernels, per_layer
+from py_engine.plan import kernels, per_layer
 from py_engine.plan.ops import Projection, pad
 from py_engine.plan.plan import Weight
 from py_engine.plan.pooling import normalize, pool
@@ -192,37 +192,6 @@ def test_split_by_rows(bench: Bench) -> None:
         ops.linear(x, table_, small.vector("bias", 40), y)
         gpu, host = small.run(ops)
         check(small, gpu[y.name][:, :40], host[y.name][:, :40])
-
-
-@pytest.mark.parametrize(("limit", "gating"), [(1 << 27, "softmax"), (2048, "sigmoid")])
-@pytest.mark.parametrize("batch", [1, 3])
-def test_experts(bench: Bench, batch: int, limit: int, gating: str) -> None:
-    """Routing and the products of the chosen experts, whose matrices may be split over several bindings."""
-    bench = Bench(bench.page, replace(bench.device, max_binding=limit))
-    n, n_ff, cols, used = 5, 7, 33, 2
-    ops = bench.begin(Setup(batch=batch, n=batch))
-    x, y = ops.rows("x", cols), ops.rows("y", cols)
-    logits = ops.buffer("router", (batch, 32))
-    for b in (x, y, logits):
-        bench.fill(b)
-    matrices = []
-    for name, rows, width in (("gate", n * n_ff, cols), ("up", n * n_ff, cols), ("down", n * cols, n_ff)):
-        weight = bench.weight(name, Q.F16, rows, width, 0.3)
-        matrices.append(weight)
-        for _, part in weight.split(limit):
-            _, first, count = part.sources[0]
-            bench.raw[part.name] = bench.raw[name].reshape(rows, -1)[first : first + count].reshape(-1)
-            bench.plan.weights[part.name] = Weight(part.name, part.type, count, width, ((part.name, 0, count),))
-    biases = [bench.weight(f"{m.name}.bias", Q.F32, n, m.rows // n) if m.cols == n_ff else None for m in matrices]
-    gate, up, down = zip(matrices, biases, strict=True)
-    bias = bench.vector("bias", n) if gating == "sigmoid" else None
-    route = experts.route(ops, logits, experts.Routing(n, used, True, 0.5, gating, bias))
-    hidden = experts.hidden(ops, route, x, experts.ExpertNetwork(gate, up, n_ff, "silu"))
-    experts.combine(ops, route, hidden, down, cols, y)
-    gpu, host = bench.run(ops)
-    assert (gpu[route.chosen.name] == host[route.chosen.name]).all()
-    check(bench, gpu[route.weights.name], host[route.weights.name], 1e-10)
-    check(bench, gpu[y.name][:, :cols], host[y.name][:, :cols], 1e-10)
 
 
 def test_inputs_of_layers(bench: Bench) -> None:

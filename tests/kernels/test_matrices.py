@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
-from py_engine.plan import products
-from py_engine.plan.ops import AttentionOptions
+from py_engine.plan import products, tiles
+from py_engine.plan.ops import AttentionOptions, Projection
 from py_engine.plan.plan import PerToken
 from py_engine.plan.products import Product
 from tests.support.kernels.bench import Bench, Setup, nmse
@@ -15,11 +15,16 @@ from tests.support.kernels.bench import Bench, Setup, nmse
 
 @pytest.fixture
 def matrix_bench(plain_bench: Bench) -> Bench:
-    return Bench(plain_bench.page, replace(plain_bench.device, f16=True, subgroup=32, matrix=16))
+    return Bench(plain_bench.page, replace(plain_bench.device, subgroup=32, matrix=16))
 
 
 @pytest.mark.parametrize(
-    "tile", [{"TM": 64, "TN": 64, "DEPTH": 32}, {"TM": 32, "TN": 32, "DEPTH": 64}, {"TM": 128, "TN": 32, "DEPTH": 32}]
+    "tile",
+    [
+        {"TM": 64, "TN": 64, "DEPTH": 32, "SPAN": 32},
+        {"TM": 32, "TN": 32, "DEPTH": 64, "SPAN": 16},
+        {"TM": 128, "TN": 32, "DEPTH": 32, "SPAN": 16},
+    ],
 )
 @pytest.mark.parametrize(
     ("type", "rows", "cols", "n"),
@@ -46,20 +51,47 @@ def test_matmul(matrix_bench: Bench, type: Q, rows: int, cols: int, n: int, tile
     assert np.isnan(gpu[z.name][n:]).all()
 
 
+@pytest.mark.parametrize(("n_ff", "cols", "n"), [(1, 33, 3), (33, 96, 31), (257, 64, 130)])
+def test_gated(matrix_bench: Bench, n_ff: int, cols: int, n: int) -> None:
+    """Gates and ups of a tile in pairs, with biases."""
+    ops = matrix_bench.begin(Setup(batch=256, n=n))
+    x = ops.rows("x", cols)
+    matrix_bench.fill(x)
+    both = Projection([matrix_bench.weight("w", Q.F16, 2 * n_ff, cols)], matrix_bench.vector("bias", 2 * n_ff))
+    y = ops.gated(x, both, "gelu")
+    assert [op.params["EPILOGUE"] for op in ops.ops] == ["gated"]
+    gpu, host = matrix_bench.run(ops)
+    assert nmse(gpu[y.name][:n, :n_ff], host[y.name][:n, :n_ff]) < 1e-10
+    assert np.isnan(gpu[y.name][n:]).all()
+
+
 @pytest.mark.parametrize(
-    ("heads", "n", "pos", "kv_type", "window", "cap"),
+    ("heads", "n", "pos", "kv_type", "window", "cap", "strip"),
     [
-        ((1, 1, 32), 1, 0, "f16", 0, 0.0),
-        ((4, 2, 64), 17, 31, "f16", 0, 0.0),
-        ((3, 1, 32), 33, 60, "f32", 40, 0.0),
-        ((2, 2, 64), 5, 100, "q8_0", 0, 2.0),
+        ((1, 1, 32), 1, 0, "f16", 0, 0.0, 16),
+        ((4, 2, 64), 17, 31, "f16", 0, 0.0, 16),
+        ((3, 1, 32), 33, 60, "f32", 40, 0.0, 32),
+        ((2, 2, 48), 5, 100, "q8_0", 0, 2.0, 16),
     ],
 )
 def test_attention(
-    matrix_bench: Bench, heads: tuple[int, int, int], n: int, pos: int, kv_type: str, window: int, cap: float
+    matrix_bench: Bench,
+    heads: tuple[int, int, int],
+    n: int,
+    pos: int,
+    kv_type: str,
+    window: int,
+    cap: float,
+    strip: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Attention with scores that grow a lot or a little along the positions. Positions after the end are poisoned."""
+    """Attention with scores that grow a lot or a little along the positions. Positions after the end are poisoned.
+
+    In f32, a tile of the usual size exceeds the workgroup's memory.
+    """
     n_head, n_kv, dim = heads
+    tile = {"TQ": 32 * n_kv // n_head, "ROWS": 32, "STRIP": strip, "TS": 32, "SIDE": 16, "LANES": 32}
+    monkeypatch.setattr(tiles, "attention", lambda *_: ("attention_matrix", tile))
     ops = matrix_bench.begin(Setup(batch=64, n=n, pos=pos, n_ctx=192))
     q = ops.rows("q", n_head * dim)
     matrix_bench.fill(q)

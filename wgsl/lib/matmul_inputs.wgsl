@@ -1,45 +1,169 @@
 // Bindings, loads of X and the epilogue that both mat-mul kernels share.
+//
+// EPILOGUE "gated": y = activation(gate) * up, where the first half of the rows of W is the gate's and the other half the
+// up's. A tile has blocks of PAIRED rows of each in turn, so that one thread gets both.
+//
+// GROUPED: a mixture of experts. A tile has tokens of one expert, from group_experts.wgsl. W stacks STACK matrices
+// (EXPERTS x ROWS, COLS); an expert's result is its rows in each of them, end to end.
+#param GROUPED
+#if GROUPED
+#param EXPERTS
+#param ROWS // rows of one expert in one matrix
+#param STACK // matrices in W
+#param USED // experts of a token
+#param X_PER_SLOT // 1: x has a row per slot; 0: per token
+#endif
+#if EPILOGUE == "gated"
+#param ACTIVATION // see activation.wgsl
+#include "lib/activation.wgsl"
+#endif
+#param X16 // 1: x is f16
+#param Y16 // 1: y is f16
+#if X16
+alias XVector = vec4<f16>;
+#else
+alias XVector = vec4f;
+#endif
+#if Y16
+alias YValue = f16;
+#else
+alias YValue = f32;
+#endif
 struct Params {
-  rows: u32,
+  rows: u32, // of W, or of this part of W
   row0: u32, // column of y for W's first row
   y_stride: u32,
+#if GROUPED
+  first: u32, // row of the whole W that this part begins with
+#endif
 }
 #include "lib/state.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> state: State;
-@bind var<storage, read> x: array<vec4f>; // (n, COLS padded to 32)
+@bind var<storage, read> x: array<XVector>; // (n, COLS padded to 32)
 const W_GROUPS = (COLS + 31u) / 32u;
 #include "quants/${QUANT}.wgsl"
 #if BIAS
-@bind var<storage, read> bias: array<f32>;
+@bind var<storage, read> bias: array<f32>; // (rows), or (STACK, EXPERTS, ROWS padded to 32)
 #endif
-@bind var<storage, read_write> y: array<f32>; // (n, y_stride)
+#if GROUPED
+@bind var<storage, read> tiles: array<vec4u>; // (expert, index of its first slot, slots)
+@bind var<storage, read> slots: array<u32>; // token * USED + choice, sorted by expert
+#endif
+@bind var<storage, read_write> y: array<YValue>; // (n, y_stride)
 
-// Four values of x[m], columns 32 * g + 4 * c on; zeros after the last token and the last column.
-fn load_x(m: u32, g: u32, c: u32) -> vec4f {
-  if (m >= state.n || g >= W_GROUPS) {
-    return vec4f(0);
+struct Tile {
+  first: u32, // token, or index in slots, of the first row
+  count: u32, // rows of x and y; 0: nothing to do
+  expert: u32,
+}
+
+fn tile_at(i: u32) -> Tile {
+#if GROUPED
+  let tile = tiles[i];
+  return Tile(tile.y, tile.z, tile.x);
+#else
+  return Tile(i * TM, min(TM, max(state.n, i * TM) - i * TM), 0u);
+#endif
+}
+
+// Index of the first vector of x for row i of a tile. Rows after the last repeat it.
+fn x_at(tile: Tile, i: u32) -> u32 {
+  let at = tile.first + min(i, tile.count - 1u);
+#if GROUPED
+  return slots[at] / select(USED, 1u, X_PER_SLOT == 1u) * W_GROUPS * 8u;
+#else
+  return at * W_GROUPS * 8u;
+#endif
+}
+
+// Four values of the row at x_at(), columns 32 * g + 4 * c on; zeros after the last column.
+fn load_x(at: u32, g: u32, c: u32) -> XVector {
+  if (COLS % 64u != 0u && g >= W_GROUPS) {
+    return XVector(0);
   }
-  let v = x[(m * W_GROUPS + g) * 8u + c];
+  let v = x[at + g * 8u + c];
   if (COLS % 32u != 0u) { // the padding's contents are undefined
-    return select(vec4f(0), v, 32u * g + 4u * c + vec4u(0, 1, 2, 3) < vec4u(COLS));
+    return select(XVector(0), v, 32u * g + 4u * c + vec4u(0, 1, 2, 3) < vec4u(COLS));
   }
   return v;
 }
 
-// Applies bias and epilogue to one result.
-fn store_y(m: u32, row: u32, sum: f32) {
-  if (m >= state.n || row >= p.rows) {
-    return;
-  }
-  let at = m * p.y_stride + p.row0 + row;
-  var v = sum;
-#if BIAS
-  v += bias[p.row0 + row];
-#endif
-#if EPILOGUE == "add"
-  y[at] += v;
+// Rows of the result.
+fn result_rows() -> u32 {
+#if GROUPED
+  return STACK * ROWS;
 #else
-  y[at] = v;
+  return p.rows;
 #endif
 }
+
+// Row of the result for row i of a tile.
+fn tile_row(n0: u32, i: u32) -> u32 {
+#if EPILOGUE == "gated"
+  let column = n0 / 2u + i / (2u * PAIRED) * PAIRED + i % PAIRED; // beyond the half: not stored
+  return min(column, result_rows() / 2u - 1u) + i / PAIRED % 2u * (result_rows() / 2u);
+#else
+  return n0 + i;
+#endif
+}
+
+// Row of this part of W for a row of the result; p.rows or more if it is in another part.
+fn w_row(tile: Tile, row: u32) -> u32 {
+#if GROUPED
+  return (row / ROWS * EXPERTS + tile.expert) * ROWS + row % ROWS - p.first;
+#else
+  return row;
+#endif
+}
+
+// Row of this part that is loaded for row i of a tile: the last one for rows after it, which are not stored.
+fn loaded_row(tile: Tile, n0: u32, i: u32) -> u32 {
+  return min(w_row(tile, min(tile_row(n0, i), result_rows() - 1u)), p.rows - 1u);
+}
+
+fn biased(tile: Tile, row: u32, sum: f32) -> f32 {
+#if BIAS
+#if GROUPED
+  return sum + bias[(row / ROWS * EXPERTS + tile.expert) * ((ROWS + 31u) / 32u * 32u) + row % ROWS];
+#else
+  return sum + bias[p.row0 + row];
+#endif
+#else
+  return sum;
+#endif
+}
+
+// Index of y for row i of a tile and a column.
+fn y_at(tile: Tile, i: u32, column: u32) -> u32 {
+#if GROUPED
+  return slots[tile.first + i] * p.y_stride + p.row0 + column;
+#else
+  return (tile.first + i) * p.y_stride + p.row0 + column;
+#endif
+}
+#if EPILOGUE == "gated"
+
+// Applies biases and activation to a gate and its up.
+fn store_gated(tile: Tile, i: u32, column: u32, gate: f32, up: f32) {
+  let half = result_rows() / 2u;
+  if (i < tile.count && column < half) {
+    y[y_at(tile, i, column)] = YValue(gated(biased(tile, column, gate), biased(tile, column + half, up)));
+  }
+}
+#else
+
+// Applies bias and epilogue to one result.
+fn store_result(tile: Tile, i: u32, row: u32, sum: f32) {
+  if (i >= tile.count || row >= result_rows() || w_row(tile, row) >= p.rows) {
+    return;
+  }
+  let at = y_at(tile, i, row);
+  let v = biased(tile, row, sum);
+#if EPILOGUE == "add"
+  y[at] += YValue(v);
+#else
+  y[at] = YValue(v);
+#endif
+}
+#endif

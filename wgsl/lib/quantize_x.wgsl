@@ -1,7 +1,7 @@
 // Rounds x to signed bytes in workgroup memory, one scale per group of 32, as llama.cpp rounds activations (Q8_0).
 // Integer weights can then use dot4I8Packed. Returns this thread's part of the sum of squares of x.
-var<workgroup> xq: array<vec4u, 2u * W_GROUPS>;
-var<workgroup> xq_scale: array<vec2f, W_GROUPS>; // scale, scale x sum of the group
+var<workgroup> xq: array<vec4u, 2u * X_GROUPS>;
+var<workgroup> xq_scale: array<vec2f, X_GROUPS>; // scale, scale x sum of the group
 
 #if SG >= 4
 const LANES = 4u; // threads of a group
@@ -19,17 +19,20 @@ fn bytes_at(g: u32) -> Bytes {
   return Bytes(xq[xq_at(g, 0u)], xq[xq_at(g, 1u)], xq_scale[g]);
 }
 
-fn quantize_x(x0: u32, t: u32) -> f32 {
+fn quantize_x(x0: u32, t: u32, choice: u32) -> f32 {
   var squares = 0.0;
-  for (var pass_ = 0u; pass_ < (W_GROUPS * LANES + WG - 1u) / WG; pass_++) { // all threads take part: they shuffle
+  for (var pass_ = 0u; pass_ < (X_GROUPS * LANES + WG - 1u) / WG; pass_++) { // all threads take part: they shuffle
     let i = pass_ * WG + t;
-    let g = min(i / LANES, W_GROUPS - 1u);
-    let in_range = i < W_GROUPS * LANES;
+    let g = min(i / LANES, X_GROUPS - 1u);
+    let in_range = i < X_GROUPS * LANES;
     let first = g * 8u + i % LANES * VECS_PER_THREAD;
     var v: array<vec4f, VECS_PER_THREAD>;
     var max_abs4 = vec4f(0);
     for (var j = 0u; j < VECS_PER_THREAD; j++) {
       v[j] = x[x0 + first + j];
+#if EXPERTS
+      v[j] *= x_factor(g, choice);
+#endif
 #if NORM
       squares += select(0.0, dot(v[j], v[j]), in_range);
       v[j] *= norm[first + j];

@@ -13,3 +13,12 @@ fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
   }
   return out;
 }
+#if HALVES
+
+fn w_halves(row: u32, g: u32) -> array<vec4<f16>, 8> {
+  let w = w_group(row, g);
+  return array(
+    vec4<f16>(w[0]), vec4<f16>(w[1]), vec4<f16>(w[2]), vec4<f16>(w[3]),
+    vec4<f16>(w[4]), vec4<f16>(w[5]), vec4<f16>(w[6]), vec4<f16>(w[7]));
+}
+#endif

@@ -11,3 +11,18 @@ fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
   }
   return out;
 }
+#if HALVES
+
+fn w_halves(row: u32, g: u32) -> array<vec4<f16>, 8> {
+  let at = (row * W_GROUPS + g) * 4u;
+  var out: array<vec4<f16>, 8>;
+#for i in 4
+  {
+    let q = w_qs[at + ${i}u];
+    out[2 * ${i}] = bitcast<vec4<f16>>(q.xy);
+    out[2 * ${i} + 1] = bitcast<vec4<f16>>(q.zw);
+  }
+#endfor
+  return out;
+}
+#endif

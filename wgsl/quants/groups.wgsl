@@ -16,6 +16,20 @@ fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
     w.t.x * vec4f(unpack4xI8(w.b.x)) - w.t.y, w.t.x * vec4f(unpack4xI8(w.b.y)) - w.t.y,
     w.t.x * vec4f(unpack4xI8(w.b.z)) - w.t.y, w.t.x * vec4f(unpack4xI8(w.b.w)) - w.t.y);
 }
+#if HALVES
+#include "quants/halves.wgsl"
+
+fn w_halves(row: u32, g: u32) -> array<vec4<f16>, 8> {
+  let w = w_load(row, g);
+  let s = vec2<f16>(w.s);
+  let t = vec2<f16>(w.t);
+  return array(
+    halves_of_bytes(w.a.x, s.x, s.y), halves_of_bytes(w.a.y, s.x, s.y),
+    halves_of_bytes(w.a.z, s.x, s.y), halves_of_bytes(w.a.w, s.x, s.y),
+    halves_of_bytes(w.b.x, t.x, t.y), halves_of_bytes(w.b.y, t.x, t.y),
+    halves_of_bytes(w.b.z, t.x, t.y), halves_of_bytes(w.b.w, t.x, t.y));
+}
+#endif
 
 fn group_dot(w: Group, x: Bytes) -> f32 {
   let first = x.s.x * bytes_dot(x.a, vec4u(0x01010101)); // sum of x's first half; the compiler shares it between rows

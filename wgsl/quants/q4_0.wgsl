@@ -16,6 +16,20 @@ fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
     q4_0_nibbles(q.x, d), q4_0_nibbles(q.y, d), q4_0_nibbles(q.z, d), q4_0_nibbles(q.w, d),
     q4_0_nibbles(h.x, d), q4_0_nibbles(h.y, d), q4_0_nibbles(h.z, d), q4_0_nibbles(h.w, d));
 }
+#if HALVES
+#include "quants/halves.wgsl"
+
+fn w_halves(row: u32, g: u32) -> array<vec4<f16>, 8> {
+  let at = row * W_GROUPS + g;
+  let d = f16(w_scale(at));
+  let m = 8.0h * d;
+  let q = w_qs[at] & vec4u(0x0f0f0f0f);
+  let h = (w_qs[at] >> vec4u(4)) & vec4u(0x0f0f0f0f);
+  return array(
+    halves_of_bytes(q.x, d, m), halves_of_bytes(q.y, d, m), halves_of_bytes(q.z, d, m), halves_of_bytes(q.w, d, m),
+    halves_of_bytes(h.x, d, m), halves_of_bytes(h.y, d, m), halves_of_bytes(h.z, d, m), halves_of_bytes(h.w, d, m));
+}
+#endif
 
 struct Packed {
   q: vec4u,

@@ -12,6 +12,19 @@ fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
     d * vec4f(unpack4xI8(a.x)), d * vec4f(unpack4xI8(a.y)), d * vec4f(unpack4xI8(a.z)), d * vec4f(unpack4xI8(a.w)),
     d * vec4f(unpack4xI8(b.x)), d * vec4f(unpack4xI8(b.y)), d * vec4f(unpack4xI8(b.z)), d * vec4f(unpack4xI8(b.w)));
 }
+#if HALVES
+#include "quants/halves.wgsl"
+
+fn w_halves(row: u32, g: u32) -> array<vec4<f16>, 8> {
+  let at = row * W_GROUPS + g;
+  let d = f16(w_scale(at));
+  let a = w_qs[2u * at];
+  let b = w_qs[2u * at + 1u];
+  return array(
+    halves_of_bytes(a.x, d, 0), halves_of_bytes(a.y, d, 0), halves_of_bytes(a.z, d, 0), halves_of_bytes(a.w, d, 0),
+    halves_of_bytes(b.x, d, 0), halves_of_bytes(b.y, d, 0), halves_of_bytes(b.z, d, 0), halves_of_bytes(b.w, d, 0));
+}
+#endif
 
 struct Packed {
   a: vec4u,

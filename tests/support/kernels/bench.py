@@ -161,7 +161,7 @@ class Bench:
                 contents[name] = planes(bound, self.raw[bound.name])["w_qs"], None
         if set(shader.bindings) - {"p"} != set(contents):
             raise KeyError(f"{shader.label} binds {sorted(shader.bindings)}, the op gives {sorted(contents)}")
-        grid = [-(-self.n // g.tile) if isinstance(g, PerToken) else g for g in op.grid]
+        grid = [g.count(self.n) if isinstance(g, PerToken) else g for g in op.grid]
         out = dispatch(self.page, shader, {k: v for k, (v, _) in contents.items()}, op.consts, grid)
         for name, got in out.items():
             values, buffer = contents[name]

@@ -1,8 +1,8 @@
 """Emulates subgroup matrices: rewrites them into plain WGSL in f32, because no software GPU offers them.
 
 The kernels that use them then run everywhere with the same tiles and threads; only the multiplication itself needs a
-real GPU. A left or right matrix becomes its location (offset, column-major, pitch). A result becomes the elements that
-one thread holds: every LANES-th of the SIDE x SIDE.
+real GPU. A left or right matrix becomes its location (offset, column-major, pitch); one that a variable holds
+becomes all its elements. A result becomes the elements that one thread holds: every LANES-th of the SIDE x SIDE.
 """
 
 import re
@@ -21,16 +21,24 @@ def emulated(shader: Shader) -> Shader:
     functions: dict[str, str] = {}
 
     def rewritten(line: str) -> str:
-        if line.startswith(("enable", "diagnostic", "alias Left", "alias Right")):
+        if line.startswith(("enable f16", "enable chromium", "diagnostic", "alias Right")):
             return ""
+        if line.startswith("alias Left"):
+            return "alias Left = array<f32, SIDE * SIDE>;"
         if line.startswith("alias Result"):
             return "alias Result = array<f32, SIDE * SIDE / LANES>;"
         if load := _LOAD.search(line):
             start, left, result, kind, array, offset, column_major, pitch = load.groups()
+            if kind != "Result" and result:
+                where[result] = "held"
+                functions[f"hold_{array}"] = _loader(array, f"hold_{array}", "Left", "SIDE * SIDE", "i")
+                return _LOAD.sub(f"{result} = hold_{array}({offset}, {pitch}, t % LANES);", line)
             if kind != "Result":
                 where[left] = array
                 return _LOAD.sub(f"{start} vec3u({offset}, {int(column_major == 'true')}u, {pitch});", line)
-            functions[f"load_{array}"] = _loader(array)
+            functions[f"load_{array}"] = _loader(
+                array, f"load_{array}", "Result", "SIDE * SIDE / LANES", "lane + i * LANES"
+            )
             return _LOAD.sub(f"{result} = load_{array}({offset}, {pitch}, t % LANES);", line)
         if store := _STORE.search(line):
             array, offset, value, pitch = store.groups()
@@ -44,15 +52,18 @@ def emulated(shader: Shader) -> Shader:
         return line
 
     lines = [rewritten(line) for line in shader.code.splitlines()]
-    code = re.sub(r"\bf16\b", "f32", "\n".join([*lines, *functions.values()]))
+    code = "\n".join([*lines, *functions.values()]).replace("bitcast<vec4<f16>>", "halves_of")
+    if "halves_of" in code:
+        code += "\nfn halves_of(w: vec2u) -> vec4f { return vec4f(unpack2x16float(w.x), unpack2x16float(w.y)); }"
+    code = re.sub(r"\bf16\b", "f32", code)
     return replace(shader, label=f"{shader.label} emulated", code=code)
 
 
-def _loader(array: str) -> str:
-    return f"""fn load_{array}(offset: u32, pitch: u32, lane: u32) -> Result {{
-  var out: Result;
-  for (var i = 0u; i < SIDE * SIDE / LANES; i++) {{
-    let e = lane + i * LANES;
+def _loader(array: str, name: str, kind: str, count: str, element: str) -> str:
+    return f"""fn {name}(offset: u32, pitch: u32, lane: u32) -> {kind} {{
+  var out: {kind};
+  for (var i = 0u; i < {count}; i++) {{
+    let e = {element};
     out[i] = {array}[offset + e / SIDE * pitch + e % SIDE];
   }}
   return out;
@@ -69,15 +80,16 @@ def _storer(array: str) -> str:
 
 
 def _multiplier(name: str, left: str, right: str) -> str:
-    return f"""fn {name}(a: vec3u, b: vec3u, sum: Result, lane: u32) -> Result {{
+    held = left == "held"
+    of_a = "a[m * SIDE + k]" if held else f"f32({left}[a.x + select(m * a.z + k, k * a.z + m, a.y == 1u)])"
+    return f"""fn {name}(a: {"Left" if held else "vec3u"}, b: vec3u, sum: Result, lane: u32) -> Result {{
   var out = sum;
   for (var i = 0u; i < SIDE * SIDE / LANES; i++) {{
     let m = (lane + i * LANES) / SIDE;
     let n = (lane + i * LANES) % SIDE;
     for (var k = 0u; k < SIDE; k++) {{
-      let at_a = a.x + select(m * a.z + k, k * a.z + m, a.y == 1u);
       let at_b = b.x + select(k * b.z + n, n * b.z + k, b.y == 1u);
-      out[i] += f32({left}[at_a]) * f32({right}[at_b]);
+      out[i] += {of_a} * f32({right}[at_b]);
     }}
   }}
   return out;

@@ -1,0 +1,213 @@
+"""Mixtures of experts: routing, tokens sorted by expert, and the experts' products. GPU against numpy."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from gguf.constants import GGMLQuantizationType as Q
+from playwright.sync_api import Page
+
+from py_engine.plan import experts, tiles
+from py_engine.plan.ops import Ops, pad
+from py_engine.plan.plan import Buffer, Weight
+from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.weights import ExpertMatrices
+from tests.support.kernels.bench import Bench, Setup, bench_of
+from tests.support.kernels.checks import EPS, check
+from tests.support.kernels.quantised import matrix
+
+Pages = Callable[[str], tuple[Page, dict[str, Any]]]
+PLACES = ((7, 3), (30, 0), (8, 3), (0, 5), (9, 3))  # (position, sequence)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A mixture of `n` experts. A token uses `used`."""
+
+    n: int
+    used: int
+    cols: int
+    n_ff: int
+    type: Q = Q.F16
+    stacked: bool = True  # gate and up in one matrix
+    biased: bool = False
+    normed: bool = False
+    activation: str = "silu"
+
+
+def _matrices(bench: Bench, shape: Shape, name: str, rows: int, cols: int, stack: int = 1) -> ExpertMatrices:
+    count = stack * shape.n * rows
+    if shape.type in (Q.F16, Q.F32):
+        weight = bench.weight(name, shape.type, count, cols, 0.3)
+    else:
+        weight = matrix(bench, shape.type, name, count, cols, tame=True)
+    for _, part in weight.split(bench.device.max_binding):
+        _, first, n = part.sources[0]
+        bench.raw[part.name] = bench.raw[name].reshape(count, -1)[first : first + n].reshape(-1)
+        bench.plan.weights[part.name] = Weight(part.name, part.type, n, cols, ((part.name, 0, n),))
+    return weight, bench.weight(f"{name}.bias", Q.F32, stack * shape.n, rows) if shape.biased else None
+
+
+def _network(bench: Bench, shape: Shape) -> experts.ExpertNetwork:
+    """Random matrices, as Weights.experts() makes them."""
+    if shape.stacked:
+        inputs = [_matrices(bench, shape, "gate_up", shape.n_ff, shape.cols, 2)]
+    else:
+        inputs = [_matrices(bench, shape, name, shape.n_ff, shape.cols) for name in ("gate", "up")]
+    return experts.ExpertNetwork(
+        inputs,
+        _matrices(bench, shape, "down", shape.cols, shape.n_ff),
+        shape.n_ff,
+        shape.activation,
+        True,
+        bench.vector("norm", shape.cols) if shape.normed else None,
+        EPS,
+    )
+
+
+def _experts(bench: Bench, ops: Ops, shape: Shape, favourite: int | None = None) -> Buffer:
+    """Route random logits, in which every token's first choice may be one expert; return x + the mixture's output."""
+    x, y = ops.rows("x", shape.cols), ops.rows("y", shape.cols)
+    logits = ops.rows("router", shape.n)
+    for b in (x, y, logits):
+        bench.fill(b)
+    if favourite is not None:
+        bench.data[logits.name][:, favourite] = 9
+    route = experts.route(ops, logits, experts.Routing(shape.n, shape.used, True, 0.5))
+    network = _network(bench, shape)
+    experts.combine(ops, experts.hidden(ops, route, x, network), network.down, y)
+    return y
+
+
+@pytest.mark.parametrize(
+    ("n", "used", "gating", "normalised", "biased"),
+    [
+        (1, 1, "softmax", 1, 0),
+        (5, 2, "softmax", 0, 1),
+        (33, 4, "sigmoid", 1, 1),
+        (128, 8, "softmax", 1, 0),
+        (300, 8, "sigmoid", 0, 0),
+    ],
+)
+def test_route(swift_bench: Bench, n: int, used: int, gating: str, normalised: int, biased: int) -> None:
+    """The choice, with two equal logits, and the weights."""
+    bench = swift_bench
+    ops = bench.begin(Setup(batch=9, n=7))
+    logits = ops.rows("router", n)
+    values = bench.fill(logits)
+    values[:, n:] = np.nan
+    values[2, n // 2] = values[2, n - 1] = 8
+    bias = bench.vector("bias", n) if biased else None
+    route = experts.route(ops, logits, experts.Routing(n, used, bool(normalised), 2.5, gating, bias))
+    gpu, host = bench.run(ops)
+    assert (gpu[route.chosen.name][:7] == host[route.chosen.name][:7]).all()
+    assert (gpu[route.chosen.name][7:] == 0xFFFFFFFF).all()
+    check(bench, gpu[route.weights.name][:7], host[route.weights.name][:7], 1e-10)
+
+
+@pytest.mark.parametrize(("n", "used", "tokens"), [(1, 1, 1), (5, 2, 31), (128, 8, 33), (300, 8, 257), (4, 4, 3)])
+def test_grouping(plain_bench: Bench, n: int, used: int, tokens: int) -> None:
+    """Every pair is in one tile of its expert; tiles are as few as possible, the others are empty."""
+    bench = plain_bench
+    ops = bench.begin(Setup(batch=300, n=tokens))
+    chosen = ops.buffer("chosen", (300, used), "u32")
+    choices = [bench.random.permutation(n // 2 + 1 if n // 2 >= used else n)[:used] for _ in range(300)]
+    bench.data["chosen"] = np.array(choices, np.uint32)
+    route = experts.Route(experts.Routing(n, used, True), chosen, ops.buffer("weights", (300, used)))
+    groups = experts.group(ops, route)
+    gpu, host = bench.run(ops)
+    assert (gpu[groups.tiles.name] == host[groups.tiles.name]).all()
+    pairs = bench.data["chosen"].reshape(-1)
+    slots = gpu[groups.slots.name]
+    assert sorted(slots[: tokens * used].tolist()) == list(range(tokens * used))
+    assert (np.diff(pairs[slots[: tokens * used]].astype(int)) >= 0).all()
+    count = -(-tokens // groups.count.tile) + groups.count.extra
+    assert (gpu[groups.tiles.name][count:] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("shape", "limit", "favourite", "tokens"),
+    [
+        (Shape(5, 2, 33, 7), 1 << 27, None, 1),
+        (Shape(5, 2, 33, 7), 1 << 27, None, 257),
+        (Shape(5, 2, 33, 7, stacked=False, biased=True), 1 << 27, 3, 31),
+        (Shape(5, 2, 33, 7, stacked=False, biased=True), 2048, None, 33),
+        (Shape(5, 2, 33, 7, stacked=False, biased=True), 2048, 4, 255),
+        (Shape(9, 3, 64, 96, Q.Q8_0, biased=True, normed=True, activation="swiglu_oai"), 1 << 27, 0, 3),
+        (Shape(9, 3, 64, 96, Q.Q8_0, biased=True, normed=True, activation="swiglu_oai"), 1 << 27, None, 257),
+    ],
+)
+def test_many_tokens(swift_bench: Bench, shape: Shape, limit: int, favourite: int | None, tokens: int) -> None:
+    """Experts without tokens, one that all tokens use, and matrices split over several bindings."""
+    bench = Bench(swift_bench.page, replace(swift_bench.device, max_binding=limit))
+    ops = bench.begin(Setup(batch=260, n=tokens))
+    y = _experts(bench, ops, shape, favourite)
+    assert {"group_experts", "matmul"} <= {op.kernel for op in ops.ops}
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:tokens, : shape.cols], host[y.name][:tokens, : shape.cols])
+    assert (gpu[y.name][tokens:] == bench.data[y.name][tokens:]).all()
+
+
+@pytest.mark.parametrize("variant", ["lavapipe: f16", "lavapipe: f16 subgroups"])
+def test_many_tokens_in_f16(variant: str, kernel_pages: Pages) -> None:
+    bench = bench_of(variant, kernel_pages)
+    ops = bench.begin(Setup(batch=70, n=67))
+    y = _experts(bench, ops, Shape(4, 2, 96, 64, Q.Q4_0, biased=True))
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:67, :96], host[y.name][:67, :96])
+
+
+@pytest.mark.parametrize("tokens", [1, 33, 130])
+@pytest.mark.parametrize("tile", [{"TM": 32, "TN": 64, "SM": 1, "SN": 2}, {"TM": 64, "TN": 64, "SM": 2, "SN": 2}])
+def test_many_tokens_with_matrices(
+    plain_bench: Bench, tokens: int, tile: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel with subgroup matrices, emulated."""
+    bench = Bench(plain_bench.page, replace(plain_bench.device, subgroup=32, matrix=16))
+    kernel, default = tiles.grouped_matmul(bench.device, 256, 64)
+    assert kernel == "matmul_matrix"
+    monkeypatch.setattr(tiles, "grouped_matmul", lambda *_: (kernel, default | {"DEPTH": 32} | tile))
+    ops = bench.begin(Setup(batch=256, n=tokens))
+    y = _experts(bench, ops, Shape(4, 2, 96, 64, Q.Q8_0, biased=True), 1)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:tokens, :96], host[y.name][:tokens, :96], 1e-10)
+
+
+@pytest.mark.parametrize(
+    ("shape", "limit", "places"),
+    [
+        (Shape(5, 2, 33, 7), 1 << 27, ()),
+        (Shape(5, 2, 33, 7), 1 << 27, PLACES),
+        (Shape(5, 2, 33, 7, stacked=False, biased=True, normed=True), 1 << 27, ()),
+        (Shape(5, 2, 33, 7, stacked=False, normed=True), 2048, ()),
+        (Shape(5, 2, 33, 7, stacked=False, normed=True), 2048, PLACES),
+        (Shape(9, 3, 64, 96, Q.Q8_0, biased=True, normed=True, activation="swiglu_oai"), 1 << 27, PLACES),
+    ],
+)
+def test_small_batch(swift_bench: Bench, shape: Shape, limit: int, places: tuple[tuple[int, int], ...]) -> None:
+    """One token, or several with a State each. Split matrices are multiplied as those of many tokens."""
+    bench = Bench(swift_bench.page, replace(swift_bench.device, max_binding=limit))
+    n = max(1, len(places))
+    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH if places else 1, n=n, places=places))
+    y = _experts(bench, ops, shape)
+    assert any(op.kernel == "experts" for op in ops.ops) == (limit > 2048)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:n, : shape.cols], host[y.name][:n, : shape.cols])
+    assert (gpu[y.name][n:] == bench.data[y.name][n:]).all()
+
+
+@pytest.mark.parametrize("type", [Q.Q8_0, Q.Q4_K, Q.Q6_K, Q.MXFP4])
+@pytest.mark.parametrize("places", [(), PLACES])
+def test_small_batch_of_bytes(swift_bench: Bench, type: Q, places: tuple[tuple[int, int], ...]) -> None:
+    """Integer dot products. Values between two steps may round either way."""
+    bench = Bench(swift_bench.page, replace(swift_bench.device, dot8=True, max_workgroup_storage=32768))
+    n = max(1, len(places))
+    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH if places else 1, n=n, places=places))
+    shape = Shape(6, 3, 512, 256, type, biased=True, normed=True)
+    y = _experts(bench, ops, shape)
+    assert {op.params["DOT8"] for op in ops.ops if op.kernel == "experts"} == {1}
+    gpu, host = bench.run(ops)
+    assert pad(shape.cols) == shape.cols
+    check(bench, gpu[y.name][:n], host[y.name][:n], 1e-4)

@@ -1,0 +1,36 @@
+// Rows of a mixture's matrices for the experts that a token has chosen: part of matvec.wgsl for experts.wgsl.
+@bind var<storage, read> chosen: array<u32>; // (n, USED)
+#if SUM
+@bind var<storage, read> weights: array<f32>; // (n, USED)
+const X_GROUPS = USED * W_GROUPS;
+#else
+const X_GROUPS = W_GROUPS;
+#endif
+
+fn expert_row(row: u32, choice: u32) -> u32 {
+  return (row / ROWS * EXPERTS + chosen[choice]) * ROWS + row % ROWS;
+}
+
+// Factor of group g of x: a sum's weight.
+fn x_factor(g: u32, choice: u32) -> f32 {
+#if SUM
+  return weights[choice + g / W_GROUPS];
+#else
+  return 1.0;
+#endif
+}
+#if BIAS
+
+fn expert_bias(row: u32, choice: u32) -> f32 {
+  const STRIDE = (ROWS + 31u) / 32u * 32u;
+#if SUM
+  var sum = 0.0;
+  for (var k = 0u; k < USED; k++) {
+    sum += weights[choice + k] * bias[chosen[choice + k] * STRIDE + row];
+  }
+  return sum;
+#else
+  return bias[(row / ROWS * EXPERTS + chosen[choice]) * STRIDE + row % ROWS];
+#endif
+}
+#endif
