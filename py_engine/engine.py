@@ -255,7 +255,9 @@ class Engine:
     def _check_ids(self, ids: Sequence[int]) -> None:
         if not ids:
             raise WispError("The list of token ids is empty. Give at least one.", "invalid_value")
-        if bad := next((i for i in ids if not 0 <= i < self.plan.n_vocab), None):
+        for bad in (min(ids), max(ids)):
+            if 0 <= bad < self.plan.n_vocab:
+                continue
             raise WispError(f"Token id {bad} is outside the vocabulary of {self.plan.n_vocab}.", "invalid_value")
         if len(ids) > self.context_length:
             raise WispError(

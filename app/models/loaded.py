@@ -83,6 +83,6 @@ class Loaded:
     def check_ids(self, ids: list[int], param: str) -> None:
         """Raise WispError invalid_value for ids outside the vocabulary."""
         size = len(self.tokenizer)
-        bad = next((i for i in ids if not 0 <= i < size), None)
-        if bad is not None:
+        if ids and not 0 <= min(ids) <= max(ids) < size:
+            bad = next(i for i in ids if not 0 <= i < size)
             raise WispError(f"{bad} is not a token id: the vocabulary has {size}.", "invalid_value", param=param)

@@ -81,6 +81,8 @@ def prompts(value: Json) -> list[str | list[int]]:
 
 
 def _ids(value: list[Json], whole_prompt: Json) -> list[int]:
+    if set(map(type, value)) == {int} and min(value) >= 0:  # fast: a prompt may be long
+        return value
     ids = [i for i in map(whole, value) if i is not None and i >= 0]
     if len(ids) != len(value):
         raise wrong_type("prompt", "a string or a list of token ids", whole_prompt)

@@ -43,7 +43,7 @@ class RunningSequence:
     answer: Answer
     cache: SequenceCache
     left: int  # tokens that may still be submitted
-    drafts: DraftPolicy
+    drafts: DraftPolicy = field(default_factory=lambda: DraftPolicy([]))
     position: int = 0  # of the newest token, after all submits
     submits: int = 0  # whose results were not read yet
     turn: int = 0  # number of its latest submit
@@ -116,7 +116,7 @@ class Scheduler:
         `reuse()` is called when the prompts before this one were submitted, so that it finds their prefixes. Yields an
         empty batch after each part of the prompt but the last. Closing the generator cancels the sequence.
         """
-        sequence = RunningSequence(answer, cache, count, DraftPolicy(answer.ids))
+        sequence = RunningSequence(answer, cache, count)
         await self._prompts.acquire()
         try:
             await self._runner.configure(answer.sampling, answer.begins, answer.shifted, False, cache.number)
@@ -277,6 +277,8 @@ class Scheduler:
             self._end_prompt(sequence)
         runner.feed(part.at, part.ids, lists, sequence.cache.number, read=True)
         sequence.cache.append(part.ids, generated=part.decoded)
+        if part.last and self._speculation and answer.batchable:  # now, while the device computes the prompt
+            sequence.drafts = DraftPolicy(answer.ids)
         return Submit([sequence], len(part.ids) * (runner.prompt_token_ms() or UNKNOWN_MS), part.last)
 
     # -- drafts
