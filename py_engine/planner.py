@@ -53,19 +53,21 @@ from py_engine.models import (
 from py_engine.models.architecture import Architecture, Decoder
 from py_engine.models.config import Config
 from py_engine.plan import sampler_ops
-from py_engine.plan.cache import Cache, make_cache, make_conv_cache, ring_slack
+from py_engine.plan.cache import UNPAGED, Cache, make_cache, make_conv_cache, page_group
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import (
     ALL_LOGITS,
     DECODE,
     EMBED,
     LAST_LOGITS,
+    NORMALIZE,
     PREFILL,
     SMALL_BATCH,
     SMALL_BATCH_LAST_LOGITS,
     SMALL_BATCH_LOGITS,
 )
 from py_engine.plan.ops import Ops
+from py_engine.plan.pages import PAGE
 from py_engine.plan.plan import Plan
 from py_engine.plan.rope import Rope, RopeSpec, table
 from py_engine.plan.shared import MAX_SMALL_BATCH
@@ -160,7 +162,7 @@ class PlanOptions:
     batch: int  # most tokens of a prefill step
     kv_type: str  # "f16", "f32" or "q8_0"
     rope_factors: Sequence[float] | None = None  # divisors of RoPE's frequencies, if the file has them
-    ring_slack: int | None = None  # rows of a sliding window's ring beyond the window; None: ring_slack(batch)
+    page: int = PAGE  # positions of a page of the caches
 
 
 def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
@@ -168,15 +170,13 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     model = family(header)
     cfg = model.Config.from_gguf(header)
     n_ctx = options.n_ctx
-    plan = Plan(min(options.batch, n_ctx) if cfg.causal else max(2, n_ctx), n_ctx, cfg.vocab)
+    plan = Plan(min(options.batch, n_ctx) if cfg.causal else max(2, n_ctx), n_ctx, cfg.vocab, page=options.page)
     weights = Weights(header, plan)
     prefill = Ops(plan, PREFILL, plan.batch, device)
-    slack = ring_slack(plan.batch) if options.ring_slack is None else options.ring_slack
     caches: list[Cache] = []
     for i in range(cfg.block_count):
         j = cfg.cache_layer(i)
-        caches.append(caches[j] if j < i else _cache(cfg.layer(i), prefill, i, options.kv_type, slack))
-    plan.ring_slack = slack if any(c.ring for c in caches) else 0
+        caches.append(caches[j] if j < i else _cache(cfg.layer(i), prefill, i, options.kv_type))
     tables = {
         spec: _rope(plan, prefill, spec, model.NEOX, f"rope_freqs.{n}", options.rope_factors)
         for n, spec in enumerate(dict.fromkeys(cfg.ropes))
@@ -188,7 +188,7 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     if not cfg.causal:
         return plan
     head = _decoder(header)
-    plan.lazy |= {name for name in plan.lists if name == EMBED or name.startswith("pool.")}
+    plan.lazy |= {name for name in plan.lists if name in (EMBED, NORMALIZE) or name.startswith("pool.")}
     head.output(cfg, weights, Ops(plan, LAST_LOGITS, 1, device), x)
     head.output(cfg, weights, Ops(plan, ALL_LOGITS, min(ALL_LOGITS_BATCH, plan.batch), device), x, all_tokens=True)
 
@@ -205,15 +205,15 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     return plan
 
 
-def _cache(cfg: Config, ops: Ops, layer: int, kv_type: str, slack: int) -> Cache:
+def _cache(cfg: Config, ops: Ops, layer: int, kv_type: str) -> Cache:
     """A layer's KV cache, or the window of its short convolution. An encoder's is valid within the layer only."""
     plan, cols = ops.plan, cfg.head_count_kv * cfg.head_dim
     if not cfg.causal:
         k, v = (ops.buffer(f"{ops.name}.{name}", (plan.n_ctx, cols)) for name in ("k", "v"))
-        return Cache(k, v, "f32", plan.n_ctx)
+        return Cache(k, v, "f32", UNPAGED)
     if cfg.conv_kernel_sizes and (size := cfg.conv_kernel_sizes[layer]):
-        return make_conv_cache(plan, layer, cfg.embedding_length, kv_type, size, slack)
-    return make_cache(plan, layer, cols, kv_type, cfg.windows[layer], slack)
+        return make_conv_cache(plan, layer, cfg.embedding_length, kv_type, page_group(plan, size))
+    return make_cache(plan, layer, cols, kv_type, page_group(plan, cfg.windows[layer]))
 
 
 def _rope(plan: Plan, ops: Ops, spec: RopeSpec, neox: bool, name: str, factors: Sequence[float] | None) -> Rope:

@@ -7,7 +7,7 @@
 #param G // query heads per key/value head
 #param TQ // tokens of a tile
 #param ROWS // TQ * G, rounded up to whole matrices for every subgroup
-#param TS // positions of a tile
+#param TS // positions of a tile; a divisor of PAGE
 #param WINDOW // positions that a token sees, itself included; 0: all
 #param SOFT_CAP // cap of the scores; 0: none
 #param SINKS // 1: each head has an attention sink, a logit without a value that joins the softmax
@@ -36,8 +36,9 @@ var<workgroup> part_top: array<f32, WG>;
 var<workgroup> needs_rescale: array<u32, 4>;
 
 fn load_tile(values: bool, s0: u32, end: u32, head: u32, t: u32) {
+  let page = tile_page(s0);
   for (var i = t; i < TS * VECS; i += WG) {
-    let v = cached_vector(values, s0 + i / VECS, end, head, i % VECS);
+    let v = cached_vector(values, page, s0 + i / VECS, end, head, i % VECS);
     let to = i / VECS * PITCH + i % VECS * 4u;
     kv[to] = f16(v.x);
     kv[to + 1u] = f16(v.y);
@@ -48,6 +49,7 @@ fn load_tile(values: bool, s0: u32, end: u32, head: u32, t: u32) {
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
+  let state = state.tokens[0];
   let head = wid.x;
   let m0 = wid.y * TQ;
   let end = state.pos + min(m0 + TQ, state.n);

@@ -19,7 +19,7 @@ struct Params {
 @bind var<uniform> p: Params;
 #include "lib/state.wgsl"
 #include "lib/sampling.wgsl"
-@bind var<storage, read> sampling: array<Sampling, MAX_SMALL_BATCH>;
+@bind var<storage, read> sampling: array<Sampling, MAX_SEQUENCES>;
 @bind var<storage, read> state: array<State>; // positions of the sampled tokens
 @bind var<storage, read> tokens: array<u32>;
 @bind var<storage, read> logits: array<vec4f>;

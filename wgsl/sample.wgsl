@@ -18,7 +18,7 @@ struct Params {
 @bind var<storage, read> rows: array<Row, MAX_SMALL_BATCH>;
 @bind var<storage, read> best: array<vec2u>; // (rows, partitions): bits of the largest logit, its index
 #if not GREEDY
-@bind var<storage, read> sampling: array<Sampling, MAX_SMALL_BATCH>;
+@bind var<storage, read> sampling: array<Sampling, MAX_SEQUENCES>;
 @bind var<storage, read> drawn: array<vec2u>; // (rows, partitions)
 #endif
 #if CHOSEN

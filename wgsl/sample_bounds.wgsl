@@ -18,7 +18,7 @@ struct Params {
 }
 @bind var<uniform> p: Params;
 #include "lib/sampling.wgsl"
-@bind var<storage, read> sampling: array<Sampling, MAX_SMALL_BATCH>;
+@bind var<storage, read> sampling: array<Sampling, MAX_SEQUENCES>;
 @bind var<storage, read> rows: array<Row, MAX_SMALL_BATCH>;
 @bind var<storage, read> best: array<vec2u>; // (rows, partitions)
 @bind var<storage, read> spread: array<vec4f>; // (rows, blocks): tokens not banned, mean logit, sum of squared deviations

@@ -13,7 +13,7 @@ struct Params {
 }
 @bind var<uniform> p: Params;
 #include "lib/sampling.wgsl"
-@bind var<storage, read> sampling: array<Sampling, MAX_SMALL_BATCH>;
+@bind var<storage, read> sampling: array<Sampling, MAX_SEQUENCES>;
 @bind var<storage, read> rows: array<Row, MAX_SMALL_BATCH>;
 @bind var<storage, read> logits: array<f32>;
 @bind var<storage, read> best: array<vec2u>; // (rows, partitions)

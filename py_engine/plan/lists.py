@@ -18,6 +18,7 @@ MASKED_DRAW = "masked_draw"
 MASKED_SAMPLE = "masked_sample"
 LOGPROBS = "logprobs"
 EMBED = "embed"
+NORMALIZE = "normalize"  # scales the pooled embedding to length 1
 
 
 def each(sampler: str) -> str:

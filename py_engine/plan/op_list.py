@@ -7,8 +7,9 @@ from typing import Any
 
 from py_engine.plan import quants
 from py_engine.plan.kernels import Device
+from py_engine.plan.pages import state_words
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import MAX_SEQUENCES
 
 
 def pad(cols: int) -> int:
@@ -27,12 +28,8 @@ class OpList:
         self.name, self.state_params = name, {"STATE_PER_TOKEN": int(state_per_token)}
         self.small_batch = batch == 1 or state_per_token
         self.ops: list[Op] = plan.lists.setdefault(name, [])
-        self.state = (
-            self.buffer("states", (MAX_SMALL_BATCH, 4), "u32", "state")
-            if state_per_token
-            else self.buffer("state", (4,), "u32", "state")
-        )
-        self.tokens = self.buffer("tokens", (MAX_SMALL_BATCH, plan.n_ctx + 1), "u32", "state")
+        self.state = self.buffer("state", (state_words(plan.n_ctx, plan.page),), "u32", "state")
+        self.tokens = self.buffer("tokens", (MAX_SEQUENCES, plan.n_ctx + 1), "u32", "state")
 
     def buffer(self, name: str, shape: tuple[int, ...], dtype: str = "f32", pool: str = "activations") -> Buffer:
         """Return the plan's buffer of this name; create it if it is new."""

@@ -26,7 +26,7 @@ from py_engine.plan.lists import (
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, PerToken, Plan
 from py_engine.plan.sampling import FIELDS, Filters
-from py_engine.plan.shared import BUCKETS, LOGPROB_ROWS, MAX_BIASES, MAX_LOGPROBS, MAX_SMALL_BATCH
+from py_engine.plan.shared import BUCKETS, LOGPROB_ROWS, MAX_BIASES, MAX_LOGPROBS, MAX_SEQUENCES, MAX_SMALL_BATCH
 
 PARTITION = 1024  # logits per workgroup
 BLOCK = 4096  # logits per workgroup of the kernels that count logits in the workgroup's memory first
@@ -107,12 +107,12 @@ class _Rows:
 def sample(ops: OpList, logits: Buffer, sampler: Sampler) -> None:
     """Sample a token from each row of logits, append it to its sequence, and advance its state."""
     rows = _Rows(ops, logits)
-    parameters = ops.buffer("sampling", (MAX_SMALL_BATCH, len(FIELDS)), "u32", "state")
+    parameters = ops.buffer("sampling", (MAX_SEQUENCES, len(FIELDS)), "u32", "state")
     first = {"rows": ops.buffer("rows", (MAX_SMALL_BATCH, 4), "u32"), "best": rows.per_partition("best")}
     if sampler.shaped or sampler.masked:
         shaped = rows.buffer("shaped", logits.shape[-1], dtype="f32")
         layout = Rules(ops.plan.n_vocab)
-        rules = ops.buffer("rules", (MAX_SMALL_BATCH, layout.words), "u32", "state")
+        rules = ops.buffer("rules", (MAX_SEQUENCES, layout.words), "u32", "state")
         history = {"sampling": parameters, "tokens": ops.tokens, "rules": rules, "logits": logits}
         ops.add(
             "sample_shape",
@@ -192,8 +192,8 @@ def logprobs(ops: OpList, logits: Buffer) -> None:
     rows = _Rows(ops, logits)
     partial = {"partial": rows.per_partition("logprobs.partial", 4)}
     ops.add("logprobs_partitions", TILE, rows.layout, {"logits": logits} | partial, rows.partitions, rows.grid)
-    parameters = ops.buffer("sampling", (MAX_SMALL_BATCH, len(FIELDS)), "u32", "state")
-    shape = (MAX_SMALL_BATCH, LOGPROB_ROWS, 1 + MAX_LOGPROBS, 2)
+    parameters = ops.buffer("sampling", (MAX_SEQUENCES, len(FIELDS)), "u32", "state")
+    shape = (MAX_SEQUENCES, LOGPROB_ROWS, 1 + MAX_LOGPROBS, 2)
     found = {"logprobs": ops.buffer("logprobs", shape, "u32", "state")}
     ops.add(
         "logprobs",

@@ -187,6 +187,7 @@ class Trial(Gpu):
         self.places = {name: (pools[kind], offset, size) for name, (kind, offset, size) in self.places.items()}
         for b in self.plan.buffers.values():
             self.places[b.name] = self.bench.shared(b), 0, b.nbytes
+        self.write_first_tables()
 
     async def outputs(self) -> list[list[float]]:
         """About COMPARED_VALUES values of every output, the same ones each time."""

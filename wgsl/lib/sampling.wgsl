@@ -1,5 +1,6 @@
 // Sampling parameters of a request, written by the host (packed by sampling.py); the samplers' rows, bounds and noise.
-#param MAX_SMALL_BATCH // sequences that run side by side
+#param MAX_SEQUENCES // sequences that run side by side
+#param MAX_SMALL_BATCH // rows of a small batch
 #param BANNED // logit of a token that cannot be sampled
 struct Sampling {
   temperature: f32, // 0: greedy

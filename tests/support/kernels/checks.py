@@ -6,7 +6,7 @@ from gguf.constants import GGMLQuantizationType as Q
 from py_engine.plan.ops import pad
 from py_engine.plan.sampler_ops import Rules
 from py_engine.plan.sampling import FIELDS, Sampling
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import MAX_SEQUENCES
 from tests.support.kernels.bench import Bench, nmse
 
 PLAIN = [Q.F32, Q.F16, Q.BF16]
@@ -34,10 +34,10 @@ def give(
     bench: Bench, seq: int, sampling: Sampling, answer: int = 0, shifted: int = 0, mask: np.ndarray | None = None
 ) -> None:
     """Set the sampling parameters of a sequence. `mask`: bool (vocab,), the allowed tokens."""
-    given = bench.data.setdefault("sampling", np.full((MAX_SMALL_BATCH, len(FIELDS)), 0xFFFFFFFF, np.uint32))
+    given = bench.data.setdefault("sampling", np.full((MAX_SEQUENCES, len(FIELDS)), 0xFFFFFFFF, np.uint32))
     given[seq] = np.frombuffer(sampling.pack(answer, shifted, mask is not None), np.uint32)
     layout = Rules(bench.plan.n_vocab)
-    rules = bench.data.setdefault("rules", np.full((MAX_SMALL_BATCH, layout.words), 0xFFFFFFFF, np.uint32))
+    rules = bench.data.setdefault("rules", np.full((MAX_SEQUENCES, layout.words), 0xFFFFFFFF, np.uint32))
     allowed = np.packbits(np.pad(mask, (0, -len(mask) % 32)), bitorder="little") if mask is not None else b""
     parts = [
         (layout.mask(seq), allowed),
