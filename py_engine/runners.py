@@ -117,8 +117,8 @@ class Runner(Protocol):
     def begin(self, position: int, count: int, seq: int = 0) -> None:
         """Begin decoding up to `count` tokens by step(); the last feed has computed the first one's logits."""
 
-    def mask(self, allowed: Any | None) -> None:
-        """Set which tokens the next step() may sample (Constraint.mask); None: all."""
+    def mask(self, allowed: Any | None, seq: int) -> None:
+        """Set which tokens the next steps of a sequence may sample (Constraint.mask); None: all."""
 
     def step(self, count: int, eager: bool = False) -> int:
         """Sample the next tokens, each from the logits of the one before; returns how many there will be.

@@ -46,7 +46,8 @@ class CpuRunner:
         # (rows, drafting) -> milliseconds of a step; (0, False): of a prompt token
         self._times: dict[tuple[int, bool], float] = {}
         self._held: deque[tuple[int, int]] = deque()  # of every step(): tokens, resampled
-        self._row, self._left, self._masked = Row(0, 0), 0, False
+        self._row, self._left = Row(0, 0), 0
+        self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
         self._pending = False  # the newest token has not gone through the layers
 
     async def load(self, data: Any, placements: Sequence[Placement]) -> None:
@@ -85,6 +86,7 @@ class CpuRunner:
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
         self._run_in_order(lambda: self._configure(sampling, sampling.pack(answer, shifted), seq))
         self._samplings[seq] = sampling
+        self._masked.discard(seq)
 
     def _configure(self, sampling: Sampling, packed: bytes, seq: int) -> None:
         self._cpu.write("rules", sampling.biases(), self._rules.biases(seq))
@@ -92,7 +94,8 @@ class CpuRunner:
         self._cpu.write("sampling", packed, seq * SAMPLING_BYTES)
 
     def step_lists(self, sequences: Sequence[int], *, drafting: bool = False) -> list[str]:
-        before, after = step([self._samplings[seq] for seq in sequences], drafting=drafting)
+        masked = not self._masked.isdisjoint(sequences)
+        before, after = step([self._samplings[seq] for seq in sequences], masked, drafting)
         return [*before, *after]
 
     async def prepare(self, lists: Sequence[str]) -> None:
@@ -202,20 +205,19 @@ class CpuRunner:
     # -- one sequence under the host's control
 
     def begin(self, position: int, count: int, seq: int = 0) -> None:
-        self._row, self._left, self._masked, self._pending = Row(seq, position - 1), count, False, False
+        self._row, self._left, self._pending = Row(seq, position - 1), count, False
         self._resampled = 0
         self._held.clear()
 
-    def mask(self, allowed: Any | None) -> None:
-        seq = self._row.seq
+    def mask(self, allowed: Any | None, seq: int) -> None:
         if allowed is not None:
             words = allowed.to_py() if hasattr(allowed, "to_py") else allowed
             self._cpu.write("rules", memoryview(words).cast("B")[: 4 * self._rules.bit_words], self._rules.mask(seq))
         self._cpu.write("sampling", struct.pack("<I", allowed is not None), seq * SAMPLING_BYTES + MASKED_AT)
-        self._masked = allowed is not None
+        self._masked = self._masked | {seq} if allowed is not None else self._masked - {seq}
 
     def step(self, count: int, eager: bool = False) -> int:
-        lists = samplers([self._samplings[self._row.seq]], self._masked)
+        lists = samplers([self._samplings[self._row.seq]], self._row.seq in self._masked)
         for _ in range(count):
             self._run([DECODE, *lists] if self._pending else lists)
             self._pending = True

@@ -124,7 +124,7 @@ class ConstrainedDecoder:
         else:
             mask = await self._constraint.mask()
         self._fed = False
-        self._runner.mask(mask)
+        self._runner.mask(mask, self._sequence.number)
         self._runner.step(1, eager=True)
         batch, resampled = await self._runner.take()
         await self._constraint.accept(batch.ids[0])
@@ -134,7 +134,7 @@ class ConstrainedDecoder:
 
     async def _sample_ahead(self) -> AsyncGenerator[Batch, None]:
         """Sample tokens without a mask until one is rejected, then sample that one with the mask."""
-        self._runner.mask(None)
+        self._runner.mask(None, self._sequence.number)
         in_flight = 0
         while self._left > 0:
             window = self._lookahead()

@@ -130,7 +130,7 @@ export class Replay extends Lists {
     this.submit((encoder) => this.pass(encoder, [lists], 1));
   }
 
-  /** Begins decoding one sequence with drafts, of which a step may yield several tokens. @param {Place} place of its newest token */
+  /** Begins decoding one sequence with drafts: a step may yield several tokens. @param {Place} place of its newest token */
   startDrafts(place) {
     this.place([place], 1);
     this.places = undefined;

@@ -59,7 +59,6 @@ class HeldSequence:
 
     row: Row
     left: int
-    masked: bool = False
     sampled: bool = False  # the newest token has not gone through the layers
 
 
@@ -71,6 +70,7 @@ class GpuRunner:
         self.on_gpu, self.queues = not gpu.variant.software, True
         self._samplings: dict[int, Sampling] = {}  # of every sequence that was configured
         self._rules = Rules(self.plan.n_vocab)
+        self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
         self._preparing: set[str] = set()
         self._in_flight: deque[Submit] = deque()
         self._times: dict[tuple[int, bool], float] = {}  # kind of submit -> milliseconds of a step
@@ -131,6 +131,7 @@ class GpuRunner:
             self.gpu.write("rules", sampling.breaker_bits(self.plan.n_vocab), self._rules.breakers(seq))
         self.gpu.write("sampling", sampling.pack(answer, shifted), seq * SAMPLING_BYTES)
         self._samplings[seq] = sampling
+        self._masked.discard(seq)
 
     def feed(self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False) -> None:
         self._check()
@@ -156,7 +157,8 @@ class GpuRunner:
             self._preparing -= lists
 
     def step_lists(self, sequences: Sequence[int], *, drafting: bool = False) -> list[str]:
-        before, after = step([self._samplings[seq] for seq in sequences], drafting=drafting)
+        masked = not self._masked.isdisjoint(sequences)
+        before, after = step([self._samplings[seq] for seq in sequences], masked, drafting)
         return [*before, *after]
 
     def decode(self, rows: Sequence[Row], steps: int) -> None:
@@ -233,23 +235,20 @@ class GpuRunner:
     def begin(self, position: int, count: int, seq: int = 0) -> None:
         self._held = HeldSequence(Row(seq, position - 1), count)
 
-    def mask(self, allowed: Any | None) -> None:
-        held = self._held
-        assert held is not None
-        seq = held.row.seq
+    def mask(self, allowed: Any | None, seq: int) -> None:
         if allowed is not None:
             bits = allowed if isinstance(allowed, bytes) else allowed.subarray(0, self._rules.bit_words)
             self.gpu.write("rules", bits, self._rules.mask(seq))
-        if held.masked is not (allowed is not None):
+        if (allowed is None) == (seq in self._masked):
+            self._masked ^= {seq}
             self.gpu.write("sampling", struct.pack("<I", allowed is not None), seq * SAMPLING_BYTES + MASKED_AT)
-        held.masked = allowed is not None
 
     def step(self, count: int, eager: bool = False) -> int:
         held = self._held
         assert held is not None
         seq = held.row.seq
         sampling = self._samplings[seq]
-        lists = samplers([sampling], held.masked)
+        lists = samplers([sampling], seq in self._masked)
         count = min(count, held.left, MAX_STEPS)
         submit = Submit(1, count, logprobs=(sampling.logprobs,))
         self._in_flight.append(submit)
@@ -278,7 +277,7 @@ class GpuRunner:
         self.gpu.replay.drop()
         self._in_flight.clear()
         seq = self._held.row.seq
-        self._held = HeldSequence(Row(seq, position - 1), count, self._held.masked)
+        self._held = HeldSequence(Row(seq, position - 1), count)
         self.gpu.replay.forward(obj(seq=seq, position=position - 1), to_js([DECODE]))
 
     def max_lookahead(self) -> int:

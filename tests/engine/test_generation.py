@@ -10,6 +10,7 @@ from playwright.sync_api import Page
 from py_engine.plan.sampling import Sampling
 from tests.support import sampling_reference as reference
 from tests.support.engine_driver import run
+from tests.support.page import sampler_batch
 from tests.support.sampling_reference import chi_square
 
 pytestmark = pytest.mark.lavapipe
@@ -52,6 +53,13 @@ def test_caches_grow_and_pages_are_copied(engine_pages: Callable[[str | None], P
     assert before == {"window": 0, "total": 1, "free": 1, "held": 0}
     assert after["total"] in range(2, 5)
     assert after["held"] == 0
+
+
+def test_any_samplers_share_a_batch(engine_pages: Callable[[str | None], Page]) -> None:
+    """A sequence's tokens and log-probabilities do not depend on the samplers and masks of the others."""
+    page = engine_pages("lavapipe")
+    options: dict[str, Any] = {"backend": "webgpu", "kv_type": "f16", "context_length": 64, "parallel": 8}
+    sampler_batch.check(run(page, MODEL, "sampler_batch.batch_and_pairs", **options))
 
 
 def test_aborts_leave_no_trace_and_a_full_context_goes_on(engine_pages: Callable[[str | None], Page]) -> None:

@@ -26,6 +26,7 @@ from tests.support.cpu_engines import (
     make,
 )
 from tests.support.cpu_models import GOLDEN, load
+from tests.support.page import sampler_batch
 
 GREEDY = Sampling(temperature=0)
 PROMPTS = [PROMPT, [7, 3, 200, 45], [9], list(range(40, 75)), [250, 1, 250, 1, 6], [88, 12, 13]]
@@ -75,6 +76,11 @@ async def test_with_others_that_need_the_device_alone() -> None:
             )
         )
         assert got == want
+
+
+async def test_any_samplers_share_a_batch() -> None:
+    """A sequence's tokens and log-probabilities do not depend on the samplers and masks of the others."""
+    sampler_batch.check(await sampler_batch.batch_and_pairs(make(64)))
 
 
 async def test_answers_that_run_alone_alternate() -> None:

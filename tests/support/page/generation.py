@@ -12,7 +12,7 @@ from pyodide.ffi import to_js
 from py_engine.engine import Engine
 from py_engine.generate import time_slices
 from py_engine.generate.answer import AnswerLimits, GenerationStats
-from py_engine.plan.lists import DRAW, PREFILL_END
+from py_engine.plan.lists import PREFILL_END, SAMPLE
 from py_engine.plan.sampling import Sampling
 from tests.support.page.engines import collect
 
@@ -202,7 +202,7 @@ async def draws(engine: Engine) -> list[Any]:
     gpu, at = runner.gpu, 10
     for part in range(15):
         await runner.configure(Sampling(temperature=0.8, seed=9), at, 1000 * part, False)
-        runner.feed(0, list(range(10)), [*PREFILL_END] + 200 * [DRAW])
+        runner.feed(0, list(range(10)), [*PREFILL_END] + 200 * [SAMPLE])
         drawn = js.Uint32Array.new(await gpu.replay.download(gpu.places["tokens"][0], 4 * at, 800))
         for token in drawn.to_py():
             counts[token] += 1
