@@ -10,22 +10,20 @@
 // Each filter is a bound on the logit, so a range of logits passes all of them. The histogram gives the bucket of a bound; the
 // bound itself is found among that bucket's logits (lib/ranks.wgsl).
 #param WG
+#param SG
 
 struct Params {
   vocab: u32,
-  partitions: u32, // of `best`
   blocks: u32, // of `spread`
 }
 @bind var<uniform> p: Params;
 #include "lib/sampling.wgsl"
 @bind var<storage, read> sampling: array<Sampling, MAX_SEQUENCES>;
 @bind var<storage, read> rows: array<Row, MAX_SMALL_BATCH>;
-@bind var<storage, read> best: array<vec2u>; // (rows, partitions)
 @bind var<storage, read> spread: array<vec4f>; // (rows, blocks): tokens not banned, mean logit, sum of squared deviations
 @bind var<storage, read> sorted: array<f32>; // (rows, vocab)
 @bind var<storage, read> histogram: array<vec4u>; // (rows, BUCKETS)
-@bind var<storage, read_write> bounds: array<FilterBounds, MAX_SMALL_BATCH>;
-#include "lib/top.wgsl"
+@bind var<storage, read_write> bounds: array<FilterBounds, MAX_SMALL_BATCH>; // first those of sample_histogram.wgsl
 #include "lib/reduce.wgsl"
 #include "lib/ranks.wgsl"
 #include "lib/typical.wgsl"
@@ -65,12 +63,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   if (rows[m].wanted == 0u || is_greedy(sampling[seq])) {
     return;
   }
-  let top = top_of(m, t).value;
-  var lowest = 0u;
+  let top = bounds[m].top;
+  var lowest = bounds[m].min_key;
   var highest = key_of(top);
-  var likeliest = highest;
   if (sampling[seq].top_n_sigma > 0.0) { // uniform, like all that depends on the row alone
-    lowest = key_of(top - sampling[seq].top_n_sigma * deviation(m, t));
+    lowest = max(lowest, key_of(top - sampling[seq].top_n_sigma * deviation(m, t)));
   }
   if (is_ranked(sampling[seq], p.vocab)) {
     load_ranks(m, top, t);

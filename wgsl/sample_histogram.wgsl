@@ -1,4 +1,5 @@
 // Counts a row's logits by their distance from the largest one (lib/histogram.wgsl), and gathers what top_n_sigma needs.
+// bounds[m] = the first bounds: with top_k, only logits from the k-th largest of the partitions' largest on can pass.
 // Grid (blocks, rows).
 #param PARTITION // logits of a block; one workgroup reads them
 #param WG
@@ -16,6 +17,7 @@ struct Params {
 @bind var<storage, read> logits: array<f32>;
 @bind var<storage, read> best: array<vec2u>; // (rows, partitions)
 @bind var<storage, read_write> histogram: array<array<atomic<u32>, 4>>; // (rows, BUCKETS)
+@bind var<storage, read_write> bounds: array<FilterBounds, MAX_SMALL_BATCH>;
 @bind var<storage, read_write> spread: array<vec4f>; // (rows, blocks): tokens not banned, mean logit, sum of squared deviations
 #include "lib/histogram.wgsl"
 #include "lib/top.wgsl"
@@ -48,16 +50,39 @@ var<workgroup> counts: array<atomic<u32>, BUCKETS>;
 var<workgroup> losses: array<atomic<u32>, BUCKETS>;
 var<workgroup> moments: array<atomic<u32>, BUCKETS>;
 
-fn count_logits(m: u32, part: u32, typical: bool, t: u32) {
+// The key of the k-th largest of the partitions' largest logits; 0 if there are fewer.
+fn floor_key(m: u32, k: u32, t: u32) -> u32 {
+  if (k == 0u || k > min(p.partitions, BUCKETS)) {
+    return 0u;
+  }
+  for (var i = t; i < p.partitions; i += WG) { // `counts` is still free
+    atomicStore(&counts[i], key_of(bitcast<f32>(best[m * p.partitions + i].x)));
+  }
+  workgroupBarrier();
+  var lowest = EMPTY; // of the k largest; negated
+  for (var i = t; i < p.partitions; i += WG) {
+    let key = atomicLoad(&counts[i]);
+    var larger = 0u;
+    for (var other = 0u; other < p.partitions; other++) {
+      larger += u32(atomicLoad(&counts[other]) > key);
+    }
+    if (larger < k) {
+      lowest = max(lowest, -value_of(key));
+    }
+  }
+  return key_of(-workgroup_argmax(lowest, t, t).value);
+}
+
+fn count_logits(m: u32, part: u32, top: f32, lowest: u32, typical: bool, t: u32) {
   for (var bucket = t; bucket < BUCKETS; bucket += WG) {
     atomicStore(&counts[bucket], 0u);
     atomicStore(&losses[bucket], 0u);
     atomicStore(&moments[bucket], 0u);
   }
-  let top = top_of(m, t).value; // implies a barrier
+  workgroupBarrier();
   for (var i = part * PARTITION + t; i < min((part + 1u) * PARTITION, p.vocab); i += WG) {
     let logit = logits[m * p.stride + i];
-    if (logit > BANNED) {
+    if (logit > BANNED && key_of(logit) >= lowest) {
       let bucket = bucket_of(top - logit);
       let offset = max(top - logit - near_edge(bucket), 0.0);
       let units = UNITS / width_of(bucket);
@@ -86,13 +111,18 @@ fn count_logits(m: u32, part: u32, typical: bool, t: u32) {
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
   let m = wid.y;
   let seq = rows[m].seq;
-  if (rows[m].wanted == 0u) {
+  if (rows[m].wanted == 0u || is_greedy(sampling[seq])) {
     return;
   }
-  if (sampling[seq].top_n_sigma > 0.0) { // uniform, like all that depends on the row alone
+  let top = top_of(m, t).value;
+  let lowest = floor_key(m, sampling[seq].top_k, t); // uniform, like all that depends on the row alone
+  if (wid.x == 0u && t == 0u) {
+    bounds[m] = FilterBounds(lowest, key_of(top), top);
+  }
+  if (sampling[seq].top_n_sigma > 0.0) {
     measure_spread(m, wid.x, t);
   }
   if (is_ranked(sampling[seq], p.vocab)) {
-    count_logits(m, wid.x, sampling[seq].typical_p < 1.0, t);
+    count_logits(m, wid.x, top, lowest, sampling[seq].typical_p < 1.0, t);
   }
 }
