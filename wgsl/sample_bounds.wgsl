@@ -64,10 +64,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     return;
   }
   let top = bounds[m].top;
-  var lowest = bounds[m].min_key;
+  var lowest = 0u;
   var highest = key_of(top);
   if (sampling[seq].top_n_sigma > 0.0) { // uniform, like all that depends on the row alone
-    lowest = max(lowest, key_of(top - sampling[seq].top_n_sigma * deviation(m, t)));
+    lowest = key_of(top - sampling[seq].top_n_sigma * deviation(m, t));
   }
   if (is_ranked(sampling[seq], p.vocab)) {
     load_ranks(m, top, t);

@@ -29,7 +29,7 @@ from py_engine.plan.sampling import FIELDS, Filters
 from py_engine.plan.shared import BUCKETS, LOGPROB_ROWS, MAX_BIASES, MAX_LOGPROBS, MAX_SEQUENCES, MAX_SMALL_BATCH
 
 PARTITION = 1024  # logits per workgroup
-BLOCK = 4096  # logits per workgroup of the kernels that count logits in the workgroup's memory first
+BLOCK = 2048  # logits per workgroup of the kernels that count logits in the workgroup's memory first
 SAMPLER_THREADS = 256
 MIN_MATCH = 3  # tokens of a repeated sequence, at least, for drafting its continuation to pay
 TILE = {"PARTITION": PARTITION, "WG": SAMPLER_THREADS}
