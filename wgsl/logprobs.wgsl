@@ -39,7 +39,7 @@ var<workgroup> likeliest: array<u32, MAX_LOGPROBS>; // partitions
 var<workgroup> lowest: Best; // the largest logit of the last of them
 
 fn ranks_before(a: Best, b: Best) -> bool {
-  return a.value > b.value || (a.value == b.value && a.index < b.index);
+  return (a.value > b.value) | ((a.value == b.value) & (a.index < b.index)); // no branches: it runs for all pairs
 }
 
 // The partitions of the n likeliest tokens, in any order of threads.
@@ -69,6 +69,18 @@ fn find_partitions(m: u32, n: u32, t: u32) {
 fn logits_of(m: u32, part: u32, t: u32) -> vec4f {
   let index = vec4u(part * PARTITION + 4u * t) + vec4u(0u, 1u, 2u, 3u);
   return select(vec4f(EMPTY), logits[(m * p.stride + index.x) / 4u], index < vec4u(p.vocab));
+}
+
+fn gather(values: vec4f, part: u32, t: u32) {
+  for (var j = 0u; j < 4u; j++) {
+    let token = Best(values[j], part * PARTITION + 4u * t + j);
+    if (token.value > EMPTY && !ranks_before(lowest, token)) {
+      let place = atomicAdd(&n_gathered, 1u);
+      if (place < MAX_GATHERED) {
+        gathered[place] = token;
+      }
+    }
+  }
 }
 
 fn write(at: u32, token: Best, base: f32) {
@@ -107,17 +119,16 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   }
   find_partitions(m, n, t);
   let count = min(n, p.partitions);
-  for (var k = 0u; k < count; k++) {
-    let values = logits_of(m, likeliest[k], t);
-    for (var j = 0u; j < 4u; j++) {
-      let token = Best(values[j], likeliest[k] * PARTITION + 4u * t + j);
-      if (token.value > EMPTY && !ranks_before(lowest, token)) {
-        let place = atomicAdd(&n_gathered, 1u);
-        if (place < MAX_GATHERED) {
-          gathered[place] = token;
-        }
-      }
+  for (var k = 0u; k < count; k += 4u) { // four partitions at a time: their loads overlap
+#for i in 4
+    let part${i} = likeliest[min(k + ${i}u, count - 1u)];
+    let values${i} = logits_of(m, part${i}, t);
+#endfor
+#for i in 4
+    if (k + ${i}u < count) {
+      gather(values${i}, part${i}, t);
     }
+#endfor
   }
   workgroupBarrier();
   if (t == 0u) {

@@ -10,22 +10,20 @@
 // Each filter is a bound on the logit, so a range of logits passes all of them. The histogram gives the bucket of a bound; the
 // bound itself is found among that bucket's logits (lib/ranks.wgsl).
 #param WG
+#param SG
 
 struct Params {
   vocab: u32,
-  partitions: u32, // of `best`
   blocks: u32, // of `spread`
 }
 @bind var<uniform> p: Params;
 #include "lib/sampling.wgsl"
 @bind var<storage, read> sampling: array<Sampling, MAX_SEQUENCES>;
 @bind var<storage, read> rows: array<Row, MAX_SMALL_BATCH>;
-@bind var<storage, read> best: array<vec2u>; // (rows, partitions)
 @bind var<storage, read> spread: array<vec4f>; // (rows, blocks): tokens not banned, mean logit, sum of squared deviations
 @bind var<storage, read> sorted: array<f32>; // (rows, vocab)
 @bind var<storage, read> histogram: array<vec4u>; // (rows, BUCKETS)
-@bind var<storage, read_write> bounds: array<FilterBounds, MAX_SMALL_BATCH>;
-#include "lib/top.wgsl"
+@bind var<storage, read_write> bounds: array<FilterBounds, MAX_SMALL_BATCH>; // first those of sample_histogram.wgsl
 #include "lib/reduce.wgsl"
 #include "lib/ranks.wgsl"
 #include "lib/typical.wgsl"
@@ -48,14 +46,18 @@ fn deviation(m: u32, t: u32) -> f32 { // standard deviation of the logits that a
   return sqrt(workgroup_sum(squares, t) / n);
 }
 
-// The bound of XTC from above: the key of the least likely token that reaches the threshold.
-fn xtc_bound(lowest: u32, highest: u32, seq: u32, t: u32) -> u32 {
-  let above = sums_from(highest + 1u, t);
-  let mass = sums_from(lowest, t).mass - above.mass;
-  let threshold = max(lowest, key_of(row_top + log(sampling[seq].xtc_threshold * mass)));
-  let count = sums_from(threshold, t).count;
-  let bound = bound_of(true, count, t);
-  return select(min(highest, bound), highest, threshold > highest || count <= above.count);
+const TOP_K = 0u;
+const TYPICAL_P = 1u;
+const TOP_P = 2u;
+const XTC = 3u;
+
+fn is_on(stage: u32, s: Sampling, at: u32) -> bool {
+  switch (stage) {
+    case TOP_K: { return s.top_k > 0u && s.top_k < p.vocab; }
+    case TYPICAL_P: { return s.typical_p < 1.0; }
+    case TOP_P: { return s.top_p < 1.0; }
+    default: { return s.xtc_probability > 0.0 && uniform_of(hash(s.seed, at, 0xffffffffu)) <= s.xtc_probability; }
+  }
 }
 
 @compute @workgroup_size(WG)
@@ -65,39 +67,52 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   if (rows[m].wanted == 0u || is_greedy(sampling[seq])) {
     return;
   }
-  let top = top_of(m, t).value;
+  let top = bounds[m].top;
   var lowest = 0u;
   var highest = key_of(top);
-  var likeliest = highest;
   if (sampling[seq].top_n_sigma > 0.0) { // uniform, like all that depends on the row alone
     lowest = key_of(top - sampling[seq].top_n_sigma * deviation(m, t));
   }
   if (is_ranked(sampling[seq], p.vocab)) {
     load_ranks(m, top, t);
-    if (sampling[seq].top_k > 0u && sampling[seq].top_k < p.vocab) {
-      lowest = max(lowest, bound_of(true, f32(sampling[seq].top_k), t));
-    }
-    var above = 0.0; // mass of the likelier tokens that typical_p drops
-    if (sampling[seq].typical_p < 1.0) {
-      let range = typical_range(sampling[seq].typical_p, lowest, t);
-      lowest = max(lowest, range.x);
-      highest = min(highest, range.y);
-      let sums = sums_from(highest + 1u, t);
-      above = sums.mass;
-      highest = min(highest, bound_of(true, sums.count + 1.0, t));
-    }
-    if (sampling[seq].top_p < 1.0) {
-      let remaining = sums_from(lowest, t).mass - above;
-      lowest = min(highest, max(lowest, bound_of(false, above + sampling[seq].top_p * remaining, t)));
-    }
-  }
-  if (sampling[seq].min_p > 0.0) {
-    lowest = max(lowest, key_of(value_of(highest) + log(sampling[seq].min_p)));
   }
   let at = rows[m].at + sampling[seq].shifted;
-  if (sampling[seq].xtc_probability > 0.0) {
-    if (uniform_of(hash(sampling[seq].seed, at, 0xffffffffu)) <= sampling[seq].xtc_probability) {
-      highest = xtc_bound(lowest, highest, seq, t);
+  for (var stage = TOP_K; stage <= XTC; stage++) { // one call of each long function: they compile slowly
+    if (stage == XTC && sampling[seq].min_p > 0.0) {
+      lowest = max(lowest, key_of(value_of(highest) + log(sampling[seq].min_p)));
+    }
+    if (!is_on(stage, sampling[seq], at)) {
+      continue;
+    }
+    var sums: Sums; // from `lowest` on
+    var above: Sums; // above `highest`
+    var reached: Sums; // from XTC's threshold on
+    var threshold = 0u;
+    if (stage != TOP_K) {
+      sums = sums_from(lowest, t);
+      if (stage == TYPICAL_P) {
+        let range = typical_range(sampling[seq].typical_p, lowest, sums, t);
+        lowest = max(lowest, range.x);
+        highest = min(highest, range.y);
+      }
+      above = sums_from(highest + 1u, t);
+      if (stage == XTC) {
+        threshold = max(lowest, key_of(top + log(sampling[seq].xtc_threshold * (sums.mass - above.mass))));
+        reached = sums_from(threshold, t);
+      }
+    }
+    var required = f32(sampling[seq].top_k);
+    switch (stage) {
+      case TYPICAL_P: { required = above.count + 1.0; } // the likeliest token in the range
+      case TOP_P: { required = above.mass + sampling[seq].top_p * (sums.mass - above.mass); }
+      case XTC: { required = reached.count; } // the least likely token that reaches the threshold
+      default: {}
+    }
+    let bound = bound_of(stage != TOP_P, required, t);
+    if (stage == TOP_K || stage == TOP_P) {
+      lowest = min(highest, max(lowest, bound));
+    } else if (stage == TYPICAL_P || (threshold <= highest && reached.count > above.count)) {
+      highest = min(highest, bound);
     }
   }
   if (t == 0u) {

@@ -1,23 +1,21 @@
-// sorted[m] = the row's logits, bucket by bucket of the histogram: in descending order of buckets, in any order within one.
+// sorted[m] = the row's logits, bucket by bucket: in descending order of buckets, in any order within one.
 // Grid (blocks, rows).
-#param PARTITION // logits of a block; one workgroup reads them
-#param WG
+#param SG
 
 struct Params {
   vocab: u32,
   stride: u32, // floats between rows of logits
-  partitions: u32, // of `best`
 }
 @bind var<uniform> p: Params;
 #include "lib/sampling.wgsl"
 @bind var<storage, read> sampling: array<Sampling, MAX_SEQUENCES>;
 @bind var<storage, read> rows: array<Row, MAX_SMALL_BATCH>;
-@bind var<storage, read> logits: array<f32>;
-@bind var<storage, read> best: array<vec2u>; // (rows, partitions)
+@bind var<storage, read> logits: array<vec4f>; // (rows, stride / 4)
+@bind var<storage, read> bounds: array<FilterBounds, MAX_SMALL_BATCH>; // of sample_histogram.wgsl
 @bind var<storage, read_write> histogram: array<array<atomic<u32>, 4>>; // (rows, BUCKETS)
 @bind var<storage, read_write> sorted: array<f32>; // (rows, vocab)
+#include "lib/block.wgsl"
 #include "lib/histogram.wgsl"
-#include "lib/top.wgsl"
 #include "lib/prefix.wgsl"
 
 const EACH = BUCKETS / WG; // buckets of a thread
@@ -46,15 +44,16 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   if (rows[m].wanted == 0u || !is_ranked(sampling[rows[m].seq], p.vocab)) {
     return;
   }
-  let top = top_of(m, t).value;
+  let top = bounds[m].top;
+  load_block(m, wid.x, t);
   find_starts(m, t);
-  let end = min((wid.x + 1u) * PARTITION, p.vocab);
-  for (var i = wid.x * PARTITION + t; i < end; i += WG) {
-    let logit = logits[m * p.stride + i];
-    if (logit > BANNED) {
-      atomicAdd(&cursors[bucket_of(top - logit)], 1u);
+#for i in PARTITION // (4 * WG)
+  for (var j = 0u; j < 4u; j++) {
+    if (block_logits[${i}][j] > BANNED) {
+      atomicAdd(&cursors[bucket_of(top - block_logits[${i}][j])], 1u);
     }
   }
+#endfor
   workgroupBarrier();
   for (var bucket = t; bucket < BUCKETS; bucket += WG) { // reserve places for all tokens of a bucket at once
     let count = atomicLoad(&cursors[bucket]);
@@ -63,10 +62,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     }
   }
   workgroupBarrier();
-  for (var i = wid.x * PARTITION + t; i < end; i += WG) {
-    let logit = logits[m * p.stride + i];
+#for i in PARTITION // (4 * WG)
+  for (var j = 0u; j < 4u; j++) {
+    let logit = block_logits[${i}][j];
     if (logit > BANNED) {
       sorted[m * p.vocab + atomicAdd(&cursors[bucket_of(top - logit)], 1u)] = logit;
     }
   }
+#endfor
 }

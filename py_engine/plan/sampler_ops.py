@@ -29,7 +29,7 @@ from py_engine.plan.sampling import FIELDS, Filters
 from py_engine.plan.shared import BUCKETS, LOGPROB_ROWS, MAX_BIASES, MAX_LOGPROBS, MAX_SEQUENCES, MAX_SMALL_BATCH
 
 PARTITION = 1024  # logits per workgroup
-BLOCK = 4096  # logits per workgroup of the kernels that count logits in the workgroup's memory first
+BLOCK = 2048  # logits per workgroup of the kernels that count logits in the workgroup's memory first
 SAMPLER_THREADS = 256
 MIN_MATCH = 3  # tokens of a repeated sequence, at least, for drafting its continuation to pay
 TILE = {"PARTITION": PARTITION, "WG": SAMPLER_THREADS}
@@ -90,7 +90,9 @@ class _Rows:
         self.many = bool(ops.state_params["STATE_PER_TOKEN"])
         self.partitions, self.blocks = -(-ops.plan.n_vocab // PARTITION), -(-ops.plan.n_vocab // BLOCK)
         self.sizes = {"vocab": ops.plan.n_vocab, "partitions": self.partitions}
-        self.layout = self.sizes | {"stride": logits.shape[-1]}
+        self.row_size = {"vocab": ops.plan.n_vocab, "stride": logits.shape[-1]}
+        self.layout = self.row_size | self.sizes
+        self.block_count = {"blocks": self.blocks}
         self.grid: int | PerToken = PerToken() if self.many else 1
         self.token_capacity = {"TOKENS": ops.tokens.shape[1]}
 
@@ -141,23 +143,22 @@ def sample(ops: OpList, logits: Buffer, sampler: Sampler) -> None:
 def _draw(rows: _Rows, parameters: Buffer, first: dict[str, Buffer], filters: Filters) -> Buffer:
     """Draw a token of each partition among those that pass the filters."""
     ops, ranked = rows.ops, filters is Filters.ALL
-    inputs = {"sampling": parameters, "rows": first["rows"], "best": first["best"]}
-    logits, drawn = {"logits": rows.logits}, rows.per_partition("drawn")
+    inputs = {"sampling": parameters, "rows": first["rows"]}
+    logits, best, drawn = {"logits": rows.logits}, {"best": first["best"]}, rows.per_partition("drawn")
     outputs = {"drawn": drawn}
     if ranked:
         histogram = {"histogram": rows.buffer("histogram", BUCKETS, 4, pool="state")}
         spread = {"spread": rows.buffer("spread", rows.blocks, 4, dtype="f32")}
         ordered = {"sorted": rows.buffer("sorted", ops.plan.n_vocab, dtype="f32")}
         bounds = {"bounds": ops.buffer("bounds", (MAX_SMALL_BATCH, 3), "u32")}
-        blocks = {"blocks": rows.blocks}
-        counted, sizes = inputs | logits | histogram, rows.layout | blocks
-        ops.add("sample_histogram", BLOCK_TILE, sizes, counted | spread, rows.blocks, rows.grid)
-        ops.add("sample_sort", BLOCK_TILE, rows.layout, counted | ordered, rows.blocks, rows.grid)
-        sorted_inputs = inputs | spread | ordered | histogram
-        ops.add("sample_bounds", ONE_GROUP, rows.sizes | blocks, sorted_inputs | bounds, 1, rows.grid)
+        counted, on_blocks = inputs | logits | histogram | bounds, (rows.blocks, rows.grid)
+        ops.add("sample_histogram", BLOCK_TILE, rows.layout | rows.block_count, counted | best | spread, *on_blocks)
+        ops.add("sample_sort", BLOCK_TILE, rows.row_size, counted | ordered, *on_blocks)
+        sizes, found = {"vocab": ops.plan.n_vocab} | rows.block_count, spread | ordered | histogram | bounds
+        ops.add("sample_bounds", ONE_GROUP, sizes, inputs | found, 1, rows.grid)
         outputs |= bounds | histogram
     tile = TILE | {"RANKED": int(ranked)}
-    ops.add("sample_draw", tile, rows.layout, inputs | logits | outputs, rows.partitions, rows.grid)
+    ops.add("sample_draw", tile, rows.layout, inputs | logits | best | outputs, rows.partitions, rows.grid)
     return drawn
 
 

@@ -184,7 +184,7 @@ def test_mask(bench: Bench, vocab: int) -> None:
     """An allowed token stays. A rejected token is counted, and replaced by one sampled among the allowed tokens."""
     again = set()
     some = [Sampling(temperature=0), Sampling(), Sampling(top_k=3, top_p=0.9, typical_p=0.8), SHAPED[0]]
-    for seed, sampling in enumerate(replace(s, seed=seed) for seed, s in enumerate(some)):
+    for seed, sampling in enumerate(replace(s, seed=seed) for seed, s in enumerate(2 * some)):
         for fraction in (0.5, 0.95, 2 / vocab):
             mask = np.random.default_rng([seed, int(9 * fraction)]).random(vocab) < fraction
             mask[vocab - 1] = True
@@ -217,7 +217,7 @@ def tokens_of_batch(
         give(bench, seq, sampling, at // 2, seq, mask=allowed if masks and seq % 2 == 1 else None)
     gpu, host = bench.run(ops)
     assert (gpu["tokens"] == host["tokens"]).all()
-    assert (gpu["states"] == host["states"]).all()
+    assert (gpu["state"] == host["state"]).all()
     return [int(gpu["tokens"][seq, at + 1]) for at, seq in places], np.array(
         [gpu["logprobs"][s, a + 1] for a, s in places]
     )

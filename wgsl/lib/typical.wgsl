@@ -35,16 +35,16 @@ fn closeness_below(required: f32, inside: bool) -> f32 {
   return bitcast<f32>(bits);
 }
 
-fn typical_range(typical_p: f32, lowest: u32, t: u32) -> vec2u { // the keys of its ends
-  let partly = sums_from(lowest, t);
+// The keys of the range's ends. `sums`: from `lowest` on.
+fn typical_range(typical_p: f32, lowest: u32, sums: Sums, t: u32) -> vec2u {
   last_bucket = bucket_of_key(lowest);
   var moment = 0.0;
   for (var bucket = t * EACH; bucket < min((t + 1u) * EACH, last_bucket); bucket++) {
     moment += moment_of(bucket);
   }
-  center_distance = (workgroup_sum(moment, t) + partly.moment) / partly.mass;
+  center_distance = (workgroup_sum(moment, t) + sums.moment) / sums.mass;
   let center = row_top - center_distance;
-  let required = typical_p * partly.mass;
+  let required = typical_p * sums.mass;
   let below = closeness_below(required, false);
   let above = bitcast<f32>(bitcast<u32>(closeness_below(required, true)) + 1u);
   let first = first_inside(below);
