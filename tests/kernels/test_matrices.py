@@ -61,6 +61,7 @@ def test_gated(matrix_bench: Bench, n_ff: int, cols: int, n: int) -> None:
     both = Projection([matrix_bench.weight("w", Q.F16, 2 * n_ff, cols)], matrix_bench.vector("bias", 2 * n_ff))
     y = ops.gated(x, both, "gelu")
     assert [op.params["EPILOGUE"] for op in ops.ops] == ["gated"]
+    ops.ops[:] = [replace(op, params=op.params | {"DEPTH": 32}) for op in ops.ops]  # what fits in f32
     gpu, host = matrix_bench.run(ops)
     assert nmse(gpu[y.name][:n, :n_ff], host[y.name][:n, :n_ff]) < 1e-10
     assert np.isnan(gpu[y.name][n:]).all()
