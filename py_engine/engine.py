@@ -30,7 +30,7 @@ from py_engine.models.common import rope_factors
 from py_engine.options import PARALLEL, LoadOptions
 from py_engine.plan import budget
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import ALL_LOGITS, BATCH_STEP, DECODE, DECODE_STEP, EMBED, PREFILL, SAMPLE
+from py_engine.plan.lists import ALL_LOGITS, BATCH_STEP, DECODE, DECODE_STEP, EMBED, NORMALIZE, PREFILL, SAMPLE
 from py_engine.plan.lists import pool as pool_list
 from py_engine.plan.plan import Plan
 from py_engine.plan.pooling import NAMES
@@ -179,35 +179,47 @@ class Engine:
         (labels,)) or "none" (every token, (n, n_embd)). Default: the model's metadata, else "last" for a causal model
         and "none" for an encoder.
         """
-        self._check_ids(ids)
-        embedding = self.plan.embedding
         kind = pooling or self.pooling
-        if embedding is None or kind not in NAMES or (kind == "rank" and not embedding.labels):
-            raise WispError(f"This model's embeddings cannot be pooled by {kind!r}.", "invalid_value", param="pooling")
+        width = self._checked_width([ids], kind)
+        if kind != "none":
+            row = await self._pooled([ids], [pool_list(kind)], "ranked" if kind == "rank" else "pooled", width)
+            return (row[0] if self.backend == "cpu" else row), (width,)
+        assert self.plan.embedding is not None
         self._generation.slots.first.cache.reuse([])
         parts = []
         for at in range(0, len(ids), self.plan.batch):
             batch = ids[at : at + self.plan.batch]
-            await self.runner.feed(at, batch, [PREFILL, EMBED, *([pool_list(kind)] if kind != "none" else [])])
-            if kind == "none":
-                parts.append(await self.runner.rows(embedding.rows, len(batch), embedding.width))
-        if self.plan.generates:
-            self._generation.slots.first.cache.append(ids)
-        if kind == "none":
-            return self._joined(parts), (len(ids), embedding.width)
-        name, width = ("ranked", embedding.labels) if kind == "rank" else ("pooled", embedding.width)
-        row = await self.runner.rows(name, 1, width)
-        return (row[0] if self.backend == "cpu" else row), (width,)
+            await self.runner.feed(at, batch, [PREFILL, EMBED])
+            parts.append(await self.runner.rows(self.plan.embedding.rows, len(batch), width))
+        return self._joined(parts), (len(ids), width)
 
-    async def rank(self, ids: list[int]) -> list[float]:
-        """A ranking model's score of each label; probabilities where the architecture defines them so."""
-        array, _ = await self.embed(ids, "rank")
-        values: list[float] = (array if self.backend == "cpu" else array.to_py()).tolist()
-        if self.plan.embedding and self.plan.embedding.softmax:
-            top = max(values)
-            exponentials = [math.exp(v - top) for v in values]
-            return [e / sum(exponentials) for e in exponentials]
-        return values
+    async def embed_all(self, sequences: Sequence[list[int]], pooling: str) -> Any:
+        """The pooled embedding of each sequence, scaled to length 1: (sequences, n_embd) as evaluate() returns it."""
+        width = self._checked_width(sequences, pooling)
+        return await self._pooled(sequences, [pool_list(pooling), NORMALIZE], "pooled", width)
+
+    async def rank_all(self, sequences: Sequence[list[int]]) -> list[list[float]]:
+        """A ranking model's score of each label, per sequence; probabilities where the architecture defines them so."""
+        labels = self._checked_width(sequences, "rank")
+        found = await self._pooled(sequences, [pool_list("rank")], "ranked", labels)
+        flat = (found.reshape(-1) if self.backend == "cpu" else found.to_py()).tolist()
+        rows: list[list[float]] = [flat[at : at + labels] for at in range(0, len(flat), labels)]
+        return [_softmax(row) for row in rows] if self.plan.embedding and self.plan.embedding.softmax else rows
+
+    def _checked_width(self, sequences: Sequence[list[int]], pooling: str) -> int:
+        """The width of a pooled row. WispError for ids that are out of range and poolings that do not exist."""
+        for ids in sequences:
+            self._check_ids(ids)
+        embedding = self.plan.embedding
+        if embedding is None or pooling not in NAMES or (pooling == "rank" and not embedding.labels):
+            raise WispError(
+                f"This model's embeddings cannot be pooled by {pooling!r}.", "invalid_value", param="pooling"
+            )
+        return embedding.labels if pooling == "rank" else embedding.width
+
+    async def _pooled(self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int) -> Any:
+        self._generation.slots.first.cache.reuse([])
+        return await self.runner.pooled_rows(sequences, [PREFILL, EMBED, *lists], name, width)
 
     @property
     def pooling(self) -> str:
@@ -372,3 +384,9 @@ async def _adapter(backend: str) -> tuple[Any, Device | None]:
             "no_webgpu",
         )
     return adapter, device_of(adapter) if adapter is not None else None
+
+
+def _softmax(values: list[float]) -> list[float]:
+    top = max(values)
+    exponentials = [math.exp(v - top) for v in values]
+    return [e / sum(exponentials) for e in exponentials]

@@ -20,7 +20,7 @@ CODES: dict[str, str] = {
     "bad_tensor_shape": "a tensor's shape does not fit the metadata",
     "http_error": "the server answered with a failure status, given in the message",
     "network_error": "no usable answer: offline, refused by CORS, or the connection was lost",
-    "quota_exceeded": "the browser gives this site too little storage for the model",
+    "quota_exceeded": "the browser gives this site too little storage for its settings",
     "out_of_memory": "the device refused an allocation, or the model is larger than the memory budget",
     "model_too_large": "the model needs more memory than the device has",
     "context_too_long": "the requested context length exceeds the model's limit, or memory",

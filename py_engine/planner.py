@@ -60,6 +60,7 @@ from py_engine.plan.lists import (
     EMBED,
     LAST_LOGITS,
     LOGPROBS,
+    NORMALIZE,
     PREFILL,
     RESAMPLE,
     SAMPLE,
@@ -194,7 +195,7 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     if not cfg.causal:
         return plan
     head = _decoder(header)
-    plan.lazy |= {name for name in plan.lists if name == EMBED or name.startswith("pool.")}
+    plan.lazy |= {name for name in plan.lists if name in (EMBED, NORMALIZE) or name.startswith("pool.")}
     head.output(cfg, weights, Ops(plan, LAST_LOGITS, 1, device), x)
     head.output(cfg, weights, Ops(plan, ALL_LOGITS, min(ALL_LOGITS_BATCH, plan.batch), device), x, all_tokens=True)
 

@@ -118,6 +118,12 @@ class Runner(Protocol):
     async def rows(self, name: str, n: int, width: int) -> Any:
         """The first n rows of a buffer of the plan without padding, float32 (n, width)."""
 
+    async def pooled_rows(self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int) -> Any:
+        """Feed each sequence from position 0 on, run lists over each of its batches, and read row 0 of a buffer.
+
+        Float32 (sequences, width). Waits for the device once, not once per sequence.
+        """
+
     def counts(self) -> Counts:
         """Work of the device so far."""
 

@@ -8,7 +8,9 @@ import asyncio
 import base64
 import math
 import re
-import struct
+import time
+from array import array
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +19,8 @@ from app.models.request_queue import Job
 from py_engine.errors import WispError
 
 MAX_INPUTS = 2048
+FIRST_GROUP = 512  # tokens of the first group of texts that are computed at once
+GROUP_S = 0.05  # seconds that a group should take
 _EMBEDDING = ("input", "model", "dimensions", "encoding_format", "user")
 _RANKING = ("query", "documents", "top_n", "model", "user")
 
@@ -119,32 +123,32 @@ async def embeddings(model: Loaded, request: EmbeddingRequest, job: Job) -> dict
             param="model",
         )
     pooling = "mean" if engine.pooling == "none" else engine.pooling
-    data, tokens = [], 0
+    sequences = []
     for i, one in enumerate(request.inputs):
         name = f"input[{i}]" if len(request.inputs) > 1 else "input"
         ids = model.tokenizer.encode(one, True, True) if isinstance(one, str) else one
         model.check_ids(ids, name)
         _check_length(engine, ids, name)
-        job.check()
-        array, _ = await engine.embed(ids, pooling)
-        await asyncio.sleep(0)  # handle messages such as an abort
+        sequences.append(ids)
+    data: list[dict[str, Any]] = []
+    async for group in _groups(sequences, job):
+        found = await engine.embed_all(group, pooling)
         # a JavaScript Float32Array, or a numpy array
-        vector: list[float] = (array.to_py() if hasattr(array, "to_py") else array).tolist()
-        tokens += len(ids)
-        if request.dimensions:
-            if request.dimensions > len(vector):
-                raise WispError(
-                    f"dimensions is {request.dimensions}; this model's embeddings have {len(vector)}.",
-                    "invalid_value",
-                    param="dimensions",
-                )
-            vector = vector[: request.dimensions]
-        vector = normalised(vector)
-        out: Any = vector
-        if request.as_base64:
-            out = base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
-        data.append({"object": "embedding", "index": i, "embedding": out})
-    job.check()
+        flat = array("f", found.to_bytes() if hasattr(found, "to_bytes") else found.tobytes())
+        width = len(flat) // len(group)
+        if request.dimensions and request.dimensions > width:
+            raise WispError(
+                f"dimensions is {request.dimensions}; this model's embeddings have {width}.",
+                "invalid_value",
+                param="dimensions",
+            )
+        for at in range(0, len(flat), width):
+            vector = flat[at : at + (request.dimensions or width)]
+            if len(vector) < width:
+                vector = array("f", normalised(vector))
+            out = base64.b64encode(vector.tobytes()).decode() if request.as_base64 else vector.tolist()
+            data.append({"object": "embedding", "index": len(data), "embedding": out})
+    tokens = sum(map(len, sequences))
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     return {"object": "list", "data": data, "model": model.id, "usage": usage}
 
@@ -156,22 +160,42 @@ async def rank(model: Loaded, request: RankRequest, job: Job) -> dict[str, Any]:
         raise WispError(
             "This model does not rank documents. Load one that does.", "unsupported_parameter", param="model"
         )
-    scores, tokens = [], 0
-    for i, document in enumerate(request.documents):
-        ids = rank_prompt(model, request.query, document)
+    sequences = [rank_prompt(model, request.query, document) for document in request.documents]
+    for i, ids in enumerate(sequences):
         _check_length(engine, ids, f"documents[{i}]")
-        job.check()
-        scores.append((await engine.rank(ids))[0])
-        await asyncio.sleep(0)  # handle messages such as an abort
-        tokens += len(ids)
-    job.check()
+    scores: list[float] = []
+    async for group in _groups(sequences, job):
+        scores += [labels[0] for labels in await engine.rank_all(group)]
     order = sorted(range(len(scores)), key=lambda i: -scores[i])[: request.top_n]
+    tokens = sum(map(len, sequences))
     return {
         "object": "list",
         "results": [{"index": i, "relevance_score": scores[i]} for i in order],
         "model": model.id,
         "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
     }
+
+
+async def _groups(sequences: list[list[int]], job: Job) -> AsyncIterator[list[list[int]]]:
+    """Cut sequences into groups that the device computes at once. Raises WispError aborted between two groups.
+
+    The size follows the time that the caller takes for a group: long enough to wait for the device rarely, short enough
+    to notice an abort soon.
+    """
+    tokens, at = FIRST_GROUP, 0
+    while at < len(sequences):
+        end, count = at + 1, len(sequences[at])
+        while end < len(sequences) and count + len(sequences[end]) <= tokens:
+            count += len(sequences[end])
+            end += 1
+        job.check()
+        started = time.perf_counter()
+        yield sequences[at:end]
+        spent = time.perf_counter() - started
+        tokens = tokens * 2 if spent < GROUP_S / 2 else max(1, tokens // 2) if spent > 2 * GROUP_S else tokens
+        at = end
+        await asyncio.sleep(0)  # handle messages such as an abort
+    job.check()
 
 
 def rank_prompt(model: Loaded, query: str, document: str) -> list[int]:
@@ -201,7 +225,7 @@ def _check_length(engine: Any, ids: list[int], param: str) -> None:
         raise WispError(f"{param} has no tokens.", "invalid_value", param=param)
 
 
-def normalised(vector: list[float]) -> list[float]:
+def normalised(vector: Sequence[float]) -> list[float]:
     """Scale a vector to length 1; a zero vector stays zero."""
     length = math.sqrt(sum(x * x for x in vector))
-    return [x / length for x in vector] if length else vector
+    return [x / length for x in vector] if length else list(vector)

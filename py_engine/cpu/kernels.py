@@ -179,6 +179,12 @@ def pool(c: Call) -> None:
             y[:] = x[-1]
 
 
+def normalize(c: Call) -> None:
+    y = c["y"].reshape(-1)[: c.params["COLS"]]
+    length = np.sqrt(np.sum(y * y, dtype=np.float32))
+    y *= np.float32(1) / length if length else np.float32(0)
+
+
 def shortconv(c: Call) -> None:
     cols, size, cache = c.params["COLS"], c.params["KERNEL_SIZE"], c["conv_cache"]
     x, weight = c["x"][: c.n], c["weights"].reshape(cols, size)
@@ -266,8 +272,9 @@ KERNELS: dict[str, Callable[[Call], None]] = {
     f.__name__: f
     for f in (
         embed, norm, add_scaled, soft_cap, activate, matmul, matvec, matvec_small_batch, quantize_rows, rope_append,
-        norm_rope_append, kv_quantize, attention, attention_decode, attention_combine, pool, shortconv, gate, scale_by,
-        route, experts, group_experts, weighted_sum, sample_best, sample_shape, sample, advance, logprobs, read,
+        norm_rope_append, kv_quantize, attention, attention_decode, attention_combine, pool, normalize, shortconv,
+        gate, scale_by, route, experts, group_experts, weighted_sum, sample_best, sample_shape, sample, advance,
+        logprobs, read,
     )
 }  # fmt: skip
 KERNELS |= {"matmul_matrix": matmul, "attention_matrix": attention}

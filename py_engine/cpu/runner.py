@@ -201,6 +201,16 @@ class CpuRunner:
     async def rows(self, name: str, n: int, width: int) -> Any:
         return self._cpu.buffers[name][:n, :width].copy()
 
+    async def pooled_rows(self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int) -> Any:
+        import numpy as np
+
+        rows, size = [], self.plan.batch
+        for ids in sequences:
+            for at in range(0, len(ids), size):
+                await self.feed(at, ids[at : at + size], lists)
+            rows.append(self._cpu.buffers[name][0, :width].copy())
+        return np.stack(rows)
+
     def counts(self) -> Counts:
         return Counts()
 

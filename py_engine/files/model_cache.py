@@ -37,12 +37,13 @@ async def forget(url: str) -> None:
         await js.wispShards.deleteModel(url)
 
 
-async def evict_models(needed: int, in_use: set[str]) -> list[dict[str, Any]]:
+async def evict_models(needed: int, in_use: set[str], free: float | None = None) -> list[dict[str, Any]]:
     """Remove models, least recently used first, until `needed` bytes are free; return the removed ones.
 
-    Never removes a model of `in_use`. Removes nothing if that cannot free enough.
+    Never removes a model of `in_use`. Removes nothing if that cannot free enough. `free`: bytes that are free, where
+    the caller knows better than the browser's estimate.
     """
-    free = await js.wispShards.freeStorage()
+    free = await js.wispShards.freeStorage() if free is None else free
     others = [model for model in reversed(await cached_models()) if model["url"] not in in_use and model["bytes"]]
     if free + sum(model["bytes"] for model in others) < needed:
         return []
@@ -52,5 +53,5 @@ async def evict_models(needed: int, in_use: set[str]) -> list[dict[str, Any]]:
             break
         await forget(model["url"])
         removed.append(model)
-        free = max(free + model["bytes"], await js.wispShards.freeStorage())  # the browser's estimate lags
+        free += model["bytes"]  # the browser's estimate lags
     return removed

@@ -1,6 +1,7 @@
 """The source for a URL, with a cache of hashed records in IndexedDB.
 
 Records stay JS ArrayBuffers on their way from the network or the database to the GPU; only the header enters Python.
+A record that arrives is used at once and stored behind the load (write_behind.js), which does not wait for the disk.
 A record is hashed (SHA-256) when it arrives. Each time it is read from the cache, the GPU or the CPU compares its
 stored checksum. Earlier versions stored records without one; these are hashed once more. Damaged or lost records are
 downloaded again. A fully cached model loads without a request.
@@ -22,6 +23,8 @@ from py_engine.files.records import Record
 from py_engine.files.source import READ_AHEAD, CachedRecords, FileSource, OnProgress, Source, read_ahead, spans
 
 PREFETCH_AHEAD = 2  # records in download during a prefetch
+# At the end of a load, so few bytes are awaited until they are stored: a small model is cached when it is ready.
+SMALL_REST, SMALL_REST_S = 64 << 20, 2.0
 
 
 class UrlSource(Source):
@@ -45,6 +48,7 @@ class UrlSource(Source):
         self._prefetch_task: asyncio.Task[None] | None = None
         self._prepared = False
         self._invalid = False  # the cached records must be removed
+        self._storing: asyncio.Task[None] | None = None  # watches what is stored behind the load
         self._has_cache = True  # whether IndexedDB works
 
     async def open(self) -> None:
@@ -74,8 +78,8 @@ class UrlSource(Source):
         if self._has_cache:
             try:
                 await js.wispShards.putModel(self.url, self._remote.size, self._remote.etag, self._remote.ranged)
-            except JsException as error:
-                raise self._storage_error(error) from None
+            except JsException:  # no storage: work without a cache
+                self._has_cache = False
 
     # -- the header
 
@@ -125,7 +129,7 @@ class UrlSource(Source):
     # -- the records
 
     def prefetch(self, plan: list[Record]) -> None:
-        if self._has_cache and self._remote.ranged and self._prefetch_task is None:
+        if self._has_cache and self._prefetch_task is None:
             self._prefetch_task = asyncio.ensure_future(self._prefetch(plan))
             self._prefetch_task.add_done_callback(_retrieve_exception)
 
@@ -143,9 +147,9 @@ class UrlSource(Source):
             self._prefetching[record.offset].add_done_callback(_retrieve_exception)
 
     async def _prepare(self, plan: list[Record]) -> None:
-        """Check the free space, and drop records that another version of Wisp cut differently."""
+        """Free storage for the download, and drop records that another version of Wisp cut differently."""
         planned = {(record.offset, record.length) for record in plan}
-        await self._check_space(sum(length for _, length in planned - self._cached))
+        await self._make_space(sum(length for _, length in planned - self._cached))
         for offset, length in self._cached - planned:
             await js.wispShards.deleteRecord(self.url, offset, length)
         self._cached &= planned
@@ -180,11 +184,11 @@ class UrlSource(Source):
         if not self._prepared:
             await self._prepare(plan)
         try:
-            async with aclosing(
-                read_ahead(rest, READ_AHEAD if self._remote.ranged else 0, self._obtain, self.close)
-            ) as records:
+            async with aclosing(read_ahead(rest, READ_AHEAD, self._obtain, self.close)) as records:
                 async for record, buffer in records:
                     yield record, buffer
+            if self._storing is not None and js.wispShards.unstoredBytes(self.url) <= SMALL_REST:
+                await asyncio.wait([self._storing], timeout=SMALL_REST_S)
         finally:
             self._prefix = self._header = None
             if self._invalid:
@@ -260,26 +264,42 @@ class UrlSource(Source):
             raise await self._changed() from None
 
     async def _store(self, record: Record, buffer: Any, digest: str) -> None:
+        """Cache a record. Returns when there is room for another one."""
         if not self._has_cache:
             return
-        try:
-            await self._put(record, buffer, digest)
-        except JsException as error:
-            self._invalid = True
-            raise self._storage_error(error) from None
         self._cached.add((record.offset, record.length))
+        if self._storing is None or self._storing.done():
+            self._storing = asyncio.ensure_future(self._watch_storage())
+        await js.wispShards.putRecord(self.url, record.offset, buffer, digest)
 
-    async def _put(self, record: Record, buffer: Any, digest: str) -> None:
-        try:
-            await js.wispShards.putRecord(self.url, record.offset, buffer, digest)
-        except JsException as error:
-            if error.name != "QuotaExceededError":
-                raise
-            removed = await evict_models(self.size, {str(self.url), *self._in_use()})
-            if not removed:
-                raise
-            self._notify(removed)
-            await js.wispShards.putRecord(self.url, record.offset, buffer, digest)
+    async def _watch_storage(self) -> None:
+        """Wait until all records are stored. When storage is full, evict other models, or stop caching this one.
+
+        It ends after the load, so that a load never waits for the disk.
+        """
+        while self._has_cache:
+            try:
+                await js.wispShards.stored(self.url)
+                return
+            except JsException as error:
+                full = error.name == "QuotaExceededError"
+            if full and (removed := await evict_models(self.size, {str(self.url), *self._in_use()}, free=0)):
+                self._notify(removed)
+                js.wispShards.retryStore(self.url)
+                continue
+            self._has_cache = False
+            js.wispShards.dropUnstored(self.url)
+            self.notices.append(
+                f"This browser gives this site too little storage for {self.name}. What could not be stored will be "
+                "downloaded again next time. Free disk space or remove other models from the cache."
+                if full
+                else f"This browser could not store {self.name}: it will be downloaded again next time."
+            )
+
+    async def stored(self) -> None:
+        """Wait until the records that have arrived are stored, or given up."""
+        if self._storing is not None:
+            await asyncio.wait([self._storing])
 
     def _notify(self, removed: list[dict[str, Any]]) -> None:
         for model in removed:
@@ -289,29 +309,10 @@ class UrlSource(Source):
                 f"this browser's storage to make space for {self.name}."
             )
 
-    async def _check_space(self, needed: int) -> None:
-        """Evict models for a download, or reject it before it starts."""
-        if not self._has_cache or not needed or needed <= await js.wispShards.freeStorage():
-            return
-        removed = await evict_models(needed, {str(self.url), *self._in_use()})
-        self._notify(removed)
-        if not removed:
-            free = await js.wispShards.freeStorage()
-            if not self._cached:
-                await forget(str(self.url))
-            raise self._quota_exceeded(f"it needs {needed / 1e6:.0f} MB more and {max(free, 0) / 1e6:.0f} MB are free")
-
-    def _storage_error(self, error: JsException) -> WispError:
-        if error.name == "QuotaExceededError":
-            return self._quota_exceeded("its storage for this site is full")
-        return WispError(f"The browser could not store the model: {error}", "internal_error", SERVER_ERROR)
-
-    def _quota_exceeded(self, why: str) -> WispError:
-        return WispError(
-            f"The browser cannot cache {self.name}: {why}. Free disk space, remove other models from the cache, or "
-            "download the file yourself and open it from this computer: then nothing is stored.",
-            "quota_exceeded",
-        )
+    async def _make_space(self, needed: int) -> None:
+        """Evict models for a download. Refuse none: browsers may report less free space than there is."""
+        if self._has_cache and needed and needed > await js.wispShards.freeStorage():
+            self._notify(await evict_models(needed, {str(self.url), *self._in_use()}))
 
     async def _changed(self) -> WispError:
         self._invalid = True
@@ -347,7 +348,7 @@ async def open_source(
     """Open the source of a model given as an absolute URL or as a JS File or Blob.
 
     `hashes`: offset -> SHA-256 of records, if known; `in_use`: models that must not be evicted. Raises WispError
-    http_error, network_error, quota_exceeded.
+    http_error, network_error.
     """
     if not isinstance(model, str):
         return FileSource(model, on_progress)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 import js
@@ -20,6 +22,7 @@ from py_engine.plan.lists import DECODE, LOGPROBS, SAMPLE, SAMPLE_EACH, SMALL_BA
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan
 from py_engine.plan.shared import LOGPROB_ROWS, MAX_LOGPROBS, MAX_SMALL_BATCH, MAX_STEPS
 
+PROBE_MS = 8.0  # for so long, replay.js looks every 0.1 ms whether a token has arrived; then it waits
 REPLAY_SHARED = {
     "maxSteps": MAX_STEPS,
     "maxSmallBatch": MAX_SMALL_BATCH,
@@ -124,7 +127,8 @@ class Gpu(Memory):
         if self.replay is None:
             names = ("tokens", "state", "states", "logprobs", "drafting")
             buffers = {name: self.places[name][0] for name in names if name in self.places}
-            self.replay = js.wispReplay.new(self.device, obj(**buffers), self.plan.n_ctx + 1, obj(**REPLAY_SHARED))
+            shared = obj(**REPLAY_SHARED, probeMs=0 if self.variant.software else PROBE_MS)
+            self.replay = js.wispReplay.new(self.device, obj(**buffers), self.plan.n_ctx + 1, shared)
         for name, ops in lists.items():
             for op in ops:
                 shader = shaders[id(op)]
@@ -165,6 +169,14 @@ class Gpu(Memory):
         """Write tokens of a sequence at their positions and run lists on them. Returns a promise of the end."""
         self.replay.feed(seq, position, to_js(memoryview(struct.pack(f"<{len(ids)}I", *ids)).cast("I")), to_js(lists))
         return self.device.queue.onSubmittedWorkDone()
+
+    def pooled_rows(self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int) -> Any:
+        """Run lists over each sequence; a promise of row 0 of a buffer after each, a Float32Array."""
+        buffer, offset, _ = self.places[name]
+        ids = array("I", chain.from_iterable(sequences))
+        lengths = to_js([len(sequence) for sequence in sequences])
+        row = obj(buffer=buffer, offset=offset, width=width)
+        return self.replay.pooledRows(to_js(memoryview(ids)), lengths, self.plan.batch, to_js(lists), row)
 
     def sample_with(self, lists: list[str]) -> None:
         """Set the lists that sample a token in replay.js's steps."""

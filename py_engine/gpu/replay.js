@@ -10,6 +10,7 @@ import { Lists } from "./lists.js";
 
 /**
  * @typedef {object} Shared  numbers and names that Python defines (plan/shared.py, plan/lists.py)
+ * @property {number} probeMs how long a result that should come soon is looked for; 0: only waited for
  * @property {number} maxSteps tokens of each sequence in a submit
  * @property {number} maxSmallBatch tokens of a small batch; sequences that run side by side
  * @property {number} logprobRows rows of the log-probability buffer; a position's row is position % logprobRows
@@ -49,7 +50,7 @@ import { Lists } from "./lists.js";
 export class Replay extends Lists {
   /** @param {GPUDevice} device @param {Buffers} buffers @param {number} capacity tokens of each sequence @param {Shared} shared */
   constructor(device, buffers, capacity, shared) {
-    super(device);
+    super(device, shared.probeMs);
     this.buffers = buffers;
     this.capacity = capacity;
     this.shared = shared;
@@ -110,6 +111,35 @@ export class Replay extends Lists {
       for (const list of lists) this.encode(pass, list, ids.length);
       pass.end();
     });
+  }
+
+  /**
+   * Feeds sequences one after the other, each from position 0 on, and reads `width` floats of a buffer after each one.
+   * All of them are submitted before the first is awaited.
+   * @param {Uint32Array} ids of all sequences @param {number[]} lengths tokens of each sequence
+   * @param {number} batch tokens of a batch at most @param {string[]} lists run over each batch
+   * @param {{ buffer: GPUBuffer, offset: number, width: number }} row
+   * @returns {Promise<Float32Array>} (sequences, width)
+   */
+  async pooledRows(ids, lengths, batch, lists, { buffer, offset, width }) {
+    const usage = GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ;
+    const staging = this.device.createBuffer({ size: 4 * width * lengths.length, usage });
+    let start = 0;
+    lengths.forEach((length, i) => {
+      for (let at = 0; at < length; at += batch)
+        this.feed(0, at, ids.subarray(start + at, start + Math.min(at + batch, length)), lists);
+      start += length;
+      this.submit((encoder) => encoder.copyBufferToBuffer(buffer, offset, staging, 4 * width * i, 4 * width));
+    });
+    const begun = performance.now();
+    try {
+      const mapping = staging.mapAsync(GPUMapMode.READ);
+      await (lengths.length === 1 ? this.soon(mapping) : mapping);
+      this.counts.wait_ms += performance.now() - begun;
+      return new Float32Array(staging.getMappedRange()).slice();
+    } finally {
+      staging.destroy();
+    }
   }
 
   /**
@@ -302,7 +332,7 @@ export class Replay extends Lists {
     const batch = this.inFlight[0];
     if (!batch) return undefined;
     const begun = performance.now();
-    await batch.mapped;
+    await (batch.count > 1 ? batch.mapped : this.soon(batch.mapped));
     this.counts.wait_ms += performance.now() - begun;
     this.inFlight.shift();
     const { staging, count, sequences, from, sampled = [] } = batch;

@@ -249,6 +249,11 @@ class GpuRunner:
         self._check()
         return await self.gpu.rows(name, n, width)
 
+    async def pooled_rows(self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int) -> Any:
+        self._check()
+        await self.gpu.compile(names=lists)
+        return await self._awaited(self.gpu.pooled_rows(sequences, lists, name, width))
+
     def counts(self) -> Counts:
         counts = self.gpu.replay.counts
         return Counts(int(counts.submits), int(counts.dispatches), float(counts.encode_ms), float(counts.wait_ms))

@@ -5,7 +5,7 @@
  * writeBuffer would allocate new memory for each record. The first write to new memory costs more than the copy.
  */
 
-import { checksum } from "../files/shards.js";
+import { checksum } from "../files/checksum.js";
 
 const PAD = 256; // bytes after a record in `raw` that a kernel may read
 const REPORT_MS = 50; // between two reports of a stream's progress

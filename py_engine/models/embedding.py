@@ -13,12 +13,12 @@ from py_engine.plan import lists
 from py_engine.plan.kernels import Device
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer, Embedding, Plan, Weight
-from py_engine.plan.pooling import NAMES, pool
+from py_engine.plan.pooling import NAMES, normalize, pool
 from py_engine.plan.weights import Weights
 
 
 def add_lists(cfg: Config, header: Header, w: Weights, plan: Plan, device: Device, x: Buffer) -> Embedding:
-    """Append the list EMBED, from the hidden states x to embeddings, and a list per pooling."""
+    """Append the lists EMBED, from the hidden states x to embeddings, one per pooling, and NORMALIZE."""
     ops = Ops(plan, lists.EMBED, plan.batch, device)
     h, norm = normed(cfg, w, ops, x, cfg.output_norm)
     if norm:
@@ -31,6 +31,7 @@ def add_lists(cfg: Config, header: Header, w: Weights, plan: Plan, device: Devic
             width = n
     for kind in NAMES[1:4]:
         pool(Ops(plan, lists.pool(kind), plan.batch, device), rows, kind, "pooled")
+    normalize(Ops(plan, lists.NORMALIZE, plan.batch, device), plan.buffers["pooled"], width)
     labels = _add_head(cfg, w, Ops(plan, lists.pool("rank"), plan.batch, device), h)
     return Embedding(rows.name, width, _pooling(header), labels, header.architecture == "qwen3")
 

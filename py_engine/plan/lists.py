@@ -15,6 +15,7 @@ SHAPED_SAMPLE = "shaped_sample"
 SHAPED_RESAMPLE = "shaped_resample"
 LOGPROBS = "logprobs"
 EMBED = "embed"
+NORMALIZE = "normalize"  # scales the pooled embedding to length 1
 
 
 def pool(pooling: str) -> str:

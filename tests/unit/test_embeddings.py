@@ -25,14 +25,17 @@ class Engine:
 
     def __init__(self) -> None:
         self.asked: list[tuple[list[int], str]] = []
+        self.groups: list[int] = []  # sequences of each call
 
-    async def embed(self, ids: list[int], pooling: str) -> tuple[Any, tuple[int, ...]]:
-        self.asked.append((ids, pooling))
-        return np.array([3.0, 4.0, len(ids)], np.float32), (3,)
+    async def embed_all(self, sequences: list[list[int]], pooling: str) -> np.ndarray:
+        self.asked += [(ids, pooling) for ids in sequences]
+        self.groups.append(len(sequences))
+        rows = np.array([[3.0, 4.0, len(ids)] for ids in sequences], np.float32)
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
-    async def rank(self, ids: list[int]) -> list[float]:
-        self.asked.append((ids, "rank"))
-        return [float(sum(ids))]
+    async def rank_all(self, sequences: list[list[int]]) -> list[list[float]]:
+        self.asked += [(ids, "rank") for ids in sequences]
+        return [[float(sum(ids))] for ids in sequences]
 
 
 @pytest.fixture
@@ -108,6 +111,33 @@ async def test_an_encoder_without_pooling_type_uses_mean(model: Loaded) -> None:
     model.engine.pooling = "none"
     await create(model, input="hello")
     assert model.engine.asked[0][1] == "mean"
+
+
+async def test_many_texts_are_computed_in_groups(model: Loaded) -> None:
+    """Each group has as many texts as its tokens allow, at least one; the answers keep their order."""
+    inputs = [[5] * (1 + i % 20) for i in range(200)]
+    answer = await create(model, input=inputs)
+    assert [ids for ids, _ in model.engine.asked] == inputs
+    assert sum(model.engine.groups) == 200
+    assert 1 < len(model.engine.groups) < 20
+    assert [d["index"] for d in answer["data"]] == list(range(200))
+    lengths = [round(4 * d["embedding"][2] / d["embedding"][1]) for d in answer["data"]]
+    assert lengths == [len(ids) for ids in inputs]
+
+
+async def test_an_abort_between_two_groups_ends_the_request(model: Loaded) -> None:
+    job = Job()
+    compute = model.engine.embed_all
+
+    async def abort_after(sequences: list[list[int]], pooling: str) -> np.ndarray:
+        job.abort()
+        return await compute(sequences, pooling)
+
+    model.engine.embed_all = abort_after
+    request = embeddings.embedding_request({"input": [[5] * 20] * 100})
+    with pytest.raises(WispError, match="aborted"):
+        await embeddings.embeddings(model, request, job)
+    assert len(model.engine.groups) == 1
 
 
 async def test_rerank(model: Loaded) -> None:

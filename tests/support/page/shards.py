@@ -21,11 +21,12 @@ async def load(
     hashes: dict[str, str] | None = None,
     begin_until: int | None = None,
     pause_s: float = 0.0,
+    wait: bool = True,
 ) -> dict[str, Any]:
     """Load a file record by record; return its progress, SHA-256, statistics and notices, or the error.
 
     `stop_after`: end after that many records. `hashes`: SHA-256 of a record by its offset. `begin_until`: begin before
-    the first record is read, and wait for so many downloaded bytes, then for `pause_s`.
+    the first record is read, and wait for so many downloaded bytes, then for `pause_s`. `wait`: until all is stored.
     """
     out: dict[str, Any] = {"stages": [], "records": 0}
     source: Any = None
@@ -56,6 +57,8 @@ async def load(
         out["sha256"] = digest.hexdigest() if position == source.size else None
     except WispError as error:
         out["error"] = error.as_dict()["error"]
+    if wait and isinstance(source, shards.UrlSource):
+        await source.stored()
     if source is not None:
         out["stats"], out["notices"] = source.stats, source.notices
     return out

@@ -1,0 +1,32 @@
+/** Buffers outside Python's heap. */
+
+/** Allocates a buffer. @param {number} length */
+export const allocate = (length) => new ArrayBuffer(length);
+
+/** Frees a buffer's memory now. @param {ArrayBuffer} buffer */
+export const release = (buffer) => void buffer.transfer?.(0);
+
+/**
+ * Copies `length` bytes between buffers.
+ * @param {ArrayBuffer} from @param {number} start @param {ArrayBuffer} to @param {number} at @param {number} length
+ */
+export function copy(from, start, to, at, length) {
+  new Uint8Array(to).set(new Uint8Array(from, start, length), at);
+}
+
+/** The SHA-256 of a buffer, in hex. @param {ArrayBuffer} buffer */
+export async function sha256(buffer) {
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", buffer));
+  return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** Reads part of a File from disk. @param {Blob} blob @param {number} start @param {number} end */
+export const slice = (blob, start, end) => blob.slice(start, end).arrayBuffer();
+
+/**
+ * Opens parts of a File for upload.js, without checksums. @param {Blob} file @param {Float64Array} spans
+ * @returns {(i: number) => Promise<{ data: Blob }>}
+ */
+export const fileParts = (file, spans) => async (i) => ({
+  data: file.slice(spans[2 * i], spans[2 * i] + spans[2 * i + 1]),
+});

@@ -1,0 +1,89 @@
+/** HTTP responses that are read in parts, into buffers of the caller. */
+
+/** An HTTP response whose body is read in parts. */
+class Body {
+  /** @param {Response} response */
+  constructor(response) {
+    const header = (/** @type {string} */ name) => response.headers.get(name);
+    const total = header("content-range")?.match(/\/(\d+)$/)?.[1];
+    this.status = response.status;
+    this.statusText = response.statusText;
+    this.etag = header("etag") ?? header("last-modified") ?? "";
+    this.length = Number(header("content-encoding") ? NaN : (header("content-length") ?? NaN)); // bytes of this response
+    this.size = response.status === 206 ? Number(total ?? NaN) : this.length; // bytes of the file; NaN if unknown
+    this.reader = response.body?.getReader();
+    /** @type {Uint8Array | undefined} bytes that were read but not returned yet */
+    this.rest = undefined;
+    this.cancelled = false;
+  }
+
+  /**
+   * Fills `target` from `at` to `end` with the next bytes, and reports their number as they arrive.
+   * Returns the position reached: less than `end` if the body ended or the connection was lost.
+   * @param {ArrayBuffer} target @param {number} at @param {number} end @param {(bytes: number) => void} onBytes
+   */
+  async fill(target, at, end, onBytes) {
+    const view = new Uint8Array(target);
+    let unreported = 0;
+    let reported = performance.now();
+    while (at < end) {
+      if (!this.rest) {
+        let next;
+        try {
+          next = await this.reader?.read();
+        } catch {
+          break;
+        }
+        if (!next || next.done) break;
+        this.rest = next.value;
+      }
+      const piece = this.rest.subarray(0, end - at);
+      view.set(piece, at);
+      at += piece.length;
+      unreported += piece.length;
+      this.rest = piece.length < this.rest.length ? this.rest.subarray(piece.length) : undefined;
+      if (performance.now() - reported > 50 && !this.cancelled) {
+        onBytes(unreported);
+        unreported = 0;
+        reported = performance.now();
+      }
+    }
+    if (unreported && !this.cancelled) onBytes(unreported);
+    return at;
+  }
+
+  /**
+   * Skips `count` bytes; returns how many there were.
+   * @param {number} count
+   */
+  async skip(count) {
+    const scratch = new ArrayBuffer(Math.min(count, 1 << 20));
+    let done = 0;
+    while (done < count) {
+      const size = Math.min(count - done, scratch.byteLength);
+      const read = await this.fill(scratch, 0, size, () => undefined);
+      done += read;
+      if (read < size) break;
+    }
+    return done;
+  }
+
+  cancel() {
+    this.cancelled = true; // onBytes may be a destroyed proxy
+    this.reader?.cancel().catch(() => undefined);
+  }
+}
+
+/**
+ * Requests bytes [start, end) of a file. Rejects without a response (offline, CORS, abort).
+ * @param {string} url @param {number} start @param {number} end @param {AbortSignal} signal
+ */
+export async function request(url, start, end, signal) {
+  return new Body(await fetch(url, { headers: { Range: `bytes=${start}-${end - 1}` }, signal, cache: "no-store" }));
+}
+
+/** The size of a file by a HEAD request; NaN if the response does not say it. @param {string} url @param {AbortSignal} signal */
+export async function sizeByHead(url, signal) {
+  const response = await fetch(url, { method: "HEAD", signal, cache: "no-store" }).catch(() => undefined);
+  return response?.ok ? Number(response.headers.get("content-length") ?? NaN) : NaN;
+}

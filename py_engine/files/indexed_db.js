@@ -1,0 +1,53 @@
+/** An IndexedDB database that is opened on first use. */
+
+export class Database {
+  #name;
+  #upgrade;
+  /** @type {Promise<IDBDatabase> | undefined} */
+  #opening;
+
+  /** @param {string} name @param {(database: IDBDatabase) => void} upgrade creates the object stores */
+  constructor(name, upgrade) {
+    this.#name = name;
+    this.#upgrade = upgrade;
+  }
+
+  /** @returns {Promise<IDBDatabase>} */
+  #open() {
+    this.#opening ??= new Promise((resolve, reject) => {
+      const open = indexedDB.open(this.#name, 1);
+      open.onupgradeneeded = () => this.#upgrade(open.result);
+      open.onerror = () => reject(plainError(open.error));
+      open.onsuccess = () => {
+        open.result.onversionchange = open.result.onclose = () => {
+          open.result.close();
+          this.#opening = undefined;
+        };
+        resolve(open.result);
+      };
+    });
+    this.#opening.catch(() => (this.#opening = undefined));
+    return this.#opening;
+  }
+
+  /**
+   * Runs requests in a transaction of their own; returns the result of the one that `send` returns. Only `onabort`
+   * reports a full disk.
+   * @param {string} store @param {IDBTransactionMode} mode @param {(store: IDBObjectStore) => IDBRequest} send
+   * @returns {Promise<any>}
+   */
+  async transact(store, mode, send) {
+    const transaction = (await this.#open()).transaction(store, mode, { durability: "relaxed" });
+    return new Promise((resolve, reject) => {
+      const sent = send(transaction.objectStore(store));
+      transaction.oncomplete = () => resolve(sent.result);
+      transaction.onabort = () => reject(plainError(transaction.error ?? sent.error));
+    });
+  }
+}
+
+/**
+ * An Error with the same name: Pyodide does not treat Chromium's QuotaExceededError as an exception.
+ * @param {DOMException | null} error
+ */
+const plainError = (error) => Object.assign(new Error(error?.message), { name: error?.name ?? "AbortError" });

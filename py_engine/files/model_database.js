@@ -1,0 +1,145 @@
+/** The cache of model files in IndexedDB: the models, and the records that their files are cut into. */
+
+import { checksum } from "./checksum.js";
+import { sha256 } from "./buffers.js";
+import { Database } from "./indexed_db.js";
+import { WriteBehind } from "./write_behind.js";
+
+/** @typedef {import("./write_behind.js").Entry} Entry */
+
+// key [url, offset, length] -> Entry; a Blob can be read in part. Records that earlier versions stored have no `check`:
+// they get one after their SHA-256 has matched.
+const RECORDS = "records";
+const MODELS = "models"; // key url -> {url, size, etag, ranged, used: time of the last use in milliseconds}
+
+const database = new Database("wisp-models", (database) => {
+  database.createObjectStore(RECORDS);
+  database.createObjectStore(MODELS, { keyPath: "url" });
+});
+
+const behind = new WriteBehind((url, offset, entry) =>
+  database.transact(RECORDS, "readwrite", (store) => store.put(entry, [url, offset, entry.data.size])),
+);
+
+/** The keys of a model's records. @param {string} url */
+const recordKeys = (url) => IDBKeyRange.bound([url], [url, []]);
+
+/** A model's entry {url, size, etag, ranged}, or undefined. @param {string} url */
+export const getModel = (url) => database.transact(MODELS, "readonly", (store) => store.get(url));
+
+/** Stores a model's entry. @param {string} url @param {number} size @param {string} etag @param {boolean} ranged whether the server answers range requests */
+export const putModel = (url, size, etag, ranged) =>
+  database.transact(MODELS, "readwrite", (store) => store.put({ url, size, etag, ranged, used: Date.now() }));
+
+/** Sets a model's time of last use to now. @param {string} url */
+export async function touchModel(url) {
+  await database.transact(MODELS, "readwrite", (store) => {
+    const entry = store.get(url);
+    entry.onsuccess = () => entry.result && store.put({ ...entry.result, used: Date.now() });
+    return entry;
+  });
+}
+
+/** @returns {Promise<{url: string, size: number, etag: string, used?: number}[]>} */
+export const listModels = () => database.transact(MODELS, "readonly", (store) => store.getAll());
+
+/** The [offset, length] of each cached record of a model. @param {string} url */
+export async function listRecords(url) {
+  const keys = await database.transact(RECORDS, "readonly", (store) => store.getAllKeys(recordKeys(url)));
+  const lengths = new Map(keys.map((/** @type {any[]} */ [, offset, length]) => [offset, length]));
+  for (const { offset, entry } of behind.of(url)) lengths.set(offset, entry.data.size);
+  return [...lengths];
+}
+
+/**
+ * A record's entry. Undefined if it is absent or is no longer what was stored.
+ * @param {string} url @param {number} offset @param {number} length @returns {Promise<Entry | undefined>}
+ */
+async function entryOf(url, offset, length) {
+  const waiting = behind.find(url, offset);
+  if (waiting?.data.size === length) return waiting;
+  const entry = await database.transact(RECORDS, "readonly", (store) => store.get([url, offset, length]));
+  return entry?.data instanceof Blob ? entry : undefined;
+}
+
+/**
+ * Reads a record: its bytes, the stored SHA-256 (`sha256`), the SHA-256 of its bytes (`digest`; the stored one if the
+ * checksum matches), and the milliseconds of reading and of checking. Undefined if it is absent or its file was lost.
+ * @param {string} url @param {number} offset @param {number} length
+ * @returns {Promise<{ sha256: string, digest: string, buffer: ArrayBuffer, read: number, hash: number } | undefined>}
+ */
+export async function getRecord(url, offset, length) {
+  const begun = performance.now();
+  const entry = await entryOf(url, offset, length);
+  const buffer = await entry?.data.arrayBuffer().catch(() => undefined);
+  if (!entry || !buffer) return undefined;
+  const read = performance.now();
+  const { sha256: stored, check } = entry;
+  const intact = check !== undefined && String(check) === String(checksum(buffer));
+  const digest = intact ? stored : await sha256(buffer);
+  if (check === undefined && digest === stored && buffer.byteLength === length)
+    await putRecord(url, offset, buffer, digest);
+  return { sha256: stored, digest, buffer, read: read - begun, hash: performance.now() - read };
+}
+
+/**
+ * Opens cached records for upload.js, which compares their checksums. Undefined for a record that is absent, has another
+ * length, no checksum, or another SHA-256 than its `hash`: getRecord() reads those.
+ * @param {string} url @param {Float64Array} spans (offset, length) of each @param {(string | undefined)[]} hashes
+ * @returns {(i: number) => Promise<Entry | undefined>}
+ */
+export const cachedRecords = (url, spans, hashes) => async (i) => {
+  const [offset, length] = spans.subarray(2 * i, 2 * i + 2);
+  const entry = await entryOf(url, offset, length);
+  const whole = entry?.data.size === length && entry.check;
+  return whole && entry.sha256 === (hashes[i] ?? entry.sha256) ? entry : undefined;
+};
+
+/**
+ * Reads bytes [start, end) of a record, unchecked. Undefined if it is absent or its file was lost.
+ * @param {string} url @param {number} offset @param {number} length @param {number} start @param {number} end
+ */
+export const getPart = async (url, offset, length, start, end) =>
+  (await entryOf(url, offset, length))?.data
+    .slice(start, end)
+    .arrayBuffer()
+    .catch(() => undefined);
+
+/**
+ * Caches a record: from now on it can be read, while it is stored in the background. Returns when there is room for
+ * another one.
+ * @param {string} url @param {number} offset @param {ArrayBuffer} buffer free for other use at once @param {string} sha256
+ */
+export const putRecord = (url, offset, buffer, sha256) =>
+  behind.add(url, offset, { sha256, check: checksum(buffer), data: new Blob([buffer]) });
+
+/** Waits until a model's records are stored. Rejects with QuotaExceededError if storage is full. @param {string} url */
+export const stored = (url) => behind.stored(url);
+
+/** Bytes of a model that are not stored yet. @param {string} url */
+export const unstoredBytes = (url) => behind.of(url).reduce((sum, { entry }) => sum + entry.data.size, 0);
+
+/** Tries again to store a model's records. @param {string} url */
+export const retryStore = (url) => behind.retry(url);
+
+/** Gives up a model's records that are not stored yet. @param {string} url */
+export const dropUnstored = (url) => behind.drop(url);
+
+/** Deletes a record. @param {string} url @param {number} offset @param {number} length */
+export async function deleteRecord(url, offset, length) {
+  behind.drop(url, offset);
+  await database.transact(RECORDS, "readwrite", (store) => store.delete([url, offset, length]));
+}
+
+/** Deletes a model and its records. @param {string} url */
+export async function deleteModel(url) {
+  behind.drop(url);
+  await database.transact(RECORDS, "readwrite", (store) => store.delete(recordKeys(url)));
+  await database.transact(MODELS, "readwrite", (store) => store.delete(url));
+}
+
+/** Free storage of this site, in bytes; Infinity if the browser does not say. */
+export async function freeStorage() {
+  const { quota, usage } = (await navigator.storage?.estimate?.()) ?? {};
+  return quota === undefined || usage === undefined ? Infinity : quota - usage;
+}

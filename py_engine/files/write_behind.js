@@ -1,0 +1,112 @@
+/**
+ * Stores records behind a load, which does not wait for the disk.
+ *
+ * A record that is not stored yet is a Blob. The browser keeps a Blob's bytes outside this worker's memory, and moves them
+ * to a temporary file where they are many.
+ */
+
+/** @typedef {{ sha256: string, check?: number[], data: Blob }} Entry */
+/** @typedef {{ url: string, offset: number, entry: Entry, running: boolean }} Waiting */
+
+const PARALLEL = 4; // IndexedDB stores four Blobs at once in four fifths of the time that one after the other takes
+const { deviceMemory = 4 } = /** @type {{ deviceMemory?: number }} */ (navigator); // GiB
+const LIMIT = (2 ** 30 * deviceMemory) / 8; // bytes that may wait
+
+export class WriteBehind {
+  #store;
+  /** @type {Map<string, Waiting>} by its key, in the order of arrival */
+  #waiting = new Map();
+  #bytes = 0; // of the records that wait
+  /** @type {Map<string, Error>} why a model's records are not stored at present, by URL */
+  #errors = new Map();
+  /** @type {(() => void)[]} called when a record was stored or given up */
+  #listeners = [];
+
+  /** @param {(url: string, offset: number, entry: Entry) => Promise<unknown>} store */
+  constructor(store) {
+    this.#store = store;
+  }
+
+  /**
+   * Adds a record. Returns when there is room for another one.
+   * @param {string} url @param {number} offset @param {Entry} entry
+   */
+  async add(url, offset, entry) {
+    this.drop(url, offset);
+    this.#waiting.set(key(url, offset), { url, offset, entry, running: false });
+    this.#bytes += entry.data.size;
+    this.#run();
+    while (this.#bytes > LIMIT && !this.#errors.has(url)) await this.#change();
+  }
+
+  /** The record at an offset, if it waits. @param {string} url @param {number} offset @returns {Entry | undefined} */
+  find = (url, offset) => this.#waiting.get(key(url, offset))?.entry;
+
+  /** The records of a model that wait. @param {string} url */
+  of = (url) => [...this.#waiting.values()].filter((waiting) => waiting.url === url);
+
+  /** Waits until all records of a model are stored. Rejects where one cannot be. @param {string} url */
+  async stored(url) {
+    while (!this.#errors.has(url) && this.of(url).length) await this.#change();
+    const error = this.#errors.get(url);
+    if (error) throw error;
+  }
+
+  /** Tries again to store a model's records. @param {string} url */
+  retry(url) {
+    this.#errors.delete(url);
+    this.#run();
+  }
+
+  /** Gives up the records of a model that wait, or one of them. @param {string} url @param {number} [offset] */
+  drop(url, offset) {
+    for (const waiting of this.of(url)) if (waiting.offset === (offset ?? waiting.offset)) this.#remove(waiting);
+    if (offset === undefined) this.#errors.delete(url);
+  }
+
+  #run() {
+    const all = [...this.#waiting.values()].filter(({ url }) => !this.#errors.has(url));
+    let running = all.filter((waiting) => waiting.running).length;
+    for (const waiting of all) {
+      if (running >= PARALLEL) return;
+      if (waiting.running) continue;
+      running += 1;
+      this.#put(waiting);
+    }
+  }
+
+  /** @param {Waiting} waiting */
+  async #put(waiting) {
+    const { url, offset, entry } = waiting;
+    waiting.running = true;
+    try {
+      await this.#store(url, offset, entry);
+      this.#remove(waiting);
+    } catch (/** @type {any} */ error) {
+      waiting.running = false;
+      if (this.find(url, offset) === entry) this.#errors.set(url, error);
+      this.#notify();
+    }
+    this.#run();
+  }
+
+  /** @param {Waiting} waiting */
+  #remove(waiting) {
+    const { url, offset, entry } = waiting;
+    if (this.find(url, offset) !== entry) return;
+    this.#waiting.delete(key(url, offset));
+    this.#bytes -= entry.data.size;
+    this.#notify();
+  }
+
+  #change() {
+    return /** @type {Promise<void>} */ (new Promise((resolve) => this.#listeners.push(resolve)));
+  }
+
+  #notify() {
+    for (const listener of this.#listeners.splice(0)) listener();
+  }
+}
+
+/** @param {string} url @param {number} offset */
+const key = (url, offset) => `${offset} ${url}`;
