@@ -12,23 +12,21 @@
 #param SN // subgroups along the rows
 #param DEPTH // columns at a time: 32 or 64
 #param AHEAD // 1: the next columns are loaded into registers before the current ones are multiplied
-#param SPAN // rows of results that a subgroup passes through workgroup memory at a time
 #param BIAS // 1: y has a bias
-#param EPILOGUE // "store": y = ...; "add": y += ...; "gated": see matmul_inputs.wgsl
+#param EPILOGUE // "store": y = ...; "add": y += ...
 #param F16
 #param HALVES // 1: W is dequantised in f16
 #include "lib/subgroup_matrix.wgsl"
 #include "lib/matmul_inputs.wgsl"
 
 const WG = SM * SN * LANES;
-const PAIRED = SIDE;
 const VECS = DEPTH / 4u;
 const GROUPS = DEPTH / 32u;
 const PITCH = DEPTH + 8u; // row pitch in workgroup memory, in f16: a multiple of 16 bytes, padded against bank conflicts
 
 var<workgroup> xs: array<f16, TM * PITCH>;
 var<workgroup> ws: array<f16, TN * PITCH>;
-var<workgroup> out: array<f32, SM * SN * SIDE * SPAN>;
+var<workgroup> out: array<f32, SM * SN * SIDE * SIDE>;
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
@@ -54,7 +52,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   var acc${i}_${j} = Result();
 #endfor
 #endfor
-#if not GROUPED and not BIAS and EPILOGUE != "gated"
+#if not GROUPED and not BIAS
   // Whole tiles are stored, or read, as matrices. Rows of y are aligned as these need it.
   let whole = tile.count == TM && n0 + TN <= p.rows && p.row0 % 4u == 0u;
   let stride = p.y_stride;
@@ -129,7 +127,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
     workgroupBarrier();
   }
-#if not GROUPED and not BIAS and EPILOGUE != "gated"
+#if not GROUPED and not BIAS
   if (whole) {
 #for i in TM // SM // SIDE
 #for j in TN // SN // SIDE
@@ -141,24 +139,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endif
   let lane = t % LANES;
 #for i in TM // SM // SIDE
-#for s in TN // SN // SPAN
-#for j in ${s} * SPAN // SIDE, (${s} + 1) * SPAN // SIDE
-  subgroupMatrixStore(&out, sub * SIDE * SPAN + ${j}u * SIDE % SPAN, acc${i}_${j}, false, SPAN);
-#endfor
+#for j in TN // SN // SIDE
+  subgroupMatrixStore(&out, sub * SIDE * SIDE, acc${i}_${j}, false, SIDE);
   workgroupBarrier();
-#if EPILOGUE == "gated"
-  for (var e = lane; e < SIDE * SPAN / 2u; e += LANES) {
-    let row = e / (SPAN / 2u);
-    let c = e % (SPAN / 2u);
-    let at = sub * SIDE * SPAN + row * SPAN + c / SIDE * 2u * SIDE + c % SIDE;
-    store_gated(tile, sm + ${i}u * SIDE + row, (n0 + sn + ${s}u * SPAN) / 2u + c, out[at], out[at + SIDE]);
+  for (var e = lane; e < SIDE * SIDE; e += LANES) {
+    let row = n0 + sn + ${j}u * SIDE + e % SIDE;
+    store_result(tile, sm + ${i}u * SIDE + e / SIDE, row, out[sub * SIDE * SIDE + e]);
   }
-#else
-  for (var e = lane; e < SIDE * SPAN; e += LANES) {
-    let row = n0 + sn + ${s}u * SPAN + e % SPAN;
-    store_result(tile, sm + ${i}u * SIDE + e / SPAN, row, out[sub * SIDE * SPAN + e]);
-  }
-#endif
   workgroupBarrier();
 #endfor
 #endfor
