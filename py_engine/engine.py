@@ -30,12 +30,12 @@ from py_engine.models.common import rope_factors
 from py_engine.options import PARALLEL, LoadOptions
 from py_engine.plan import budget
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import ALL_LOGITS, BATCH_STEP, DECODE, DECODE_STEP, EMBED, NORMALIZE, PREFILL, SAMPLE
+from py_engine.plan.lists import ALL_LOGITS, BATCH_STEP, DECODE_STEP, EMBED, NORMALIZE, PREFILL
 from py_engine.plan.lists import pool as pool_list
 from py_engine.plan.plan import Plan
 from py_engine.plan.pooling import NAMES
 from py_engine.plan.sampling import Batch, Constraint, Sampling
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import MAX_BIASES, MAX_SEQUENCES, MAX_SMALL_BATCH
 from py_engine.plan.traffic import StepTimes, profile
 from py_engine.runners import Runner
 from py_engine.tuning.cached_choices import as_stats
@@ -57,7 +57,7 @@ class Engine:
         self, plan: Plan, runner: Runner, backend: str, parallel: int = PARALLEL, speculation: bool = True
     ) -> None:
         self.plan, self.runner, self.backend, self.context_length = plan, runner, backend, plan.n_ctx
-        self.parallel = min(parallel, MAX_SMALL_BATCH) if plan.generates else 1  # concurrent generate() calls
+        self.parallel = min(parallel, MAX_SEQUENCES) if plan.generates else 1  # concurrent generate() calls
         self.notices: list[str] = []
         self.adapter: dict[str, Any] | None = None
         self.timings: dict[str, float] = {}
@@ -156,20 +156,17 @@ class Engine:
 
     def forget(self) -> None:
         """Empty the KV caches: the next request computes all of its prompt."""
-        self._generation.slots.clear()
+        self._generation.sequences.clear()
 
     async def evaluate(self, ids: list[int]) -> tuple[Any, tuple[int, int]]:
         """Logits of every position, float32 (n, vocab): a numpy array on the CPU, a flat Float32Array on the GPU."""
         self._check_ids(ids)
         self.check_generates()
-        self._generation.slots.first.cache.reuse([])
         parts = []
         size = min(planner.ALL_LOGITS_BATCH, self.plan.batch)
-        for at in range(0, len(ids), size):
-            batch = ids[at : at + size]
-            await self.runner.feed(at, batch, [PREFILL, ALL_LOGITS])
-            parts.append(await self.runner.logits(len(batch)))
-        self._generation.slots.first.cache.append(ids)
+        async with aclosing(self._generation.feed(ids, size, [PREFILL, ALL_LOGITS])) as batches:
+            async for n in batches:
+                parts.append(await self.runner.logits(n))
         return self._joined(parts), (len(ids), self.plan.n_vocab)
 
     async def embed(self, ids: list[int], pooling: str | None = None) -> tuple[Any, tuple[int, ...]]:
@@ -185,12 +182,10 @@ class Engine:
             row = await self._pooled([ids], [pool_list(kind)], "ranked" if kind == "rank" else "pooled", width)
             return (row[0] if self.backend == "cpu" else row), (width,)
         assert self.plan.embedding is not None
-        self._generation.slots.first.cache.reuse([])
         parts = []
-        for at in range(0, len(ids), self.plan.batch):
-            batch = ids[at : at + self.plan.batch]
-            await self.runner.feed(at, batch, [PREFILL, EMBED])
-            parts.append(await self.runner.rows(self.plan.embedding.rows, len(batch), width))
+        async with aclosing(self._generation.feed(ids, self.plan.batch, [PREFILL, EMBED])) as batches:
+            async for n in batches:
+                parts.append(await self.runner.rows(self.plan.embedding.rows, n, width))
         return self._joined(parts), (len(ids), width)
 
     async def embed_all(self, sequences: Sequence[list[int]], pooling: str) -> Any:
@@ -218,8 +213,12 @@ class Engine:
         return embedding.labels if pooling == "rank" else embedding.width
 
     async def _pooled(self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int) -> Any:
-        self._generation.slots.first.cache.reuse([])
-        return await self.runner.pooled_rows(sequences, [PREFILL, EMBED, *lists], name, width)
+        async with self._generation.sequences.acquire() as sequence:
+            if self.plan.generates:
+                longest = max(len(ids) for ids in sequences)
+                await self._generation.sequences.wait_for_pages(sequence, longest)
+                sequence.reserve(longest)
+            return await self.runner.pooled_rows(sequences, [PREFILL, EMBED, *lists], name, width, sequence.number)
 
     @property
     def pooling(self) -> str:
@@ -264,6 +263,8 @@ class Engine:
             )
 
     def _check_sampling(self, sampling: Sampling) -> None:
+        if len(sampling.logit_bias) > MAX_BIASES:
+            raise WispError(f"logit_bias has more than {MAX_BIASES} tokens.", "invalid_value", param="logit_bias")
         for name, ids in (("logit_bias", [i for i, _ in sampling.logit_bias]), ("dry_breakers", sampling.dry_breakers)):
             if bad := next((i for i in ids if not 0 <= i < self.plan.n_vocab), None):
                 raise WispError(
@@ -286,11 +287,12 @@ class Engine:
                 f"position must be below {self.context_length - 64} and n at most {self.plan.batch}.", "invalid_value"
             )
         self.check_generates()
-        self._generation.slots.first.cache.reuse([])
         runner: Any = self.runner
         names = [PREFILL] if n > MAX_SMALL_BATCH else [*BATCH_STEP] if n > 1 else [*DECODE_STEP]
-        times = {name: await runner.profile(position, n, name) for name in names}
-        step = await runner.time_lists(position, n, names)
+        async with self._generation.sequences.acquire() as sequence:
+            sequence.reserve(position + n + 1)
+            times = {name: await runner.profile(position, n, name, sequence.number) for name in names}
+            step = await runner.time_lists(position, n, names, sequence.number)
         device = runner.gpu.variant
         self.read_rates = self.read_rates or await read_rates(device)
         return profile(self.plan, device, self.read_rates, StepTimes(n, position, times, step))
@@ -306,12 +308,12 @@ class Engine:
             "memory": budget.pools(self.plan, on_cpu=self.backend == "cpu"),
             "batch": self.plan.batch,
             "parallel": self.parallel,
-            "sequences": self.plan.sequences,
+            "pages": self._generation.sequences.stats(),
             "timings": self.timings,
             "kernels": self.kernels,
             "read_rates": self.read_rates,
             "last": asdict(self.last),
-            "dispatches_per_token": sum(len(self.plan.lists.get(n, [])) for n in (DECODE, SAMPLE)) if gpu else 0,
+            "dispatches_per_token": sum(len(self.plan.lists.get(n, [])) for n in DECODE_STEP) if gpu else 0,
             "submits_per_token": self.last.submits / steps,
         }
 

@@ -17,7 +17,7 @@ from py_engine.plan import quants
 from py_engine.plan.kernels import Device
 from py_engine.plan.placement import Placements
 from py_engine.plan.plan import Plan
-from py_engine.runners import Runner, step_ms
+from py_engine.runners import Runner, measured_step_ms
 
 if TYPE_CHECKING:
     from py_engine.files.source import Source
@@ -165,11 +165,11 @@ class Loader:
         Compiling every kernel takes seconds there, so one kernel is timed first. Its time may settle the choice.
         """
         gpu = cast("GpuRunner", runners["webgpu"])
-        cpu_ms = await step_ms(runners["cpu"])
+        cpu_ms = await measured_step_ms(runners["cpu"])
         gpu_ms, about = await gpu.gpu.least_step_ms() if self.plan.generates else 0.0, "at least "
         if gpu_ms < cpu_ms:
             await self._compile(gpu)
-            gpu_ms, about = await step_ms(gpu), ""
+            gpu_ms, about = await measured_step_ms(gpu), ""
         name = "cpu" if cpu_ms <= gpu_ms else "webgpu"
         chosen = "the CPU" if name == "cpu" else "WebGPU"
         self.notices.append(

@@ -7,15 +7,16 @@ Prompts
     EMBED, pool("...")  after PREFILL: the embedding of every token, then of the sequence
 One sequence
     DECODE              one token through the layers, and its logits
-    SAMPLE, RESAMPLE    the next token from the logits (temperature, top_k, top_p, min_p); again if a mask forbids it
-    SHAPED_SAMPLE, SHAPED_RESAMPLE   the same with every sampler
+    GREEDY, DRAW, SAMPLE   the next token from the logits: the likeliest; with temperature and min_p; with every filter
+    SHAPED_GREEDY ...   the same three with bias, penalties and DRY
+    MASKED_GREEDY ...   the same three after any of them: again with all of it, if a mask forbids the token
     LOGPROBS            after any of them: log-probabilities of the token and of the likeliest
 Small batches: up to MAX_SMALL_BATCH tokens, of one sequence or of several
     SMALL_BATCH         the tokens through the layers
     SMALL_BATCH_LAST_LOGITS   after it: logits of the last token
     SMALL_BATCH_LOGITS  after it: logits of every token; then one of these two:
-    SAMPLE_EACH         the next token of every sequence
-    VERIFY_DRAFT        one sequence: accept the draft up to the first token that differs from its sample; draft again
+    each(a list above)  what that list does for one sequence, for every sequence
+    verify(a sampler)   one sequence: accept the draft up to the first token that differs from its sample; draft again
 
 Encoders have PREFILL, EMBED and the pooling lists only, and take a sequence in one batch.
 """
@@ -52,27 +53,21 @@ from py_engine.models import (
 from py_engine.models.architecture import Architecture, Decoder
 from py_engine.models.config import Config
 from py_engine.plan import sampler_ops
-from py_engine.plan.cache import Cache, make_cache, make_conv_cache, ring_slack
+from py_engine.plan.cache import UNPAGED, Cache, make_cache, make_conv_cache, page_group
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import (
     ALL_LOGITS,
     DECODE,
     EMBED,
     LAST_LOGITS,
-    LOGPROBS,
     NORMALIZE,
     PREFILL,
-    RESAMPLE,
-    SAMPLE,
-    SAMPLE_EACH,
-    SHAPED_RESAMPLE,
-    SHAPED_SAMPLE,
     SMALL_BATCH,
     SMALL_BATCH_LAST_LOGITS,
     SMALL_BATCH_LOGITS,
-    VERIFY_DRAFT,
 )
 from py_engine.plan.ops import Ops
+from py_engine.plan.pages import PAGE
 from py_engine.plan.plan import Plan
 from py_engine.plan.rope import Rope, RopeSpec, table
 from py_engine.plan.shared import MAX_SMALL_BATCH
@@ -167,7 +162,7 @@ class PlanOptions:
     batch: int  # most tokens of a prefill step
     kv_type: str  # "f16", "f32" or "q8_0"
     rope_factors: Sequence[float] | None = None  # divisors of RoPE's frequencies, if the file has them
-    ring_slack: int | None = None  # rows of a sliding window's ring beyond the window; None: ring_slack(batch)
+    page: int = PAGE  # positions of a page of the caches
 
 
 def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
@@ -175,15 +170,13 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     model = family(header)
     cfg = model.Config.from_gguf(header)
     n_ctx = options.n_ctx
-    plan = Plan(min(options.batch, n_ctx) if cfg.causal else max(2, n_ctx), n_ctx, cfg.vocab)
+    plan = Plan(min(options.batch, n_ctx) if cfg.causal else max(2, n_ctx), n_ctx, cfg.vocab, page=options.page)
     weights = Weights(header, plan)
     prefill = Ops(plan, PREFILL, plan.batch, device)
-    slack = ring_slack(plan.batch) if options.ring_slack is None else options.ring_slack
     caches: list[Cache] = []
     for i in range(cfg.block_count):
         j = cfg.cache_layer(i)
-        caches.append(caches[j] if j < i else _cache(cfg.layer(i), prefill, i, options.kv_type, slack))
-    plan.ring_slack = slack if any(c.ring for c in caches) else 0
+        caches.append(caches[j] if j < i else _cache(cfg.layer(i), prefill, i, options.kv_type))
     tables = {
         spec: _rope(plan, prefill, spec, model.NEOX, f"rope_freqs.{n}", options.rope_factors)
         for n, spec in enumerate(dict.fromkeys(cfg.ropes))
@@ -202,43 +195,25 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     decode = Ops(plan, DECODE, 1, device)
     x = model.build(cfg, weights, decode, ropes, caches)
     logits = head.output(cfg, weights, decode, x)
-    sampler_ops.sample(Ops(plan, SAMPLE, 1, device), logits)
-    sampler_ops.resample(Ops(plan, RESAMPLE, 1, device), logits)
-    sampler_ops.sample(Ops(plan, SHAPED_SAMPLE, 1, device), logits, shaped=True)
-    sampler_ops.resample(Ops(plan, SHAPED_RESAMPLE, 1, device), logits, shaped=True)
-    sampler_ops.logprobs(Ops(plan, LOGPROBS, 1, device), logits)
+    sampler_ops.add_lists(plan, device, logits)
     small_batch = Ops(plan, SMALL_BATCH, MAX_SMALL_BATCH, device, state_per_token=True)
     x = model.build(cfg, weights, small_batch, ropes, caches)
     head.output(cfg, weights, Ops(plan, SMALL_BATCH_LAST_LOGITS, 1, device), x)
     all_logits = Ops(plan, SMALL_BATCH_LOGITS, MAX_SMALL_BATCH, device, state_per_token=True)
-    logits = head.output(cfg, weights, all_logits, x)
-    sampler_ops.sample_each(Ops(plan, SAMPLE_EACH, MAX_SMALL_BATCH, device, state_per_token=True), logits)
-    verify = Ops(plan, VERIFY_DRAFT, MAX_SMALL_BATCH, device, state_per_token=True)
-    sampler_ops.sample_each(verify, logits, max_draft=MAX_SMALL_BATCH - 1)
-    plan.lazy |= {
-        ALL_LOGITS,
-        RESAMPLE,
-        SHAPED_SAMPLE,
-        SHAPED_RESAMPLE,
-        LOGPROBS,
-        SMALL_BATCH,
-        SMALL_BATCH_LAST_LOGITS,
-        SMALL_BATCH_LOGITS,
-        SAMPLE_EACH,
-        VERIFY_DRAFT,
-    }
+    sampler_ops.add_batch_lists(plan, device, head.output(cfg, weights, all_logits, x))
+    plan.lazy |= {ALL_LOGITS, SMALL_BATCH, SMALL_BATCH_LAST_LOGITS, SMALL_BATCH_LOGITS}
     return plan
 
 
-def _cache(cfg: Config, ops: Ops, layer: int, kv_type: str, slack: int) -> Cache:
+def _cache(cfg: Config, ops: Ops, layer: int, kv_type: str) -> Cache:
     """A layer's KV cache, or the window of its short convolution. An encoder's is valid within the layer only."""
     plan, cols = ops.plan, cfg.head_count_kv * cfg.head_dim
     if not cfg.causal:
         k, v = (ops.buffer(f"{ops.name}.{name}", (plan.n_ctx, cols)) for name in ("k", "v"))
-        return Cache(k, v, "f32", plan.n_ctx)
+        return Cache(k, v, "f32", UNPAGED)
     if cfg.conv_kernel_sizes and (size := cfg.conv_kernel_sizes[layer]):
-        return make_conv_cache(plan, layer, cfg.embedding_length, kv_type, size, slack)
-    return make_cache(plan, layer, cols, kv_type, cfg.windows[layer], slack)
+        return make_conv_cache(plan, layer, cfg.embedding_length, kv_type, page_group(plan, size))
+    return make_cache(plan, layer, cols, kv_type, page_group(plan, cfg.windows[layer]))
 
 
 def _rope(plan: Plan, ops: Ops, spec: RopeSpec, neox: bool, name: str, factors: Sequence[float] | None) -> Rope:

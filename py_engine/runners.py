@@ -1,11 +1,11 @@
 """What the engine needs of an executor. There are two: gpu/runner.py (WebGPU) and cpu/runner.py (numpy).
 
-`load` copies weights out of a record. `feed` writes tokens of a sequence at their positions and runs lists of the plan
-over them. There are three ways to decode, each ended by `stop`:
-    start, next                      one sequence, unconstrained
-    begin, mask, step, take, rewind  one sequence, step by step under the host's control
-    start_batch, next_batch          several sequences together, or one with drafts
-A runner serves one caller at a time; generate/ schedules the calls.
+`load` copies weights out of a record. Work is submitted, and its results are read later, in the same order:
+    feed                             tokens of a sequence, at their positions: a part of a prompt
+    decode                           steps of any sequences
+    start_drafts, draft              steps of one sequence, each with a draft of its next tokens
+    begin, mask, step, take, rewind  one sequence, step by step under the host's control; nothing else may be submitted
+generate/ schedules the calls.
 """
 
 from __future__ import annotations
@@ -35,12 +35,20 @@ class Counts:
         return {f.name: getattr(self, f.name) - getattr(before, f.name) for f in fields(self)}
 
 
+@dataclass(frozen=True)
+class Row:
+    """A sequence in a batch, and the position of its newest token."""
+
+    seq: int
+    position: int
+
+
 class Runner(Protocol):
     """An executor of one plan."""
 
     plan: Plan
-    lists: list[str]  # the lists that sample a token, after LAST_LOGITS or DECODE
     on_gpu: bool  # a real GPU, where small batches have kernels of their own
+    queues: bool  # whether submits run while the host goes on
 
     async def load(self, data: Any, placements: Sequence[Placement]) -> None:
         """Copy weights out of a record, a JavaScript ArrayBuffer. On return it may be freed."""
@@ -48,11 +56,17 @@ class Runner(Protocol):
     async def ready(self) -> None:
         """Wait until every weight is in place."""
 
-    async def reserve_sequences(self, sequences: int) -> None:
-        """Grow the caches to `sequences`; what they hold stays. WispError out_of_memory."""
+    async def reserve_pages(self, pages: Sequence[int]) -> None:
+        """Grow the caches to so many pages, by group; what they hold stays. WispError out_of_memory."""
 
-    async def copy_cache(self, source: int, to: int) -> None:
-        """Copy a sequence's tokens and cache to another. WispError out_of_memory; nothing has changed then."""
+    def set_pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:
+        """Write entries of a sequence's block table, from entry `first` on."""
+
+    def copy_page(self, group: int, source: int, to: int) -> None:
+        """Copy a page in every cache of the group."""
+
+    def set_tokens(self, seq: int, position: int, ids: list[int]) -> None:
+        """Write tokens of a sequence that are not fed: penalties and drafts read them."""
 
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
         """Set a sequence's sampling parameters.
@@ -61,38 +75,50 @@ class Runner(Protocol):
         will follow.
         """
 
-    async def feed(self, position: int, ids: list[int], lists: list[str], seq: int = 0) -> None:
-        """Run lists over a sequence's tokens at `position`; returns when the batch before this one is done."""
+    def feed(self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False) -> None:
+        """Submit lists over a sequence's tokens at `position`. The lists must be prepared.
 
-    def start(self, position: int, count: int, seq: int = 0) -> None:
-        """Begin decoding up to `count` tokens; the last feed has sampled the first one, for `position`."""
+        `read`: result() then returns the token that they sampled.
+        """
 
-    async def next(self) -> Batch:
-        """The next ids; none at the end."""
+    async def prepare(self, lists: Sequence[str]) -> None:
+        """Compile lists, so that they can run."""
 
     def prepared(self, lists: Sequence[str]) -> bool:
         """Whether lists can run now. If not, start compiling them."""
 
-    def start_batch(
-        self, sequences: list[int], positions: list[int], sampled: list[bool], count: int, drafting: bool = False
-    ) -> None:
-        """Begin decoding several sequences, each from its position on.
+    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False) -> list[str]:
+        """The lists of one step of these sequences, which configure() has set."""
 
-        `sampled`: the last feed has sampled that token already. `count`: tokens of each beyond it. `drafting`: one
-        sequence whose next tokens are drafted, so that a step may yield several.
-        """
+    def decode(self, rows: Sequence[Row], steps: int) -> None:
+        """Submit decode steps: each computes the rows' newest tokens and samples the next ones."""
 
-    async def next_batch(self, more: bool = True) -> list[list[int]]:
-        """The next ids of each sequence; none at the end. `more`: keep submitting steps."""
+    def start_drafts(self, row: Row) -> None:
+        """Begin to decode one sequence with drafts. All results must have been read."""
 
-    def step_cost_ms(self, drafting: bool, sequences: int = 1) -> float:
-        """Milliseconds of one step of such a batch; 0: not measured yet."""
+    def draft(self, row: Row, steps: int, end: int) -> bool:
+        """Submit steps with drafts. False, and nothing is submitted, if they might compute positions from `end` on."""
+
+    async def result(self) -> list[Batch]:
+        """The tokens of the oldest submit that has not been read, row by row; of a submit with drafts, any number."""
+
+    def steps_in(self, rows: int, ms: float, *, drafting: bool = False) -> int:
+        """Decode steps of so many rows that take about `ms`, from measured times; at least 1, at most MAX_STEPS."""
+
+    def prompt_tokens_in(self, ms: float) -> int:
+        """Prompt tokens that take about `ms`; at least one small batch, at most a whole one."""
+
+    def prompt_token_ms(self) -> float:
+        """Milliseconds of a prompt token; 0: not measured yet."""
+
+    def step_ms(self, rows: int, *, drafting: bool = False) -> float:
+        """Milliseconds of one decode step; 0: not measured yet."""
 
     def begin(self, position: int, count: int, seq: int = 0) -> None:
         """Begin decoding up to `count` tokens by step(); the last feed has computed the first one's logits."""
 
-    def mask(self, allowed: Any | None) -> None:
-        """Set which tokens the next step may sample (Constraint.mask); None: all."""
+    def mask(self, allowed: Any | None, seq: int) -> None:
+        """Set which tokens the next steps of a sequence may sample (Constraint.mask); None: all."""
 
     def step(self, count: int, eager: bool = False) -> int:
         """Sample the next tokens, each from the logits of the one before; returns how many there will be.
@@ -101,16 +127,16 @@ class Runner(Protocol):
         """
 
     async def take(self) -> tuple[Batch, bool]:
-        """The tokens of the oldest step, and whether the mask rejected the first choice of any of them."""
+        """The tokens of the oldest step(), and whether the mask rejected the first choice of any of them."""
 
-    async def rewind(self, position: int, count: int) -> None:
+    def rewind(self, position: int, count: int) -> None:
         """Drop the tokens from `position` on and recompute its logits; up to `count` tokens may follow."""
 
     def max_lookahead(self) -> int:
         """Tokens that are worth sampling before the first of them is checked."""
 
     async def stop(self) -> None:
-        """End decoding."""
+        """Wait for all submits and drop their results."""
 
     async def logits(self, n: int) -> Any:
         """The first n rows of the list ALL_LOGITS after a feed, float32 (n, vocab)."""
@@ -118,10 +144,12 @@ class Runner(Protocol):
     async def rows(self, name: str, n: int, width: int) -> Any:
         """The first n rows of a buffer of the plan without padding, float32 (n, width)."""
 
-    async def pooled_rows(self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int) -> Any:
-        """Feed each sequence from position 0 on, run lists over each of its batches, and read row 0 of a buffer.
+    async def pooled_rows(
+        self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int, seq: int
+    ) -> Any:
+        """Feed sequences one after the other, all as `seq` and from position 0 on, and run lists over each batch.
 
-        Float32 (sequences, width). Waits for the device once, not once per sequence.
+        Returns row 0 of a buffer after each, float32 (sequences, width). Waits for the device once.
         """
 
     def counts(self) -> Counts:
@@ -131,26 +159,28 @@ class Runner(Protocol):
         """Free all memory."""
 
 
-async def step_ms(runner: Runner, steps: int = 3) -> float:
+async def measured_step_ms(runner: Runner, steps: int = 3) -> float:
     """Milliseconds of one decode step, averaged after a warm-up; for an encoder, of a token in a small batch."""
     if not runner.plan.generates:
         return await _encode_ms(runner)
-    await runner.feed(0, [0], [*PREFILL_END, *runner.lists])
-    runner.start(1, steps + 2)
-    for _ in range(2):
-        await runner.next()
-    started = time.perf_counter()
-    for _ in range(steps):
-        await runner.next()
-    await runner.stop()
+    await runner.configure(Sampling(), 1, 0, False)
+    runner.feed(0, [0], [*PREFILL_END, *Sampling().lists()], read=True)
+    await runner.result()
+    started = 0.0
+    for i in range(steps + 2):
+        if i == 2:
+            started = time.perf_counter()
+        runner.decode([Row(0, 1 + i)], 1)
+        await runner.result()
     return 1000 * (time.perf_counter() - started) / steps
 
 
 async def _encode_ms(runner: Runner) -> float:
     n = min(16, runner.plan.batch)
     started = 0.0
+    await runner.prepare([EMBED, pool("last")])
     for _ in range(2):  # the first run warms up
         started = time.perf_counter()
-        await runner.feed(0, [0] * n, [PREFILL, EMBED, pool("last")])
+        runner.feed(0, [0] * n, [PREFILL, EMBED, pool("last")])
         await runner.rows("pooled", 1, 1)
     return 1000 * (time.perf_counter() - started) / n

@@ -1,15 +1,15 @@
-// Appends the tokens that sample.wgsl sampled for a small batch to their sequences, and advances the states.
+// Verifies a draft: a small batch is one sequence's last token and its draft, and sample.wgsl sampled the token after each.
 //
-// DRAFTS 0: each token belongs to another sequence. Otherwise the batch is one sequence's last token and its draft. Then
-// the kernel accepts the draft up to the first mismatch, appends the sampled token after it, and makes the next draft. The
-// sampling noise depends on the position alone, so the text is the same as without drafts.
+// Accepts the draft up to the first mismatch, appends the sampled token after it, and makes the next draft. The sampling
+// noise depends on the position alone, so the text is the same as without drafts.
 // The next draft copies the tokens after the longest earlier match of the sequence's last tokens (the latest match, if
 // several are as long). Its length adapts: accepted tokens + 1, or twice the draft's length if all of it was accepted.
 // One workgroup.
-#param DRAFTS // draft tokens at most; 0: no drafts
+#param DRAFTS // draft tokens at most
 #param TOKENS // capacity of a sequence in `tokens`
 #param WG
 #param MAX_SMALL_BATCH // tokens of the batch at most
+#param MAX_MATCH // tokens; a longer match does not rank higher
 
 struct Params {
   min_match: u32, // tokens that must match for a draft
@@ -19,8 +19,6 @@ struct Params {
 @bind var<storage, read_write> state: array<State, MAX_SMALL_BATCH>;
 @bind var<storage, read> chosen: array<u32>;
 @bind var<storage, read_write> tokens: array<u32>;
-#if DRAFTS
-#param MAX_MATCH // tokens; a longer match does not rank higher
 struct Drafting {
   end: u32, // only positions before this one may be computed; written by the host
   length: u32, // tokens of the next draft at most; the host writes the first value
@@ -38,11 +36,9 @@ fn match_length(i: u32, j: u32) -> u32 { // number of equal tokens, backwards fr
   }
   return length;
 }
-#endif
 
 @compute @workgroup_size(WG)
 fn main(@builtin(local_invocation_index) t: u32) {
-#if DRAFTS
   let seq = state[0].seq;
   let base = seq * TOKENS;
   if (t == 0u) {
@@ -84,11 +80,4 @@ fn main(@builtin(local_invocation_index) t: u32) {
     }
     state[0].n = n;
   }
-#else
-  if (t < state[0].n) {
-    let pos = state[t].pos + 1u;
-    tokens[state[t].seq * TOKENS + pos] = chosen[t];
-    state[t].pos = pos;
-  }
-#endif
 }

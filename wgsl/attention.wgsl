@@ -5,7 +5,7 @@
 #param HEAD_DIM
 #param G // query heads per key/value head
 #param TQ // tokens of a tile
-#param TS // positions of a tile
+#param TS // positions of a tile; a divisor of PAGE
 #param WG
 #param WINDOW // positions that a token sees, itself included; 0: all
 #param SOFT_CAP // cap of the scores; 0: none
@@ -46,13 +46,15 @@ var<workgroup> row_sum: array<f32, ROWS>;
 var<workgroup> row_rescale: array<f32, ROWS>;
 
 fn load_tile(values: bool, s0: u32, end: u32, head: u32, t: u32) {
+  let page = tile_page(s0);
   for (var i = t; i < TS * VECS; i += WG) {
-    kv[i / VECS * PAD + i % VECS] = h4(cached_vector(values, s0 + i / VECS, end, head, i % VECS));
+    kv[i / VECS * PAD + i % VECS] = h4(cached_vector(values, page, s0 + i / VECS, end, head, i % VECS));
   }
 }
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
+  let state = state.tokens[0];
   let head = wid.x;
   let m0 = wid.y * TQ;
 #if CAUSAL

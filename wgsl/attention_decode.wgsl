@@ -6,7 +6,7 @@
 // running maximum, weighted sum of the values.
 #param HEAD_DIM
 #param G // query heads per key/value head
-#param TS // positions of a tile, a power of two
+#param TS // positions of a tile, a power of two, at most 2 * PAGE
 #param PARTS // threads that share a position's dot products, neighbours in a subgroup
 #param SPLIT // splits of a key/value head's positions
 #param WINDOW // positions that a token sees, itself included; 0: all
@@ -46,8 +46,29 @@ var<workgroup> partial: array<vec4f, max(G * LANES, 2u) * VECS>;
 #endif
 #include "lib/reduce_rows.wgsl"
 
-fn value_at(s: u32, head: u32, seq: u32) -> u32 {
-  return (cached_row(s, seq) * p.n_head_kv + head) * VECS;
+// Pages of the tile from s0 on: up to three, since a window may begin anywhere in a page. Looked up once per tile.
+fn tile_pages(s0: u32, end: u32, seq: u32) -> vec3u {
+  var pages = vec3u(page_of(s0, seq));
+#if WINDOW or TS > PAGE
+  pages.y = page_of(min(s0 + PAGE, end - 1u), seq);
+#endif
+#if WINDOW and TS > PAGE
+  pages.z = page_of(min(s0 + 2u * PAGE, end - 1u), seq);
+#endif
+  return pages;
+}
+
+fn tile_page(s: u32, s0: u32, pages: vec3u) -> u32 {
+#if WINDOW or TS > PAGE
+  let i = s / PAGE - s0 / PAGE;
+  return select(select(pages.x, pages.y, i == 1u), pages.z, i == 2u);
+#else
+  return pages.x;
+#endif
+}
+
+fn value_at(s: u32, head: u32, page: u32) -> u32 {
+  return (row_in(page, s) * p.n_head_kv + head) * VECS;
 }
 
 @compute @workgroup_size(WG)
@@ -80,6 +101,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
   for (var s0 = first; s0 < end; s0 += TS) {
     let s = s0 + t / PARTS;
+    let pages = tile_pages(s0, end, seq);
 #if FRESH
     let count = min(TS, min(end, length - 1u) - s0); // positions that are in the cache
 #else
@@ -88,17 +110,20 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
     let column${c} = min(t % VECS + ${c}u * WG, VECS - 1u);
 #for j in VALUES
-    let v${j}_${c} = value_fetch(value_at(s0 + min(lane + ${j}u * LANES, max(count, 1u) - 1u), head, seq) + column${c}, seq);
+    let at${j}_${c} = s0 + min(lane + ${j}u * LANES, max(count, 1u) - 1u);
+    let page${j}_${c} = tile_page(at${j}_${c}, s0, pages);
+    let v${j}_${c} = value_fetch(value_at(at${j}_${c}, head, page${j}_${c}) + column${c}, page${j}_${c});
 #endfor
 #endfor
 #for g in G
     var score${g} = 0.0;
 #endfor
-    let row = (cached_row(min(s, end - 1u), seq) * p.n_head_kv + head) * CHUNKS;
+    let key_page = tile_page(min(s, end - 1u), s0, pages);
+    let row = (row_in(key_page, min(s, end - 1u)) * p.n_head_kv + head) * CHUNKS;
     for (var c0 = 0u; c0 < CHUNKS; c0 += KEYS * PARTS) {
 #for c in KEYS
       let chunk${c} = c0 + ${c}u * PARTS + t % PARTS;
-      let k${c} = key_fetch(row + min(chunk${c}, CHUNKS - 1u), seq);
+      let k${c} = key_fetch(row + min(chunk${c}, CHUNKS - 1u), key_page);
 #endfor
       if (s0 == first && c0 == 0u) { // the first loads are in flight
         for (var i = t; i < G * VECS; i += WG) {
@@ -177,7 +202,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       for (var i = lane + VALUES * LANES; i < count; i += 4u * LANES) { // four loads in flight
 #for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
 #for j in 4
-        let w${j}_${c} = value_fetch(value_at(s0 + min(i + ${j}u * LANES, max(count, 1u) - 1u), head, seq) + column${c}, seq);
+        let at${j}_${c} = s0 + min(i + ${j}u * LANES, max(count, 1u) - 1u);
+        let page${j}_${c} = tile_page(at${j}_${c}, s0, pages);
+        let w${j}_${c} = value_fetch(value_at(at${j}_${c}, head, page${j}_${c}) + column${c}, page${j}_${c});
 #endfor
 #endfor
 #for j in 4

@@ -11,7 +11,7 @@
 #param TQ // tokens of a tile
 #param ROWS // TQ * G, rounded up to whole strips
 #param STRIP // rows of a subgroup
-#param TS // positions of a tile
+#param TS // positions of a tile; a divisor of PAGE
 #param WINDOW // positions that a token sees, itself included; 0: all
 #param SOFT_CAP // cap of the scores; 0: none
 #param SINKS // 1: each head has an attention sink, a logit without a value that joins the softmax
@@ -42,9 +42,9 @@ var<workgroup> row_factor: array<f32, ROWS>; // that a row's sums are multiplied
 // [0] is 1 if a row's reference has changed; 16 bytes, to keep the arrays aligned for matrices
 var<workgroup> needs_rescale: array<u32, 4>;
 
-// Four dimensions of the key or value at position s, or at the last one: what is masked must be finite, no more.
-fn cached_halves(values: bool, s: u32, end: u32, head: u32, c: u32) -> vec4<f16> {
-  let at = (cached_row(min(s, end - 1u), state.seq) * p.n_head_kv + head) * VECS + c;
+// Four dimensions of the key or value at position s of `page`, or at the last one: what is masked must be finite, no more.
+fn cached_halves(values: bool, page: u32, s: u32, end: u32, head: u32, c: u32) -> vec4<f16> {
+  let at = (row_in(page, min(s, end - 1u)) * p.n_head_kv + head) * VECS + c;
 #if KV == "f16"
   if (values) {
     return bitcast<vec4<f16>>(v_cache[at]);
@@ -52,14 +52,15 @@ fn cached_halves(values: bool, s: u32, end: u32, head: u32, c: u32) -> vec4<f16>
   return bitcast<vec4<f16>>(k_cache[at]);
 #else
   if (values) {
-    return vec4<f16>(cached_value(at, state.seq));
+    return vec4<f16>(cached_value(at, page));
   }
-  return vec4<f16>(cached_key(at, state.seq));
+  return vec4<f16>(cached_key(at, page));
 #endif
 }
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
+  let state = state.tokens[0];
   let head = wid.x;
   let m0 = wid.y * TQ;
   let end = state.pos + min(m0 + TQ, state.n);
@@ -119,11 +120,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     begin = (state.pos + m0 + 1u - WINDOW) / TS * TS;
   }
 #endif
+  var next_page = tile_page(begin); // of the keys that are loaded next
 #for i in (TS * HEAD_DIM // 4 + ROWS // STRIP * LANES - 1) // (ROWS // STRIP * LANES)
   {
     let e = t + ${i}u * WG;
     if (e < TS * VECS) {
-      let v = cached_halves(false, begin + e / VECS, end, head, e % VECS);
+      let v = cached_halves(false, next_page, begin + e / VECS, end, head, e % VECS);
       let to = min(e, TS * VECS - 1u) / VECS * PITCH + e % VECS * 4u;
       ks[to] = v.x;
       ks[to + 1u] = v.y;
@@ -137,6 +139,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   }
   workgroupBarrier();
   for (var s0 = begin; s0 < end; s0 += TS) {
+    let page = next_page;
+    next_page = tile_page(min(s0 + TS, end - 1u));
 #for i in STRIP // SIDE
 #for j in TS // SIDE
     {
@@ -153,8 +157,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
     workgroupBarrier();
 #for i in (TS * HEAD_DIM // 4 + ROWS // STRIP * LANES - 1) // (ROWS // STRIP * LANES)
-    let v${i} = cached_halves(true, s0 + (t + ${i}u * WG) / VECS, end, head, (t + ${i}u * WG) % VECS);
-    let k${i} = cached_halves(false, s0 + TS + (t + ${i}u * WG) / VECS, end, head, (t + ${i}u * WG) % VECS);
+    let v${i} = cached_halves(true, page, s0 + (t + ${i}u * WG) / VECS, end, head, (t + ${i}u * WG) % VECS);
+    let k${i} = cached_halves(false, next_page, s0 + TS + (t + ${i}u * WG) / VECS, end, head, (t + ${i}u * WG) % VECS);
 #endfor
     // Whether every row sees all positions of the tile.
     var all_visible = s0 + TS <= state.pos + m0 + 1u;

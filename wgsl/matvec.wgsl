@@ -92,6 +92,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
 #endif
 #if EPILOGUE == "qkv"
   let rotation = rope_rotation((base + 4u * t) / 4u, 0u); // early: the loads overlap with the product
+  let cache_row = stored_row(0u);
 #endif
   // One variable per row: an array would be in slow memory where the compiler does not unroll.
 #for r in R
@@ -193,7 +194,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
     for (var i = 0u; i < 4u; i++) {
       v[i] = result(4u * t + i, scale, row_of(base, 4u * t + i), choice);
     }
-    rope_store((base + 4u * t) / 4u, v, rotation, 0u, 0u);
+    rope_store((base + 4u * t) / 4u, v, rotation, cache_row, 0u);
   }
 #else
   if (t < RT && base + t < p.rows) {

@@ -164,7 +164,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
       for (var j = 0u; j < 4u; j++) {
         v[j] = result(slot + j, m, scale, row_of(base, slot + j));
       }
-      rope_store((base + slot) / 4u, v, rope_rotation((base + slot) / 4u, m), m, y0);
+      rope_store((base + slot) / 4u, v, rope_rotation((base + slot) / 4u, m), stored_row(m), y0);
 #else
 #if EPILOGUE == "add"
       y[y0 + p.row0 + base + slot] += result(slot, m, scale, base + slot);

@@ -33,6 +33,7 @@ struct Params {
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
   let m = wid.y;
+  let row = stored_row(m); // early: the loads overlap with the sums
   let head = wid.x * HEAD_DIM;
   let x0 = m * p.x_stride;
   let key = head >= p.q_rows;
@@ -81,5 +82,5 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     v += vec4f(bias[wa], bias[wa + 1u], bias[wb], bias[wb + 1u]);
 #endif
   }
-  rope_store(i / 4u, v, rope_rotation(i / 4u, m), m, m * p.y_stride);
+  rope_store(i / 4u, v, rope_rotation(i / 4u, m), row, m * p.y_stride);
 }

@@ -26,5 +26,5 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   let y0 = m * p.y_stride;
   let a = y0 + rope_row(4u * quad);
   let b = y0 + rope_row(4u * quad + 2u);
-  rope_store(quad, vec4f(y[a], y[a + 1u], y[b], y[b + 1u]), rope_rotation(quad, m), m, y0);
+  rope_store(quad, vec4f(y[a], y[a + 1u], y[b], y[b + 1u]), rope_rotation(quad, m), stored_row(m), y0);
 }

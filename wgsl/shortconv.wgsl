@@ -4,8 +4,6 @@
 #param COLS // channels
 #param KERNEL_SIZE // tokens
 #param KV // element type of the cache: "f16" or "f32"
-#param RING // rows of a ring, for a cache of the last positions alone; 0: a row per position
-#param KV_ROWS // rows of a sequence
 #param THREADS
 
 struct Params {
@@ -13,6 +11,7 @@ struct Params {
   y_stride: u32,
 }
 #include "lib/sequence.wgsl"
+#include "lib/pages.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> x: array<f32>; // (n, x_stride): b, c and z of each token
 @bind var<storage, read> weights: array<f32>; // (COLS, KERNEL_SIZE); the last weight is for the token itself
@@ -20,12 +19,7 @@ struct Params {
 @bind var<storage, read_write> y: array<f32>; // (n, y_stride)
 
 fn cached_word(seq: u32, pos: u32, i: u32) -> u32 {
-  let row = seq * KV_ROWS;
-#if RING
-  return ((row + pos % RING) * COLS + i) / 2u;
-#else
-  return ((row + pos) * COLS + i) / 2u;
-#endif
+  return (row_in(page_of(pos, seq), pos) * COLS + i) / 2u;
 }
 
 fn product(m: u32, i: u32) -> vec2f {

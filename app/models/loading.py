@@ -14,7 +14,7 @@ from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header, read_header
 from py_engine.options import PARALLEL, LoadOptions
 from py_engine.plan.cache import KINDS
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import MAX_SEQUENCES
 from py_engine.text.chat_template import from_metadata
 from py_engine.text.tokenizer import load_tokenizer
 
@@ -63,7 +63,7 @@ def options(choice: Choice, fields: dict[str, Any]) -> Options:
         context_length=_integer(fields, "contextLength"),
         backend=_one_of(fields, "backend", ("auto", "webgpu", "cpu")),
         kv_type=_one_of(fields, "kvType", KINDS),
-        parallel=_integer(fields, "parallel", MAX_SMALL_BATCH) or PARALLEL,
+        parallel=_integer(fields, "parallel", MAX_SEQUENCES) or PARALLEL,
         speculation=speculation is not False,
         tune=_switch(fields, "tune"),
         variant=variant or {},

@@ -34,15 +34,10 @@ def rope_store(c: Call, rows: Array) -> Array:
     pos = c.positions[-len(rows) :]
     if not kv:
         return rotate(c, rows[:, :q], pos)
-    cache_rows = np.arange(len(rows)) if c.params["KV"] == "q8_0" else rows_of(c, pos, c.sequences[-len(rows) :])
+    cache_rows = np.arange(len(rows)) if c.params["KV"] == "q8_0" else c.rows_of(pos, c.sequences[-len(rows) :])
     c["k_cache"][cache_rows] = rotate(c, rows[:, q : q + kv], pos)
     c["v_cache"][cache_rows] = rows[:, q + kv : q + 2 * kv]
     return rotate(c, rows[:, :q], pos)
-
-
-def rows_of(c: Call, pos: Array, seq: Array | int) -> Array:
-    """The cache rows of (position, sequence) pairs."""
-    return seq * c.params["KV_ROWS"] + (pos % c.params["RING"] if c.params["RING"] else pos)
 
 
 def rope_append(c: Call) -> None:
@@ -124,23 +119,24 @@ def _scores(c: Call, q: Array, positions: Array, seq: int) -> Iterator[tuple[int
 
 
 def _cached(c: Call, name: str, positions: int, seq: int) -> Array:
-    """A sequence's first `positions` rows, float32. A row that the ring has overwritten holds a later position."""
+    """A sequence's first `positions` rows, float32. Pages before a window may hold anything."""
+    rows = c.rows_of(np.arange(positions), seq)
     if c.params["KV"] != "q8_0":
-        return c[name][rows_of(c, np.arange(positions), seq)].astype(np.float32)
-    cols = c.consts["n_head_kv"] * c.params["HEAD_DIM"]
-    values, scales = _q8_0(c[name], c.params["KV_ROWS"], cols, seq)
-    rows = rows_of(c, np.arange(positions), 0)
-    return (values[rows].reshape(positions, -1, GROUP) * (scales[rows] / np.float32(127))[..., None]).reshape(
-        positions, -1
+        return c[name][rows].astype(np.float32)
+    cols, page = c.consts["n_head_kv"] * c.params["HEAD_DIM"], c.params["PAGE"]
+    values, scales = _q8_0(c[name], page, cols)
+    at = rows // page, rows % page
+    return (values[at].reshape(positions, -1, GROUP) * (scales[at] / np.float32(127))[..., None]).reshape(positions, -1)
+
+
+def _q8_0(cache: Array, page: int, cols: int) -> tuple[Array, Array]:
+    """Views of a q8_0 cache: bytes (pages, page, cols), scales (pages, page, groups)."""
+    pages = cache.reshape(-1, page * (cols // 4 + cols // GROUP))
+    values, scales = pages[:, : page * cols // 4], pages[:, page * cols // 4 :]
+    return (
+        values.view(np.int8).reshape(len(pages), page, cols),
+        scales.view(np.float32).reshape(len(pages), page, cols // GROUP),
     )
-
-
-def _q8_0(cache: Array, rows: int, cols: int, seq: int) -> tuple[Array, Array]:
-    """Views of a sequence's part of a q8_0 cache: bytes (rows, cols), scales (rows, groups)."""
-    size = rows * (cols // 4 + cols // GROUP)
-    flat = cache.reshape(-1)[seq * size : (seq + 1) * size]
-    values, scales = flat[: rows * cols // 4], flat[rows * cols // 4 :]
-    return values.view(np.int8).reshape(rows, cols), scales.view(np.float32).reshape(rows, cols // GROUP)
 
 
 def kv_quantize(c: Call) -> None:
@@ -149,16 +145,16 @@ def kv_quantize(c: Call) -> None:
 
 def _quantize(c: Call, cols: int) -> None:
     """Quantize a batch's keys and values into a q8_0 cache with rows of `cols` values."""
-    rows = rows_of(c, c.positions, 0)
+    page = c.params["PAGE"]
+    rows = c.rows_of(c.positions, c.sequences)
+    at = rows // page, rows % page
     for name in ("k", "v"):
         groups = c[f"{name}_new"][: c.n].reshape(c.n, -1, GROUP)
         largest = np.abs(groups).max(axis=-1)
         inverse = np.where(largest > 0, 1 / largest, 0).astype(np.float32)
         levels = np.floor(np.float32(0.5) + 127 * (groups * inverse[..., None])).reshape(c.n, cols)
-        for seq in np.unique(c.sequences):
-            values, scales = _q8_0(c[f"{name}_cache"], c.params["KV_ROWS"], cols, int(seq))
-            chosen = c.sequences == seq
-            values[rows[chosen]], scales[rows[chosen]] = levels[chosen], largest[chosen]
+        values, scales = _q8_0(c[f"{name}_cache"], page, cols)
+        values[at], scales[at] = levels, largest
 
 
 def visible(c: Call, pos: int) -> int:

@@ -18,7 +18,8 @@ class Call:
     params: dict[str, Any]
     consts: dict[str, Any]
     buffers: dict[str, Array]
-    states: Array  # (1, 4), or (tokens, 4) with a State per token: pos, n, resampled, seq
+    states: Array  # (tokens of a small batch, 4): pos, n, resampled, seq
+    tables: Array  # block tables of all page groups and sequences
     grid: tuple[Any, Any, Any]
 
     def __getitem__(self, name: str) -> Array:
@@ -49,3 +50,16 @@ class Call:
         if self.params.get("STATE_PER_TOKEN"):
             return self.states[: self.n, 3].astype(np.int64)
         return np.full(self.n, self.seq)
+
+    def pages_of(self, positions: Array, sequences: Array | int) -> Array:
+        """The pages of a cache that hold (position, sequence) pairs."""
+        if not self.params["PAGE"]:
+            return positions * 0
+        return self.tables[
+            self.params["TABLE"] + sequences * self.params["PAGES"] + positions // self.params["PAGE"]
+        ].astype(np.int64)
+
+    def rows_of(self, positions: Array, sequences: Array | int) -> Array:
+        """The cache rows of (position, sequence) pairs."""
+        page = self.params["PAGE"]
+        return self.pages_of(positions, sequences) * page + positions % page if page else positions

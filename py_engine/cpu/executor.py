@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from py_engine.cpu.call import Array, Call
 from py_engine.cpu.kernels import KERNELS
-from py_engine.plan.plan import Buffer, Op, Plan, Weight
+from py_engine.plan.pages import STATE_WORDS, TABLES, first_tables, table_offset
+from py_engine.plan.plan import Op, Plan, Weight
 from py_engine.plan.quants import row_bytes
 
 DTYPES = {"f32": np.float32, "f16": np.float16, "u32": np.uint32}
@@ -22,50 +25,63 @@ class Cpu:
         self.buffers = {b.name: np.zeros(b.shape, DTYPES[b.dtype]) for b in plan.buffers.values()}
         for name, data in plan.constants.items():
             self.write(name, data)
+        self.write("state", first_tables(plan.page_groups, plan.n_ctx, plan.page), TABLES)
+
+    @property
+    def states(self) -> Array:
+        """A State per token of a small batch, (tokens, STATE_WORDS)."""
+        return self.buffers["state"][: TABLES // 4].reshape(-1, STATE_WORDS)
 
     def write(self, name: str, data: bytes | memoryview, at: int = 0) -> None:
         """Write 32-bit words into a buffer at byte `at`."""
         words = np.frombuffer(data, np.uint32)
         self.buffers[name].reshape(-1).view(np.uint32)[at // 4 : at // 4 + len(words)] = words
 
-    def reserve_sequences(self, sequences: int) -> None:
-        """Grow the caches to hold that many sequences."""
-        for b in self.plan.buffers.values():
-            if b.pool == "kv":
-                grown = np.zeros((sequences * b.shape[0], *b.shape[1:]), DTYPES[b.dtype])
+    def reserve_pages(self, pages: Sequence[int]) -> None:
+        """Grow the caches to so many pages, by group."""
+        for group, count in zip(self.plan.page_groups, pages, strict=True):
+            for b in self.plan.with_pages(group, count):
+                grown = np.zeros(b.shape, DTYPES[b.dtype])
                 grown[: len(self.buffers[b.name])] = self.buffers[b.name]
                 self.buffers[b.name] = grown
-        self.plan.sequences = sequences
+            self.plan.set_pages(group, count)
 
-    def copy_cache(self, source: int, to: int) -> None:
-        """Copy a sequence's tokens and caches to another sequence."""
-        self.buffers["tokens"][to] = self.buffers["tokens"][source]
-        for b in self.plan.buffers.values():
-            if b.pool == "kv":
-                rows, cache = b.shape[0], self.buffers[b.name]
-                cache[to * rows : (to + 1) * rows] = cache[source * rows : (source + 1) * rows]
+    def set_pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:
+        """Write entries of a sequence's block table."""
+        entry = table_offset(self.plan.n_ctx, self.plan.page, group, seq) + first
+        self.write("state", np.array(pages, np.uint32).tobytes(), TABLES + 4 * entry)
+
+    def copy_page(self, group: int, source: int, to: int) -> None:
+        """Copy a page in every cache of a group."""
+        rows = self.plan.page
+        for name in self.plan.page_groups[group].caches:
+            cache = self.buffers[name]
+            cache[to * rows : (to + 1) * rows] = cache[source * rows : (source + 1) * rows]
+
+    def set_tokens(self, seq: int, position: int, ids: list[int]) -> None:
+        """Write tokens of a sequence."""
+        self.buffers["tokens"][seq, position : position + len(ids)] = ids
 
     def feed(self, position: int, ids: list[int], lists: list[str], seq: int = 0) -> None:
         """Write tokens of a sequence at their positions and run lists on them."""
-        self.buffers["tokens"][seq, position : position + len(ids)] = ids
-        self.buffers["state"][:] = position, len(ids), self.buffers["state"][2], seq
+        self.set_tokens(seq, position, ids)
+        self.states[0] = position, len(ids), 0, seq
         for name in lists:
             self.run(name)
 
     def run(self, name: str) -> None:
         """Run a list of the plan on the batch that the state describes."""
-        ops = self.plan.lists[name]
-        states = next((b.name for op in ops if isinstance(b := op.bindings.get("state"), Buffer)), "state")
-        for op in ops:
-            self.run_op(op, states)
+        for op in self.plan.lists[name]:
+            self.run_op(op)
 
-    def run_op(self, op: Op, states: str = "state") -> None:
-        """Run one op. `states`: the buffer with the batch's positions and sequences."""
+    def run_op(self, op: Op) -> None:
+        """Run one op."""
         bound = {
             k: self.weights[b.name] if isinstance(b, Weight) else self.buffers[b.name] for k, b in op.bindings.items()
         }
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            KERNELS[op.kernel](Call(op.params, op.consts, bound, self.buffers[states].reshape(-1, 4), op.grid))
+            tables = self.buffers["state"][TABLES // 4 :]
+            KERNELS[op.kernel](Call(op.params, op.consts, bound, self.states, tables, op.grid))
 
 
 def dequantize(weight: Weight, raw: Array) -> Array:

@@ -17,11 +17,10 @@ from py_engine.cpu.attention import (
     norm_rope_append,
     rope_append,
     rope_store,
-    rows_of,
-)  # fmt: skip
+)
 from py_engine.cpu.call import Array, Call
 from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, normed
-from py_engine.cpu.sampling import advance, logprobs, sample, sample_best, sample_shape
+from py_engine.cpu.sampling import advance, logprobs, nothing, sample, sample_best, sample_draw, sample_shape
 
 
 def embed(c: Call) -> None:
@@ -188,12 +187,12 @@ def shortconv(c: Call) -> None:
     pos, seq = c.positions, c.sequences
     in_batch = {(int(s), int(p)): m for m, (s, p) in enumerate(zip(seq, pos, strict=True))}
     for back in range(1, size):
-        earlier = cache[rows_of(c, np.maximum(pos - back, 0), seq)].astype(np.float32)
+        earlier = cache[c.rows_of(np.maximum(pos - back, 0), seq)].astype(np.float32)
         for m in range(c.n):
             if (other := in_batch.get((int(seq[m]), int(pos[m]) - back))) is not None:
                 earlier[m] = bz[other]
         total += np.where((pos >= back)[:, None], earlier * weight[:, size - 1 - back], np.float32(0))
-    cache[rows_of(c, pos, seq)] = bz
+    cache[c.rows_of(pos, seq)] = bz
     c["y"][: c.n, :cols] = x[:, cols : 2 * cols] * total
 
 
@@ -268,8 +267,9 @@ KERNELS: dict[str, Callable[[Call], None]] = {
     for f in (
         embed, norm, add_scaled, soft_cap, activate, matmul, matvec, matvec_small_batch, quantize_rows, rope_append,
         norm_rope_append, kv_quantize, attention, attention_decode, attention_combine, pool, normalize, shortconv,
-        gate, scale_by, route, experts, group_experts, weighted_sum, sample_best, sample_shape, sample, advance,
-        logprobs, read,
+        gate, scale_by, route, experts, group_experts, weighted_sum, sample_best, sample_shape, sample_draw, sample,
+        advance, logprobs, read,
     )
 }  # fmt: skip
 KERNELS |= {"matmul_matrix": matmul, "attention_matrix": attention}
+KERNELS |= dict.fromkeys(("sample_histogram", "sample_sort", "sample_bounds", "logprobs_partitions"), nothing)

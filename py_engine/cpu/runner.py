@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from py_engine.plan.lists import DECODE, DECODE_STEP, SAMPLE, SAMPLE_EACH, SMALL_BATCH, SMALL_BATCH_LOGITS, VERIFY_DRAFT
+from py_engine.plan.lists import DECODE, SMALL_BATCH
 from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Plan
-from py_engine.plan.sampling import Batch, Sampling, read_logprobs
+from py_engine.plan.sampler_ops import Rules
+from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, read_logprobs, samplers, step
 from py_engine.plan.shared import MAX_SMALL_BATCH
-from py_engine.runners import Counts
+from py_engine.runners import Counts, Row
 
 if TYPE_CHECKING:
     from py_engine.cpu.executor import Cpu
+
+
+@dataclass(frozen=True)
+class Work:
+    """Submitted work, which runs when its result is asked for."""
+
+    run: Callable[[], list[Batch]]
+    kind: tuple[int, bool] | None = None  # (rows, drafting); (0, False): a part of a prompt; None: nothing reads it
+    steps: int = 1
 
 
 class CpuRunner:
@@ -24,19 +36,19 @@ class CpuRunner:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.lists = [SAMPLE]
-        self.on_gpu = False
-        self._free, self._masked = self.lists, self.lists
-        self._sampling = Sampling()
+        self.on_gpu = self.queues = False
+        self._samplings: dict[int, Sampling] = {}  # of every sequence that was configured
+        self._rules = Rules(plan.n_vocab)
         self._resampled = 0
         self._raw: dict[str, Any] = {}  # weight -> its bytes in the file
         self._cpu: Cpu  # from ready() to close()
-        self._seq = self._position = self._left = 0
-        self._sampled_before: list[tuple[int, int, bool]] = []  # sequence, position, whether its token exists
-        self._batch_kind: tuple[bool, int] = (False, 1)  # drafting, sequences
-        self._batch_step_ms: dict[tuple[bool, int], float] = {}  # batch kind -> milliseconds
-        self._pending = False  # the last sampled token has not gone through the layers
-        self._in_flight: deque[tuple[int, int]] = deque()  # of every step: tokens, resampled
+        self._work: deque[Work] = deque()
+        # (rows, drafting) -> milliseconds of a step; (0, False): of a prompt token
+        self._times: dict[tuple[int, bool], float] = {}
+        self._held: deque[tuple[int, int]] = deque()  # of every step(): tokens, resampled
+        self._row, self._left = Row(0, 0), 0
+        self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
+        self._pending = False  # the newest token has not gone through the layers
 
     async def load(self, data: Any, placements: Sequence[Placement]) -> None:
         import numpy as np
@@ -59,141 +71,186 @@ class CpuRunner:
             await asyncio.sleep(0)
         self._cpu = Cpu(self.plan, weights)
 
-    async def reserve_sequences(self, sequences: int) -> None:
-        self._cpu.reserve_sequences(sequences)
+    async def reserve_pages(self, pages: Sequence[int]) -> None:
+        self._cpu.reserve_pages(pages)
 
-    async def copy_cache(self, source: int, to: int) -> None:
-        self._cpu.copy_cache(source, to)
+    def set_pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:
+        self._run_in_order(lambda: self._cpu.set_pages(group, seq, first, pages))
+
+    def copy_page(self, group: int, source: int, to: int) -> None:
+        self._run_in_order(lambda: self._cpu.copy_page(group, source, to))
+
+    def set_tokens(self, seq: int, position: int, ids: list[int]) -> None:
+        self._run_in_order(lambda: self._cpu.set_tokens(seq, position, ids))
 
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
-        vocab = self.plan.n_vocab
-        self.lists = self._free = sampling.lists()
-        self._masked = sampling.lists(constrained)
-        self._cpu.write("bias", sampling.biases(vocab))
-        self._cpu.write("breakers", sampling.breaker_bits(vocab))
-        packed = sampling.pack(answer, shifted)
-        self._cpu.write("sampling", packed, seq * len(packed))
-        self._sampling = sampling
+        self._run_in_order(lambda: self._configure(sampling, sampling.pack(answer, shifted), seq))
+        self._samplings[seq] = sampling
+        self._masked.discard(seq)
 
-    async def feed(self, position: int, ids: list[int], lists: list[str], seq: int = 0) -> None:
-        if self._pending:
-            self._run([DECODE])
-        self._pending = False
-        if SMALL_BATCH in lists:
-            self._set_states([(position + i, seq) for i in range(len(ids))])
-        self._cpu.feed(position, ids, lists, seq)
-        await asyncio.sleep(0)
+    def _configure(self, sampling: Sampling, packed: bytes, seq: int) -> None:
+        self._cpu.write("rules", sampling.biases(), self._rules.biases(seq))
+        self._cpu.write("rules", sampling.breaker_bits(self.plan.n_vocab), self._rules.breakers(seq))
+        self._cpu.write("sampling", packed, seq * SAMPLING_BYTES)
 
-    def _set_states(self, places: list[tuple[int, int]]) -> None:
-        """Set the state of each token of a small batch: (position, sequence)."""
-        self._cpu.buffers["states"][: len(places)] = [(at, len(places), 0, seq) for at, seq in places]
+    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False) -> list[str]:
+        masked = not self._masked.isdisjoint(sequences)
+        before, after = step([self._samplings[seq] for seq in sequences], masked, drafting)
+        return [*before, *after]
 
-    def start(self, position: int, count: int, seq: int = 0) -> None:
-        self._seq, self._position, self._left = seq, position, count
+    async def prepare(self, lists: Sequence[str]) -> None:
+        pass
 
     def prepared(self, lists: Sequence[str]) -> bool:
         return True
 
-    def start_batch(
-        self, sequences: list[int], positions: list[int], sampled: list[bool], count: int, drafting: bool = False
-    ) -> None:
-        self._batch_kind, self._left = (drafting, len(sequences)), count
-        self._sampled_before = list(zip(sequences, positions, sampled, strict=True)) if any(sampled) else []
-        positions = [at + exists for at, exists in zip(positions, sampled, strict=True)]
-        if len(sequences) == 1 and not drafting:
-            self._seq, self._position = sequences[0], positions[0]
-            self._cpu.buffers["state"][[0, 1, 3]] = positions[0] - 1, 1, sequences[0]
-            return
-        self._set_states([(at - 1, seq) for at, seq in zip(positions, sequences, strict=True)])
-        self._cpu.buffers["drafting"][:2] = self.plan.n_ctx - 1, 2
+    def feed(self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False) -> None:
+        def run() -> list[Batch]:
+            if SMALL_BATCH in lists:
+                self._set_states([Row(seq, position + i) for i in range(len(ids))])
+            self._cpu.feed(position, ids, list(lists), seq)
+            return [self._read(Row(seq, position + len(ids) - 1), 1)]
 
-    async def next_batch(self, more: bool = True) -> list[list[int]]:
-        drafting, n_sequences = self._batch_kind
-        if self._sampled_before:
-            first, self._sampled_before = self._sampled_before, []
-            tokens = self._cpu.buffers["tokens"]
-            return [[int(tokens[seq, at])] if exists else [] for seq, at, exists in first]
-        if not more or not self._left:
-            return []
-        started = time.perf_counter()
-        if n_sequences == 1 and not drafting:
-            self._run([*DECODE_STEP])
-            out = [(await self._read_tokens(1)).ids]
+        if read:
+            self._work.append(Work(run, (0, False), len(ids)))
         else:
-            states, tokens = self._cpu.buffers["states"], self._cpu.buffers["tokens"]
-            before = states[:n_sequences, 0] + 1
-            if drafting and int(before[0]) + MAX_SMALL_BATCH >= self.plan.n_ctx:
-                return []
-            self._run([SMALL_BATCH, SMALL_BATCH_LOGITS, VERIFY_DRAFT if drafting else SAMPLE_EACH])
-            out = [
-                [int(i) for i in tokens[seq, first : last + 1]]
-                for first, (last, _, _, seq) in zip(before, states[:n_sequences], strict=True)
-            ]
-            self._left -= min(self._left, len(out[0]))
-            await asyncio.sleep(0)
-        ms = 1000 * (time.perf_counter() - started)
-        self._batch_step_ms[self._batch_kind] = 0.7 * self._batch_step_ms.get(self._batch_kind, ms) + 0.3 * ms
-        return out
+            self._run_in_order(run)
 
-    def step_cost_ms(self, drafting: bool, sequences: int = 1) -> float:
-        return self._batch_step_ms.get((drafting, sequences), 0.0)
+    def decode(self, rows: Sequence[Row], steps: int) -> None:
+        self._work.append(Work(lambda: self._decode(rows, steps), (len(rows), False), steps))
 
-    async def next(self) -> Batch:
-        if not self._left:
-            return Batch([])
-        if self._position > int(self._cpu.buffers["state"][0]):
-            self._run([DECODE, *self.lists])
-        return await self._read_tokens(1)
+    def _decode(self, rows: Sequence[Row], steps: int) -> list[Batch]:
+        self._set_states(rows)
+        lists = self.step_lists([row.seq for row in rows])
+        out = []
+        for i in range(steps):
+            self._run(lists)
+            out.append([self._read(Row(row.seq, row.position + i), 1) for row in rows])
+        return [_joined(batches) for batches in zip(*out, strict=True)]
 
-    async def _read_tokens(self, count: int) -> Batch:
-        """Read the next `count` tokens of the sequence."""
+    def start_drafts(self, row: Row) -> None:
+        self._set_states([row])
+        self._cpu.buffers["drafting"][:2] = 0, 2
+
+    def draft(self, row: Row, steps: int, end: int) -> bool:
+        if self._work or int(self._states()[0, 0]) + 1 + MAX_SMALL_BATCH > end:
+            return False
+        self._cpu.buffers["drafting"][0] = end - 1
+
+        def run() -> list[Batch]:
+            before = int(self._states()[0, 0])
+            self._run(self.step_lists([row.seq], drafting=True))
+            return [self._read(Row(row.seq, before), int(self._states()[0, 0]) - before)]
+
+        self._work.append(Work(run, (1, True)))
+        return True
+
+    async def result(self) -> list[Batch]:
         await asyncio.sleep(0)  # lets messages in, such as an abort
-        n, first = self._sampling.logprobs, self._position
-        self._position += count
-        self._left -= count
-        ids = [int(i) for i in self._cpu.buffers["tokens"][self._seq, first : self._position]]
+        work = self._work.popleft()
+        assert work.kind is not None
+        started = time.perf_counter()
+        batches = work.run()
+        ms = 1000 * (time.perf_counter() - started) / work.steps
+        self._times[work.kind] = 0.7 * self._times.get(work.kind, ms) + 0.3 * ms
+        self._run_unread()
+        return batches
+
+    def _run_unread(self) -> None:
+        """Run the oldest work that nothing reads."""
+        while self._work and self._work[0].kind is None:
+            self._work.popleft().run()
+
+    def _run_in_order(self, run: Callable[[], Any]) -> None:
+        """Run now, or after the work that was submitted before."""
+        if self._work:
+            self._work.append(Work(run))
+        else:
+            run()
+
+    def step_ms(self, rows: int, *, drafting: bool = False) -> float:
+        return self._times.get((rows, drafting), 0.0)
+
+    def steps_in(self, rows: int, ms: float, *, drafting: bool = False) -> int:
+        return 1
+
+    def prompt_token_ms(self) -> float:
+        return self._times.get((0, False), 0.0)
+
+    def prompt_tokens_in(self, ms: float) -> int:
+        return self.plan.batch
+
+    def _states(self) -> Any:
+        """The States, (MAX_SMALL_BATCH, 4)."""
+        return self._cpu.states
+
+    def _set_states(self, rows: Sequence[Row]) -> None:
+        """Set the State of each token of a small batch."""
+        self._states()[: len(rows)] = [(row.position, len(rows), 0, row.seq) for row in rows]
+
+    def _read(self, row: Row, count: int) -> Batch:
+        """Read `count` tokens of a sequence after its newest one."""
+        first, n = row.position + 1, self._samplings[row.seq].logprobs if row.seq in self._samplings else -1
+        ids = [int(i) for i in self._cpu.buffers["tokens"][row.seq, first : first + count]]
         if n < 0:
             return Batch(ids)
-        rows = self._cpu.buffers["logprobs"]
-        packed = b"".join(rows[at % len(rows)].tobytes() for at in range(first, self._position))
+        rows = self._cpu.buffers["logprobs"][row.seq]
+        packed = b"".join(rows[at % len(rows)].tobytes() for at in range(first, first + count))
         return Batch(ids, read_logprobs(memoryview(packed), count, n, self.plan.n_vocab))
 
     def _run(self, lists: Sequence[str]) -> None:
         for name in lists:
             self._cpu.run(name)
 
-    def begin(self, position: int, count: int, seq: int = 0) -> None:
-        self.start(position, count, seq)
-        self._in_flight.clear()
+    # -- one sequence under the host's control
 
-    def mask(self, allowed: Any | None) -> None:
+    def begin(self, position: int, count: int, seq: int = 0) -> None:
+        self._row, self._left, self._pending = Row(seq, position - 1), count, False
+        self._resampled = 0
+        self._held.clear()
+
+    def mask(self, allowed: Any | None, seq: int) -> None:
         if allowed is not None:
             words = allowed.to_py() if hasattr(allowed, "to_py") else allowed
-            self._cpu.write("mask", memoryview(words).cast("B")[: 4 * -(-self.plan.n_vocab // 32)])
-        self.lists = self._free if allowed is None else self._masked
+            self._cpu.write("rules", memoryview(words).cast("B")[: 4 * self._rules.bit_words], self._rules.mask(seq))
+        self._cpu.write("sampling", struct.pack("<I", allowed is not None), seq * SAMPLING_BYTES + MASKED_AT)
+        self._masked = self._masked | {seq} if allowed is not None else self._masked - {seq}
 
     def step(self, count: int, eager: bool = False) -> int:
+        lists = samplers([self._samplings[self._row.seq]], self._row.seq in self._masked)
         for _ in range(count):
-            self._run([DECODE, *self.lists] if self._pending else self.lists)
+            self._run([DECODE, *lists] if self._pending else lists)
             self._pending = True
-        self._in_flight.append((count, int(self._cpu.buffers["state"][2])))
+        self._held.append((count, int(self._states()[0, 2])))
+        self._left -= count
+        if eager and self._left:  # the context may end here
+            self._run([DECODE])
+            self._pending = False
         return count
 
     async def take(self) -> tuple[Batch, bool]:
-        count, resampled = self._in_flight.popleft()
+        await asyncio.sleep(0)  # lets messages in, such as an abort
+        count, resampled = self._held.popleft()
         again, self._resampled = resampled != self._resampled, resampled
-        return await self._read_tokens(count), again
+        batch = self._read(self._row, count)
+        self._row = Row(self._row.seq, self._row.position + count)
+        return batch, again
 
-    async def rewind(self, position: int, count: int) -> None:
-        self._in_flight.clear()
-        self._position, self._left, self._pending = position, count, True
-        self._cpu.buffers["state"][[0, 1, 3]] = position - 1, 1, self._seq
+    def rewind(self, position: int, count: int) -> None:
+        self._held.clear()
+        self._row, self._left, self._pending = Row(self._row.seq, position - 1), count, True
+        self._resampled = 0
+        self._set_states([self._row])
 
     def max_lookahead(self) -> int:
         return 1
 
     async def stop(self) -> None:
-        self._left, self._pending = 0, False
+        while self._work:
+            self._run_unread()
+            if self._work:
+                self._work.popleft()
+        self._held.clear()
 
     async def logits(self, n: int) -> Any:
         return await self.rows("all_logits.logits", n, self.plan.n_vocab)
@@ -201,13 +258,15 @@ class CpuRunner:
     async def rows(self, name: str, n: int, width: int) -> Any:
         return self._cpu.buffers[name][:n, :width].copy()
 
-    async def pooled_rows(self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int) -> Any:
+    async def pooled_rows(
+        self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int, seq: int
+    ) -> Any:
         import numpy as np
 
         rows, size = [], self.plan.batch
         for ids in sequences:
             for at in range(0, len(ids), size):
-                await self.feed(at, ids[at : at + size], lists)
+                self.feed(at, ids[at : at + size], lists, seq)
             rows.append(self._cpu.buffers[name][0, :width].copy())
         return np.stack(rows)
 
@@ -218,3 +277,10 @@ class CpuRunner:
         if hasattr(self, "_cpu"):
             del self._cpu
         self._raw = {}
+
+
+def _joined(batches: Sequence[Batch]) -> Batch:
+    """Consecutive batches of one answer as one."""
+    ids = [token for batch in batches for token in batch.ids]
+    scored = [row for batch in batches for row in batch.logprobs or []]
+    return Batch(ids, scored if batches[0].logprobs is not None else None)

@@ -1,4 +1,4 @@
-"""The sampling kernels with numpy: twins of sample*.wgsl and logprobs.wgsl, which hold the definitions."""
+"""The sampling kernels with numpy: twins of sample*.wgsl, advance.wgsl and logprobs.wgsl, which define them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,18 @@ def gumbel(seed: int, pos: int, vocab: int) -> Array:
     return -np.log(np.where(u < 0.01, small, -np.log(1 - u)))
 
 
-def _best(c: Call, logits: Array, best: Array) -> None:
+def _logits(c: Call, m: int) -> Array:
+    return c["logits"].reshape(-1, c.consts["stride"])[m, : c.consts["vocab"]]
+
+
+def _wanted(c: Call) -> list[tuple[int, int, int]]:
+    """The rows to sample from: (row, sequence, position of the sampled token)."""
+    rows = c["rows"][: min(c.n, len(c["best"]))]
+    return [(m, int(seq), int(at)) for m, (wanted, seq, at, _) in enumerate(rows) if wanted]
+
+
+def _write_best(c: Call, logits: Array, best: Array) -> None:
+    """Write the bits and the index of the largest logit of each partition."""
     partition = c.params["PARTITION"]
     for i, first in enumerate(range(0, len(logits), partition)):
         index = first + int(logits[first : first + partition].argmax())
@@ -51,25 +62,45 @@ def _best(c: Call, logits: Array, best: Array) -> None:
 
 
 def sample_best(c: Call) -> None:
-    best = c["best"].reshape(-1, c.consts["partitions"], 2)
-    for logits, to in zip(c["logits"].reshape(-1, c.consts["stride"]), best, strict=True):
-        _best(c, logits[: c.consts["vocab"]], to)
+    for m in range(min(c.n, len(c["best"]))):
+        many = c.params["STATE_PER_TOKEN"]
+        c["rows"][m] = 1, c.states[m, 3], c.states[m, 0] + (1 if many else c.n), 0
+        _write_best(c, _logits(c, m), c["best"][m])
 
 
 def sample_shape(c: Call) -> None:
-    s, vocab, end = settings(c), c.consts["vocab"], c.pos + c.n
-    history = c["tokens"][c.seq, :end].astype(np.int64)
-    bias = c["bias"][:vocab]
-    x = c["logits"][:vocab] + bias
+    vocab, words = c.consts["vocab"], c.params["BIT_WORDS"]
+    for m in range(min(c.n, len(c["best"]))):
+        seq, at = int(c.states[m, 3]), int(c.states[m, 0])
+        s, rules = settings(c, seq), c["rules"][seq]
+        if c.params["MASKED"]:
+            allowed = bits(rules[:words], vocab)
+            wanted = bool(s["masked"]) and not allowed[c["tokens"][seq, at]]
+        else:
+            allowed, wanted = np.ones(vocab, bool), True
+            at += 1 if c.params["STATE_PER_TOKEN"] else c.n
+        c["rows"][m] = wanted, seq, at, c.params["MASKED"]
+        if wanted:
+            x = shaped(_logits(c, m), c["tokens"][seq, :at].astype(np.int64), s, rules[words:], words)
+            c["shaped"][m, :vocab] = np.where(allowed, x, np.float32(BANNED))
+            _write_best(c, c["shaped"][m, :vocab], c["best"][m])
+
+
+def shaped(logits: Array, history: Array, s: np.void, rules: Array, words: int) -> Array:
+    """The logits after bias, penalties and DRY. `rules`: a sequence's, from the sequence breakers on."""
+    vocab, end = len(logits), len(history)
+    pairs = rules[words : words + 2 * int(s["biases"])].reshape(-1, 2)
+    bias = np.zeros(vocab, np.float32)
+    bias[pairs[:, 0]] = np.ascontiguousarray(pairs[:, 1]).view(np.float32)
+    x = logits + bias
     seen = np.unique(history[end - min(end, int(s["repeat_last_n"])) :])
     x[seen] *= np.where(x[seen] > 0, 1 / s["repeat_penalty"], s["repeat_penalty"])
     counts = np.bincount(history[int(s["answer"]) :], minlength=vocab)[:vocab].astype(np.float32)
     x -= counts * s["frequency_penalty"] + np.where(counts > 0, s["presence_penalty"], np.float32(0))
     if s["dry_multiplier"] > 0:
-        for token, length in repeats(history, s, bits(c["breakers"], vocab)).items():
+        for token, length in repeats(history, s, bits(rules[:words], vocab)).items():
             x[token] -= s["dry_multiplier"] * s["dry_base"] ** np.float32(length - int(s["dry_allowed_length"]))
-    c["shaped"][:vocab] = np.where(bias <= -100, np.float32(BANNED), np.maximum(x, np.float32(BANNED)))
-    _best(c, c["shaped"][:vocab], c["best"])
+    return np.where(bias <= -100, np.float32(BANNED), np.maximum(x, np.float32(BANNED)))
 
 
 def repeats(history: Array, s: np.void, breakers: Array) -> dict[int, int]:
@@ -139,41 +170,47 @@ def _cutoff(order: Array, p: Array, keep: Array, mass: float) -> np.floating:
     return order[index[min(last, len(index) - 1)]]
 
 
-def draw(logits: Array, s: np.void, at: int) -> int:
-    """Sample a token: the maximum of the filtered logits plus Gumbel noise."""
-    temperature = s["temperature"]
-    if temperature > 0:
-        noisy = (logits - logits.max()) / temperature + gumbel(s["seed"], at, len(logits))
-    else:
-        noisy = logits
-    return int(np.where(filtered(logits, s, at), noisy, -np.inf).argmax())
+def is_greedy(s: np.void) -> bool:
+    return bool(s["temperature"] <= 0 and s["xtc_probability"] <= 0 and s["typical_p"] >= 1)
+
+
+def nothing(c: Call) -> None:
+    """The twin of the kernels whose results numpy's sort replaces."""
+
+
+def sample_draw(c: Call) -> None:
+    for m, seq, at in _wanted(c):
+        s = settings(c, seq)
+        if is_greedy(s):
+            continue
+        logits, position = _logits(c, m), at + int(s["shifted"])
+        logits = np.where(np.isnan(logits), np.float32(-np.inf), logits)
+        if logits.max() <= BANNED:  # the filters need a token
+            _write_best(c, logits, c["drawn"][m])
+            continue
+        noisy = logits - logits.max()
+        if s["temperature"] > 0:
+            noisy = noisy / s["temperature"] + gumbel(s["seed"], position, len(logits))
+        _write_best(c, np.where(filtered(logits, s, position), noisy, np.float32(-np.inf)), c["drawn"][m])
 
 
 def sample(c: Call) -> None:
-    if c.params["STATE_PER_TOKEN"]:
-        for m, (pos, seq) in enumerate(zip(c.positions, c.sequences, strict=True)):
-            s = settings(c, int(seq))
-            c["chosen"][m] = draw(c["logits"][m, : c.consts["vocab"]], s, int(pos) + 1 + int(s["shifted"]))
-        return
-    s, logits = settings(c), c["logits"][: c.consts["vocab"]]
-    tokens = c["tokens"][c.seq]
-    at = c.pos if c.params["MASKED"] else c.pos + c.n
-    if c.params["MASKED"]:
-        allowed = bits(c["mask"], len(logits))
-        if allowed[tokens[at]]:
-            return
-        logits = np.where(allowed, logits, np.float32(BANNED))
-        c.states[0, 2] += 1
-    tokens[at] = draw(logits, s, at + int(s["shifted"]))
-    c.states[0, :2] = at, 1
+    for m, seq, at in _wanted(c):
+        greedy = c.params["GREEDY"] or is_greedy(settings(c, seq))
+        found = c["best" if greedy else "drawn"][m]
+        token = found[np.ascontiguousarray(found[:, 0]).view(np.float32).argmax(), 1]
+        if c.params["CHOSEN"]:
+            c["chosen"][m] = token
+            continue
+        c["tokens"][seq, at] = token
+        c.states[m, 0] = at
+        c.states[m, 2] += c["rows"][m, 3]
+        if not c.params["STATE_PER_TOKEN"]:
+            c.states[m, 1] = 1
 
 
 def advance(c: Call) -> None:
     states, chosen, n = c.states, c["chosen"], c.n
-    if not c.params["DRAFTS"]:
-        states[:n, 0] += 1
-        c["tokens"][states[:n, 3], states[:n, 0]] = chosen[:n]
-        return
     tokens, drafting = c["tokens"][c.seq], c["drafting"]
     accepted = 0
     while accepted < n - 1 and tokens[c.pos + 1 + accepted] == chosen[accepted]:
@@ -205,11 +242,13 @@ def _find_match(tokens: Array, least: int) -> int | None:
 
 
 def logprobs(c: Call) -> None:
-    logits = c["logits"][: c.consts["vocab"]].astype(np.float64)
-    top = logits.max()
-    found = (logits - top - np.log(np.exp(logits - top).sum())).astype(np.float32)
-    order = np.argsort(-logits, kind="stable")[: min(int(settings(c)["logprobs"]), MAX_LOGPROBS)]
-    ids = np.concatenate([c["tokens"][c.seq, c.pos : c.pos + 1].astype(np.int64), order])
-    row = c["rows"][c.pos % c.params["LOGPROB_ROWS"]]
-    row[1:, 0] = 0xFFFFFFFF
-    row[: len(ids), 0], row[: len(ids), 1] = ids, found[ids].view(np.uint32)
+    for m in range(min(c.n, len(c["partial"]))):
+        seq, at = int(c.states[m, 3]), int(c.states[m, 0])
+        logits = _logits(c, m).astype(np.float64)
+        top = logits.max()
+        found = (logits - top - np.log(np.exp(logits - top).sum())).astype(np.float32)
+        order = np.argsort(-logits, kind="stable")[: min(int(settings(c, seq)["logprobs"]), MAX_LOGPROBS)]
+        ids = np.concatenate([c["tokens"][seq, at : at + 1].astype(np.int64), order])
+        row = c["logprobs"][seq, at % c.params["LOGPROB_ROWS"]]
+        row[1:, 0] = 0xFFFFFFFF
+        row[: len(ids), 0], row[: len(ids), 1] = ids, found[ids].view(np.uint32)

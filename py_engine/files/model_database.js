@@ -3,9 +3,9 @@
 import { checksum } from "./checksum.js";
 import { sha256 } from "./buffers.js";
 import { Database } from "./indexed_db.js";
-import { WriteBehind } from "./write_behind.js";
+import { BackgroundStore } from "./background_store.js";
 
-/** @typedef {import("./write_behind.js").Entry} Entry */
+/** @typedef {import("./background_store.js").Entry} Entry */
 
 // key [url, offset, length] -> Entry; a Blob can be read in part. Records that earlier versions stored have no `check`:
 // they get one after their SHA-256 has matched.
@@ -17,7 +17,7 @@ const database = new Database("wisp-models", (database) => {
   database.createObjectStore(MODELS, { keyPath: "url" });
 });
 
-const behind = new WriteBehind((url, offset, entry) =>
+const background = new BackgroundStore((url, offset, entry) =>
   database.transact(RECORDS, "readwrite", (store) => store.put(entry, [url, offset, entry.data.size])),
 );
 
@@ -47,7 +47,7 @@ export const listModels = () => database.transact(MODELS, "readonly", (store) =>
 export async function listRecords(url) {
   const keys = await database.transact(RECORDS, "readonly", (store) => store.getAllKeys(recordKeys(url)));
   const lengths = new Map(keys.map((/** @type {any[]} */ [, offset, length]) => [offset, length]));
-  for (const { offset, entry } of behind.of(url)) lengths.set(offset, entry.data.size);
+  for (const { offset, entry } of background.of(url)) lengths.set(offset, entry.data.size);
   return [...lengths];
 }
 
@@ -56,7 +56,7 @@ export async function listRecords(url) {
  * @param {string} url @param {number} offset @param {number} length @returns {Promise<Entry | undefined>}
  */
 async function entryOf(url, offset, length) {
-  const waiting = behind.find(url, offset);
+  const waiting = background.find(url, offset);
   if (waiting?.data.size === length) return waiting;
   const entry = await database.transact(RECORDS, "readonly", (store) => store.get([url, offset, length]));
   return entry?.data instanceof Blob ? entry : undefined;
@@ -111,29 +111,29 @@ export const getPart = async (url, offset, length, start, end) =>
  * @param {string} url @param {number} offset @param {ArrayBuffer} buffer free for other use at once @param {string} sha256
  */
 export const putRecord = (url, offset, buffer, sha256) =>
-  behind.add(url, offset, { sha256, check: checksum(buffer), data: new Blob([buffer]) });
+  background.add(url, offset, { sha256, check: checksum(buffer), data: new Blob([buffer]) });
 
 /** Waits until a model's records are stored. Rejects with QuotaExceededError if storage is full. @param {string} url */
-export const stored = (url) => behind.stored(url);
+export const stored = (url) => background.stored(url);
 
 /** Bytes of a model that are not stored yet. @param {string} url */
-export const unstoredBytes = (url) => behind.of(url).reduce((sum, { entry }) => sum + entry.data.size, 0);
+export const unstoredBytes = (url) => background.of(url).reduce((sum, { entry }) => sum + entry.data.size, 0);
 
 /** Tries again to store a model's records. @param {string} url */
-export const retryStore = (url) => behind.retry(url);
+export const retryStore = (url) => background.retry(url);
 
 /** Gives up a model's records that are not stored yet. @param {string} url */
-export const dropUnstored = (url) => behind.drop(url);
+export const dropUnstored = (url) => background.drop(url);
 
 /** Deletes a record. @param {string} url @param {number} offset @param {number} length */
 export async function deleteRecord(url, offset, length) {
-  behind.drop(url, offset);
+  background.drop(url, offset);
   await database.transact(RECORDS, "readwrite", (store) => store.delete([url, offset, length]));
 }
 
 /** Deletes a model and its records. @param {string} url */
 export async function deleteModel(url) {
-  behind.drop(url);
+  background.drop(url);
   await database.transact(RECORDS, "readwrite", (store) => store.delete(recordKeys(url)));
   await database.transact(MODELS, "readwrite", (store) => store.delete(url));
 }

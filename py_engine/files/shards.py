@@ -1,7 +1,8 @@
 """The source for a URL, with a cache of hashed records in IndexedDB.
 
 Records stay JS ArrayBuffers on their way from the network or the database to the GPU; only the header enters Python.
-A record that arrives is used at once and stored behind the load (write_behind.js), which does not wait for the disk.
+A record that arrives is used at once. It is stored in the background (background_store.js): a load does not wait for
+the disk.
 A record is hashed (SHA-256) when it arrives. Each time it is read from the cache, the GPU or the CPU compares its
 stored checksum. Earlier versions stored records without one; these are hashed once more. Damaged or lost records are
 downloaded again. A fully cached model loads without a request.
@@ -48,7 +49,7 @@ class UrlSource(Source):
         self._prefetch_task: asyncio.Task[None] | None = None
         self._prepared = False
         self._invalid = False  # the cached records must be removed
-        self._storing: asyncio.Task[None] | None = None  # watches what is stored behind the load
+        self._storing: asyncio.Task[None] | None = None  # handles what cannot be stored
         self._has_cache = True  # whether IndexedDB works
 
     async def open(self) -> None:

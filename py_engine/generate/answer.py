@@ -48,7 +48,8 @@ class Answer:
     tokens: int = 0  # generated so far
     shifted: int = 0  # tokens dropped from the context
     done: bool = False
-    paused: bool = False  # its time slice ended; it will continue
+    lacks_pages: bool = False  # it continues when there are pages
+    prompted: int = 0  # tokens of `ids` that are fed in batches, as a prompt; later ones were decoded
     stats: GenerationStats = field(default_factory=GenerationStats)
 
     def __post_init__(self) -> None:
@@ -58,11 +59,9 @@ class Answer:
     def batchable(self) -> bool:
         """Whether it may share steps with other sequences.
 
-        It may if sampling needs only the logits. Exact answers run alone: a batch adds in another order, which rounds
-        differently.
+        Exact answers run alone: a batch adds in another order, which rounds differently.
         """
-        plain = self.constraint is None and not self.sampling.is_shaped and self.sampling.logprobs < 0
-        return plain and not self.exact
+        return self.constraint is None and not self.exact
 
     def accept(self, batch: Batch) -> Batch:
         """Count a batch's tokens, up to and including one that ends the answer, and return those."""

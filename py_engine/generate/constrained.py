@@ -9,10 +9,11 @@ Both give the same tokens: sample.wgsl samples without the mask first, and its n
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from py_engine.generate.answer import Answer
+from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.plan.lists import DECODE, PREFILL_END
 from py_engine.plan.sampling import Batch
 from py_engine.runners import Runner
@@ -24,12 +25,13 @@ class ConstrainedDecoder:
     """A decoder of up to `count` tokens from `position` on. The last feed has computed the first one's logits."""
 
     def __init__(
-        self, runner: Runner, answer: Answer, position: int, count: int, seq: int = 0, usual_run: float = 0.0
+        self, runner: Runner, answer: Answer, position: int, count: int, sequence: SequenceCache, usual_run: float = 0.0
     ) -> None:
         """`usual_run`: tokens that earlier requests sampled between two that the mask changed, on average."""
         assert answer.constraint is not None
         self._runner, self._constraint = runner, answer.constraint
-        self._seq, self._at, self._left = seq, position, count
+        self._sequence, self._at, self._left = sequence, position, count
+        self.lacks_pages = False
         self._stop_ids = answer.stop_ids
         # every token needs a log-probability, so none may be fed unsampled
         self._scored = answer.sampling.logprobs >= 0
@@ -37,15 +39,27 @@ class ConstrainedDecoder:
         self._run = 0  # tokens since the mask last changed one
         self.usual_run = usual_run
         self._fed = True  # the logits come from a batch, so they can be sampled only once
-        runner.begin(position, count, seq)
+        self._begun = self.ended = False
+        self._pauses: Callable[[], bool] = lambda: False
 
-    async def batches(self) -> AsyncGenerator[Batch, None]:
-        """Yield tokens until the constraint allows no more, an id of stop_ids came, or all were decoded."""
+    async def batches(self, pauses: Callable[[], bool]) -> AsyncGenerator[Batch, None]:
+        """Yield tokens until the constraint allows no more, an id of stop_ids came, or all were decoded (`ended`).
+
+        It returns earlier once `pauses()` holds, and may be called again after others have used the device.
+        """
+        runner, self._pauses = self._runner, pauses
+        runner.begin(self._at, self._left, self._sequence.number)
+        if self._begun:  # compute the newest token's logits again
+            runner.rewind(self._at, self._left)
+        self._begun = True
         while self._left > 0:
             await self._fetch_forced()
             if self._at_end():
+                self.ended = True
                 if self._stop_ids:
                     yield Batch([min(self._stop_ids)])
+                return
+            if not self._reserve(self._runner.max_lookahead()):
                 return
             if self._forced and not self._scored:
                 yield await self._feed_forced()
@@ -54,6 +68,15 @@ class ConstrainedDecoder:
             else:
                 async for batch in self._sample_ahead():
                     yield batch
+            if not self._fed and self._left > 0 and pauses():  # logits of a batch cannot be computed again
+                return
+        self.ended = True
+
+    def _reserve(self, tokens: int) -> bool:
+        """Whether there are pages for the next tokens; the last one of the answer needs none."""
+        end = self._at + min(max(tokens, len(self._forced)), self._left - 1, self._runner.plan.batch)
+        self.lacks_pages = self._sequence.reserve(end) < end
+        return not self.lacks_pages
 
     async def _fetch_forced(self) -> None:
         if not self._forced:
@@ -78,18 +101,19 @@ class ConstrainedDecoder:
         self._left -= tokens
 
     async def _feed_forced(self) -> Batch:
-        """Feed all forced tokens in one batch."""
-        tokens = [self._forced.popleft() for _ in range(min(len(self._forced), self._left))]
+        """Feed forced tokens, as many as a batch holds."""
+        count = min(len(self._forced), self._left, self._runner.plan.batch)
+        tokens = [self._forced.popleft() for _ in range(count)]
         for token in tokens:
             await self._constraint.accept(token)
-        first, size = self._at, self._runner.plan.batch
+        first = self._at
         self._advance(len(tokens))
         fed = tokens if self._left else tokens[:-1]  # the context may end at the last token
-        for at in range(0, len(fed), size):
-            batch = fed[at : at + size]
-            lists = [*PREFILL_END] if len(batch) > 1 else [DECODE]
-            await self._runner.feed(first + at, batch, lists, self._seq)
-        self._runner.begin(self._at, self._left, self._seq)
+        if fed:
+            lists = [*PREFILL_END] if len(fed) > 1 else [DECODE]
+            self._runner.feed(first, fed, lists, self._sequence.number, read=True)
+            await self._runner.result()
+        self._runner.begin(self._at, self._left, self._sequence.number)
         self._fed = True
         return Batch(tokens)
 
@@ -100,7 +124,7 @@ class ConstrainedDecoder:
         else:
             mask = await self._constraint.mask()
         self._fed = False
-        self._runner.mask(mask)
+        self._runner.mask(mask, self._sequence.number)
         self._runner.step(1, eager=True)
         batch, resampled = await self._runner.take()
         await self._constraint.accept(batch.ids[0])
@@ -110,10 +134,12 @@ class ConstrainedDecoder:
 
     async def _sample_ahead(self) -> AsyncGenerator[Batch, None]:
         """Sample tokens without a mask until one is rejected, then sample that one with the mask."""
-        self._runner.mask(None)
+        self._runner.mask(None, self._sequence.number)
         in_flight = 0
         while self._left > 0:
             window = self._lookahead()
+            if not self._reserve(window):
+                return
             while in_flight < min(window, self._left):
                 in_flight += self._runner.step(max(1, min(window // 3, self._left - in_flight)))
             batch, _ = await self._runner.take()
@@ -128,10 +154,10 @@ class ConstrainedDecoder:
             if accepted:
                 yield batch[:accepted]
             if rejected:
-                await self._runner.rewind(self._at, self._left)
+                self._runner.rewind(self._at, self._left)
                 if not self._at_end() and (not self._forced or self._scored):
                     yield await self._sample_masked(rejected_before=True)
-            if rejected or stopped:
+            if rejected or stopped or self._pauses():
                 return
 
     async def _accepts(self, token: int) -> bool:

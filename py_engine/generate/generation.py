@@ -1,29 +1,26 @@
-"""Generate answers: feed the part of a prompt that the KV cache lacks, in batches; then decode token by token.
+"""Generate answers: feed the part of a prompt that the KV caches lack, in batches; then decode token by token.
 
-Each request has a sequence slot (sequence_slots.py). Answers that need only their logits are decoded in one
-batch (sequence_batch.py). Other answers, and prompts, share the device in time slices (time_slices.py): they pause when
-others wait, and continue where they stopped.
+Each request is a sequence with pages of the caches (sequences.py). The scheduler (scheduler.py) interleaves the
+answers. Those under a constraint hold the device in time slices (time_slices.py). An answer pauses when pages are
+lacking, and continues where it stopped.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 
-from py_engine.errors import WispError
 from py_engine.generate.answer import Answer
 from py_engine.generate.constrained import ConstrainedDecoder
-from py_engine.generate.sequence_batch import SequenceBatch
-from py_engine.generate.sequence_slots import SequenceSlot, SequenceSlots
+from py_engine.generate.kv_cache import KvCache
+from py_engine.generate.scheduler import Reuse, Scheduler, prompt_part
+from py_engine.generate.sequence_cache import SequenceCache
+from py_engine.generate.sequences import Sequences
 from py_engine.generate.time_slices import TimeSlices
-from py_engine.plan.lists import DECODE, PREFILL, PREFILL_END, SMALL_BATCH, SMALL_BATCH_END
 from py_engine.plan.sampling import Batch
-from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.runners import Counts, Runner
 
-SHORT_PROMPT = 2 * MAX_SMALL_BATCH  # tokens that are fed in small batches: prefill's larger tiles would be mostly empty
-MIN_PREFIX_TO_COPY = 32  # tokens that another sequence's cache must hold beyond this slot's
 AskForMemory = Callable[[int], AbstractAsyncContextManager[bool]]  # may the caches grow by so many bytes?
 
 
@@ -34,138 +31,122 @@ class Generation:
         self.plan, self.runner, self.context_length = runner.plan, runner, context_length
         self.time_slices = TimeSlices()
         self.ask_for_memory: AskForMemory = lambda _: nullcontext(True)
-        self.slots = SequenceSlots(self.plan.ring_slack, min(parallel, MAX_SMALL_BATCH), self._reserve_sequences)
-        self._batch = SequenceBatch(runner, self.time_slices, speculation)
+        cache = KvCache(self.plan.page_groups, self.plan.page)
+        self.sequences = Sequences(cache, runner, parallel, self._reserve_pages)
+        self._scheduler = Scheduler(runner, self.time_slices, speculation)
         self._usual_run = 0.0  # tokens in a row that a constraint usually accepts
 
     async def answer(self, answer: Answer, keep: int | None) -> AsyncGenerator[Batch, None]:
         """Engine.generate()."""
         started, before = time.perf_counter(), self.runner.counts()
-        async with self.slots.acquire(answer.ids) as slot:
+        answer.prompted = len(answer.ids)
+        async with self.sequences.acquire() as sequence:
             while not answer.done:
-                async with aclosing(self._continue(answer, slot)) as batches:
+                async with aclosing(self._continue(answer, sequence)) as batches:
                     async for batch in batches:
                         self._update_stats(answer, started, before)
                         yield batch
-                if answer.done or answer.paused:
-                    continue
-                if keep is None:
+                if answer.lacks_pages and not answer.done:
+                    await self.sequences.wait_for_pages(sequence, self._end(answer))
+                    answer.lacks_pages = False
+                elif answer.done or keep is None:
                     return
-                answer.stats.shifted_tokens += answer.shift(keep, self.context_length)
+                else:
+                    answer.stats.shifted_tokens += answer.shift(keep, self.context_length)
+                    answer.prompted = len(answer.ids)
 
-    async def _continue(self, answer: Answer, slot: SequenceSlot) -> AsyncGenerator[Batch, None]:
-        """Feed what the cache lacks, then decode until the answer, the context or the time slice ends."""
+    def _end(self, answer: Answer) -> int:
+        """The positions that an answer needs before it can go on: those of its tokens, and the next one."""
+        return min(len(answer.ids) + 1, self.context_length)
+
+    async def _continue(self, answer: Answer, sequence: SequenceCache) -> AsyncGenerator[Batch, None]:
+        """Feed what the caches lack, then decode until the answer, the context or the pages end."""
         ids = answer.ids
-        slot.computed = slot.cache.reuse(ids, answer.exact and not answer.paused)
-        if not answer.tokens:
-            answer.stats.cached_tokens = slot.computed
         count = min(answer.left, self.context_length - len(ids) + 1)
-        resumed, answer.paused = answer.paused, False
         produced: list[int] = []
+        run = self._scheduler.run if answer.constraint is None else self._run_constrained
         try:
-            while slot.computed < len(ids):
-                async with aclosing(self._run_slice(answer, slot, count, resumed)) as batches:
-                    async for batch in batches:
-                        produced += batch.ids
-                        yield batch
-            if answer.batchable:
-                async with aclosing(self._decode_batched(answer, slot, count)) as batches:
-                    async for batch in batches:
-                        produced += batch.ids
-                        yield batch
-            if len(produced) < count and not answer.paused:
+            async with aclosing(run(answer, sequence, count, lambda: self._reuse(answer, sequence))) as batches:
+                async for batch in batches:
+                    accepted = answer.accept(batch)
+                    produced += accepted.ids
+                    # the last token's keys and values are not computed
+                    sequence.append(produced[len(sequence.tokens) - len(ids) : -1], generated=True)
+                    yield accepted
+                    if answer.done:
+                        return
+            if len(produced) < count and not answer.lacks_pages:
                 answer.done = True  # the constraint may allow nothing more
         finally:
-            slot.cache.append(produced[:-1], generated=True)  # the last token's keys and values are not computed
             answer.ids = ids + produced
 
-    async def _run_slice(
-        self, answer: Answer, slot: SequenceSlot, count: int, resumed: bool
-    ) -> AsyncGenerator[Batch, None]:
-        """Use one time slice: feed more of the prompt, and decode after it unless the answer joins the batch."""
-        async with self.time_slices.acquire():
-            try:
-                await self._copy_prefix(answer, slot)
-                while slot.computed < len(answer.ids):
-                    await self._feed(answer, slot, resumed)
-                    yield Batch([])  # lets the caller abort within a long prompt
-                    if slot.computed < len(answer.ids) and self.time_slices.expired():
-                        return
-                if answer.batchable:
-                    return
-                async with aclosing(self._decode_alone(answer, slot, count)) as batches:
-                    async for batch in batches:
-                        yield answer.accept(batch)
-                        answer.paused = not answer.done and self.time_slices.expired()
-                        if answer.done or answer.paused:
-                            return
-            finally:
-                await self.runner.stop()
-
-    async def _copy_prefix(self, answer: Answer, slot: SequenceSlot) -> None:
-        """Copy another sequence's cache where it holds more of the prompt.
-
-        Rings are not copied: the position of the other ring changes while its sequence runs.
-        """
-        if self.plan.ring_slack:
-            return
-        prompt = answer.ids[:-1]
-        other = max(self.slots.all, key=lambda slot: slot.cache.common_prefix(prompt))
-        shared = other.cache.common_prefix(prompt)
-        shared = min(shared, other.cache.prompted) if answer.exact else shared
-        if shared < slot.computed + MIN_PREFIX_TO_COPY:
-            return
-        try:
-            await self.runner.copy_cache(other.number, slot.number)
-        except WispError as error:
-            if error.code != "out_of_memory":
-                raise
-            return
-        slot.cache.copy_from(other.cache, shared)
+    def _reuse(self, answer: Answer, sequence: SequenceCache) -> bool:
+        """Hold what the caches know of an answer's tokens. False: pages are lacking."""
+        before = len(sequence.tokens)
+        cached = sequence.reuse(answer.ids, answer.exact)
         if not answer.tokens:
-            answer.stats.cached_tokens += shared - slot.computed
-        slot.computed = shared
+            answer.stats.cached_tokens += max(0, cached - before)
+        answer.lacks_pages = not self.sequences.enough_pages(sequence, self._end(answer))
+        return not answer.lacks_pages
 
-    async def _feed(self, answer: Answer, slot: SequenceSlot, resumed: bool) -> None:
-        """Feed the next batch of the prompt. The last batch also samples the answer's first token."""
-        at, runner = slot.computed, self.runner
-        left = len(answer.ids) - at
-        short = left <= SHORT_PROMPT and runner.on_gpu and not answer.exact
-        small = short and runner.prepared(SMALL_BATCH_END)
-        batch = answer.ids[at : at + (MAX_SMALL_BATCH if small else self.plan.batch)]
-        lists = [SMALL_BATCH if small else PREFILL]
-        if len(batch) == left:
-            constrained = answer.constraint is not None
-            await runner.configure(answer.sampling, answer.begins, answer.shifted, constrained, slot.number)
-            layers = (DECODE,) if resumed and left == 1 else SMALL_BATCH_END if small else PREFILL_END
-            lists = [*layers, *([] if constrained else runner.lists)]
-        await self.runner.feed(at, batch, lists, slot.number)
-        slot.cache.append(batch)
-        slot.computed += len(batch)
-
-    async def _decode_alone(self, answer: Answer, slot: SequenceSlot, count: int) -> AsyncGenerator[Batch, None]:
-        """Yield up to `count` tokens of one sequence that has the device to itself."""
-        position = len(answer.ids)
-        if answer.constraint is None:
-            self.runner.start(position, count, slot.number)
-            while (batch := await self.runner.next()).ids:
-                yield batch
-            return
-        decoder = ConstrainedDecoder(self.runner, answer, position, count, slot.number, self._usual_run)
+    async def _run_constrained(
+        self, answer: Answer, sequence: SequenceCache, count: int, reuse: Reuse
+    ) -> AsyncGenerator[Batch, None]:
+        """Feed the prompt and yield up to `count` tokens under a constraint, in time slices."""
+        decoder = ConstrainedDecoder(self.runner, answer, len(answer.ids), count, sequence, self._usual_run)
+        begun = False
         try:
-            async with aclosing(decoder.batches()) as batches:
-                async for batch in batches:
-                    yield batch
+            while not decoder.ended:
+                async with self.time_slices.acquire():
+                    try:
+                        if not begun and not reuse():
+                            return
+                        begun = True
+                        if await self._feed(answer, sequence):
+                            async with aclosing(decoder.batches(self.time_slices.expired)) as batches:
+                                async for batch in batches:
+                                    yield batch
+                        answer.lacks_pages = answer.lacks_pages or decoder.lacks_pages
+                        if answer.lacks_pages:
+                            return
+                    finally:
+                        await self.runner.stop()
+                yield Batch([])  # lets the caller abort within a long prompt
         finally:
             self._usual_run = decoder.usual_run
 
-    async def _decode_batched(self, answer: Answer, slot: SequenceSlot, count: int) -> AsyncGenerator[Batch, None]:
-        """Yield up to `count` tokens, decoded in steps shared with other sequences."""
-        async with aclosing(self._batch.tokens(slot.number, len(answer.ids), count, answer.ids)) as batches:
-            async for ids in batches:
-                yield answer.accept(Batch(ids))
-                if answer.done:
-                    return
+    async def _feed(self, answer: Answer, sequence: SequenceCache) -> bool:
+        """Feed parts of a prompt; the last one computes the first logits. False: the time slice or the pages ended."""
+        runner = self.runner
+        await runner.configure(answer.sampling, answer.begins, answer.shifted, True, sequence.number)
+        while len(sequence.tokens) < len(answer.ids):
+            part = prompt_part(answer, sequence, runner, self.plan.batch)
+            if not part.ids:
+                answer.lacks_pages = True
+                return False
+            runner.feed(part.at, part.ids, part.lists, sequence.number, read=True)
+            await runner.result()
+            sequence.append(part.ids, generated=part.decoded)
+            if len(sequence.tokens) < len(answer.ids) and self.time_slices.expired():
+                return False
+        return True
+
+    async def feed(self, ids: list[int], size: int, lists: Sequence[str]) -> AsyncGenerator[int, None]:
+        """Feed a whole sequence in batches of at most `size` tokens; after each, yield how many it had.
+
+        The caller has the engine to itself.
+        """
+        await self.runner.prepare(lists)
+        async with self.sequences.acquire() as sequence:
+            if self.plan.generates:
+                await self.sequences.wait_for_pages(sequence, len(ids))
+            for at in range(0, len(ids), size):
+                batch = ids[at : at + size]
+                sequence.reserve(at + len(batch))
+                self.runner.feed(at, batch, lists, sequence.number)
+                if self.plan.generates:
+                    sequence.append(batch)
+                yield len(batch)
 
     def _update_stats(self, answer: Answer, started: float, before: Counts) -> None:
         """Update the answer's figures. Requests side by side each count all work of the device."""
@@ -176,12 +157,12 @@ class Generation:
         for name, value in self.runner.counts().since(before).items():
             setattr(stats, name, value)
 
-    async def _reserve_sequences(self, sequences: int) -> bool:
-        """Grow the caches to `sequences`. False where the memory budget refuses."""
-        reserved = self.plan.sequences
-        needed = self.plan.memory()["kv"] // reserved * (sequences - reserved)
+    async def _reserve_pages(self, pages: list[int]) -> bool:
+        """Grow the caches to so many pages, by group. False where the memory budget refuses."""
+        groups = self.plan.page_groups
+        needed = sum(self.plan.page_bytes(g) * (n - g.pages) for g, n in zip(groups, pages, strict=True))
         async with self.ask_for_memory(needed) as granted:
             if granted:
                 async with self.time_slices.acquire():
-                    await self.runner.reserve_sequences(sequences)
+                    await self.runner.reserve_pages(pages)
         return granted

@@ -1,54 +1,196 @@
-"""Which tokens the KV cache of one sequence holds, so that a request computes only what is new."""
+"""What the KV caches hold: pages of tokens after known tokens, of running and of finished requests.
+
+A block is a page-sized stretch of positions: its tokens, what comes before them, and its page in every page group.
+A block's key is a hash of all tokens up to its end, so equal prefixes have equal keys, whoever computed them. A page's
+number would not do as a key: a page before a window is freed, and what follows it is still of use.
+"""
 
 from __future__ import annotations
 
-from py_engine.plan.cache import LOOKAHEAD
+import hashlib
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from py_engine.generate.page_pool import PagePool
+from py_engine.plan.pages import PageGroup, pages_for
+
+START = b""  # the key before the first position
+
+
+@dataclass(eq=False)
+class Block:
+    """A page's positions in every page group."""
+
+    pages: list[int | None]  # by group; None: freed, before a window or evicted
+    tokens: list[int] = field(default_factory=list)  # computed so far, in order
+    prompted: int = 0  # the first of them were computed as a prompt, in batches
+    before: Block | None = None
+    before_key: bytes = START
+    key: bytes = START  # once it is full
+    users: int = 0  # sequences whose block table it is in
+
+    def common(self, ids: list[int], exact: bool) -> int:
+        """How many of its first tokens are those of `ids`. `exact`: of the prompted ones."""
+        own = self.tokens[: self.prompted] if exact else self.tokens
+        if own == ids[: len(own)]:
+            return len(own)
+        return next(n for n, (a, b) in enumerate(zip(own, [*ids, None], strict=False)) if a != b)
 
 
 class KvCache:
-    """The tokens whose keys and values are in the cache, by position.
+    """The pages of every group, and the blocks in them that a request may reuse."""
 
-    `ring_slack`: rows of a sliding window's ring beyond its window (plan/cache.py); 0: no ring. A ring cannot rewind
-    far: older rows are overwritten.
-    """
+    def __init__(self, groups: Sequence[PageGroup], page: int) -> None:
+        self.page = page  # positions of a page
+        self.windows = [group.window for group in groups]
+        self.pools: list[PagePool[Block]] = [PagePool(group.pages) for group in groups]
+        self.most = [group.most for group in groups]  # pages that one sequence has
+        self.waiting: set[int] = set()  # ages of the sequences that wait for pages
+        self._after: dict[bytes, list[Block]] = {}  # the blocks that follow a key
 
-    def __init__(self, ring_slack: int) -> None:
-        self.tokens: list[int] = []
-        self.ring_slack = ring_slack
-        self.written = 0  # positions from here on have never been written
-        self.prompted = 0  # positions before this were computed as a prompt, in batches
+    def find(self, ids: list[int], exact: bool = False) -> tuple[list[Block], int]:
+        """The blocks that hold the longest known prefix of `ids`, and its length. The last one may hold more.
 
-    def common_prefix(self, ids: list[int]) -> int:
-        """Length of the longest common prefix of `ids` and the cached tokens."""
-        pairs = enumerate(zip(self.tokens, ids, strict=False))
-        return next((n for n, (a, b) in pairs if a != b), min(len(self.tokens), len(ids)))
-
-    def reuse(self, ids: list[int], exact: bool = False) -> int:
-        """Keep the longest common prefix with `ids`, drop the rest, and return its length.
-
-        The last token of `ids` is never reused, because its logits are needed.
-        `exact`: reuse only positions that were computed as a prompt. Tokens computed one at a time round a little
-        differently, which can flip a choice between two nearly equal logits.
+        `exact`: of positions that were computed as a prompt.
         """
-        n = self.common_prefix(ids[:-1])
-        if exact:
-            n = min(n, self.prompted)
-        if self.ring_slack and self.written - n > self.ring_slack:
-            n = 0
-        if n == 0:
-            self.written = 0
-        del self.tokens[n:]
-        self.prompted = min(self.prompted, n)
-        return n
+        found: list[Block] = []
+        n, key = 0, START
+        while n < len(ids):
+            part = ids[n : n + self.page]
+            candidates = self._after.get(key, ())
+            best, same = None, 0
+            for block in candidates:
+                common = block.common(part, exact)
+                if common > same or (best and common == same and _pages(block) > _pages(best)):
+                    best, same = block, common
+            if best is None:
+                break
+            found.append(best)
+            n += same
+            if same < self.page:
+                break
+            key = best.key
+        return self.usable(found, n)
 
-    def copy_from(self, other: KvCache, n: int) -> None:
-        """Hold the first `n` tokens of another cache, and nothing else."""
-        self.tokens, self.prompted = other.tokens[:n], min(n, other.prompted)
-        self.written = max(self.written, n)
+    def usable(self, blocks: list[Block], n: int) -> tuple[list[Block], int]:
+        """The blocks of the longest prefix of at most `n` tokens whose last window has pages; and its length."""
+        complete = False
+        while not complete:
+            complete = True
+            for group in range(len(self.windows)):
+                for i in range(-(-n // self.page) - 1, self.first_block(group, n) - 1, -1):
+                    if blocks[i].pages[group] is None:
+                        n, complete = i * self.page, False
+                        break
+        return blocks[: pages_for(n, self.page)], n
 
-    def append(self, ids: list[int], generated: bool = False) -> None:
-        """Record tokens whose keys and values were computed. After `generated` ones the GPU may have run ahead."""
-        if not generated and self.prompted == len(self.tokens):
-            self.prompted += len(ids)
-        self.tokens += ids
-        self.written = max(self.written, len(self.tokens) + (LOOKAHEAD if generated else 0))
+    def first_block(self, group: int, n: int) -> int:
+        """The first block that tokens from position `n` on read."""
+        window = self.windows[group]
+        return max(0, n - window + 1) // self.page if window else 0
+
+    def take(self, group: int) -> int:
+        """A page for new tokens; evicts one if none is free. KeyError if all are held."""
+        pool = self.pools[group]
+        if not pool.free:
+            block = pool.evict()
+            block.pages[group] = None
+            if not self.windows[group]:
+                self._forget(block)
+            self._prune(block)
+        return pool.take()
+
+    def available(self, age: int = 0) -> int:
+        """Pages of every group that a sequence of this age may take: none while an older one waits for pages."""
+        if self.waiting and min(self.waiting) < age:
+            return 0
+        return min((pool.available for pool in self.pools), default=0)
+
+    def pages_to_read(self, n: int, end: int) -> list[int]:
+        """By group: the pages that positions `n` to `end` read or write, at most as many as one sequence ever has."""
+        last = pages_for(end, self.page)
+        return [min(last - self.first_block(group, n), most) for group, most in enumerate(self.most)]
+
+    def new_block(self) -> Block:
+        """A block without tokens, with a page in every group, in one sequence's table. KeyError if a group has none."""
+        return Block([self.take(group) for group in range(len(self.pools))], users=1)
+
+    def fill(self, block: Block, before: Block | None, ids: list[int], generated: bool) -> int:
+        """Record computed tokens in the block that follows `before`, as many as fit; return how many."""
+        part = ids[: self.page - len(block.tokens)]
+        if not block.tokens:
+            block.before, block.before_key = before, before.key if before else START
+            self._after.setdefault(block.before_key, []).append(block)
+        if not generated and block.prompted == len(block.tokens):
+            block.prompted += len(part)
+        block.tokens += part
+        if len(block.tokens) == self.page:
+            words = array("I", block.tokens).tobytes()
+            block.key = hashlib.blake2b(block.before_key + words, digest_size=16).digest()
+        return len(part)
+
+    def truncate(self, block: Block, n: int) -> None:
+        """Keep the first `n` tokens of a block, fewer than a page."""
+        del block.tokens[n:]
+        block.prompted, block.key = min(block.prompted, n), START
+
+    def hold(self, group: int, block: Block) -> None:
+        """Hold a block's page."""
+        page = block.pages[group]
+        assert page is not None
+        self.pools[group].hold(page)
+
+    def release(self, group: int, block: Block) -> None:
+        """Stop holding a block's page."""
+        page = block.pages[group]
+        assert page is not None
+        self.pools[group].release(page, block if block.tokens else None)
+
+    def hold_all(self, block: Block) -> None:
+        """Hold a block's page in every group."""
+        for group in range(len(self.pools)):
+            self.hold(group, block)
+
+    def release_all(self, block: Block) -> None:
+        """Undo hold_all()."""
+        for group in range(len(self.pools)):
+            self.release(group, block)
+
+    def leave(self, block: Block) -> None:
+        """Remove a block from a sequence's table; the sequence no longer holds its pages."""
+        block.users -= 1
+        self._prune(block)
+
+    def clear(self) -> None:
+        """Free everything that no sequence holds."""
+        for group, pool in enumerate(self.pools):
+            while pool.available > pool.free:
+                block = pool.evict()
+                block.pages[group] = None
+                self._prune(block)
+
+    def _forget(self, block: Block) -> None:
+        """Free all pages of a block that no sequence holds."""
+        for group, page in enumerate(block.pages):
+            if page is not None:
+                self.pools[group].drop(page)
+                block.pages[group] = None
+
+    def _prune(self, block: Block) -> None:
+        """Drop a block without pages, users and known continuations; then likewise those before it."""
+        if block.users or _pages(block) or (block.key and self._after.get(block.key)):
+            return
+        following = self._after.get(block.before_key, [])
+        if block in following:
+            following.remove(block)
+        if not following:
+            self._after.pop(block.before_key, None)
+            if block.before is not None:
+                equal = self._after.get(block.before.before_key, [])
+                for before in [b for b in equal if b.key == block.before_key]:
+                    self._prune(before)
+
+
+def _pages(block: Block) -> int:
+    return sum(page is not None for page in block.pages)

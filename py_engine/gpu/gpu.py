@@ -18,24 +18,19 @@ from py_engine.gpu.pipelines import PipelineCache
 from py_engine.gpu.upload import Upload
 from py_engine.plan import kernels, quants
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import DECODE, LOGPROBS, SAMPLE, SAMPLE_EACH, SMALL_BATCH, SMALL_BATCH_LOGITS, VERIFY_DRAFT
+from py_engine.plan.lists import DECODE
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan
-from py_engine.plan.shared import LOGPROB_ROWS, MAX_LOGPROBS, MAX_SMALL_BATCH, MAX_STEPS
+from py_engine.plan.shared import LOGPROB_ROW_BYTES, LOGPROB_ROWS, MAX_SMALL_BATCH, MAX_STEPS
+from py_engine.runners import Row
 
 PROBE_MS = 8.0  # for so long, replay.js looks every 0.1 ms whether a token has arrived; then it waits
 REPLAY_SHARED = {
     "maxSteps": MAX_STEPS,
     "maxSmallBatch": MAX_SMALL_BATCH,
     "logprobRows": LOGPROB_ROWS,
-    "logprobRowBytes": 8 * (1 + MAX_LOGPROBS),  # u32 token and f32 log-probability of each
+    "logprobRowBytes": LOGPROB_ROW_BYTES,
     "stateFields": list(kernels.struct_fields("lib/state.wgsl", "State")),
     "draftingFields": list(kernels.struct_fields("advance.wgsl", "Drafting")),
-    "decode": DECODE,
-    "smallBatch": SMALL_BATCH,
-    "smallBatchLogits": SMALL_BATCH_LOGITS,
-    "sampleEach": SAMPLE_EACH,
-    "verifyDraft": VERIFY_DRAFT,
-    "sample": SAMPLE,
 }  # numbers and names that replay.js shares with the plan
 
 
@@ -66,9 +61,9 @@ class Gpu(Memory):
     def _on_lost(self, info: Any) -> None:
         self.lost = f"{info.reason}: {info.message}"
 
-    async def reserve_sequences(self, sequences: int) -> None:
+    async def reserve_pages(self, pages: Sequence[int]) -> None:
         """Enlarge the caches and record every list again. WispError out_of_memory, with nothing changed."""
-        await self.enlarge_caches(sequences)
+        await self.enlarge_caches(pages)
         names, self.recorded = self.recorded, set()
         self.replay.lists.clear()
         await self.compile(names=names)
@@ -125,7 +120,7 @@ class Gpu(Memory):
             }
         )
         if self.replay is None:
-            names = ("tokens", "state", "states", "logprobs", "drafting")
+            names = ("tokens", "state", "logprobs", "drafting")
             buffers = {name: self.places[name][0] for name in names if name in self.places}
             shared = obj(**REPLAY_SHARED, probeMs=0 if self.variant.software else PROBE_MS)
             self.replay = js.wispReplay.new(self.device, obj(**buffers), self.plan.n_ctx + 1, shared)
@@ -165,23 +160,41 @@ class Gpu(Memory):
                 bound[name] = self.places[f"{b.name}.w_qs"]
         return bound
 
-    def feed(self, position: int, ids: list[int], lists: list[str], seq: int = 0) -> Any:
-        """Write tokens of a sequence at their positions and run lists on them. Returns a promise of the end."""
-        self.replay.feed(seq, position, to_js(memoryview(struct.pack(f"<{len(ids)}I", *ids)).cast("I")), to_js(lists))
-        return self.device.queue.onSubmittedWorkDone()
+    def feed(
+        self, position: int, ids: list[int], lists: Sequence[str], seq: int, read: bool = False, with_rows: bool = False
+    ) -> None:
+        """Write tokens of a sequence at their positions and run lists on them."""
+        words = to_js(memoryview(struct.pack(f"<{len(ids)}I", *ids)).cast("I"))
+        self.replay.feed(seq, position, words, to_js(list(lists)), read, with_rows)
 
-    def pooled_rows(self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int) -> Any:
+    def decode(
+        self,
+        rows: Sequence[Row],
+        steps: int,
+        lists: Sequence[str],
+        *,
+        with_rows: bool,
+        first: Sequence[str] | None = None,
+    ) -> None:
+        """Submit decode steps of rows. `first`: the lists of the first step; `with_rows`: read log-probabilities."""
+        self.replay.decode(
+            obj(
+                sequences=[row.seq for row in rows],
+                positions=[row.position for row in rows],
+                steps=steps,
+                lists=list(lists),
+                first=list(first or lists),
+                rows=with_rows,
+            )
+        )
+
+    def pooled_rows(self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int, seq: int) -> Any:
         """Run lists over each sequence; a promise of row 0 of a buffer after each, a Float32Array."""
         buffer, offset, _ = self.places[name]
         ids = array("I", chain.from_iterable(sequences))
         lengths = to_js([len(sequence) for sequence in sequences])
         row = obj(buffer=buffer, offset=offset, width=width)
-        return self.replay.pooledRows(to_js(memoryview(ids)), lengths, self.plan.batch, to_js(lists), row)
-
-    def sample_with(self, lists: list[str]) -> None:
-        """Set the lists that sample a token in replay.js's steps."""
-        self.replay.samplers = to_js(lists)
-        self.replay.withRows = LOGPROBS in lists
+        return self.replay.pooledRows(seq, to_js(memoryview(ids)), lengths, self.plan.batch, to_js(lists), row)
 
     async def rows(self, name: str, n: int, cols: int) -> Any:
         """Read the first `n` rows of a float buffer without their padding: a Float32Array (n * cols,)."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from typing import Any
 
 import js
@@ -10,7 +12,8 @@ from pyodide.ffi import to_js
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.plan import budget, quants
 from py_engine.plan.kernels import Device
-from py_engine.plan.plan import Buffer, Plan
+from py_engine.plan.pages import TABLES, first_tables, table_offset
+from py_engine.plan.plan import Plan
 
 ARENA = 1 << 30  # bytes of a weight buffer at most
 STORAGE, UNIFORM, COPY_SRC, COPY_DST = 0x80, 0x40, 0x4, 0x8
@@ -28,6 +31,7 @@ class Memory:
         self.device, self.variant, self.plan = device, variant, plan
         self.buffers: list[Any] = []  # every GPUBuffer, to destroy on close
         self.places: dict[str, tuple[Any, int, int]] = {}  # buffer or weight plane -> (GPUBuffer, offset, bytes)
+        self._copied: Any = None  # holds a page while it is copied
 
     async def guarded(self, work: Any) -> None:
         """Run `work` and raise the device's errors as a WispError."""
@@ -68,6 +72,12 @@ class Memory:
                 self.places[b.name] = self.buffer(b.nbytes, STORAGE, b.name), 0, b.nbytes
         for name, data in self.plan.constants.items():
             self.write(name, data)
+        self.write_first_tables()
+
+    def write_first_tables(self) -> None:
+        """Write block tables with which any one sequence can run."""
+        plan = self.plan
+        self.write("state", first_tables(plan.page_groups, plan.n_ctx, plan.page), TABLES)
 
     def _allocate_weights(self) -> None:
         """Place the planes in a few large buffers, at aligned offsets."""
@@ -94,25 +104,48 @@ class Memory:
         buffer, offset, _ = self.places[name]
         self.device.queue.writeBuffer(buffer, offset + at, to_js(memoryview(data)) if isinstance(data, bytes) else data)
 
-    def caches(self) -> list[Buffer]:
-        """The buffers that have one part per sequence slot, in slot order."""
-        return [b for b in self.plan.buffers.values() if b.pool == "kv"]
+    def set_pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:
+        """Write entries of a sequence's block table, from entry `first` on."""
+        entry = table_offset(self.plan.n_ctx, self.plan.page, group, seq) + first
+        self.write("state", array("I", pages).tobytes(), TABLES + 4 * entry)
 
-    async def enlarge_caches(self, sequences: int) -> None:
-        """Replace the caches by ones for `sequences`, and copy the contents. Old bind groups become invalid.
+    def set_tokens(self, seq: int, position: int, ids: list[int]) -> None:
+        """Write tokens of a sequence."""
+        self.write("tokens", array("I", ids).tobytes(), 4 * (seq * (self.plan.n_ctx + 1) + position))
 
-        WispError out_of_memory, with nothing changed.
+    def copy_page(self, group: int, source: int, to: int) -> None:
+        """Copy a page in every cache of a group."""
+        caches = self.plan.page_groups[group]
+        sizes = {name: self.plan.buffers[name].nbytes // caches.pages for name in caches.caches}
+        if self._copied is None:  # WebGPU cannot copy within a buffer
+            most = max(self.plan.page_bytes(group) for group in self.plan.page_groups)
+            self._copied = self.buffer(most, 0, "page copy")
+        encoder, at = self.device.createCommandEncoder(), 0
+        for name, size in sizes.items():
+            encoder.copyBufferToBuffer(self.places[name][0], source * size, self._copied, at, size)
+            at += size
+        at = 0
+        for name, size in sizes.items():
+            encoder.copyBufferToBuffer(self._copied, at, self.places[name][0], to * size, size)
+            at += size
+        self.device.queue.submit(to_js([encoder.finish()]))
+
+    async def enlarge_caches(self, pages: Sequence[int]) -> None:
+        """Replace the caches by ones with so many pages, by group, and copy the contents.
+
+        Old bind groups become invalid. WispError out_of_memory, with nothing changed.
         """
-        caches = self.caches()
+        wanted = [group for group, count in zip(self.plan.page_groups, pages, strict=True) if count > group.pages]
+        caches = [b for group in wanted for b in self.plan.with_pages(group, pages[group.index])]
         larger: dict[str, Any] = {}
         n_before = len(self.buffers)
 
         def grow() -> None:
             for b in caches:
-                larger[b.name] = self.buffer(b.nbytes * sequences, STORAGE, b.name)
+                larger[b.name] = self.buffer(b.nbytes, STORAGE, b.name)
 
         try:
-            if max(b.nbytes for b in caches) * sequences > self.variant.max_binding:
+            if max(b.nbytes for b in caches) > self.variant.max_binding:
                 raise budget.out_of_memory(self.plan)
             await self.guarded(grow)
         except WispError:
@@ -124,32 +157,11 @@ class Memory:
         old = [self.places[b.name] for b in caches]
         for b, (buffer, _, size) in zip(caches, old, strict=True):
             encoder.copyBufferToBuffer(buffer, 0, larger[b.name], 0, size)
-            self.places[b.name] = larger[b.name], 0, b.nbytes * sequences
+            self.places[b.name] = larger[b.name], 0, b.nbytes
         self.device.queue.submit(to_js([encoder.finish()]))
         for buffer, _, _ in old:
             buffer.destroy()
         freed = {id(buffer) for buffer, _, _ in old}
         self.buffers = [buffer for buffer in self.buffers if id(buffer) not in freed]
-        self.plan.sequences = sequences
-
-    async def copy_cache(self, source: int, to: int) -> None:
-        """Copy a sequence's tokens and its part of the caches to another sequence.
-
-        WispError out_of_memory, with nothing changed.
-        """
-        tokens = self.plan.buffers["tokens"]
-        parts = [(b.name, b.nbytes) for b in self.caches()] + [(tokens.name, tokens.nbytes // tokens.shape[0])]
-
-        def copy() -> None:
-            staging = self.device.createBuffer(  # WebGPU cannot copy within a buffer
-                obj(size=max(size for _, size in parts), usage=COPY_DST | COPY_SRC, label="sequence copy")
-            )
-            encoder = self.device.createCommandEncoder()
-            for name, size in parts:
-                buffer = self.places[name][0]
-                encoder.copyBufferToBuffer(buffer, source * size, staging, 0, size)
-                encoder.copyBufferToBuffer(staging, 0, buffer, to * size, size)
-            self.device.queue.submit(to_js([encoder.finish()]))
-            staging.destroy()
-
-        await self.guarded(copy)
+        for group in wanted:
+            self.plan.set_pages(group, pages[group.index])

@@ -1,26 +1,30 @@
-"""The WebGPU runner: drives gpu.py and replay.js, and sizes submits by measured step times."""
+"""The WebGPU runner: drives gpu.py and replay.js, and measures the time of its steps."""
 
 from __future__ import annotations
 
 import asyncio
+import struct
+from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from pyodide.ffi import to_js
 
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.gpu.gpu import Gpu
 from py_engine.gpu.memory import obj
-from py_engine.plan.lists import SAMPLE
+from py_engine.plan.lists import DECODE
 from py_engine.plan.placement import Placement
-from py_engine.plan.sampling import Batch, Sampling, read_logprobs
-from py_engine.plan.shared import MAX_STEPS
-from py_engine.runners import Counts
+from py_engine.plan.sampler_ops import Rules
+from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, read_logprobs, samplers, step
+from py_engine.plan.shared import LOGPROB_ROW_BYTES, MAX_STEPS
+from py_engine.runners import Counts, Row
 
 if TYPE_CHECKING:
     from py_engine.files.source import CachedRecords
 
-# Target duration of a submit of several steps: short enough for smooth streaming and quick aborts.
-SUBMIT_MS = 25.0
-BATCH_SUBMIT_MS = 10.0  # the target for batches, which other sequences may join at any time
+MIN_PROMPT = 64  # tokens of a part of a prompt, at least: a tile of the matrix kernels
 TIMED_TOKENS = 16  # tokens timed together, because the browser reports finished work in bursts
 # How far to sample ahead under a constraint, which may reject tokens. The browser takes 2 to 3 ms to report a token. It
 # reports submits one after the other.
@@ -28,23 +32,50 @@ LOOKAHEAD_MS = 16.0
 SMOOTHING = 0.3  # weight of the newest step time
 
 
+@dataclass(frozen=True)
+class Submit:
+    """Work on the GPU whose result has not been read."""
+
+    rows: int  # sequences; 0: a part of a prompt
+    steps: int  # decode steps; of a prompt, its tokens
+    drafting: bool = False
+    logprobs: tuple[int, ...] = (-1,)  # likeliest tokens to return, of each row; -1: no log-probabilities
+    read: bool = True
+
+    @property
+    def scored(self) -> bool:
+        """Whether a row asked for log-probabilities."""
+        return max(self.logprobs) >= 0
+
+    @property
+    def kind(self) -> tuple[int, bool]:
+        """Submits of a kind take the same time per step."""
+        return self.rows, self.drafting
+
+
+@dataclass
+class HeldSequence:
+    """A sequence under the host's control: its newest token, and the tokens that may still follow."""
+
+    row: Row
+    left: int
+    sampled: bool = False  # the newest token has not gone through the layers
+
+
 class GpuRunner:
     """Runs one plan on a GPU."""
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu, self.plan = gpu, gpu.plan
-        self.lists = [SAMPLE]
-        self.on_gpu = not gpu.variant.software
-        self._free, self._masked = self.lists, self.lists
-        self._sampling = Sampling()  # of the sequence configured last
-        self._written = Sampling()  # the one whose biases and sequence breakers are on the device
+        self.on_gpu, self.queues = not gpu.variant.software, True
+        self._samplings: dict[int, Sampling] = {}  # of every sequence that was configured
+        self._rules = Rules(self.plan.n_vocab)
+        self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
         self._preparing: set[str] = set()
-        self._batch_kind: tuple[bool, int] = (False, 1)  # drafting, sequences
-        self._batch_step_ms: dict[tuple[bool, int], float] = {}  # batch kind -> milliseconds
-        self._done: Any = None
-        self._step_ms = 0.0
-        self._tokens, self._ms = 0, 0.0  # tokens read back since the last update of the step time, and their time
-        self._resampled = 0
+        self._in_flight: deque[Submit] = deque()
+        self._times: dict[tuple[int, bool], float] = {}  # kind of submit -> milliseconds of a step
+        self._tokens, self._ms = 0, 0.0  # tokens of take() since the last update of the step time, and their time
+        self._held: HeldSequence | None = None
 
     async def load(self, data: Any, placements: Sequence[Placement]) -> None:
         self._check()
@@ -74,50 +105,43 @@ class GpuRunner:
             await self.gpu.uploading.end()
             self.gpu.uploading = None
 
-    async def reserve_sequences(self, sequences: int) -> None:
+    async def reserve_pages(self, pages: Sequence[int]) -> None:
         self._check()
-        await self.gpu.reserve_sequences(sequences)
+        await self.gpu.reserve_pages(pages)
 
-    async def copy_cache(self, source: int, to: int) -> None:
+    def set_pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:
+        if not self.gpu.lost:
+            self.gpu.set_pages(group, seq, first, pages)
+
+    def copy_page(self, group: int, source: int, to: int) -> None:
         self._check()
-        await self.gpu.copy_cache(source, to)
+        self.gpu.copy_page(group, source, to)
+
+    def set_tokens(self, seq: int, position: int, ids: list[int]) -> None:
+        if not self.gpu.lost:
+            self.gpu.set_tokens(seq, position, ids)
 
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
         self._check()
-        self._free, self._masked = sampling.lists(), sampling.lists(constrained)
-        await self.gpu.compile(names={*self._free, *self._masked})
-        vocab = self.plan.n_vocab
-        if sampling.logit_bias != self._written.logit_bias:
-            self.gpu.write("bias", sampling.biases(vocab))
-        if sampling.dry_breakers != self._written.dry_breakers:
-            self.gpu.write("breakers", sampling.breaker_bits(vocab))
-        packed = sampling.pack(answer, shifted)
-        self.gpu.write("sampling", packed, seq * len(packed))
-        self._sampling = self._written = sampling
-        self._use(self._free)
+        await self.gpu.compile(names={*sampling.lists(), *sampling.lists(constrained)})
+        before = self._samplings.get(seq, Sampling())
+        if sampling.logit_bias != before.logit_bias:
+            self.gpu.write("rules", sampling.biases(), self._rules.biases(seq))
+        if sampling.dry_breakers != before.dry_breakers:
+            self.gpu.write("rules", sampling.breaker_bits(self.plan.n_vocab), self._rules.breakers(seq))
+        self.gpu.write("sampling", sampling.pack(answer, shifted), seq * SAMPLING_BYTES)
+        self._samplings[seq] = sampling
+        self._masked.discard(seq)
 
-    def _use(self, lists: list[str]) -> None:
-        self.lists = lists
-        self.gpu.sample_with(lists)
+    def feed(self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False) -> None:
+        self._check()
+        logprobs = self._samplings[seq].logprobs if read and seq in self._samplings else -1
+        self._in_flight.append(Submit(0, len(ids), logprobs=(logprobs,), read=read))
+        self.gpu.feed(position, ids, lists, seq, read, logprobs >= 0)
 
-    async def feed(self, position: int, ids: list[int], lists: list[str], seq: int = 0) -> None:
-        before, self._done = self._done, None
+    async def prepare(self, lists: Sequence[str]) -> None:
         self._check()
         await self.gpu.compile(names=lists)
-        self._done = self.gpu.feed(position, ids, lists, seq)
-        if before is not None:
-            await before
-
-    def start(self, position: int, count: int, seq: int = 0) -> None:
-        self._start(seq, position, count, True)
-
-    def begin(self, position: int, count: int, seq: int = 0) -> None:
-        self._start(seq, position, count, False)
-
-    def _start(self, seq: int, position: int, count: int, sampled: bool) -> None:
-        self._done = None
-        steps, ahead = self._pace()
-        self.gpu.replay.start(seq, position, count, steps, ahead, sampled)
 
     def prepared(self, lists: Sequence[str]) -> bool:
         missing = set(lists) - self.gpu.recorded - self._preparing
@@ -132,76 +156,72 @@ class GpuRunner:
         finally:
             self._preparing -= lists
 
-    def start_batch(
-        self, sequences: list[int], positions: list[int], sampled: list[bool], count: int, drafting: bool = False
-    ) -> None:
+    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False) -> list[str]:
+        masked = not self._masked.isdisjoint(sequences)
+        before, after = step([self._samplings[seq] for seq in sequences], masked, drafting)
+        return [*before, *after]
+
+    def decode(self, rows: Sequence[Row], steps: int) -> None:
         self._check()
-        self._done = None
-        self._batch_kind = drafting, len(sequences)
-        self._use([SAMPLE])
-        steps, ahead = self._batch_pace()
-        batch = {"sequences": sequences, "positions": positions, "sampled": sampled, "count": count}
-        self.gpu.replay.startBatch(obj(**batch, steps=steps, ahead=ahead, drafting=drafting))
+        sequences = [row.seq for row in rows]
+        submit = Submit(len(rows), steps, logprobs=tuple(self._samplings[seq].logprobs for seq in sequences))
+        self._in_flight.append(submit)
+        self.gpu.decode(rows, steps, self.step_lists(sequences), with_rows=submit.scored)
 
-    def _batch_pace(self) -> tuple[int, int]:
-        """(steps in a submit, submits ahead) of a batch: shorter than _pace(), since other sequences may join."""
-        ms = self._batch_step_ms.get(self._batch_kind) or self._step_ms
-        drafting, sequences = self._batch_kind
-        if not drafting and sequences == 1:
-            return self._pace_of(ms)
-        max_steps = MAX_STEPS // 4 if drafting else MAX_STEPS
-        return (max(1, min(max_steps, int(BATCH_SUBMIT_MS / ms))) if ms else 1), 2
+    def start_drafts(self, row: Row) -> None:
+        self._check()
+        self.gpu.replay.startDrafts(obj(seq=row.seq, position=row.position))
 
-    async def next_batch(self, more: bool = True) -> list[list[int]]:
-        replay = self.gpu.replay
-        result = await self._awaited(replay.next() if more else replay.take())
-        if result is None:
-            return []
-        ids, steps = [int(i) for i in result.ids.to_py()], int(result.steps)
-        if not steps:
-            return [[token] if existed else [] for token, existed in zip(ids, result.sampled.to_py(), strict=True)]
-        if replay.warm:
-            before, ms = self._batch_step_ms.get(self._batch_kind), float(result.ms) / steps
-            self._batch_step_ms[self._batch_kind] = ms if before is None else _smoothed(before, ms)
-            replay.steps, replay.ahead = self._batch_pace()
-        if self._batch_kind[0]:
-            return [ids]
-        return [ids[at : at + steps] for at in range(0, len(ids), steps)]
+    def draft(self, row: Row, steps: int, end: int) -> bool:
+        self._check()
+        lists = to_js(self.step_lists([row.seq], drafting=True))
+        submitted = bool(self.gpu.replay.draft(row.seq, steps, lists, end))
+        if submitted:
+            self._in_flight.append(Submit(1, steps, drafting=True))
+        return submitted
 
-    def step_cost_ms(self, drafting: bool, sequences: int = 1) -> float:
-        return self._batch_step_ms.get((drafting, sequences), 0.0)
+    async def result(self) -> list[Batch]:
+        while not self._in_flight[0].read:
+            self._in_flight.popleft()
+        result = await self._awaited(self.gpu.replay.result())
+        submit = self._in_flight.popleft()
+        if result.queued:
+            self._time(submit.kind, float(result.ms) / submit.steps)
+        return self._batches(submit, result)
 
-    def _pace(self) -> tuple[int, int]:
-        """(steps in a submit, submits ahead) from the measured step time: full submits only on a fast device."""
-        return self._pace_of(self._step_ms)
-
-    def _pace_of(self, ms: float) -> tuple[int, int]:
-        if not ms:
-            return 1, 2
-        steps = max(1, min(MAX_STEPS, int(SUBMIT_MS / ms)))
-        return steps, 3 if steps > 1 else 1 if ms > SUBMIT_MS else 2
-
-    async def next(self) -> Batch:
-        replay = self.gpu.replay
-        batch, _, ms = await self._result(replay.next())
-        if replay.warm and batch.ids:
-            self._time(ms / len(batch.ids))
-            replay.steps, replay.ahead = self._pace()
-        return batch
-
-    def _time(self, ms: float) -> None:
-        self._step_ms = ms if not self._step_ms else _smoothed(self._step_ms, ms)
-
-    async def _result(self, promise: Any) -> tuple[Batch, bool, float]:
-        """Read a submit's result: tokens, whether the mask rejected any, milliseconds."""
-        result = await self._awaited(promise)
-        if result is None:
-            return Batch([]), False, 0.0
+    def _batches(self, submit: Submit, result: Any) -> list[Batch]:
+        """The tokens of each sequence, with their log-probabilities where it asked for them."""
         ids = [int(i) for i in result.ids.to_py()]
-        n = self._sampling.logprobs
-        rows = read_logprobs(result.rows.to_py(), len(ids), n, self.plan.n_vocab) if n >= 0 else None
-        rejected, self._resampled = int(result.resampled) != self._resampled, int(result.resampled)
-        return Batch(ids, rows), rejected, float(result.ms)
+        if not submit.scored:
+            size = len(ids) if submit.rows <= 1 else submit.steps
+            return [Batch(ids[at : at + size]) for at in range(0, len(ids), size)] or [Batch([])]
+        rows, count, out = result.rows.to_py().cast("B"), len(ids) // len(submit.logprobs), []
+        for i, n in enumerate(submit.logprobs):
+            part = rows[i * count * LOGPROB_ROW_BYTES : (i + 1) * count * LOGPROB_ROW_BYTES]
+            scored = read_logprobs(part, count, n, self.plan.n_vocab) if n >= 0 else None
+            out.append(Batch(ids[i * count : (i + 1) * count], scored))
+        return out
+
+    def _time(self, kind: tuple[int, bool], ms: float) -> None:
+        before = self._times.get(kind)
+        self._times[kind] = ms if before is None else (1 - SMOOTHING) * before + SMOOTHING * ms
+
+    def step_ms(self, rows: int, *, drafting: bool = False) -> float:
+        return self._times.get((rows, drafting), 0.0)
+
+    def steps_in(self, rows: int, ms: float, *, drafting: bool = False) -> int:
+        step_ms = self.step_ms(rows, drafting=drafting)
+        most = MAX_STEPS // 4 if drafting else MAX_STEPS
+        return max(1, min(most, int(ms / step_ms))) if step_ms else 1
+
+    def prompt_token_ms(self) -> float:
+        return self._times.get((0, False), 0.0)
+
+    def prompt_tokens_in(self, ms: float) -> int:
+        token = self.prompt_token_ms()
+        if not token:
+            return self.plan.batch
+        return max(MIN_PROMPT, min(self.plan.batch, int(ms / token) // MIN_PROMPT * MIN_PROMPT))
 
     async def _awaited(self, promise: Any) -> Any:
         try:
@@ -210,37 +230,65 @@ class GpuRunner:
             self._check()
             raise
 
-    def mask(self, allowed: Any | None) -> None:
-        words = -(-self.plan.n_vocab // 32)
+    # -- one sequence under the host's control
+
+    def begin(self, position: int, count: int, seq: int = 0) -> None:
+        self._held = HeldSequence(Row(seq, position - 1), count)
+
+    def mask(self, allowed: Any | None, seq: int) -> None:
         if allowed is not None:
-            self.gpu.write("mask", allowed if isinstance(allowed, bytes) else allowed.subarray(0, words))
-        self._use(self._free if allowed is None else self._masked)
+            bits = allowed if isinstance(allowed, bytes) else allowed.subarray(0, self._rules.bit_words)
+            self.gpu.write("rules", bits, self._rules.mask(seq))
+        if (allowed is None) == (seq in self._masked):
+            self._masked ^= {seq}
+            self.gpu.write("sampling", struct.pack("<I", allowed is not None), seq * SAMPLING_BYTES + MASKED_AT)
 
     def step(self, count: int, eager: bool = False) -> int:
-        return int(self.gpu.replay.step(count, eager))
+        held = self._held
+        assert held is not None
+        seq = held.row.seq
+        sampling = self._samplings[seq]
+        lists = samplers([sampling], seq in self._masked)
+        count = min(count, held.left, MAX_STEPS)
+        submit = Submit(1, count, logprobs=(sampling.logprobs,))
+        self._in_flight.append(submit)
+        first = [DECODE, *lists] if held.sampled else lists
+        self.gpu.decode([held.row], count, [DECODE, *lists], with_rows=submit.scored, first=first)
+        held.row, held.left, held.sampled = Row(seq, held.row.position + count), held.left - count, True
+        if eager and held.left:  # the context may end here
+            self.gpu.replay.forward(obj(seq=seq, position=held.row.position), to_js([DECODE]))
+            held.sampled = False
+        return count
 
     async def take(self) -> tuple[Batch, bool]:
-        batch, rejected, ms = await self._result(self.gpu.replay.take())
-        self._tokens, self._ms = self._tokens + len(batch.ids), self._ms + ms
+        result = await self._awaited(self.gpu.replay.result())
+        (batch,) = self._batches(self._in_flight.popleft(), result)
+        self._tokens, self._ms = self._tokens + len(batch.ids), self._ms + float(result.ms)
         if self._tokens >= TIMED_TOKENS:
-            per_token = self._ms / self._tokens
-            if not self._step_ms or per_token < self._step_ms:  # a longer time may include waits for the host
-                self._time(per_token)
+            per_token, before = self._ms / self._tokens, self.step_ms(1)
+            if not before or per_token < before:  # a longer time may include waits for the host
+                self._time((1, False), per_token)
             self._tokens, self._ms = 0, 0.0
-        return batch, rejected
+        return batch, bool(result.resampled)
 
-    async def rewind(self, position: int, count: int) -> None:
+    def rewind(self, position: int, count: int) -> None:
         self._check()
-        self.gpu.replay.rewind(position, count)
+        assert self._held is not None
+        self.gpu.replay.drop()
+        self._in_flight.clear()
+        seq = self._held.row.seq
+        self._held = HeldSequence(Row(seq, position - 1), count)
+        self.gpu.replay.forward(obj(seq=seq, position=position - 1), to_js([DECODE]))
 
     def max_lookahead(self) -> int:
-        if not self._step_ms:
-            return 1
-        return max(1, min(MAX_STEPS, int(LOOKAHEAD_MS / self._step_ms)))
+        step = self.step_ms(1)
+        return max(1, min(MAX_STEPS, int(LOOKAHEAD_MS / step))) if step else 1
 
     async def stop(self) -> None:
+        self._in_flight.clear()
         if not self.gpu.lost:
-            await self.gpu.replay.stop()
+            while await self.gpu.replay.result():
+                pass
 
     async def logits(self, n: int) -> Any:
         return await self.rows("all_logits.logits", n, self.plan.n_vocab)
@@ -249,10 +297,12 @@ class GpuRunner:
         self._check()
         return await self.gpu.rows(name, n, width)
 
-    async def pooled_rows(self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int) -> Any:
+    async def pooled_rows(
+        self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int, seq: int
+    ) -> Any:
         self._check()
         await self.gpu.compile(names=lists)
-        return await self._awaited(self.gpu.pooled_rows(sequences, lists, name, width))
+        return await self._awaited(self.gpu.pooled_rows(sequences, lists, name, width, seq))
 
     def counts(self) -> Counts:
         counts = self.gpu.replay.counts
@@ -262,18 +312,18 @@ class GpuRunner:
         """Compile the kernels of all lists that are not lazy. Must end before anything runs."""
         await self.gpu.compile(on_progress)
 
-    async def time_lists(self, position: int, n: int, names: list[str]) -> float:
+    async def time_lists(self, position: int, n: int, names: list[str], seq: int = 0) -> float:
         """Time lists run one after the other on n tokens at `position`, in nanoseconds."""
         await self.gpu.compile(names=names)
-        await self.feed(position, [0] * n, [])
+        self.feed(position, [0] * n, [], seq)
         return await self.gpu.time_lists(names, n, 1 if self.gpu.variant.software else 10)
 
-    async def profile(self, position: int, n: int, name: str) -> list[dict[str, Any]]:
+    async def profile(self, position: int, n: int, name: str, seq: int = 0) -> list[dict[str, Any]]:
         """Time each dispatch of a list on n tokens at `position`."""
         if not self.gpu.device.features.has("timestamp-query"):
             raise WispError("This adapter cannot time its kernels: it lacks timestamp-query.", "unsupported_parameter")
         await self.gpu.compile(names=[name])
-        await self.gpu.feed(position, [0] * n, [])
+        self.feed(position, [0] * n, [], seq)
         return await self.gpu.profile(name, n, 1 if self.gpu.variant.software else 20)
 
     def close(self) -> None:
@@ -282,7 +332,3 @@ class GpuRunner:
     def _check(self) -> None:
         if self.gpu.lost:
             raise WispError(f"The GPU was lost ({self.gpu.lost}). Load the model again.", "device_lost", SERVER_ERROR)
-
-
-def _smoothed(before: float, now: float) -> float:
-    return (1 - SMOOTHING) * before + SMOOTHING * now

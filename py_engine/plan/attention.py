@@ -107,7 +107,7 @@ def quantize_cache(ops: OpList, cache: Cache, cols: int) -> None:
     """Quantize the batch's staged keys and values, of `cols` values a row, into their q8_0 cache."""
     ops.add(
         "kv_quantize",
-        {"COLS": cols, "KV_ROWS": cache.rows, "RING": cache.ring} | ops.state_params,
+        {"COLS": cols} | cache.paging | ops.state_params,
         {"groups": cols // GROUP},
         {"state": ops.state} | cache.staged_bindings | cache.read_bindings,
         -(-2 * cols // GROUP // THREADS),
@@ -168,7 +168,7 @@ def decode(ops: OpList, call: Call, staged: bool) -> None:
         "attention_combine",
         {"HEAD_DIM": head_dim, "WINDOW": call.options.window, "LANES": lanes, "SINKS": int(sinks is not None)}
         | split_params
-        | ({"COLS": n_head_kv * head_dim, "KV_ROWS": cache.rows, "RING": cache.ring} if staged else {})
+        | ({"COLS": n_head_kv * head_dim} | cache.paging if staged else {})
         | ops.state_params,
         {"n_head": n_head, "y_stride": call.y.shape[1]},
         {"state": ops.state, "parts": parts, "y": call.y}

@@ -1,8 +1,8 @@
 """Where the keys and values of one layer lie.
 
-kind   "f16" or "f32": (rows, cols) of that type. "q8_0": groups of 32 signed bytes with one f32 scale each; a buffer
-       holds the bytes of all rows, then the scales of all rows. A batch is first written as f32, to `staged`.
-ring   A layer with a sliding window keeps only the rows that the window needs: position p lies in row p % ring.
+A cache is divided into pages (pages.py). Rows are positions; an encoder's cache has no pages, only a row per position.
+kind   "f16" or "f32": (rows, cols) of that type. "q8_0": groups of 32 signed bytes with one f32 scale each; a page
+       holds the bytes of all its rows, then their scales. A batch is first written as f32, to `staged`.
 """
 
 from __future__ import annotations
@@ -10,32 +10,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from py_engine.errors import WispError
+from py_engine.plan.pages import MAX_GROUPS, PageGroup, pages_for, table_offset
 from py_engine.plan.plan import Buffer, Plan
 from py_engine.plan.shared import MAX_STEPS
 
 KINDS = ("f16", "f32", "q8_0")
 GROUP = 32  # values that share a scale
-LOOKAHEAD = 4 * MAX_STEPS  # positions that the GPU may have written after the last token read back
+MAX_AHEAD = 8 * MAX_STEPS  # positions that the GPU may write beyond the last token read back
 
-
-def ring_slack(batch: int) -> int:
-    """Rows that a ring has beyond its window.
-
-    A batch is stored before its first token attends, and tokens that are dropped later must not overwrite rows that
-    earlier tokens attend to.
-    """
-    return max(batch, LOOKAHEAD) + LOOKAHEAD
+UNPAGED = {"PAGE": 0}  # the #params of an encoder's cache
 
 
 @dataclass(frozen=True)
 class Cache:
-    """Keys and values of one layer. `rows` and the buffers' shapes are those of one sequence."""
+    """Keys and values of one layer. `paging`: the #params of lib/pages.wgsl."""
 
     k: Buffer
     v: Buffer
     kind: str
-    rows: int
-    ring: int = 0
+    paging: dict[str, int]
     staged: tuple[Buffer, Buffer] | None = None
 
     @property
@@ -56,17 +49,39 @@ class Cache:
         return {"k_new": self.staged[0], "v_new": self.staged[1]}
 
     @property
-    def layout(self) -> dict[str, int | str]:
-        """The #params of kv_rows.wgsl."""
-        return {"KV": self.kind, "RING": self.ring, "KV_ROWS": self.rows}
+    def layout(self) -> dict[str, int | float | str]:
+        """The #params of the kernels that read or write the cache."""
+        return {"KV": self.kind, **self.paging}
 
 
-def make_cache(plan: Plan, layer: int, cols: int, kind: str, window: int, slack: int) -> Cache:
-    """Create the cache of a layer with `cols` values per position.
+def page_group(plan: Plan, window: int) -> PageGroup:
+    """The group of the layers with this window; 0: they read the whole context.
 
-    It has rows for the whole context or, with a window, for the window and `slack` more. WispError if rows of `cols`
-    values cannot be stored as `kind`.
+    Its caches start with the pages that one sequence needs: for the context, or for a window, a batch of the prompt or
+    the tokens that the GPU runs ahead, and the parts of pages at both ends.
     """
+    most = pages_for(plan.n_ctx, plan.page)
+    if window:
+        span = pages_for(window + max(plan.batch, MAX_AHEAD), plan.page) + 1
+        most, window = min(most, span), window if span < most else 0
+    known = next((group for group in plan.page_groups if group.window == window), None)
+    if known is None:
+        known = PageGroup(len(plan.page_groups), window, most, most)
+        assert known.index < MAX_GROUPS
+        plan.page_groups.append(known)
+    return known
+
+
+def _paging(plan: Plan, group: PageGroup) -> dict[str, int]:
+    return {
+        "PAGE": plan.page,
+        "PAGES": pages_for(plan.n_ctx, plan.page),
+        "TABLE": table_offset(plan.n_ctx, plan.page, group.index),
+    }
+
+
+def make_cache(plan: Plan, layer: int, cols: int, kind: str, group: PageGroup) -> Cache:
+    """Create the cache of a layer with `cols` values per position. WispError if it cannot store them as `kind`."""
     if kind == "q8_0" and cols % GROUP:
         raise WispError(
             f"A q8_0 cache needs key/value rows of whole groups of {GROUP}; this model's have {cols}. Load it with "
@@ -74,28 +89,21 @@ def make_cache(plan: Plan, layer: int, cols: int, kind: str, window: int, slack:
             "invalid_value",
             param="kvType",
         )
-    ring = window + slack if window and window + slack < plan.n_ctx else 0
-    rows = ring or plan.n_ctx
-
-    def buffer(name: str, shape: tuple[int, ...], dtype: str) -> Buffer:
-        return plan.buffers.setdefault(name, Buffer(name, shape, dtype, "kv"))
-
+    width, dtype = (cols // 4 + cols // GROUP, "u32") if kind == "q8_0" else (cols, kind)
+    k, v = (_buffer(plan, group, f"{name}.{layer}", width, dtype) for name in ("k", "v"))
     if kind != "q8_0":
-        return Cache(
-            buffer(f"k.{layer}", (rows, cols), kind), buffer(f"v.{layer}", (rows, cols), kind), kind, rows, ring
-        )
-    rows = -(-rows // 4) * 4  # aligns every sequence's rows to 16 bytes
-    words = (rows, cols // 4 + cols // GROUP)
-    staged = buffer("k.staged", (plan.batch, cols), "f32"), buffer("v.staged", (plan.batch, cols), "f32")
-    return Cache(buffer(f"k.{layer}", words, "u32"), buffer(f"v.{layer}", words, "u32"), kind, rows, ring, staged)
+        return Cache(k, v, kind, _paging(plan, group))
+    new_k, new_v = (plan.buffers.setdefault(n, Buffer(n, (plan.batch, cols), "f32")) for n in ("k.staged", "v.staged"))
+    return Cache(k, v, kind, _paging(plan, group), (new_k, new_v))
 
 
-def make_conv_cache(plan: Plan, layer: int, cols: int, kind: str, kernel_size: int, slack: int) -> Cache:
-    """Create the cache of a short convolution's inputs: rows for `kernel_size` positions and `slack` more, f32 or f16.
+def make_conv_cache(plan: Plan, layer: int, cols: int, kind: str, group: PageGroup) -> Cache:
+    """Create the cache of a short convolution's inputs, f32 or f16. `k` and `v` are the same buffer."""
+    kind = "f32" if kind == "f32" else "f16"
+    buffer = _buffer(plan, group, f"conv.{layer}", cols, kind)
+    return Cache(buffer, buffer, kind, _paging(plan, group))
 
-    It replaces a KV cache: `k` and `v` are the same buffer.
-    """
-    ring = kernel_size + slack if kernel_size + slack < plan.n_ctx else 0
-    rows, kind = ring or plan.n_ctx, "f32" if kind == "f32" else "f16"
-    buffer = plan.buffers.setdefault(f"conv.{layer}", Buffer(f"conv.{layer}", (rows, cols), kind, "kv"))
-    return Cache(buffer, buffer, kind, rows, ring)
+
+def _buffer(plan: Plan, group: PageGroup, name: str, cols: int, dtype: str) -> Buffer:
+    group.caches.append(name)
+    return plan.buffers.setdefault(name, Buffer(name, (group.pages * plan.page, cols), dtype, "kv"))

@@ -7,15 +7,28 @@ DECODE = "decode"
 SMALL_BATCH = "small_batch"
 SMALL_BATCH_LAST_LOGITS = "small_batch_last_logits"
 SMALL_BATCH_LOGITS = "small_batch_logits"
-SAMPLE_EACH = "sample_each"
-VERIFY_DRAFT = "verify_draft"
+GREEDY = "greedy"
+DRAW = "draw"
 SAMPLE = "sample"
-RESAMPLE = "resample"
+SHAPED_GREEDY = "shaped_greedy"
+SHAPED_DRAW = "shaped_draw"
 SHAPED_SAMPLE = "shaped_sample"
-SHAPED_RESAMPLE = "shaped_resample"
+MASKED_GREEDY = "masked_greedy"
+MASKED_DRAW = "masked_draw"
+MASKED_SAMPLE = "masked_sample"
 LOGPROBS = "logprobs"
 EMBED = "embed"
 NORMALIZE = "normalize"  # scales the pooled embedding to length 1
+
+
+def each(sampler: str) -> str:
+    """The list that does for every sequence of a small batch what `sampler` does for one."""
+    return f"{sampler}_each"
+
+
+def verify(sampler: str) -> str:
+    """The list that verifies a draft by the tokens that `sampler` samples."""
+    return f"{sampler}_verify"
 
 
 def pool(pooling: str) -> str:
@@ -23,8 +36,8 @@ def pool(pooling: str) -> str:
     return f"pool.{pooling}"
 
 
-DECODE_STEP = (DECODE, SAMPLE)  # one token of one sequence
-BATCH_STEP = (SMALL_BATCH, SMALL_BATCH_LOGITS, SAMPLE_EACH)  # one token of each of several sequences
-DRAFT_STEP = (SMALL_BATCH, SMALL_BATCH_LOGITS, VERIFY_DRAFT)  # a token and a draft of one sequence
+DECODE_STEP = (DECODE, GREEDY)  # one token of one sequence
+BATCH_FORWARD = (SMALL_BATCH, SMALL_BATCH_LOGITS)  # the logits of every token of a small batch
+BATCH_STEP = (*BATCH_FORWARD, each(GREEDY))  # one token of each of several sequences
 PREFILL_END = (PREFILL, LAST_LOGITS)  # the last batch of a prompt
 SMALL_BATCH_END = (SMALL_BATCH, SMALL_BATCH_LAST_LOGITS)  # the last batch of a prompt, if it is small

@@ -133,8 +133,7 @@ class Ops(OpList):
             n_head_kv = 0
         epilogue = Epilogue(
             "qkv",
-            {"HEAD_DIM": head_dim, "ROPE_DIM": rope.dim, "NEOX": int(rope.neox), "KV": cache.kind, "RING": cache.ring,
-             "KV_ROWS": cache.rows},
+            {"HEAD_DIM": head_dim, "ROPE_DIM": rope.dim, "NEOX": int(rope.neox)} | cache.layout,
             {"q_rows": n_head * head_dim, "kv_rows": n_head_kv * head_dim, "rope_scale": rope.scale},
             {"rope_freqs": rope.freqs} | cache.write_bindings,
         )  # fmt: skip

@@ -7,13 +7,14 @@ with numpy. Nothing here knows about either.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine.plan import quants
 from py_engine.plan.lists import DECODE
+from py_engine.plan.pages import PAGE, PageGroup
 
 Span = tuple[str, int, int]  # a buffer's lifetime: list ("" for all), first op, last op
 DTYPE_BYTES = {"f32": 4, "u32": 4, "f16": 2}
@@ -134,8 +135,8 @@ class Plan:
     batch: int  # most tokens of a prefill step
     n_ctx: int
     n_vocab: int
-    sequences: int = 1  # that the caches hold; the buffers' shapes are those of one sequence
-    ring_slack: int = 0  # rows beyond the window in caches that are rings; 0: no ring
+    page: int = PAGE  # positions of a page of the caches
+    page_groups: list[PageGroup] = field(default_factory=list)
     weights: dict[str, Weight] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     lists: dict[str, list[Op]] = field(default_factory=dict)
@@ -183,9 +184,24 @@ class Plan:
             sizes[slot] = max(sizes[slot], b.nbytes)
         return assigned, sizes
 
+    def page_bytes(self, group: PageGroup) -> int:
+        """Bytes of one page in all caches of its group."""
+        return sum(self.buffers[name].nbytes for name in group.caches) // group.pages
+
+    def with_pages(self, group: PageGroup, pages: int) -> list[Buffer]:
+        """The caches of a group with so many pages."""
+        return [
+            replace(b, shape=(pages * self.page, *b.shape[1:])) for b in map(self.buffers.__getitem__, group.caches)
+        ]
+
+    def set_pages(self, group: PageGroup, pages: int) -> None:
+        """Record that a group's caches have so many pages."""
+        self.buffers |= {b.name: b for b in self.with_pages(group, pages)}
+        group.pages = pages
+
     def memory(self) -> dict[str, int]:
         """Bytes per pool."""
-        kv = self.sequences * sum(b.nbytes for b in self.buffers.values() if b.pool == "kv")
+        kv = sum(b.nbytes for b in self.buffers.values() if b.pool == "kv")
         return {"weights": sum(w.nbytes for w in self.weights.values()), "kv": kv, "activations": sum(self.slots()[1])}
 
 

@@ -5,18 +5,44 @@ from __future__ import annotations
 import math
 import random
 import struct
-from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import Annotated, Any, Protocol, get_args, get_type_hints
 
 from py_engine.plan import kernels
-from py_engine.plan.lists import LOGPROBS, RESAMPLE, SAMPLE, SHAPED_RESAMPLE, SHAPED_SAMPLE
+from py_engine.plan.lists import (
+    BATCH_FORWARD,
+    DECODE,
+    DRAW,
+    GREEDY,
+    LOGPROBS,
+    MASKED_DRAW,
+    MASKED_GREEDY,
+    MASKED_SAMPLE,
+    SAMPLE,
+    SHAPED_DRAW,
+    SHAPED_GREEDY,
+    SHAPED_SAMPLE,
+    each,
+    verify,
+)
 from py_engine.plan.shared import MAX_LOGPROBS
 
 MAX_EXPONENT = 88.7228391  # exp(88.72...) is the largest float32
 UNLIMITED = 0x7FFFFFFF  # tokens: the whole context
 MIN_PROBABILITY = 1e-6  # lower bound of the filters' thresholds, so that they never remove every token
 FIELDS = kernels.struct_fields("lib/sampling.wgsl", "Sampling")  # name -> "u32" or "f32", in the struct's order
+SAMPLING_BYTES = 4 * len(FIELDS)
+MASKED_AT = 4 * list(FIELDS).index("masked")  # byte of Sampling.masked
+
+
+class Filters(IntEnum):
+    """The filters of a sampler: none (the likeliest token), none but min_p, or all."""
+
+    NONE = 0
+    MIN_P = 1
+    ALL = 2
 
 
 @dataclass(frozen=True)
@@ -67,22 +93,27 @@ class Sampling:
         return self if self.seed is not None else replace(self, seed=random.getrandbits(32))
 
     @property
+    def filters(self) -> Filters:
+        """Which filters a sampled token needs. Without noise, those that keep the likeliest token are not needed."""
+        if self.typical_p < 1 or self._xtc:
+            return Filters.ALL
+        if self.temperature <= 0:
+            return Filters.NONE
+        return Filters.ALL if self.top_k > 0 or self.top_p < 1 or self.top_n_sigma > 0 else Filters.MIN_P
+
+    @property
     def is_shaped(self) -> bool:
-        """Whether the request uses more than temperature, top_k, top_p and min_p."""
+        """Whether the parameters change logits: bias, penalties, DRY."""
         penalises = self.presence_penalty or self.frequency_penalty or self._repeat_last_n or self._dry_last_n
-        return bool(penalises or self.top_n_sigma > 0 or self.typical_p < 1 or self._xtc or self.logit_bias)
+        return bool(penalises or self.logit_bias)
 
     def lists(self, masked: bool = False) -> list[str]:
         """The plan's lists that sample a token. `masked`: only tokens that a mask allows."""
-        first, again = (SHAPED_SAMPLE, SHAPED_RESAMPLE) if self.is_shaped else (SAMPLE, RESAMPLE)
-        return [first] + ([again] if masked else []) + ([LOGPROBS] if self.logprobs >= 0 else [])
+        return samplers([self], masked)
 
-    def biases(self, vocab: int) -> bytes:
-        """The bias of each logit, float32 (vocab,)."""
-        dense = array("f", bytes(4 * vocab))
-        for token, bias in self.logit_bias:
-            dense[token] = bias
-        return dense.tobytes()
+    def biases(self) -> bytes:
+        """(token, float32 bias) of every biased token, in ascending order of tokens."""
+        return b"".join(struct.pack("<If", token, bias) for token, bias in sorted(dict(self.logit_bias).items()))
 
     def breaker_bits(self, vocab: int) -> bytes:
         """A bit mask of dry_breakers over the vocabulary, in words of 32 bits."""
@@ -104,20 +135,20 @@ class Sampling:
         """The probability of XTC; 0 if no two tokens can reach the threshold."""
         return 0.0 if self.xtc_threshold > 0.5 else self.xtc_probability
 
-    def pack(self, answer: int = 0, shifted: int = 0) -> bytes:
+    def pack(self, answer: int = 0, shifted: int = 0, masked: bool = False) -> bytes:
         """The bytes of the struct Sampling of wgsl/lib/sampling.wgsl.
 
-        `answer`: position of the answer's first token. `shifted`: tokens dropped from the context so far.
+        `answer`: position of the answer's first token. `shifted`: tokens dropped from the context so far. `masked`: a
+        mask holds the allowed tokens.
         """
         values = {name: getattr(self, name) for name in FIELDS if hasattr(self, name)}
-        values |= self._as_packed() | {"answer": answer, "shifted": shifted}
+        values |= self._as_packed() | {"answer": answer, "shifted": shifted, "masked": int(masked)}
         layout = "".join({"u32": "I", "f32": "f"}[kind] for kind in FIELDS.values())
         return struct.pack("<" + layout, *(values[name] for name in FIELDS))
 
     def _as_packed(self) -> dict[str, int | float]:
         """The values that the kernels get, where they differ from the request's."""
-        # Without any of these the most probable token is sampled, which every filter keeps.
-        filtered = self.temperature > 0 or self.typical_p < 1 or self._xtc > 0
+        filtered = self.filters is not Filters.NONE
         growth = math.log(self.dry_base) if self.dry_base > 1.000001 else 0.0
         longest = self.dry_allowed_length + int(MAX_EXPONENT / growth) if growth else UNLIMITED
         return {
@@ -134,7 +165,32 @@ class Sampling:
             "dry_penalty_last_n": self._dry_last_n,
             "dry_longest": min(longest, UNLIMITED),
             "logprobs": max(0, min(self.logprobs, MAX_LOGPROBS)),
+            "biases": len(dict(self.logit_bias)),
         }
+
+
+def samplers(samplings: Sequence[Sampling], masked: bool = False, batch: bool = False) -> list[str]:
+    """The lists that sample a token of each sequence. `masked`: some may sample only tokens that a mask allows.
+
+    `batch`: the sequences are a small batch. A sequence's token does not depend on the lists that the others need.
+    """
+    filters = max(s.filters for s in samplings)
+    shaped = any(s.is_shaped for s in samplings)
+    names = [((SHAPED_GREEDY, SHAPED_DRAW, SHAPED_SAMPLE) if shaped else (GREEDY, DRAW, SAMPLE))[filters]]
+    names += [(MASKED_GREEDY, MASKED_DRAW, MASKED_SAMPLE)[filters]] if masked else []
+    names += [LOGPROBS] if any(s.logprobs >= 0 for s in samplings) else []
+    return [each(name) for name in names] if batch else names
+
+
+def step(samplings: Sequence[Sampling], masked: bool = False, drafting: bool = False) -> tuple[list[str], list[str]]:
+    """The lists of a step that samples a token of each sequence: those before its logits, those after.
+
+    `drafting`: of one sequence, whose draft the step verifies.
+    """
+    if drafting:
+        return [*BATCH_FORWARD], [verify(samplers(samplings)[0])]
+    batch = len(samplings) > 1
+    return [*BATCH_FORWARD] if batch else [DECODE], samplers(samplings, masked, batch)
 
 
 @dataclass(frozen=True)

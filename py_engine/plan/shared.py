@@ -3,17 +3,24 @@
 Kernels get them as `#param` (kernels.expand passes KERNEL_PARAMS to every kernel), replay.js as an argument.
 """
 
-MAX_SMALL_BATCH = 8  # tokens of a small batch, each with its own State; sequences that run concurrently
+MAX_SMALL_BATCH = 8  # tokens of a small batch, each with its own State
+MAX_SEQUENCES = 32  # sequences that run concurrently
 MAX_STEPS = 64  # tokens of each sequence in one submit
 MAX_LOGPROBS = 20  # most probable tokens whose log-probabilities are returned (OpenAI's limit)
+LOGPROB_ROW_BYTES = 8 * (1 + MAX_LOGPROBS)  # u32 token and f32 log-probability of each
 LOGPROB_ROWS = 512  # positions whose log-probabilities are held until read; more than steps in flight
 MAX_MATCH = 8  # tokens; a longer match does not rank a draft's source higher
+MAX_BIASES = 16384  # tokens of a request's logit_bias
+BUCKETS = 1024  # of the histogram of a row's logits
 BANNED = -1e30  # the logit of a token that cannot be sampled
 THREADS = 64  # of a workgroup of an elementwise kernel
 
 KERNEL_PARAMS: dict[str, int | float | str] = {
     "MAX_SMALL_BATCH": MAX_SMALL_BATCH,
+    "MAX_SEQUENCES": MAX_SEQUENCES,
     "MAX_MATCH": MAX_MATCH,
+    "MAX_BIASES": MAX_BIASES,
+    "BUCKETS": BUCKETS,
     "BANNED": BANNED,
     "THREADS": THREADS,
 }

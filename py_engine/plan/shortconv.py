@@ -17,9 +17,7 @@ def shortconv(ops: Ops, x: Buffer, weights: Weight, cache: Cache, cols: int) -> 
     y = ops.rows("mixed", cols)
     ops.add(
         "shortconv",
-        {"COLS": cols, "KERNEL_SIZE": weights.cols // cols, "KV": cache.kind, "RING": cache.ring}
-        | {"KV_ROWS": cache.rows}
-        | ops.state_params,
+        {"COLS": cols, "KERNEL_SIZE": weights.cols // cols} | cache.layout | ops.state_params,
         {"x_stride": x.shape[1], "y_stride": y.shape[1]},
         {"state": ops.state, "x": x, "weights": weights, "conv_cache": cache.k, "y": y},
         -(-cols // (2 * THREADS)),

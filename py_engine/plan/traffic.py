@@ -14,6 +14,7 @@ from typing import Any
 from py_engine.plan import kernels
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import EMBED, PREFILL
+from py_engine.plan.pages import STATE_WORDS
 from py_engine.plan.plan import Buffer, Op, Plan, Weight
 
 WRITABLE = "storage, read_write"
@@ -92,6 +93,8 @@ def _weight_bytes(op: Op, name: str, weight: Weight, n: int) -> int:
 def _buffer_bytes(op: Op, name: str, b: Buffer, n: int, position: int, batch: int) -> int:
     """Bytes of a buffer that a dispatch reads or writes."""
     row = b.nbytes // b.shape[0]
+    if name == "state":
+        return 4 * STATE_WORDS
     if b.pool == "state":
         return 4 * n if name == "tokens" else b.nbytes // b.shape[0] if name == "rows" else b.nbytes
     if name in ("k_new", "v_new"):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from gguf.constants import GGMLQuantizationType as Q
 
-from py_engine.plan.cache import make_cache
+from py_engine.plan.cache import make_cache, page_group
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, PREFILL
 from py_engine.plan.ops import AttentionOptions, Ops, Projection
@@ -114,7 +114,7 @@ def _attention(workload: Attention, device: Device, batch: int, n_ctx: int) -> t
     plan = Plan(batch, n_ctx, 1)
     ops = Ops(plan, "test", batch, device)
     heads = workload.n_head_kv * workload.group, workload.n_head_kv, workload.head_dim
-    cache = make_cache(plan, 0, workload.n_head_kv * workload.head_dim, workload.kv_type, 0, 0)
+    cache = make_cache(plan, 0, workload.n_head_kv * workload.head_dim, workload.kv_type, page_group(plan, 0))
     if batch == 1:  # as in a model: attention quantizes the staged token
         ops.quantize_cache(cache, workload.n_head_kv * workload.head_dim)
     q = ops.rows("queries", heads[0] * workload.head_dim)

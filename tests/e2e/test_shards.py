@@ -357,7 +357,7 @@ def test_full_storage_stops_the_caching_and_not_the_load(
     page.context.close()
 
 
-def test_a_browser_that_reports_too_little_free_space_is_not_believed(case: Callable[..., Case]) -> None:
+def test_a_load_begins_where_the_browser_reports_too_little_free_space(case: Callable[..., Case]) -> None:
     c = case()
     try:
         c.page.evaluate(FULL, [1000])
@@ -368,51 +368,51 @@ def test_a_browser_that_reports_too_little_free_space_is_not_believed(case: Call
 
 
 # Stores ten records of 100 bytes with a store that the test releases, one call at a time.
-WRITE_BEHIND = """async () => {
+BACKGROUND_STORE = """async () => {
   const limit = 550; // bytes
   Object.defineProperty(navigator, "deviceMemory", { value: (8 * limit) / 2 ** 30, configurable: true });
-  const { WriteBehind } = await import("/repo/py_engine/files/write_behind.js?small");
+  const { BackgroundStore } = await import("/repo/py_engine/files/background_store.js?small");
   const seen = {};
   const pending = [];
   const store = (url, offset) => new Promise((resolve, reject) => pending.push({ offset, resolve, reject }));
-  const behind = new WriteBehind(store);
+  const background = new BackgroundStore(store);
   const tick = () => new Promise((resolve) => setTimeout(resolve));
   const entry = () => ({ sha256: "", data: new Blob([new Uint8Array(100)]) });
   let added = 0;
-  (async () => { for (let i = 0; i < 10; i++) { await behind.add("a", i, entry()); added += 1; } })();
+  (async () => { for (let i = 0; i < 10; i++) { await background.add("a", i, entry()); added += 1; } })();
   await tick();
   seen.running = pending.length;
   seen.added = added; // the sixth exceeds the limit: it waits for room
-  seen.found = [Boolean(behind.find("a", 5)), Boolean(behind.find("a", 6)), Boolean(behind.find("b", 0))];
+  seen.found = [Boolean(background.find("a", 5)), Boolean(background.find("a", 6)), Boolean(background.find("b", 0))];
   pending.shift().resolve();
   await tick();
-  seen.later = [added, Boolean(behind.find("a", 0)), pending.length];
+  seen.later = [added, Boolean(background.find("a", 0)), pending.length];
   pending.shift().reject(Object.assign(new Error("full"), { name: "QuotaExceededError" }));
   await tick();
-  seen.error = await behind.stored("a").catch((error) => error.name);
-  seen.kept = Boolean(behind.find("a", 1));
-  behind.retry("a");
+  seen.error = await background.stored("a").catch((error) => error.name);
+  seen.kept = Boolean(background.find("a", 1));
+  background.retry("a");
   let stored = false;
-  behind.stored("a").then(() => { stored = true; });
+  background.stored("a").then(() => { stored = true; });
   const order = [];
   while (!stored) {
     for (const { offset, resolve } of pending.splice(0)) { order.push(offset); resolve(); }
     await tick();
   }
   seen.order = [...new Set(order)].sort((a, b) => a - b);
-  behind.add("b", 0, entry());
-  behind.add("b", 1, entry());
-  behind.drop("b", 0);
-  seen.dropped = behind.of("b").map(({ offset }) => offset);
-  behind.drop("b");
-  await behind.stored("b");
+  background.add("b", 0, entry());
+  background.add("b", 1, entry());
+  background.drop("b", 0);
+  seen.dropped = background.of("b").map(({ offset }) => offset);
+  background.drop("b");
+  await background.stored("b");
   return seen;
 }"""
 
 
 def test_records_that_wait_to_be_stored(engine_page: Page) -> None:
-    """They can be read; four are stored at once; too many wait for room; an error stops one model until a retry."""
-    seen = engine_page.evaluate(WRITE_BEHIND)
+    """They can be read; four are stored at once; the limit of bytes holds; an error stops one model until a retry."""
+    seen = engine_page.evaluate(BACKGROUND_STORE)
     assert seen["running"] == 4
     assert (seen["added"], seen["found"]) == (5, [True, False, False])
     assert seen["later"] == [6, False, 4]

@@ -10,6 +10,7 @@ from playwright.sync_api import Page
 from py_engine.plan.sampling import Sampling
 from tests.support import sampling_reference as reference
 from tests.support.engine_driver import run
+from tests.support.page import sampler_batch
 from tests.support.sampling_reference import chi_square
 
 pytestmark = pytest.mark.lavapipe
@@ -37,6 +38,28 @@ def test_answers_do_not_depend_on_the_steps_submitted_ahead(engine_pages: Callab
     assert out["tokens"] == out["plain"][0]
     assert out["beside"] == out["alone"], "with a prompt that was copied from the sequence that had it first"
     assert sum(out["cached"]) >= 70
+
+
+@pytest.mark.parametrize("kv_type", ["f16", "q8_0"])
+def test_caches_grow_and_pages_are_copied(engine_pages: Callable[[str | None], Page], kv_type: str) -> None:
+    """The caches of a short context grow for requests side by side, which copy the page of their common beginning."""
+    options: dict[str, Any] = {"backend": "webgpu", "kv_type": kv_type, "context_length": 64}
+    out = run(engine_pages("lavapipe"), MODEL, "generation.pages", **options)
+    assert out["alone"] == out["beside"]
+    assert out["again"] == out["alone"][0]
+    assert out["cached"] >= 30
+    assert out["copies"] >= 1
+    before, after = out["pages"]
+    assert before == {"window": 0, "total": 1, "free": 1, "held": 0}
+    assert after["total"] in range(2, 5)
+    assert after["held"] == 0
+
+
+def test_any_samplers_share_a_batch(engine_pages: Callable[[str | None], Page]) -> None:
+    """A sequence's tokens and log-probabilities do not depend on the samplers and masks of the others."""
+    page = engine_pages("lavapipe")
+    options: dict[str, Any] = {"backend": "webgpu", "kv_type": "f16", "context_length": 64, "parallel": 8}
+    sampler_batch.check(run(page, MODEL, "sampler_batch.batch_and_pairs", **options))
 
 
 def test_aborts_leave_no_trace_and_a_full_context_goes_on(engine_pages: Callable[[str | None], Page]) -> None:

@@ -7,7 +7,6 @@ import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine.plan import products, tiles
-from py_engine.plan.cache import make_cache
 from py_engine.plan.ops import AttentionOptions
 from py_engine.plan.plan import PerToken
 from py_engine.plan.products import Product
@@ -82,18 +81,13 @@ def test_attention(
     ops = matrix_bench.begin(Setup(batch=64, n=n, pos=pos, n_ctx=192))
     q = ops.rows("q", n_head * dim)
     matrix_bench.fill(q)
-    cache = make_cache(matrix_bench.plan, 0, n_kv * dim, kv_type, 0, 0)
-    for b in (cache.k, cache.v):
-        if kv_type == "q8_0":
-            words = np.frombuffer(matrix_bench.random.bytes(b.nbytes), np.uint32).copy()
-            steps = matrix_bench.random.standard_normal(cache.rows * n_kv * dim // 32).astype(np.float32)
-            words[-len(steps) :] = steps.view(np.uint32)
-            matrix_bench.data[b.name] = words.reshape(b.shape)
-            continue
-        values = matrix_bench.fill(b)
-        values[pos + n :] = np.nan
+    cache = matrix_bench.cache(n_kv * dim, kv_type)
+    for b in (cache.k, cache.v) if kv_type != "q8_0" else ():
+        values = matrix_bench.data[b.name]
+        values[matrix_bench.cache_rows(range(pos + n, 192))] = np.nan
         if b is cache.k:
-            values *= np.linspace(0.1, 3, len(values), dtype=np.float32)[:, None].astype(values.dtype)
+            growth = np.linspace(0.1, 3, 192, dtype=np.float32)[:, None].astype(values.dtype)
+            values[matrix_bench.cache_rows(range(192))] *= growth
     sinks = matrix_bench.vector("sinks", n_head) if window else None
     y = ops.attention(q, cache, heads, AttentionOptions(dim**-0.5, window, cap, sinks))
     assert ops.ops[-1].kernel == "attention_matrix"

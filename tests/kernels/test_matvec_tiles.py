@@ -7,7 +7,6 @@ import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine.plan import tiles
-from py_engine.plan.cache import make_cache
 from py_engine.plan.ops import Projection
 from py_engine.plan.rope import Rope, frequencies, table
 from tests.support.kernels.bench import Bench, Setup
@@ -42,7 +41,7 @@ def test_matvec_in_every_tile(
     w = bench.weight("w", type, 640, cols) if type is Q.F16 else matrix(bench, type, "w", 640, cols, tame=True)
     norms = [bench.vector("norm", cols), None]
     hidden = ops.gated(x, Projection([w], None, norms[tile["R"] > 1], EPS))
-    cache = make_cache(bench.plan, 0, 128, "f32", 0, 0)
+    cache = bench.cache(128, "f32")
     rope = Rope(64, True, ops.buffer("freqs", (32,), "u32", "state"))
     bench.data["freqs"] = np.frombuffer(table(frequencies(64, 10000.0)), np.uint32).copy()
     q = ops.qkv(x, Projection([w], None, norms[tile["R"] == 1], EPS), cache, heads, rope)

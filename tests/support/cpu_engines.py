@@ -7,7 +7,8 @@ import numpy as np
 from py_engine.cpu.runner import CpuRunner
 from py_engine.engine import Engine
 from py_engine.generate.answer import AnswerLimits
-from py_engine.plan.lists import DECODE, SAMPLE_EACH, VERIFY_DRAFT
+from py_engine.plan.lists import DECODE, SMALL_BATCH, verify
+from py_engine.plan.pages import PAGE
 from py_engine.plan.sampling import Batch, Sampling
 from tests.support.cpu_models import GOLDEN, load
 
@@ -33,8 +34,8 @@ class Runner(CpuRunner):
         super()._run(lists)
 
 
-def make(n_ctx: int = 256, batch: int = 16, ahead: int = 1) -> Engine:
-    cpu = load(MODEL, n_ctx, batch)
+def make(n_ctx: int = 256, batch: int = 16, ahead: int = 1, page: int = PAGE) -> Engine:
+    cpu = load(MODEL, n_ctx, batch, page=page)
     runner = Runner(cpu.plan)
     runner._cpu, runner.ahead = cpu, ahead
     return Engine(cpu.plan, runner, "cpu")
@@ -118,17 +119,18 @@ class Counting(Runner):
     verified = 0
 
     def _run(self, lists: Any) -> None:
-        self.each += SAMPLE_EACH in lists
-        self.verified += VERIFY_DRAFT in lists
+        verifies = any(name.endswith(verify("")) for name in lists)
+        self.each += SMALL_BATCH in lists and not verifies
+        self.verified += verifies
         super()._run(lists)
 
 
-def engine(n_ctx: int = 256, parallel: int = 4, draft: bool = False) -> Engine:
+def engine(n_ctx: int = 256, parallel: int = 4, draft: bool = False, page: int = PAGE) -> Engine:
     """An engine that never drafts, or always drafts (`draft`), whatever drafts cost."""
-    plain = make(n_ctx)
+    plain = make(n_ctx, page=page)
     runner = Counting(plain.plan)
     runner._cpu = plain.runner._cpu  # type: ignore[attr-defined]
-    runner.step_cost_ms = lambda drafting, sequences=1: 1.0 if drafting == draft else 100.0  # type: ignore[method-assign]
+    runner.step_ms = lambda rows, *, drafting=False: 1.0 if drafting == draft else 100.0  # type: ignore[method-assign]
     return Engine(plain.plan, runner, "cpu", parallel)
 
 

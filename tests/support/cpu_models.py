@@ -10,11 +10,12 @@ from py_engine.files.gguf_header import Header, parse
 from py_engine.models.common import rope_factors
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import ALL_LOGITS, PREFILL
+from py_engine.plan.pages import PAGE
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-def load(path: Path, n_ctx: int, batch: int = 16, kv_type: str = "f32", ring_slack: int | None = None) -> cpu.Cpu:
+def load(path: Path, n_ctx: int, batch: int = 16, kv_type: str = "f32", page: int = PAGE) -> cpu.Cpu:
     """The numpy executor of a file's plan."""
     data = path.read_bytes()
     header = parse(data, len(data))
@@ -27,9 +28,7 @@ def load(path: Path, n_ctx: int, batch: int = 16, kv_type: str = "f32", ring_sla
 
     tensor = rope_factors(header, n_ctx)
     factors = np.frombuffer(raw(tensor, 0, 1), np.float32).tolist() if tensor else None
-    plan = planner.make_plan(
-        header, Device(software=True), planner.PlanOptions(n_ctx, batch, kv_type, factors, ring_slack)
-    )
+    plan = planner.make_plan(header, Device(software=True), planner.PlanOptions(n_ctx, batch, kv_type, factors, page))
     weights = {
         w.name: cpu.dequantize(w, np.frombuffer(b"".join(raw(*s) for s in w.sources), np.uint8))
         for w in plan.weights.values()

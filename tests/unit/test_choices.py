@@ -35,8 +35,8 @@ class Tiny(Page):
         answer = await self.call("completions", request={**REQUEST, **request})
         return [choice["text"] for choice in answer["choices"]]
 
-    def busy_slots(self) -> int:
-        return sum(slot.busy for slot in self.used._generation.slots.all)
+    def running_sequences(self) -> int:
+        return len(self.used._generation.sequences._running)
 
 
 @pytest.fixture
@@ -82,18 +82,18 @@ async def test_an_abort_ends_every_choice(page: Tiny, monkeypatch: pytest.Monkey
     number, task = page.send("completions", request=request)
     while len(page.answers(number)) < 8:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
-    assert page.busy_slots() > 1
+    assert page.running_sequences() > 1
     await page.call("abort", target=number)
     await task
     answers = page.answers(number)
     assert answers[-1]["error"]["code"] == "aborted"
     assert not any(a["kind"] == "chunk" and a["chunk"]["choices"][0]["finish_reason"] for a in answers)
-    assert page.busy_slots() == 0
+    assert page.running_sequences() == 0
     assert len(await page.texts(n=2)) == 2
 
 
 async def test_an_error_of_one_choice_ends_all(page: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, next_step = 0, page.used.runner.next
+    calls, next_step = 0, page.used.runner.result
 
     async def fails() -> Any:
         nonlocal calls
@@ -102,10 +102,10 @@ async def test_an_error_of_one_choice_ends_all(page: Tiny, monkeypatch: pytest.M
             raise WispError("The GPU was lost.", "device_lost")
         return await next_step()
 
-    monkeypatch.setattr(page.used.runner, "next", fails)
+    monkeypatch.setattr(page.used.runner, "result", fails)
     answer = await page.call("completions", request={**REQUEST, "n": 6, "seed": 1})
     assert answer["error"]["code"] == "device_lost"
-    assert page.busy_slots() == 0
+    assert page.running_sequences() == 0
     assert len(await page.texts(n=2)) == 2
 
 

@@ -8,10 +8,20 @@ import pytest
 from py_engine.cpu.executor import Cpu
 from py_engine.plan import sampler_ops
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import DECODE, LOGPROBS, RESAMPLE, SAMPLE, SHAPED_RESAMPLE, SHAPED_SAMPLE
+from py_engine.plan.lists import (
+    DECODE,
+    DRAW,
+    LOGPROBS,
+    MASKED_SAMPLE,
+    SAMPLE,
+    SHAPED_DRAW,
+    SHAPED_GREEDY,
+    SHAPED_SAMPLE,
+    each,
+)
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Plan
-from py_engine.plan.sampling import Sampling, read_logprobs
+from py_engine.plan.sampling import Filters, Sampling, read_logprobs, samplers
 from tests.support import sampling_reference as reference
 from tests.support.sampling_reference import chi_square
 
@@ -59,16 +69,13 @@ def executor_for(sampling: Sampling, logits: np.ndarray = LOGITS) -> Cpu:
     """An executor of a plan with the samplers alone, after HISTORY."""
     plan = Plan(1, 64, len(logits))
     buffer = Ops(plan, DECODE, 1, Device()).buffer("logits", (len(logits),))
-    sampler_ops.sample(Ops(plan, SAMPLE, 1, Device()), buffer)
-    sampler_ops.sample(Ops(plan, SHAPED_SAMPLE, 1, Device()), buffer, shaped=True)
-    sampler_ops.resample(Ops(plan, RESAMPLE, 1, Device()), buffer)
-    sampler_ops.resample(Ops(plan, SHAPED_RESAMPLE, 1, Device()), buffer, shaped=True)
-    sampler_ops.logprobs(Ops(plan, LOGPROBS, 1, Device()), buffer)
+    sampler_ops.add_lists(plan, Device(), buffer)
     cpu = Cpu(plan, {})
     cpu.buffers["logits"][:] = logits
-    cpu.write("sampling", sampling.pack(ANSWER))
-    cpu.write("bias", sampling.biases(len(logits)))
-    cpu.write("breakers", sampling.breaker_bits(len(logits)))
+    rules = sampler_ops.Rules(len(logits))
+    cpu.write("sampling", sampling.pack(ANSWER, masked=True))
+    cpu.write("rules", sampling.biases(), rules.biases(0))
+    cpu.write("rules", sampling.breaker_bits(len(logits)), rules.breakers(0))
     return cpu
 
 
@@ -82,9 +89,9 @@ def draws(sampling: Sampling, name: str, count: int = DRAWS, mask: np.ndarray | 
     counts = np.zeros(VOCAB, np.int64)
     cpu = executor_for(sampling)
     settings = cpu.buffers["sampling"][0]
-    again = [{SAMPLE: RESAMPLE, SHAPED_SAMPLE: SHAPED_RESAMPLE}[name]] if mask is not None else []
+    again = [MASKED_SAMPLE] if mask is not None else []
     if mask is not None:
-        cpu.buffers["mask"][:] = np.packbits(mask, bitorder="little").view(np.uint32)
+        cpu.write("rules", np.packbits(mask, bitorder="little").tobytes())
     for place in range(count):
         settings[5] = place  # `shifted`: the noise of another position
         counts[draw(cpu, name, *again)] += 1
@@ -173,7 +180,7 @@ def test_shaped_logits(seed: int) -> None:
     cpu = executor_for(sampling)
     cpu.write("sampling", sampling.pack(answer))
     cpu.feed(0, history, [SHAPED_SAMPLE])
-    got = cpu.buffers["shaped"].astype(np.float64)
+    got = cpu.buffers["shaped"][0].astype(np.float64)
     np.testing.assert_allclose(np.where(got < -1e29, -np.inf, got), want, rtol=1e-4, atol=1e-4)
 
 
@@ -202,7 +209,7 @@ def test_logprobs() -> None:
     sampling = Sampling(temperature=0.5, top_k=3, logit_bias=((1, 50.0),), logprobs=5)
     cpu = executor_for(sampling)
     cpu.feed(0, HISTORY, [SHAPED_SAMPLE, LOGPROBS])
-    row = cpu.buffers["logprobs"][len(HISTORY)]
+    row = cpu.buffers["logprobs"][0, len(HISTORY)]
     (found,) = read_logprobs(memoryview(row.tobytes()), 1, 5, VOCAB)
     want = np.log(reference.softmax(list(enumerate(LOGITS.tolist()))))
     order = np.argsort(-want)[:5]
@@ -214,12 +221,28 @@ def test_logprobs() -> None:
 
 def test_which_parameters_need_the_shaped_sampler() -> None:
     assert not Sampling(temperature=0.5, top_k=4, top_p=0.5, min_p=0.1, seed=1, logprobs=3).is_shaped
+    assert not Sampling(typical_p=0.5, top_n_sigma=1.0, xtc_probability=1.0).is_shaped
     assert not Sampling(
         repeat_penalty=1.0, dry_multiplier=0.5, dry_base=0.5, xtc_probability=1, xtc_threshold=0.6
     ).is_shaped
     assert not Sampling(repeat_penalty=1.2, repeat_last_n=0).is_shaped
-    for sampling in CASES.values():
-        assert sampling.is_shaped == (SHAPED_SAMPLE in sampling.lists())
-    assert all(
-        CASES[n].is_shaped for n in ("xtc", "dry", "logit_bias", "presence_penalty", "typical_p", "repeat_penalty")
-    )
+    assert Sampling(presence_penalty=1.0).lists() == [SHAPED_DRAW]
+    assert Sampling(temperature=0, logit_bias=((1, 1.0),), logprobs=2).lists() == [SHAPED_GREEDY, LOGPROBS]
+    assert all(CASES[n].is_shaped for n in ("dry", "logit_bias", "presence_penalty", "repeat_penalty"))
+
+
+def test_which_filters_a_request_needs() -> None:
+    """Without noise, only filters that may drop the likeliest token are needed."""
+    assert Sampling(temperature=0, top_k=4, top_p=0.5, min_p=0.1, top_n_sigma=1.0).filters is Filters.NONE
+    assert Sampling(temperature=0, typical_p=0.5).filters is Filters.ALL
+    assert Sampling(temperature=0, xtc_probability=0.5).filters is Filters.ALL
+    assert Sampling(min_p=0.1).filters is Filters.MIN_P
+    for sampling in (Sampling(top_k=1), Sampling(top_p=0.9), Sampling(top_n_sigma=1.0)):
+        assert sampling.filters is Filters.ALL
+
+
+def test_lists_of_a_batch() -> None:
+    """Sequences share the lists of the one that needs most."""
+    some = [Sampling(temperature=0), Sampling(), Sampling(presence_penalty=1.0), Sampling(top_k=3, logprobs=1)]
+    assert samplers(some[:2], batch=True) == [each(DRAW)]
+    assert samplers(some, masked=True, batch=True) == [each(SHAPED_SAMPLE), each(MASKED_SAMPLE), each(LOGPROBS)]

@@ -6,7 +6,7 @@ import pytest
 
 from py_engine.files.gguf_header import Header, parse
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import DECODE, PREFILL, SAMPLE, SMALL_BATCH
+from py_engine.plan.lists import DECODE, GREEDY, PREFILL, SMALL_BATCH
 from py_engine.plan.plan import Buffer, Plan, Weight
 from py_engine.plan.traffic import StepTimes, Traffic, floor_ns, of_list, profile, step_floor_ns
 from py_engine.planner import PlanOptions, make_plan
@@ -92,7 +92,7 @@ def test_window_and_cache_in_bytes() -> None:
 def test_every_architecture_reads_its_weights(path: Path) -> None:
     """A token reads every matrix, except that it reads one row of the embeddings and only its experts' matrices."""
     plan = plan_of(path, "f32")
-    for name, n in ((DECODE, 1), (SAMPLE, 1), (PREFILL, 40)):
+    for name, n in ((DECODE, 1), (GREEDY, 1), (PREFILL, 40)):
         if name not in plan.lists:
             continue
         moved = of_list(plan, name, DEVICE, n, 0)
@@ -101,8 +101,8 @@ def test_every_architecture_reads_its_weights(path: Path) -> None:
         most = sum(w.nbytes for w in plan.weights.values())
         experts = any(op.kernel == "experts" for op in plan.lists[name])
         head = max(w.nbytes for w in plan.weights.values())
-        assert whole.flops > 0 or name == SAMPLE
-        assert name == SAMPLE or whole.read > (0.3 if experts else 1) * (most - 2 * head)
+        assert whole.flops > 0 or name == GREEDY
+        assert name == GREEDY or whole.read > (0.3 if experts else 1) * (most - 2 * head)
 
 
 def test_floors() -> None:
@@ -111,7 +111,7 @@ def test_floors() -> None:
 
 
 def test_profile_has_a_floor_for_each_dispatch_and_for_all(llama: Plan) -> None:
-    times = {name: [{"kernel": "k", "ns": 30.0}] * len(llama.lists[name]) for name in (DECODE, SAMPLE)}
+    times = {name: [{"kernel": "k", "ns": 30.0}] * len(llama.lists[name]) for name in (DECODE, GREEDY)}
     entries = profile(llama, DEVICE, RATES, StepTimes(1, 7, times, 999.0))
     *each, step = entries
     assert step["kernel"] == "step"

@@ -1,5 +1,5 @@
 // Reads of one layer's KV cache in two steps, so that a thread can have many loads in flight: *_fetch loads the stored
-// bits (WIDE numbers of a key, four of a value), *_vec converts them to floats.
+// bits (WIDE numbers of a key, four of a value) of vector `at`, which is in `page`; *_vec converts them to floats.
 #include "lib/kv_rows.wgsl"
 #if KV == "f16"
 @bind var<storage, read> v_cache: array<vec2u>; // pairs of f16; unpack2x16float works without shader-f16
@@ -9,7 +9,7 @@ fn halves(words: vec2u) -> vec4f {
   return vec4f(unpack2x16float(words.x), unpack2x16float(words.y));
 }
 
-fn value_fetch(at: u32, seq: u32) -> Value {
+fn value_fetch(at: u32, page: u32) -> Value {
   return v_cache[at];
 }
 
@@ -34,7 +34,7 @@ fn key_vec(k: Key, i: u32) -> vec4f {
 }
 #endif
 
-fn key_fetch(at: u32, seq: u32) -> Key {
+fn key_fetch(at: u32, page: u32) -> Key {
   return k_cache[at];
 }
 #endif
@@ -45,7 +45,7 @@ const WIDE = 4u;
 alias Key = vec4f;
 alias Value = vec4f;
 
-fn key_fetch(at: u32, seq: u32) -> Key {
+fn key_fetch(at: u32, page: u32) -> Key {
   return k_cache[at];
 }
 
@@ -53,7 +53,7 @@ fn key_vec(k: Key, i: u32) -> vec4f {
   return k;
 }
 
-fn value_fetch(at: u32, seq: u32) -> Value {
+fn value_fetch(at: u32, page: u32) -> Value {
   return v_cache[at];
 }
 
@@ -72,8 +72,8 @@ struct Value {
   scale: f32,
 }
 
-fn value_fetch(at: u32, seq: u32) -> Value {
-  return Value(v_cache[word_at(at, seq)], bitcast<f32>(v_cache[scale_at(at, seq)]));
+fn value_fetch(at: u32, page: u32) -> Value {
+  return Value(v_cache[word_at(at, page)], bitcast<f32>(v_cache[scale_at(at, page)]));
 }
 
 fn value_vec(v: Value) -> vec4f {
@@ -87,9 +87,9 @@ struct Key {
   scale: f32,
 }
 
-fn key_fetch(at: u32, seq: u32) -> Key {
-  let scale = scale_at(4u * at, seq);
-  return Key(k_cache[word_at(4u * at, seq) / 4u], bitcast<f32>(k_cache[scale / 4u][scale % 4u]));
+fn key_fetch(at: u32, page: u32) -> Key {
+  let scale = scale_at(4u * at, page);
+  return Key(k_cache[word_at(4u * at, page) / 4u], bitcast<f32>(k_cache[scale / 4u][scale % 4u]));
 }
 
 fn key_vec(k: Key, i: u32) -> vec4f {
@@ -100,8 +100,8 @@ fn key_vec(k: Key, i: u32) -> vec4f {
 const WIDE = 4u;
 alias Key = Value;
 
-fn key_fetch(at: u32, seq: u32) -> Key {
-  return Key(k_cache[word_at(at, seq)], bitcast<f32>(k_cache[scale_at(at, seq)]));
+fn key_fetch(at: u32, page: u32) -> Key {
+  return Key(k_cache[word_at(at, page)], bitcast<f32>(k_cache[scale_at(at, page)]));
 }
 
 fn key_vec(k: Key, i: u32) -> vec4f {

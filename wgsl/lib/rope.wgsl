@@ -2,8 +2,7 @@
 // Works on quads: four rows of a head, which are two rotated pairs and two whole words of an f16 cache.
 @bind var<storage, read> rope_freqs: array<u32>; // (ROPE_DIM / 2) turns per position, in units of 2^-32 turns: wraps exactly
 #param KV // element type of the cache: "f16" or "f32"; "q8_0": this batch alone in f32, for kv_quantize.wgsl
-#param RING // rows of a ring, for a layer with a sliding window; 0: a row per position
-#param KV_ROWS // rows of a sequence
+#include "lib/pages.wgsl"
 @bind var<storage, read_write> k_cache: array<u32>; // (rows, kv_rows): pairs of f16, or f32
 @bind var<storage, read_write> v_cache: array<u32>;
 
@@ -46,16 +45,12 @@ fn rope_rotation(quad: u32, m: u32) -> vec4f {
   return p.rope_scale * vec4f(cos_sin(pos * rope_freqs[j]), cos_sin(pos * rope_freqs[j + 1u]));
 }
 
-// Row of the cache for token m of the batch.
+// Row of the cache for token m of the batch. Separate from rope_store, as rope_rotation.
 fn stored_row(m: u32) -> u32 {
 #if KV == "q8_0"
   return m;
 #else
-#if RING
-  return seq_of(m) * KV_ROWS + pos_of(m) % RING;
-#else
-  return seq_of(m) * KV_ROWS + pos_of(m);
-#endif
+  return row_in(page_of(pos_of(m), seq_of(m)), pos_of(m));
 #endif
 }
 
@@ -79,8 +74,9 @@ fn cache_store(key: bool, at: u32, v: vec2f) { // at: even element index
 #endif
 }
 
-// Rotates a quad of token m's stacked q, k and v rows and stores it: queries in y, keys and values in the cache.
-fn rope_store(quad: u32, v: vec4f, rotation: vec4f, m: u32, y0: u32) {
+// Rotates a quad of a token's stacked q, k and v rows and stores it: queries in y from y0 on, keys and values in a row of
+// the cache.
+fn rope_store(quad: u32, v: vec4f, rotation: vec4f, cache_row: u32, y0: u32) {
   let i = 4u * quad;
   let is_query = i < p.q_rows;
   let is_key = !is_query && i < p.q_rows + p.kv_rows;
@@ -104,7 +100,7 @@ fn rope_store(quad: u32, v: vec4f, rotation: vec4f, m: u32, y0: u32) {
     return;
   }
   rows -= p.q_rows + select(p.kv_rows, 0u, is_key);
-  let at = stored_row(m) * p.kv_rows;
+  let at = cache_row * p.kv_rows;
   cache_store(is_key, at + rows.x, out.xy);
   cache_store(is_key, at + rows.y, out.zw);
 }

@@ -15,13 +15,16 @@ from playwright.sync_api import Page
 
 from py_engine.cpu import executor as cpu
 from py_engine.plan import kernels, quants
+from py_engine.plan.cache import GROUP, Cache, make_cache, page_group
 from py_engine.plan.kernels import Device
 from py_engine.plan.ops import Ops
+from py_engine.plan.pages import MAX_GROUPS, TABLES, pages_for, table_offset
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan, Weight
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
 from tests.support.kernels.matrices import emulated
 
 RUNNER = Path(__file__).parent / "runner.js"
+FREE_PAGES = 3  # of a cache, in no sequence's block table
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ class Setup:
     vocab: int = 64
     seed: int = 0
     seq: int = 0
+    page: int = 32  # positions of a page of the caches
     places: Sequence[tuple[int, int]] = ()  # (position, sequence) of each token of a small batch
 
 
@@ -48,17 +52,55 @@ class Bench:
         """Create a plan with one list, and the state and tokens of its batch."""
         places, n, seq = setup.places, len(setup.places) or setup.n, setup.seq
         self.random = np.random.default_rng(setup.seed)
-        self.plan = Plan(setup.batch, setup.n_ctx, setup.vocab)
+        self.plan = Plan(setup.batch, setup.n_ctx, setup.vocab, page=setup.page)
         self.data: dict[str, np.ndarray] = {}
         self.raw: dict[str, np.ndarray] = {}
         ops = Ops(self.plan, "test", setup.batch, self.device, state_per_token=bool(places))
-        self.n, self.sequences = n, MAX_SMALL_BATCH if places or seq else 1
-        self.data["state"] = np.array([setup.pos, setup.n, 0, seq], np.uint32)
-        unused = [(0xFFFFFF, 0xFFFFFF, 0, 0xFFFFFF)] * (MAX_SMALL_BATCH - len(places))
-        self.data["states"] = np.array([(p, n, 0, s) for p, s in places] + unused, np.uint32)
-        shape = MAX_SMALL_BATCH, setup.n_ctx + 1
+        self.n = n
+        used = [(p, n, 0, s) for p, s in places or [(setup.pos, seq)]]
+        unused = [(0xFFFFFF, 0xFFFFFF, 0, 0xFFFFFF)] * (MAX_SMALL_BATCH - len(used))
+        states = np.array(used + unused, np.uint32)
+        tables = self._block_tables(sorted({s for _, _, _, s in used}))
+        self.data["state"] = np.concatenate([states.reshape(-1), tables.reshape(-1)])
+        shape = MAX_SEQUENCES, setup.n_ctx + 1
         self.data["tokens"] = self.random.integers(0, setup.vocab, shape).astype(np.uint32)
         return ops
+
+    def _block_tables(self, sequences: list[int]) -> np.ndarray:
+        """Tables that scatter the sequences' pages over the caches: (groups, sequences, pages of a context)."""
+        context = pages_for(self.plan.n_ctx, self.plan.page)
+        self.pages = len(sequences) * context + FREE_PAGES
+        tables = np.full((MAX_GROUPS, MAX_SEQUENCES, context), 0xFFFFFF, np.uint32)
+        for table in tables:
+            scattered = self.random.permutation(self.pages)[: len(sequences) * context]
+            table[sequences] = scattered.reshape(-1, context)
+        return tables
+
+    def cache(self, cols: int, kind: str, window: int = 0) -> Cache:
+        """The cache of layer 0, with contents: random, and NaN in pages of no sequence."""
+        cache = make_cache(self.plan, 0, cols, kind, page_group(self.plan, window))
+        for b in (cache.k, cache.v):
+            if kind != "q8_0":
+                self.fill(b)
+                continue
+            page = self.plan.page
+            scales = self.random.standard_normal((self.pages, page * cols // GROUP)).astype(np.float32)
+            data = self.random.integers(0, 1 << 32, (self.pages, page * cols // 4), dtype=np.uint32)
+            scales[self.free_pages(cache.paging["TABLE"])] = np.nan
+            self.data[b.name] = np.concatenate([data, scales.view(np.uint32)], axis=1).reshape(self.shape(b))
+        return cache
+
+    def free_pages(self, table: int = 0) -> np.ndarray:
+        """The pages that no block table from word `table` on of the tables has."""
+        size = table_offset(self.plan.n_ctx, self.plan.page, 1)
+        used = self.data["state"][TABLES // 4 + table : TABLES // 4 + table + size]
+        return np.setdiff1d(np.arange(self.pages), used)
+
+    def cache_rows(self, positions: Sequence[int] | np.ndarray, seq: int = 0, cache: Cache | None = None) -> np.ndarray:
+        """The rows of a cache that hold a sequence's positions."""
+        page, at = self.plan.page, np.asarray(positions, np.int64)
+        table = table_offset(self.plan.n_ctx, page, 0, seq) + (cache.paging["TABLE"] if cache else 0)
+        return self.data["state"][TABLES // 4 + table + at // page].astype(np.int64) * page + at % page
 
     def weight(self, name: str, type: Q, rows: int, cols: int, scale: float = 1.0) -> Weight:
         """A random matrix in the GGUF type."""
@@ -73,14 +115,16 @@ class Bench:
         return self.weight(name, Q.F32, 1, cols)
 
     def shape(self, buffer: Buffer) -> tuple[int, ...]:
-        """A buffer's shape; caches have a part for every sequence."""
-        return (self.sequences * buffer.shape[0], *buffer.shape[1:]) if buffer.pool == "kv" else buffer.shape
+        """A buffer's shape; caches have pages for every sequence, and free ones."""
+        return (self.pages * self.plan.page, *buffer.shape[1:]) if buffer.pool == "kv" else buffer.shape
 
     def fill(self, buffer: Buffer, cols: int | None = None) -> np.ndarray:
         """Fill a buffer with random numbers, with zeros after `cols`."""
         values = self.random.standard_normal(self.shape(buffer)).astype(cpu.DTYPES[buffer.dtype])
         if cols is not None:
             values[..., cols:] = 0
+        if buffer.pool == "kv":
+            values.reshape(self.pages, -1)[self.free_pages()] = np.nan
         self.data[buffer.name] = values
         return values
 
@@ -96,8 +140,12 @@ class Bench:
         gpu = {k: v.copy() for k, v in self.data.items()}
         for op in ops.ops:
             self._dispatch(op, gpu)
-            host.run_op(op, ops.state.name)
+            host.run_op(op)
         return gpu, host.buffers
+
+    def states(self, data: dict[str, np.ndarray]) -> np.ndarray:
+        """The States of a small batch's tokens, (tokens, 4)."""
+        return data["state"][: TABLES // 4].reshape(-1, 4)
 
     def _dispatch(self, op: Op, data: dict[str, np.ndarray]) -> None:
         shader = kernels.expand(op.kernel, op.params, self.device)

@@ -4,8 +4,9 @@ import numpy as np
 from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine.plan.ops import pad
+from py_engine.plan.sampler_ops import Rules
 from py_engine.plan.sampling import FIELDS, Sampling
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import MAX_SEQUENCES
 from tests.support.kernels.bench import Bench, nmse
 
 PLAIN = [Q.F32, Q.F16, Q.BF16]
@@ -29,7 +30,20 @@ def check(bench: Bench, got: np.ndarray, want: np.ndarray, limit: float | None =
     assert nmse(got, want) <= (limit or tolerance(bench))
 
 
-def give(bench: Bench, seq: int, sampling: Sampling, answer: int = 0, shifted: int = 0) -> None:
-    """Set the sampling parameters of a sequence."""
-    given = bench.data.setdefault("sampling", np.full((MAX_SMALL_BATCH, len(FIELDS)), 0xFFFFFFFF, np.uint32))
-    given[seq] = np.frombuffer(sampling.pack(answer, shifted), np.uint32)
+def give(
+    bench: Bench, seq: int, sampling: Sampling, answer: int = 0, shifted: int = 0, mask: np.ndarray | None = None
+) -> None:
+    """Set the sampling parameters of a sequence. `mask`: bool (vocab,), the allowed tokens."""
+    given = bench.data.setdefault("sampling", np.full((MAX_SEQUENCES, len(FIELDS)), 0xFFFFFFFF, np.uint32))
+    given[seq] = np.frombuffer(sampling.pack(answer, shifted, mask is not None), np.uint32)
+    layout = Rules(bench.plan.n_vocab)
+    rules = bench.data.setdefault("rules", np.full((MAX_SEQUENCES, layout.words), 0xFFFFFFFF, np.uint32))
+    allowed = np.packbits(np.pad(mask, (0, -len(mask) % 32)), bitorder="little") if mask is not None else b""
+    parts = [
+        (layout.mask(seq), allowed),
+        (layout.breakers(seq), sampling.breaker_bits(bench.plan.n_vocab)),
+        (layout.biases(seq), sampling.biases()),
+    ]
+    for at, part in parts:
+        words = np.frombuffer(part, np.uint32)
+        rules.reshape(-1)[at // 4 : at // 4 + len(words)] = words

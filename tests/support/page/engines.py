@@ -14,7 +14,7 @@ from py_engine.files.gguf_header import Header, read_header
 from py_engine.files.shards import open_source
 from py_engine.generate.answer import AnswerLimits
 from py_engine.options import LoadOptions
-from py_engine.plan.lists import DECODE, SAMPLE
+from py_engine.plan.lists import DECODE_STEP
 from py_engine.plan.sampling import Sampling
 
 GREEDY = Sampling(temperature=0)
@@ -194,5 +194,5 @@ async def profile(engine: Engine) -> dict[str, Any]:
         "decode": await engine.profile(5),
         "prefill": await engine.profile(0, 16),
         "rates": engine.stats()["read_rates"],
-        "count": len(engine.plan.lists[DECODE]) + len(engine.plan.lists[SAMPLE]),
+        "count": sum(len(engine.plan.lists[name]) for name in DECODE_STEP),
     }

@@ -10,12 +10,13 @@ import js
 from pyodide.ffi import to_js
 
 from py_engine.engine import Engine
+from py_engine.generate import time_slices
 from py_engine.generate.answer import AnswerLimits, GenerationStats
 from py_engine.plan.lists import PREFILL_END, SAMPLE
 from py_engine.plan.sampling import Sampling
 from tests.support.page.engines import collect
 
-AHEAD_MS = 25.0  # how much work the runner submits ahead
+STEP_MS = 8.0  # the time of a submit that a step's time is set for
 
 
 class RandomConstraint:
@@ -56,7 +57,7 @@ class RandomConstraint:
 def set_speed(engine: Engine, steps: int) -> None:
     """Tell the runner that the GPU is fast enough to submit `steps` steps ahead."""
     runner: Any = engine.runner
-    runner._step_ms = AHEAD_MS / steps
+    runner._times[1, False] = STEP_MS / steps
 
 
 async def generate_ahead(
@@ -70,7 +71,7 @@ async def generate_ahead(
     """An answer with `steps` steps submitted ahead, whatever their duration."""
     runner: Any = engine.runner
     set_speed(engine, steps)
-    measure, runner._time = runner._time, lambda ms: None
+    measure, runner._time = runner._time, lambda kind, ms: None
     try:
         stream = engine.generate(ids, sampling, AnswerLimits(count), constraint)
         return [i async for batch in stream for i in batch.ids]
@@ -115,6 +116,36 @@ async def answers(engine: Engine) -> dict[str, Any]:
     return out
 
 
+async def pages(engine: Engine) -> dict[str, Any]:
+    """Answers to prompts with a common beginning, alone and side by side, in caches that start with a single page."""
+    sampling = Sampling(temperature=1.3, seed=5, presence_penalty=0.6)
+    prompts = [[*range(5, 35), k] for k in range(4)]
+    alone = []
+    for ids in prompts:
+        engine.forget()
+        alone.append(await collect(engine, ids, sampling, 20))
+    engine.forget()
+    first = engine.stats()["pages"][0]
+    slice_, time_slices.SLICE = time_slices.SLICE, 0.0  # they alternate after each submit
+    runner: Any = engine.runner
+    copy_page, copies = runner.copy_page, list[tuple[int, ...]]()
+
+    def counting(*page: int) -> None:
+        copies.append(page)
+        copy_page(*page)
+
+    runner.copy_page = counting
+    try:
+        beside = await asyncio.gather(*(collect(engine, ids, sampling, 20) for ids in prompts))
+    finally:
+        time_slices.SLICE = slice_
+    again = await collect(engine, prompts[0], sampling, 20)
+    cached = engine.last.cached_tokens
+    return {"alone": alone, "beside": beside, "again": again, "cached": cached, "copies": len(copies)} | {
+        "pages": [first, engine.stats()["pages"][0]]
+    }
+
+
 async def check_logprobs(engine: Engine, prompt: list[int], answer: list[int]) -> tuple[int, float]:
     """(number of an answer's log-probabilities, their largest distance from those of the model's logits)."""
     rows: list[Any] = []
@@ -142,7 +173,7 @@ async def aborts_and_shifts(engine: Engine) -> list[Any]:
     biased = Sampling(temperature=0, logit_bias=((3, 9.0),), logprobs=2)
     dice = random.Random(4)
     runner: Any = engine.runner
-    runner._time = lambda ms: None
+    runner._time = lambda kind, ms: None
     wants, shifted = [], []
     for steps in (3, 64):
         set_speed(engine, steps)
@@ -171,7 +202,7 @@ async def draws(engine: Engine) -> list[Any]:
     gpu, at = runner.gpu, 10
     for part in range(15):
         await runner.configure(Sampling(temperature=0.8, seed=9), at, 1000 * part, False)
-        await runner.feed(0, list(range(10)), [*PREFILL_END] + 200 * [SAMPLE])
+        runner.feed(0, list(range(10)), [*PREFILL_END] + 200 * [SAMPLE])
         drawn = js.Uint32Array.new(await gpu.replay.download(gpu.places["tokens"][0], 4 * at, 800))
         for token in drawn.to_py():
             counts[token] += 1

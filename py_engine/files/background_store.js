@@ -1,5 +1,5 @@
 /**
- * Stores records behind a load, which does not wait for the disk.
+ * Stores records in the background: a load does not wait for the disk.
  *
  * A record that is not stored yet is a Blob. The browser keeps a Blob's bytes outside this worker's memory, and moves them
  * to a temporary file where they are many.
@@ -12,7 +12,7 @@ const PARALLEL = 4; // IndexedDB stores four Blobs at once in four fifths of the
 const { deviceMemory = 4 } = /** @type {{ deviceMemory?: number }} */ (navigator); // GiB
 const LIMIT = (2 ** 30 * deviceMemory) / 8; // bytes that may wait
 
-export class WriteBehind {
+export class BackgroundStore {
   #store;
   /** @type {Map<string, Waiting>} by its key, in the order of arrival */
   #waiting = new Map();

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from py_engine.engine import Engine
 from py_engine.errors import WispError
 from py_engine.generate.answer import AnswerLimits, GenerationStats
 from py_engine.generate.speculation import DraftPolicy
-from py_engine.plan.sampling import Sampling
+from py_engine.plan.sampling import Batch, Sampling
 from tests.support.cpu_engines import (
     PROMPT,
     SHAPED,
@@ -26,18 +26,19 @@ from tests.support.cpu_engines import (
     make,
 )
 from tests.support.cpu_models import GOLDEN, load
+from tests.support.page import sampler_batch
 
 GREEDY = Sampling(temperature=0)
 PROMPTS = [PROMPT, [7, 3, 200, 45], [9], list(range(40, 75)), [250, 1, 250, 1, 6], [88, 12, 13]]
 
 
 async def test_several_requests_get_the_answers_that_they_get_alone() -> None:
-    """Six requests, four slots; the caches grow to four sequences, and most steps serve several."""
+    """Six requests, four at a time; the caches grow by a page, and most steps serve several."""
     used = engine()
     want = [await collect(make(), ids, GREEDY, 40) for ids in PROMPTS]
     got = await asyncio.gather(*(collect(used, ids, GREEDY, 40) for ids in PROMPTS))
     assert got == want
-    assert used.plan.sequences == 4
+    assert pages(used) == 5, "one of them needs two"
     assert counts(used).each <= 100, "240 tokens, up to four of them a step"
     again = await asyncio.gather(
         *(collect(used, ids + text[:9], GREEDY, 9) for ids, text in zip(PROMPTS, want, strict=True))
@@ -48,7 +49,7 @@ async def test_several_requests_get_the_answers_that_they_get_alone() -> None:
 async def test_alone_nothing_is_shared() -> None:
     used = engine()
     assert await collect(used, PROMPT, GREEDY, 30) == await collect(make(), PROMPT, GREEDY, 30)
-    assert (counts(used).each, used.plan.sequences) == (0, 1)
+    assert counts(used).each == 0
 
 
 @pytest.mark.slow
@@ -77,9 +78,13 @@ async def test_with_others_that_need_the_device_alone() -> None:
         assert got == want
 
 
-async def test_a_turn_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two requests that cannot share a batch alternate in time slices, instead of running one after the other."""
-    monkeypatch.setattr("py_engine.generate.time_slices.SLICE", 0.0)
+async def test_any_samplers_share_a_batch() -> None:
+    """A sequence's tokens and log-probabilities do not depend on the samplers and masks of the others."""
+    sampler_batch.check(await sampler_batch.batch_and_pairs(make(64)))
+
+
+async def test_answers_that_run_alone_alternate() -> None:
+    """Two requests that cannot share a batch alternate, instead of running one after the other."""
     used = engine()
     order: list[str] = []
 
@@ -93,6 +98,49 @@ async def test_a_turn_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     want = [await collect(make(), PROMPT, sampling, 30) for sampling in (WARM, SHAPED)]
     assert list(await asyncio.gather(one("a", WARM), one("b", SHAPED))) == want
     assert "".join(order).count("ab") > 10
+
+
+async def test_a_long_prompt_is_read_between_the_steps_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a prompt of 120 tokens is read, 16 at a time, the other answer gets a token after each part."""
+    used = engine()
+    monkeypatch.setattr(counts(used), "prompt_tokens_in", lambda ms: 16)
+    long = [7 * i % 250 for i in range(120)]
+    want = [await collect(make(), PROMPT, GREEDY, 60), await collect(make(), long, GREEDY, 5)]
+    order: list[str] = []
+
+    async def one(name: str, ids: list[int], count: int) -> list[int]:
+        out: list[int] = []
+        async for batch in used.generate(ids, GREEDY, AnswerLimits(count, STOPS)):
+            order.append(name)
+            out += batch.ids
+            if name == "a" and len(out) == 10:
+                others.append(asyncio.ensure_future(one("b", long, 5)))
+        return out
+
+    others: list[asyncio.Future[list[int]]] = []
+    assert [await one("a", PROMPT, 60), await others[0]] == want
+    parts = "".join(order).rindex("b", 0, "".join(order).index("b") + 16)
+    assert "bb" not in "".join(order)[:parts], "a token of the other answer after each part"
+
+
+async def test_a_constraint_shares_the_device_with_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer under a constraint pauses for others and continues where it stopped, with the same text."""
+    monkeypatch.setattr("py_engine.generate.time_slices.SLICE", 0.0)
+    used = engine()
+    want = await collect(make(), PROMPT, SHAPED, 40, constraint=RandomConstraint(0.6))
+    plain = await collect(make(), [9], GREEDY, 40)
+    order: list[str] = []
+
+    async def one(name: str, ids: list[int], sampling: Sampling, constraint: Any = None) -> list[int]:
+        out: list[int] = []
+        async for batch in used.generate(ids, sampling, AnswerLimits(40, STOPS), constraint=constraint):
+            order.append(name)
+            out += batch.ids
+        return out
+
+    got = await asyncio.gather(one("a", PROMPT, SHAPED, RandomConstraint(0.6)), one("b", [9], GREEDY))
+    assert list(got) == [want, plain]
+    assert "".join(order).count("ab") > 5
 
 
 @pytest.mark.slow
@@ -141,54 +189,115 @@ async def test_answers_of_a_batch_reach_the_end_of_the_context_at_different_time
 async def test_a_failure_reaches_everyone_and_ends() -> None:
     """A device error reaches every request of the batch; the next request works."""
     used = engine()
-    runner, next_batch = counts(used), counts(used).next_batch
+    runner, result = counts(used), counts(used).result
     calls = 0
 
-    async def fails(more: bool = True) -> list[list[int]]:
+    async def fails() -> list[Batch]:
         nonlocal calls
         calls += 1
-        if calls == 5:
+        if calls == 9:
             raise WispError("The GPU was lost.", "device_lost")
-        return await next_batch(more)
+        return await result()
 
-    runner.next_batch = fails  # type: ignore[method-assign]
+    runner.result = fails  # type: ignore[method-assign]
     got = await asyncio.gather(*(collect(used, ids, GREEDY, 30) for ids in PROMPTS[:3]), return_exceptions=True)
     assert any(isinstance(g, WispError) for g in got)
     assert all(isinstance(g, WispError) or len(g) == 30 for g in got)  # type: ignore[arg-type]
     assert await collect(used, PROMPT, GREEDY, 30) == await collect(make(), PROMPT, GREEDY, 30)
 
 
-async def test_without_memory_for_more_sequences() -> None:
-    """Without memory for more sequences, requests wait for the existing slots."""
-    used = engine()
+def pages(used: Engine) -> int:
+    return used.plan.page_groups[0].pages
 
-    async def refuse(sequences: int) -> None:
+
+def assert_all_released(used: Engine) -> None:
+    """No page is held, and every page is in one place."""
+    for pool in used._generation.sequences.cache.pools:
+        assert (pool.held, pool.available) == (0, pool.size)
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, WARM, SHAPED], ids=["greedy", "seed", "shaped"])
+async def test_requests_wait_for_pages(sampling: Sampling) -> None:
+    """Where the caches may not grow, young requests release their pages and continue later; the texts stay the same."""
+    used = engine(n_ctx=64, page=8)
+
+    async def refuse(pages: Any) -> None:
         raise WispError("no memory", "out_of_memory")
 
-    counts(used).reserve_sequences = refuse  # type: ignore[method-assign]
-    got = await asyncio.gather(*(collect(used, ids, GREEDY, 12) for ids in PROMPTS))
-    assert got == [await collect(make(), ids, GREEDY, 12) for ids in PROMPTS]
-    assert used.plan.sequences == 1
+    counts(used).reserve_pages = refuse  # type: ignore[method-assign]
+    got = await asyncio.gather(*(collect(used, ids, sampling, 29) for ids in PROMPTS))
+    assert got == [await collect(make(64), ids, sampling, 29) for ids in PROMPTS]
+    assert pages(used) == 8
+    assert_all_released(used)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("may_grow", [True, False], ids=["grows", "waits"])
+async def test_fifty_mixed_requests(may_grow: bool) -> None:
+    """32 at a time, with common prefixes, of any kind, some closed early: each gets the text that it gets alone."""
+    used, dice = engine(n_ctx=96, parallel=32, page=8), random.Random(11)
+    used.ask_before_growing(lambda _: nullcontext(may_grow))
+    kinds: list[tuple[Sampling, Any]] = [(GREEDY, None), (WARM, None), (SHAPED, None), (GREEDY, 0.8), (WARM, 0.5)]
+    prefix = [7 * i % 250 for i in range(30)]
+
+    async def one(number: int, alone: bool) -> list[int]:
+        sampling, fraction = kinds[number % len(kinds)]
+        prompt = [*prefix[: 10 * (number % 4)], *PROMPTS[number % len(PROMPTS)], number]
+        constraint = RandomConstraint(fraction) if fraction else None
+        return await collect(make(96) if alone else used, prompt, sampling, 10 + number % 17, constraint=constraint)
+
+    async def closed(number: int) -> None:
+        await asyncio.sleep(0.1 * dice.random())
+        stream = used.generate([*prefix, number], GREEDY, AnswerLimits(40, STOPS))
+        for _ in range(dice.randrange(9)):
+            await anext(stream, None)
+        await stream.aclose()
+
+    want = [await one(number, alone=True) for number in range(50)]
+    *_, got = await asyncio.gather(
+        *(closed(number) for number in range(20)), asyncio.gather(*(one(number, alone=False) for number in range(50)))
+    )
+    assert got == want
+    assert pages(used) == 12 or may_grow
+    assert_all_released(used)
 
 
 async def test_caches_grow_where_that_is_granted() -> None:
     """Caches grow only if memory is granted. Otherwise requests wait, and the next requests ask for memory again."""
-    used, granted = engine(), False
-    kv, asked = used.plan.memory()["kv"], []
+    used, granted = engine(n_ctx=64, page=8), False
+    page, asked = used.plan.page_bytes(used.plan.page_groups[0]), []
 
     @asynccontextmanager
-    async def room(needed: int) -> AsyncIterator[bool]:
+    async def headroom(needed: int) -> AsyncIterator[bool]:
         asked.append(needed)
         yield granted
 
-    used.ask_before_growing(room)
-    want = [await collect(make(), ids, GREEDY, 12) for ids in PROMPTS]
-    assert await asyncio.gather(*(collect(used, ids, GREEDY, 12) for ids in PROMPTS)) == want
-    assert (used.plan.sequences, set(asked)) == (1, {kv})
+    used.ask_before_growing(headroom)
+    want = [await collect(make(64), ids, GREEDY, 29) for ids in PROMPTS]
+    assert await asyncio.gather(*(collect(used, ids, GREEDY, 29) for ids in PROMPTS)) == want
+    assert pages(used) == 8
+    assert asked
     granted = True
     asked.clear()
-    assert await asyncio.gather(*(collect(used, ids, GREEDY, 12) for ids in PROMPTS)) == want
-    assert (used.plan.sequences, asked) == (4, [kv, 2 * kv])
+    used.forget()
+    assert await asyncio.gather(*(collect(used, ids, GREEDY, 29) for ids in PROMPTS)) == want
+    assert sum(asked) == page * (pages(used) - 8) > 0
+    assert used.plan.memory()["kv"] == page * pages(used)
+    assert pages(used) < 24, "by what was needed, not by whole contexts"
+    assert_all_released(used)
+
+
+async def test_caches_evict_what_finished_requests_have_left() -> None:
+    """Pages of finished requests are evicted, least recently used first, before the caches grow."""
+    used = engine(n_ctx=64, page=8)
+    for first in range(20):
+        await collect(used, [first, *PROMPT], GREEDY, 12)
+    assert pages(used) == 8
+    await collect(used, [19, *PROMPT], GREEDY, 12)
+    assert used.last.cached_tokens == 6
+    await collect(used, [0, *PROMPT], GREEDY, 12)
+    assert used.last.cached_tokens == 0
+    assert_all_released(used)
 
 
 LONG = [7 * i % 250 for i in range(100)]
@@ -210,19 +319,26 @@ async def test_a_prompt_that_several_have_is_computed_once(sampling: Sampling) -
         assert sum(one.cached_tokens for one in stats) >= 2 * len(LONG), "of four times"
 
 
-async def test_nothing_is_taken_over_from_rings() -> None:
-    """A ring cache is not copied: its rows before the window may be overwritten."""
-    cpu = load(GOLDEN / "gemma" / "gemma2.F16.gguf", 128, 16, ring_slack=16)
-    assert cpu.plan.ring_slack
+@pytest.mark.parametrize("name", ["gemma/gemma2", "lfm2/lfm2"])
+async def test_windows_share_a_prompt_whose_last_window_has_pages(name: str) -> None:
+    """Pages before a window are freed; another request reuses the prompt where its last window is still there."""
+    cpu = load(GOLDEN / f"{name}.F16.gguf", 768, 16, page=16)
+    windows = [group for group in cpu.plan.page_groups if group.window]
+    assert windows
     runner = CpuRunner(cpu.plan)
     runner._cpu = cpu
     used = Engine(cpu.plan, runner, "cpu", 2)
-    want = await collect(used, LONG, WARM, 8)
-    used.forget()
+    long = LONG * 7
+    want = await collect(used, long, WARM, 8)
+    assert used.last.cached_tokens == 0
     stats = [GenerationStats() for _ in range(2)]
-    assert await asyncio.gather(*(collect(used, LONG, WARM, 8, stats=one) for one in stats)) == [want] * 2
-    assert used.plan.sequences == 2
-    assert [one.cached_tokens for one in stats] == [0, 0]
+    assert await asyncio.gather(*(collect(used, long, WARM, 8, stats=one) for one in stats)) == [want] * 2
+    assert [one.cached_tokens for one in stats] == [len(long) - 1] * 2
+    assert {group.pages for group in windows} == {group.most for group in windows}
+    used.forget()
+    assert await collect(used, long, WARM, 8) == want
+    assert used.last.cached_tokens == 0
+    assert_all_released(used)
 
 
 # -- drafts

@@ -1,0 +1,322 @@
+"""Which sequence runs next: continuous batching (Yu et al. 2022, "Orca").
+
+Requests join and leave between two submits; nothing is drained for that. In turn, a submit is made of
+    a part of the oldest prompt   as many tokens as take PROMPT_MS, so that no stream waits for a whole prompt
+    steps of a batch              up to MAX_SMALL_BATCH sequences that may share steps
+    steps of one sequence         for each that must run alone (Answer.batchable)
+A sequence that is alone drafts tokens where that pays. Answers under a constraint hold the device in time slices
+(time_slices.py) in between.
+Some submits are on the device before the oldest is read, so the device never waits for the host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass, field
+
+from py_engine.generate.answer import Answer
+from py_engine.generate.sequence_cache import SequenceCache
+from py_engine.generate.speculation import DraftPolicy
+from py_engine.generate.time_slices import TimeSlices
+from py_engine.plan.lists import DECODE, PREFILL_END, SMALL_BATCH_END
+from py_engine.plan.sampling import Batch
+from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.runners import Row, Runner
+
+SUBMIT_MS = 8.0  # the time of decode steps in one submit: short, so that others may join and an abort takes effect
+BESIDE_PROMPT_MS = 4.0  # the same while a prompt is read
+PROMPT_MS = 24.0  # the time of a part of a prompt while others decode: they get no token meanwhile
+UNKNOWN_MS = 8.0  # the time that a step or a token is assumed to take before one was timed
+AHEAD_MS = 24.0  # work on the device before the oldest submit is awaited
+SHORT_PROMPT = 2 * MAX_SMALL_BATCH  # tokens fed in small batches: the larger tiles of a prompt would be mostly empty
+
+
+Reuse = Callable[[], bool]  # sets what the caches hold of a sequence; False: pages are lacking
+
+
+@dataclass(eq=False)
+class RunningSequence:
+    """One answer that runs: how much of it was submitted, and the queue that its tokens go to."""
+
+    answer: Answer
+    cache: SequenceCache
+    left: int  # tokens that may still be submitted
+    drafts: DraftPolicy
+    position: int = 0  # of the newest token, after all submits
+    submits: int = 0  # whose results were not read yet
+    turn: int = 0  # number of its latest submit
+    prompted: bool = False  # its prompt was submitted, or will not be
+    cancelled: bool = False
+    batches: asyncio.Queue[Batch | BaseException | None] = field(default_factory=asyncio.Queue)  # None at the end
+    released: asyncio.Event = field(default_factory=asyncio.Event)  # the device no longer works on it
+
+    @property
+    def row(self) -> Row:
+        """Its place in a batch."""
+        return Row(self.cache.number, self.position)
+
+    @property
+    def prompting(self) -> bool:
+        """Whether a part of its prompt was not submitted yet."""
+        return len(self.cache.tokens) < len(self.answer.ids)
+
+    @property
+    def runnable(self) -> bool:
+        """Whether it needs more submits."""
+        return not (self.cancelled or self.answer.lacks_pages) and (self.prompting or self.left > 0)
+
+    def push(self, batch: Batch) -> None:
+        """Queue its next tokens. None of them is needed after one that ends the answer."""
+        if self.cancelled:
+            return
+        self.drafts.add(batch.ids)
+        if not self.answer.stop_ids.isdisjoint(batch.ids):
+            self.left = 0
+        self.batches.put_nowait(batch)
+
+
+@dataclass(frozen=True)
+class PromptPart:
+    """Tokens of a prompt, from position `at` on, and the lists that compute them."""
+
+    at: int
+    ids: list[int]
+    lists: Sequence[str]
+    decoded: bool  # as one decoded token
+    last: bool
+
+
+@dataclass(frozen=True)
+class Submit:
+    """Work on the device whose result was not read yet."""
+
+    unit: list[RunningSequence]
+    ms: float  # that it takes
+    samples: bool = True  # else a part of a prompt without its end
+    steps: int = 0  # with drafts
+
+
+class Scheduler:
+    """The sequences that run on one device."""
+
+    def __init__(self, runner: Runner, time_slices: TimeSlices, speculation: bool = True) -> None:
+        self._runner, self._time_slices, self._speculation = runner, time_slices, speculation
+        self._sequences: list[RunningSequence] = []
+        self._in_flight: deque[Submit] = deque()
+        self._prompts = asyncio.Lock()  # prompts are read one after the other
+        self._turns = 0  # submits so far
+        self._drafting = False  # the submits in flight draft tokens
+        self._task: asyncio.Task[None] | None = None
+
+    async def run(self, answer: Answer, cache: SequenceCache, count: int, reuse: Reuse) -> AsyncGenerator[Batch, None]:
+        """Feed what the caches lack of an answer's ids, then yield up to `count` tokens, or until pages are lacking.
+
+        `reuse()` is called when the prompts before this one were submitted, so that it finds their prefixes. Yields an
+        empty batch after each part of the prompt but the last. Closing the generator cancels the sequence.
+        """
+        sequence = RunningSequence(answer, cache, count, DraftPolicy(answer.ids))
+        await self._prompts.acquire()
+        try:
+            await self._runner.configure(answer.sampling, answer.begins, answer.shifted, False, cache.number)
+            if not reuse():
+                self._prompts.release()
+                return
+        except BaseException:
+            self._prompts.release()
+            raise
+        self._sequences.append(sequence)
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._run())
+        try:
+            while (batch := await sequence.batches.get()) is not None:
+                if isinstance(batch, BaseException):
+                    raise batch
+                yield batch
+        finally:
+            sequence.cancelled = True
+            await sequence.released.wait()
+            self._end_prompt(sequence)
+
+    def _end_prompt(self, sequence: RunningSequence) -> None:
+        """Let the next prompt begin."""
+        if not sequence.prompted:
+            sequence.prompted = True
+            self._prompts.release()
+
+    async def _run(self) -> None:
+        try:
+            while self._sequences:
+                async with self._time_slices.acquire():
+                    await self._run_slice()
+        except BaseException as error:
+            for sequence in self._sequences:
+                sequence.batches.put_nowait(error)
+                sequence.released.set()
+            self._sequences = []
+            self._in_flight.clear()
+            await self._runner.stop()
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self._task = None
+
+    async def _run_slice(self) -> None:
+        """Submit and read until no sequence is left, or until the time slice is over."""
+        begun = False
+        while self._sequences:
+            ends = begun and self._time_slices.expired()
+            if not ends:
+                self._submit_ahead()
+                begun = True
+            if self._in_flight:
+                await self._read()
+            self._release_finished()
+            if ends and not self._in_flight:
+                return
+
+    async def _read(self) -> None:
+        batches = await self._runner.result()
+        submit = self._in_flight.popleft()
+        for sequence, sampled in zip(submit.unit, batches, strict=True):
+            batch = sampled if submit.samples else Batch([])
+            sequence.submits -= 1
+            if self._drafting:
+                batch = batch[: sequence.left]
+                sequence.left -= len(batch.ids)
+                sequence.position += len(batch.ids)
+            sequence.push(batch)
+
+    def _release_finished(self) -> None:
+        for sequence in [s for s in self._sequences if not s.runnable and not s.submits]:
+            self._sequences.remove(sequence)
+            sequence.batches.put_nowait(None)
+            sequence.released.set()
+
+    # -- what to submit
+
+    def _submit_ahead(self) -> None:
+        limit = AHEAD_MS if self._runner.queues else 0.0
+        while not self._in_flight or sum(submit.ms for submit in self._in_flight) < limit:
+            units = self._units()
+            if not units:
+                return
+            unit = min(units, key=lambda unit: min(sequence.turn for sequence in unit))
+            drafting = len(units) == len(self._sequences) == 1 and self._should_draft(unit[0])
+            if drafting != self._drafting:
+                if self._in_flight:  # the position after drafts is known once they are read
+                    return
+                self._drafting = drafting
+                if drafting:
+                    self._runner.start_drafts(unit[0].row)
+            if drafting:
+                submit = self._submit_draft(unit[0])
+                if submit is None:
+                    return
+            elif unit[0].prompting:
+                submit = self._submit_prompt(unit[0], alone=len(units) == 1)
+            else:
+                submit = self._submit_steps(unit, beside_prompt=any(sequence.prompting for (sequence, *_) in units))
+            if submit is None:
+                continue  # pages are lacking: there are fewer units now
+            self._turns += 1
+            for sequence in submit.unit:
+                sequence.turn = self._turns
+                sequence.submits += 1
+            self._in_flight.append(submit)
+
+    def _units(self) -> list[list[RunningSequence]]:
+        """What the next submit may be made of: the prompt, batches, and sequences that run alone."""
+        runnable = [sequence for sequence in self._sequences if sequence.runnable]
+        prompts = [[sequence] for sequence in runnable if sequence.prompting]
+        decoding = [sequence for sequence in runnable if not sequence.prompting]
+        shared = [sequence for sequence in decoding if sequence.answer.batchable]
+        alone = [[sequence] for sequence in decoding if not sequence.answer.batchable]
+        batches: list[list[RunningSequence]] = []
+        for at in range(0, len(shared), MAX_SMALL_BATCH):
+            batch = shared[at : at + MAX_SMALL_BATCH]
+            lists = self._runner.step_lists([sequence.cache.number for sequence in batch])
+            batches += [batch] if self._runner.prepared(lists) else [[sequence] for sequence in batch]
+        return [*prompts, *batches, *alone]
+
+    def _submit_steps(self, unit: list[RunningSequence], *, beside_prompt: bool) -> Submit | None:
+        """Submit decode steps of those of a unit that have pages. None: no one has."""
+        ms = BESIDE_PROMPT_MS if beside_prompt else SUBMIT_MS
+        steps = min(self._runner.steps_in(len(unit), ms), *(sequence.left for sequence in unit))
+        paged = []
+        for sequence in unit:  # a step writes the newest token's keys and values
+            granted = sequence.cache.reserve(sequence.position + steps) - sequence.position
+            if granted < 1:
+                sequence.answer.lacks_pages = True
+                continue
+            steps = min(steps, granted)
+            paged.append(sequence)
+        if not paged:
+            return None
+        self._runner.decode([sequence.row for sequence in paged], steps)
+        for sequence in paged:
+            sequence.position += steps
+            sequence.left -= steps
+        return Submit(paged, steps * (self._runner.step_ms(len(paged)) or UNKNOWN_MS))
+
+    def _submit_prompt(self, sequence: RunningSequence, *, alone: bool) -> Submit | None:
+        """Submit the next part of a prompt. The last one also samples the answer's first token. None: no pages."""
+        runner, answer = self._runner, sequence.answer
+        part = prompt_part(
+            answer, sequence.cache, runner, runner.plan.batch if alone else runner.prompt_tokens_in(PROMPT_MS)
+        )
+        if not part.ids:
+            answer.lacks_pages = True
+            return None
+        lists = part.lists
+        if part.last:
+            lists = (*lists, *answer.sampling.lists())
+            sequence.position = len(answer.ids)
+            sequence.left -= 1
+            self._end_prompt(sequence)
+        runner.feed(part.at, part.ids, lists, sequence.cache.number, read=True)
+        sequence.cache.append(part.ids, generated=part.decoded)
+        return Submit([sequence], len(part.ids) * (runner.prompt_token_ms() or UNKNOWN_MS), part.last)
+
+    # -- drafts
+
+    def _should_draft(self, sequence: RunningSequence) -> bool:
+        """Whether the next steps of a sequence that runs alone draft tokens."""
+        runner = self._runner
+        scored = sequence.answer.sampling.logprobs >= 0
+        if not self._speculation or sequence.prompting or scored or not sequence.answer.batchable:
+            return False
+        pays = sequence.drafts.pays(runner.step_ms(1), runner.step_ms(1, drafting=True))
+        if not pays or sequence.left <= MAX_SMALL_BATCH:
+            return False
+        return runner.prepared(runner.step_lists([sequence.cache.number], drafting=True))
+
+    def _submit_draft(self, sequence: RunningSequence) -> Submit | None:
+        """Submit steps with drafts. None: no more positions have pages, or the context might end."""
+        runner = self._runner
+        steps = runner.steps_in(1, SUBMIT_MS, drafting=True)
+        most = sequence.position + MAX_SMALL_BATCH * (steps + sum(submit.steps for submit in self._in_flight))
+        end = sequence.cache.reserve(min(most + MAX_SMALL_BATCH, runner.plan.n_ctx))
+        if runner.draft(sequence.row, steps, min(end, runner.plan.n_ctx)):
+            return Submit([sequence], steps * (runner.step_ms(1, drafting=True) or UNKNOWN_MS), steps=steps)
+        if not self._in_flight:
+            sequence.drafts.fits = False
+        return None
+
+
+def prompt_part(answer: Answer, cache: SequenceCache, runner: Runner, most: int) -> PromptPart:
+    """The next part of a prompt, of at most `most` tokens; without tokens if pages are lacking. Takes its pages."""
+    at = len(cache.tokens)
+    rest = len(answer.ids) - at
+    # Tokens that were decoded once are decoded again if the text must not depend on it, and where it is one token.
+    decoded = at >= answer.prompted and (answer.exact or rest == 1)
+    short = rest <= SHORT_PROMPT and runner.on_gpu and not answer.exact
+    small = not decoded and short and runner.prepared(SMALL_BATCH_END)
+    count = 1 if decoded else min(rest, MAX_SMALL_BATCH if small else most)
+    if answer.exact and at < answer.prompted:
+        count = min(count, answer.prompted - at)
+    count = min(count, max(0, cache.reserve(at + count) - at))
+    last = count == rest
+    lists: Sequence[str] = (DECODE,) if decoded else SMALL_BATCH_END if small else PREFILL_END
+    return PromptPart(at, answer.ids[at : at + count], lists if last else lists[:1], decoded, last)

@@ -1,0 +1,171 @@
+"""The part of the KV caches that one sequence uses: its block table, and which tokens it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from py_engine.generate.kv_cache import Block, KvCache
+from py_engine.plan.pages import pages_for
+
+MIN_EQUAL = 1 / 4  # of a page: less is computed again instead of copied
+
+
+class PageDevice(Protocol):
+    """What a device does with pages (runners.py)."""
+
+    def set_pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:
+        """Write entries of a sequence's block table, from entry `first` on."""
+
+    def copy_page(self, group: int, source: int, to: int) -> None:
+        """Copy a page in every cache of the group."""
+
+    def set_tokens(self, seq: int, position: int, ids: list[int]) -> None:
+        """Write tokens of a sequence that are not fed: penalties and drafts read them."""
+
+
+class SequenceCache:
+    """One sequence. `number`: of its block tables on the device. `age`: how many sequences came before it."""
+
+    def __init__(self, cache: KvCache, device: PageDevice, number: int, age: int) -> None:
+        self.number, self.age = number, age
+        self.tokens: list[int] = []  # whose keys and values are computed
+        self.preempted = False  # it is to release its pages: an older sequence needs them
+        self._cache, self._device = cache, device
+        self._blocks: list[Block] = []
+        self._held = [0] * len(cache.windows)  # by group: the first block whose page it holds
+
+    @property
+    def capacity(self) -> int:
+        """Positions that have pages."""
+        return len(self._blocks) * self._cache.page
+
+    def reuse(self, ids: list[int], exact: bool = False) -> int:
+        """Hold the pages with the longest known prefix of `ids`, and no others; return its length.
+
+        The last token of `ids` is never reused, because its logits are needed.
+        `exact`: reuse only positions that were computed as a prompt. Tokens computed one at a time round a little
+        differently, which can flip a choice between two nearly equal logits.
+        """
+        before = self.tokens
+        if before and before == ids[:-1]:
+            return len(before)
+        self._find(ids, exact)
+        first = len(before) if before == ids[: len(before)] else 0
+        if first < len(self.tokens):
+            self._device.set_tokens(self.number, first, self.tokens[first:])
+        return len(self.tokens)
+
+    def _find(self, ids: list[int], exact: bool) -> None:
+        """Hold the pages with the longest known prefix of `ids` without its last token."""
+        cache = self._cache
+        blocks, n = cache.find(ids[:-1], exact)
+        part = n % cache.page
+        if part and not self._may_extend(blocks[-1], part):
+            if part >= MIN_EQUAL * cache.page and self._copy(blocks, ids[:n]):
+                return
+            blocks, n = cache.usable(blocks[:-1], n - part)
+            part = 0
+        self._switch(blocks, n)
+        self.tokens = ids[:n]
+        if part:
+            cache.truncate(blocks[-1], part)
+
+    def _may_extend(self, block: Block, part: int) -> bool:
+        """Whether this sequence may write after the first `part` tokens of a block: no other one has it.
+
+        A full block of a finished request stays as it is, because more may be cached after it.
+        """
+        mine = block in self._blocks
+        return block.users == mine and (mine or not block.key)
+
+    def _copy(self, blocks: list[Block], ids: list[int]) -> bool:
+        """Hold all blocks but the last, and a copy of its first tokens, to the end of `ids`. False: no page is left."""
+        last, cache = blocks[-1], self._cache
+        first = cache.page * (len(blocks) - 1)
+        cache.hold_all(last)  # or its copy might evict it
+        self._switch(blocks[:-1], len(ids))
+        self.tokens = ids[:first]
+        copied = self.reserve(len(ids)) >= len(ids)
+        if copied:
+            for group, (source, to) in enumerate(zip(last.pages, self._blocks[-1].pages, strict=True)):
+                assert source is not None
+                assert to is not None
+                self._device.copy_page(group, source, to)
+            prompted = min(len(ids) - first, last.prompted)
+            self.append(ids[first : first + prompted])
+            self.append(ids[first + prompted :], generated=True)
+        cache.release_all(last)
+        return copied
+
+    def reserve(self, end: int) -> int:
+        """Take pages for the positions before `end`, as far as there are any. Return how many positions have pages.
+
+        Frees the pages before windows. 0: the sequence is preempted.
+        """
+        self._release_before_windows()
+        if self.preempted:
+            return 0
+        cache, first = self._cache, len(self._blocks)
+        count = min(pages_for(end, cache.page) - first, cache.available(self.age))
+        if count > 0:
+            self._blocks += [cache.new_block() for _ in range(count)]
+            self._write_table([first] * len(self._held))
+        return self.capacity
+
+    def reach(self, position: int, end: int, ahead: int) -> int:
+        """Up to where tokens may be sampled: `ahead` of `position`, or further, as pages allow; not past `end`.
+
+        The last token's own keys and values are not computed, so it needs no page.
+        """
+        return min(end, self.reserve(min(position + ahead, end - 1)) + 1)
+
+    def append(self, ids: list[int], generated: bool = False) -> None:
+        """Record tokens whose keys and values are computed."""
+        while ids:
+            i = len(self.tokens) // self._cache.page
+            count = self._cache.fill(self._blocks[i], self._blocks[i - 1] if i else None, ids, generated)
+            self.tokens += ids[:count]
+            ids = ids[count:]
+
+    def release(self) -> None:
+        """Hold nothing. What was computed stays cached until its pages are needed."""
+        self._switch([], 0)
+        self.tokens, self.preempted = [], False
+
+    def missing(self, end: int) -> list[int]:
+        """By group: the pages that are not available now for the positions before `end`."""
+        self._release_before_windows()
+        cache = self._cache
+        needed = cache.pages_to_read(len(self.tokens), end)
+        held = (len(self._blocks) - first for first in self._held)
+        return [n - h - pool.available for n, h, pool in zip(needed, held, cache.pools, strict=True)]
+
+    def _release_before_windows(self) -> None:
+        for group, first in enumerate(self._held):
+            self._held[group] = max(first, self._cache.first_block(group, len(self.tokens)))
+            for block in self._blocks[first : self._held[group]]:
+                self._cache.release(group, block)
+
+    def _switch(self, blocks: list[Block], n: int) -> None:
+        """Hold the pages that `n` tokens in `blocks` read, instead of the present ones."""
+        old, old_held, cache = self._blocks, self._held, self._cache
+        self._blocks, self._held = blocks, [cache.first_block(group, n) for group in range(len(self._held))]
+        for block in blocks:
+            block.users += 1
+        for group, first in enumerate(self._held):
+            for block in blocks[first:]:
+                cache.hold(group, block)
+        for group, first in enumerate(old_held):
+            for block in reversed(old[first:]):  # the first block last: evicted last, since the others need it
+                cache.release(group, block)
+        for block in reversed(old):
+            cache.leave(block)
+        self._write_table(self._held)
+
+    def _write_table(self, first: list[int]) -> None:
+        """Write each group's entries from `first` on to the device."""
+        for group, at in enumerate(first):
+            pages = [block.pages[group] for block in self._blocks[at:]]
+            if pages:
+                self._device.set_pages(group, self.number, at, [page for page in pages if page is not None])

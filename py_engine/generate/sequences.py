@@ -1,0 +1,130 @@
+"""The sequences that run side by side, and how they share the pages of the KV caches.
+
+A sequence takes pages as its tokens come. When none is left, pages that only finished requests have used are evicted,
+least recently used first. Then the caches grow, if memory allows it. Else the sequence waits. The oldest one never
+waits for long: the youngest releases its pages, and later computes again what it lost. The pages that the caches start
+with hold a whole context, so a sequence that is left alone can always go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from py_engine.errors import WispError
+from py_engine.generate.kv_cache import KvCache
+from py_engine.generate.sequence_cache import PageDevice, SequenceCache
+
+GROWTH = 4  # caches grow by at least this part of a context's pages
+
+
+class Sequences:
+    """Up to `most` sequences. `grow(pages)` gives every page group so many pages; False: not now."""
+
+    def __init__(
+        self, cache: KvCache, device: PageDevice, most: int, grow: Callable[[list[int]], Awaitable[bool]]
+    ) -> None:
+        self.cache, self.most = cache, most
+        self._device, self._reserve_pages = device, grow
+        self._numbers = list(range(most))  # a heap: the lowest free number is used first
+        self._running: list[SequenceCache] = []  # oldest first
+        self._started = 0
+        self._places = asyncio.Semaphore(most)
+        self._freed = asyncio.Event()  # pages were freed; replaced each time
+        self._growing = asyncio.Lock()
+        self._may_grow = True
+
+    @asynccontextmanager
+    async def acquire(self) -> AsyncIterator[SequenceCache]:
+        """Run a sequence. Waits while there are `most`."""
+        async with self._places:
+            sequence = SequenceCache(self.cache, self._device, heapq.heappop(self._numbers), self._started)
+            self._started += 1
+            self._running.append(sequence)
+            try:
+                yield sequence
+            finally:
+                self._running.remove(sequence)
+                heapq.heappush(self._numbers, sequence.number)
+                self._release(sequence)
+
+    def _release(self, sequence: SequenceCache) -> None:
+        sequence.release()
+        self._notify()
+
+    def _notify(self) -> None:
+        """Wake the sequences that wait for pages."""
+        self._freed.set()
+        self._freed = asyncio.Event()
+
+    def enough_pages(self, sequence: SequenceCache, end: int) -> bool:
+        """Whether the sequence could have pages for the positions before `end` now."""
+        waiting = self.cache.waiting
+        first = not waiting or min(waiting) >= sequence.age
+        return first and not sequence.preempted and max(sequence.missing(end), default=0) <= 0
+
+    async def wait_for_pages(self, sequence: SequenceCache, end: int) -> None:
+        """Wait until there are pages for the positions before `end` of a sequence that is not on the device."""
+        self.cache.waiting.add(sequence.age)
+        try:
+            while True:
+                freed = self._freed
+                if sequence.preempted:
+                    self._release(sequence)
+                elif self.enough_pages(sequence, end):
+                    return
+                elif min(self.cache.waiting) < sequence.age or not (
+                    await self._grow(sequence, end) or self.enough_pages(sequence, end) or self._preempt(sequence)
+                ):
+                    await freed.wait()
+        finally:
+            self.cache.waiting.remove(sequence.age)
+            self._notify()
+
+    def _preempt(self, sequence: SequenceCache) -> bool:
+        """Have the youngest sequence release its pages. False: wait until it has."""
+        youngest = self._running[-1]
+        for youngest in reversed(self._running):
+            if youngest.capacity:
+                break
+        if youngest.preempted or youngest.age < sequence.age:
+            return False
+        if youngest is sequence or youngest.age in self.cache.waiting:
+            self._release(youngest)
+            return True
+        youngest.preempted = True
+        return False
+
+    async def _grow(self, sequence: SequenceCache, end: int) -> bool:
+        """Give every group the pages that the sequence lacks. False where memory or the limit forbids it."""
+        async with self._growing:
+            missing = sequence.missing(end)
+            pools, spans = self.cache.pools, self.cache.most
+            pages = [
+                min(self.most * span, pool.size + max(lacks, span // GROWTH)) if lacks > 0 else pool.size
+                for lacks, span, pool in zip(missing, spans, pools, strict=True)
+            ]
+            grown = [more - pool.size for more, pool in zip(pages, pools, strict=True)]
+            if not self._may_grow or any(more < lacks for more, lacks in zip(grown, missing, strict=True)):
+                return False
+            try:
+                granted = any(grown) and await self._reserve_pages(pages)
+            except WispError as error:
+                if error.code != "out_of_memory":
+                    raise
+                self._may_grow = granted = False
+            if granted:
+                for pool, size in zip(pools, pages, strict=True):
+                    pool.grow(size)
+            return granted
+
+    def stats(self) -> list[dict[str, int]]:
+        """By page group: its window, and how many pages there are, free, and held by running sequences."""
+        pools = zip(self.cache.windows, self.cache.pools, strict=True)
+        return [{"window": w, "total": pool.size, "free": pool.free, "held": pool.held} for w, pool in pools]
+
+    def clear(self) -> None:
+        """Forget what no running sequence holds."""
+        self.cache.clear()

@@ -1,0 +1,54 @@
+"""Pages of the KV caches, and the block tables that map a sequence's positions to pages.
+
+All layers with the same window form a page group: a page's number addresses the same rows in each of their caches, so
+one block table serves them all. Position s of a sequence is in row `table[s // page] * page + s % page`.
+The tables are in the state buffer, after the States (wgsl/lib/state.wgsl): u32 (MAX_GROUPS, MAX_SEQUENCES, pages of a
+context). A binding of their own would exceed the storage bindings that some devices allow.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
+
+PAGE = 64  # positions of a page; the tiles of attention divide it
+MAX_GROUPS = 4  # full attention, two windows, a short convolution's inputs
+STATE_WORDS = 4  # u32 of a State
+TABLES = 4 * STATE_WORDS * MAX_SMALL_BATCH  # byte of the state buffer where the block tables begin
+
+
+@dataclass
+class PageGroup:
+    """The layers that share one block table."""
+
+    index: int
+    window: int  # last positions that the layers read; 0: all
+    most: int  # pages that one sequence has at most
+    pages: int  # of each cache now
+    caches: list[str] = field(default_factory=list)  # the buffers
+
+
+def pages_for(positions: int, page: int) -> int:
+    """Pages that hold so many positions."""
+    return -(-positions // page)
+
+
+def table_offset(n_ctx: int, page: int, group: int, seq: int = 0) -> int:
+    """Index of a sequence's block table among the words of all tables."""
+    return (group * MAX_SEQUENCES + seq) * pages_for(n_ctx, page)
+
+
+def state_words(n_ctx: int, page: int) -> int:
+    """Words of the state buffer: a State per token of a small batch, then the block tables."""
+    return STATE_WORDS * MAX_SMALL_BATCH + table_offset(n_ctx, page, MAX_GROUPS)
+
+
+def first_tables(groups: Sequence[PageGroup], n_ctx: int, page: int) -> bytes:
+    """Tables that give any one sequence all pages, so that a model can be timed before pages are allocated."""
+    context, words = pages_for(n_ctx, page), array("I")
+    for group in groups:
+        words.extend([i % group.pages for i in range(context)] * MAX_SEQUENCES)
+    return words.tobytes()
