@@ -8,7 +8,7 @@
 #param MM // tokens of a thread
 #param MN // rows of a thread
 #param BIAS // 1: y has a bias
-#param EPILOGUE // "store": y = ...; "add": y += ...; "gated": see matmul_inputs.wgsl
+#param EPILOGUE // "store": y = ...; "add": y += ...
 #param F16
 #param HALVES // 1: W is dequantised in f16
 #include "lib/matmul_inputs.wgsl"
@@ -22,7 +22,6 @@ alias h4 = vec4f;
 const WM = TM / MM; // threads along the tokens
 const WN = TN / MN;
 const WG = WM * WN;
-const PAIRED = WN;
 const PAD = 9u; // row pitch in workgroup memory: 8 vectors, and one against bank conflicts
 var<workgroup> xs: array<h4, TM * PAD>;
 var<workgroup> ws: array<h4, TN * PAD>;
@@ -78,14 +77,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     workgroupBarrier();
   }
   for (var i = 0u; i < MM; i++) {
-#if EPILOGUE == "gated"
-    for (var j = 0u; j < MN; j += 2u) {
-      store_gated(tile, i * WM + tm, (n0 + j * WN) / 2u + tn, acc[i][j], acc[i][j + 1u]);
-    }
-#else
     for (var j = 0u; j < MN; j++) {
       store_result(tile, i * WM + tm, n0 + j * WN + tn, acc[i][j]);
     }
-#endif
   }
 }

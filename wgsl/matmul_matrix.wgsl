@@ -11,28 +11,22 @@
 #param SM // subgroups along the tokens
 #param SN // subgroups along the rows
 #param DEPTH // columns at a time: 32 or 64
-#param BUFFERS // copies of the tiles in workgroup memory: with 2, subgroups need not wait before they load the next
 #param AHEAD // 1: the next columns are loaded into registers before the current ones are multiplied
-#param SPAN // rows of results that a subgroup passes through workgroup memory at a time
-#param BRANCHES
 #param BIAS // 1: y has a bias
-#param EPILOGUE // "store": y = ...; "add": y += ...; "gated": see matmul_inputs.wgsl
+#param EPILOGUE // "store": y = ...; "add": y += ...
 #param F16
 #param HALVES // 1: W is dequantised in f16
 #include "lib/subgroup_matrix.wgsl"
 #include "lib/matmul_inputs.wgsl"
 
 const WG = SM * SN * LANES;
-const PAIRED = SIDE;
 const VECS = DEPTH / 4u;
 const GROUPS = DEPTH / 32u;
 const PITCH = DEPTH + 8u; // row pitch in workgroup memory, in f16: a multiple of 16 bytes, padded against bank conflicts
 
-#for b in BUFFERS
-var<workgroup> xs${b}: array<f16, TM * PITCH>;
-var<workgroup> ws${b}: array<f16, TN * PITCH>;
-#endfor
-var<workgroup> out: array<f32, SM * SN * SIDE * SPAN>;
+var<workgroup> xs: array<f16, TM * PITCH>;
+var<workgroup> ws: array<f16, TN * PITCH>;
+var<workgroup> out: array<f32, SM * SN * SIDE * SIDE>;
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
@@ -58,7 +52,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   var acc${i}_${j} = Result();
 #endfor
 #endfor
-#if not GROUPED and not BIAS and EPILOGUE != "gated"
+#if not GROUPED and not BIAS
   // Whole tiles are stored, or read, as matrices. Rows of y are aligned as these need it.
   let whole = tile.count == TM && n0 + TN <= p.rows && p.row0 % 4u == 0u;
   let stride = p.y_stride;
@@ -79,94 +73,61 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #include "lib/matmul_load.wgsl"
   }
 #endif
-  for (var step = 0u; step < W_GROUPS; step += GROUPS * BUFFERS) {
-#for b in BUFFERS
-    if (step + ${b}u * GROUPS < W_GROUPS) {
+  for (var step = 0u; step < W_GROUPS; step += GROUPS) {
 #if not AHEAD
-      let g0 = step + ${b}u * GROUPS;
+    let g0 = step;
 #include "lib/matmul_load.wgsl"
 #endif
 #for i in TM * DEPTH // 4 // (SM * SN * LANES)
-      {
-        let e = t + ${i}u * WG;
-        let at = e / VECS * PITCH + e % VECS * 4u;
-        xs${b}[at] = x${i}.x;
-        xs${b}[at + 1u] = x${i}.y;
-        xs${b}[at + 2u] = x${i}.z;
-        xs${b}[at + 3u] = x${i}.w;
-      }
-#endfor
-#for i in (TN * DEPTH // 32 + SM * SN * LANES - 1) // (SM * SN * LANES)
-      if (t + ${i}u * WG < TN * GROUPS) {
-        let e = min(t + ${i}u * WG, TN * GROUPS - 1u);
-        let at = e / GROUPS * PITCH + e % GROUPS * 32u;
-#for c in 8
-        ws${b}[at + 4u * ${c}u] = w${i}[${c}].x;
-        ws${b}[at + 4u * ${c}u + 1u] = w${i}[${c}].y;
-        ws${b}[at + 4u * ${c}u + 2u] = w${i}[${c}].z;
-        ws${b}[at + 4u * ${c}u + 3u] = w${i}[${c}].w;
-#endfor
-      }
-#endfor
-      workgroupBarrier();
-#if AHEAD
-      let g0 = step + ${b}u * GROUPS + GROUPS;
-      if (g0 < W_GROUPS) {
-#include "lib/matmul_load.wgsl"
-      }
-#endif
-#if BRANCHES
-#for s in SM * SN
-      if (sub == ${s}u) {
-        const sm = ${s}u / SN * (TM / SM);
-        const sn = ${s}u % SN * (TN / SN);
-#for k in DEPTH // SIDE
-        {
-#for j in TN // SN // SIDE
-          let b${j} = subgroupMatrixLoad<Right>(&ws${b}, (sn + ${j}u * SIDE) * PITCH + ${k}u * SIDE, true, PITCH);
-#endfor
-#for i in TM // SM // SIDE
-#if GROUPED
-          if (sm + ${i}u * SIDE < tile.count)
-#endif
-          {
-            let a = subgroupMatrixLoad<Left>(&xs${b}, (sm + ${i}u * SIDE) * PITCH + ${k}u * SIDE, false, PITCH);
-#for j in TN // SN // SIDE
-            acc${i}_${j} = subgroupMatrixMultiplyAccumulate(a, b${j}, acc${i}_${j});
-#endfor
-          }
-#endfor
-        }
-#endfor
-      }
-#endfor
-#else
-#for k in DEPTH // SIDE
-      {
-#for j in TN // SN // SIDE
-        let b${j} = subgroupMatrixLoad<Right>(&ws${b}, (sn + ${j}u * SIDE) * PITCH + ${k}u * SIDE, true, PITCH);
-#endfor
-#for i in TM // SM // SIDE
-#if GROUPED
-        if (sm + ${i}u * SIDE < tile.count) // skip what no token needs
-#endif
-        {
-          let a = subgroupMatrixLoad<Left>(&xs${b}, (sm + ${i}u * SIDE) * PITCH + ${k}u * SIDE, false, PITCH);
-#for j in TN // SN // SIDE
-          acc${i}_${j} = subgroupMatrixMultiplyAccumulate(a, b${j}, acc${i}_${j});
-#endfor
-        }
-#endfor
-      }
-#endfor
-#endif
-#if BUFFERS == 1
-      workgroupBarrier();
-#endif
+    {
+      let e = t + ${i}u * WG;
+      let at = e / VECS * PITCH + e % VECS * 4u;
+      xs[at] = x${i}.x;
+      xs[at + 1u] = x${i}.y;
+      xs[at + 2u] = x${i}.z;
+      xs[at + 3u] = x${i}.w;
     }
 #endfor
+#for i in (TN * DEPTH // 32 + SM * SN * LANES - 1) // (SM * SN * LANES)
+    if (t + ${i}u * WG < TN * GROUPS) {
+      let e = min(t + ${i}u * WG, TN * GROUPS - 1u);
+      let at = e / GROUPS * PITCH + e % GROUPS * 32u;
+#for c in 8
+      ws[at + 4u * ${c}u] = w${i}[${c}].x;
+      ws[at + 4u * ${c}u + 1u] = w${i}[${c}].y;
+      ws[at + 4u * ${c}u + 2u] = w${i}[${c}].z;
+      ws[at + 4u * ${c}u + 3u] = w${i}[${c}].w;
+#endfor
+    }
+#endfor
+    workgroupBarrier();
+#if AHEAD
+    let g0 = step + GROUPS;
+    if (g0 < W_GROUPS) {
+#include "lib/matmul_load.wgsl"
+    }
+#endif
+#for k in DEPTH // SIDE
+    {
+#for j in TN // SN // SIDE
+      let b${j} = subgroupMatrixLoad<Right>(&ws, (sn + ${j}u * SIDE) * PITCH + ${k}u * SIDE, true, PITCH);
+#endfor
+#for i in TM // SM // SIDE
+#if GROUPED
+      if (sm + ${i}u * SIDE < tile.count) // skip what no token needs
+#endif
+      {
+        let a = subgroupMatrixLoad<Left>(&xs, (sm + ${i}u * SIDE) * PITCH + ${k}u * SIDE, false, PITCH);
+#for j in TN // SN // SIDE
+        acc${i}_${j} = subgroupMatrixMultiplyAccumulate(a, b${j}, acc${i}_${j});
+#endfor
+      }
+#endfor
+    }
+#endfor
+    workgroupBarrier();
   }
-#if not GROUPED and not BIAS and EPILOGUE != "gated"
+#if not GROUPED and not BIAS
   if (whole) {
 #for i in TM // SM // SIDE
 #for j in TN // SN // SIDE
@@ -178,24 +139,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endif
   let lane = t % LANES;
 #for i in TM // SM // SIDE
-#for s in TN // SN // SPAN
-#for j in ${s} * SPAN // SIDE, (${s} + 1) * SPAN // SIDE
-  subgroupMatrixStore(&out, sub * SIDE * SPAN + ${j}u * SIDE % SPAN, acc${i}_${j}, false, SPAN);
-#endfor
+#for j in TN // SN // SIDE
+  subgroupMatrixStore(&out, sub * SIDE * SIDE, acc${i}_${j}, false, SIDE);
   workgroupBarrier();
-#if EPILOGUE == "gated"
-  for (var e = lane; e < SIDE * SPAN / 2u; e += LANES) {
-    let row = e / (SPAN / 2u);
-    let c = e % (SPAN / 2u);
-    let at = sub * SIDE * SPAN + row * SPAN + c / SIDE * 2u * SIDE + c % SIDE;
-    store_gated(tile, sm + ${i}u * SIDE + row, (n0 + sn + ${s}u * SPAN) / 2u + c, out[at], out[at + SIDE]);
+  for (var e = lane; e < SIDE * SIDE; e += LANES) {
+    let row = n0 + sn + ${j}u * SIDE + e % SIDE;
+    store_result(tile, sm + ${i}u * SIDE + e / SIDE, row, out[sub * SIDE * SIDE + e]);
   }
-#else
-  for (var e = lane; e < SIDE * SPAN; e += LANES) {
-    let row = n0 + sn + ${s}u * SPAN + e % SPAN;
-    store_result(tile, sm + ${i}u * SIDE + e / SPAN, row, out[sub * SIDE * SPAN + e]);
-  }
-#endif
   workgroupBarrier();
 #endfor
 #endfor

@@ -85,18 +85,13 @@ def _matmul_of_experts(c: Call) -> None:
     for expert, first, count, _ in c["tiles"].astype(np.int64):
         slots = c["slots"].reshape(-1)[first : first + count]
         x = c["x"][slots if c.params["X_PER_SLOT"] else slots // c.params["USED"], : c.params["COLS"]]
-        outputs = []
         for i in range(stack if count else 0):
             begin = (i * experts + expert) * rows - c.consts["first"]  # the expert's first row in this part
             lo, hi = max(0, -begin), min(rows, c.consts["rows"] - begin)
             if lo < hi:
                 bias = c["bias"][i * experts + expert, lo:hi] if c.params["BIAS"] else np.float32(0)
-                outputs.append(x @ c["w"][begin + lo : begin + hi].T + bias)
                 at = c.consts["row0"] + i * rows
-                if c.params["EPILOGUE"] == "store":
-                    c["y"][slots, at + lo : at + hi] = outputs[-1]
-        if c.params["EPILOGUE"] == "gated" and count:
-            c["y"][slots, :rows] = gated(c.params["ACTIVATION"], *outputs)
+                c["y"][slots, at + lo : at + hi] = x @ c["w"][begin + lo : begin + hi].T + bias
 
 
 def round_to_bytes(x: Array) -> Array:

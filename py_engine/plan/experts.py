@@ -108,11 +108,11 @@ def hidden(ops: Ops, route: Route, x: Buffer, network: ExpertNetwork) -> Hidden:
         x, norm = ops.normed_input(x, norm, network.eps) if norm else x, None
         groups = group(ops, route)
     y = ops.buffer(f"{ops.name}.expert_hidden", (ops.batch * route.used, pad(n_ff)), ops.input_dtype)
-    if network.gated and len(network.inputs) == 1 and _fits(ops, network.inputs[0]):
+    if network.gated and len(network.inputs) == 1 and groups is None:
         epilogue = Epilogue("gated", {"ACTIVATION": network.activation})
         product = _Product(x, network.inputs[0], y, n_ff, epilogue, norm=norm, eps=network.eps)
-        _append(ops, route, groups, product)
-        return Hidden(route, y, groups)
+        _small_product(ops, route, product)
+        return Hidden(route, y)
     rows = ops.buffer(f"{ops.name}.expert_rows", (ops.batch * route.used, pad(n_ff * (1 + network.gated))))
     for i, matrices in enumerate(network.inputs):
         _append(ops, route, groups, _Product(x, matrices, rows, n_ff, row0=i * n_ff, norm=norm, eps=network.eps))
@@ -235,9 +235,9 @@ def _grouped_product(ops: Ops, route: Route, groups: Groups, p: _Product) -> Non
         ops.add(
             groups.kernel,
             {"QUANT": part.layout.fragment, "COLS": weight.cols, "BIAS": int(bias is not None),
-             "EPILOGUE": p.epilogue.name, "GROUPED": 1, "EXPERTS": experts, "ROWS": p.rows, "STACK": rows // p.rows,
+             "EPILOGUE": "store", "GROUPED": 1, "EXPERTS": experts, "ROWS": p.rows, "STACK": rows // p.rows,
              "USED": route.used, "X_PER_SLOT": int(p.x.shape[0] == p.y.shape[0])}
-            | halves(ops, p.x, p.y) | groups.tile | dict(p.epilogue.params),
+            | halves(ops, p.x) | groups.tile,
             {"rows": part.rows, "row0": p.row0, "y_stride": p.y.shape[1], "first": first},
             {"state": ops.state, "x": p.x, "w": part, "tiles": groups.tiles, "slots": groups.slots, "y": p.y}
             | ({"bias": bias} if bias else {}),

@@ -185,14 +185,10 @@ class Ops(OpList):
 
     def normed_stack(self, name: str, x: Buffer, projection: Projection) -> Buffer:
         """The projection of x: (n, padded rows)."""
-        return self._stack(name, *self._normed(x, projection))
-
-    def _normed(self, x: Buffer, projection: Projection) -> tuple[Buffer, Projection]:
-        """x and the projection, without its norm unless the products are fused with it."""
-        fused = self.small_batch and all(self._in_one_binding(w) for w in projection.stack)
-        if projection.norm is None or fused:
-            return x, projection
-        return self.normed_input(x, projection.norm, projection.eps), Projection(projection.stack, projection.bias)
+        if projection.norm and not (self.small_batch and all(self._in_one_binding(w) for w in projection.stack)):
+            x = self.normed_input(x, projection.norm, projection.eps)
+            projection = Projection(projection.stack, projection.bias)
+        return self._stack(name, x, projection)
 
     def _stack(self, name: str, x: Buffer, projection: Projection) -> Buffer:
         """One product per matrix of the stack, each with the norm."""
@@ -223,9 +219,8 @@ class Ops(OpList):
         """activation(gate) * up of the projected x. The projection stacks the gate's rows, then the up's."""
         cols = projection.rows // 2
         y = self.rows("hidden", cols, self.input_dtype)
-        if len(projection.stack) == 1 and self._in_one_binding(projection.stack[0]):
-            x, projection = self._normed(x, projection)
-            products.append(self, self._product(x, projection, y, Epilogue("gated", {"ACTIVATION": activation})))
+        if self._fusible(projection):
+            products.matvec(self, self._product(x, projection, y, Epilogue("gated", {"ACTIVATION": activation})))
             return y
         return self.activate(self.normed_stack("gate_up", x, projection), y, cols, activation, gated=True)
 

@@ -106,21 +106,20 @@ def _quantized(ops: OpList, p: Product) -> dict[str, Buffer | Weight]:
     return quantized
 
 
-def halves(ops: OpList, x: Buffer, y: Buffer) -> dict[str, int]:
+def halves(ops: OpList, x: Buffer) -> dict[str, int]:
     """The #params of the mat-mul kernels that say what is f16."""
-    return {"HALVES": int(ops.device.f16), "X16": int(x.dtype == "f16"), "Y16": int(y.dtype == "f16")}
+    return {"HALVES": int(ops.device.f16), "X16": int(x.dtype == "f16")}
 
 
 def _matmul(ops: OpList, p: Product) -> None:
     weight = p.weight
-    kernel, tile = tiles.matmul(ops.device, min(ops.batch, 512), weight.rows)
+    kernel, tile = tiles.matmul(ops.device, ops.batch, weight)
     ops.add(
         kernel,
         {"QUANT": weight.layout.fragment, "COLS": weight.cols, "BIAS": int(p.bias is not None), "GROUPED": 0}
         | {"EPILOGUE": p.epilogue.name}
-        | halves(ops, p.x, p.y)
-        | tile
-        | dict(p.epilogue.params),
+        | halves(ops, p.x)
+        | tile,
         {"rows": weight.rows, "row0": p.row0, "y_stride": p.y.shape[1]},
         {"state": ops.state, "x": p.x, "w": weight, "y": p.y} | ({"bias": p.bias} if p.bias else {}),
         -(-weight.rows // tile["TN"]),

@@ -14,8 +14,8 @@ from py_engine.plan.plan import Weight
 
 MATVEC = ("TK", "TR", "R", "AHEAD")  # threads per row, rows in parallel, rows per thread, prefetched units
 FULL_OCCUPANCY = 256  # workgroups that keep every core of a GPU busy
+WIDE_BYTES = 0.75  # bytes of a weight from which on loads need to be hidden: Q6_K and wider types
 MAX_ROW_THREADS = 1 << 17  # threads over all rows of a matrix, at most, if each computes one row
-MATRIX_LOADS = {"BUFFERS": 1, "AHEAD": 0, "BRANCHES": 0}
 
 
 def matvec_key(weight: Weight) -> str:
@@ -137,25 +137,33 @@ def alternatives(device: Device, weight: Weight, tile: tuple[int, ...]) -> list[
     return [other for other in dict.fromkeys(found) if other != tile]
 
 
-def matmul(device: Device, batch: int, rows: int) -> tuple[str, dict[str, int]]:
+def matmul(device: Device, batch: int, weight: Weight) -> tuple[str, dict[str, int]]:
     """The kernel for batches of `batch` tokens, and its tile of TM tokens x TN rows."""
     if device.matrix and batch >= 64:
-        sides = {"SIDE": device.matrix, "LANES": device.subgroup, "SPAN": 2 * device.matrix} | MATRIX_LOADS
-        if rows // 128 * (batch // 128) >= FULL_OCCUPANCY:
-            return "matmul_matrix", {"TM": 128, "TN": 128, "DEPTH": 32, "SM": 2, "SN": 2} | sides
-        return "matmul_matrix", {"TM": 64, "TN": 64, "DEPTH": 64, "SM": 2, "SN": 2} | sides
-    size = 2 if device.f16 else 4
-    if batch >= 64 and not device.software and (64 + 64) * 36 * size <= device.max_workgroup_storage:
-        return "matmul", {"TM": 64, "TN": 64, "MM": 4, "MN": 4}
-    return "matmul", {"TM": 32, "TN": 64, "MM": 4, "MN": 4}
+        sides = {"SIDE": device.matrix, "LANES": device.subgroup}
+        tiles = weight.rows // 128 * (batch // 128)
+        wide = weight.layout.block_bytes >= WIDE_BYTES * weight.layout.block
+        if wide and tiles >= FULL_OCCUPANCY // 2 and device.max_workgroup_storage >= 48 << 10:
+            return "matmul_matrix", {"TM": 128, "TN": 128, "DEPTH": 64, "SM": 2, "SN": 4, "AHEAD": 1} | sides
+        if tiles >= FULL_OCCUPANCY:
+            return "matmul_matrix", {"TM": 128, "TN": 128, "DEPTH": 32, "SM": 2, "SN": 2, "AHEAD": 0} | sides
+        return "matmul_matrix", {"TM": 64, "TN": 64, "DEPTH": 64, "SM": 2, "SN": 2, "AHEAD": 0} | sides
+    return "matmul", _matmul_tile(device, batch)
 
 
 def grouped_matmul(device: Device, batch: int, tokens: int) -> tuple[str, dict[str, int]]:
     """The kernel for products of experts, and its tile. `tokens`: those of an expert in a full batch, on average."""
     if device.matrix and batch >= 64:
-        sides = {"SIDE": device.matrix, "LANES": device.subgroup, "SPAN": 2 * device.matrix} | MATRIX_LOADS
-        return "matmul_matrix", {"TM": 32 if tokens <= 16 else 64, "TN": 128, "DEPTH": 64, "SM": 1, "SN": 4} | sides
-    return matmul(replace(device, matrix=0), batch if tokens > 32 else 1, 0)
+        sides = {"SIDE": device.matrix, "LANES": device.subgroup}
+        return "matmul_matrix", {"TM": 64, "TN": 64, "DEPTH": 64, "SM": 1, "SN": 4, "AHEAD": 0} | sides
+    return "matmul", _matmul_tile(device, batch if tokens > 32 else 1)
+
+
+def _matmul_tile(device: Device, batch: int) -> dict[str, int]:
+    size = 2 if device.f16 else 4
+    if batch >= 64 and not device.software and (64 + 64) * 36 * size <= device.max_workgroup_storage:
+        return {"TM": 64, "TN": 64, "MM": 4, "MN": 4}
+    return {"TM": 32, "TN": 64, "MM": 4, "MN": 4}
 
 
 def attention(device: Device, batch: int, head_dim: int, group: int, causal: bool = True) -> tuple[str, dict[str, int]]:
@@ -164,11 +172,12 @@ def attention(device: Device, batch: int, head_dim: int, group: int, causal: boo
     `group`: query heads that share a key head. Not `causal`: the kernel of encoders.
     """
     side = device.matrix if causal else 0
-    rows, positions = 128 if head_dim > 64 else 64, 32
-    if side and batch >= 64 and head_dim % side == 0 and head_dim <= 128 and group <= rows:
-        return "attention_matrix", {
-            "TQ": rows // group, "ROWS": rows, "STRIP": 16, "TS": positions, "SIDE": side, "LANES": device.subgroup
-        }  # fmt: skip
+    if side and batch >= 64 and head_dim % side == 0 and head_dim <= 256:
+        for rows, positions in ((128, 32), (64, 32)) if 64 < head_dim <= 128 else ((64, 32 if head_dim <= 64 else 16),):
+            used = _attention_matrix_bytes(head_dim, rows, positions)
+            if group <= rows and used <= device.max_workgroup_storage:
+                sides = {"SIDE": side, "LANES": device.subgroup}
+                return "attention_matrix", {"TQ": rows // group, "ROWS": rows, "STRIP": 16, "TS": positions} | sides
     size = 2 if device.f16 else 4
     max_tokens = max(1, 16 // group)
     threads = 64 if head_dim <= 128 else 128
@@ -178,6 +187,11 @@ def attention(device: Device, batch: int, head_dim: int, group: int, causal: boo
         if used <= device.max_workgroup_storage:
             break
     return "attention", {"TQ": tokens, "TS": positions, "WG": max(threads, head_dim // 4)}
+
+
+def _attention_matrix_bytes(head_dim: int, rows: int, positions: int) -> int:
+    """Workgroup memory of attention_matrix.wgsl: keys and values, scores, weights, a factor per row, a flag."""
+    return 4 * positions * (head_dim + 8) + rows * (4 * (positions + 4) + 2 * (positions + 8) + 4) + 16
 
 
 def attention_loads(kv: str, head_dim: int, positions: int, threads: int) -> dict[str, int]:

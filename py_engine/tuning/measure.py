@@ -196,13 +196,15 @@ class Trial(Gpu):
     async def _compute(self) -> list[list[float]]:
         for b in self.plan.buffers.values():
             if b.pool == "activations":
-                self.bench.fill(self.places[b.name][0], "f32", b.nbytes)
+                self.bench.fill(self.places[b.name][0], "f16" if b.dtype == "f16" else "f32", b.nbytes)
         self.replay.feed(0, self.workload.pos, js.Uint32Array.new(self.workload.checked), to_js(["test"]))
         found = []
         for b in self._outputs:
-            size = 4 * self.workload.checked * b.shape[-1]
-            data = js.Float32Array.new(await self.replay.download(self.places[b.name][0], 0, size)).to_py().tolist()
-            found.append(data[:: max(1, len(data) // COMPARED_VALUES) | 1])
+            kind, width = ("e", 2) if b.dtype == "f16" else ("f", 4)
+            count = self.workload.checked * b.shape[-1]  # even: rows are whole groups
+            data = await self.replay.download(self.places[b.name][0], 0, width * count)
+            values = struct.unpack(f"<{count}{kind}", data.to_bytes())
+            found.append(list(values[:: max(1, len(values) // COMPARED_VALUES) | 1]))
         return found
 
     async def microseconds(self, best: float) -> float:

@@ -7,7 +7,7 @@ import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine.plan import products, tiles
-from py_engine.plan.ops import AttentionOptions, Projection
+from py_engine.plan.ops import AttentionOptions
 from py_engine.plan.plan import PerToken
 from py_engine.plan.products import Product
 from tests.support.kernels.bench import Bench, Setup, nmse
@@ -21,9 +21,9 @@ def matrix_bench(plain_bench: Bench) -> Bench:
 @pytest.mark.parametrize(
     "tile",
     [
-        {"TM": 64, "TN": 64, "DEPTH": 32, "SPAN": 32},
-        {"TM": 32, "TN": 32, "DEPTH": 64, "SPAN": 16},
-        {"TM": 128, "TN": 32, "DEPTH": 32, "SPAN": 16},
+        {"TM": 64, "TN": 64, "DEPTH": 32},
+        {"TM": 32, "TN": 32, "DEPTH": 64, "AHEAD": 1},
+        {"TM": 128, "TN": 32, "DEPTH": 32, "SN": 1},
     ],
 )
 @pytest.mark.parametrize(
@@ -49,20 +49,6 @@ def test_matmul(matrix_bench: Bench, type: Q, rows: int, cols: int, n: int, tile
     for b in (y, z):
         assert nmse(gpu[b.name][:n, :rows], host[b.name][:n, :rows]) < 1e-10
     assert np.isnan(gpu[z.name][n:]).all()
-
-
-@pytest.mark.parametrize(("n_ff", "cols", "n"), [(1, 33, 3), (33, 96, 31), (257, 64, 130)])
-def test_gated(matrix_bench: Bench, n_ff: int, cols: int, n: int) -> None:
-    """Gates and ups of a tile in pairs, with biases."""
-    ops = matrix_bench.begin(Setup(batch=256, n=n))
-    x = ops.rows("x", cols)
-    matrix_bench.fill(x)
-    both = Projection([matrix_bench.weight("w", Q.F16, 2 * n_ff, cols)], matrix_bench.vector("bias", 2 * n_ff))
-    y = ops.gated(x, both, "gelu")
-    assert [op.params["EPILOGUE"] for op in ops.ops] == ["gated"]
-    gpu, host = matrix_bench.run(ops)
-    assert nmse(gpu[y.name][:n, :n_ff], host[y.name][:n, :n_ff]) < 1e-10
-    assert np.isnan(gpu[y.name][n:]).all()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ def test_equal_numbers_of_two_types_make_two_shaders() -> None:
 
 
 def test_devices_that_differ_make_two_shaders() -> None:
-    params = {"COLS": 64, "WG": 64, "MEAN": 0, "BIAS": 0, "ADD": 0}
+    params = {"COLS": 64, "WG": 64, "MEAN": 0, "BIAS": 0, "ADD": 0, "Y16": 0}
     labels = {kernels.expand("norm", params, Device(subgroup=size)).label for size in (0, 4, 32)}
     assert len(labels) == 3
 

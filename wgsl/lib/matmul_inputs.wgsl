@@ -1,8 +1,5 @@
 // Bindings, loads of X and the epilogue that both mat-mul kernels share.
 //
-// EPILOGUE "gated": y = activation(gate) * up, where the first half of the rows of W is the gate's and the other half the
-// up's. A tile has blocks of PAIRED rows of each in turn, so that one thread gets both.
-//
 // GROUPED: a mixture of experts. A tile has tokens of one expert, from group_experts.wgsl. W stacks STACK matrices
 // (EXPERTS x ROWS, COLS); an expert's result is its rows in each of them, end to end.
 #param GROUPED
@@ -13,21 +10,11 @@
 #param USED // experts of a token
 #param X_PER_SLOT // 1: x has a row per slot; 0: per token
 #endif
-#if EPILOGUE == "gated"
-#param ACTIVATION // see activation.wgsl
-#include "lib/activation.wgsl"
-#endif
 #param X16 // 1: x is f16
-#param Y16 // 1: y is f16
 #if X16
 alias XVector = vec4<f16>;
 #else
 alias XVector = vec4f;
-#endif
-#if Y16
-alias YValue = f16;
-#else
-alias YValue = f32;
 #endif
 struct Params {
   rows: u32, // of W, or of this part of W
@@ -50,7 +37,7 @@ const W_GROUPS = (COLS + 31u) / 32u;
 @bind var<storage, read> tiles: array<vec4u>; // (expert, index of its first slot, slots)
 @bind var<storage, read> slots: array<u32>; // token * USED + choice, sorted by expert
 #endif
-@bind var<storage, read_write> y: array<YValue>; // (n, y_stride)
+@bind var<storage, read_write> y: array<f32>; // (n, y_stride)
 
 struct Tile {
   first: u32, // token, or index in slots, of the first row
@@ -98,16 +85,6 @@ fn result_rows() -> u32 {
 #endif
 }
 
-// Row of the result for row i of a tile.
-fn tile_row(n0: u32, i: u32) -> u32 {
-#if EPILOGUE == "gated"
-  let column = n0 / 2u + i / (2u * PAIRED) * PAIRED + i % PAIRED; // beyond the half: not stored
-  return min(column, result_rows() / 2u - 1u) + i / PAIRED % 2u * (result_rows() / 2u);
-#else
-  return n0 + i;
-#endif
-}
-
 // Row of this part of W for a row of the result; p.rows or more if it is in another part.
 fn w_row(tile: Tile, row: u32) -> u32 {
 #if GROUPED
@@ -119,51 +96,30 @@ fn w_row(tile: Tile, row: u32) -> u32 {
 
 // Row of this part that is loaded for row i of a tile: the last one for rows after it, which are not stored.
 fn loaded_row(tile: Tile, n0: u32, i: u32) -> u32 {
-  return min(w_row(tile, min(tile_row(n0, i), result_rows() - 1u)), p.rows - 1u);
+  return min(w_row(tile, min(n0 + i, result_rows() - 1u)), p.rows - 1u);
 }
-
-fn biased(tile: Tile, row: u32, sum: f32) -> f32 {
-#if BIAS
-#if GROUPED
-  return sum + bias[(row / ROWS * EXPERTS + tile.expert) * ((ROWS + 31u) / 32u * 32u) + row % ROWS];
-#else
-  return sum + bias[p.row0 + row];
-#endif
-#else
-  return sum;
-#endif
-}
-
-// Index of y for row i of a tile and a column.
-fn y_at(tile: Tile, i: u32, column: u32) -> u32 {
-#if GROUPED
-  return slots[tile.first + i] * p.y_stride + p.row0 + column;
-#else
-  return (tile.first + i) * p.y_stride + p.row0 + column;
-#endif
-}
-#if EPILOGUE == "gated"
-
-// Applies biases and activation to a gate and its up.
-fn store_gated(tile: Tile, i: u32, column: u32, gate: f32, up: f32) {
-  let half = result_rows() / 2u;
-  if (i < tile.count && column < half) {
-    y[y_at(tile, i, column)] = YValue(gated(biased(tile, column, gate), biased(tile, column + half, up)));
-  }
-}
-#else
 
 // Applies bias and epilogue to one result.
 fn store_result(tile: Tile, i: u32, row: u32, sum: f32) {
   if (i >= tile.count || row >= result_rows() || w_row(tile, row) >= p.rows) {
     return;
   }
-  let at = y_at(tile, i, row);
-  let v = biased(tile, row, sum);
-#if EPILOGUE == "add"
-  y[at] += YValue(v);
+#if GROUPED
+  let at = slots[tile.first + i] * p.y_stride + p.row0 + row;
 #else
-  y[at] = YValue(v);
+  let at = (tile.first + i) * p.y_stride + p.row0 + row;
+#endif
+  var v = sum;
+#if BIAS
+#if GROUPED
+  v += bias[(row / ROWS * EXPERTS + tile.expert) * ((ROWS + 31u) / 32u * 32u) + row % ROWS];
+#else
+  v += bias[p.row0 + row];
+#endif
+#endif
+#if EPILOGUE == "add"
+  y[at] += v;
+#else
+  y[at] = v;
 #endif
 }
-#endif
