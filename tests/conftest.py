@@ -7,7 +7,6 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
 from tests.support import browser as browsers
-from tests.support import shader_warmup
 from tools import dist as dist_maker
 from tools.paths import DIST, ROOT
 from tools.serve import Server
@@ -17,17 +16,19 @@ BROWSER_FIXTURES = {"playwright_run", "chromium"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what drives a browser, and run it last: once Playwright has started, no other event loop may run."""
+    """Mark what drives a browser, and run its files last: once Playwright has started, no other event loop may run."""
+    late = set()
     for item in items:
         if BROWSER_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.browser)
-    items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
+            late.add(item.path)
+    items.sort(key=lambda item: item.path in late)
 
 
 @pytest.fixture(scope="session")
-def dist() -> Path:
+def dist(pytestconfig: pytest.Config) -> Path:
     """dist/, made from the checkout as it is now."""
-    return DIST if shader_warmup.running() else dist_maker.build(quiet=True)
+    return DIST if hasattr(pytestconfig, "workerinput") else dist_maker.build(quiet=True)
 
 
 @pytest.fixture(scope="session")

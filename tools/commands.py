@@ -19,7 +19,7 @@ from tools.failure import Failure
 from tools.paths import ROOT
 
 # `test --fast`: the unit tests, lint and one page in a browser, without slow tests, in two processes.
-FAST = ["tests/unit", "tests/e2e/test_smoke.py", "-m", "not slow", "-n", "2", "--dist", "loadfile"]
+FAST = ["tests/unit", "tests/e2e/test_smoke.py", "-m", "not slow", "-n", "2"]
 
 
 def main(arguments: list[str]) -> int:

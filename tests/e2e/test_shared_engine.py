@@ -13,7 +13,6 @@ from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 from playwright.sync_api import Error as PlaywrightError
 
 from tests.support import browser as browsers
-from tests.support import shader_warmup
 from tests.support.openai_client import open_client_page, run, settled
 from tools.serve import Server
 
@@ -99,10 +98,8 @@ def memory_of_browser() -> float:
 
 
 def _ancestor(pid: int) -> bool:
-    """Return whether this process started another, directly or not; the shader warm-up does not count."""
+    """Return whether this process started another, directly or not."""
     while pid > 1:
-        if shader_warmup.STAMP.encode() in Path(f"/proc/{pid}/environ").read_bytes():
-            return False
         pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         if pid == os.getpid():
             return True

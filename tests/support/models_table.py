@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from xdist import is_xdist_worker
 
 from py_engine.files.gguf_header import parse
 
@@ -66,21 +67,26 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class ModelsTable:
-    """Collects results during a run and writes the tables at its end."""
+    """Collects results, which workers send with their reports, and writes the tables at the end of the run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.results: Results = defaultdict(list)
 
     @pytest.hookimpl(hookwrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Any:
         outcome = yield
-        report = outcome.get_result()
-        if report.when == "call" or report.failed:
-            for entry in claims(item):
-                self.results[entry].append((item.name, report.passed))
+        outcome.get_result().user_properties.append(("claims", claims(item)))
 
-    def pytest_sessionfinish(self) -> None:
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" or report.failed:
+            properties: dict[str, Any] = dict(report.user_properties)
+            for entry in properties.get("claims", []):
+                self.results[entry].append((report.nodeid.partition("::")[2], report.passed))
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if is_xdist_worker(session):
+            return
         text = self.path.read_text()
         for table, title in (("architectures", "architecture"), ("types", "tensor type")):
             before, begin, rest = text.partition(f"<!-- {table} -->\n")

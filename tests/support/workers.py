@@ -1,0 +1,54 @@
+"""Runs whole folders of tests in two processes (pytest-xdist); `-n 0` runs them in one.
+
+On software GPUs most of the time goes into compiling shaders, and a GPU process compiles one at a time. So each worker
+has a browser of its own per adapter. Mesa's shader cache is shared.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
+
+from tools import dist
+
+WORKERS = 2
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return the number of workers: none for single files or a selection by name, which start faster without."""
+    folders = all(Path(argument).is_dir() for argument in config.args)
+    return WORKERS if folders and not config.option.keyword else 0
+
+
+def pytest_xdist_setupnodes() -> None:
+    """Make dist/ before the workers start; their fixture `dist` relies on it."""
+    dist.build(quiet=True)
+
+
+def scope(nodeid: str) -> str:
+    """Return the name of the tests that one worker runs in a row, because they share fixtures or pipelines.
+
+    These are a file's tests. Kernels' tests share the pipelines of a test function in one variant. Engines share
+    nothing.
+    """
+    file, _, name = nodeid.partition("::")
+    if file.startswith("tests/kernels/"):
+        return f"{file}::{name.partition('-')[0]}"
+    return nodeid if file.startswith("tests/engine/") else file
+
+
+class Scheduler(LoadScopeScheduling):
+    """Gives each worker that is free the next scope, in the order of collection."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduler:
+    """Replace the schedulers of --dist. Their order, most tests first, would start with browsers."""
+    config.option.loadscopereorder = False
+    return Scheduler(config, log)
