@@ -44,6 +44,7 @@ const ENDLESS = {
   type: "json_schema",
   json_schema: { name: "list", schema: { type: "array", items: { type: "string" }, minItems: 10_000 } },
 };
+const SAMPLING = { temperature: 0.4, top_p: 0.95, top_k: 40, min_p: 0.05 }; // the chat page's defaults
 const WARM_UP = 500; // ms
 const MARGIN = 64; // positions that the engine's profile needs after the last one
 
@@ -154,28 +155,29 @@ export async function bench(engine, options, onRow = () => {}) {
     result.together.push({ requests: n, context, per_second, ...spread(speeds) });
     report(`${n} requests at once, in sum`, per_second, "tok/s");
   }
-  if (context !== undefined) {
+  /** Compares requests with greedy ones that run in between. @param {number} context @param {string} what @param {object} how */
+  const compare = async (context, what, how) => {
+    const prompt = randomIds(context, VOCAB);
+    const speed = async (/** @type {object} */ how) => {
+      await engine.completions.create({ prompt, max_tokens: tokens, temperature: 0, ...how }, { signal });
+      const { last } = await engine.stats();
+      return (1000 * (last.completion_tokens - 1)) / last.decode_ms;
+    };
     try {
-      const prompt = randomIds(context, VOCAB);
-      const speed = async (/** @type {object} */ how) => {
-        const request = { prompt, max_tokens: tokens, temperature: 0, ...how };
-        await engine.completions.create(request, { signal });
-        const { last } = await engine.stats();
-        return (1000 * (last.completion_tokens - 1)) / last.decode_ms;
-      };
-      await speed({ response_format: ENDLESS }); // compiles the grammar
-      const pairs = await repeat(async () => [
-        await speed({ ignore_eos: true }),
-        await speed({ response_format: ENDLESS }),
-      ]);
-      const per_second = median(pairs.map(([, constrained]) => constrained));
-      const ratio = median(pairs.map(([free, constrained]) => constrained / free)); // of consecutive runs
-      result.constrained = { context, per_second, ratio, runs: pairs.length };
-      report(`decode at ${context}, with a JSON schema`, per_second, "tok/s");
+      await speed(how); // compiles the grammar, or kernels
+      const pairs = await repeat(async () => [await speed({ ignore_eos: true }), await speed(how)]);
+      const per_second = median(pairs.map(([, compared]) => compared));
+      const ratio = median(pairs.map(([greedy, compared]) => compared / greedy)); // of consecutive runs
+      report(`decode at ${context}, with ${what}`, per_second, "tok/s");
+      return { context, per_second, ratio, runs: pairs.length };
     } catch (error) {
       signal?.throwIfAborted();
-      skip("decode with a JSON schema", /** @type {Error} */ (error).message);
+      skip(`decode with ${what}`, /** @type {Error} */ (error).message);
     }
+  };
+  if (context !== undefined) {
+    result.sampled = await compare(context, "the chat page's sampling", { ignore_eos: true, ...SAMPLING });
+    result.constrained = await compare(context, "a JSON schema", { response_format: ENDLESS });
   }
   result.memory = (await engine.stats()).memory;
   if (first.backend !== "webgpu") return result;

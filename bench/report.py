@@ -72,11 +72,12 @@ def _speeds(result: dict[str, Any]) -> str:
     for row in result.get("together", []):
         rows.append([f"{row['requests']} requests at once, in sum", *_speed(row), "", ""])
     lines = [table(rows)]
-    if constrained := result.get("constrained"):
-        lines.append(
-            f"With a JSON schema, decode at {constrained['context']} runs at {constrained['per_second']:.1f} tok/s, "
-            f"{100 * constrained['ratio']:.0f}% of the speed without."
-        )
+    for name, what in (("sampled", "the chat page's sampling"), ("constrained", "a JSON schema")):
+        if compared := result.get(name):
+            lines.append(
+                f"With {what}, decode at {compared['context']} runs at {compared['per_second']:.1f} tok/s, "
+                f"{100 * compared['ratio']:.0f}% of the greedy speed."
+            )
     return "\n".join(lines)
 
 
