@@ -1,7 +1,8 @@
 """Clients of the worker (pages and the service worker) and their open requests.
 
-A request {id, kind, ...} is answered with {id, kind: "result" | "error"}, or, if streamed, with "chunk" messages and
-"done". Loads also get "progress". "log" belongs to no request. The client chooses the ids. See docs/worker-protocol.md.
+A request {id, kind, ...} is answered with {id, kind: "result" | "error"}, or, if streamed, with "chunks" messages and
+"done". Loads also get "progress". "log" and "loads" belong to no request. The client chooses the ids.
+See docs/worker-protocol.md.
 """
 
 from collections.abc import Callable
@@ -24,6 +25,10 @@ class Client:
     def log(self, level: str, text: str) -> None:
         """Write to the client's console."""
         self.post({"kind": "log", "level": level, "text": text})
+
+    def tell_loads(self, loads: list[dict[str, Any]]) -> None:
+        """Tell the client the load requests of the present models."""
+        self.post({"kind": "loads", "loads": loads})
 
     def leave(self) -> None:
         """Abort all open requests: the client has disconnected."""

@@ -1,6 +1,7 @@
 /** Constants that the build defines: URLs relative to wisp.js, and the files that the service worker caches. */
 declare const __WISP_ASSETS__: {
   worker: string;
+  downloads: string;
   pyodide: string;
   zip: string;
   snapshot: string;

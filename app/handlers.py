@@ -8,11 +8,13 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from app.answers import chat, embeddings, grammar
+from app.answers.journal import Journal
 from app.client import Call, Client, Fields
 from app.models import loading
 from app.models.loaded import Loaded
-from app.models.registry import Models, Source
+from app.models.registry import Models
 from app.models.request_queue import aborted
+from app.models.source import Source
 from app.openai import formats
 from app.openai.endpoints import ENDPOINTS
 from app.openai.requests import chat_request, completion_request
@@ -29,8 +31,8 @@ _TEMPLATE_OPTIONS = ("tools", "documents", "template", "addGenerationPrompt")
 class Platform(Source, upstreams.Platform, Protocol):
     """What the browser does for the worker."""
 
-    async def load_grammar(self) -> Any:
-        """grammar.js as a module."""
+    async def load_grammar(self, instance: int) -> Any:
+        """An instance of grammar.js as a module."""
 
     boot_ms: float  # from the worker's start to the start of this code
 
@@ -58,8 +60,8 @@ class Worker:
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
         self._clients: set[Client] = set()
-        self._models = Models(platform)
-        self._upstreams = Upstreams(platform, self._models.knows, self._log_to_all, DONE)
+        self._models = Models(platform, lambda text: self._log_to_all("notice", text))
+        self._upstreams = Upstreams(platform, self._models.knows, lambda text: self._log_to_all("upstream", text), DONE)
         handlers: dict[str, Handler] = {
             **self._endpoints(),
             "load": self._load,
@@ -67,6 +69,9 @@ class Worker:
             "budget": self._budget,
             "models.cached": self._cached,
             "models.delete": self._delete_cached,
+            "promptCache.usage": self._prefix_usage,
+            "promptCache.limit": self._limit_prefixes,
+            "promptCache.clear": self._clear_prefixes,
             "tokenize": self._tokenize,
             "detokenize": self._detokenize,
             "applyTemplate": self._apply_template,
@@ -88,6 +93,8 @@ class Worker:
         """Connect a client; `post` sends it a message."""
         client = Client(post)
         self._clients.add(client)
+        if self._models.loaded:
+            client.tell_loads(self._models.loads())
         return client
 
     def leave(self, client: Client) -> None:
@@ -95,10 +102,15 @@ class Worker:
         self._clients.discard(client)
         client.leave()
 
-    def _log_to_all(self, text: str) -> None:
-        """Log a request that leaves this machine to every client, whichever client sent it."""
+    def _tell_loads(self) -> None:
+        """Tell every client what is loaded, so that each can have it loaded again if this worker ends."""
         for client in self._clients:
-            client.log("upstream", text)
+            client.tell_loads(self._models.loads())
+
+    def _log_to_all(self, level: str, text: str) -> None:
+        """Log to every client what concerns all, such as a request that leaves this machine."""
+        for client in self._clients:
+            client.log(level, text)
 
     async def handle(self, message: Fields, client: Client) -> None:
         """Answer one message; errors become error messages."""
@@ -150,13 +162,18 @@ class Worker:
         if default is not None and not isinstance(default, bool):
             raise WispError("default must be true or false.", "invalid_type", param="default")
         options = await self._load_options(fields)
+        if fields.get("onDemand") is True:
+            self._models.know(options)
+            return {}
         async with self._models.load(options, default is not False, call.job, call.progress) as model:
             for notice in model.notices:
                 call.client.log("warning", notice)
+            self._tell_loads()
             return self._stats_of(model)
 
     async def _unload(self, fields: Fields, call: Call) -> None:
         await self._models.unload(_name(fields), call.job)
+        self._tell_loads()
 
     async def _budget(self, fields: Fields, call: Call) -> int:
         self._models.memory.set(fields.get("bytes"))
@@ -172,6 +189,18 @@ class Worker:
 
     async def _delete_cached(self, fields: Fields, call: Call) -> int:
         return await self._models.delete_cached(_name(fields))
+
+    async def _prefix_usage(self, fields: Fields, call: Call) -> dict[str, int]:
+        return await self._platform.prefix_usage()
+
+    async def _limit_prefixes(self, fields: Fields, call: Call) -> None:
+        limit = fields.get("bytes")
+        if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 <= limit < 1 << 53:
+            raise WispError("bytes must be a number of bytes, 0 or more.", "invalid_value", param="bytes")
+        await self._platform.limit_prefixes(int(limit))
+
+    async def _clear_prefixes(self, fields: Fields, call: Call) -> None:
+        await self._platform.clear_prefixes()
 
     def urls_in_use(self) -> set[str]:
         """Addresses of the models that must stay in the browser's storage."""
@@ -193,29 +222,32 @@ class Worker:
 
     @answers("chat/completions")
     async def _chat(self, fields: Fields, call: Call) -> Any:
-        received = time.perf_counter()
         request = chat_request(fields.get("request"))
+        exchange = _exchange(fields, call, request.stream)
         async with self._shared(fields.get("request"), call) as model:
-            result = await chat.chat(model, request, call.job, call.chunk, received, self._platform.load_grammar)
+            result = await chat.chat(model, request, exchange, self._platform.load_grammar)
         return DONE if result is None else result
 
     @answers("completions")
     async def _complete(self, fields: Fields, call: Call) -> Any:
-        received = time.perf_counter()
         request = completion_request(fields.get("request"))
+        exchange = _exchange(fields, call, request.stream)
         async with self._shared(fields.get("request"), call) as model:
-            result = await chat.complete(model, request, call.job, call.chunk, received, self._platform.load_grammar)
+            result = await chat.complete(model, request, exchange, self._platform.load_grammar)
         return DONE if result is None else result
 
     @answers("responses")
     async def _respond(self, fields: Fields, call: Call) -> Any:
-        received, body = time.perf_counter(), fields.get("request")
+        body = fields.get("request")
         request = responses_request(body)
         assert isinstance(body, dict)
         streamed = bool(body.get("stream"))
+        exchange = _exchange(fields, call, streamed)
         async with self._shared(body, call) as model:
-            response = Response(body, model.id, call.chunk if streamed else None)
-            await chat.chat(model, request, call.job, response.chunk, received, self._platform.load_grammar)
+            journal = exchange.journal
+            response = Response(body, model.id, journal.chunk if streamed else None, journal.identity)
+            exchange.emit = response.chunk
+            await chat.chat(model, request, exchange, self._platform.load_grammar)
         return DONE if streamed else response.body
 
     @answers("embeddings")
@@ -284,7 +316,7 @@ class Worker:
                 tools=options.get("tools"),
                 documents=options.get("documents"),
                 add_generation_prompt=bool(options.get("addGenerationPrompt", True)),
-                **{k: v for k, v in options.items() if k not in _TEMPLATE_OPTIONS},
+                **{k: v for k, v in options.items() if k not in (*_TEMPLATE_OPTIONS, "add_generation_prompt")},
             )
 
     # -- engine
@@ -346,6 +378,12 @@ class Worker:
 
 
 DONE: Any = object()  # a handler's result after a streamed answer
+
+
+def _exchange(fields: Fields, call: Call, streamed: bool) -> chat.Exchange:
+    """What a generation needs of its message, with the journal of an earlier worker if it has one."""
+    journal = Journal(call.post, streamed=streamed, resume=fields.get("resume"), replay=fields.get("replay") is True)
+    return chat.Exchange(call.job, journal.chunk, journal, time.perf_counter())
 
 
 def internal_error(error: Exception) -> WispError:

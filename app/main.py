@@ -4,6 +4,7 @@ handlers.py decides what to do about each kind of message; it knows no JavaScrip
 """
 
 import json
+from array import array
 from typing import Any
 
 import js
@@ -13,6 +14,7 @@ from app.client import Call, Client
 from app.handlers import Worker
 from app.models.catalog import Catalog
 from app.models.loading import OnProgress
+from py_engine import json_input
 from py_engine.errors import WispError
 from py_engine.options import LoadOptions
 
@@ -28,9 +30,17 @@ def connect(port: Any) -> Client:
         arrays = {}
         if isinstance(result, dict):
             arrays = {name: result.pop(name) for name in _ARRAYS if name in result}
-        out = js.JSON.parse(json.dumps(message))
-        for name, array in arrays.items():
-            setattr(out.result, name, array if isinstance(array, JsProxy) else to_js(array.ravel()))
+        vectors: list[array[float]] = []  # embeddings: as JSON, their numbers would take longer than the model
+        loads = message.get("loads", [])
+        if loads:  # whose models may be File objects
+            message = {**message, "loads": [{**load, "model": None} for load in loads]}
+        out = js.JSON.parse(json.dumps(message, default=vectors.append))
+        for i, load in enumerate(loads):
+            out.loads[i].model = to_js(load["model"])
+        for item, vector in zip(out.result.data if vectors else (), vectors, strict=True):
+            item.embedding = getattr(js.Array, "from")(to_js(vector))
+        for name, values in arrays.items():
+            setattr(out.result, name, values if isinstance(values, JsProxy) else to_js(values.ravel()))
         port.postMessage(out)
 
     return _worker.connect(post)
@@ -64,7 +74,9 @@ def _value(value: Any) -> Any:
     if hasattr(value, "to_bytes"):  # a typed array
         return value.to_py().tolist()
     try:
-        return json.loads(js.JSON.stringify(value))
+        return json_input.parse(js.JSON.stringify(value))
+    except json_input.TooDeep as error:
+        raise WispError(f"The request's {error}. Make it flatter.", "invalid_value") from None
     except (JsException, TypeError):  # BigInt, cycles
         raise WispError(
             "The request has a value that JSON cannot express, such as a BigInt or a cycle.", "invalid_type"
@@ -90,7 +102,7 @@ class Browser:
             return Catalog([])
         try:
             response = await js.fetch(address)
-            entries = json.loads(await response.text())
+            entries = json_input.parse(await response.text())
         except (JsException, ValueError):
             raise WispError(
                 f"The list of models at {address} cannot be read. Check the connection and reload the page.",
@@ -118,6 +130,21 @@ class Browser:
 
         await forget(url)
 
+    async def prefix_usage(self) -> dict[str, int]:
+        from py_engine.files.prefixes import prefix_usage
+
+        return await prefix_usage()
+
+    async def limit_prefixes(self, limit: int) -> None:
+        from py_engine.files.prefixes import limit_prefixes
+
+        await limit_prefixes(limit)
+
+    async def clear_prefixes(self) -> None:
+        from py_engine.files.prefixes import clear_prefixes
+
+        await clear_prefixes()
+
     async def estimate_engine(self, source: Any, header: Any, options: LoadOptions) -> dict[str, Any]:
         from py_engine.engine import Engine
 
@@ -125,12 +152,19 @@ class Browser:
 
     async def load_engine(self, source: Any, header: Any, options: LoadOptions, on_progress: OnProgress) -> Any:
         from py_engine.engine import Engine
+        from py_engine.files.prefixes import Prefixes
 
-        return await Engine.load(source, header, options, on_progress, js.wispLoadPackage)
+        engine = await Engine.load(source, header, options, on_progress, js.wispLoadPackage)
+        try:
+            await engine.persist_prefixes(Prefixes)
+        except BaseException:
+            await engine.unload()
+            raise
+        return engine
 
-    async def load_grammar(self) -> Any:
-        """Import grammar.js on first use."""
-        return await js.wispImport(js.wispAssets.grammar)
+    async def load_grammar(self, instance: int) -> Any:
+        """Import grammar.js on first use. Another number: with a WebAssembly module and memory of its own."""
+        return await js.wispImport(f"{js.wispAssets.grammar}#{instance}")
 
     async def read_text(self, name: str) -> str | None:
         """A text that an earlier visit stored."""

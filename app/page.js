@@ -1,4 +1,5 @@
 /** Connects the parts of the page. They reach models only through wisp.js. */
+import "./ui/unframed.js";
 import { explain } from "./ui/advice.js";
 import { startBridge } from "./ui/bridge.js";
 import { startCached } from "./ui/cached.js";
@@ -53,6 +54,7 @@ const engine = new Engine({
   },
   failed: loadFailed,
   left: (text) => upstreams.left(text),
+  noticed: (text) => notify({ key: "backend", text }),
   idle() {
     loading.end();
     showModel();
@@ -61,6 +63,7 @@ const engine = new Engine({
 
 const thread = new Thread({
   regenerate: () => chat.regenerate(),
+  continue: () => chat.continue(),
   edit: (text) => chat.edit(text),
   settings: () => byId("settings-button").click(),
 });
@@ -96,7 +99,12 @@ const upstreams = startUpstreams({
   wisp: () => engine.wisp(),
   removed: (name) => engine.loaded?.choice.upstream === name && void load(DEFAULT),
 });
-startCached({ cached: () => engine.cached(), remove: (url) => engine.removeCached(url) });
+startCached({
+  cached: () => engine.cached(),
+  remove: (url) => engine.removeCached(url),
+  prompts: () => engine.prompts(),
+  clearPrompts: () => engine.clearPrompts(),
+});
 startSettings({ onContextLength: () => engine.loaded && load(engine.loaded.choice) });
 
 /** @param {Choice} choice */

@@ -5,8 +5,10 @@
  *   to the worker    "hello" {lock, page}: the Web Lock that the client holds while it runs; whether it is a page
  *                    "lend" {port}: also serve the client at the other end of that port
  *                    "leave": the client disconnects; "end": it does, and the engine may end if no other page is connected
+ *                    "downloads" {port}: use the download worker at the other end of that port
  *   from the worker  "hello" {lock, gpu}: the Web Lock that the worker holds while it runs; whether it has WebGPU
  *                    "dead" {message}: why it ends now
+ *                    "downloads": it needs a page's download workers
  *
  * Locks report every end at once, including crashes. (Ports do not: Chromium has no "close" event on ports of shared workers.)
  * Where there are no locks (on a page from plain http), the worker belongs to one page and ends with it.
@@ -26,10 +28,18 @@ export class Ports {
   /** @type {Map<MessagePort, boolean>} of every connected client -> whether it is a page */
   #pages = new Map();
   #serve;
+  #addDownloadWorker;
 
-  /** @param {(port: MessagePort) => Served} serve */
-  constructor(serve) {
+  /** @param {(port: MessagePort) => Served} serve @param {(port: MessagePort) => void} addDownloadWorker */
+  constructor(serve, addDownloadWorker) {
     this.#serve = serve;
+    this.#addDownloadWorker = addDownloadWorker;
+  }
+
+  /** Asks a page for download workers. */
+  askForDownloadWorkers() {
+    const page = [...this.#pages].find(([, isPage]) => isPage);
+    page?.[0].postMessage({ kind: "downloads" });
   }
 
   /** @param {MessagePort} port of a client that has not sent "hello" yet */
@@ -42,6 +52,7 @@ export class Ports {
     };
     port.onmessage = async ({ data }) => {
       if (data.kind === "lend") this.add(data.port);
+      else if (data.kind === "downloads") this.#addDownloadWorker(data.port);
       else if (data.kind === "leave") leave();
       else if (data.kind === "end") {
         leave();

@@ -8,9 +8,9 @@
 /// <reference lib="webworker" />
 import { answerApi, isApi } from "./sw/api.js";
 
-const PREFIX = "wisp-";
-const CACHE = PREFIX + __WISP_PRECACHE__.version;
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
+const PREFIX = `wisp ${worker.registration.scope} `; // another Wisp of this origin has a scope of its own
+const CACHE = PREFIX + __WISP_PRECACHE__.version;
 
 /** @param {string} path relative to the service worker */
 const address = (path) => new URL(path, worker.registration.scope).href;

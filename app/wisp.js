@@ -3,14 +3,15 @@
  *
  * Language models from GGUF files, in this browser. One shared worker serves all tabs of the origin, so a model is in
  * memory once; where a browser has no shared workers with WebGPU, each page has its own. Every `Wisp.create()` of a page
- * resolves to the same engine until `terminate()` or a crash; the next `create()` connects again. Requests and answers
- * have OpenAI's shapes. Failed calls reject with a `WispError` (`.code`, `.type`, `.param`, `.error`).
+ * resolves to the same engine until `terminate()`. When the worker crashes, the next one gets the same models, and the
+ * answers under way go on in it. Requests and answers have OpenAI's shapes. Failed calls reject with a `WispError` (`.code`, `.type`, `.param`, `.error`).
  */
 import { Bridge } from "./sdk/bridge.js";
 import { Connection } from "./sdk/connection.js";
 import { Endpoints } from "./sdk/endpoints.js";
 import { WispError } from "./sdk/error.js";
 import { engineFetch } from "./sdk/fetch.js";
+import { startDownloadWorkers } from "./sdk/downloads.js";
 import { startHosting } from "./sdk/host.js";
 import { openLink } from "./sdk/link.js";
 
@@ -20,7 +21,7 @@ export { WispError };
  * @typedef {import("./sdk/connection.js").Progress} Progress
  * @typedef {import("./sdk/connection.js").OnProgress} OnProgress
  * @typedef {import("./sdk/connection.js").OnLog} OnLog
- * @typedef {import("./sdk/connection.js").CallOptions} CallOptions `signal` aborts the call within one batch of tokens
+ * @typedef {import("./sdk/connection.js").CallOptions} CallOptions
  *
  * @typedef {string | string[] | Blob | Blob[]} Model catalog id | URL of a .gguf | URLs or Files of a split one | File
  *
@@ -34,9 +35,11 @@ export { WispError };
  * @property {Record<string, number | boolean>} [variant] forces kernel variants for comparison: f16, subgroup, dot8, matrix
  *   (0: no subgroup matrices), software
  * @property {boolean} [tune] choose kernels by measuring them once on this device; default: on a real GPU
+ * @property {boolean} [prove] run each kernel once on this device against the CPU's result; default: on a real GPU
  * @property {number} [parallel] requests that run side by side, 1 to 8; default: 4
  * @property {boolean} [speculation] draft tokens where that pays; default: true
  * @property {boolean} [vocabOnly] tokenizer and template without weights
+ * @property {string | string[]} [sha256] the SHA-256 that the file, or each file, must have, in hex
  *
  * @typedef {object} Upstream
  * @property {string} name
@@ -79,17 +82,21 @@ export class Wisp extends Endpoints {
     if (onProgress) connection.onProgress.add(onProgress);
     if (onLog) connection.onLog.add(onLog);
     offer();
-    const engine = await (booted ??= boot(connection));
-    if (memoryBudget !== undefined) await connection.call("budget", { bytes: memoryBudget });
+    const engine = await (booted ??= connection.ready.then(() => new Wisp(connection)));
+    if (memoryBudget !== undefined) {
+      budget = memoryBudget;
+      await connection.call("budget", { bytes: memoryBudget });
+    }
     return engine;
   }
 
   /**
    * Lends the page's engine to programs of this machine: `build.py serve --api`.
-   * @param {string | URL} url of its WebSocket
+   * @param {string | URL} url of its WebSocket, with a ticket that is valid once
+   * @param {(ticket: string) => void} [onTicket] gets the ticket for the next connection, for when the page is reloaded
    */
-  static lend(url) {
-    new Bridge(url, () => Wisp.create());
+  static lend(url, onTicket = () => {}) {
+    new Bridge(url, () => Wisp.create(), onTicket);
   }
 
   /** @param {Connection} connection use `Wisp.create()` */
@@ -103,11 +110,9 @@ export class Wisp extends Endpoints {
    * the models loaded before still answer.
    * @param {LoadRequest} [request] @param {CallOptions} [options] @returns {Promise<Json>} its `stats()`
    */
-  async load({ model, ...rest } = {}, options = {}) {
+  load({ model, ...rest } = {}, options = {}) {
     const request = { ...rest, model: Array.isArray(model) ? model.map(absolute) : absolute(model) };
-    const stats = await this.#connection.call("load", request, options);
-    if (request.default !== false || !lastLoad) lastLoad = request;
-    return stats;
+    return this.#connection.call("load", request, options);
   }
 
   /**
@@ -122,6 +127,19 @@ export class Wisp extends Endpoints {
       model: Array.isArray(model) ? model.map(absolute) : absolute(model),
     });
   }
+
+  /**
+   * The prompt cache in this browser's storage: what was computed for prompts, so that a later visit need not compute it
+   * again. Requests with `prompt_cache_retention: "in_memory"` leave nothing there.
+   */
+  promptCache = {
+    /** @returns {Promise<{ blocks: number, bytes: number, limit: number }>} `blocks`: of 64 tokens each */
+    usage: () => this.#connection.call("promptCache.usage"),
+    /** Sets how much may be stored, for later visits too; the least recently used goes first. @param {number} bytes */
+    setLimit: (bytes) => this.#connection.call("promptCache.limit", { bytes }),
+    /** Removes all of it. @returns {Promise<void>} */
+    clear: () => this.#connection.call("promptCache.clear"),
+  };
 
   /**
    * OpenAI-compatible servers for models too large for this device. Only requests whose `model` is `name/model` of one of
@@ -211,9 +229,8 @@ export class Wisp extends Endpoints {
   }
 
   /** Unloads one model, or all, when their requests have ended. The engine stays. @param {string} [model] @returns {Promise<void>} */
-  async unload(model) {
-    await this.#connection.call("unload", { model });
-    if (model === undefined) lastLoad = null;
+  unload(model) {
+    return this.#connection.call("unload", { model });
   }
 
   /**
@@ -229,20 +246,32 @@ export class Wisp extends Endpoints {
 let current = null;
 /** @type {Promise<Wisp> | null} the booted engine */
 let booted = null;
-/** @type {Record<string, any> | null} the load request of this page's last default model */
-let lastLoad = null;
-/** whether the engine crashed: then the next request boots another one */
-let crashed = false;
+/** @type {number | undefined} bytes that this page allows all models */
+let budget;
+/** @type {Record<string, any>[] | null} the models of an engine that ended and could not be started again */
+let lost = null;
 
 /** @param {boolean} shared */
 function open(shared) {
   const { worker, ...others } = __WISP_ASSETS__;
   const name = Object.values(others).flat().join(" "); // one worker for pages of the same version, and no others
-  const connection = new Connection(openLink(new URL(worker, import.meta.url).href, `wisp ${name}`, shared));
+  const link = () => openLink(new URL(worker, import.meta.url).href, `wisp ${name}`, shared);
+  const connection = new Connection(link, { prepare });
+  let endDownloads = () => {};
+  connection.onDownloads = () => {
+    endDownloads();
+    const url = new URL(__WISP_ASSETS__.downloads, import.meta.url).href;
+    endDownloads = startDownloadWorkers(url, (port) => connection.lend(port, "downloads"));
+  };
+  connection.onRestart = (reason) => {
+    const text = `The engine stopped (${reason}) and was started again; answers continue.`;
+    connection.onLog.forEach((listener) => listener("notice", text));
+  };
   connection.onClose = (error) => {
+    endDownloads();
     if (current !== connection) return;
     booted = current = null;
-    crashed = error.code === "worker_crashed";
+    lost = error.code === "aborted" ? null : connection.loads;
   };
   return connection;
 }
@@ -253,22 +282,26 @@ let offered = false;
 function offer() {
   if (offered) return;
   offered = true;
-  startHosting(() => (current || crashed ? hosted() : null));
+  startHosting(() => (current || lost ? hosted() : null));
 }
 
-/** The engine for the service worker. After a crash it is booted again, with the model that this page had loaded. */
+/** The engine for the service worker. One that ended for good is started once more, with the models that it had. */
 async function hosted() {
+  const loads = lost ?? [];
   const again = async () => {
     const engine = await Wisp.create();
-    if (lastLoad) await engine.load(lastLoad);
+    for (const load of loads) await engine.load(load);
   };
-  const ready = current ? null : again().catch(() => {}); // a request then reports what is missing
+  const ready = (current ? current.ready : again()).catch(() => {}); // a request then reports what is missing
   const connection = /** @type {Connection} */ (current);
-  return { connection, ready, loaded: (await connection.link).shared || lastLoad !== null };
+  return { connection, ready, loaded: (await connection.link).shared || connection.loads.length + loads.length > 0 };
 }
 
-/** @param {Connection} connection @returns {Promise<Wisp>} */
-async function boot(connection) {
+/**
+ * Boots a worker, and loads the models that the last one had.
+ * @param {import("./sdk/connection.js").Call} call @param {Record<string, any>[]} loads
+ */
+async function prepare(call, loads) {
   const { pyodide, zip, snapshot, wheels, catalog, grammar } = __WISP_ASSETS__;
   /** @param {string} url */
   const resolve = (url) => new URL(url, import.meta.url).href;
@@ -280,14 +313,10 @@ async function boot(connection) {
     catalog: resolve(catalog),
     grammar: resolve(grammar),
   };
-  try {
-    await connection.call("boot", { assets });
-    crashed = false;
-  } catch (/** @type {any} */ error) {
-    connection.close(error); // a half-booted worker cannot be used
-    throw error;
-  }
-  return new Wisp(connection);
+  await call("boot", { assets });
+  lost = null;
+  if (loads.length && budget !== undefined) await call("budget", { bytes: budget });
+  for (const load of loads) await call("load", load).catch(() => {}); // a request for it gets the error
 }
 
 /**

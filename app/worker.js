@@ -1,11 +1,15 @@
 /**
  * The engine's worker, shared by all pages or owned by one. Starts Pyodide, unpacks the Python packages and passes every
  * message of its clients (ports.js) to `app/main.py`. It knows nothing of models or chats. For Python, `globalThis` has
- *   wispReplay, wispUpload, wispShards, wispTextStore   py_engine/gpu/replay.js, upload.js, files/shards.js, text_store.js
+ *   wispReplay, wispPages, wispUpload   py_engine/gpu/replay.js, pages.js, upload.js
+ *   wispShards, wispTextStore           py_engine/files/shards.js, text_store.js
+ *   wispHashes       hash-wasm, for wispShards
  *   wispAssets       the URLs it was booted with: {pyodide, zip, snapshot, wheels, catalog, grammar}
  *   wispLoadPackage  (name) => Promise; loads a compiled wheel (numpy) on first use
  *   wispImport       (url) => Promise; imports a JavaScript module
  */
+import { createSHA256, createXXHash64 } from "hash-wasm";
+import { Pages } from "../py_engine/gpu/pages.js";
 import { Replay } from "../py_engine/gpu/replay.js";
 import * as wispShards from "../py_engine/files/shards.js";
 import { Upload } from "../py_engine/gpu/upload.js";
@@ -30,7 +34,9 @@ async function boot(assets, report) {
   };
   const wispImport = (/** @type {string} */ url) => import(url);
   const wispAssets = assets;
-  Object.assign(globalThis, { wispAssets, wispReplay: Replay, wispUpload: Upload, wispShards, wispTextStore });
+  const wispHashes = { createSHA256, createXXHash64 };
+  Object.assign(globalThis, { wispAssets, wispReplay: Replay, wispPages: Pages, wispUpload: Upload });
+  Object.assign(globalThis, { wispShards, wispTextStore, wispHashes });
   Object.assign(globalThis, { wispLoadPackage, wispImport });
   return pyodide.pyimport("app.main");
 }
@@ -80,7 +86,8 @@ function serve(port) {
   };
 }
 
-const ports = new Ports(serve);
+const ports = new Ports(serve, wispShards.addDownloadWorker);
+wispShards.onWorkersNeeded(() => ports.askForDownloadWorkers());
 self.addEventListener("error", (event) => ports.die(event.message));
 self.onmessage = ({ data }) => ports.add(data.port); // the page that owns this worker
 /** @type {any} */ (self).onconnect = (/** @type {MessageEvent} */ event) => ports.add(event.ports[0]); // all pages

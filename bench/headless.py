@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 from playwright.sync_api import Browser, Page, Playwright
 
-from tools.browser import ensure_browser, flags
+from tools.browser import launch_options
 from tools.catalog import MODELS, entries
 from tools.failure import Failure
 from tools.paths import DIST, NODE_MODULES, ROOT
@@ -46,7 +46,7 @@ def launched(playwright: Playwright, adapter: str | None) -> Iterator[Browser]:
 
         browser = tests_browser.launch(playwright, adapter)
     else:
-        browser = playwright.chromium.launch(executable_path=ensure_browser(), args=flags())
+        browser = playwright.chromium.launch(**launch_options())
     try:
         yield browser
     finally:

@@ -4,6 +4,7 @@
     generate  reuse what a KV cache holds -> feed the rest of the prompt in batches -> yield ids as they are sampled
     evaluate  logits of every position
     embed     the embedding of a sequence, or of each of its tokens
+    embed_all, rank_all   embeddings or scores of many sequences, packed into full batches
 
 The engine knows no text (app/answers/chat.py) and no GPU (runners.py, gpu/).
 """
@@ -11,32 +12,32 @@ The engine knows no text (app/answers/chat.py) and no GPU (runners.py, gpu/).
 from __future__ import annotations
 
 import math
-import struct
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
-
-from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine import planner
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.files.parts import Parts
-from py_engine.generate.answer import Answer, AnswerLimits, GenerationStats
+from py_engine.files.stored_blocks import BlockStore
+from py_engine.generate.answer import Answer, AnswerLimits, Begun, GenerationStats
 from py_engine.generate.generation import AskForMemory, Generation
-from py_engine.loader import Loader, LoadPackage, OnProgress
-from py_engine.models.common import rope_factors
+from py_engine.generate.pooled import Group, Pooled, pooled_rows
+from py_engine.generate.prefix_store import PrefixStore, layout_of
+from py_engine.load_plan import adapter_for, plan_for, plan_that_fits, run_loader, tuned_plan
+from py_engine.loader import LoadPackage, OnProgress
 from py_engine.options import PARALLEL, LoadOptions
 from py_engine.plan import budget
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import ALL_LOGITS, BATCH_STEP, DECODE_STEP, EMBED, NORMALIZE, PREFILL
-from py_engine.plan.lists import pool as pool_list
 from py_engine.plan.plan import Plan
 from py_engine.plan.pooling import NAMES
 from py_engine.plan.sampling import Batch, Constraint, Sampling
 from py_engine.plan.shared import MAX_BIASES, MAX_SEQUENCES, MAX_SMALL_BATCH
 from py_engine.plan.traffic import StepTimes, profile
+from py_engine.recovery import Notify, Recovery, Reload
 from py_engine.runners import Runner
 from py_engine.tuning.cached_choices import as_stats
 from py_engine.tuning.read_rate import read_rates
@@ -44,9 +45,6 @@ from py_engine.tuning.read_rate import read_rates
 if TYPE_CHECKING:
     from py_engine.files.source import Source
 
-DEFAULT_CONTEXT = 8192  # tokens, or the model's limit where that is less
-ENCODER_CONTEXT = 2048  # the same for encoders, whose activations cover the whole context
-BATCH, SOFTWARE_BATCH = 512, 64  # most tokens of a prefill step, on a real GPU and on a software one or the CPU
 DEFAULTS = LoadOptions()
 
 
@@ -62,8 +60,12 @@ class Engine:
         self.adapter: dict[str, Any] | None = None
         self.timings: dict[str, float] = {}
         self.kernels: dict[str, Any] | None = None
+        self.proof: dict[str, Any] | None = None  # of the kernels; None if they were not proven
         self.read_rates: list[tuple[int, float]] = []  # of the device, once it was profiled
         self.last = GenerationStats()
+        self._content: str | None = None  # identifies the model's bytes
+        self._device: Device | None = None  # the kernel variants; None on the CPU
+        self._recovery: Recovery | None = None
         self._generation = Generation(runner, self.context_length, self.parallel, speculation)
 
     # -- loading ------------------------------------------------------------------------------------------------------
@@ -84,27 +86,27 @@ class Engine:
         """
         parts = Parts.of(source, header)
         report = on_progress or (lambda stage, done, total: None)
-        adapter, device = await _adapter(options.backend)
+        adapter, device = await adapter_for(options.backend)
         if device is not None and options.variant:
             device = replace(device, **options.variant)  # type: ignore[arg-type]
-        plan = await _plan_that_fits(parts, device, options)
+        plan = await plan_that_fits(parts, device, options)
         kernels: dict[str, Any] | None = None
         if device is not None:
             tune = options.tune if options.tune is not None else not device.software
             if tune:
                 report("tune", 0, 1)
-                device, plan, kernels = await _tuned(parts, adapter, device, plan, options)
+                device, plan, kernels = await tuned_plan(parts, adapter, device, plan, options)
                 report("tune", 1, 1)
             else:
                 kernels = {"source": "default", "why": "not measured", **as_stats(device, [])}
-        needed = sum(plan.memory().values())
-        report("memory", needed, needed)
-        loader = Loader(parts, plan, adapter, device, options.backend, report, load_package)
-        name, runner = await loader.run()
+        right, loader, name, runner = await run_loader(parts, adapter, device, plan, options, report, load_package)
         # A software GPU takes too long to compile the kernels for drafts.
         speculation = options.speculation and (runner.on_gpu or name == "cpu")
-        self = cls(plan, runner, name, options.parallel, speculation)
-        self.notices, self.timings, self.kernels = loader.notices, loader.timings, kernels
+        self = cls(right.plan, runner, name, options.parallel, speculation)
+        self.notices, self.timings = [*right.notices, *loader.notices], loader.timings
+        self.kernels = kernels if right.device == device else right.kernels
+        self.proof = right.stats(loader.prover) if loader.proven is not None else None
+        self._content, self._device = await parts.content(), right.device if name == "webgpu" else None
         if adapter is not None:
             from py_engine.gpu.adapter import describe
 
@@ -116,8 +118,8 @@ class Engine:
         source: Source | list[Source], header: Header | list[Header], options: LoadOptions = DEFAULTS
     ) -> dict[str, Any]:
         """Memory that `load` would take (budget.estimate). Reads only the header and RoPE's factors."""
-        _, device = await _adapter(options.backend)
-        return budget.estimate(await _plan(Parts.of(source, header), device, options), device)
+        _, device = await adapter_for(options.backend)
+        return budget.estimate(await plan_for(Parts.of(source, header), device, options), device)
 
     # -- running ------------------------------------------------------------------------------------------------------
 
@@ -128,23 +130,61 @@ class Engine:
         limits: AnswerLimits,
         constraint: Constraint | None = None,
         stats: GenerationStats | None = None,
+        begun: Begun | None = None,
     ) -> AsyncGenerator[Batch, None]:
         """Yield ids in batches as they are sampled, and an empty batch after each batch of the prompt.
 
         Closing the generator aborts the request at once. `constraint` limits each token. `stats` is updated as the
-        answer grows. Up to `parallel` requests run side by side; more wait. WispError for ids outside the vocabulary
-        and prompts longer than the context.
+        answer grows. Up to `parallel` requests run side by side; more wait. `begun`: the answer's first tokens, which
+        are not yielded; the constraint has advanced past them. WispError for ids outside the vocabulary and prompts
+        longer than the context.
         """
         self._check_ids(prompt_ids)
         self.check_generates()
         self._check_sampling(sampling)
-        answer = Answer(list(prompt_ids), sampling.seeded(), limits.max_tokens, limits.stop_ids, constraint)
-        answer.exact = sampling.seed is not None
+        seeded = sampling.seeded() if begun is None else replace(sampling, seed=begun.seed).seeded()
+        answer = Answer(list(prompt_ids), seeded, limits.max_tokens, limits.stop_ids, constraint)
+        answer.exact, answer.private = sampling.seed is not None, limits.private
         answer.stats = self.last = stats or GenerationStats()
-        answer.stats.prompt_tokens = len(prompt_ids)
+        answer.stats.prompt_tokens, answer.stats.seed = len(prompt_ids), seeded.seed
+        if begun is not None:
+            self._check_vocabulary(begun.ids)
+            answer.exact = answer.exact or sampling.temperature <= 0
+            answer.resume(begun.ids, limits.keep, self.context_length)
         async with aclosing(self._generation.answer(answer, limits.keep)) as batches:
             async for batch in batches:
                 yield batch
+
+    def reload_after_loss(self, options: LoadOptions, reload: Reload, notify: Notify) -> None:
+        """Have a lost GPU come back: `reload(options)` loads this model again, `notify(text)` tells the user.
+
+        Without it, a lost GPU ends every request with WispError device_lost. `options`: of the first load.
+        """
+        self._recovery = Recovery(self, options, reload, notify)
+        self._generation.recover = self._recovery.run
+
+    def take_over(self, other: Engine) -> None:
+        """Go on with the runner of another engine of the same model, which may not be used any more."""
+        self.plan, self.runner, self.backend = other.plan, other.runner, other.backend
+        self.adapter, self.kernels = other.adapter, other.kernels
+        if self._generation.prefixes is not None:
+            self._generation.prefixes.close()
+        self._generation.prefixes = other._generation.prefixes
+        self.proof, self.notices = other.proof, other.notices
+        self._generation.restart(other.runner)
+
+    async def persist_prefixes(self, open_store: Callable[[str], BlockStore]) -> None:
+        """Store what the KV caches hold when the engine is idle, and read it for later prompts, also of later visits.
+
+        `open_store(layout)`: the blocks of one layout (prefix_store.layout_of). Does nothing for encoders and for
+        models whose bytes are not identified.
+        """
+        if not self.plan.generates or self._content is None:
+            return
+        layout = layout_of(self._content, self.plan, repr(self._device))
+        sizes = [self.plan.page_bytes(group) for group in self.plan.page_groups]
+        self._generation.prefixes = PrefixStore(open_store(layout), sizes)
+        await self._generation.prefixes.blocks()
 
     def ask_before_growing(self, ask: AskForMemory) -> None:
         """Set the function that grants growth of the caches for more concurrent requests.
@@ -162,6 +202,9 @@ class Engine:
         """Logits of every position, float32 (n, vocab): a numpy array on the CPU, a flat Float32Array on the GPU."""
         self._check_ids(ids)
         self.check_generates()
+        return await self._generation.again_after_loss(lambda: self._evaluate(ids))
+
+    async def _evaluate(self, ids: list[int]) -> tuple[Any, tuple[int, int]]:
         parts = []
         size = min(planner.ALL_LOGITS_BATCH, self.plan.batch)
         async with aclosing(self._generation.feed(ids, size, [PREFILL, ALL_LOGITS])) as batches:
@@ -177,34 +220,50 @@ class Engine:
         and "none" for an encoder.
         """
         kind = pooling or self.pooling
-        width = self._checked_width([ids], kind)
+        self._check_ids(ids)
+        width = self._width(kind)
         if kind != "none":
-            row = await self._pooled([ids], [pool_list(kind)], "ranked" if kind == "rank" else "pooled", width)
-            return (row[0] if self.backend == "cpu" else row), (width,)
+            name = "ranked" if kind == "rank" else "pooled"
+            async with aclosing(pooled_rows(self._generation, [[ids]], Pooled(kind, name, width))) as results:
+                rows = await anext(results)
+            return (rows[0] if self.backend == "cpu" else rows), (width,)
+        return await self._generation.again_after_loss(lambda: self._rows(ids)), (len(ids), width)
+
+    async def _rows(self, ids: list[int]) -> Any:
+        """The embedding of each token, (len(ids), n_embd)."""
         assert self.plan.embedding is not None
-        parts = []
+        parts, width = [], self.plan.embedding.width
         async with aclosing(self._generation.feed(ids, self.plan.batch, [PREFILL, EMBED])) as batches:
             async for n in batches:
                 parts.append(await self.runner.rows(self.plan.embedding.rows, n, width))
-        return self._joined(parts), (len(ids), width)
+        return self._joined(parts)
 
-    async def embed_all(self, sequences: Sequence[list[int]], pooling: str) -> Any:
-        """The pooled embedding of each sequence, scaled to length 1: (sequences, n_embd) as evaluate() returns it."""
-        width = self._checked_width(sequences, pooling)
-        return await self._pooled(sequences, [pool_list(pooling), NORMALIZE], "pooled", width)
+    async def embed_all(self, groups: Iterable[Group], pooling: str) -> AsyncGenerator[Any]:
+        """Pooled embeddings of length 1, in order: rows of some sequences at a time, (n, n_embd), as evaluate() does.
 
-    async def rank_all(self, sequences: Sequence[list[int]]) -> list[list[float]]:
-        """A ranking model's score of each label, per sequence; probabilities where the architecture defines them so."""
-        labels = self._checked_width(sequences, "rank")
-        found = await self._pooled(sequences, [pool_list("rank")], "ranked", labels)
-        flat = (found.reshape(-1) if self.backend == "cpu" else found.to_py()).tolist()
-        rows: list[list[float]] = [flat[at : at + labels] for at in range(0, len(flat), labels)]
-        return [_softmax(row) for row in rows] if self.plan.embedding and self.plan.embedding.softmax else rows
+        On a GPU, the next group is taken before the result of the one before is awaited.
+        """
+        what = Pooled(pooling, "pooled", self._width(pooling), [NORMALIZE])
+        async with aclosing(pooled_rows(self._generation, self._checked(groups), what)) as results:
+            async for rows in results:
+                yield rows
 
-    def _checked_width(self, sequences: Sequence[list[int]], pooling: str) -> int:
-        """The width of a pooled row. WispError for ids that are out of range and poolings that do not exist."""
-        for ids in sequences:
-            self._check_ids(ids)
+    async def rank_all(self, groups: Iterable[Group]) -> AsyncGenerator[list[list[float]]]:
+        """A ranking model's score of each label, per sequence; probabilities where the architecture defines them so.
+
+        Groups and results are as in embed_all().
+        """
+        labels = self._width("rank")
+        softmax = self.plan.embedding is not None and self.plan.embedding.softmax
+        what = Pooled("rank", "ranked", labels)
+        async with aclosing(pooled_rows(self._generation, self._checked(groups), what)) as results:
+            async for found in results:
+                flat = (found.reshape(-1) if self.backend == "cpu" else found.to_py()).tolist()
+                rows: list[list[float]] = [flat[at : at + labels] for at in range(0, len(flat), labels)]
+                yield [_softmax(row) for row in rows] if softmax else rows
+
+    def _width(self, pooling: str) -> int:
+        """The width of a pooled row. WispError for poolings that do not exist."""
         embedding = self.plan.embedding
         if embedding is None or pooling not in NAMES or (pooling == "rank" and not embedding.labels):
             raise WispError(
@@ -212,13 +271,11 @@ class Engine:
             )
         return embedding.labels if pooling == "rank" else embedding.width
 
-    async def _pooled(self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int) -> Any:
-        async with self._generation.sequences.acquire() as sequence:
-            if self.plan.generates:
-                longest = max(len(ids) for ids in sequences)
-                await self._generation.sequences.wait_for_pages(sequence, longest)
-                sequence.reserve(longest)
-            return await self.runner.pooled_rows(sequences, [PREFILL, EMBED, *lists], name, width, sequence.number)
+    def _checked(self, groups: Iterable[Group]) -> Iterator[Group]:
+        for group in groups:
+            for ids in group:
+                self._check_ids(ids)
+            yield group
 
     @property
     def pooling(self) -> str:
@@ -227,6 +284,11 @@ class Engine:
         if self.plan.generates and pooling in (None, "none"):
             return "last"
         return pooling or "none"
+
+    @property
+    def embedding_width(self) -> int:
+        """Values of an embedding."""
+        return self.plan.embedding.width if self.plan.embedding else 0
 
     @property
     def embeds(self) -> bool:
@@ -255,14 +317,16 @@ class Engine:
     def _check_ids(self, ids: Sequence[int]) -> None:
         if not ids:
             raise WispError("The list of token ids is empty. Give at least one.", "invalid_value")
-        for bad in (min(ids), max(ids)):
-            if 0 <= bad < self.plan.n_vocab:
-                continue
-            raise WispError(f"Token id {bad} is outside the vocabulary of {self.plan.n_vocab}.", "invalid_value")
+        self._check_vocabulary(ids)
         if len(ids) > self.context_length:
             raise WispError(
                 f"{len(ids)} tokens do not fit the context of {self.context_length}.", "context_length_exceeded"
             )
+
+    def _check_vocabulary(self, ids: Sequence[int]) -> None:
+        for bad in (min(ids), max(ids)):
+            if not 0 <= bad < self.plan.n_vocab:
+                raise WispError(f"Token id {bad} is outside the vocabulary of {self.plan.n_vocab}.", "invalid_value")
 
     def _check_sampling(self, sampling: Sampling) -> None:
         if len(sampling.logit_bias) > MAX_BIASES:
@@ -311,8 +375,10 @@ class Engine:
             "batch": self.plan.batch,
             "parallel": self.parallel,
             "pages": self._generation.sequences.stats(),
+            "prefixes": self._generation.prefixes.stats() if self._generation.prefixes is not None else None,
             "timings": self.timings,
             "kernels": self.kernels,
+            "proof": self.proof,
             "read_rates": self.read_rates,
             "last": asdict(self.last),
             "dispatches_per_token": sum(len(self.plan.lists.get(n, [])) for n in DECODE_STEP) if gpu else 0,
@@ -321,73 +387,13 @@ class Engine:
 
     async def unload(self) -> None:
         """Free all memory. The engine cannot be used afterwards."""
-        self.runner.close()
-
-
-async def _plan(parts: Parts, device: Device | None, options: LoadOptions) -> Plan:
-    n_ctx = _context(parts.header, options.context_length)
-    factors = await _rope_factors(parts, n_ctx)
-    batch = SOFTWARE_BATCH if device is None or device.software else BATCH
-    return planner.make_plan(
-        parts.header,
-        device or Device(software=True),
-        planner.PlanOptions(n_ctx, batch, options.kv_type, factors),
-    )
-
-
-async def _plan_that_fits(parts: Parts, device: Device | None, options: LoadOptions) -> Plan:
-    plan = await _plan(parts, device, options)
-    if device is not None and (error := budget.limit_error(plan, device)):
-        raise error
-    return plan
-
-
-async def _tuned(
-    parts: Parts, adapter: Any, device: Device, plan: Plan, options: LoadOptions
-) -> tuple[Device, Plan, dict[str, Any]]:
-    """The device with the kernels measured to be the fastest, the plan for it, and Engine.stats()'s "kernels"."""
-    from py_engine.tuning.measure import tuned
-
-    parts.prefetch()  # the download runs meanwhile; it leaves the GPU to the measurement
-    load_settings = {"n_ctx": plan.n_ctx, "kv_type": options.kv_type}
-    chosen, kernels = await tuned(adapter, device, parts.header, load_settings, options.variant, plan)
-    return chosen, plan if chosen == device else await _plan_that_fits(parts, chosen, options), kernels
-
-
-def _context(header: Header, asked: int | None) -> int:
-    cfg = planner.family(header).Config.from_gguf(header)
-    limit: int = cfg.context_length
-    if asked is not None and asked > limit:
-        raise WispError(
-            f"contextLength is {asked}, but this model was trained for at most {limit} tokens. Choose {limit} or less.",
-            "context_too_long",
-            param="contextLength",
-        )
-    return asked or min(limit, DEFAULT_CONTEXT if cfg.causal else ENCODER_CONTEXT)
-
-
-async def _rope_factors(parts: Parts, n_ctx: int) -> list[float] | None:
-    tensor = rope_factors(parts.header, n_ctx)
-    if tensor is None or parts.header.tensors[tensor].type != Q.F32:
-        return None
-    raw = await parts.read(tensor)
-    return list(struct.unpack(f"<{len(raw) // 4}f", raw))
-
-
-async def _adapter(backend: str) -> tuple[Any, Device | None]:
-    """(adapter, its kernel variants), or (None, None) where numpy is to run."""
-    if backend == "cpu":
-        return None, None
-    from py_engine.gpu.adapter import device_of, request_adapter
-
-    adapter = await request_adapter()
-    if adapter is None and backend == "webgpu":
-        raise WispError(
-            "This browser offers no WebGPU. Use a recent Chrome, Edge, Safari or Firefox, turn hardware acceleration "
-            'on, or load with backend "cpu".',
-            "no_webgpu",
-        )
-    return adapter, device_of(adapter) if adapter is not None else None
+        try:
+            if self._recovery is not None:
+                await self._recovery.stop()
+        finally:
+            if self._generation.prefixes is not None:
+                self._generation.prefixes.close()
+            self.runner.close()
 
 
 def _softmax(values: list[float]) -> list[float]:

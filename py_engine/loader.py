@@ -17,16 +17,23 @@ from py_engine.plan import quants
 from py_engine.plan.kernels import Device
 from py_engine.plan.placement import Placements
 from py_engine.plan.plan import Plan
-from py_engine.runners import Runner, measured_step_ms
+from py_engine.runners import Runner, measured_step_ms, warm_up
 
 if TYPE_CHECKING:
     from py_engine.files.source import Source
     from py_engine.gpu.runner import GpuRunner
+    from py_engine.proof.proven import Proven
+    from py_engine.proof.prover import Prover
 
 CPU_LIMIT = 1 << 30  # bytes of float32 weights that fit into the memory of 32-bit WebAssembly
 
 OnProgress = Callable[[str, int, int], None]  # (stage, done, total)
 LoadPackage = Callable[[str], Awaitable[Any]]
+
+
+def fits_on_cpu(plan: Plan) -> bool:
+    """Whether numpy can hold the plan's weights."""
+    return 4 * sum(w.rows * w.cols for w in plan.weights.values()) <= CPU_LIMIT
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,10 @@ class StreamedFile:
 
 @dataclass
 class Loader:
-    """The state of one load. `adapter` and `device` are None for the CPU backend."""
+    """The state of one load. `adapter` and `device` are None for the CPU backend.
+
+    `proven`: what is known of the device's kernels; the others are proven. `prove_first`: before the upload begins.
+    """
 
     parts: Parts
     plan: Plan
@@ -51,12 +61,15 @@ class Loader:
     backend: str
     report: OnProgress
     load_package: LoadPackage | None
+    proven: Proven | None = None
+    prove_first: bool = False
+    prover: Prover | None = None
     timings: dict[str, float] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
 
     async def run(self) -> tuple[str, Runner]:
         """Load the model: ("webgpu" or "cpu", its runner). Raises WispError, with nothing left allocated."""
-        fits_cpu = 4 * sum(w.rows * w.cols for w in self.plan.weights.values()) <= CPU_LIMIT
+        fits_cpu = fits_on_cpu(self.plan)
         if self.device is None and not fits_cpu:
             raise WispError(
                 "This model is too large to run on the CPU in a browser, and WebGPU is not available here. "
@@ -72,6 +85,9 @@ class Loader:
                 runners["webgpu"] = gpu
                 if not undecided:
                     compiling = asyncio.ensure_future(self._compile(gpu))
+                    compiling.add_done_callback(lambda task: task.cancelled() or task.exception())  # retrieved
+                if compiling and self.prove_first:
+                    await compiling
             if self.device is None or undecided:
                 await self._package("numpy")
                 runners["cpu"] = CpuRunner(self.plan)
@@ -79,12 +95,15 @@ class Loader:
             if compiling:
                 await compiling
             name = await self._choose(runners) if undecided else next(iter(runners))
-        except BaseException:
+        except BaseException as error:
             if compiling:
                 compiling.cancel()
+            cause = await self._cause(runners, error)
             for runner in runners.values():
                 runner.close()
-            raise
+            raise cause from None
+        if self.prover is not None:
+            self.prover.model_in_use()
         for other in [n for n in runners if n != name]:
             runners[other].close()
         if name == "cpu" and self.backend == "auto" and not undecided:
@@ -102,17 +121,33 @@ class Loader:
         if any(quants.needs_numpy(w.type) for w in self.plan.weights.values()):
             await self._package("numpy")
         gpu = await Gpu.open(self.adapter, device, self.plan)
+        if self.proven is not None:
+            from py_engine.proof.prover import Prover
+
+            self.prover = Prover(gpu, self.proven, self.load_package)
+            gpu.prove = self.prover.prove
         try:
             await gpu.upload_start()
-        except BaseException:
+        except BaseException as error:
+            cause = await gpu.cause(error)
             gpu.close()
-            raise
+            raise cause from None
         return GpuRunner(gpu)
+
+    async def _cause(self, runners: dict[str, Runner], error: BaseException) -> BaseException:
+        """WispError device_lost if the loss of the device has ended the load, else `error`."""
+        if "webgpu" not in runners:
+            return error
+        return await cast("GpuRunner", runners["webgpu"]).gpu.cause(error)
 
     async def _compile(self, gpu: GpuRunner) -> None:
         started = time.perf_counter()
         await gpu.compile(lambda done, total: self.report("compile", done, total))
-        self.timings["compile_ms"] = 1000 * (time.perf_counter() - started)
+        compiled = time.perf_counter()
+        if gpu.on_gpu:
+            await warm_up(gpu)
+        self.timings["compile_ms"] = 1000 * (compiled - started)
+        self.timings["warm_up_ms"] = 1000 * (time.perf_counter() - compiled)
 
     async def _weights(self, runners: dict[str, Runner]) -> None:
         started = time.perf_counter()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 PARALLEL = 4  # requests that run side by side by default
+REDUCED_BATCH = 128  # the first step down: a shorter dispatch, smaller activations
 
 
 @dataclass(frozen=True)
@@ -17,4 +18,23 @@ class LoadOptions:
     parallel: int = PARALLEL  # requests that run side by side, MAX_SEQUENCES at most
     speculation: bool = True  # draft the next tokens where that pays
     tune: bool | None = None  # choose kernels by measuring them, once per device and model; None: on a real GPU
+    prove: bool | None = None  # run each kernel once against numpy, once per device; None: on a real GPU
     variant: dict[str, bool | int] = field(default_factory=dict)  # fields of kernels.Device to force
+    batch: int | None = None  # most tokens of a prefill step; None: the default of the device
+
+
+def step_down(options: LoadOptions) -> tuple[LoadOptions, str] | None:
+    """Options that need less of a GPU that fails or has too little memory, and a clause that says so.
+
+    In this order: smaller batches, a KV cache in q8_0, the CPU. None: there is nothing less that the user allows.
+    """
+    if options.batch is None:
+        return replace(options, batch=REDUCED_BATCH), "prompts are read in smaller batches"
+    if options.kv_type != "q8_0" and options.backend != "cpu":
+        return replace(options, kv_type="q8_0"), "the KV cache is stored as q8_0"
+    return run_on_cpu(options)
+
+
+def run_on_cpu(options: LoadOptions) -> tuple[LoadOptions, str] | None:
+    """The last step of step_down()."""
+    return (replace(options, backend="cpu"), "the model runs on the CPU") if options.backend == "auto" else None

@@ -2,9 +2,11 @@
 
 Prompts
     PREFILL             up to `batch` tokens through the layers
+    PACKED              tokens of several sequences through the layers; each sees only its own sequence
     LAST_LOGITS         after it: logits of the batch's last token
     ALL_LOGITS          after it: logits of every token, ALL_LOGITS_BATCH at most (Engine.evaluate)
-    EMBED, pool("...")  after PREFILL: the embedding of every token, then of the sequence
+    EMBED               after PREFILL or PACKED: the embedding of every token
+    pool("...")         after PACKED and EMBED: the embedding of every sequence; then NORMALIZE
 One sequence
     DECODE              one token through the layers, and its logits
     GREEDY, DRAW, SAMPLE   the next token from the logits: the likeliest; with temperature and min_p; with every filter
@@ -18,7 +20,7 @@ Small batches: up to MAX_SMALL_BATCH tokens, of one sequence or of several
     each(a list above)  what that list does for one sequence, for every sequence
     verify(a sampler)   one sequence: accept the draft up to the first token that differs from its sample; draft again
 
-Encoders have PREFILL, EMBED and the pooling lists only, and take a sequence in one batch.
+Encoders have PREFILL, PACKED, EMBED and the pooling lists only, and take a sequence in one batch.
 """
 
 from __future__ import annotations
@@ -61,12 +63,14 @@ from py_engine.plan.lists import (
     EMBED,
     LAST_LOGITS,
     NORMALIZE,
+    PACKED,
     PREFILL,
     SMALL_BATCH,
     SMALL_BATCH_LAST_LOGITS,
     SMALL_BATCH_LOGITS,
 )
 from py_engine.plan.ops import Ops
+from py_engine.plan.packing import packed
 from py_engine.plan.pages import PAGE
 from py_engine.plan.plan import Plan
 from py_engine.plan.rope import Rope, RopeSpec, table
@@ -184,11 +188,13 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     ropes = [tables[spec] for spec in cfg.ropes]
 
     x = model.build(cfg, weights, prefill, ropes, caches)
+    plan.lists[PACKED] = packed(plan, prefill.ops)
     plan.embedding = embedding.add_lists(cfg, header, weights, plan, device, x)
     if not cfg.causal:
+        plan.lazy.add(PREFILL)
         return plan
     head = _decoder(header)
-    plan.lazy |= {name for name in plan.lists if name in (EMBED, NORMALIZE) or name.startswith("pool.")}
+    plan.lazy |= {name for name in plan.lists if name in (PACKED, EMBED, NORMALIZE) or name.startswith("pool.")}
     head.output(cfg, weights, Ops(plan, LAST_LOGITS, 1, device), x)
     head.output(cfg, weights, Ops(plan, ALL_LOGITS, min(ALL_LOGITS_BATCH, plan.batch), device), x, all_tokens=True)
 

@@ -2,6 +2,7 @@
 
 `load` copies weights out of a record. Work is submitted, and its results are read later, in the same order:
     feed                             tokens of a sequence, at their positions: a part of a prompt
+    feed_packed, pooled              tokens of several sequences at once, and what their pooling yields
     decode                           steps of any sequences
     start_drafts, draft              steps of one sequence, each with a draft of its next tokens
     begin, mask, step, take, rewind  one sequence, step by step under the host's control; nothing else may be submitted
@@ -11,14 +12,17 @@ generate/ schedules the calls.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
-from py_engine.plan.lists import EMBED, PREFILL, PREFILL_END, pool
+from py_engine.plan.lists import DECODE_STEP, EMBED, GREEDY, PACKED, PREFILL_END, pool
+from py_engine.plan.packing import PackedBatch, packed_batches
 from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Plan
 from py_engine.plan.sampling import Batch, Sampling
+
+WARM_UP_TOKENS = 16  # of warm_up()'s prompt
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,10 @@ class Runner(Protocol):
     on_gpu: bool  # a real GPU, where small batches have kernels of their own
     queues: bool  # whether submits run while the host goes on
 
+    @property
+    def lost(self) -> str | None:
+        """Why its device was lost; None while it works. Every call then raises WispError device_lost."""
+
     async def load(self, data: Any, placements: Sequence[Placement]) -> None:
         """Copy weights out of a record, a JavaScript ArrayBuffer. On return it may be freed."""
 
@@ -64,6 +72,12 @@ class Runner(Protocol):
 
     def copy_page(self, group: int, source: int, to: int) -> None:
         """Copy a page in every cache of the group."""
+
+    async def read_pages(self, pages: Sequence[tuple[int, int]]) -> Any:
+        """The contents of pages (group, page), one after the other: an ArrayBuffer, or bytes on the CPU."""
+
+    def write_pages(self, pages: Sequence[tuple[int, int, int]], data: Any) -> None:
+        """Write pages (group, page, first byte in `data`). `data`: of read_pages()."""
 
     def set_tokens(self, seq: int, position: int, ids: list[int]) -> None:
         """Write tokens of a sequence that are not fed: penalties and drafts read them."""
@@ -144,12 +158,13 @@ class Runner(Protocol):
     async def rows(self, name: str, n: int, width: int) -> Any:
         """The first n rows of a buffer of the plan without padding, float32 (n, width)."""
 
-    async def pooled_rows(
-        self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int, seq: int
-    ) -> Any:
-        """Feed sequences one after the other, all as `seq` and from position 0 on, and run lists over each batch.
+    def feed_packed(self, batch: PackedBatch, lists: Sequence[str], seq: int = 0) -> None:
+        """Submit lists over a batch of the packed sequence `seq`. The lists must be prepared."""
 
-        Returns row 0 of a buffer after each, float32 (sequences, width). Waits for the device once.
+    def pooled(self, name: str, rows: int, width: int, lists: Sequence[str] = ()) -> Awaitable[Any]:
+        """Submit lists over the first `rows` rows of a buffer after all feed_packed(); the rows, float32 (rows, width).
+
+        What is submitted later does not change them.
         """
 
     def counts(self) -> Counts:
@@ -157,6 +172,19 @@ class Runner(Protocol):
 
     def close(self) -> None:
         """Free all memory."""
+
+
+async def warm_up(runner: Runner) -> None:
+    """Run the lists that requests need first. The first run of a kernel on a GPU takes longer than all later ones.
+
+    May run while weights arrive: nothing of its results is used.
+    """
+    if not runner.plan.generates:
+        await _encode_ms(runner)
+        return
+    for n, lists in ((WARM_UP_TOKENS, (*PREFILL_END, GREEDY)), (1, DECODE_STEP)):
+        runner.feed(0, [0] * min(n, runner.plan.batch), lists, read=True)
+        await runner.result()
 
 
 async def measured_step_ms(runner: Runner, steps: int = 3) -> float:
@@ -178,9 +206,11 @@ async def measured_step_ms(runner: Runner, steps: int = 3) -> float:
 async def _encode_ms(runner: Runner) -> float:
     n = min(16, runner.plan.batch)
     started = 0.0
-    await runner.prepare([EMBED, pool("last")])
+    lists = [PACKED, EMBED, pool("last")]
+    await runner.prepare(lists)
     for _ in range(2):  # the first run warms up
         started = time.perf_counter()
-        runner.feed(0, [0] * n, [PREFILL, EMBED, pool("last")])
-        await runner.rows("pooled", 1, 1)
+        for batch in packed_batches([[0] * n], n, n):
+            runner.feed_packed(batch, lists)
+        await runner.pooled("pooled", 1, 1)
     return 1000 * (time.perf_counter() - started) / n

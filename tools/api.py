@@ -6,83 +6,34 @@ engine.
 """
 
 import hmac
-import io
 import json
 import select
 import socket
 import threading
-import time
+from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
 from secrets import token_urlsafe
 from urllib.parse import parse_qs, urlsplit
 
+from tools.connections import WRITE_S, number
 from tools.serve import Handler, Server
 from tools.tab import REPLACED, ClientDisconnectedError, Exchange, Tab
 
 BODY_LIMIT = 32 << 20  # bytes
-REQUEST_S = 15.0  # limit for a whole request to arrive
-IDLE_S = 60.0  # limit between two requests of a connection
-WRITE_S = 60.0  # limit for the client to read a piece of an answer
+MAX_TICKETS = 32
+TAB, BACKGROUND = "tab", "background"  # a tab of the user's browser; a headless one
 TAB_S = 10.0  # how long a request waits for a tab to connect
-
-
-class DeadlineReader(io.RawIOBase):
-    """A socket reader with one deadline for a whole request, which a slow sender cannot extend."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self.deadline = 0.0
-
-    def readable(self) -> bool:
-        """Return True; BufferedReader asks."""
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Read what has arrived; raise TimeoutError after the deadline."""
-        left = self.deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self._connection.settimeout(left)
-        return self._connection.recv_into(buffer)
 
 
 class ApiHandler(Handler):
     """Serve files as Handler does and, below /v1, the API."""
 
     server: "ApiServer"
-    disable_nagle_algorithm = True
 
-    def setup(self) -> None:
-        """Replace the connection's reader with one that has a deadline."""
-        super().setup()
-        self.rfile.close()
-        self._reader = DeadlineReader(self.connection)
-        self.rfile = io.BufferedReader(self._reader)
-
-    def handle_one_request(self) -> None:
-        """Read one request and answer it; a slow one gets 408."""
-        self.close_connection = True
-        self.requestline, self.request_version, self.command = "", "HTTP/1.1", ""
-        try:
-            self._reader.deadline = time.monotonic() + IDLE_S
-            if not self.rfile.peek(1):  # type: ignore[attr-defined]
-                return
-        except OSError:
-            return
-        try:
-            self._reader.deadline = time.monotonic() + self.server.request_s
-            self.raw_requestline = self.rfile.readline(1 << 16)
-            if self.raw_requestline.endswith(b"\n") and self.parse_request():
-                self._route()
-        except TimeoutError:
-            self.close_connection = True
-            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "request_timeout", "The request did not arrive in time.")
-        except ConnectionError:
-            self.close_connection = True
-
-    def _route(self) -> None:
-        path = urlsplit(self.path).path
+    def route(self) -> None:
+        """Answer a file, a request to the API, or the WebSocket of a tab."""
+        path = self.decoded_path()
         host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
         if host not in self.server.hosts:
             self._forbid("forbidden_host", f"This server does not answer for the host {host!r}.")
@@ -96,19 +47,26 @@ class ApiHandler(Handler):
         else:
             self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "not_found", f"{self.command} is not allowed for {path}.")
 
+    def reject(self, status: HTTPStatus, code: str, message: str) -> None:
+        """Answer with an error in OpenAI's form, then close the connection."""
+        self._refuse(status, code, message)
+
     def _bridge(self, origin: str | None) -> None:
         """Accept the WebSocket of a tab that has a ticket and is a page of this server."""
         (ticket,) = parse_qs(urlsplit(self.path).query).get("ticket", [""])[:1]
-        name = next((name for name, value in self.server.tickets.items() if _same(value, ticket)), None)
-        if name is None or origin not in self.server.origins:
+        name = self.server.tickets.redeem(ticket) if origin in self.server.origins else None
+        if name is None:
             self._forbid("forbidden_origin", "Only a page that this server has opened may lend its engine.")
             return
         self.close_connection = True
         tab = Tab(self.connection, name)
         if tab.accept(self.requestline, self.headers):
+            tab.send({"kind": "ticket", "ticket": self.server.tickets.issue(name)})  # to connect again
             self.server.take(tab)
-            tab.run()
-            self.server.leave(tab)
+            try:
+                tab.run()
+            finally:
+                self.server.leave(tab)
 
     def _api(self, origin: str | None) -> None:
         foreign = self.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site")
@@ -120,11 +78,10 @@ class ApiHandler(Handler):
             what = "The API key is wrong or missing: send the one that build.py serve --api has printed."
             self._refuse(HTTPStatus.UNAUTHORIZED, "invalid_api_key", what)
             return
-        given = self.headers.get("Content-Length", "0")
-        if "Transfer-Encoding" in self.headers or not given.isascii() or not given.isdigit():
+        if "Transfer-Encoding" in self.headers:
             self._refuse(HTTPStatus.LENGTH_REQUIRED, "length_required", "Send the body with a Content-Length.")
             return
-        length = int(given)
+        length = number(self.headers.get("Content-Length", "0"))
         if length > self.server.body_limit:
             what = f"The body has {length} bytes; {self.server.body_limit} are allowed."
             self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "request_too_large", what)
@@ -135,7 +92,7 @@ class ApiHandler(Handler):
         self.connection.settimeout(WRITE_S)
         tab = self.server.wait_for_tab()
         if tab is None:
-            what = f"No tab has an engine: open {self.server.lending_url} and try again."
+            what = "No tab has an engine: open the address that build.py serve --api has printed, and try again."
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "no_engine", what, keep_alive=True)
             return
         exchange = tab.ask(self.command, self.path, body.decode("utf-8", "replace") if body else None)
@@ -154,7 +111,7 @@ class ApiHandler(Handler):
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "engine_gone", TAB_CLOSED, keep_alive=True)
             return
         kind = next((value for name, value in head["headers"] if name == "content-type"), "application/json")
-        events = kind.startswith("text/event-stream")
+        events = kind.startswith("text/event-stream") and self.command != "HEAD"
         chunked = events and self.request_version != "HTTP/1.0"
         if events:
             self.close_connection |= not chunked
@@ -170,14 +127,13 @@ class ApiHandler(Handler):
                 self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "engine_gone", TAB_CLOSED, keep_alive=True)
                 return
             if part["kind"] == "end" and not events:
-                self._begin(head["status"], kind, {"Content-Length": str(len(text.encode()))})
-                self.wfile.write(text.encode())
+                self._send(head["status"], kind, text)
                 return
             piece = part["text"] if part["kind"] == "piece" else ""
             if part["kind"] == "lost":
                 piece = f"data: {_error(HTTPStatus.SERVICE_UNAVAILABLE, 'engine_gone', TAB_CLOSED)}\n\n"
             if piece:
-                data = piece.encode()
+                data = piece.encode("utf-8", "replace")
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
             if part["kind"] != "piece":
                 break
@@ -198,29 +154,26 @@ class ApiHandler(Handler):
 
     def _refuse(self, status: HTTPStatus, code: str, message: str, *, keep_alive: bool = False) -> None:
         """Answer with an error, then close the connection, unless the whole request has been read (`keep_alive`)."""
-        text = _error(status, code, message).encode()
-        headers = {"Content-Length": str(len(text))}
+        headers = {}
         if status == HTTPStatus.UNAUTHORIZED:
             headers["WWW-Authenticate"] = "Bearer"
         if not keep_alive:
             headers["Connection"] = "close"
         try:
             self.connection.settimeout(WRITE_S)
-            self._begin(status, "application/json", headers)
-            self.wfile.write(text)
+            self._send(status, "application/json", _error(status, code, message), headers)
             if not keep_alive:
                 self.close_connection = True
-                self._linger()
+                self.linger()
         except OSError:
             self.close_connection = True
 
-    def _linger(self) -> None:
-        """Read a little of an unread body: if the server closed at once, the client would lose the answer."""
-        self.connection.shutdown(socket.SHUT_WR)
-        end = time.monotonic() + 1
-        self.connection.settimeout(0.25)
-        while time.monotonic() < end and self.connection.recv(1 << 16):
-            pass
+    def _send(self, status: int, kind: str, text: str, headers: dict[str, str] | None = None) -> None:
+        """Send a whole answer: the answer to HEAD has no body."""
+        body = text.encode("utf-8", "replace")
+        self._begin(status, kind, {"Content-Length": str(len(body)), **(headers or {})})
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def _begin(self, status: int, kind: str, headers: dict[str, str]) -> None:
         self.send_response(status)
@@ -228,6 +181,33 @@ class ApiHandler(Handler):
         for name, value in {**API_HEADERS, **headers}.items():
             self.send_header(name, value)
         self.end_headers()
+
+
+class Tickets:
+    """Tickets that let a page lend its engine. Each is valid once; a page that has used one gets another."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._names: dict[str, str] = {}  # ticket -> the name of the page that it is for
+        self.offered = self.issue(TAB)  # to the user
+
+    def issue(self, name: str) -> str:
+        """Make a ticket. The oldest is forgotten when there are too many."""
+        with self._lock:
+            ticket = token_urlsafe(24)
+            self._names[ticket] = name
+            if len(self._names) > MAX_TICKETS:
+                del self._names[next(old for old in self._names if old != self.offered)]
+            return ticket
+
+    def redeem(self, ticket: str) -> str | None:
+        """The name of the page that a ticket is for; None if it is unknown or was used."""
+        with self._lock:
+            found = next((known for known in self._names if _same(known, ticket)), None)
+            name = self._names.pop(found) if found else None
+        if found == self.offered:
+            self.offered = self.issue(TAB)
+        return name
 
 
 API_HEADERS = {
@@ -253,7 +233,6 @@ class ApiServer(Server):
 
     handler = ApiHandler
     body_limit = BODY_LIMIT
-    request_s = REQUEST_S
     tab_s = TAB_S
 
     def __init__(
@@ -261,7 +240,8 @@ class ApiServer(Server):
     ) -> None:
         super().__init__(root, port, headers=headers, mounts=mounts)
         self.key = f"wisp-{token_urlsafe(24)}"
-        self.tickets = {"tab": token_urlsafe(24), "background": token_urlsafe(24)}
+        self.tickets = Tickets()
+        self.say: Callable[[str], None] = lambda _: None  # tells the user
         self.hosts = {f"{name}:{self.server_address[1]}" for name in ("127.0.0.1", "localhost")}
         self.origins = {f"http://{host}" for host in self.hosts}
         self.tab: Tab | None = None
@@ -270,13 +250,16 @@ class ApiServer(Server):
     @property
     def lending_url(self) -> str:
         """The address whose page lends its engine."""
-        return f"{self.url}#bridge={self.tickets['tab']}"
+        return f"{self.url}#bridge={self.tickets.offered}"
 
     def take(self, tab: Tab) -> None:
         """Let this tab answer from now on, and close the one before."""
         with self.changed:
             before, self.tab = self.tab, tab
             self.changed.notify_all()
+        if tab.name == TAB:
+            self.say(f"{'Another' if before and before.name == TAB else 'A'} tab of your browser answers now.")
+            self.say(f"To let another tab of your browser answer, open {self.lending_url}")
         if before:
             before.close(REPLACED)
 

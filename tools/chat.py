@@ -13,8 +13,8 @@ from typing import Any
 from playwright.sync_api import BrowserContext, Page, Playwright, sync_playwright
 from playwright.sync_api import Error as PlaywrightError
 
-from tools.browser import ensure_browser, flags
-from tools.failure import Failure
+from tools.browser import launch_options
+from tools.failure import Failure, plain
 from tools.paths import DIST, cache_dir
 from tools.serve import Server
 
@@ -60,10 +60,10 @@ def exit_status(work: Callable[[], None]) -> int:
     try:
         work()
     except Failure as failure:
-        print(f"build.py: {failure}", file=sys.stderr)
+        print(f"build.py: {plain(str(failure))}", file=sys.stderr)
         return 1
     except PlaywrightError as error:
-        print(f"build.py: the browser failed: {error.message.splitlines()[0]}", file=sys.stderr)
+        print(f"build.py: the browser failed: {plain(error.message.splitlines()[0])}", file=sys.stderr)
         return 1
     return 0
 
@@ -96,7 +96,7 @@ def _ask(playwright: Playwright, options: argparse.Namespace) -> None:
 
 def open_browser(playwright: Playwright, profile: str, spare: str) -> BrowserContext:
     """Start a headless browser on the profile folder, or on `spare` while another run uses the profile."""
-    how: dict[str, Any] = {"executable_path": ensure_browser(), "args": flags(), "headless": True}
+    how = launch_options()
     try:
         return playwright.chromium.launch_persistent_context(profile, **how)
     except PlaywrightError:
@@ -110,7 +110,7 @@ def open_page(context: BrowserContext, url: str, file: Path | None) -> Page:
     context.route("**/assets/page-*.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
     progress = Progress()
     page.expose_function("wispProgress", progress)
-    page.expose_function("wispText", lambda text: print(text, end="", flush=True))
+    page.expose_function("wispText", lambda text: print(plain(text), end="", flush=True))
     page.goto(url)
     if file:
         page.evaluate(
@@ -132,7 +132,7 @@ class Progress:
             if sys.stderr.isatty():
                 print("\r\x1b[K", end="", file=sys.stderr, flush=True)
             return
-        stage, loaded, total = progress["stage"], progress["loaded"], progress["total"]
+        stage, loaded, total = plain(progress["stage"]), progress["loaded"], progress["total"]
         if not sys.stderr.isatty():
             if stage not in self._told:
                 print(f"{stage} ...", file=sys.stderr, flush=True)

@@ -7,6 +7,7 @@ python3 build.py test [--fast] [pytest arguments] run every test; --fast: those 
 python3 build.py lint                             run the linters, type checkers and the WGSL validator
 python3 build.py format                           format the sources
 python3 build.py bench [--peer] [--json FILE]     measure; --help lists its options
+python3 build.py faults [--minutes N] [--seed S]  live through faults of the GPU, the browser and the network
 python3 build.py chat "PROMPT"                    ask the page's model from the terminal
 """
 
@@ -15,7 +16,7 @@ import os
 import subprocess
 import sys
 
-from tools.failure import Failure
+from tools.failure import Failure, plain
 from tools.paths import ROOT
 
 # `test --fast`: the unit tests, lint and one page in a browser, without slow tests, in two processes.
@@ -25,15 +26,17 @@ FAST = ["tests/unit", "tests/e2e/test_smoke.py", "-m", "not slow", "-n", "2"]
 def main(arguments: list[str]) -> int:
     """Run one command and return the exit status."""
     try:
-        if arguments[:1] == ["test"]:  # pytest and bench parse the rest of their arguments
+        if arguments[:1] == ["test"]:  # these three parse the rest of their arguments
             return _test(arguments[1:])
         if arguments[:1] == ["bench"]:
-            return _bench(arguments[1:])
+            return _with_npm(["-m", "bench", *arguments[1:]])
+        if arguments[:1] == ["faults"]:
+            return _with_npm(["-m", "tests.faults", *arguments[1:]])
         options = _parser().parse_args(arguments)
         status: int = options.run(options)
         return status
     except Failure as failure:
-        print(f"build.py: {failure}", file=sys.stderr)
+        print(f"build.py: {plain(str(failure))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -59,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("lint", help="run every checker; status 1 if one fails").set_defaults(run=_lint)
     commands.add_parser("format", help="format the sources").set_defaults(run=_format)
     commands.add_parser("bench", help="measure in a headless browser; bench --help lists its options")
+    commands.add_parser("faults", help="live through faults under load; faults --help lists its options")
     chat = commands.add_parser("chat", help="ask the page's model from the terminal")
     chat.add_argument("prompt")
     chat.add_argument(
@@ -120,11 +124,11 @@ def _format(_: argparse.Namespace) -> int:
     return checks.format_sources()
 
 
-def _bench(arguments: list[str]) -> int:
+def _with_npm(arguments: list[str]) -> int:
     from tools.npm import ensure_node_modules
 
     ensure_node_modules(dev=True)
-    return _in_environment(["-m", "bench", *arguments])
+    return _in_environment(arguments)
 
 
 def _chat(options: argparse.Namespace) -> int:

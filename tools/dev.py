@@ -19,8 +19,9 @@ from watchfiles import watch
 
 from tools import dist
 from tools.failure import Failure, say
+from tools.headers import HEADERS
 from tools.paths import ROOT
-from tools.serve import HEADERS, Handler, Server, has_desktop, open_port
+from tools.serve import Handler, Server, has_desktop, open_port
 
 WATCHED = ("app", "bench", "py_engine", "static", "wgsl")
 EVENTS, MODULE = "/dev/events", "/dev/reload.js"
@@ -36,7 +37,7 @@ new EventSource("{EVENTS}").onmessage = ({{ data }}) => {{
 TAKE_OVER = """
 self.addEventListener("install", () => self.skipWaiting());
 self.addEventListener("activate", (event) => event.waitUntil((async () => {
-  const cached = (await caches.keys()).some((name) => /^wisp-(?!dev$)/.test(name));
+  const cached = (await caches.keys()).some((name) => /^wisp /.test(name) && !/ dev$/.test(name));
   await self.clients.claim();
   if (cached) for (const page of await self.clients.matchAll({ type: "window" })) page.navigate(page.url);
 })()));

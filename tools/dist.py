@@ -15,6 +15,7 @@ from tools import catalog, notices, pyodide, python_zip
 from tools.bytecode import with_bytecode
 from tools.environment import ensure_venv, pyproject
 from tools.failure import Failure, run, say
+from tools.headers import headers_file, with_policy
 from tools.npm import ensure_node_modules, node
 from tools.paths import DIST, ROOT, STATIC
 from tools.snapshot import snapshot
@@ -85,6 +86,7 @@ def build(*, quiet: bool = False) -> Path:
             for path, data in ((wheel, wheel.read_bytes()) for wheel in wheels)
         ],
         "worker": site.add_hashed("assets", "worker.js", bundles["worker"].encode()),
+        "downloads": site.add_hashed("assets", "downloads.js", bundles["downloads"].encode()),
         "grammar": site.add_hashed("assets", "grammar.js", bundles["grammar"].encode()),
     }
     _add_static(site)
@@ -101,10 +103,11 @@ def build(*, quiet: bool = False) -> Path:
     offline.append(site.add("wisp.js", sdk.encode()))
     version = pyproject()["project"]["version"]
     licences = notices.page(notices.notices(packages, members, wheels), version)
-    offline.append(site.add("notices.html", licences.encode()))
+    offline.append(site.add("notices.html", with_policy(licences).encode()))
     for name in ("index.html", "bench.html", "manifest.webmanifest"):
         if (STATIC / name).exists():
             text = site.rewritten((STATIC / name).read_text(encoding="utf-8")).replace(VERSION, version)
+            text = with_policy(text) if name.endswith(".html") else text
             offline.append(site.add(name, text.encode()))
     if "sw" in bundles:
         digest = hashlib.sha256()
@@ -112,6 +115,8 @@ def build(*, quiet: bool = False) -> Path:
             digest.update(path.encode() + hashlib.sha256(site.files[path]).digest())
         precache = {"version": digest.hexdigest()[:12], "files": sorted(offline)}
         site.add("sw.js", (f"const __WISP_PRECACHE__ = {json.dumps(precache)};\n" + bundles["sw"]).encode())
+
+    site.add("_headers", headers_file().encode())
 
     _write(site)
     if not quiet:
@@ -126,6 +131,7 @@ def _bundles() -> tuple[dict[str, str], list[str]]:
         *((name, source, "esm") for name, source in PAGES.items()),
         ("wisp", "app/wisp.js", "esm"),
         ("worker", "app/worker.js", "esm"),
+        ("downloads", "py_engine/files/download_worker.js", "esm"),
         ("grammar", "app/answers/grammar.js", "esm"),
         ("sw", "app/sw.js", "iife"),
         ("sw", "static/sw.js", "iife"),

@@ -1,7 +1,11 @@
-"""Make the virtual environment from the exact pins of pyproject.toml, and update it when they change."""
+"""Make the virtual environment from the exact pins of pyproject.toml, and update it when they change.
+
+Only files whose hashes requirements.lock has are installed (tools/lock.py writes it).
+"""
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from tools.failure import Failure, run, say
-from tools.paths import PYPROJECT, VENV, site_packages, venv_python
+from tools.paths import PYPROJECT, ROOT, VENV, site_packages, venv_python
+
+LOCK = ROOT / "requirements.lock"
 
 
 def pyproject() -> dict[str, Any]:
@@ -21,16 +27,30 @@ def pyproject() -> dict[str, Any]:
 
 def ensure_venv(*, dev: bool) -> Path:
     """Install the page's packages and, with `dev`, the tests' too; return the environment's interpreter."""
-    settings = pyproject()
-    runtime: list[str] = settings["project"]["dependencies"]
-    constraints: list[str] = settings["tool"]["wisp"]["constraints"]
     if not venv_python().exists() or not site_packages().is_dir():
         _create()
-    # Without their own dependencies: the archive contains only some of their modules, and a first `serve` stays quick.
-    _install("runtime", runtime, [], ["--no-deps"])
+    _install("runtime", pyproject()["project"]["dependencies"])  # alone, so that a first `serve` stays quick
     if dev:
-        _install("dev", [*runtime, *settings["dependency-groups"]["dev"]], constraints, [])
+        _install("dev", pins())
     return venv_python()
+
+
+def pins() -> list[str]:
+    """Every package that may be installed, as NAME==VERSION, some with a marker of the system that needs it."""
+    settings = pyproject()
+    tests: list[str] = settings["dependency-groups"]["dev"]
+    return [*settings["project"]["dependencies"], *tests, *settings["tool"]["wisp"]["constraints"]]
+
+
+def locked(requirements: list[str]) -> str:
+    """The lines of requirements.lock about these packages, with their hashes. Failure where it lacks one."""
+    blocks = re.findall(r"^[^#\s].*(?:\n[ ].*)*", LOCK.read_text(encoding="utf-8"), re.MULTILINE)
+    found = {block.split(" \\")[0].replace(" ", "").lower(): block for block in blocks}
+    wanted = [pin.replace(" ", "").replace("'", '"').lower() for pin in requirements]
+    if lacking := [pin for pin in wanted if pin not in found]:
+        again = "write it again with: .venv/bin/python -m tools.lock"
+        raise Failure(f"{LOCK.name} has no hashes of {', '.join(lacking)}; {again}")
+    return "\n".join(found[pin] for pin in wanted) + "\n"
 
 
 def _create() -> None:
@@ -40,16 +60,17 @@ def _create() -> None:
     run([sys.executable, "-m", "venv", VENV], advice)
 
 
-def _install(group: str, requirements: list[str], constraints: list[str], options: list[str]) -> None:
-    stamp = VENV / f"wisp-{group}.json"
-    wanted = hashlib.sha256(json.dumps([requirements, constraints, sys.version]).encode()).hexdigest()
+def _install(group: str, requirements: list[str]) -> None:
+    stamp, text = VENV / f"wisp-{group}.json", locked(requirements)
+    wanted = hashlib.sha256(json.dumps([text, sys.version]).encode()).hexdigest()
     if stamp.exists() and stamp.read_text() == wanted:
         return
     say(f"Installing {len(requirements)} Python packages ({group}) ...")
     with tempfile.TemporaryDirectory() as folder:
-        lock = Path(folder) / "constraints.txt"
-        lock.write_text("\n".join(constraints) + "\n", encoding="utf-8")
-        pip_install([*options, "-c", str(lock), *requirements])
+        file = Path(folder) / "requirements.txt"
+        file.write_text(text, encoding="utf-8")
+        # Dependencies are in the list; tools/lock.py has checked that for every system.
+        pip_install(["--require-hashes", "--no-deps", "-r", str(file)])
     stamp.write_text(wanted)
 
 

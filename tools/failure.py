@@ -1,13 +1,21 @@
 """Failures that the user can fix, and subprocesses that raise them."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
 
 class Failure(Exception):
     """One line that says what went wrong and what to do; `build.py` prints it and exits with 1."""
+
+
+def plain(text: str) -> str:
+    """The text without control characters, which could forge other lines or change the terminal."""
+    return CONTROLS.sub("", text)
 
 
 def say(text: str) -> None:

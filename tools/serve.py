@@ -1,6 +1,5 @@
 """Serve dist/ on 127.0.0.1: cross-origin isolated, with the page's security policy, byte ranges and keep-alive."""
 
-import http.server
 import mimetypes
 import os
 import re
@@ -11,25 +10,13 @@ from email.utils import formatdate
 from http import HTTPStatus
 from io import BufferedIOBase
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
+from tools.connections import WRITE_S, BadRequest, BoundedServer, RequestHandler, number
 from tools.failure import Failure
+from tools.headers import HEADERS
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 8000
-CSP = (
-    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data: blob:; "
-    "connect-src 'self' https: http://127.0.0.1:* http://localhost:*; worker-src 'self'; manifest-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-HEADERS = {
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Embedder-Policy": "require-corp",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Content-Security-Policy": CSP,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-}
 BYTES = "application/octet-stream"
 MIME = {
     ".html": "text/html; charset=utf-8",
@@ -44,11 +31,34 @@ MIME = {
 }
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
+class Handler(RequestHandler):
     """Answer GET and HEAD for the files under `server.root`."""
 
-    protocol_version = "HTTP/1.1"
     server: "Server"
+
+    def route(self) -> None:
+        """Answer for this machine's names only."""
+        self.connection.settimeout(WRITE_S)
+        unread = self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers
+        self.close_connection |= unread  # what follows is no request
+        if not self.host_is_this_machine():
+            self.reject(HTTPStatus.FORBIDDEN, "forbidden_host", "")
+        elif self.command == "GET":
+            self.do_GET()
+        elif self.command == "HEAD":
+            self.do_HEAD()
+        else:
+            self.reject(HTTPStatus.METHOD_NOT_ALLOWED, "not_found", "")
+
+    def reject(self, status: HTTPStatus, code: str, message: str) -> None:
+        """Answer with the status alone, then close the connection."""
+        self.close_connection = True
+        try:
+            self.connection.settimeout(WRITE_S)
+            self._fail(status, {"Connection": "close"})
+            self.linger()
+        except OSError:
+            pass  # the client has left
 
     def do_GET(self) -> None:
         """Send a file, or the requested range of it."""
@@ -95,14 +105,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def _file(self) -> Path | None:
         """Return the requested file; None if it does not exist or is outside the root."""
-        root, name = self.server.root, unquote(urlsplit(self.path).path).lstrip("/")
+        root, name = self.server.root, self.decoded_path().lstrip("/")
         for prefix, folder in self.server.mounts.items():
             if name.startswith(prefix):
                 root, name = folder, name.removeprefix(prefix)
-        path = (root / name).resolve()
-        if path.is_dir():
-            path /= "index.html"
-        return path if path.is_file() and path.is_relative_to(root) else None
+        try:
+            path = (root / name).resolve()
+            if path.is_dir():
+                path /= "index.html"
+            return path if path.is_file() and path.is_relative_to(root) else None
+        except (OSError, ValueError):  # no file system has such a name
+            raise BadRequest("The request's path is no path of a file.") from None
 
     def _common(self, path: Path, etag: str) -> None:
         """Send the headers of answers about a file. Files in assets/ have a hash in their name and never change."""
@@ -125,9 +138,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(text)
 
-    def log_message(self, *_: object) -> None:
-        """Print nothing: the terminal shows the address alone."""
-
 
 class UnsatisfiableRange(Exception):
     """A range that starts after the file's end."""
@@ -135,13 +145,13 @@ class UnsatisfiableRange(Exception):
 
 def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
     """Return (start, end) of a Range header, end exclusive; None if there is none or it is not understood."""
-    match = re.fullmatch(r"bytes=(\d*)-(\d*)", header.strip()) if header else None
+    match = re.fullmatch(r"bytes=([0-9]*)-([0-9]*)", header.strip()) if header else None
     if not match or not (match[1] or match[2]):
         return None
     if match[1]:
-        start, end = int(match[1]), min(int(match[2]) + 1 if match[2] else size, size)
+        start, end = number(match[1]), min(number(match[2]) + 1 if match[2] else size, size)
     else:  # the last match[2] bytes
-        start, end = max(0, size - int(match[2])), size
+        start, end = max(0, size - number(match[2])), size
     if start >= end:
         raise UnsatisfiableRange
     return start, end
@@ -156,15 +166,13 @@ def _copy(source: BufferedIOBase, target: BufferedIOBase, length: int) -> None:
         length -= len(piece)
 
 
-class Server(http.server.ThreadingHTTPServer):
-    """A file server with a thread for each connection.
+class Server(BoundedServer):
+    """A file server.
 
     `headers` override or add to HEADERS; `mounts` map prefixes such as "tests/" to other folders.
     """
 
-    handler: type[Handler] = Handler
-    daemon_threads = True
-    allow_reuse_address = True
+    handler: type[RequestHandler] = Handler
 
     def __init__(
         self, root: Path, port: int, *, headers: dict[str, str] | None = None, mounts: dict[str, Path] | None = None
@@ -183,9 +191,6 @@ class Server(http.server.ThreadingHTTPServer):
         """Serve in a background thread."""
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
         return self
-
-    def handle_error(self, *_: object) -> None:
-        """Ignore connections that the browser closes early."""
 
 
 def open_port(root: Path, port: int | None, kind: type[Server] = Server) -> Server:

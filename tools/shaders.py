@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -34,7 +35,9 @@ from tools.paths import NODE_MODULES, ROOT, cache_dir
 VALIDATOR = ROOT / "tools" / "validate_wgsl.mjs"
 MARK = "#wgsl "  # begins each line of the validator; Dawn's own log has lines without it
 DONE = "done"  # its last line
-WAIT_S = 120.0  # after the last shader has been sent
+BATCH = 400  # shaders that one process of Dawn validates
+WAIT_S = 120.0  # for a batch; it takes a second or two
+ATTEMPTS = 4
 PARTS = ("vocab", "split")  # folders of golden files that are not whole models
 N_CTX = 256  # tokens
 
@@ -112,26 +115,28 @@ def _of_model(header: Header, setup: Setup) -> Iterator[Shader]:
 
 
 def validate(shaders: Iterable[Shader]) -> list[Invalid]:
-    """Return Dawn's errors; Dawn works in its own process while `shaders` are being expanded."""
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
-        command = [node(), str(VALIDATOR)]
-        with subprocess.Popen(command, cwd=ROOT, text=True, encoding="utf-8", stdin=subprocess.PIPE,
-                              stdout=output, stderr=output) as dawn:  # fmt: skip
-            assert dawn.stdin
-            with contextlib.suppress(BrokenPipeError):  # Dawn ended early: its last line is missing
-                for shader in shaders:
-                    dawn.stdin.write(json.dumps({"label": shader.label, "code": shader.code}) + "\n")
-                dawn.stdin.close()
-            try:
-                dawn.wait(WAIT_S)
-            except subprocess.TimeoutExpired:
-                dawn.kill()
-        output.seek(0)
-        log = output.read()
-    lines = [line.removeprefix(MARK) for line in log.splitlines() if line.startswith(MARK)]
-    if lines[-1:] != [DONE]:
-        raise Failure(f"Dawn ended before it had validated every shader; try again ({log.strip()[-400:]})")
-    return [Invalid(**json.loads(line)) for line in lines[:-1]]
+    """Return Dawn's errors; Dawn works in processes of its own while `shaders` are being expanded."""
+    rest = iter(shaders)
+    with ThreadPoolExecutor(1) as dawn:
+        batches = iter(lambda: list(itertools.islice(rest, BATCH)), [])
+        answers = [dawn.submit(_validate, batch) for batch in batches]
+    return [error for answer in answers for error in answer.result()]
+
+
+def _validate(batch: list[Shader]) -> list[Invalid]:
+    """Validate in one process. Dawn's Node binding crashes now and then on a busy machine: then try again."""
+    lines = "".join(json.dumps({"label": shader.label, "code": shader.code}) + "\n" for shader in batch)
+    for _ in range(ATTEMPTS):
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                subprocess.run([node(), str(VALIDATOR)], cwd=ROOT, text=True, encoding="utf-8", input=lines,
+                               stdout=output, stderr=output, timeout=WAIT_S, check=False)  # fmt: skip
+            output.seek(0)
+            log = output.read()
+        answers = [line.removeprefix(MARK) for line in log.splitlines() if line.startswith(MARK)]
+        if answers[-1:] == [DONE]:
+            return [Invalid(**json.loads(answer)) for answer in answers[:-1]]
+    raise Failure(f"Dawn ended before it had validated every shader; try again ({log.strip()[-400:]})")
 
 
 def unreached(labels: Iterable[str]) -> list[str]:
@@ -170,16 +175,12 @@ def main(arguments: list[str]) -> int:
     labels: list[str] = []
 
     def noted() -> Iterator[Shader]:
-        labels.clear()
         for shader in expanded(models or golden_models()):
             labels.append(shader.label)
             yield shader
 
     try:
-        try:
-            errors = validate(noted())
-        except Failure:  # Dawn's Node binding crashes now and then
-            errors = validate(noted())
+        errors = validate(noted())
     except Failure as failure:
         print(failure)
         return 1

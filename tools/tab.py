@@ -18,14 +18,21 @@ from websockets.http11 import Request
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
+from py_engine import json_input
+
 PING_S = 2.0
 SILENT_S = 8.0  # a tab that sends nothing for this long counts as disconnected
 SEND_S = 10.0
 POLL_S = 0.05  # how often a waiting request checks that its client is connected
 MAX_MESSAGE = 64 << 20  # bytes
+MAX_WAITING = 4  # parts of one answer that wait to be read; a tab sends the next one when it is asked to
 REPLACED = 4001  # close code: another tab lends its engine now
 
 Message = dict[str, Any]
+
+
+class NonsenseError(Exception):
+    """The tab has sent what no tab sends."""
 
 
 class ClientDisconnectedError(Exception):
@@ -41,7 +48,21 @@ class Exchange:
     def __init__(self, tab: "Tab", number: int) -> None:
         self._tab = tab
         self._number = number
+        self._headed = False
         self.parts: queue.SimpleQueue[Message] = queue.SimpleQueue()
+
+    def add(self, message: Message) -> None:
+        """Add a part of the answer. Raises NonsenseError where it is none."""
+        kind = message.get("kind")
+        if kind == "head":
+            sane = type(status := message.get("status")) is int and 200 <= status <= 599
+            sane = sane and _are_headers(message.get("headers"))
+        else:
+            sane = kind == "end" or (kind == "piece" and isinstance(message.get("text"), str))
+        if not sane or self._headed is (kind == "head") or self.parts.qsize() >= MAX_WAITING:
+            raise NonsenseError
+        self._headed = True
+        self.parts.put(message)
 
     def next(self, disconnected: Callable[[], bool]) -> Message:
         """Return the next part; raise ClientDisconnectedError once `disconnected` returns true."""
@@ -76,6 +97,7 @@ class Tab:
         self._lock = threading.Lock()
         self._protocol = ServerProtocol(max_size=MAX_MESSAGE)
         self._text = b""  # frames of an unfinished message
+        self._lost = False
 
     def accept(self, request_line: str, headers: Headers) -> bool:
         """Answer the handshake; return whether the WebSocket is open."""
@@ -91,7 +113,12 @@ class Tab:
     def ask(self, method: str, path: str, body: str | None) -> Exchange:
         """Send a request to the tab."""
         number = next(self._numbers)
-        exchange = self.exchanges[number] = Exchange(self, number)
+        exchange = Exchange(self, number)
+        with self._lock:
+            if self._lost:
+                exchange.parts.put({"kind": "lost"})
+                return exchange
+            self.exchanges[number] = exchange
         self.send({"id": number, "kind": "request", "method": method, "path": path, "body": body})
         return exchange
 
@@ -132,11 +159,14 @@ class Tab:
                         self._frame(event)
                 if self._protocol.close_expected():
                     break
-        except (OSError, ValueError, WebSocketException):
+        except (OSError, ValueError, WebSocketException, NonsenseError):
             pass  # either side closed the socket, or the data is no message
         finally:
             self._drop()
-            for exchange in list(self.exchanges.values()):
+            with self._lock:
+                self._lost = True
+                waiting = list(self.exchanges.values())
+            for exchange in waiting:
                 exchange.parts.put({"kind": "lost"})
 
     def _frame(self, frame: Frame) -> None:
@@ -145,10 +175,13 @@ class Tab:
         self._text += bytes(frame.data)
         if not frame.fin:
             return
-        message, self._text = json.loads(self._text), b""
-        exchange = self.exchanges.get(message.get("id"))
+        message, self._text = json_input.parse(self._text), b""
+        if not isinstance(message, dict):
+            raise NonsenseError
+        number = message.get("id")
+        exchange = self.exchanges.get(number) if isinstance(number, int) else None
         if exchange:
-            exchange.parts.put(message)
+            exchange.add(message)
 
     def _flush(self) -> None:
         try:
@@ -161,3 +194,10 @@ class Tab:
     def _drop(self) -> None:
         with contextlib.suppress(OSError):  # closed already
             self._connection.shutdown(socket.SHUT_RDWR)
+
+
+def _are_headers(headers: Any) -> bool:
+    return isinstance(headers, list) and all(
+        isinstance(header, list) and len(header) == 2 and all(isinstance(t, str) and t.isprintable() for t in header)
+        for header in headers
+    )

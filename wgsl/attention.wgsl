@@ -7,14 +7,13 @@
 #param TQ // tokens of a tile
 #param TS // positions of a tile; a divisor of PAGE
 #param WG
-#param WINDOW // positions that a token sees, itself included; 0: all
 #param SOFT_CAP // cap of the scores; 0: none
 #param SINKS // 1: each head has an attention sink, a logit without a value that joins the softmax
-#param CAUSAL // 0: a token also sees later tokens of the batch; WINDOW then reaches half to either side
 #param ALIBI // 1: scores fall with the distance, by a slope per head (ALiBi, Press et al. 2022)
 #param Y16 // 1: y is f16
 #param F16
 #include "lib/attention_inputs.wgsl"
+#include "lib/visible.wgsl"
 #if ALIBI
 @bind var<storage, read> slopes: array<f32>; // (n_head)
 #endif
@@ -57,14 +56,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let state = state.tokens[0];
   let head = wid.x;
   let m0 = wid.y * TQ;
-#if CAUSAL
-  let end = state.pos + min(m0 + TQ, state.n);
-#else
-  let end = state.pos + min(m0 + TQ + select(state.n, WINDOW / 2u, WINDOW > 0u), state.n);
-#endif
   if (m0 >= state.n) { // uniform: state does not change within a dispatch
     return;
   }
+  let end = visible(min(m0 + TQ, state.n) - 1u).y;
   for (var i = t; i < ROWS * VECS; i += WG) {
     let row = i / VECS;
     let m = min(m0 + row / G, state.n - 1u);
@@ -83,13 +78,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let c = t % VECS;
   let s = t % TS;
   var sums: array<vec4f, ROWS_PER_LANE>;
-  var begin = 0u;
-#if WINDOW
-  let before = select(WINDOW / 2u, WINDOW - 1u, CAUSAL == 1u); // positions before its own that a row sees
-  if (state.pos + m0 > before) { // skip tiles that no row sees
-    begin = (state.pos + m0 - before) / TS * TS;
-  }
-#endif
+  let begin = visible(m0).x / TS * TS; // skips tiles that no row sees
   for (var s0 = begin; s0 < end; s0 += TS) {
     load_tile(false, s0, end, head, t);
     workgroupBarrier();
@@ -104,25 +93,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       for (var r = 0u; r < SCORES_PER_LANE; r++) {
         let row = t / TS + r * SCORE_LANES;
         if (row < ROWS) {
-          let own = state.pos + m0 + row / G;
-          var visible = s0 + s < end;
-#if CAUSAL
-          visible = visible && s0 + s <= own;
-#else
-#if WINDOW
-          visible = visible && s0 + s <= own + WINDOW / 2u;
-#endif
-#endif
-#if WINDOW
-          visible = visible && s0 + s + before >= own;
-#endif
+          let seen = visible(min(m0 + row / G, state.n - 1u));
 #if SOFT_CAP
           dots[r] = capped(dots[r], SOFT_CAP);
 #endif
 #if ALIBI
-          dots[r] -= slopes[head * G + row % G] * abs(f32(own) - f32(s0 + s));
+          dots[r] -= slopes[head * G + row % G] * abs(f32(state.pos + m0 + row / G) - f32(s0 + s));
 #endif
-          scores[row * TS + s] = select(-1e30, dots[r], visible);
+          scores[row * TS + s] = select(-1e30, dots[r], s0 + s >= seen.x && s0 + s < seen.y);
         }
       }
     }

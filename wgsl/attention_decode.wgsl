@@ -14,7 +14,7 @@
 #param SG
 #param KEYS // key loads that a thread has in flight
 #param VALUES // rows of values that a thread loads before the scores are known
-#param FRESH // 1: the token's own key and value are not in the cache yet
+#param FRESH // 1: the token's own key and value are read before they are in a q8_0 cache, or as if they were not yet
 
 struct Params {
   scale: f32,
@@ -131,7 +131,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
         }
 #if FRESH
         if (end == length) {
-          fresh_load(head, t);
+          fresh_load(head, m, t);
         }
 #endif
         workgroupBarrier();

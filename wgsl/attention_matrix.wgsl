@@ -12,7 +12,6 @@
 #param ROWS // TQ * G, rounded up to whole strips
 #param STRIP // rows of a subgroup
 #param TS // positions of a tile; a divisor of PAGE
-#param WINDOW // positions that a token sees, itself included; 0: all
 #param SOFT_CAP // cap of the scores; 0: none
 #param SINKS // 1: each head has an attention sink, a logit without a value that joins the softmax
 #param Y16 // 1: y is f16
@@ -20,6 +19,7 @@
 #param SG
 #include "lib/subgroup_matrix.wgsl"
 #include "lib/attention_inputs.wgsl"
+#include "lib/visible.wgsl"
 #if Y16
 alias Output = f16;
 #else
@@ -63,10 +63,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let state = state.tokens[0];
   let head = wid.x;
   let m0 = wid.y * TQ;
-  let end = state.pos + min(m0 + TQ, state.n);
   if (m0 >= state.n) { // uniform: state does not change within a dispatch
     return;
   }
+  let first_seen = visible(m0);
+  let last_seen = visible(min(m0 + TQ, state.n) - 1u);
+  let end = last_seen.y;
   let sub = t / LANES;
   let lane = t % LANES;
   let r0 = sub * STRIP; // this subgroup's first row
@@ -114,12 +116,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   var sum${i}_${j} = Result();
 #endfor
 #endfor
-  var begin = 0u;
-#if WINDOW
-  if (state.pos + m0 >= WINDOW) { // skip tiles that no row sees
-    begin = (state.pos + m0 + 1u - WINDOW) / TS * TS;
-  }
-#endif
+  let begin = first_seen.x / TS * TS; // skips tiles that no row sees
   var next_page = tile_page(begin); // of the keys that are loaded next
 #for i in (TS * HEAD_DIM // 4 + ROWS // STRIP * LANES - 1) // (ROWS // STRIP * LANES)
   {
@@ -161,13 +158,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     let k${i} = cached_halves(false, next_page, s0 + TS + (t + ${i}u * WG) / VECS, end, head, (t + ${i}u * WG) % VECS);
 #endfor
     // Whether every row sees all positions of the tile.
-    var all_visible = s0 + TS <= state.pos + m0 + 1u;
-#if WINDOW
-    all_visible = all_visible && s0 + WINDOW >= end;
-#endif
+    let all_visible = s0 >= last_seen.x && s0 + TS <= first_seen.y;
 #for r in STRIP * 4 // LANES
     {
-      let own = state.pos + m0 + row${r} / G;
+      let seen = visible(min(m0 + row${r} / G, state.n - 1u));
       let at = row${r} * S_PITCH + quarter;
       var top = -1e30;
 #for i in TS // 4
@@ -177,11 +171,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endif
       if (!all_visible) {
         let s = s0 + ${i}u * ROW_LANES + quarter;
-        var visible = s < end && s <= own;
-#if WINDOW
-        visible = visible && s + WINDOW > own;
-#endif
-        score${i} = select(-1e30, score${i}, visible);
+        score${i} = select(-1e30, score${i}, s >= seen.x && s < seen.y);
       }
       top = max(top, score${i});
 #endfor

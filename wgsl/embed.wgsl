@@ -27,7 +27,7 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   row += tokens[seq_of(m) * TOKENS + pos_of(m)];
 #endif
 #if ROW == "position"
-  row += pos_of(m);
+  row += offset_of(m);
 #endif
   if (m >= count() || g >= W_GROUPS || row >= p.rows) {
     return;

@@ -1,18 +1,32 @@
 // y[m] = W x[m] for a small batch, at little more than the cost of one vector: each weight is read once for all tokens.
-// Grid and fusions as in matvec.wgsl.
+// Grid and fusions as in matvec.wgsl. A token's result equals matvec.wgsl's for it, bit by bit: with the same TK, every
+// sum has the same terms in the same order. So a text does not depend on which other sequences share its steps.
 #param BATCH // tokens of the batch at most
-#param DOT8 // 1: x is bytes from quantize_rows.wgsl, which has normalised it
+#param DOT8 // 1: x is bytes from quantize_rows.wgsl
+#if DOT8
+#param GROUPS_PER_THREAD // groups of a row that a thread loads at a time: a unit
+#param SCALED // 1: x was multiplied with a norm's weights; its results are multiplied with x_scale
+#endif
 #include "lib/matvec_inputs.wgsl"
 #if DOT8
-@bind var<storage, read> xq: array<vec4u>; // (n, W_GROUPS, 2): 32 signed bytes
-@bind var<storage, read> xq_scale: array<vec2f>; // (n, W_GROUPS): scale, scale x sum of the group
+#include "lib/rounded_rows.wgsl"
+@bind var<storage, read> xq: array<vec4u>; // 16 signed bytes
+@bind var<storage, read> xq_scale: array<vec2f>; // of each group: scale, scale x sum of the group
+#if SCALED
+@bind var<storage, read> x_scale: array<f32>; // (n)
+#endif
+const UNITS = W_GROUPS / GROUPS_PER_THREAD;
 
-fn bytes_at(g: u32) -> Bytes {
-  return Bytes(xq[2u * g], xq[2u * g + 1u], xq_scale[g]);
+fn bytes_at(m: u32, g: u32) -> Bytes {
+  return Bytes(xq[xq_at(m, g, 0u)], xq[xq_at(m, g, 1u)], xq_scale[xq_scale_at(m, g)]);
 }
 
-fn bytes_of(m: u32, g: u32) -> array<Bytes, 1> {
-  return array(bytes_at(m * W_GROUPS + g));
+fn bytes_of(m: u32, u: u32) -> array<Bytes, GROUPS_PER_THREAD> {
+#if GROUPS_PER_THREAD == 2
+  return array(bytes_at(m, 2u * u), bytes_at(m, 2u * u + 1u));
+#else
+  return array(bytes_at(m, u));
+#endif
 }
 #else
 @bind var<storage, read> x: array<vec4f>; // (n, COLS padded to 32)
@@ -20,6 +34,18 @@ fn bytes_of(m: u32, g: u32) -> array<Bytes, 1> {
 
 const SLOTS = (R + NORM) * BATCH; // sums of a thread: its rows for each token, then a sum of squares per token
 #include "lib/row_sums.wgsl"
+
+fn scale_of(m: u32) -> f32 {
+#if NORM
+  return inverseSqrt(sum_get(BATCH * R + m, 0u) / f32(COLS) + p.eps);
+#else
+#if DOT8 and SCALED
+  return x_scale[m];
+#else
+  return 1.0;
+#endif
+#endif
+}
 
 fn result(slot: u32, m: u32, scale: f32, row: u32) -> f32 {
   let sum = sum_get(m * R + slot % R, slot / R) * scale;
@@ -49,72 +75,55 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
   let row${r} = min(row_of(base, tr * R + ${r}u), p.rows - 1u);
 #endfor
 #if DOT8
-  for (var g = tk; g < W_GROUPS; g += TK) {
+  for (var u = tk; u < UNITS; u += TK) {
 #for r in R
-    let w${r} = w_fetch(row${r}, g);
+    let w${r} = w_fetch(row${r}, u);
 #endfor
-    // Two, four or all tokens at a time, without a branch for each, so that their loads are in flight together.
-    {
-#for m in 0, 2
-      let x${m} = bytes_of(min(${m}u, n - 1u), g);
+    // Two, two and four tokens at a time, without a branch for each, so that their loads are in flight together. The first
+    // two without any branch, so that the others reuse the unpacked weights.
+#for b in 3
+    if (${b}u == 0u || n > 2u * ${b}u) {
+#for m in 2 * ${b}, 2 * ${b} + 2 if ${b} < 2 else BATCH
+      let x${m} = bytes_of(min(${m}u, n - 1u), u);
 #endfor
-#for m in 0, 2
+#for m in 2 * ${b}, 2 * ${b} + 2 if ${b} < 2 else BATCH
 #for r in R
-      sum${m}_${r} += w_dot(w${r}, g, x${m});
+      sum${m}_${r} += w_dot(w${r}, u, x${m});
 #endfor
 #endfor
     }
-    if (n > 2u) {
-#for m in 2, 4
-      let x${m} = bytes_of(min(${m}u, n - 1u), g);
 #endfor
-#for m in 2, 4
-#for r in R
-      sum${m}_${r} += w_dot(w${r}, g, x${m});
-#endfor
-#endfor
-    }
-    if (n > 4u) {
-#for m in 4, BATCH
-      let x${m} = bytes_of(min(${m}u, n - 1u), g);
-#endfor
-#for m in 4, BATCH
-#for r in R
-      sum${m}_${r} += w_dot(w${r}, g, x${m});
-#endfor
-#endfor
-    }
   }
 #else
   for (var g = tk; g < W_GROUPS; g += TK) {
 #for r in R
-    var w${r} = w_group(row${r}, g);
+    let w${r} = w_group(row${r}, g);
 #endfor
 #if NORM
 #for i in 8
-    {
-      let norm_i = norm[g * 8u + ${i}u];
-#for r in R
-      w${r}[${i}] *= norm_i;
-#endfor
-    }
+    let norm${i} = norm[g * 8u + ${i}u];
 #endfor
 #endif
 #for m in BATCH
     if (${m}u < n) {
       let at = (${m}u * W_GROUPS + g) * 8u;
 #for i in 8
-      {
-        var v = x[at + ${i}u];
-        if (COLS % 32u != 0u) { // the padding's contents are undefined
-          v = select(vec4f(0), v, 32u * g + 4u * ${i}u + vec4u(0, 1, 2, 3) < vec4u(COLS));
-        }
+      var x${i} = x[at + ${i}u];
+      if (COLS % 32u != 0u) { // the padding's contents are undefined
+        x${i} = select(vec4f(0), x${i}, 32u * g + 4u * ${i}u + vec4u(0, 1, 2, 3) < vec4u(COLS));
+      }
 #if NORM
-        squares${m} += dot(v, v);
+      squares${m} += dot(x${i}, x${i});
+      x${i} *= norm${i};
 #endif
-#for r in R
-        sum${m}_${r} += dot(w${r}[${i}], v);
 #endfor
+#for r in R
+      {
+        var sum = w${r}[0] * x0;
+#for i in 1, 8
+        sum = fma(w${r}[${i}], x${i}, sum);
+#endfor
+        sum${m}_${r} += sum.x + sum.y + sum.z + sum.w;
       }
 #endfor
     }
@@ -146,11 +155,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
     let m = i / RESULTS_PER_TOKEN;
     let slot = ROWS_PER_RESULT * (i % RESULTS_PER_TOKEN);
     let y0 = m * p.y_stride;
-#if NORM
-    let scale = inverseSqrt(sum_get(BATCH * R + m, 0u) / f32(COLS) + p.eps);
-#else
-    let scale = 1.0;
-#endif
+    let scale = scale_of(m);
 #if EPILOGUE == "gated"
     let row = (base + slot) / 2u;
     if (2u * row < p.rows) {

@@ -1,20 +1,21 @@
-// y /= its Euclidean length; a row of zeros stays as it is. One workgroup.
+// y[m] /= its Euclidean length; a row of zeros stays as it is. A workgroup per row.
 #param COLS // columns of y
 #param WG
 #param SG
 
-@bind var<storage, read_write> y: array<f32>; // (COLS padded)
+@bind var<storage, read_write> y: array<f32>; // (rows, COLS padded to 32)
 #include "lib/reduce.wgsl"
 
 @compute @workgroup_size(WG)
-fn main(@builtin(local_invocation_index) t: u32) {
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
+  let first = wid.x * ((COLS + 31u) / 32u * 32u);
   var squares = 0.0;
   for (var i = t; i < COLS; i += WG) {
-    squares += y[i] * y[i];
+    squares += y[first + i] * y[first + i];
   }
   let sum = workgroup_sum(squares, t);
   let scale = select(0.0, inverseSqrt(sum), sum > 0.0);
   for (var i = t; i < COLS; i += WG) {
-    y[i] *= scale;
+    y[first + i] *= scale;
   }
 }

@@ -1,36 +1,43 @@
-// y = mean over m of x[m] (KIND "mean"), x[0] ("cls") or the last x[m] ("last"), over all batches of a sequence.
-// Grid (VECS / THREADS).
+// Pools each segment of a packed batch into its row of y: the mean of its rows of x (KIND "mean"), the first ("cls") or
+// the last ("last"). A segment may come in several batches. Grid (VECS / THREADS, tokens): a segment's last token works.
 #param VECS // vec4 of a row
 #param KIND
 #param THREADS
 
 #include "lib/state.wgsl"
-@bind var<storage, read> state: State;
+#include "lib/segments.wgsl"
+@bind var<storage, read> state: States;
 @bind var<storage, read> x: array<vec4f>; // (n, VECS)
-@bind var<storage, read_write> y: array<vec4f>; // (VECS); on entry, the result of the batches before this one
+@bind var<storage, read_write> y: array<vec4f>; // (rows, VECS); on entry, the result of the batches before this one
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(global_invocation_id) id: vec3u) {
   let c = id.x;
-  if (c >= VECS) {
+  let m = id.y;
+  let n = state.tokens[0].n;
+  if (c >= VECS || m >= n || (m + 1u < n && segment_begin(m + 1u) == segment_begin(m))) {
     return;
   }
+  let at = segment_row(m) * VECS + c;
+  let count = state.tokens[0].pos + m + 1u - segment_begin(m); // tokens of the segment up to this one
+  let first = m + 1u - min(count, m + 1u); // of the segment's tokens in this batch
 #if KIND == "mean"
   var sum = vec4f(0);
-  for (var m = 0u; m < state.n; m++) {
-    sum += x[m * VECS + c];
+  for (var i = first; i <= m; i++) {
+    sum += x[i * VECS + c];
   }
-  if (state.pos > 0) {
-    sum += y[c] * f32(state.pos);
+  let before = count - (m + 1u - first);
+  if (before > 0u) {
+    sum += y[at] * f32(before);
   }
-  y[c] = sum / f32(state.pos + state.n);
+  y[at] = sum / f32(count);
 #else
 #if KIND == "cls"
-  if (state.pos == 0) {
-    y[c] = x[c];
+  if (count <= m + 1u) {
+    y[at] = x[first * VECS + c];
   }
 #else
-  y[c] = x[(state.n - 1u) * VECS + c];
+  y[at] = x[m * VECS + c];
 #endif
 #endif
 }

@@ -1,8 +1,10 @@
-// xq[m] = x[m], or x[m] / rms(x[m]) * norm, rounded to signed bytes, for the integer products of matvec_small_batch.wgsl.
-// Groups of 32 share a scale, as in quantize_x.wgsl. Grid (groups * LANES / WG, tokens): LANES threads per group.
+// xq[m] = x[m], or x[m] * norm, rounded to signed bytes, for the integer products of matvec_small_batch.wgsl. Groups of 32
+// share a scale. NORM: x_scale[m] = 1 / rms(x[m]), which the products are multiplied with.
+// Does for every token what quantize_x.wgsl does in a workgroup of WG threads, with the same bits.
+// Grid (groups * LANES / WG, tokens): LANES threads per group.
 #param COLS // columns of x
-#param NORM // 1: x is RMS-normalised first
-#param WG
+#param NORM // 1: x is RMS-normalised
+#param WG // threads of matvec.wgsl: its sum of squares is added in this order
 #param SG
 
 struct Params {
@@ -15,11 +17,15 @@ struct Params {
 #if NORM
 @bind var<storage, read> norm: array<vec4f>; // (COLS padded to 32)
 #endif
-@bind var<storage, read_write> xq: array<u32>; // (n, GROUPS, 8)
-@bind var<storage, read_write> xq_scale: array<vec2f>; // (n, GROUPS): scale, scale x sum of the group
+#include "lib/rounded_rows.wgsl"
+@bind var<storage, read_write> xq: array<u32>; // four signed bytes
+@bind var<storage, read_write> xq_scale: array<vec2f>; // of each group: scale, scale x sum of the group
+#if NORM
+@bind var<storage, read_write> x_scale: array<f32>; // (n)
 #include "lib/reduce.wgsl"
+#endif
 
-const GROUPS = COLS / 32u;
+const GROUPS = XQ_GROUPS;
 #if SG >= 4
 const LANES = 4u; // threads of a group
 #else
@@ -34,14 +40,21 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     return;
   }
   let x0 = m * GROUPS * 8u;
-  var scale = 1.0;
 #if NORM
   var squares = 0.0;
-  for (var i = t; i < GROUPS * 8u; i += WG) {
-    let v = x[x0 + i];
-    squares += dot(v, v);
+  for (var pass_ = 0u; pass_ < (GROUPS * LANES + WG - 1u) / WG; pass_++) {
+    let i = pass_ * WG + t;
+    let in_range = i < GROUPS * LANES;
+    let first = min(i / LANES, GROUPS - 1u) * 8u + i % LANES * VECS_PER_THREAD;
+    for (var j = 0u; j < VECS_PER_THREAD; j++) {
+      let v = x[x0 + first + j];
+      squares += select(0.0, dot(v, v), in_range);
+    }
   }
-  scale = inverseSqrt(workgroup_sum(squares, t) / f32(COLS) + p.eps);
+  squares = workgroup_sum(squares, t);
+  if (wid.x == 0u && t == 0u) {
+    x_scale[m] = inverseSqrt(squares / f32(COLS) + p.eps);
+  }
 #endif
   let i = wid.x * WG + t;
   let in_range = i < GROUPS * LANES; // threads out of range join the shuffles and store nothing
@@ -50,7 +63,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   var v = array<vec4f, VECS_PER_THREAD>();
   var max_abs4 = vec4f(0);
   for (var j = 0u; j < VECS_PER_THREAD; j++) {
-    v[j] = x[x0 + first + j] * scale;
+    v[j] = x[x0 + first + j];
 #if NORM
     v[j] *= norm[first + j];
 #endif
@@ -74,12 +87,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   sum += subgroupShuffleXor(sum, 2u);
 #endif
   if (in_range) {
-    let at = m * GROUPS + g;
     for (var j = 0u; j < VECS_PER_THREAD; j++) {
-      xq[at * 8u + i % LANES * VECS_PER_THREAD + j] = words[j];
+      let word = i % LANES * VECS_PER_THREAD + j; // of the group
+      xq[4u * xq_at(m, g, word / 4u) + word % 4u] = words[j];
     }
     if (i % LANES == 0u) {
-      xq_scale[at] = vec2f(group_scale, group_scale * f32(sum));
+      xq_scale[xq_scale_at(m, g)] = vec2f(group_scale, group_scale * f32(sum));
     }
   }
 }

@@ -1,15 +1,20 @@
-"""Answer chat and completion requests: prompt, engine, stop strings, the parts of a message, chunks."""
+"""Answer chat and completion requests: prompt, engine, stop strings, the parts of a message, chunks.
+
+Each step is recorded in the request's journal, so that another worker can continue the answer.
+"""
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
-from dataclasses import replace
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from app.answers import prompts
 from app.answers.dialects import dialect_of
-from app.answers.grammar import Compiled, Load, compiled, rules_of
+from app.answers.grammar import Compiled, Load, Matcher, compiled, rules_of
+from app.answers.journal import Journal, Recorded
 from app.answers.parsing import Parser, PlainParser
 from app.answers.prompts import Prompt
 from app.answers.stream import AnswerStream
@@ -17,7 +22,7 @@ from app.models.loaded import Loaded
 from app.models.request_queue import Job
 from app.openai.answers import Answer, Delta, Logprobs, Message, Usage
 from app.openai.requests import ChatRequest, CompletionRequest, Request
-from py_engine.generate.answer import AnswerLimits, GenerationStats
+from py_engine.generate.answer import AnswerLimits, Begun, GenerationStats
 from py_engine.plan.sampling import Batch, Sampling
 
 Emit = Callable[[dict[str, Any]], None]
@@ -25,45 +30,57 @@ Result = dict[str, Any] | None
 YIELD_S = 0.02  # time between two yields to the event loop, which then handles messages such as an abort
 
 
-async def chat(model: Loaded, request: ChatRequest, job: Job, emit: Emit, received: float, load: Load) -> Result:
-    """Answer a chat request. Returns the completion, or None after emitting its chunks.
+@dataclass
+class Exchange:
+    """What a request comes with: how it is aborted, where its chunks go, its journal, and when it was received."""
 
-    `received`: time.perf_counter() at the request's arrival, for the time to the first token.
-    """
+    job: Job
+    emit: Emit
+    journal: Journal
+    received: float  # time.perf_counter(), for the time to the first token
+
+
+async def chat(model: Loaded, request: ChatRequest, exchange: Exchange, load: Load) -> Result:
+    """Answer a chat request. Returns the completion, or None after emitting its chunks."""
     model.engine_or_error()
+    identity = exchange.journal.identity
     dialect = dialect_of(model.template, request.tools)
-    messages = dialect.messages(model.template.prepare(request.messages))
-    prompt = prompts.of_chat(model, request, messages, dialect.template_tools())
-    run = Run(model, request, Answer(model.id, chat=True), job, emit, received)
-    run.parser = lambda: dialect.parser(prompt.text, request.split_reasoning)
+    rules = dialect.rules(request.format)
+    run = Run(model, request, Answer(model.id, chat=True, identity=identity), exchange, rules is not None)
+    messages = dialect.messages(model.template.prepare(prompts.harmless(model, request.messages)))
+    asked_at = datetime.fromtimestamp(identity.created)
+    prompt = prompts.of_chat(model, request, messages, dialect.template_tools(), asked_at)
+    run.parser = lambda choice: dialect.parser(prompt.text, request.split_reasoning, identity.random_bytes(choice))
     run.shown = frozenset(model.tokenizer.vocab.ids[t] for t in dialect.markers if t in model.tokenizer.vocab.ids)
-    rules = dialect.rules(prompt.text, request.format)
     if rules is not None:
-        run.compiled = await compiled(model, rules, run.shown, load)
+        run.compiled = await compiled(model, rules(prompt.text), run.shown, load)
     return await run.all_choices([prompt])
 
 
-async def complete(
-    model: Loaded, request: CompletionRequest, job: Job, emit: Emit, received: float, load: Load
-) -> Result:
+async def complete(model: Loaded, request: CompletionRequest, exchange: Exchange, load: Load) -> Result:
     """Answer a completion request, as chat() does."""
     model.engine_or_error()
+    rules = rules_of(request.format) if request.format is not None else None
+    answer = Answer(model.id, chat=False, identity=exchange.journal.identity)
+    run = Run(model, request, answer, exchange, rules is not None)
     found = [prompts.of_completion(model, request, prompt) for prompt in request.prompts]
-    run = Run(model, request, Answer(model.id, chat=False), job, emit, received)
-    if request.format is not None:
-        run.compiled = await compiled(model, rules_of(request.format), frozenset(), load)
+    if rules is not None:
+        run.compiled = await compiled(model, rules, frozenset(), load)
     return await run.all_choices(found)
 
 
 class Run:
     """One request in progress. Generates as many of its choices at once as the engine runs side by side."""
 
-    def __init__(self, model: Loaded, request: Request, answer: Answer, job: Job, emit: Emit, received: float) -> None:
-        self.model, self.request, self.answer, self.job = model, request, answer, job
-        self.parser: Callable[[], Parser] = PlainParser
+    def __init__(self, model: Loaded, request: Request, answer: Answer, exchange: Exchange, constrained: bool) -> None:
+        self.model, self.request, self.answer = model, request, answer
+        self.job, self.journal = exchange.job, exchange.journal
+        self._endless = request.ignore_eos and not constrained  # a constrained answer ends with its grammar
+        self._sampling = self._resolved()
+        self.parser: Callable[[int], Parser] = lambda choice: PlainParser()
         self.shown: frozenset[int] = frozenset()  # control tokens whose text the parser needs
         self.compiled: Compiled | None = None
-        self._emit, self._received = emit, received
+        self._emit, self._received = exchange.emit, exchange.received
         self._failed: Exception | None = None  # the error of one choice, which also ends the others
 
     async def all_choices(self, prompts: list[Prompt]) -> Result:
@@ -88,6 +105,7 @@ class Run:
             return self.answer.whole(choices, total)
         if self.request.include_usage:
             self._emit(self.answer.usage(total))
+        self.journal.end()
         return None
 
     async def _choice_when_free(
@@ -110,14 +128,10 @@ class Run:
         texts = request.text_parameters
         for text, bias_of_text in texts.logit_bias:
             bias += [(token, bias_of_text) for token in model.tokenizer.encode(text)]
-        if self._endless():
+        if self._endless:
             bias += [(token, -100.0) for token in sorted(model.tokenizer.eog_ids)]
         breakers = model.tokens_with(texts.dry_breakers) if texts.dry_breakers else ()
         return replace(sampling, logit_bias=tuple(dict(bias).items()), dry_breakers=breakers)
-
-    def _endless(self) -> bool:
-        """Whether the answer continues to its limit. A constrained answer ends with its grammar."""
-        return self.request.ignore_eos and self.compiled is None
 
     async def _choice(self, index: int, prompt: Prompt) -> tuple[dict[str, Any], Usage]:
         request, answer, tokenizer = self.request, self.answer, self.model.tokenizer
@@ -125,38 +139,61 @@ class Run:
         capacity = engine.context_length - len(prompt.ids)
         limit = capacity if request.max_tokens is None else request.max_tokens
         limit = limit if request.truncate else min(limit, capacity)
-        ends = frozenset() if self._endless() else tokenizer.eog_ids
+        ends = frozenset() if self._endless else tokenizer.eog_ids
         decoder = tokenizer.stream(strip_space=answer.chat, shown=self.shown)
         stream = AnswerStream(decoder, request.stop, ends)
         output = Output(self, index, stream)
-        sampling = self._resolved()
+        sampling = self._sampling
         if index and sampling.seed is not None:  # choices of one request must differ, reproducibly
             sampling = replace(sampling, seed=sampling.seed + index)
         output.open(prompt.text if isinstance(request, CompletionRequest) and request.echo else "")
+        recorded = self.journal.choices.get(index, Recorded())
+        begun = Begun(recorded.ids, recorded.seed) if recorded.batches else None
+        self.model.check_ids(recorded.ids, "resume")
+        for batch in recorded.batches:
+            output.push(batch)
         clock, stats = Clock(self._received), GenerationStats()
-        constraint = await self.compiled.matcher() if self.compiled is not None else None
-        try:
-            limits = AnswerLimits(limit, ends, prompt.keep if request.truncate else None)
-            batches = engine.generate(prompt.ids, sampling, limits, constraint, stats)
-            await self._generate(batches, stream, output, clock)
-        finally:
-            if constraint is not None:
-                constraint.close()
-        self.job.check()
-        if self._failed is not None:
-            raise self._failed
+        if not recorded.closed:
+            self.journal.begin(index)
+            if not (stream.ended or stream.tokens >= limit):
+                limits = AnswerLimits(limit, ends, prompt.keep if request.truncate else None, request.private)
+                async with self._constraint(recorded.ids) as constraint:
+                    batches = engine.generate(prompt.ids, sampling, limits, constraint, stats, begun)
+                    await self._generate(batches, output, clock, stats)
+            self.job.check()
+            if self._failed is not None:
+                raise self._failed
         output.finish()
         usage = _usage(len(prompt.ids), stream.tokens, stats, clock)
+        usage.first_tokens += len(recorded.ids)  # which were not timed
         usage.reasoning_tokens = output.reasoning_tokens
         if request.truncate:
             usage.truncated_tokens = prompt.truncated + stats.shifted_tokens
         reason = "length" if not stream.ended else "tool_calls" if output.message.tool_calls else "stop"
         if request.stream:
             self._emit(answer.closing(reason, usage, index))
+        if recorded.closed:
+            self.journal.begin(index)
+        else:
+            self.journal.close(index)
         return answer.choice(index, output.message, output.all_logprobs(), reason), usage
 
+    @asynccontextmanager
+    async def _constraint(self, accepted: list[int]) -> AsyncIterator[Matcher | None]:
+        """The constraint of a choice, advanced past its first tokens."""
+        if self.compiled is None:
+            yield None
+            return
+        matcher = await self.compiled.matcher()
+        try:
+            for token in accepted:
+                await matcher.accept(token)
+            yield matcher
+        finally:
+            matcher.close()
+
     async def _generate(
-        self, batches: AsyncGenerator[Batch, None], stream: AnswerStream, output: "Output", clock: "Clock"
+        self, batches: AsyncGenerator[Batch, None], output: "Output", clock: "Clock", stats: GenerationStats
     ) -> None:
         """Run the engine until the answer ends or is aborted. Closing the generator stops it within one batch."""
         yielded = time.perf_counter()
@@ -167,7 +204,8 @@ class Run:
                 if batch.ids:
                     clock.batch(len(batch.ids))
                     output.push(batch)
-                if stream.ended:
+                    self.journal.batch(output.index, batch, stats.seed)
+                if output.stream.ended:
                     return
                 if time.perf_counter() - yielded > YIELD_S:
                     await asyncio.sleep(0)
@@ -183,24 +221,24 @@ class Output:
     """One choice in progress: token ids in, deltas out, and the whole message."""
 
     def __init__(self, run: Run, index: int, stream: AnswerStream) -> None:
-        self._run, self._index, self._stream = run, index, stream
-        self._parser = run.parser()
+        self._run, self.index, self.stream = run, index, stream
+        self._parser = run.parser(index)
         self.message = Message()
         self.logprobs = Logprobs(run.answer.chat, run.model.tokenizer.piece)
         self.reasoning_tokens = 0
 
     def open(self, echo: str) -> None:
         """Emit the chunk that precedes all tokens."""
-        self._run.emit(self._run.answer.opening(self._index))
+        self._run.emit(self._run.answer.opening(self.index))
         if echo:
             self._send([{"content": echo}])
 
     def push(self, batch: Batch) -> None:
         """Add the next tokens."""
-        before = self._stream.tokens
-        self._send(self._parser.push(self._stream.push(batch.ids, batch.logprobs)))
+        before = self.stream.tokens
+        self._send(self._parser.push(self.stream.push(batch.ids, batch.logprobs)))
         if self._parser.reasoning:
-            self.reasoning_tokens += self._stream.tokens - before
+            self.reasoning_tokens += self.stream.tokens - before
 
     def all_logprobs(self) -> Any:
         """The log-probabilities of the whole choice, where they were requested."""
@@ -208,16 +246,16 @@ class Output:
 
     def finish(self) -> None:
         """Emit what was held back."""
-        self._send([*self._parser.push(self._stream.finish()), *self._parser.finish()])
-        rest = self.logprobs.add(self._stream.logprobs())
+        self._send([*self._parser.push(self.stream.finish()), *self._parser.finish()])
+        rest = self.logprobs.add(self.stream.logprobs())
         if rest:
-            self._run.emit(self._run.answer.piece({}, self._index, rest))
+            self._run.emit(self._run.answer.piece({}, self.index, rest))
 
     def _send(self, deltas: list[Delta]) -> None:
         for delta in deltas:
             self.message.add(delta)
-            logprobs = self.logprobs.add(self._stream.logprobs())
-            self._run.emit(self._run.answer.piece(delta, self._index, logprobs))
+            logprobs = self.logprobs.add(self.stream.logprobs())
+            self._run.emit(self._run.answer.piece(delta, self.index, logprobs))
 
 
 class Clock:

@@ -16,11 +16,13 @@ from app.answers.parsing import Parser, PlainParser, ReasoningParser
 from app.answers.tool_calls import CallParser, CallSyntax
 from app.constrain.ebnf import Grammar, either, literal
 from app.constrain.rules import form_rule, schema_rule
+from app.openai.answers import RandomBytes
 from app.openai.formats import Format
 from app.openai.tools import Tool, Tools
 from py_engine.text.chat_template import ChatTemplate
 
 Messages = list[dict[str, Any]]
+Rules = Callable[[str], str]  # the prompt -> the grammar of its answer
 
 HERMES = CallSyntax(
     "hermes", "<tool_call>", head='\n{"name": "%s", "arguments": ', tail="}\n</tool_call>", between="\n"
@@ -162,14 +164,14 @@ class Dialect:
 
     # -- answer
 
-    def parser(self, prompt: str, split_reasoning: bool) -> Parser:
-        """The parser of an answer to this prompt."""
+    def parser(self, prompt: str, split_reasoning: bool, random_bytes: RandomBytes = os.urandom) -> Parser:
+        """The parser of an answer to this prompt. `random_bytes`: for ids of calls."""
         inner: Parser = PlainParser()
         if self._tools.tools or self.syntax.wrappers:
             prefix = ">>>" if self.syntax is FUNCTIONARY and prompt.endswith(">>>") else ""
             syntax = self.syntax if self._tools.tools else replace(self.syntax, trigger="\0")
             inner = (
-                CallParser(syntax, self.new_id, prefix)
+                CallParser(syntax, lambda: self.new_id(random_bytes), prefix)
                 if self._tools.tools or self.syntax.name == "command-r"
                 else inner
             )
@@ -181,28 +183,37 @@ class Dialect:
     def _inside(self, prompt: str) -> bool:
         return self._tags is not None and prompt.rstrip().endswith(self._tags[0])
 
-    def new_id(self) -> str:
+    def new_id(self, random_bytes: RandomBytes) -> str:
         """An id for a tool call. Mistral's templates require nine letters and digits."""
-        letters = "".join(_ALPHABET[b % len(_ALPHABET)] for b in os.urandom(24))
+        letters = "".join(_ALPHABET[b % len(_ALPHABET)] for b in random_bytes(24))
         return letters[:9] if self.syntax in (MISTRAL, MISTRAL_ARGS) else f"call_{letters}"
 
-    def rules(self, prompt: str, form: Format | None) -> str | None:
-        """The grammar of an answer to this prompt; None where it is unconstrained."""
+    def rules(self, form: Format | None) -> Rules | None:
+        """The grammar of an answer, given the prompt; None where it is unconstrained.
+
+        Schemas are checked and written here, before a template has seen them.
+        """
         tools = self._tools
         if form is None and not tools.tools:
             return None
         grammar = Grammar()
-        thought, free_start = self._thought(grammar, prompt)
-        options = []
-        if form is not None:
-            options.append(f"{thought}{form_rule(grammar, form)}")
-            if tools.tools:
-                options.append(f"{thought}{self._calls(grammar, prompt)}")
-        elif tools.required:
-            options.append(f"{thought}{self._calls(grammar, prompt)}")
-        else:
-            options.append(f"{free_start}{self._free(grammar, prompt)}")
-        return grammar.text(grammar.add("answer", either(options)))
+        formed = form_rule(grammar, form) if form is not None else ""
+        block = self._block(grammar) if tools.tools else ""
+
+        def complete(prompt: str) -> str:
+            thought, free_start = self._thought(grammar, prompt)
+            options = []
+            if form is not None:
+                options.append(f"{thought}{formed}")
+                if tools.tools:
+                    options.append(f"{thought}{self._calls(block, prompt)}")
+            elif tools.required:
+                options.append(f"{thought}{self._calls(block, prompt)}")
+            else:
+                options.append(f"{free_start}{self._free(grammar, block, prompt)}")
+            return grammar.text(grammar.add("answer", either(options)))
+
+        return complete
 
     def _thought(self, grammar: Grammar, prompt: str) -> tuple[str, str]:
         """Rules for the reasoning before the answer: (all of it, its rest if the prompt already opened it)."""
@@ -231,9 +242,8 @@ class Dialect:
         more = f" ({literal(syntax.joint)} {call})*" if syntax.joint is not None and self._tools.parallel else ""
         return grammar.add("calls", f"{literal(syntax.opening)} {call}{more} {literal(syntax.closing)}")
 
-    def _calls(self, grammar: Grammar, prompt: str) -> str:
-        """Rule of an answer that only calls tools."""
-        block = self._block(grammar)
+    def _calls(self, block: str, prompt: str) -> str:
+        """Rule of an answer that only calls tools. `block`: the rule after a trigger."""
         trigger = literal(self.syntax.trigger)
         if self.syntax is FUNCTIONARY and prompt.endswith(">>>"):
             return block
@@ -241,9 +251,9 @@ class Dialect:
             return f"{trigger} {block} ({literal(self.syntax.between)} {trigger} {block})*"
         return f"{trigger} {block}"
 
-    def _free(self, grammar: Grammar, prompt: str) -> str:
-        """Rule of free text that may end in calls."""
-        block, again = self._block(grammar), str(self.syntax.joint is None and self._tools.parallel).lower()
+    def _free(self, grammar: Grammar, block: str, prompt: str) -> str:
+        """Rule of free text that may end in calls. `block`: the rule after a trigger."""
+        again = str(self.syntax.joint is None and self._tools.parallel).lower()
         trigger = literal(self.syntax.trigger)
         if self.syntax.at_start:
             head = either([*(f"{literal(w)} {trigger} {block}" for w in self.syntax.wrappers), f"{trigger} {block}"])
@@ -264,8 +274,8 @@ class Harmony(Dialect):
         messages = super().messages(messages)
         return [{**m, "thinking": m["reasoning_content"]} if m.get("reasoning_content") else m for m in messages]
 
-    def parser(self, prompt: str, split_reasoning: bool) -> Parser:
-        return HarmonyParser(self.new_id, split_reasoning)
+    def parser(self, prompt: str, split_reasoning: bool, random_bytes: RandomBytes = os.urandom) -> Parser:
+        return HarmonyParser(lambda: self.new_id(random_bytes), split_reasoning)
 
     def _analysis(self, grammar: Grammar) -> str:
         until = grammar.add(
@@ -274,7 +284,7 @@ class Harmony(Dialect):
         begin, again = literal("<|channel|>analysis<|message|>"), literal("<|start|>assistant")
         return f"({begin} {until} {again})*"
 
-    def rules(self, prompt: str, form: Format | None) -> str | None:
+    def rules(self, form: Format | None) -> Rules | None:
         tools = self._tools
         if form is None and not tools.tools:
             return None
@@ -293,7 +303,8 @@ class Harmony(Dialect):
         if tools.tools and form is None and not tools.required:
             trigger = literal("to=functions.")
             options.append(f"TagDispatch(({trigger}, {call}), stop_eos=true, loop_after_dispatch=false)")
-        return grammar.text(grammar.add("answer", either(options) if len(options) > 1 else options[0]))
+        text = grammar.text(grammar.add("answer", either(options) if len(options) > 1 else options[0]))
+        return lambda _: text
 
     def _call(self, grammar: Grammar, tool: Tool) -> str:
         arguments = schema_rule(grammar, tool.parameters, tool.param, ordered=True)
@@ -314,6 +325,3 @@ def _joined(content: Any, text: str) -> Any:
     if isinstance(content, list):
         return [{"type": "text", "text": _joined(content[0]["text"], text)}]
     return f"{content}\n\n{text}" if content else text
-
-
-Make = Callable[[], Parser]

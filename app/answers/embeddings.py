@@ -4,13 +4,13 @@ Embeddings are pooled as the model's metadata says and normalised to length 1. W
 the last token and an encoder the mean. Source of the ranking's prompt and answer: llama.cpp's server.
 """
 
-import asyncio
 import base64
 import math
 import re
 import time
 from array import array
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,7 +94,7 @@ def _positive(body: dict[str, Any], name: str) -> int | None:
 
 def _inputs(value: Any) -> list[str | list[int]]:
     """Check `input`: a text, a list of ids, or a list of either."""
-    if isinstance(value, str) or (isinstance(value, list) and value and all(_is_id(v) for v in value)):
+    if isinstance(value, str) or _are_ids(value):
         value = [value]
     if not isinstance(value, list):
         raise WispError("input must be a text, a list of token ids, or a list of them.", "invalid_type", param="input")
@@ -102,19 +102,19 @@ def _inputs(value: Any) -> list[str | list[int]]:
         raise WispError(f"input must have from 1 to {MAX_INPUTS} items.", "invalid_value", param="input")
     for i, one in enumerate(value):
         name = f"input[{i}]" if len(value) > 1 else "input"
-        if not isinstance(one, str) and not (isinstance(one, list) and all(_is_id(v) for v in one)):
-            raise WispError(f"{name} must be a text or a list of token ids.", "invalid_type", param=name)
-        if not one:
+        if one in ("", []):
             raise WispError(f"{name} is empty.", "invalid_value", param=name)
+        if not isinstance(one, str) and not _are_ids(one):
+            raise WispError(f"{name} must be a text or a list of token ids.", "invalid_type", param=name)
     return value
 
 
-def _is_id(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _are_ids(value: Any) -> bool:
+    return isinstance(value, list) and set(map(type, value)) == {int}  # a bool's type is not int
 
 
 async def embeddings(model: Loaded, request: EmbeddingRequest, job: Job) -> dict[str, Any]:
-    """Compute the embedding of each input, in order."""
+    """Compute the embedding of each input, in order: base64, or an array of f32."""
     engine = model.engine_or_error()
     if engine.pooling == "rank":
         raise WispError(
@@ -122,35 +122,42 @@ async def embeddings(model: Loaded, request: EmbeddingRequest, job: Job) -> dict
             "unsupported_parameter",
             param="model",
         )
+    width = engine.embedding_width
+    if request.dimensions and request.dimensions > width:
+        raise WispError(
+            f"dimensions is {request.dimensions}; this model's embeddings have {width}.",
+            "invalid_value",
+            param="dimensions",
+        )
     pooling = "mean" if engine.pooling == "none" else engine.pooling
-    sequences = []
-    for i, one in enumerate(request.inputs):
-        name = f"input[{i}]" if len(request.inputs) > 1 else "input"
+    sequences = _Sequences(_tokenized(model, request.inputs), job)
+    data: list[dict[str, Any]] = []
+    async with aclosing(engine.embed_all(sequences, pooling)) as results:
+        async for found in results:
+            # a JavaScript Float32Array, or a numpy array
+            flat = array("f", found.to_bytes() if hasattr(found, "to_bytes") else found.tobytes())
+            for vector in _vectors(flat, width, request.dimensions):
+                out = base64.b64encode(vector.tobytes()).decode() if request.as_base64 else vector
+                data.append({"object": "embedding", "index": len(data), "embedding": out})
+    usage = {"prompt_tokens": sequences.tokens, "total_tokens": sequences.tokens}
+    return {"object": "list", "data": data, "model": model.id, "usage": usage}
+
+
+def _tokenized(model: Loaded, inputs: list[str | list[int]]) -> Iterator[list[int]]:
+    """The checked token ids of each input."""
+    for i, one in enumerate(inputs):
+        name = f"input[{i}]" if len(inputs) > 1 else "input"
         ids = model.tokenizer.encode(one, True, True) if isinstance(one, str) else one
         model.check_ids(ids, name)
-        _check_length(engine, ids, name)
-        sequences.append(ids)
-    data: list[dict[str, Any]] = []
-    async for group in _groups(sequences, job):
-        found = await engine.embed_all(group, pooling)
-        # a JavaScript Float32Array, or a numpy array
-        flat = array("f", found.to_bytes() if hasattr(found, "to_bytes") else found.tobytes())
-        width = len(flat) // len(group)
-        if request.dimensions and request.dimensions > width:
-            raise WispError(
-                f"dimensions is {request.dimensions}; this model's embeddings have {width}.",
-                "invalid_value",
-                param="dimensions",
-            )
-        for at in range(0, len(flat), width):
-            vector = flat[at : at + (request.dimensions or width)]
-            if len(vector) < width:
-                vector = array("f", normalised(vector))
-            out = base64.b64encode(vector.tobytes()).decode() if request.as_base64 else vector.tolist()
-            data.append({"object": "embedding", "index": len(data), "embedding": out})
-    tokens = sum(map(len, sequences))
-    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-    return {"object": "list", "data": data, "model": model.id, "usage": usage}
+        _check_length(model.engine_or_error(), ids, name)
+        yield ids
+
+
+def _vectors(flat: "array[float]", width: int, dimensions: int | None) -> Iterator["array[float]"]:
+    """Cut rows of `width` values apart; shorten each to `dimensions` and normalise it again."""
+    for at in range(0, len(flat), width):
+        vector = flat[at : at + (dimensions or width)]
+        yield vector if len(vector) == width else array("f", normalised(vector))
 
 
 async def rank(model: Loaded, request: RankRequest, job: Job) -> dict[str, Any]:
@@ -160,42 +167,56 @@ async def rank(model: Loaded, request: RankRequest, job: Job) -> dict[str, Any]:
         raise WispError(
             "This model does not rank documents. Load one that does.", "unsupported_parameter", param="model"
         )
-    sequences = [rank_prompt(model, request.query, document) for document in request.documents]
-    for i, ids in enumerate(sequences):
-        _check_length(engine, ids, f"documents[{i}]")
+    sequences = _Sequences(_pairs(model, request), job)
     scores: list[float] = []
-    async for group in _groups(sequences, job):
-        scores += [labels[0] for labels in await engine.rank_all(group)]
+    async with aclosing(engine.rank_all(sequences)) as results:
+        async for rows in results:
+            scores += [labels[0] for labels in rows]
     order = sorted(range(len(scores)), key=lambda i: -scores[i])[: request.top_n]
-    tokens = sum(map(len, sequences))
     return {
         "object": "list",
         "results": [{"index": i, "relevance_score": scores[i]} for i in order],
         "model": model.id,
-        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+        "usage": {"prompt_tokens": sequences.tokens, "total_tokens": sequences.tokens},
     }
 
 
-async def _groups(sequences: list[list[int]], job: Job) -> AsyncIterator[list[list[int]]]:
-    """Cut sequences into groups that the device computes at once. Raises WispError aborted between two groups.
+def _pairs(model: Loaded, request: RankRequest) -> Iterator[list[int]]:
+    """The checked prompt of each document."""
+    for i, document in enumerate(request.documents):
+        ids = rank_prompt(model, request.query, document)
+        _check_length(model.engine_or_error(), ids, f"documents[{i}]")
+        yield ids
 
-    The size follows the time that the caller takes for a group: long enough to wait for the device rarely, short enough
-    to notice an abort soon.
+
+class _Sequences:
+    """Sequences in groups that the device computes at once. Raises WispError aborted between two groups.
+
+    A group is made when the engine asks for it, so texts are tokenized while the device computes the group before.
+    Its size follows the time from one request for a group to the next: long enough to wait for the device rarely, short
+    enough to notice an abort soon.
     """
-    tokens, at = FIRST_GROUP, 0
-    while at < len(sequences):
-        end, count = at + 1, len(sequences[at])
-        while end < len(sequences) and count + len(sequences[end]) <= tokens:
-            count += len(sequences[end])
-            end += 1
-        job.check()
+
+    def __init__(self, sequences: Iterator[list[int]], job: Job) -> None:
+        self.tokens = 0  # of all groups so far
+        self._sequences, self._job = sequences, job
+
+    def __iter__(self) -> Iterator[list[list[int]]]:
+        size, count, group = FIRST_GROUP, 0, list[list[int]]()
         started = time.perf_counter()
-        yield sequences[at:end]
-        spent = time.perf_counter() - started
-        tokens = tokens * 2 if spent < GROUP_S / 2 else max(1, tokens // 2) if spent > 2 * GROUP_S else tokens
-        at = end
-        await asyncio.sleep(0)  # handle messages such as an abort
-    job.check()
+        for ids in self._sequences:
+            if group and count + len(ids) > size:
+                self._job.check()
+                yield group
+                now = time.perf_counter()
+                spent, started = now - started, now
+                size = size * 2 if spent < GROUP_S / 2 else max(1, size // 2) if spent > 2 * GROUP_S else size
+                count, group = 0, []
+            group.append(ids)
+            count += len(ids)
+            self.tokens += len(ids)
+        self._job.check()
+        yield group
 
 
 def rank_prompt(model: Loaded, query: str, document: str) -> list[int]:

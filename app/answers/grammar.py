@@ -9,6 +9,7 @@ import array
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 from app.constrain.ebnf import Grammar
@@ -18,7 +19,7 @@ from app.openai.formats import Format
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.text.tokenizer import Tokenizer
 
-Load = Callable[[], Awaitable[Any]]  # imports grammar.js, which has `open`
+Load = Callable[[int], Awaitable[Any]]  # imports an instance of grammar.js, which has `open`
 MAX_CACHED = 24  # compiled grammars per model
 _NOT_UTF8 = bytes([0xC0, 0xC1, *range(0xF5, 0x100)])  # bytes of no UTF-8 text; ebnf.py uses one as a filler
 
@@ -37,6 +38,12 @@ async def compiled(model: Loaded, rules: str, shown: frozenset[int], load: Load)
     return await grammars.compiled(rules, shown, load)
 
 
+class Instance:
+    """Which instance of grammar.js compiles. When one has aborted, its memory is lost, and the next one is imported."""
+
+    number = 0
+
+
 class Grammars:
     """The compiled grammars of one model."""
 
@@ -44,6 +51,7 @@ class Grammars:
         self._model = model
         self._compilers: dict[frozenset[int], Any] = {}
         self._cached: OrderedDict[tuple[str, frozenset[int]], Compiled] = OrderedDict()
+        self._instance = Instance.number
         self._one_at_a_time = asyncio.Lock()  # concurrent requests compile the same grammar once
 
     async def compiled(self, rules: str, shown: frozenset[int], load: Load) -> Compiled:
@@ -53,12 +61,16 @@ class Grammars:
 
     async def _compiled(self, key: tuple[str, frozenset[int]], load: Load) -> Compiled:
         rules, shown = key
+        if self._instance != Instance.number:
+            self.close()
+            self._instance = Instance.number
         if key not in self._cached:
-            if shown not in self._compilers:
-                self._compilers[shown] = await self._compiler(shown, await load())
             try:
+                if shown not in self._compilers:
+                    self._compilers[shown] = await self._compiler(shown, await load(self._instance))
                 made = await self._compilers[shown].compile(rules)
-            except Exception as error:  # anything the module throws: it rejects the grammar
+            except Exception as error:  # anything the module throws; it has aborted, or is out of memory
+                Instance.number += 1
                 raise WispError(f"The grammar cannot be compiled: {error}", "internal_error", SERVER_ERROR) from error
             self._cached[key] = Compiled(made, self._model.tokenizer)
             while len(self._cached) > MAX_CACHED:
@@ -76,7 +88,8 @@ class Grammars:
     def close(self) -> None:
         """Free the memory."""
         for found in (*self._cached.values(), *self._compilers.values()):
-            found.close()
+            with suppress(Exception):  # of an instance that has aborted
+                found.close()
         self._cached.clear()
         self._compilers.clear()
 

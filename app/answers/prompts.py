@@ -1,14 +1,18 @@
 """The token ids of a request's prompt, truncated where the request allows it."""
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from app.models.loaded import Loaded
 from app.openai.requests import ChatRequest, CompletionRequest, Request
 from py_engine.errors import WispError
+from py_engine.text.tokenizer import remove_breaks
 
 Messages = list[dict[str, Any]]
+_OWN_VARIABLES = ("tools", "add_generation_prompt")  # of a template; a request may not set them another way
 
 
 @dataclass
@@ -21,25 +25,61 @@ class Prompt:
     truncated: int = 0  # tokens dropped so that it fits
 
 
-def of_chat(model: Loaded, request: ChatRequest, conversation: Messages, tools: list[Any] | None) -> Prompt:
-    """The prompt of a chat. `conversation`: the messages as the template expects them."""
+def of_chat(
+    model: Loaded, request: ChatRequest, conversation: Messages, tools: list[Any] | None, at: datetime | None = None
+) -> Prompt:
+    """The prompt of a chat. `conversation`: the messages as the template expects them. `at`: when it was asked for."""
+
+    variables = {name: value for name, value in request.template_variables.items() if name not in _OWN_VARIABLES}
+    if "documents" in variables:
+        variables["documents"] = _broken(model, variables["documents"])
 
     def render(messages: Messages, prompt: bool = True) -> str:
-        return model.template.render(messages, tools=tools, add_generation_prompt=prompt, **request.template_variables)
+        return model.template.render(messages, at, tools=tools, add_generation_prompt=prompt, **variables)
 
-    text = render(conversation)
-    ids = model.tokenizer.encode_prompt(text)
+    def without(turns: int) -> tuple[list[int], str]:
+        text = render(without_oldest_turns(conversation, turns)) + request.continued
+        return model.tokenizer.encode_prompt(text), remove_breaks(text)
+
+    ids, text = without(0)
     capacity = _prompt_capacity(model, request)
     if not request.truncate:
         _check_fits(model, ids, "messages")
         return Prompt(ids, text)
-    whole, remaining = len(ids), conversation
-    while len(ids) > capacity and (shorter := without_oldest_turn(remaining)) is not None:
-        remaining = shorter
-        text = render(remaining)
-        ids = model.tokenizer.encode_prompt(text)
+    whole, dropped = len(ids), 0
+    if whole > capacity:  # by bisection: rendering and encoding a long conversation takes long
+        turns = range(1, sum(m["role"] == "user" for m in conversation))
+        dropped = min(1 + bisect_left(turns, True, key=lambda n: len(without(n)[0]) <= capacity), len(turns))
+        ids, text = without(dropped)
     _check_fits(model, ids, "messages")
+    remaining = without_oldest_turns(conversation, dropped)
     return Prompt(ids, text, _system_tokens(model, remaining, ids, lambda m: render(m, False)), whole - len(ids))
+
+
+def harmless(model: Loaded, messages: Messages) -> Messages:
+    """The messages with the special tokens broken in results of tools and in parts marked as untrusted.
+
+    Such texts come from files and other programs. Unbroken, a passage could end its turn and begin one of the system.
+    """
+
+    def content_of(message: dict[str, Any]) -> Any:
+        content = message.get("content")
+        if message["role"] in ("tool", "function"):
+            return _broken(model, content)
+        if not isinstance(content, list):
+            return content
+        return [_broken(model, part) if part.get("untrusted") else part for part in content]
+
+    return [{**message, "content": content_of(message)} for message in messages]
+
+
+def _broken(model: Loaded, value: Any) -> Any:
+    """The value with the special tokens broken in all its texts."""
+    if isinstance(value, str):
+        return model.tokenizer.broken(value, model.template.source)
+    if isinstance(value, list):
+        return [_broken(model, part) for part in value]
+    return {key: _broken(model, part) for key, part in value.items()} if isinstance(value, dict) else value
 
 
 def of_completion(model: Loaded, request: CompletionRequest, prompt: str | list[int]) -> Prompt:
@@ -62,12 +102,12 @@ def of_completion(model: Loaded, request: CompletionRequest, prompt: str | list[
     return Prompt(ids, text, keep, dropped)
 
 
-def without_oldest_turn(messages: Messages) -> Messages | None:
-    """Drop the first user message and its answer; None when only one turn is left. System messages stay."""
+def without_oldest_turns(messages: Messages, turns: int) -> Messages:
+    """Drop the first user messages and their answers. System messages stay."""
+    if not turns:
+        return messages
     starts = [i for i, m in enumerate(messages) if m["role"] == "user"]
-    if len(starts) < 2:
-        return None
-    dropped = range(starts[0], starts[1])
+    dropped = range(starts[0], starts[turns])
     return [m for i, m in enumerate(messages) if i not in dropped or m["role"] in ("system", "developer")]
 
 

@@ -5,21 +5,19 @@ State 0 of a Dfa is the start. A character without a transition rejects the text
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Generic, TypeVar
 
 from app.constrain.ebnf import UNICODE, Ranges, intersect, normalize
+from app.constrain.effort import TooComplex, spend
 
 MAX_STATES = 6000
+MAX_TRIE = 100_000  # states of a list of words before equal ones are merged
 State = TypeVar("State", bound=Hashable)
-
-
-class TooComplex(Exception):
-    """An automaton would need more than MAX_STATES states."""
-
-
+Key = tuple[tuple[int, int, int], ...]
 Edges = list[tuple[int, int, int]]  # (first code point, last, target), sorted and disjoint
 
 
@@ -55,6 +53,7 @@ class Nfa:
 
     def add_state(self) -> int:
         """Add a state and return its number."""
+        spend(2)
         if len(self.edges) > 20 * MAX_STATES:
             raise TooComplex
         self.edges.append([])
@@ -70,6 +69,7 @@ class Nfa:
                 if target not in seen:
                     seen.add(target)
                     stack.append(target)
+        spend(len(seen))
         return frozenset(seen)
 
     def determinize(self, start: int, end: int) -> Dfa:
@@ -114,12 +114,16 @@ class _StateNumbers(Generic[State]):
 def _disjoint(edges: Edges) -> list[tuple[int, int, list[int]]]:
     """Cut overlapping ranges into disjoint ones, each with all its targets."""
     cuts = sorted({e[0] for e in edges} | {e[1] + 1 for e in edges})
+    coming = sorted(edges, reverse=True)
+    current: Edges = []
     out = []
-    for i in range(len(cuts) - 1):
-        low, high = cuts[i], cuts[i + 1] - 1
-        targets = [t for a, b, t in edges if a <= low and high <= b]
-        if targets:
-            out.append((low, high, targets))
+    for low, end in pairwise(cuts):
+        current = [e for e in current if e[1] >= low]
+        while coming and coming[-1][0] <= low:
+            current.append(coming.pop())
+        spend(2 + len(current))
+        if current:
+            out.append((low, end - 1, [t for _, _, t in current]))
     return out
 
 
@@ -142,12 +146,16 @@ def of_words(words: Iterable[str]) -> Dfa:
         for char in word:
             if ord(char) not in edges[at]:
                 edges.append({})
-                if len(edges) > MAX_STATES:
+                spend(1)
+                if len(edges) > MAX_TRIE:
                     raise TooComplex
                 edges[at][ord(char)] = len(edges) - 1
             at = edges[at][ord(char)]
         accepting.add(at)
-    return minimize(Dfa([[(c, c, t) for c, t in sorted(e.items())] for e in edges], accepting))
+    dfa = minimize(Dfa([[(c, c, t) for c, t in sorted(e.items())] for e in edges], accepting))
+    if len(dfa.edges) > 4 * MAX_STATES:
+        raise TooComplex
+    return dfa
 
 
 def lengths(low: int, high: int | None) -> Dfa:
@@ -173,6 +181,21 @@ def difference(a: Dfa, b: Dfa) -> Dfa:
 def union(a: Dfa, b: Dfa) -> Dfa:
     """Accept texts that at least one accepts."""
     return _product(a, b, lambda x, y: x or y)
+
+
+def concatenation(a: Dfa, b: Dfa) -> Dfa:
+    """Accept texts of a followed by texts of b."""
+    nfa = Nfa()
+    for dfa in (a, b):
+        first = len(nfa.edges)
+        for edges in dfa.edges:
+            nfa.edges[nfa.add_state()] = [(low, high, first + target) for low, high, target in edges]
+    end, second = nfa.add_state(), len(a.edges)
+    for state in a.accepting:
+        nfa.epsilon[state].append(second)
+    for state in b.accepting:
+        nfa.epsilon[second + state].append(end)
+    return nfa.determinize(0, end)
 
 
 def complement(a: Dfa) -> Dfa:
@@ -203,26 +226,12 @@ def _product(a: Dfa, b: Dfa, accept: Callable[[bool, bool], bool]) -> Dfa:
 
 
 def minimize(dfa: Dfa) -> Dfa:
-    """Drop states from which nothing is accepted, and merge equivalent states (Moore's partition refinement)."""
+    """Drop states from which nothing is accepted, and merge equivalent states."""
     alive = _live_states(dfa)
     if 0 not in alive:
         return nothing()
     edges = [[e for e in out if e[2] in alive] for out in dfa.edges]
-    group = [int(s in dfa.accepting) for s in range(len(edges))]
-    count = 0
-    while True:
-        seen: dict[object, int] = {}
-        new = []
-        for s in range(len(edges)):
-            if s not in alive:
-                new.append(-1)
-                continue
-            key = (group[s], tuple(_merge_ranges(edges[s], group)))
-            new.append(seen.setdefault(key, len(seen)))
-        group = new
-        if len(seen) == count:
-            break
-        count = len(seen)
+    group = _groups(edges, alive, dfa.accepting)
     order: dict[int, int] = {}
     queue = deque([0])
     order[group[0]] = 0
@@ -232,20 +241,59 @@ def minimize(dfa: Dfa) -> Dfa:
         s = queue.popleft()
         if s in dfa.accepting:
             accepting.add(order[group[s]])
+        targets = {group[t]: t for _, _, t in edges[s]}
         out: Edges = []
         for low, high, target in _merge_ranges(edges[s], group):
             if target not in order:
                 order[target] = len(order)
-                queue.append(next(t for a, b, t in edges[s] if group[t] == target and a >= low))
+                queue.append(targets[target])
             out.append((low, high, order[target]))
         out_edges.append(out)
     return Dfa(out_edges, accepting)
 
 
+def _groups(edges: list[Edges], alive: set[int], accepting: set[int]) -> list[int]:
+    """The number of the group of equivalent states of each live state.
+
+    Refines two groups. A state is looked at again only when the group of a state after it has changed, so a chain of
+    states takes as many steps as it is long.
+    """
+    group = [int(s in accepting) for s in range(len(edges))]
+    before: list[set[int]] = [set() for _ in edges]
+    for s in alive:
+        for _, _, target in edges[s]:
+            before[target].add(s)
+    sizes = Counter(group[s] for s in alive)
+    next_group = 2
+    common: dict[int, Key] = {}  # group -> the edges that its states have, as groups
+    changed = alive
+    while changed:
+        looked_at: dict[int, dict[Key, list[int]]] = {}
+        for s in sorted(changed):
+            spend(2 + len(edges[s]))
+            key = tuple(_merge_ranges(edges[s], group))
+            looked_at.setdefault(group[s], {}).setdefault(key, []).append(s)
+        changed = set()
+        moved: list[tuple[int, int]] = []
+        for g, parts in looked_at.items():
+            if sum(map(len, parts.values())) == sizes[g]:  # no state of the group stays without having been looked at
+                common[g] = max(parts, key=lambda key: len(parts[key]))
+            for key, states in parts.items():
+                if key != common[g]:
+                    common[next_group], sizes[next_group] = key, len(states)
+                    sizes[g] -= len(states)
+                    moved += [(s, next_group) for s in states]
+                    next_group += 1
+        for s, new in moved:
+            group[s] = new
+            changed |= before[s]
+    return group
+
+
 def _merge_ranges(edges: Edges, group: list[int]) -> Edges:
     """Replace targets by their groups, and join neighbouring ranges with one target."""
     out: Edges = []
-    for low, high, target in sorted(edges):
+    for low, high, target in edges:
         to = group[target]
         if out and out[-1][2] == to and out[-1][1] + 1 == low:
             out[-1] = (out[-1][0], high, to)

@@ -10,6 +10,10 @@ So classes are written as UTF-8: the ASCII part as a class, the rest as sequence
 
 from collections.abc import Callable, Iterable
 
+from app.constrain import effort
+from app.constrain.cost import MAX_COST, cost
+from py_engine.errors import WispError
+
 Ranges = tuple[tuple[int, int], ...]  # code points, sorted, disjoint, inclusive
 
 FILLER = 0xFF
@@ -21,6 +25,7 @@ class Grammar:
     """Named rules. A name that is taken gets a number."""
 
     def __init__(self) -> None:
+        effort.begin()
         self.rules: dict[str, str] = {}
         self._by_body: dict[str, str] = {}
         self._count: dict[str, int] = {}
@@ -41,6 +46,7 @@ class Grammar:
 
     def define(self, name: str, body: str) -> str:
         """Set the body of a rule; return its name."""
+        effort.spend(len(body) >> 2)
         self.rules[name] = body
         return name
 
@@ -58,9 +64,16 @@ class Grammar:
         return preferred
 
     def text(self, root: str) -> str:
-        """Return the grammar's text, with `root` as its root rule."""
+        """Return the grammar's text, with `root` as its root rule. WispError where it would take long to compile."""
         lines = [f"root ::= {root}"] if root != "root" else []
-        return "\n".join([*lines, *(f"{name} ::= {body}" for name, body in self.rules.items())])
+        text = "\n".join([*lines, *(f"{name} ::= {body}" for name, body in self.rules.items())])
+        if cost(text) > MAX_COST:
+            raise WispError(
+                "The form of the answer is too complex to enforce. Use fewer or shorter repetitions, smaller character "
+                "classes, fewer tools or smaller schemas.",
+                "unsupported_parameter",
+            )
+        return text
 
 
 def literal(text: str) -> str:

@@ -26,6 +26,7 @@ _REPEAT = re.compile(r"\{\s*(\d+)\s*(?:(,)\s*(\d*)\s*)?\}")
 _SHORT = {"n": 10, "r": 13, "t": 9, "0": 0, "b": 8, "f": 12, "v": 11, "a": 7}
 _LENGTHS = {"x": 2, "u": 4, "U": 8}
 MAX_REPEATS = 100_000
+MAX_DEPTH = 50  # groups within each other
 
 
 class BadGrammar(Exception):
@@ -40,6 +41,7 @@ def add(grammar: Grammar, text: str, root: str = "root") -> str:
 class _Reader:
     def __init__(self, grammar: Grammar, text: str) -> None:
         self._grammar, self._text, self._at = grammar, text, 0
+        self._depth = 0
         self._names: dict[str, str] = {}  # name in the text -> name in the grammar
         self._defined: set[str] = set()
         self._used: dict[str, int] = {}  # name -> where it is first used
@@ -137,7 +139,11 @@ class _Reader:
         if self._take("["):
             return self._class()
         if self._take("("):
+            self._depth += 1
+            if self._depth > MAX_DEPTH:
+                raise self._bad(f"groups are nested more than {MAX_DEPTH} levels deep")
             inner = self._alternatives(True)
+            self._depth -= 1
             self._blanks()
             if not self._take(")"):
                 raise self._bad("expected )")

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from app.constrain import automaton, numbers
-from app.constrain.automaton import Dfa, TooComplex
+from app.constrain.automaton import Dfa
 from app.constrain.document import UnsupportedKeyword
 from app.constrain.ebnf import Grammar, either, literal
+from app.constrain.effort import TooComplex, spend
 from app.constrain.list_rules import TooManyListStates, list_rule
 from app.constrain.schema import Schemas
 from app.constrain.strings import automaton_rule, json_text, repeated
@@ -153,6 +154,7 @@ class JsonGrammar:
             live = [i for i, c in enumerate(s.contains) if at >= c.start and (c.high is not None or counts[i] < c.low)]
             for size in range(len(live) + 1):
                 for chosen in combinations(live, size):
+                    spend(20 + 10 * len(live))
                     if any(s.contains[i].high == counts[i] for i in chosen):
                         continue
                     item = base.union(
@@ -278,6 +280,7 @@ class JsonGrammar:
         """Split a property by the `exists` conditions that it satisfies: (their bits, its value)."""
         for size in range(len(relevant) + 1):
             for chosen in combinations(relevant, size):
+                spend(20)
                 split = value.union(*(t.exists[i][1] for i in chosen))
                 if self._schemas.inhabited(split):
                     yield sum(1 << i for i in chosen), split

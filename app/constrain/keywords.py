@@ -6,8 +6,9 @@ import math
 from decimal import Decimal
 
 from app.constrain import automaton, numbers, regex
-from app.constrain.automaton import Dfa, TooComplex
+from app.constrain.automaton import Dfa
 from app.constrain.document import Subschema
+from app.constrain.effort import TooComplex
 from app.constrain.formats import FORMATS
 from app.constrain.schema_graph import SchemaGraph
 from app.constrain.strings import MAX_CHARACTERS
@@ -25,6 +26,7 @@ from app.constrain.value_sets import (
 )
 from app.openai.fields import Json
 
+MAX_ITEMS = 100_000
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 
 
@@ -52,7 +54,7 @@ def constant(graph: SchemaGraph, value: Json) -> ValueSet:
     if isinstance(value, bool):
         return ValueSet(booleans=frozenset([value]))
     if isinstance(value, int | float):
-        return ValueSet(numbers=numbers.equal(_decimal(value)))
+        return ValueSet(numbers=numbers.among([_decimal(value)]))
     if isinstance(value, str):
         return ValueSet(strings=StringSet(automaton.of_words([value])))
     if isinstance(value, list):
@@ -64,8 +66,9 @@ def constant(graph: SchemaGraph, value: Json) -> ValueSet:
 
 def enumerated(graph: SchemaGraph, values: list[Json]) -> list[ValueSet]:
     """Return the set of some values, as a union."""
-    null, booleans, words = False, set(), []
-    number: Dfa | None = None
+    null, booleans = False, set()
+    words: list[str] = []
+    equals: list[Decimal] = []
     out = []
     for value in values:
         if value is None:
@@ -75,11 +78,11 @@ def enumerated(graph: SchemaGraph, values: list[Json]) -> list[ValueSet]:
         elif isinstance(value, str):
             words.append(value)
         elif isinstance(value, int | float):
-            one = numbers.equal(_decimal(value))
-            number = one if number is None else automaton.union(number, one)
+            equals.append(_decimal(value))
         else:
             out.append(constant(graph, value))
     strings = StringSet(automaton.of_words(words)) if words else None
+    number = numbers.among(equals) if equals else None
     scalars = ValueSet(null, frozenset(booleans), number, strings)
     return out if scalars.is_empty() else [scalars, *out]
 
@@ -143,6 +146,9 @@ def arrays(graph: SchemaGraph, subschema: Subschema) -> ArraySet | None:
     """Return the arrays that items, prefixItems, contains and the counts allow."""
     schema = subschema.schema
     low, high = _count(subschema, "minItems") or 0, _count(subschema, "maxItems")
+    for keyword, count in (("minItems", low), ("maxItems", high)):
+        if count is not None and count > MAX_ITEMS:
+            raise subschema.unsupported(keyword, f"it is larger than {MAX_ITEMS}")
     prefix = tuple(graph.ref(subschema.sub("prefixItems", i)) for i in range(len(schema.get("prefixItems", ()))))
     rest = graph.ref(subschema.sub("items")) if "items" in schema else TRUE
     contains: tuple[Contains, ...] = ()

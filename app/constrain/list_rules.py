@@ -4,6 +4,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
 
 from app.constrain.ebnf import Grammar, either
+from app.constrain.effort import spend
 
 MAX_STATES = 1500
 State = TypeVar("State", bound=Hashable)
@@ -34,6 +35,7 @@ def list_rule(
         if len(after) >= MAX_STATES:
             raise TooManyListStates
         after[state] = list(steps(state))
+        spend(10 * len(after[state]))
         for _, new in after[state]:
             before.setdefault(new, set()).add(state)
             todo.append(new)

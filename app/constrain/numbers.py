@@ -6,14 +6,17 @@ complements stay exact. Only an unconstrained number may have an exponent.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from decimal import Decimal
 from functools import lru_cache
 
 from app.constrain import regex
-from app.constrain.automaton import Dfa, TooComplex, difference, intersection, minimize, union
+from app.constrain.automaton import Dfa, concatenation, difference, intersection, minimize, of_words, union
+from app.constrain.effort import TooComplex, spend
 
 _DECIMAL = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?"
 MAX_REMAINDERS = 4000
+MAX_DIGITS = 400  # before or after the point; JSON numbers of JavaScript have at most 325
 
 
 @lru_cache(maxsize=8)
@@ -47,6 +50,8 @@ def _unsigned() -> Dfa:
 
 def _digits(value: Decimal) -> tuple[str, str]:
     """Return the digits before and after the point, without redundant zeros."""
+    if value.adjusted() > MAX_DIGITS or value.as_tuple().exponent < -MAX_DIGITS:  # type: ignore[operator]
+        raise TooComplex
     text = format(abs(value), "f")
     before, _, after = text.partition(".")
     return before.lstrip("0") or "0", after.rstrip("0")
@@ -93,9 +98,16 @@ def at_most(value: Decimal, exclusive: bool) -> Dfa:
     return difference(decimals(), at_least(value, not exclusive))
 
 
-def equal(value: Decimal) -> Dfa:
-    """Accept every decimal text of one number."""
-    return intersection(at_least(value, False), at_most(value, False))
+def among(values: Iterable[Decimal]) -> Dfa:
+    """Accept every decimal text of some numbers."""
+    whole: list[str] = []
+    parted: list[str] = []
+    for value in values:
+        before, after = _digits(value)
+        for sign in ("", "-") if not value else ("-",) if value < 0 else ("",):
+            (parted if after else whole).append(f"{sign}{before}.{after}" if after else f"{sign}{before}")
+    integral = concatenation(of_words(whole), regex.fullmatch(r"(\.0+)?"))
+    return union(integral, concatenation(of_words(parted), regex.fullmatch("0*"))) if parted else integral
 
 
 def multiples(step: Decimal) -> Dfa:
@@ -108,6 +120,7 @@ def multiples(step: Decimal) -> Dfa:
     places = -exponent  # value * 10^places is a multiple of number; only zeros may follow
     if number * (places + 2) > MAX_REMAINDERS:
         raise TooComplex
+    spend(20 * number * (places + 2))
     size = number
     base = 1  # state 0 is the start; then (places read, remainder), places from -1 (before the point) to `places`
 

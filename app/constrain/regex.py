@@ -6,9 +6,11 @@ Back-references (which no finite automaton has), lookaround and word boundaries 
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import chain, groupby
 
 from app.constrain.automaton import Dfa, Nfa
 from app.constrain.ebnf import UNICODE, Ranges, complement, intersect, normalize
+from app.constrain.effort import spend
 
 _DIGIT: Ranges = ((0x30, 0x39),)
 _WORD: Ranges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
@@ -20,6 +22,7 @@ _NEWLINE: Ranges = ((0x0A, 0x0A), (0x0D, 0x0D), (0x2028, 0x2029))
 _CLASSES = {"d": _DIGIT, "w": _WORD, "s": _SPACE}
 _CONTROLS = {"t": 9, "n": 10, "v": 11, "f": 12, "r": 13, "0": 0}
 MAX_REPEATS = 2000
+MAX_DEPTH = 50  # groups within each other
 _CATEGORIES = {
     "Letter": "L", "Uppercase_Letter": "Lu", "Lowercase_Letter": "Ll", "Number": "N", "Decimal_Number": "Nd",
     "digit": "Nd",
@@ -113,6 +116,7 @@ class _Parser:
         self.starts: dict[int, int] = {}  # state before a "^" -> state after it
         self.ends: dict[int, int] = {}
         self._text, self._at = pattern, 0
+        self._depth = 0
 
     def whole(self) -> tuple[int, int]:
         part = self._alternatives()
@@ -186,6 +190,7 @@ class _Parser:
         nfa = self.nfa
 
         def again() -> tuple[int, int]:
+            spend(len(atom))
             at, self._text, self._at, text = self._at, atom, 0, self._text
             try:
                 return self._atom()
@@ -214,6 +219,7 @@ class _Parser:
         return start, out
 
     def _set(self, ranges: Ranges) -> tuple[int, int]:
+        spend(2 * len(ranges))
         start, end = self.nfa.add_state(), self.nfa.add_state()
         self.nfa.edges[start] = [(a, b, end) for a, b in intersect(ranges, UNICODE)]
         return start, end
@@ -250,7 +256,11 @@ class _Parser:
                 self._at = close + 1
             elif not self._take(":"):
                 raise Unsupported("lookaround or flags")
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise Unsupported(f"groups within each other more than {MAX_DEPTH} levels deep")
         part = self._alternatives()
+        self._depth -= 1
         if not self._take(")"):
             raise BadPattern("unmatched (")
         return part
@@ -346,14 +356,38 @@ class _Parser:
 @lru_cache(maxsize=32)
 def _category(name: str) -> Ranges:
     """Return the characters of a general category, such as L or Lu."""
-    import unicodedata
-
     if name in ("ASCII", "Any"):
         return ((0, 0x7F if name == "ASCII" else 0x10FFFF),)
     known = {"L", "M", "N", "P", "S", "Z", "C"}
     if name[:1] not in known or len(name) > 2 or (len(name) == 2 and not name[1].islower()):
         raise Unsupported(f"the property {name}")
-    codes = [c for c in range(0x110000) if unicodedata.category(chr(c)).startswith(name)]
-    if not codes:
+    found = [ranges for category, ranges in _all_categories().items() if category.startswith(name)]
+    if not found:
         raise Unsupported(f"the property {name}")
-    return normalize((c, c) for c in codes)
+    return normalize(chain(*found))
+
+
+@lru_cache(maxsize=1)
+def _all_categories() -> dict[str, list[tuple[int, int]]]:
+    """The characters of each general category. All at once: looking at every character takes a while."""
+    from unicodedata import category
+
+    found: dict[str, list[tuple[int, int]]] = {}
+    spans = (
+        (0, 0x40000),
+        (0x40000, 0x40001),
+        (0xE0000, 0xE1000),
+        (0xF0000, 0xF0001),
+        (0xFFFFE, 0x100001),
+        (0x10FFFE, 0x110000),
+    )
+    for start, end in spans:
+        at = start
+        for name, run in groupby(map(category, map(chr, range(start, end)))):
+            size = sum(1 for _ in run)
+            found.setdefault(name, []).append((at, at + size - 1))
+            at += size
+    # planes without characters, or with private ones only: as their first character
+    found["Cn"] += [(0x40001, 0xDFFFF), (0xE1000, 0xEFFFF)]
+    found["Co"] += [(0xF0001, 0xFFFFD), (0x100001, 0x10FFFD)]
+    return found

@@ -12,8 +12,9 @@ from dataclasses import replace
 from itertools import combinations
 
 from app.constrain import automaton, complement, keywords
-from app.constrain.automaton import Dfa, TooComplex
+from app.constrain.automaton import Dfa
 from app.constrain.document import FOREIGN, Subschema, UnsupportedKeyword
+from app.constrain.effort import TooComplex, spend
 from app.constrain.schema_graph import Conjunction, Constant, Node, SchemaGraph
 from app.constrain.value_sets import (
     FALSE,
@@ -61,6 +62,7 @@ class Schemas(SchemaGraph):
         """Return False where certainly no value satisfies the Ref."""
         if ref == TRUE or depth > MAX_DEPTH:
             return True
+        spend(5)
         if ref not in self._inhabited:
             self._inhabited[ref] = True  # assumed meanwhile: the schema may contain itself
             self._inhabited[ref] = any(self._may_have_values(v, depth + 1) for v in self.values(ref))
@@ -71,7 +73,10 @@ class Schemas(SchemaGraph):
             return True
         if v.objects is not None and all(self.inhabited(self.field(v.objects, n), depth) for n in v.objects.required):
             return True
-        return v.arrays is not None and all(self.inhabited(v.arrays.item(i), depth) for i in range(v.arrays.low))
+        if v.arrays is None:
+            return False
+        first = range(min(v.arrays.low, v.arrays.prefix_length() + 1))  # later items are like the last of these
+        return all(self.inhabited(v.arrays.item(i), depth) for i in first)
 
     def field(self, objects: ObjectSet, name: str) -> Ref:
         """Return the condition on the value of a property."""
@@ -88,6 +93,7 @@ class Schemas(SchemaGraph):
         """Return the values in both unions. `at`: the node that an error names."""
         if len(a) * len(b) > 20 * MAX_UNIONS:
             raise self._too_complex(at)
+        spend(50 * len(a) * len(b))
         try:
             union = [v for x in a for y in b if not (v := x.intersect(y)).is_empty()]
         except TooComplex:
@@ -197,6 +203,7 @@ class Schemas(SchemaGraph):
         for i, ref in enumerate(refs):
             union = self._union(ref)
             for j, other in enumerate(refs):
+                spend(10)
                 if i != j and self._overlap(union, self._union(other), subschema):
                     union = self._intersect(union, _without_annotations(self._union(self.negated(other))), subschema)
             out += union

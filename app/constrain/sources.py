@@ -3,13 +3,14 @@
 import json
 
 from app.constrain import gbnf, regex
-from app.constrain.automaton import TooComplex
 from app.constrain.document import InvalidSchema, UnsupportedKeyword
 from app.constrain.ebnf import Grammar
+from app.constrain.effort import TooComplex
 from app.constrain.json_grammar import JsonGrammar
 from app.constrain.schema import Schemas
 from app.constrain.strings import automaton_rule
 from app.openai.fields import Json, unsupported, wrong_value
+from py_engine.errors import WispError
 
 
 def schema_rule(grammar: Grammar, schema: Json, param: str, *, strict: bool = False, ordered: bool = False) -> str:
@@ -26,6 +27,8 @@ def schema_rule(grammar: Grammar, schema: Json, param: str, *, strict: bool = Fa
     except UnsupportedKeyword as error:
         what = f"The JSON schema keyword {error.keyword!r} cannot be enforced: {error.why}."
         raise unsupported(what, ".".join((param, *error.path))) from None
+    except TooComplex:
+        raise unsupported("The JSON schema needs too many states; make it smaller.", param) from None
     except RecursionError:
         raise wrong_value("The JSON schema is nested too deeply; make it flatter.", param) from None
 
@@ -39,10 +42,17 @@ def regex_rule(grammar: Grammar, pattern: str, param: str) -> str:
     except regex.Unsupported as error:
         raise unsupported(f"The regular expression has {error}, which is not supported.", param) from None
     except TooComplex:
-        raise unsupported("The regular expression needs too many states; shorten its repetitions.", param) from None
+        raise _too_many_states(param) from None
     if dfa.is_empty():
         raise wrong_value("The regular expression matches no text.", param)
-    return automaton_rule(grammar, dfa, False)
+    try:
+        return automaton_rule(grammar, dfa, False)
+    except TooComplex:
+        raise _too_many_states(param) from None
+
+
+def _too_many_states(param: str) -> WispError:
+    return unsupported("The regular expression needs too many states; shorten its repetitions.", param)
 
 
 def grammar_rule(grammar: Grammar, text: str, param: str) -> str:
@@ -51,6 +61,8 @@ def grammar_rule(grammar: Grammar, text: str, param: str) -> str:
         return gbnf.add(grammar, text)
     except gbnf.BadGrammar as error:
         raise wrong_value(f"The grammar is invalid: {error}.", param) from None
+    except TooComplex:
+        raise unsupported("The grammar is too large; shorten its repetitions or character classes.", param) from None
 
 
 def check_unicode(value: Json, param: str) -> None:

@@ -1,7 +1,9 @@
 """Grammar rules for automata and JSON strings."""
 
+from functools import lru_cache
+
 from app.constrain import automaton
-from app.constrain.automaton import Dfa, Edges, TooComplex
+from app.constrain.automaton import Dfa, Edges
 from app.constrain.ebnf import (
     BEYOND_ASCII,
     UNICODE,
@@ -13,6 +15,7 @@ from app.constrain.ebnf import (
     intersect,
     literal,
 )
+from app.constrain.effort import TooComplex, spend
 from app.constrain.value_sets import StringSet
 
 _SHORT = {0x22: '\\"', 0x5C: "\\\\", 0x08: "\\b", 0x0C: "\\f", 0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t"}
@@ -21,7 +24,7 @@ _DIRECT = intersect(complement(((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C))), UNICODE
 _ASTRAL = (0x10000, 0x10FFFF)
 HEX = "[0-9a-fA-F]"
 BLOCK = 16  # characters counted one by one; each costs the mask engine compile time
-MAX_CHARACTERS = 200_000
+MAX_CHARACTERS = 60_000
 
 
 def any_options() -> list[str]:
@@ -130,6 +133,7 @@ class _Rules:
 
     def _body(self, state: int, todo: list[int]) -> str:
         edges = self._dfa.edges[state]
+        spend(10 + 5 * len(edges))
         options = []
         for target in dict.fromkeys(t for _, _, t in edges):
             first, chain, at = self._options(edges, target), [], target
@@ -163,8 +167,13 @@ class _Rules:
         return target if len(self._options(edges, target)) == 1 else None
 
     def _options(self, edges: Edges, target: int) -> list[str]:
-        ranges = automaton.characters_to(edges, target)
-        return escaped_options(ranges) if self._escaped else character_options(ranges)
+        return _ways(automaton.characters_to(edges, target), self._escaped)
+
+
+@lru_cache(maxsize=1024)
+def _ways(ranges: Ranges, escaped: bool) -> list[str]:
+    """The ways to write one character of a set."""
+    return escaped_options(ranges) if escaped else character_options(ranges)
 
 
 def escaped_options(ranges: Ranges) -> list[str]:

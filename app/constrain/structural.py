@@ -1,6 +1,7 @@
 """Grammar rules for structural tags: XGrammar's {type, ...} trees for answers with free and constrained parts."""
 
 from app.constrain.ebnf import ANY, Grammar, either, literal
+from app.constrain.effort import spend
 from app.constrain.sources import grammar_rule, regex_rule, schema_rule
 from app.openai.fields import Json, unsupported, wrong_type, wrong_value
 
@@ -25,6 +26,7 @@ class _Writer:
         return self._grammar.add("tag", self._body(tag, param, until))
 
     def _body(self, tag: Json, param: str, until: str | None) -> str:
+        spend(100)
         if not isinstance(tag, dict):
             raise wrong_type(param, "an object", tag)
         kind = tag.get("type")

@@ -62,6 +62,11 @@ class Catalog:
         """The ids of the models that come with the page."""
         return list(self._entries)
 
+    @property
+    def urls(self) -> set[str]:
+        """The addresses of the models that come with the page."""
+        return {entry["url"] for entry in self._entries.values()}
+
     def listing(self, others: list[str], loaded: set[str], default: str | None) -> dict[str, Any]:
         """OpenAI's list of models: the catalog and `others`."""
         entries = [*self._entries.values(), *({"id": i, "name": i} for i in others if i not in self._entries)]

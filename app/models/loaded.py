@@ -1,6 +1,7 @@
 """A loaded model with its tokenizer, template, engine and queue."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,8 @@ from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.text.chat_template import ChatTemplate
 from py_engine.text.tokenizer import Tokenizer
+
+MAX_BREAKERS = 8  # sets of sequence breakers whose tokens are remembered
 
 
 @dataclass
@@ -26,6 +29,7 @@ class Loaded:
     source_stats: Callable[[], dict[str, Any]] = dict
     grammars: Any = None  # app.answers.grammar.Grammars, made on the first constrained answer
     options: Any = None  # app.models.loading.Options of its load
+    tell_users: Callable[[str], None] = lambda text: None
     queue: RequestQueue = field(init=False)
     pins: int = 0  # requests that run on it or wait for it; it is not evicted before they end
     used: int = 0  # the number of the last request for it, for least recently used
@@ -42,6 +46,11 @@ class Loaded:
                 f"Only the vocabulary of {self.id} is loaded. Load it with its weights.", "model_not_loaded"
             )
         return self.engine
+
+    def notify(self, text: str) -> None:
+        """Tell the users something that happened after the load; stats() tells it from then on."""
+        self.notices.append(text)
+        self.tell_users(f"{self.id}: {text}")
 
     @property
     def memory(self) -> dict[str, int]:
@@ -75,9 +84,11 @@ class Loaded:
     def tokens_with(self, words: tuple[str, ...]) -> tuple[int, ...]:
         """Ids of the tokens whose text contains one of the words."""
         if words not in self._breakers:
-            encoded = [word.encode() for word in words]
-            pieces = ((i, self.tokenizer.piece(i)) for i in range(len(self.tokenizer)))
-            self._breakers[words] = tuple(i for i, piece in pieces if any(word in piece for word in encoded))
+            while len(self._breakers) >= MAX_BREAKERS:
+                del self._breakers[next(iter(self._breakers))]
+            contains = re.compile(b"|".join(re.escape(word.encode("utf-8", "replace")) for word in words)).search
+            ids = range(len(self.tokenizer))
+            self._breakers[words] = tuple(i for i in ids if contains(self.tokenizer.piece(i)))
         return self._breakers[words]
 
     def check_ids(self, ids: list[int], param: str) -> None:

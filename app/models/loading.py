@@ -1,10 +1,13 @@
 """Load a model: source, header, tokenizer and template first, then the weights. Report progress."""
 
 import asyncio
+import re
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 from app.models.catalog import Choice
@@ -28,11 +31,20 @@ class Options:
     choice: Choice
     engine: LoadOptions = field(default_factory=LoadOptions)
     vocab_only: bool = False
+    sha256: tuple[str, ...] = ()  # expected of each file, in hex; none: nothing is expected by the caller
+    fields: dict[str, Any] = field(default_factory=dict, compare=False)  # of the request
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """A load request that loads the same model again, perhaps in another worker."""
+        return {name: self.fields[name] for name in _FIELDS if name in self.fields} | {
+            "model": self.fields.get("model") or self.choice.id
+        }
 
     @property
     def key(self) -> tuple[Any, ...]:
         """Equal for two requests that load the same model with the same options."""
-        return (self.choice.id, *map(_identity, self.choice.parts), self.vocab_only, repr(self.engine))
+        return (self.choice.id, *map(_identity, self.choice.parts), self.vocab_only, self.sha256, repr(self.engine))
 
 
 def _identity(part: Any) -> Any:
@@ -43,6 +55,10 @@ def _identity(part: Any) -> Any:
     return id(part) if changed is None else (str(part.name), int(part.size), int(changed))
 
 
+_FIELDS = (
+    "name", "contextLength", "backend", "kvType", "parallel", "speculation", "tune", "variant", "vocabOnly",
+    "sha256",
+)  # fmt: skip
 VARIANTS = ("dot8", "f16", "matrix", "software", "subgroup")  # fields of kernels.Device that a load may force
 
 
@@ -66,9 +82,24 @@ def options(choice: Choice, fields: dict[str, Any]) -> Options:
         parallel=_integer(fields, "parallel", MAX_SEQUENCES) or PARALLEL,
         speculation=speculation is not False,
         tune=_switch(fields, "tune"),
+        prove=_switch(fields, "prove"),
         variant=variant or {},
     )
-    return Options(choice, engine, bool(_switch(fields, "vocabOnly")))
+    hashes = _hashes(fields.get("sha256"), len(choice.parts))
+    return Options(choice, engine, bool(_switch(fields, "vocabOnly")), hashes, fields)
+
+
+def _hashes(value: Any, files: int) -> tuple[str, ...]:
+    """The expected SHA-256 of each file."""
+    if value is None:
+        return ()
+    given = tuple(value) if isinstance(value, list | tuple) else (value,)
+    if not all(isinstance(one, str) for one in given):
+        raise WispError("sha256 must be a string, or a list of one for each file.", "invalid_type", param="sha256")
+    if len(given) != files or not all(re.fullmatch("[0-9a-fA-F]{64}", one) for one in given):
+        what = "64 hexadecimal digits" if files == 1 else f"64 hexadecimal digits for each of the {files} files"
+        raise WispError(f"sha256 must be {what}.", "invalid_value", param="sha256")
+    return tuple(one.lower() for one in given)
 
 
 def _integer(fields: dict[str, Any], name: str, most: int | None = None) -> int | None:
@@ -114,36 +145,30 @@ async def load(
     `make_capacity(bytes)` is awaited before anything is allocated, with the bytes that `estimate_engine` returns.
     """
     started = time.perf_counter()
-    sources: list[Any] = []
+
+    async def reload(changed: LoadOptions) -> Any:
+        """Load the engine again; the files come from the cache, if they are there."""
+        async with _opened(options, open_source) as (sources, headers):
+            return await load_engine(sources, headers, changed, lambda *_: None)
+
     try:
-        for part in options.choice.parts:
-            sources.append(await open_source(part, on_progress))
-        headers = [await read_header(source.read, source.size) for source in sources]
-        header = headers[0]
-        timings = {"header_ms": _since(started)}
-        model = vocabulary(options.choice.id, header, timings)
-        model.source_stats = lambda: _sum([source.stats for source in sources])
-        if not options.vocab_only:
-            if estimate_engine is not None and make_capacity is not None:
-                await make_capacity((await _estimate(options, sources, headers, estimate_engine))["total"])
-            several = len(sources) > 1
-            model.engine = await load_engine(
-                sources if several else sources[0],
-                headers if several else header,
-                options.engine,
-                on_progress,
-            )
-        model.notices += [notice for source in sources for notice in source.notices]
-        timings["load_ms"] = _since(started)
+        async with _opened(options, open_source, on_progress) as (sources, headers):
+            timings = {"header_ms": _since(started)}
+            model = vocabulary(options.choice.id, headers[0], timings)
+            model.source_stats = lambda: _sum([source.stats for source in sources])
+            if not options.vocab_only:
+                if estimate_engine is not None and make_capacity is not None:
+                    await make_capacity((await estimate_engine(sources, headers, options.engine))["total"])
+                model.engine = await load_engine(sources, headers, options.engine, on_progress)
+                model.engine.reload_after_loss(options.engine, reload, model.notify)
+            model.notices += [notice for source in sources for notice in source.notices]
+            timings["load_ms"] = _since(started)
     except MemoryError:
         raise WispError(
             "The page has too little memory for this model on the CPU. Unload other models, choose a smaller one, or "
             "use a browser with WebGPU.",
             "out_of_memory",
         ) from None
-    finally:
-        for source in sources:
-            source.close()
     return model
 
 
@@ -153,28 +178,30 @@ async def estimate(
     estimate_engine: Callable[..., Awaitable[dict[str, Any]]],
 ) -> dict[str, Any]:
     """Memory that loading would take. Reads the files' headers only."""
-    sources: list[Any] = []
-    try:
-        for part in options.choice.parts:
-            sources.append(await open_source(part, lambda *_: None))
-        headers = [await read_header(source.read, source.size) for source in sources]
+    async with _opened(options, open_source) as (sources, headers):
         return {
             "model": options.choice.id,
             "download": sum(source.size for source in sources),
-            **await _estimate(options, sources, headers, estimate_engine),
+            **await estimate_engine(sources, headers, options.engine),
         }
+
+
+@asynccontextmanager
+async def _opened(
+    options: Options,
+    open_source: Callable[[Any, OnProgress], Awaitable[Any]],
+    on_progress: OnProgress = lambda *_: None,
+) -> AsyncIterator[tuple[list[Any], list[Header]]]:
+    """The sources and headers of a model's files."""
+    sources: list[Any] = []
+    try:
+        for part, sha256 in zip_longest(options.choice.parts, options.sha256):
+            sources.append(await open_source(part, on_progress))
+            sources[-1].expected = sha256
+        yield sources, [await read_header(source.read, source.size) for source in sources]
     finally:
         for source in sources:
             source.close()
-
-
-async def _estimate(
-    options: Options,
-    sources: list[Any],
-    headers: list[Header],
-    estimate_engine: Callable[..., Awaitable[dict[str, Any]]],
-) -> dict[str, Any]:
-    return await estimate_engine(sources, headers, options.engine)
 
 
 def vocabulary(name: str, header: Header, timings: dict[str, float]) -> Loaded:

@@ -7,7 +7,8 @@ An evicted model is loaded again when a request names it. Loads run one at a tim
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 from app.models import loading
 from app.models.catalog import Catalog
@@ -15,33 +16,9 @@ from app.models.loaded import Loaded
 from app.models.loading import Loading, OnProgress, Options
 from app.models.memory import MemoryBudget
 from app.models.request_queue import Job, RequestQueue, aborted
+from app.models.source import Source
 from py_engine.errors import NOT_FOUND, WispError
-from py_engine.options import LoadOptions
-
-
-class Source(Protocol):
-    """Where models come from."""
-
-    async def catalog(self) -> Catalog:
-        """The models that come with the page."""
-
-    async def open_source(self, part: Any, on_progress: OnProgress) -> Any:
-        """py_engine.files.shards.open_source."""
-
-    async def estimate_engine(self, source: Any, header: Any, options: LoadOptions) -> dict[str, Any]:
-        """py_engine.engine.Engine.estimate."""
-
-    async def load_engine(self, source: Any, header: Any, options: LoadOptions, on_progress: OnProgress) -> Any:
-        """py_engine.engine.Engine.load."""
-
-    async def cached_models(self) -> list[dict[str, Any]]:
-        """py_engine.files.model_cache.cached_models."""
-
-    async def delete_cached(self, url: str) -> None:
-        """py_engine.files.model_cache.forget."""
-
-    def device_memory(self) -> float | None:
-        """GiB of the machine's memory; None where the browser does not report it."""
+from py_engine.options import step_down
 
 
 class OverBudgetError(WispError):
@@ -51,8 +28,8 @@ class OverBudgetError(WispError):
 class Models:
     """The loaded models."""
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
+    def __init__(self, source: Source, tell_users: Callable[[str], None] = lambda text: None) -> None:
+        self._source, self._tell_users = source, tell_users
         self._catalog: Catalog | None = None
         self.loaded: dict[str, Loaded] = {}
         self.default: str | None = None  # the model of requests that name none
@@ -91,6 +68,22 @@ class Models:
         ]
         return {"models": models, "bytes": self.bytes, "budget": self.memory.budget}
 
+    def loads(self) -> list[dict[str, Any]]:
+        """The load requests that give another worker the same models; the least recently used first.
+
+        Evicted ones are only to be loaded when a request names them.
+        """
+        evicted = [options for name, options in self._known.items() if name not in self.loaded]
+        models = sorted(self.loaded.values(), key=_last_used)
+        return [
+            *({**options.request, "onDemand": True} for options in evicted),
+            *({**model.options.request, "default": model.id == self.default} for model in models),
+        ]
+
+    def know(self, options: Options) -> None:
+        """Load this model when a request names it."""
+        self._known.setdefault(options.choice.id, options)
+
     # -- names
 
     async def catalog(self) -> Catalog:
@@ -117,7 +110,7 @@ class Models:
         return {part for part in [*loaded, *coming] if isinstance(part, str)}
 
     async def cached(self) -> list[dict[str, Any]]:
-        """The models in the browser's storage: {id, url, size, bytes, complete, last_used, loaded}."""
+        """The models in the browser's storage: {id, url, size, bytes, complete, verified, last_used, loaded}."""
         catalog, urls = await self.catalog(), self.urls()
         return [
             {
@@ -126,6 +119,7 @@ class Models:
                 "size": model["size"],
                 "bytes": model["bytes"],
                 "complete": model["complete"],
+                "verified": model["verified"] or model["url"] in catalog.urls,  # the catalog has hashes of its records
                 "last_used": None if model["used"] is None else int(model["used"]),
                 "loaded": model["url"] in urls,
             }
@@ -248,8 +242,15 @@ class Models:
                 del self._loadings[key]
 
     async def _make(self, options: Options, report: OnProgress) -> Loaded:
-        """Load a new model, evicting others where needed. On failure the evicted ones are loaded again."""
+        """Load a new model, evicting others where needed. On failure the evicted ones are loaded again.
+
+        Where memory does not suffice even without others, the model is loaded with less (options.step_down). Where the
+        GPU is lost, the load begins again, once.
+        """
         evicted: list[Options] = []
+        steps: list[str] = []
+        lost = False
+        lacking: WispError | None = None
         new: Loaded | None = None
         reserved = ExitStack()
 
@@ -266,8 +267,19 @@ class Models:
                 except OverBudgetError:
                     raise
                 except WispError as error:
-                    if error.code != "out_of_memory" or not await self._evict_one(options, evicted):
-                        raise
+                    if error.code == "device_lost" and not lost:
+                        lost = True
+                        continue
+                    lacking = lacking or error
+                    if error.code != "out_of_memory":
+                        raise lacking from None
+                    if not await self._evict_one(options, evicted):
+                        options, step = _with_less(options, lacking)
+                        steps.append(step)
+            if lost:
+                new.notices.append("The GPU was lost during the load, which began again on a new device.")
+            if steps:
+                new.notices.append(f"There is too little memory, so {' and '.join(steps)}.")
             if options.choice.id in self.loaded:
                 await self._unload_when_idle(self.loaded[options.choice.id])
         except BaseException:
@@ -342,7 +354,7 @@ class Models:
             self._add(model, options)
 
     def _add(self, model: Loaded, options: Options) -> None:
-        model.options = options
+        model.options, model.tell_users = options, self._tell_users
         self.loaded[model.id] = model
         if model.engine is not None:
             model.engine.ask_before_growing(lambda needed: self._growth(model, needed))
@@ -391,6 +403,14 @@ class Models:
             if self.default == one:
                 rest = max(self.loaded.values(), key=lambda m: m.used, default=None)
                 self.default = rest.id if rest is not None else None
+
+
+def _with_less(options: Options, lacking: WispError) -> tuple[Options, str]:
+    """Options of the same model that need less memory, and a clause that says so. Raises `lacking`: there are none."""
+    found = step_down(options.engine)
+    if found is None:
+        raise lacking
+    return replace(options, engine=found[0]), found[1]
 
 
 def _last_used(model: Loaded) -> int:

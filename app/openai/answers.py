@@ -1,6 +1,7 @@
 """Build OpenAI's answers: whole answers, chunks, usage and logprobs."""
 
 import os
+import random
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -10,6 +11,24 @@ from py_engine.plan.sampling import TokenLogprob
 
 Delta = dict[str, Json]  # what a chunk appends to a message: content, reasoning_content, tool_calls
 TokenBytes = Callable[[int], bytes]  # token id -> its bytes
+RandomBytes = Callable[[int], bytes]  # so many random bytes
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What an answer's ids and times are made of. A worker that continues the answer of another one has the same."""
+
+    root: str
+    created: int  # seconds since 1970
+
+    @classmethod
+    def new(cls, now: Callable[[], float] = time.time) -> "Identity":
+        """The identity of a new answer."""
+        return cls(os.urandom(12).hex(), int(now()))
+
+    def random_bytes(self, purpose: object) -> RandomBytes:
+        """A source of random bytes for ids: the same ones in the same order."""
+        return random.Random(f"{self.root} {purpose}").randbytes
 
 
 @dataclass
@@ -113,12 +132,13 @@ class Message:
 class Answer:
     """A builder of the objects of one answer, which share an id and a time."""
 
-    def __init__(self, model: str, chat: bool, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, model: str, chat: bool, identity: Identity | None = None) -> None:
         self.chat = chat
+        identity = identity or Identity.new()
         self._head = {
-            "id": ("chatcmpl-" if chat else "cmpl-") + os.urandom(12).hex(),
+            "id": ("chatcmpl-" if chat else "cmpl-") + identity.root,
             "object": "chat.completion" if chat else "text_completion",
-            "created": int(now()),
+            "created": identity.created,
             "model": model,
             "system_fingerprint": "wisp",
         }

@@ -39,9 +39,11 @@ def boolean(body: Body, name: str, default: bool = False, param: str | None = No
 
 def whole(value: Json) -> int | None:
     """Return the value as an integer, None if it is not one. 3.0 counts: JavaScript does not distinguish it from 3."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isinf(value) or value != value // 1:
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return int(value)
+    if isinstance(value, int):
+        return value
+    return int(value) if math.isfinite(value) and value == value // 1 else None
 
 
 def integer(body: Body, name: str, low: int, high: int = 1 << 31) -> int | None:

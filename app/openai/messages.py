@@ -1,6 +1,6 @@
 """Check the messages of a chat and the prompts of a completion. Messages keep OpenAI's shape; parts must be text."""
 
-from app.openai.fields import Json, unsupported, whole, wrong_type, wrong_value
+from app.openai.fields import Json, boolean, unsupported, whole, wrong_type, wrong_value
 from py_engine.errors import WispError
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
@@ -15,6 +15,19 @@ def messages(value: Json) -> list[dict[str, Json]]:
     for i, message in enumerate(value):
         _check_message(message, f"messages[{i}]")
     return value
+
+
+def split_final(conversation: list[dict[str, Json]]) -> tuple[list[dict[str, Json]], str]:
+    """Split off the text of the last message, an answer that is to be continued."""
+    *before, final = conversation
+    content = final.get("content")
+    if final["role"] != "assistant" or not isinstance(content, str) or not before:
+        raise wrong_value(
+            "continue_final_message needs a last message of the role assistant with a string as its content, and a "
+            "message before it.",
+            "continue_final_message",
+        )
+    return before, content
 
 
 def _check_message(message: Json, path: str) -> None:
@@ -65,6 +78,7 @@ def _check_part(part: Json, path: str) -> None:
         raise wrong_value(f"{path}.type is {kind!r}; it must be 'text'.", f"{path}.type")
     if not isinstance(part.get("text"), str):
         raise wrong_type(f"{path}.text", "a string", part.get("text"))
+    boolean(part, "untrusted", param=f"{path}.untrusted")
 
 
 def prompts(value: Json) -> list[str | list[int]]:

@@ -19,13 +19,14 @@ from app.openai.fields import (
     wrong_value,
 )
 from app.openai.formats import Format
-from app.openai.messages import messages, prompts
+from app.openai.messages import messages, prompts, split_final
 from app.openai.sampling import TextParameters
 from app.openai.tools import Tools
 from py_engine.plan.sampling import Sampling
 
 MAX_STOPS = 4
 MAX_N = 128
+RETENTIONS = ("24h", "in_memory", "in-memory")  # OpenAI's documentation has both spellings of the last
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 
 # Parameters that are not implemented: name -> the values that have no effect, and are accepted.
@@ -42,12 +43,11 @@ _NEUTRAL: dict[str, tuple[Json, ...]] = {
 }
 # Parameters about accounts and storage at OpenAI: accepted, without a meaning on this machine.
 _IGNORED = frozenset(
-    ["model", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
-     "prompt_cache_retention"]
+    ["model", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"]
 )  # fmt: skip
 _COMMON = (
     frozenset(["stream", "stream_options", "max_tokens", "stop", "n", "logprobs", "ignore_eos", "cache_prompt",
-               "truncation"])
+               "truncation", "prompt_cache_retention"])
     | sampling.NAMES
     | formats.NAMES
 )  # fmt: skip
@@ -55,7 +55,7 @@ _CHAT = (
     _COMMON
     | tools.NAMES
     | {"messages", "max_completion_tokens", "chat_template_kwargs", "top_logprobs", "reasoning_effort",
-       "reasoning_format"}
+       "reasoning_format", "continue_final_message"}
 )  # fmt: skip
 _COMPLETION = _COMMON | {"prompt", "echo", "best_of"}
 
@@ -73,6 +73,7 @@ class Request:
     n: int
     ignore_eos: bool
     cache_prompt: bool
+    private: bool  # what is computed for it is not stored beyond this visit
     truncate: bool  # if a conversation does not fit, drop its oldest turns instead of an error
     format: Format | None
 
@@ -85,6 +86,7 @@ class ChatRequest(Request):
     template_variables: dict[str, Json] = field(default_factory=dict)
     tools: Tools = field(default_factory=Tools)
     split_reasoning: bool = True
+    continued: str = ""  # the beginning of the answer: the content of a last message that is not in `messages`
 
 
 @dataclass
@@ -105,9 +107,16 @@ def chat_request(body: Json) -> ChatRequest:
     if chosen.required and common.format is not None:
         what = "tool_choice requires a tool call, which no other form allows; leave out one."
         raise wrong_value(what, common.format.param)
+    conversation, continued = messages(body.get("messages")), ""
+    if boolean(body, "continue_final_message"):
+        if common.format is not None or body.get("tools"):
+            what = "continue_final_message is not supported with tools or a form of the answer."
+            raise unsupported(what, "continue_final_message")
+        conversation, continued = split_final(conversation)
     return ChatRequest(
         **vars(common),
-        messages=messages(body.get("messages")),
+        messages=conversation,
+        continued=continued,
         template_variables=_effort(body) | (mapping(body, "chat_template_kwargs") or {}),
         tools=chosen,
         split_reasoning=one_of(body, "reasoning_format", ("auto", "deepseek", "none")) != "none",
@@ -159,6 +168,7 @@ def _common(body: Body, max_tokens: int | None, logprobs: int) -> Request:
         n=integer(body, "n", 1, MAX_N) or 1,
         ignore_eos=boolean(body, "ignore_eos"),
         cache_prompt=boolean(body, "cache_prompt", default=True),
+        private=one_of(body, "prompt_cache_retention", RETENTIONS) not in (None, "24h"),
         truncate=one_of(body, "truncation", ("auto", "disabled")) == "auto",
         format=formats.requested(body),
     )

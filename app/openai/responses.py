@@ -1,9 +1,8 @@
 """The responses endpoint: convert its requests to chat requests, and chat chunks to its items and events."""
 
-import os
-import time
 from collections.abc import Callable
 
+from app.openai.answers import Identity
 from app.openai.fields import Body, Json, integer, mapping, text, unsupported, wrong_type, wrong_value
 from app.openai.requests import ChatRequest, chat_request
 from app.openai.sampling import PARAMETERS
@@ -149,13 +148,14 @@ def _format(given: Body | None) -> Json:
 class Response:
     """A builder of one response from the chunks of a chat. `emit` receives its events."""
 
-    def __init__(self, body: Body, model: str, emit: Emit | None, now: Callable[[], float] = time.time) -> None:
-        self._emit, self._count = emit, 0
+    def __init__(self, body: Body, model: str, emit: Emit | None, identity: Identity | None = None) -> None:
+        identity = identity or Identity.new()
+        self._emit, self._count, self._random = emit, 0, identity.random_bytes("response")
         self._item: dict[str, Json] | None = None
         self.body: dict[str, Json] = {
-            "id": _id("resp"),
+            "id": self._id("resp"),
             "object": "response",
-            "created_at": int(now()),
+            "created_at": identity.created,
             "status": "in_progress",
             "error": None,
             "incomplete_details": None,
@@ -191,6 +191,9 @@ class Response:
         if "usage" in chunk:
             self._complete(chunk["usage"])
 
+    def _id(self, kind: str) -> str:
+        return f"{kind}_{self._random(16).hex()}"
+
     def _event(self, kind: str, **fields: Json) -> None:
         if self._emit is not None:
             self._emit({"type": kind, "sequence_number": self._count - 1, **fields})
@@ -217,10 +220,22 @@ class Response:
     def _text(self, kind: str, piece: str, logprobs: Json) -> None:
         if self._item is None or self._item["type"] != kind:
             if kind == "message":
-                item = {"id": _id("msg"), "type": kind, "role": "assistant", "status": "in_progress", "content": []}
+                item = {
+                    "id": self._id("msg"),
+                    "type": kind,
+                    "role": "assistant",
+                    "status": "in_progress",
+                    "content": [],
+                }
                 part: dict[str, Json] = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
             else:
-                item = {"id": _id("rs"), "type": kind, "status": "in_progress", "summary": [], "content": []}
+                item = {
+                    "id": self._id("rs"),
+                    "type": kind,
+                    "status": "in_progress",
+                    "summary": [],
+                    "content": [],
+                }
                 part = {"type": "reasoning_text", "text": ""}
             self._open(item)
             content: list[Json] = [part]
@@ -242,7 +257,7 @@ class Response:
         if "id" in call:
             self._open(
                 {
-                    "id": _id("fc"),
+                    "id": self._id("fc"),
                     "type": "function_call",
                     "status": "in_progress",
                     "call_id": call["id"],
@@ -288,10 +303,6 @@ class Response:
             "total_tokens": usage["total_tokens"],
         }
         self._event(f"response.{self.body['status']}", response=self.body)
-
-
-def _id(kind: str) -> str:
-    return f"{kind}_{os.urandom(16).hex()}"
 
 
 def _copy(item: dict[str, Json]) -> dict[str, Json]:

@@ -8,6 +8,7 @@ from py_engine.plan.shared import MAX_LOGPROBS
 
 PARAMETERS = parameters()
 NAMES = frozenset({*PARAMETERS, "dry_sequence_breakers", "logit_bias", "n_probs"})
+MAX_BREAKERS, MAX_BREAKER = 32, 40  # strings, and characters of one
 DRY_BREAKERS = ("\n", ":", '"', "*")  # llama.cpp's default
 
 
@@ -92,4 +93,7 @@ def _breakers(value: Json) -> tuple[str, ...]:
         return DRY_BREAKERS
     if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
         raise wrong_type("dry_sequence_breakers", "a list of strings", value)
-    return tuple(v for v in value if v)
+    if len(value) > MAX_BREAKERS or any(len(v) > MAX_BREAKER for v in value):
+        what = f"at most {MAX_BREAKERS} strings of {MAX_BREAKER} characters are allowed"
+        raise wrong_value(f"dry_sequence_breakers is too long: {what}.", "dry_sequence_breakers")
+    return tuple(dict.fromkeys(v for v in value if v))

@@ -11,7 +11,7 @@ const LARGER = 1.15; // letters of a heading: at least this times the body's hei
 const MAX_HEADING = 120; // characters of a heading
 const APART = 1.7; // line heights between two lines that begin a new paragraph
 
-const LEADERS = /(?:\s*\.){4,}/g; // dot leaders in a table of contents
+const LEADERS = /(?: ?\.){4,} ?/g; // dot leaders in a table of contents
 
 /** @typedef {{ str: string, transform: number[], width: number, height: number, hasEOL: boolean }} Item of pdf.js */
 
@@ -54,7 +54,7 @@ export function blocksOf(all) {
   };
   let inHeading = false;
   for (const line of lines) {
-    const words = line.text.replace(LEADERS, " ").replace(/\s+/g, " ").trim();
+    const words = line.text.replace(/\s+/g, " ").replace(LEADERS, " ").trim();
     if (line.height > body * LARGER && words.length <= MAX_HEADING && /\p{L}/u.test(words)) {
       flush();
       const continues = inHeading && before?.page === line.page && line.top - before.top < line.height * APART;

@@ -1,8 +1,22 @@
 /** Reads the text of PDF files with pdf.js. A bundle of its own, which the page fetches with the first PDF. */
-import { getDocument, GlobalWorkerOptions } from "pdfjs-dist/legacy/build/pdf.mjs";
+import { getDocument, GlobalWorkerOptions, PDFWorker } from "pdfjs-dist/legacy/build/pdf.mjs";
 import { blocksOf, linesOf } from "./lines.js";
 
 /** @typedef {import("./split.js").Block} Block */
+
+const LIMIT_MS = 30_000; // for a page: a damaged or hostile file may repeat a form without end
+
+class TooSlow extends Error {
+  message = `A page of it takes longer than ${LIMIT_MS / 1000} s to read. Print it to a new PDF file and try that.`;
+}
+
+/** The value of a promise, if it comes in time. @template T @param {Promise<T>} promise @returns {Promise<T>} */
+function inTime(promise) {
+  /** @type {ReturnType<typeof setTimeout>} */
+  let timer;
+  const late = new Promise((_, reject) => (timer = setTimeout(() => reject(new TooSlow()), LIMIT_MS)));
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
 
 /**
  * @param {ArrayBuffer} data
@@ -10,19 +24,21 @@ import { blocksOf, linesOf } from "./lines.js";
  */
 export async function readPdf(data, workerUrl) {
   GlobalWorkerOptions.workerSrc = workerUrl;
+  const worker = new PDFWorker({ verbosity: 0 });
   const task = getDocument({
+    worker,
     data: new Uint8Array(data),
     disableFontFace: true,
     useSystemFonts: false,
     verbosity: 0,
   });
   try {
-    const pdf = await task.promise;
+    const pdf = await inTime(task.promise);
     /** @type {import("./lines.js").Line[]} */
     const lines = [];
     for (let number = 1; number <= pdf.numPages; number++) {
-      const page = await pdf.getPage(number);
-      const { items } = await page.getTextContent();
+      const page = await inTime(pdf.getPage(number));
+      const { items } = await inTime(page.getTextContent());
       lines.push(...linesOf(/** @type {import("./lines.js").Item[]} */ (items), number));
       page.cleanup();
     }
@@ -30,8 +46,10 @@ export async function readPdf(data, workerUrl) {
   } catch (/** @type {any} */ error) {
     if (error?.name === "PasswordException")
       throw new Error("It is protected with a password. Save it without one first.");
+    if (error instanceof TooSlow) throw error;
     throw new Error(`It is not a PDF file, or it is damaged (${error?.message ?? error}).`);
   } finally {
-    await task.destroy();
+    worker.destroy(); // task.destroy() alone would wait for a worker that is busy without end
+    task.destroy().catch(() => undefined);
   }
 }

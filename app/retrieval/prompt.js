@@ -18,8 +18,22 @@ const ALIKE = 0.7; // fraction of a sentence's words that a passage must contain
 
 /** @param {string} question @param {Source[]} sources @returns {string} the user message */
 export function promptOf(question, sources) {
+  return partsOf(question, sources)
+    .map(({ text }) => text)
+    .join("\n");
+}
+
+/**
+ * The user message in parts, which the engine joins with line breaks. Special tokens in the passages are text to it.
+ * @param {string} question @param {Source[]} sources @returns {{ type: "text", text: string, untrusted?: boolean }[]}
+ */
+export function partsOf(question, sources) {
   const context = sources.map((source, i) => `[${i + 1}] (${source.document}) ${source.text}`).join("\n");
-  return `${TASK}\n\nContext:\n${context}\n\nQuestion: ${question}`;
+  return [
+    { type: "text", text: `${TASK}\n\nContext:` },
+    { type: "text", text: context, untrusted: true },
+    { type: "text", text: `\nQuestion: ${question}` },
+  ];
 }
 
 /**

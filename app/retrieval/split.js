@@ -20,6 +20,8 @@
  * @property {(text: string) => Promise<number>} count counts the tokens of a text
  */
 
+const MAX_HEADING = 300; // characters of a heading that passages show
+
 /** Splits plain text into paragraphs. @param {string} text @returns {Block[]} */
 export function textBlocks(text) {
   return text
@@ -49,7 +51,11 @@ export function markdownBlocks(text) {
   const enter = (/** @type {number} */ level, /** @type {string} */ title) => {
     flush();
     headings.length = level - 1;
-    headings[level - 1] = title.replace(/[*_`]/g, "").trim();
+    headings[level - 1] = title
+      .slice(0, MAX_HEADING)
+      .replace(/[*_`]/g, "")
+      .replace(/[ \t]#+$/, "")
+      .trim();
   };
   for (const line of text.split("\n")) {
     const mark = /^ {0,3}(`{3,}|~{3,})/.exec(line)?.[1] ?? "";
@@ -58,7 +64,7 @@ export function markdownBlocks(text) {
       if (mark.startsWith(fence)) fence = "";
       continue;
     }
-    const title = /^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*$/.exec(line);
+    const title = /^ {0,3}(#{1,6})[ \t](.*)$/.exec(line);
     const underline = /^ {0,3}(=+|-+)[ \t]*$/.exec(line)?.[1];
     if (mark) lines.push(line);
     else if (title) enter(title[1].length, title[2]);

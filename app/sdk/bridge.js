@@ -9,7 +9,8 @@ const REPLACED = 4001; // another tab lends its engine now
 /**
  * Lends this page's engine to programs of this machine (`build.py serve --api`) over one WebSocket, until the page closes
  * or another one replaces it. Messages are JSON with the `id` of a request. The server sends "request", "pull", "abort"
- * and, without an id, "ping"; the page sends "head", "piece", "end", "pong".
+ * and, without an id, "ping" and "ticket"; the page sends "head", "piece", "end", "pong". A ticket lets a page connect once,
+ * so the server sends the next one on each connection.
  */
 export class Bridge {
   /** @type {Map<number, Reply>} */
@@ -18,10 +19,16 @@ export class Bridge {
   #url;
   #engine;
 
-  /** @param {string | URL} url ws: address @param {() => Promise<Wisp>} engine */
-  constructor(url, engine) {
-    this.#url = url;
+  #onTicket;
+
+  /**
+   * @param {string | URL} url ws: address @param {() => Promise<Wisp>} engine
+   * @param {(ticket: string) => void} onTicket gets the ticket for the next connection
+   */
+  constructor(url, engine, onTicket) {
+    this.#url = new URL(url);
     this.#engine = engine;
+    this.#onTicket = onTicket;
     this.#connect();
   }
 
@@ -43,6 +50,10 @@ export class Bridge {
     /** @param {Record<string, any>} message */
     const send = (message) => socket.readyState === WebSocket.OPEN && socket.send(JSON.stringify(message));
     if (kind === "ping") send({ kind: "pong" });
+    if (kind === "ticket") {
+      this.#url.searchParams.set("ticket", rest.ticket);
+      this.#onTicket(rest.ticket);
+    }
     if (kind === "pull") this.#replies.get(id)?.pull();
     if (kind === "abort") {
       this.#replies.get(id)?.abort();

@@ -1,4 +1,5 @@
 import { WispError } from "./error.js";
+import { record } from "./journal.js";
 import { ChunkStream } from "./stream.js";
 
 /**
@@ -10,57 +11,79 @@ import { ChunkStream } from "./stream.js";
  * @property {number} [speed] bytes per second
  *
  * @typedef {import("./link.js").Link} Link
+ * @typedef {import("./journal.js").Journal} Journal
  * @typedef {(progress: Progress) => void} OnProgress
  * @typedef {(level: string, text: string) => void} OnLog
- * @typedef {{ signal?: AbortSignal | null, onProgress?: OnProgress }} CallOptions
+ * @typedef {object} CallOptions
+ * @property {AbortSignal | null} [signal] aborts the call within one batch of tokens
+ * @property {OnProgress} [onProgress]
+ * @property {Journal | null} [resume] of an earlier stream for the same request: this one begins with the same chunks, at
+ *   once, and goes on where that one was cut
  *
- * @typedef {object} Pending callbacks for the answers to one request
- * @property {(chunk: any) => void} [chunk]
+ * @typedef {object} Pending a request without its whole answer
+ * @property {Record<string, any>} message
  * @property {(result: any) => void} done
  * @property {(error: WispError) => void} failed
+ * @property {(chunk: any) => void} [chunk]
+ * @property {(journal: Journal) => void} [recorded]
  * @property {OnProgress} [progress]
+ * @property {Journal | null} [journal] of its answer, if a model of this machine generates one
+ * @property {boolean} [sent] to the present worker
+ * @property {boolean} [early] readies the present worker
+ * @property {number} [losses] workers that ended since the answer last grew
+ *
+ * @typedef {(kind: string, fields: Record<string, any>) => Promise<any>} Call
+ *
+ * @typedef {object} Options
+ * @property {(reason: string) => WispError} [lost] makes the error of open requests
+ * @property {(call: Call, loads: Record<string, any>[]) => Promise<void>} [prepare] readies a worker before it gets
+ *   requests; `loads`: the load requests of the models that the last one had
  */
 
+const MOST_LOSSES = 3; // workers that a request outlasts without progress; tries to start the next worker
+const PAUSE_MS = 200; // after a try that failed
+
 /**
- * The connection to a worker: numbers the requests, routes the answers, and fails open requests when the worker ends.
- * Worker and pages watch each other by Web Locks (app/ports.js): a lock is held as long as its holder runs.
+ * The connection to a worker: numbers the requests and routes the answers. When the worker ends, the next one gets the open
+ * requests again, each with the journal of its answer, so that the answers go on. Worker and pages watch each other by Web
+ * Locks (app/ports.js): a lock is held as long as its holder runs.
  */
 export class Connection {
   /** @type {Map<number, Pending>} */
   #pending = new Map();
   #nextId = 1;
-  /** @type {WispError | null} why the worker ended */
+  /** @type {WispError | null} why there is no worker any more */
   #dead = null;
+  /** @type {MessagePort | null} of a worker that is ready for requests */
+  #port = null;
   #over = new AbortController();
-  /** @type {Promise<Link>} */
+  #open;
+  #lost;
+  #prepare;
+  /** @type {Promise<Link>} to the present worker */
   link;
+  /** @type {Promise<void>} resolves when the present worker is ready for requests */
+  ready;
 
+  /** @type {Record<string, any>[]} the load requests of the present models */
+  loads = [];
   /** @type {Set<OnProgress>} */
   onProgress = new Set();
   /** @type {Set<OnLog>} */
   onLog = new Set();
   /** @type {(error: WispError) => void} called once, when the connection ends */
   onClose = () => {};
+  /** @type {(reason: string) => void} called when a worker had ended and the next one is ready */
+  onRestart = () => {};
+  onDownloads = () => {}; // called when the engine needs this page's download workers
 
-  /** @param {Promise<Link>} link @param {(reason: string) => WispError} [lost] makes the error of open requests */
-  constructor(link, lost = WispError.crashed) {
-    this.link = link;
-    link.then(
-      (found) => {
-        const { port, lock } = found;
-        if (this.#dead) return found.end();
-        found.onerror = (reason) => this.close(lost(reason));
-        port.onmessage = ({ data }) => {
-          if (data.kind === "dead") this.close(lost(data.message));
-          else this.#receive(data);
-        };
-        port.onmessageerror = () => this.close(lost("a message could not be read"));
-        if (!lock) return;
-        const ended = () => this.close(lost("it was ended, or crashed"));
-        navigator.locks.request(lock, { signal: this.#over.signal }, ended).catch(() => {});
-      },
-      (error) => this.close(error),
-    );
+  /** @param {() => Promise<Link>} open connects to a worker @param {Options} [options] */
+  constructor(open, { lost = WispError.crashed, prepare = async () => {} } = {}) {
+    this.#open = open;
+    this.#lost = lost;
+    this.#prepare = prepare;
+    this.link = open();
+    this.ready = this.#started(1);
   }
 
   /**
@@ -68,9 +91,9 @@ export class Connection {
    * @param {string} kind @param {Record<string, any>} fields @param {CallOptions} [options] @returns {Promise<any>}
    */
   call(kind, fields = {}, { signal, onProgress } = {}) {
-    return new Promise((resolve, reject) => {
-      const id = this.#send(kind, fields, { done: resolve, failed: reject, progress: onProgress }, reject);
-      if (id) this.#abortOn(signal, id, () => reject(WispError.aborted()));
+    return new Promise((done, failed) => {
+      const id = this.#send({ message: { ...fields, kind }, done, failed, progress: onProgress });
+      if (id) this.#abortOn(signal, id, () => failed(WispError.aborted()));
     });
   }
 
@@ -79,17 +102,17 @@ export class Connection {
    * @param {string} kind @param {Record<string, any>} fields @param {CallOptions} [options]
    * @returns {Promise<ChunkStream<any>>}
    */
-  stream(kind, fields, { signal } = {}) {
+  stream(kind, fields, { signal, resume } = {}) {
     return new Promise((resolve, reject) => {
       const controller = new AbortController();
       const stream = new ChunkStream(controller);
-      /** @type {Pending} */
-      const pending = {
+      const id = this.#send({
+        message: { ...fields, kind, ...(resume ? { resume, replay: true } : {}) },
         chunk: (chunk) => (stream.push(chunk), resolve(stream)),
+        recorded: (journal) => (stream.journal = journal),
         done: () => (stream.end(), resolve(stream)),
         failed: (error) => (stream.end(error), reject(error)),
-      };
-      const id = this.#send(kind, fields, pending, reject);
+      });
       if (!id) return;
       this.#abortOn(signal, id, () => controller.abort());
       this.#abortOn(controller.signal, id, () => reject(WispError.aborted()));
@@ -100,6 +123,7 @@ export class Connection {
   close(error) {
     if (this.#dead) return;
     this.#dead = error;
+    this.#port = null;
     this.#over.abort();
     this.link.then((link) => link.end()).catch(() => {});
     for (const pending of this.#pending.values()) pending.failed(error);
@@ -107,38 +131,127 @@ export class Connection {
     this.onClose(error);
   }
 
-  /** Connects the client at the other end of a port to the same worker. @param {MessagePort} port */
-  lend(port) {
-    this.link.then((link) => link.port.postMessage({ kind: "lend", port }, [port])).catch(() => {});
+  /**
+   * Connects the client, or the download worker, at the other end of a port to the same engine.
+   * @param {MessagePort} port @param {"lend" | "downloads"} kind
+   */
+  lend(port, kind = "lend") {
+    this.link.then((link) => link.port.postMessage({ kind, port }, [port])).catch(() => {});
+  }
+
+  /** Readies the present worker, and closes the connection if that fails. @param {number} tries */
+  #started(tries) {
+    const ready = this.#start(tries).catch((error) => {
+      this.close(error);
+      throw error;
+    });
+    ready.catch(() => {}); // whoever waits for it gets the error
+    return ready;
+  }
+
+  /** Readies the present worker, or the next one if that fails, and sends it the open requests. @param {number} tries */
+  async #start(tries) {
+    const { loads } = this;
+    for (let left = tries - 1; ; left--) {
+      try {
+        const link = await this.link;
+        const ended = this.#watch(link);
+        /** @type {Promise<never>} */
+        const failed = ended.then((reason) => {
+          throw this.#lost(reason);
+        });
+        await Promise.race([this.#prepare((kind, fields) => this.#ask(link.port, kind, fields), loads), failed]);
+        if (this.#dead) throw this.#dead;
+        this.#port = link.port;
+        for (const [id, pending] of this.#pending) this.#deliver(id, pending);
+        ended.then((reason) => this.#restart(link, reason));
+        return;
+      } catch (error) {
+        if (this.#dead || !left) throw error;
+        this.link.then((link) => link.end()).catch(() => {});
+        await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+        if (this.#dead) throw this.#dead;
+        this.loads = loads;
+        this.link = this.#open();
+      }
+    }
+  }
+
+  /** @param {Link} link @returns {Promise<string>} why its worker ended, when it has */
+  #watch(link) {
+    const { port, lock } = link;
+    return new Promise((ended) => {
+      link.onerror = ended;
+      port.onmessage = ({ data }) => (data.kind === "dead" ? ended(data.message) : this.#receive(data));
+      port.onmessageerror = () => ended("a message could not be read");
+      if (!lock) return;
+      const released = () => ended("it was ended, or crashed");
+      navigator.locks.request(lock, { signal: this.#over.signal }, released).catch(() => {});
+    });
+  }
+
+  /** Goes on with another worker. @param {Link} link to the one that ended @param {string} reason */
+  #restart(link, reason) {
+    if (this.#dead) return;
+    const error = this.#lost(reason);
+    this.#port = null;
+    link.end();
+    for (const [id, pending] of this.#pending) {
+      if (!pending.sent) continue;
+      pending.sent = false;
+      pending.losses = (pending.losses ?? 0) + 1;
+      if (pending.losses < MOST_LOSSES && mayRepeat(pending)) continue;
+      this.#pending.delete(id);
+      pending.failed(error);
+    }
+    this.link = this.#open();
+    this.ready = this.#started(MOST_LOSSES);
+    this.ready.then(
+      () => this.onRestart(reason),
+      () => {},
+    );
   }
 
   /**
-   * @param {string} kind @param {Record<string, any>} fields @param {Pending} pending
-   * @param {(error: unknown) => void} reject
-   * @returns {number} the request's id, 0 when the worker has ended
+   * Sends a request that readies a worker.
+   * @param {MessagePort} port @param {string} kind @param {Record<string, any>} fields @returns {Promise<any>}
    */
-  #send(kind, fields, pending, reject) {
-    if (this.#dead) return (reject(this.#dead), 0);
+  #ask(port, kind, fields) {
+    return new Promise((done, failed) => {
+      const id = this.#nextId++;
+      this.#pending.set(id, { message: {}, done, failed, sent: true, early: true });
+      port.postMessage({ ...fields, id, kind });
+    });
+  }
+
+  /** @param {Pending} pending @returns {number} the request's id, 0 when there is no worker any more */
+  #send(pending) {
+    if (this.#dead) return (pending.failed(this.#dead), 0);
     const id = this.#nextId++;
     this.#pending.set(id, pending);
-    this.#post({ ...fields, id, kind }).catch((error) => {
-      if (!this.#pending.delete(id)) return;
-      const message = `The request cannot be sent to the engine: ${error}`; // for example, it contains a function
-      reject(new WispError({ message, type: "invalid_request_error", code: "invalid_type" }));
-    });
+    if (this.#port) this.#deliver(id, pending);
     return id;
   }
 
-  /** @param {Record<string, any>} message */
-  async #post(message) {
-    const { port } = await this.link;
-    port.postMessage(message);
+  /** Sends a request to the present worker, unless it has it. @param {number} id @param {Pending} pending */
+  #deliver(id, pending) {
+    if (pending.early) this.#pending.delete(id);
+    if (pending.sent) return;
+    const { message, journal } = pending;
+    try {
+      this.#port?.postMessage({ ...message, id, ...(journal ? { resume: journal, replay: false } : {}) });
+      pending.sent = true;
+    } catch (error) {
+      this.#pending.delete(id);
+      const text = `The request cannot be sent to the engine: ${error}`; // for example, it contains a function
+      pending.failed(new WispError({ message: text, type: "invalid_request_error", code: "invalid_type" }));
+    }
   }
 
   /** @param {AbortSignal | null | undefined} signal @param {number} id @param {() => void} then */
   #abortOn(signal, id, then) {
     const abort = () => {
-      if (this.#pending.delete(id)) this.#post({ id: this.#nextId++, kind: "abort", target: id }).catch(() => {});
+      if (this.#pending.delete(id)) this.#port?.postMessage({ id: this.#nextId++, kind: "abort", target: id });
       then();
     };
     if (signal?.aborted) abort();
@@ -147,16 +260,33 @@ export class Connection {
 
   /** @param {any} message from the worker */
   #receive(message) {
-    if (message.kind === "log") return this.onLog.forEach((listener) => listener(message.level, message.text));
+    const { kind } = message;
+    if (kind === "downloads") return this.onDownloads();
+    if (kind === "loads") return void (this.loads = message.loads);
+    if (kind === "log") return this.onLog.forEach((listener) => listener(message.level, message.text));
     const pending = this.#pending.get(message.id);
-    if (message.kind === "progress") {
+    if (kind === "progress") {
       const listeners = new Set(this.onProgress);
       if (pending?.progress) listeners.add(pending.progress);
       return listeners.forEach((listener) => listener(message.progress));
     }
-    if (message.kind === "chunk") return pending?.chunk?.(message.chunk);
+    if (kind === "chunk") return pending?.chunk?.(message.chunk);
+    if (kind === "chunks") return pending && grow(pending, message);
     this.#pending.delete(message.id);
-    if (message.kind === "error") pending?.failed(new WispError(message.error));
+    if (kind === "error") pending?.failed(new WispError(message.error));
     else pending?.done(message.result);
   }
+}
+
+/** Adds to an answer the next chunks and what its journal says of them. @param {Pending} pending @param {any} message */
+function grow(pending, { chunks, journal }) {
+  pending.journal = record(pending.journal ?? null, journal);
+  if (journal.some((/** @type {any} */ { batches }) => batches?.length)) pending.losses = 0;
+  pending.recorded?.(pending.journal);
+  for (const chunk of chunks) pending.chunk?.(chunk);
+}
+
+/** Whether another worker may get a request: not if it may have left this machine. @param {Pending} pending */
+function mayRepeat({ message, journal }) {
+  return Boolean(journal) || !String(message.request?.model ?? "").includes("/");
 }

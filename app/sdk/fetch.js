@@ -1,5 +1,6 @@
 import { endpoints, methodOf } from "./endpoints.js";
 import { WispError } from "./error.js";
+import { decoded } from "./percent.js";
 
 /**
  * @typedef {import("./types.d.ts").Api} Engine
@@ -51,7 +52,7 @@ async function route(engine, request) {
   const allowed = endpoint?.method ?? (found.startsWith("models/") ? "GET" : "POST");
   if (!endpoint && !found.startsWith("models/")) return refusal(404, `There is nothing at ${method} ${path}.`);
   if (method !== allowed) return refusal(405, `${method} is not allowed for ${path}; use ${allowed}.`);
-  if (!endpoint) return model(engine, decodeURIComponent(found.slice("models/".length)));
+  if (!endpoint) return model(engine, decoded(found.slice("models/".length)));
   if (allowed === "GET") return json(await methodOf(engine, endpoint)());
   const body = await request.json().catch(() => {
     throw new WispError({ message: "The body is not JSON.", type: "invalid_request_error", code: "invalid_type" });

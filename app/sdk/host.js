@@ -3,7 +3,7 @@
 /**
  * Offers this page's engine to the service worker (app/sw/api.js), which answers requests of all pages of the origin. The
  * service worker gets a port of its own to the engine's worker, so its requests bypass this page.
- * @param {() => Promise<{ connection: Connection, ready: Promise<void> | null, loaded: boolean }> | null} engine null
+ * @param {() => Promise<{ connection: Connection, ready: Promise<void>, loaded: boolean }> | null} engine null
  *   while there is none; `ready` resolves when it takes requests
  */
 export function startHosting(engine) {
@@ -17,9 +17,10 @@ export function startHosting(engine) {
       if (!asked) return reply.postMessage({ kind: "none" });
       reply.postMessage({ kind: "coming" });
       const found = await asked;
-      const { lock } = await found.connection.link;
-      reply.postMessage({ kind: "host", lock, loaded: found.loaded });
+      reply.postMessage({ kind: "host", loaded: found.loaded });
       await found.ready;
+      const { lock } = await found.connection.link;
+      reply.postMessage({ kind: "ready", lock });
       found.connection.lend(port);
     } catch {
       reply.postMessage({ kind: "none" });

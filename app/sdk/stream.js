@@ -13,6 +13,8 @@ export class ChunkStream {
   /** @type {unknown} */
   #error = null;
   #ended = false;
+  /** @type {import("./journal.js").Journal | null} what another request needs to continue this answer; grows with it */
+  journal = null;
 
   /** @param {AbortController} controller aborting it stops the engine */
   constructor(controller) {

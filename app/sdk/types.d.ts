@@ -61,6 +61,8 @@ interface Common extends Form, Sampling {
   ignore_eos?: boolean | null;
   /** false: computes the prompt anew */
   cache_prompt?: boolean | null;
+  /** "in_memory": what is computed for the request is not stored beyond this visit */
+  prompt_cache_retention?: "24h" | "in_memory" | "in-memory" | null;
   /** "auto": drops the oldest turns, and later the oldest text, instead of refusing or ending */
   truncation?: "auto" | "disabled" | null;
   /** as `logprobs` with so many alternatives */
@@ -86,6 +88,8 @@ export interface ChatRequest extends Common {
   reasoning_effort?: "none" | "minimal" | "low" | "medium" | "high" | "xhigh" | null;
   /** "none" leaves the thinking in `content`; else it comes as `reasoning_content` */
   reasoning_format?: "auto" | "deepseek" | "none" | null;
+  /** continue the last message, an answer of the assistant, instead of beginning a new one */
+  continue_final_message?: boolean | null;
   /** variables of the model's chat template */
   chat_template_kwargs?: Record<string, any> | null;
 }
@@ -187,6 +191,8 @@ export interface CachedModel {
   /** of the file, in storage */
   bytes: number;
   complete: boolean;
+  /** whether its SHA-256 was compared with the one that its host or the load request states */
+  verified: boolean;
   /** Unix time in seconds; null: not known */
   last_used: number | null;
   /** whether it is in memory, too */

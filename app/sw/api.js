@@ -1,7 +1,7 @@
 /**
  * The service worker's OpenAI API below `v1/`. A page of this origin that has an engine (app/sdk/host.js) lends a port to
  * the engine's worker; requests go over that port. When the page closes and the worker is shared, the answer continues
- * while any other tab is open.
+ * while any other tab is open. When the worker ends, the answer continues in the next one that a page has.
  *
  * No state survives a request, because the browser stops service workers at any time: each request asks all pages for
  * an engine.
@@ -19,9 +19,9 @@ const FIND_MS = 3_000; // for a page to say whether it has an engine
 const COMING_MS = 8_000; // for a page to start its engine again after a crash
 const HEAD_MS = 1_000;
 const STAY_MS = 10_000; // a service worker without events is stopped after 30 s
-const HELLO_MS = 8_000; // for the port to arrive, in case the page has closed meanwhile
+const CHECK_MS = 8_000; // between two checks that the page whose engine starts is still open
 
-/** @typedef {{ client: Client, port: MessagePort, lock: string | null, loaded: boolean }} Host */
+/** @typedef {{ client: Client, port: MessagePort, lock: Promise<string | null>, loaded: boolean }} Host a page; its engine's lock */
 
 /** @param {Request} request whether the API answers this request */
 export function isApi(request) {
@@ -35,7 +35,7 @@ export async function answerApi({ request, clientId }) {
     const message = `No page of ${worker.location.origin} has an engine: open one in a tab and try again.`;
     return failure({ message, type: "server_error", param: null, code: "no_engine" });
   }
-  const connection = connect(host);
+  const connection = connect(host, () => findHost(clientId));
   const { method, url, headers } = request;
   const asked = new Request(url, { method, headers, body: body.byteLength ? body : null });
   const controller = new AbortController();
@@ -74,11 +74,16 @@ async function findHost(asking) {
     const last = setTimeout(settle, COMING_MS);
     for (const client of clients) {
       const [reply, way] = [new MessageChannel(), new MessageChannel()];
-      reply.port1.onmessage = ({ data: { kind, lock, loaded } }) => {
+      /** @type {PromiseWithResolvers<string | null>} */
+      const { promise: lock, resolve: ready, reject: failed } = Promise.withResolvers();
+      lock.catch(() => {}); // where another page's engine answers
+      reply.port1.onmessage = ({ data }) => {
+        const { kind, loaded } = data;
+        if (kind === "ready") return ready(data.lock);
+        if (kind === "none") failed(new Error("The engine did not start."));
         silent.delete(client);
         if (kind === "coming") return void coming.add(client);
         coming.delete(client);
-        reply.port1.close();
         if (kind === "host") hosts.push({ client, port: way.port1, lock, loaded });
         if (loaded) settle();
         else check();
@@ -89,37 +94,62 @@ async function findHost(asking) {
   });
 }
 
-function pages() {
-  return worker.clients.matchAll({ type: "window", includeUncontrolled: true });
+/** The pages below this service worker's scope: others of the origin may be other applications. */
+async function pages() {
+  const all = await worker.clients.matchAll({ type: "window", includeUncontrolled: true });
+  return all.filter(({ url }) => url.startsWith(worker.registration.scope));
 }
 
-/** A connection to the engine of a page. @param {Host} host @returns {Connection} */
-function connect({ client, port, lock }) {
+/**
+ * A connection to the engine of a page, or of the next one when that has ended.
+ * @param {Host | null} host @param {() => Promise<Host | null>} find @returns {Connection}
+ */
+function connect(host, find) {
   const lost = () => {
     const message = "The page whose engine was answering has closed. Open it again and repeat the request.";
     return new WispError({ message, type: "server_error", code: "engine_gone" });
   };
-  const opened = holdLock("wisp.request").then((held) => {
-    port.postMessage({ kind: "hello", lock: held.lock, page: false });
-    const end = () => {
-      clearInterval(staying);
-      port.postMessage({ kind: "leave" });
-      port.close();
-      held.release();
-    };
-    return { port, lock, shared: false, end };
-  });
-  const connection = new Connection(opened, lost);
+  const open = async () => {
+    const found = host ?? (await find());
+    host = null;
+    if (!found) throw lost();
+    return openLink(found, lost);
+  };
+  const connection = new Connection(open, { lost });
   const staying = setInterval(async () => {
     for (const page of await pages()) page.postMessage({ kind: "wisp.stay" }); // it answers with an event
   }, STAY_MS);
-  let answered = false;
-  port.addEventListener("message", () => (answered = true));
-  port.addEventListener("close", () => connection.close(lost()));
-  setTimeout(async () => {
-    if (!answered && !(await worker.clients.get(client.id))) connection.close(lost());
-  }, HELLO_MS);
+  connection.onClose = () => clearInterval(staying);
   return connection;
+}
+
+/**
+ * The link to the engine of a page, when it is ready.
+ * @param {Host} host @param {() => WispError} lost @returns {Promise<import("../sdk/link.js").Link>}
+ */
+async function openLink({ client, port, lock }, lost) {
+  const held = await holdLock("wisp.request");
+  port.postMessage({ kind: "hello", lock: held.lock, page: false });
+  let checking = 0;
+  const closed = new Promise((_, reject) => {
+    const check = async () => (await worker.clients.get(client.id)) ?? reject(lost());
+    checking = setInterval(check, CHECK_MS);
+  });
+  const found = await Promise.race([lock, closed])
+    .catch(() => {
+      held.release();
+      throw lost();
+    })
+    .finally(() => clearInterval(checking));
+  const end = () => {
+    port.postMessage({ kind: "leave" });
+    port.close();
+    held.release();
+  };
+  /** @type {import("../sdk/link.js").Link} */
+  const link = { port, lock: found, shared: false, end };
+  port.addEventListener("close", () => link.onerror?.("its port was closed"));
+  return link;
 }
 
 /**

@@ -1,11 +1,12 @@
 /** Asks the documents: finds passages and builds a prompt with as many as the context holds. */
-import { fitting, promptOf } from "../retrieval/prompt.js";
+import { fitting, partsOf, promptOf } from "../retrieval/prompt.js";
 import { readSettings } from "./settings.js";
 
 /**
  * @typedef {import("../retrieval/library.js").Library} Library
  * @typedef {import("../retrieval/prompt.js").Source} Source
- * @typedef {{ role: string, content: string }[]} Messages
+ * @typedef {string | ReturnType<typeof partsOf>} Content
+ * @typedef {{ role: string, content: Content }[]} Messages
  */
 
 const MAX_PASSAGES = 8;
@@ -17,7 +18,7 @@ const ANSWER = 512; // tokens reserved for the answer, if the context allows
 /**
  * @param {Library} library @param {string} question @param {Messages} before the earlier messages
  * @param {import("../wisp.js").Wisp} wisp @param {number | null} context in tokens; null: not known
- * @returns {Promise<{ content: string, sources: Source[] }>} the prompt; without sources, the question
+ * @returns {Promise<{ content: Content, sources: Source[] }>} the prompt; without sources, the question
  */
 export async function askDocuments(library, question, before, wisp, context) {
   const count = async (/** @type {string} */ text) =>
@@ -34,5 +35,6 @@ export async function askDocuments(library, question, before, wisp, context) {
     const message = "This chat fills the context, so no passage of the documents fits. Start a new chat.";
     throw Object.assign(new Error(message), { code: "context_length_exceeded" });
   }
-  return { content: sources.length ? promptOf(question, sources) : question, sources };
+  if (!sources.length) return { content: question, sources };
+  return { content: context ? partsOf(question, sources) : promptOf(question, sources), sources };
 }

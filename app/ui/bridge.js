@@ -1,7 +1,7 @@
 /** Lends the page's engine to `build.py serve --api`, if the page was opened at its address with #bridge= and a ticket. */
 import { Wisp } from "../wisp.js";
 
-const STORED = "wisp.bridge"; // in this tab's session: the ticket is valid until the server stops
+const STORED = "wisp.bridge"; // in this tab's session: the ticket of the next connection
 
 export function startBridge() {
   const given = /^#bridge=([\w-]+)$/.exec(location.hash)?.[1];
@@ -10,5 +10,7 @@ export function startBridge() {
     history.replaceState(null, "", location.pathname + location.search); // remove the ticket from the address bar
   }
   const ticket = given ?? sessionStorage.getItem(STORED);
-  if (ticket) Wisp.lend(new URL(`v1/bridge?ticket=${ticket}`, location.href.replace(/^http/, "ws")));
+  if (!ticket) return;
+  const url = new URL(`v1/bridge?ticket=${ticket}`, location.href.replace(/^http/, "ws"));
+  Wisp.lend(url, (next) => sessionStorage.setItem(STORED, next));
 }

@@ -2,7 +2,8 @@
 import { explain } from "./advice.js";
 import { announce, dismiss, notify } from "./notices.js";
 import { readSettings, samplingFields } from "./settings.js";
-import { allConversations, deleteConversation, newConversation, saveConversation, titleOf } from "./store.js";
+import * as store from "./store.js";
+import { canContinue } from "./thread.js";
 
 /**
  * @typedef {import("./store.js").Message} Message
@@ -17,7 +18,7 @@ import { allConversations, deleteConversation, newConversation, saveConversation
  */
 
 export class Chat {
-  conversation = newConversation();
+  conversation = store.newConversation();
   /** @type {Conversation[]} the newest first */
   all = [];
   /** @type {AbortController | null} of the answer in progress */
@@ -26,6 +27,7 @@ export class Chat {
   /** @param {Parts} parts */
   constructor(parts) {
     this.parts = parts;
+    addEventListener("pagehide", () => this.busy && store.saveAtOnce(this.conversation));
   }
 
   get busy() {
@@ -34,7 +36,7 @@ export class Chat {
 
   /** Reads the stored chats and shows the one that was open. @param {string | null} id */
   async restore(id) {
-    this.all = await allConversations();
+    this.all = await store.allConversations();
     for (const { messages } of this.all) {
       for (const message of messages) if (message.role === "assistant") message.finish ??= "stopped"; // the tab was closed meanwhile
     }
@@ -55,7 +57,7 @@ export class Chat {
 
   startNew() {
     this.stop();
-    this.conversation = newConversation();
+    this.conversation = store.newConversation();
     this.parts.thread.show([]);
     this.parts.changed();
   }
@@ -63,7 +65,8 @@ export class Chat {
   /** @param {string} text */
   send(text) {
     const { messages } = this.conversation;
-    if (!messages.length) this.conversation.title = titleOf(text);
+    if (!messages.length) this.conversation.title = store.titleOf(text);
+    for (const message of messages) delete message.cut; // only the last answer can go on
     messages.push({ role: "user", content: text });
     this.parts.thread.add(messages[messages.length - 1]);
     this.#answer();
@@ -76,6 +79,17 @@ export class Chat {
     messages.pop();
     this.parts.thread.show(messages);
     this.#answer();
+  }
+
+  /** Lets the last answer go on where it was cut. */
+  continue() {
+    const { messages } = this.conversation;
+    const message = messages.at(-1);
+    if (this.busy || !message || !canContinue(message)) return;
+    const { role, content, reasoning, model, sources, cut, finish } = message;
+    messages.pop();
+    this.parts.thread.show(messages);
+    this.#answer({ role, content, reasoning, model, sources, cut: finish === "length" ? longer(cut) : cut });
   }
 
   /** Asks the last question again in other words. @param {string} text */
@@ -108,7 +122,7 @@ export class Chat {
     const found = this.all.find((conversation) => conversation.id === id);
     if (!found) return;
     this.all = this.all.filter((conversation) => conversation !== found);
-    this.#writing = this.#writing.then(() => deleteConversation(id)).catch(storageFailed);
+    this.#writing = this.#writing.then(() => store.deleteConversation(id)).catch(storageFailed);
     if (this.conversation === found) this.startNew();
     else this.parts.changed();
     const undo = () => {
@@ -119,13 +133,12 @@ export class Chat {
     notify({ key: "deleted", text: "Chat deleted.", actions: [{ label: "Undo", run: undo }], seconds: 8 });
   }
 
-  /** Adds an answer to the conversation and streams into it. */
-  async #answer() {
+  /** Adds an answer, which may have begun, to the conversation and streams into it. @param {Message} [message] */
+  async #answer(message = { role: "assistant", content: "" }) {
     const { conversation } = this;
     const { thread, engine } = this.parts;
     const history = answered(conversation.messages);
-    /** @type {Message} */
-    const message = { role: "assistant", content: "" };
+    const { cut } = message;
     conversation.messages.push(message);
     const view = /** @type {import("./thread.js").AnswerView} */ (thread.add(message));
     thread.toEnd();
@@ -141,16 +154,14 @@ export class Chat {
       message.model = name;
       message.upstream = choice.upstream;
       const asked = performance.now();
-      const messages = messagesOf(history);
-      const found = await Promise.race([this.#search(messages), stopped]);
-      if (found) {
-        message.sources = found.sources;
-        messages[messages.length - 1].content = found.content;
-      }
-      const stream = await wisp.chat.completions.create(request(messages, choice, stats.model), {
-        signal: controller.signal,
-      });
-      let saved = asked;
+      const resumed = cut && !choice.upstream && cut.request.model === stats.model ? cut : null;
+      const asking = resumed?.request ?? (await Promise.race([this.#request(message, history), stopped]));
+      const { signal } = controller;
+      const stream = await wisp.chat.completions.create(asking, { signal, resume: resumed?.journal });
+      if (resumed) Object.assign(message, { content: "", reasoning: undefined }); // the stream begins with them
+      if (stream.journal) message.cut = { request: asking, journal: stream.journal };
+      else delete message.cut;
+      let saved = performance.now();
       for await (const chunk of stream) {
         read(chunk, message, asked);
         view.grow(message);
@@ -168,11 +179,30 @@ export class Chat {
     }
     if (controller.signal.aborted) message.finish = "stopped";
     if (message.error) message.finish = "error";
+    if (message.finish === "stop") delete message.cut;
     view.finish(message);
     this.#touch(conversation);
     if (this.#answering === controller) this.#answering = null;
     this.parts.changed();
     if (this.conversation === conversation) announce(message.error ? "The answer failed." : `Answer: ${view.spoken}`);
+  }
+
+  /**
+   * The request for an answer, which may have begun.
+   * @param {Message} message gets the sources @param {Message[]} history the messages before it
+   * @returns {Promise<Record<string, any> & { stream: true }>}
+   */
+  async #request(message, history) {
+    const { choice, stats } = /** @type {import("./engine.js").Loaded} */ (this.parts.engine.loaded);
+    const begun = message.content;
+    const messages = /** @type {any[]} */ (messagesOf(history));
+    const found = await this.#search(messages);
+    if (found) {
+      message.sources = found.sources;
+      messages[messages.length - 1].content = found.content;
+    }
+    if (begun) messages.push({ role: "assistant", content: begun });
+    return { ...request(messages, choice, stats.model), ...(begun ? { continue_final_message: true } : {}) };
   }
 
   /** The last question with passages that may answer it, if questions go to the documents. @param {Messages} messages */
@@ -194,13 +224,25 @@ export class Chat {
   /** @param {Conversation} conversation */
   #store(conversation) {
     const copy = structuredClone(conversation);
-    this.#writing = this.#writing.then(() => saveConversation(copy)).then(() => dismiss("storage"), storageFailed);
+    this.#writing = this.#writing
+      .then(() => store.saveConversation(copy))
+      .then(() => dismiss("storage"), storageFailed);
   }
 }
 
 /** @param {unknown} error */
 function storageFailed(error) {
   notify({ key: "storage", text: "This browser could not store the chat.", more: `${error}`, kind: "error" });
+}
+
+/** The same answer with as many tokens more as it was cut at. @param {import("./store.js").Cut | undefined} cut */
+function longer(cut) {
+  if (!cut) return undefined;
+  const { request, journal } = cut;
+  const choices = journal.choices.map((choice) => choice && { ...choice, closed: false });
+  const had = choices[0]?.batches.flat().length ?? 0;
+  const limit = request.max_tokens && had + request.max_tokens;
+  return { request: { ...request, max_tokens: limit }, journal: { ...journal, choices, over: false } };
 }
 
 /**

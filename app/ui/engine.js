@@ -23,6 +23,7 @@ import { Wisp, WispError } from "../wisp.js";
  * @property {(error: unknown, choice: Choice) => void} failed
  * @property {() => void} idle no load is in progress
  * @property {(text: string) => void} left a request left this machine: "NAME: PATH"
+ * @property {(text: string) => void} noticed something happened to a loaded model, such as the loss of the GPU
  */
 
 export class Engine {
@@ -86,6 +87,15 @@ export class Engine {
     await this.#wisp?.models.delete(url);
   }
 
+  /** The use of the prompt cache in this browser's storage. */
+  async prompts() {
+    return this.#wisp ? this.#wisp.promptCache.usage() : null;
+  }
+
+  async clearPrompts() {
+    await this.#wisp?.promptCache.clear();
+  }
+
   /** @param {unknown} error of a request; after a crash there is neither engine nor model */
   forgetAfter(error) {
     if (/** @type {any} */ (error)?.code !== "worker_crashed") return;
@@ -98,6 +108,7 @@ export class Engine {
     const onLog = (level, text) => {
       if (level === "error") console.error(text);
       if (level === "upstream") this.events.left(text);
+      if (level === "notice") this.events.noticed(text);
     };
     return Wisp.create({ onProgress: this.events.progress, onLog });
   }
@@ -113,6 +124,7 @@ export class Engine {
       const stats = await loading;
       this.loaded = { name: choice.name, choice, stats };
       if (mine()) this.events.loaded(this.loaded);
+      navigator.storage?.persist?.().catch(() => {}); // a model is cached: ask the browser not to evict it
       return true;
     } catch (error) {
       this.forgetAfter(error);

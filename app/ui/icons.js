@@ -10,6 +10,7 @@ const PATHS = /** @type {Record<string, string>} */ ({
   stop: "M8 8h8v8H8z",
   copy: "M9 9h10v11H9zM15 9V4H5v11h4",
   check: "M5 12.5l4.5 4.5L19 7.5",
+  forward: "M5 5l8 7-8 7zM18 5v14",
   again: "M19 12a7 7 0 1 1-2.2-5.1M19 4v4h-4",
   edit: "M5 19l1-4L16.5 4.5l3 3L9 18z",
   trash: "M5 7h14M10 7V4.5h4V7M7 7l1 12.5h8L17 7",

@@ -1,24 +1,36 @@
 /**
  * Renders streamed Markdown. The text is split into top-level blocks and only changed blocks are rendered again, so an
- * answer neither flickers nor loses a selection. HTML in the text is shown as text; DOMPurify sanitises marked's output.
+ * answer neither flickers nor loses a selection. HTML in the text is shown as text; DOMPurify sanitises the output.
+ *
+ * Text of a model may be anything. markdown-it takes linear time and limits nesting. A text that is too long for it, or
+ * that it cannot parse, is shown as it is.
  */
 import DOMPurify from "dompurify";
-import { Marked } from "marked";
+import MarkdownIt from "markdown-it";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
 
-/** @param {string} text */
-const escape = (text) => text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
+/** @typedef {import("markdown-it").Token} Token */
+/** @typedef {{ raw: string, element: HTMLElement, code?: HTMLElement, language?: HTMLElement }} Block */
+/** @typedef {{ raw: string, tokens: Token[] }} Part a top-level block of the text */
 
-const marked = new Marked({
-  gfm: true,
-  breaks: true,
-  renderer: {
-    html: ({ text }) => escape(text),
-    // Text of a model must cause no request: an image becomes a link.
-    image: ({ href, text }) => `<a href="${escape(href)}">${escape(text || href)}</a>`,
-  },
-});
+const MAX_LENGTH = 300_000; // characters: about a second in the worst case
+
+const MAX_NESTING = 50; // of blocks
+
+const markdown = new MarkdownIt({ html: false, linkify: true, breaks: true, maxNesting: MAX_NESTING + 1 });
+const { escapeHtml } = markdown.utils;
+// Text of a model must cause no request: an image becomes a link.
+markdown.renderer.rules.image = (tokens, i) => {
+  const address = escapeHtml(`${tokens[i].attrGet("src") ?? ""}`);
+  return `<a href="${address}">${escapeHtml(tokens[i].content) || address}</a>`;
+};
+// The page's policy forbids style attributes.
+for (const cell of ["th_open", "td_open"])
+  markdown.renderer.rules[cell] = (tokens, i) => {
+    const align = /text-align:(\w+)/.exec(`${tokens[i].attrGet("style")}`)?.[1];
+    return `<${tokens[i].tag}${align ? ` align="${align}"` : ""}>`;
+  };
 
 const ALLOWED = {
   ALLOWED_TAGS:
@@ -26,15 +38,18 @@ const ALLOWED = {
       " ",
     ),
   ALLOWED_ATTR: ["href", "start", "align"],
+  ADD_URI_SAFE_ATTR: ["start", "align"], // no addresses
   ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
   RETURN_DOM_FRAGMENT: true,
 };
 
-/** @typedef {{ raw: string, element: HTMLElement, code?: HTMLElement, language?: HTMLElement }} Block */
-
 export class Markdown {
   /** @type {Block[]} */
   #blocks = [];
+
+  /** Definitions of links, as JSON: one that arrives or grows changes blocks before it. */
+  #references = "";
+  #version = 0; // of them
 
   /** @param {HTMLElement} root holds the blocks */
   constructor(root) {
@@ -43,55 +58,113 @@ export class Markdown {
 
   /** @param {string} text all of it so far @param {boolean} [growing] more is coming: half-written syntax is held back */
   render(text, growing = false) {
-    const tokens = marked.lexer(growing ? settled(text) : text).filter((token) => token.type !== "space");
-    tokens.forEach((token, index) => this.#place(token, index));
-    for (const { element } of this.#blocks.splice(tokens.length)) element.remove();
+    text = text.replace(/\r\n?/g, "\n"); // as markdown-it does; else its line numbers would not be those of the text
+    try {
+      const parts = text.length > MAX_LENGTH ? [plain(text)] : partsOf(growing ? settled(text) : text, this.#versionOf);
+      parts.forEach((part, index) => this.#place(part, index));
+      for (const { element } of this.#blocks.splice(parts.length)) element.remove();
+    } catch (error) {
+      console.warn("An answer is shown as plain text:", error);
+      this.#blocks = [];
+      this.root.replaceChildren(plainText(text));
+    }
   }
 
-  /** @param {import("marked").Token} token @param {number} index */
-  #place(token, index) {
+  /** @param {Record<string, unknown>} references */
+  #versionOf = (references) => {
+    const before = this.#references;
+    this.#references = JSON.stringify(references);
+    return this.#references === before ? this.#version : ++this.#version;
+  };
+
+  /** @param {Part} part @param {number} index */
+  #place(part, index) {
     const old = this.#blocks[index];
-    if (old?.raw === token.raw) return;
-    if (token.type === "code" && old?.code && old.language) {
+    if (old?.raw === part.raw) return;
+    const [token] = part.tokens;
+    const isCode = token?.type === "fence" || token?.type === "code_block";
+    if (isCode && old?.code && old.language) {
       old.language.textContent = languageOf(token); // a code block grows in place and keeps its button
-      old.code.textContent = token.text;
-      old.raw = token.raw;
+      old.code.textContent = codeOf(token);
+      old.raw = part.raw;
       return;
     }
-    const block = token.type === "code" ? codeBlock(token) : textBlock(token);
+    const block = isCode ? codeBlock(part) : token ? textBlock(part) : { raw: part.raw, element: plainText(part.raw) };
     if (old) old.element.replaceWith(block.element);
     else this.root.append(block.element);
     this.#blocks[index] = block;
   }
 }
 
-/** @param {import("marked").Token} token @returns {Block} */
-function textBlock(token) {
-  const html = marked.parser([token]);
+/**
+ * Splits a text into its top-level blocks.
+ * @param {string} text @param {(references: Record<string, unknown>) => number} versionOf the definitions of links
+ * @returns {Part[]}
+ */
+function partsOf(text, versionOf) {
+  /** @type {import("markdown-it").Env} */
+  const environment = {};
+  const tokens = markdown.parse(text, environment);
+  const lines = text.split("\n");
+  const references = versionOf(environment.references ?? {});
+  /** @type {Part[]} */
+  const parts = [];
+  let first = 0;
+  tokens.forEach((token, i) => {
+    if (token.level > 0 || token.nesting > 0) return;
+    const [from, to] = tokens[first].map ?? [0, 0];
+    const raw = lines.slice(from, to).join("\n");
+    const block = tokens.slice(first, i + 1);
+    first = i + 1;
+    const lost = block.some(({ level }) => level >= MAX_NESTING); // markdown-it leaves out what is nested deeper
+    parts.push(lost ? plain(raw) : { raw: `${references} ${raw}`, tokens: block });
+  });
+  return parts;
+}
+
+/** @param {string} text @returns {Part} */
+const plain = (text) => ({ raw: text, tokens: [] });
+
+/** @param {string} text */
+const plainText = (text) => h("div", { class: "block plain" }, text);
+
+/** @param {Part} part @returns {Block} */
+function textBlock({ raw, tokens }) {
+  const html = markdown.renderer.render(tokens, markdown.options, {});
   const fragment = /** @type {DocumentFragment} */ (/** @type {unknown} */ (DOMPurify.sanitize(html, ALLOWED)));
-  for (const link of fragment.querySelectorAll("a"))
-    Object.assign(link, { target: "_blank", rel: "noopener noreferrer" });
-  const scrolls = token.type === "table";
+  for (const link of fragment.querySelectorAll("a")) {
+    if (link.getAttribute("href")) showTarget(link);
+    else link.replaceWith(...link.childNodes); // it leads nowhere, or where none may lead
+  }
+  const scrolls = tokens[0].type === "table_open";
   const props = scrolls
     ? { class: "block wide", tabIndex: 0, role: "group", "aria-label": "Table" }
     : { class: "block" };
-  return { raw: token.raw, element: h("div", props, fragment) };
+  return { raw, element: h("div", props, fragment) };
 }
 
-/** @param {import("marked").Token} token @returns {Block} */
-function codeBlock(token) {
-  const code = h("code", {}, /** @type {import("marked").Tokens.Code} */ (token).text);
+/** Opens a link in a new tab, and shows where it leads unless its text does. @param {HTMLAnchorElement} link */
+function showTarget(link) {
+  Object.assign(link, { target: "_blank", rel: "noopener noreferrer", title: link.href });
+  const { host } = link;
+  if (host && !link.textContent?.includes(host)) link.append(h("span", { class: "link-host" }, ` (${host})`));
+}
+
+/** @param {Part} part @returns {Block} */
+function codeBlock({ raw, tokens: [token] }) {
+  const code = h("code", {}, codeOf(token));
   const language = h("span", {}, languageOf(token));
   const copy = copyButton("Copy the code", () => code.textContent ?? "");
   const pre = h("pre", { tabIndex: 0, role: "group", "aria-label": "Code" }, code);
   const element = h("div", { class: "block code" }, h("div", { class: "code-head" }, language, copy), pre);
-  return { raw: token.raw, element, code, language };
+  return { raw, element, code, language };
 }
 
-/** @param {import("marked").Token} token */
-function languageOf(token) {
-  return /** @type {import("marked").Tokens.Code} */ (token).lang?.split(/\s/)[0] || "text";
-}
+/** @param {Token} token */
+const codeOf = (token) => token.content.replace(/\n$/, "");
+
+/** @param {Token} token */
+const languageOf = (token) => token.info.trim().split(/\s/)[0] || "text";
 
 /**
  * The part of a streamed text whose rendering is stable. Holds back or closes a lone list marker (which would turn the
@@ -101,7 +174,8 @@ function languageOf(token) {
 function settled(text) {
   const fences = text.match(/^ {0,3}(```|~~~)/gm)?.length ?? 0;
   if (fences % 2) return text;
-  text = text.replace(/\n[ \t]*(?:[-=*+#>|`~]+|\d+[.)]?)[ \t]*$/, "");
+  const line = text.lastIndexOf("\n");
+  if (line >= 0 && /^[ \t]*(?:[-=*+#>|`~]+|\d+[.)]?)[ \t]*$/.test(text.slice(line + 1))) text = text.slice(0, line);
   const start = text.lastIndexOf("\n\n") + 1;
   const last = text.slice(start);
   if (/^\n?\|[^\n]*(\n[|: -]*)?$/.test(last)) return text.slice(0, start); // a table's head row without its rule

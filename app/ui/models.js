@@ -1,4 +1,5 @@
 /** The model dialog: choose from the catalog, a local file (picked or dropped), or an address. */
+import { decoded } from "../sdk/percent.js";
 import { byId, h } from "./dom.js";
 import { bytes, plural } from "./format.js";
 import { notify } from "./notices.js";
@@ -68,7 +69,7 @@ export function isAddress(text) {
 /** A file's name without path and extension. @param {string} url */
 export function nameOf(url) {
   const last = url.split(/[?#]/)[0].split("/").at(-1) || url;
-  return decodeURIComponent(last).replace(/\.gguf$/i, "");
+  return decoded(last).replace(/\.gguf$/i, "");
 }
 
 /** @param {File[]} files @returns {Choice | null} */

@@ -9,6 +9,10 @@ import { openDB } from "idb";
  * @property {number} [cached] prompt tokens that were not computed again
  * @property {number} [prompt] prompt tokens
  *
+ * @typedef {object} Cut what continues an answer exactly where it was cut, token by token
+ * @property {Record<string, any>} request
+ * @property {import("../sdk/journal.js").Journal} journal
+ *
  * @typedef {object} Message
  * @property {"user" | "assistant"} role
  * @property {string} content
@@ -18,6 +22,7 @@ import { openDB } from "idb";
  * @property {Stats} [stats]
  * @property {string} [model] that answered
  * @property {import("../retrieval/prompt.js").Source[]} [sources] passages of documents that the model was given
+ * @property {Cut} [cut] of the last answer, until it is complete
  * @property {string} [upstream] the server that it ran on: this message and those before it left the machine
  *
  * @typedef {object} Conversation
@@ -34,6 +39,13 @@ const opened = openDB("wisp-page", 1, {
   },
 });
 
+/** @type {Awaited<typeof opened> | null} */
+let database = null;
+opened.then(
+  (db) => (database = db),
+  () => {}, // each read and write reports it
+);
+
 /** @returns {Conversation} */
 export function newConversation() {
   const now = Date.now();
@@ -48,6 +60,13 @@ export async function allConversations() {
 /** @param {Conversation} conversation */
 export async function saveConversation(conversation) {
   await (await opened).put("conversations", conversation);
+}
+
+/** Stores a conversation while the page closes, when nothing can be awaited. @param {Conversation} conversation */
+export function saveAtOnce(conversation) {
+  const writing = database?.transaction("conversations", "readwrite");
+  writing?.store.put(conversation).catch(() => {});
+  writing?.commit();
 }
 
 /** @param {string} id */

@@ -8,8 +8,10 @@ import { showSources } from "./sources.js";
 
 /**
  * @typedef {import("./store.js").Message} Message
- * @typedef {{ regenerate: () => void, edit: (text: string) => void, settings: () => void }} Actions
+ * @typedef {{ regenerate: () => void, continue: () => void, edit: (text: string) => void, settings: () => void }} Actions
  */
+
+const BUSY = 4; // a long answer is rendered for a fifth of the time at most
 
 export class Thread {
   #list = byId("thread");
@@ -78,6 +80,11 @@ function userItem(message, actions) {
   return item;
 }
 
+/** Whether an answer ended before it was complete, and the model may go on. @param {Message} message */
+export function canContinue({ role, content, cut, finish, upstream }) {
+  return role === "assistant" && Boolean(content || cut) && finish !== "stop" && !upstream; // other servers may not know how
+}
+
 /** @param {HTMLElement} item @param {Message} message @param {Actions} actions */
 function editInPlace(item, message, actions) {
   const before = [...item.children];
@@ -118,6 +125,7 @@ export class AnswerView {
   #foot = h("div", { class: "foot" });
   #markdown = new Markdown(this.#body);
   #frame = 0;
+  #rest = 0; // time before which nothing is rendered
   /** @type {Message | null} */
   #message = null;
 
@@ -136,15 +144,19 @@ export class AnswerView {
     else this.element.classList.add("growing", "waiting");
   }
 
-  /** Shows the text so far, at most once per frame. @param {Message} message */
+  /** Shows the text so far, at most once per frame, and so that most of the time is left. @param {Message} message */
   grow(message) {
     this.#message = message;
-    this.#frame ||= requestAnimationFrame(() => {
+    this.#frame ||= requestAnimationFrame((begun) => {
       this.#frame = 0;
+      if (begun < this.#rest) return this.grow(/** @type {Message} */ (this.#message));
       const { content, reasoning } = /** @type {Message} */ (this.#message);
       if (content || reasoning) this.element.classList.remove("waiting");
       this.#think(reasoning, !content);
+      const started = performance.now();
       this.#markdown.render(content, true);
+      const ended = performance.now();
+      this.#rest = ended + BUSY * (ended - started);
     });
   }
 
@@ -169,6 +181,9 @@ export class AnswerView {
       "div",
       { class: "tools" },
       message.content ? copyButton("Copy the answer", () => message.content) : null,
+      canContinue(message)
+        ? iconButton("forward", "Continue the answer", () => this.actions.continue(), "icon-button only-last")
+        : null,
       iconButton("again", "Answer again", () => this.actions.regenerate(), "icon-button only-last"),
     );
     this.#foot.replaceChildren(...[awayMark(message), statsLine(message)].filter((part) => part !== null), tools);

@@ -14,8 +14,9 @@ from typing import Any, Protocol
 from app.client import Call, Fields
 from app.openai.endpoints import ENDPOINTS
 from app.upstreams import errors
-from app.upstreams.server import Upstream, checked_name, configured
+from app.upstreams.server import Upstream, checked_name, configured, restored
 from app.upstreams.server_sent_events import Events
+from py_engine import json_input
 from py_engine.errors import NOT_FOUND, WispError
 
 Handler = Callable[[Fields, Call], Awaitable[Any]]
@@ -87,12 +88,16 @@ class Upstreams:
     # -- configuring
 
     async def _all(self) -> dict[str, Upstream]:
-        """All upstreams by name. Read from storage each time, because another tab may have changed them."""
+        """All upstreams by name. Read from storage each time, because another tab may have changed them.
+
+        Damaged entries are left out; the next change removes them from storage.
+        """
         try:
-            stored = json.loads(await self._platform.read_text(STORE) or "[]")
+            stored = json_input.parse(await self._platform.read_text(STORE) or "[]")
         except (ConnectionError, ValueError):
             return {}
-        return {fields["name"]: Upstream(**fields) for fields in stored}
+        found = [restored(fields) for fields in stored] if isinstance(stored, list) else []
+        return {upstream.name: upstream for upstream in found if upstream is not None}
 
     async def _store(self, upstreams: dict[str, Upstream]) -> None:
         try:
@@ -235,7 +240,7 @@ class Upstreams:
             reply.close()
         text = data.decode("utf-8", "replace")
         try:
-            answer = json.loads(text)
+            answer = json_input.parse(text)
         except ValueError:
             answer = None
         if reply.status >= 400 or (isinstance(answer, dict) and answer.get("error") and "object" not in answer):
@@ -256,7 +261,7 @@ class Upstreams:
                 if event.data == "[DONE]":
                     return
                 try:
-                    chunk = json.loads(event.data)
+                    chunk = json_input.parse(event.data)
                 except ValueError:
                     raise errors.unexpected(upstream, "JSON in its stream", event.data) from None
                 if not isinstance(chunk, dict):

@@ -10,6 +10,7 @@ from py_engine.errors import WispError
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 LOOPBACK = ("127.0.0.1", "localhost")  # hosts that may be reached without TLS
 TIMEOUT_S = 300.0
+LATEST = 1e12  # seconds since 1970 that a stored time may have
 
 
 @dataclass
@@ -99,6 +100,23 @@ def configured(fields: dict[str, Any], before: Upstream | None) -> Upstream:
     if models is not None and not (isinstance(models, list) and all(isinstance(m, str) and m for m in models)):
         raise WispError("models must be a list of model ids.", "invalid_type", param="models")
     return Upstream(name, base, key, float(timeout), models or [], bool(models))
+
+
+def restored(fields: Any) -> Upstream | None:
+    """The upstream of a stored entry; None if the entry is damaged or what `configured` would refuse."""
+    if not isinstance(fields, dict):
+        return None
+    names = {"name": "name", "baseURL": "base_url", "apiKey": "key", "timeout": "timeout", "models": "models"}
+    try:
+        upstream = configured({name: fields.get(stored) for name, stored in names.items()}, None)
+    except WispError:
+        return None
+    asked, error = fields.get("asked"), fields.get("error")
+    if isinstance(asked, int | float) and 0 <= asked < LATEST:
+        upstream.asked = float(asked)
+    upstream.error = error if isinstance(error, str) else None
+    upstream.given = fields.get("given") is True
+    return upstream
 
 
 def _address(url: Any) -> str:

@@ -31,13 +31,13 @@ def rotate(c: Call, x: Array, pos: Array) -> Array:
 def rope_store(c: Call, rows: Array) -> Array:
     """Return the rotated queries of stacked rows (n, q + 2 kv); store rotated keys and values in the cache."""
     q, kv = c.consts["q_rows"], c.consts["kv_rows"]
-    pos = c.positions[-len(rows) :]
+    pos, offsets = c.positions[-len(rows) :], c.offsets[-len(rows) :]
     if not kv:
-        return rotate(c, rows[:, :q], pos)
+        return rotate(c, rows[:, :q], offsets)
     cache_rows = np.arange(len(rows)) if c.params["KV"] == "q8_0" else c.rows_of(pos, c.sequences[-len(rows) :])
-    c["k_cache"][cache_rows] = rotate(c, rows[:, q : q + kv], pos)
+    c["k_cache"][cache_rows] = rotate(c, rows[:, q : q + kv], offsets)
     c["v_cache"][cache_rows] = rows[:, q + kv : q + 2 * kv]
-    return rotate(c, rows[:, :q], pos)
+    return rotate(c, rows[:, :q], offsets)
 
 
 def rope_append(c: Call) -> None:
@@ -67,14 +67,15 @@ def norm_rope_append(c: Call) -> None:
 def attention(c: Call) -> None:
     group, kv_heads, head_dim = c.params["G"], c.consts["n_head_kv"], c.params["HEAD_DIM"]
     y = c["y"][: c.n, : kv_heads * group * head_dim].reshape(c.n, kv_heads, group, head_dim)
-    for head, scores, v in _scores(c, c["q"][: c.n], c.positions, c.seq):
-        top, sink = scores.max(axis=-1, keepdims=True), np.float32(0)
-        if c.params["SINKS"]:
-            sinks = c["sinks"][0, head * group : (head + 1) * group, None, None]
-            top = np.maximum(top, sinks)
-            sink = np.exp(sinks - top)
-        e = np.exp(scores - top)
-        y[:, head] = (e @ v / (e.sum(axis=-1, keepdims=True) + sink)).transpose(1, 0, 2)
+    for m, end, begin, _ in c.segment_parts():
+        for head, scores, v in _scores(c, c["q"][m:end], c.positions[m:end], c.seq, begin):
+            top, sink = scores.max(axis=-1, keepdims=True), np.float32(0)
+            if c.params["SINKS"]:
+                sinks = c["sinks"][0, head * group : (head + 1) * group, None, None]
+                top = np.maximum(top, sinks)
+                sink = np.exp(sinks - top)
+            e = np.exp(scores - top)
+            y[m:end, head] = (e @ v / (e.sum(axis=-1, keepdims=True) + sink)).transpose(1, 0, 2)
 
 
 def attention_decode(c: Call) -> None:
@@ -93,16 +94,17 @@ def attention_decode(c: Call) -> None:
                 partial[:, head_dim], partial[:, head_dim + 1] = top[:, 0], e.sum(axis=-1)
 
 
-def _scores(c: Call, q: Array, positions: Array, seq: int) -> Iterator[tuple[int, Array, Array]]:
+def _scores(c: Call, q: Array, positions: Array, seq: int, begin: int = 0) -> Iterator[tuple[int, Array, Array]]:
     """Yield (kv head, scaled and masked scores (group, n, positions), values (positions, head_dim)).
 
-    The queries (n, heads * head_dim) are at consecutive positions of one sequence.
+    The queries (n, heads * head_dim) are at consecutive positions of one sequence. They see nothing before `begin`.
     """
     head_dim, group, kv_heads = c.params["HEAD_DIM"], c.params["G"], c.consts["n_head_kv"]
     pos, n = int(positions[0]), len(positions)
     q = q[:, : kv_heads * group * head_dim].reshape(n, kv_heads, group, head_dim) * np.float32(c.consts["scale"])
-    k, v = (_cached(c, name, pos + n, seq).reshape(-1, kv_heads, head_dim) for name in ("k_cache", "v_cache"))
-    distance = positions[:, None] - np.arange(pos + n)[None, :]
+    seen = np.arange(begin, pos + n)
+    k, v = (_cached(c, name, seen, seq).reshape(-1, kv_heads, head_dim) for name in ("k_cache", "v_cache"))
+    distance = positions[:, None] - seen[None, :]
     window = c.params["WINDOW"] or 2 * (pos + n)
     if c.params.get("CAUSAL", 1):
         hidden = (distance < 0) | (distance >= window)
@@ -118,18 +120,19 @@ def _scores(c: Call, q: Array, positions: Array, seq: int) -> Iterator[tuple[int
         yield head, scores, v[:, head]
 
 
-def _cached(c: Call, name: str, positions: int, seq: int) -> Array:
-    """A sequence's first `positions` rows, float32. Pages before a window may hold anything."""
-    rows = c.rows_of(np.arange(positions), seq)
+def _cached(c: Call, name: str, positions: Array, seq: int) -> Array:
+    """A sequence's rows at these positions, float32. Pages before a window may hold anything."""
+    rows = c.rows_of(positions, seq)
     if c.params["KV"] != "q8_0":
         return c[name][rows].astype(np.float32)
     cols, page = c.consts["n_head_kv"] * c.params["HEAD_DIM"], c.params["PAGE"]
-    values, scales = _q8_0(c[name], page, cols)
+    values, scales = cache_views(c[name], page, cols)
     at = rows // page, rows % page
-    return (values[at].reshape(positions, -1, GROUP) * (scales[at] / np.float32(127))[..., None]).reshape(positions, -1)
+    groups = values[at].reshape(len(rows), -1, GROUP)
+    return (groups * (scales[at] / np.float32(127))[..., None]).reshape(len(rows), -1)
 
 
-def _q8_0(cache: Array, page: int, cols: int) -> tuple[Array, Array]:
+def cache_views(cache: Array, page: int, cols: int) -> tuple[Array, Array]:
     """Views of a q8_0 cache: bytes (pages, page, cols), scales (pages, page, groups)."""
     pages = cache.reshape(-1, page * (cols // 4 + cols // GROUP))
     values, scales = pages[:, : page * cols // 4], pages[:, page * cols // 4 :]
@@ -153,7 +156,7 @@ def _quantize(c: Call, cols: int) -> None:
         largest = np.abs(groups).max(axis=-1)
         inverse = np.where(largest > 0, 1 / largest, 0).astype(np.float32)
         levels = np.floor(np.float32(0.5) + 127 * (groups * inverse[..., None])).reshape(c.n, cols)
-        values, scales = _q8_0(c[f"{name}_cache"], page, cols)
+        values, scales = cache_views(c[f"{name}_cache"], page, cols)
         values[at], scales[at] = levels, largest
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from py_engine.plan.pages import SEGMENT_WORDS
+
 Array = NDArray[Any]  # float32, float16 or uint32
 
 
@@ -19,7 +21,7 @@ class Call:
     consts: dict[str, Any]
     buffers: dict[str, Array]
     states: Array  # (tokens of a small batch, 4): pos, n, resampled, seq
-    tables: Array  # block tables of all page groups and sequences
+    tables: Array  # block tables of all page groups and sequences, then the segments of a packed batch
     grid: tuple[Any, Any, Any]
 
     def __getitem__(self, name: str) -> Array:
@@ -50,6 +52,26 @@ class Call:
         if self.params.get("STATE_PER_TOKEN"):
             return self.states[: self.n, 3].astype(np.int64)
         return np.full(self.n, self.seq)
+
+    @property
+    def segments(self) -> Array:
+        """Every token's segment, int64 (n, SEGMENT_WORDS): first position, end, row of the result."""
+        if not self.params.get("PACKED"):
+            return np.tile((0, self.pos + self.n, 0), (self.n, 1))
+        first = self.params["SEGMENTS"]
+        return self.tables[first : first + SEGMENT_WORDS * self.n].astype(np.int64).reshape(self.n, SEGMENT_WORDS)
+
+    def segment_parts(self) -> list[tuple[int, int, int, int]]:
+        """The batch's part of each segment: (first token, end, the segment's first position, row of the result)."""
+        segments = self.segments
+        starts = [m for m in range(self.n) if not m or segments[m, 0] != segments[m - 1, 0]]
+        ends = [*starts[1:], self.n]
+        return [(m, end, int(segments[m, 0]), int(segments[m, 2])) for m, end in zip(starts, ends, strict=True)]
+
+    @property
+    def offsets(self) -> Array:
+        """Every token's position within its own sequence, int64 (n,)."""
+        return self.positions - self.segments[:, 0]
 
     def pages_of(self, positions: Array, sequences: Array | int) -> Array:
         """The pages of a cache that hold (position, sequence) pairs."""

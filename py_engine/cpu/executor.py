@@ -8,7 +8,8 @@ import numpy as np
 
 from py_engine.cpu.call import Array, Call
 from py_engine.cpu.kernels import KERNELS
-from py_engine.plan.pages import STATE_WORDS, TABLES, first_tables, table_offset
+from py_engine.plan.packing import PackedBatch
+from py_engine.plan.pages import STATE_WORDS, TABLES, first_tables, segments_offset, table_offset
 from py_engine.plan.plan import Op, Plan, Weight
 from py_engine.plan.quants import row_bytes
 
@@ -58,16 +59,40 @@ class Cpu:
             cache = self.buffers[name]
             cache[to * rows : (to + 1) * rows] = cache[source * rows : (source + 1) * rows]
 
+    def read_pages(self, pages: Sequence[tuple[int, int]]) -> bytes:
+        """The contents of pages (group, page) in all caches of their groups, one after the other."""
+        return b"".join(self._page(name, page).tobytes() for group, page in pages for name in self._caches(group))
+
+    def write_pages(self, pages: Sequence[tuple[int, int, int]], data: bytes) -> None:
+        """Write pages (group, page, first byte in `data`)."""
+        for group, page, first in pages:
+            at = first
+            for name in self._caches(group):
+                rows = self._page(name, page)
+                rows.reshape(-1).view(np.uint8)[:] = np.frombuffer(data, np.uint8, rows.nbytes, at)
+                at += rows.nbytes
+
+    def _caches(self, group: int) -> list[str]:
+        return self.plan.page_groups[group].caches
+
+    def _page(self, name: str, page: int) -> Array:
+        return self.buffers[name][page * self.plan.page : (page + 1) * self.plan.page]
+
     def set_tokens(self, seq: int, position: int, ids: list[int]) -> None:
         """Write tokens of a sequence."""
         self.buffers["tokens"][seq, position : position + len(ids)] = ids
 
-    def feed(self, position: int, ids: list[int], lists: list[str], seq: int = 0) -> None:
+    def feed(self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0) -> None:
         """Write tokens of a sequence at their positions and run lists on them."""
         self.set_tokens(seq, position, ids)
         self.states[0] = position, len(ids), 0, seq
         for name in lists:
             self.run(name)
+
+    def feed_packed(self, batch: PackedBatch, lists: Sequence[str], seq: int = 0) -> None:
+        """Write a batch of a packed sequence and its segments, and run lists on it."""
+        self.write("state", batch.segments.tobytes(), 4 * segments_offset(self.plan.n_ctx, self.plan.page))
+        self.feed(batch.position, batch.ids.tolist(), lists, seq)
 
     def run(self, name: str) -> None:
         """Run a list of the plan on the batch that the state describes."""

@@ -19,13 +19,13 @@ from py_engine.cpu.attention import (
     rope_store,
 )
 from py_engine.cpu.call import Array, Call
-from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, normed
+from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, inverse_rms, normed
 from py_engine.cpu.sampling import advance, logprobs, nothing, sample, sample_best, sample_draw, sample_shape
 
 
 def embed(c: Call) -> None:
     kind = c.params["ROW"]
-    at = c["tokens"][c.sequences, c.positions].astype(np.int64) if kind == "token" else c.positions
+    at = c["tokens"][c.sequences, c.positions].astype(np.int64) if kind == "token" else c.offsets
     rows = (at if kind != "first" else at * 0) - c.consts["row0"]
     present = (rows >= 0) & (rows < c.consts["rows"])
     x, cols = c["x"][: c.n], c.params["COLS"]
@@ -110,32 +110,52 @@ def matvec(c: Call) -> None:
 
 def matvec_small_batch(c: Call) -> None:
     if c.params["DOT8"]:
-        scale = c["xq_scale"][: c.n, :, :1]
-        x = (c["xq"][: c.n].view(np.int8).reshape(c.n, -1, 32) * scale).reshape(c.n, -1)
+        units, pair = _units(c)
+        levels = c["xq"][: c.n].view(np.int8).reshape(c.n, pair, 2, units, 16).transpose(0, 3, 1, 2, 4)
+        scale = c["xq_scale"][: c.n, :, 0].reshape(c.n, pair, units).transpose(0, 2, 1)[..., None, None]
+        x = (levels * scale).reshape(c.n, -1)
+        factor = c["x_scale"][: c.n, None] if c.params["SCALED"] else np.float32(1)
+        _epilogue(c, _biased(c, _rows_times(x, c["w"]) * factor), c["y"][: c.n])
     else:
-        x = c["x"][: c.n, : c.params["COLS"]]
-    _products(c, x, c["y"][: c.n])
+        _products(c, c["x"][: c.n, : c.params["COLS"]], c["y"][: c.n])
+
+
+def _rows_times(x: Array, w: Array) -> Array:
+    """x W^T, a row at a time: products of several rows at once may add in another order than those of one."""
+    return np.concatenate([x[m : m + 1] @ w.T for m in range(len(x))])
 
 
 def quantize_rows(c: Call) -> None:
     x = c["x"][: c.n, : c.params["COLS"]]
-    groups = (normed(x, c["norm"][0], c.consts["eps"]) if c.params["NORM"] else x).reshape(c.n, -1, 32)
+    if c.params["NORM"]:
+        c["x_scale"][: c.n] = inverse_rms(x, c.consts["eps"])[:, 0]
+        x = x * c["norm"][0]
+    groups = x.reshape(c.n, -1, 32)
     largest = np.abs(groups).max(axis=2, keepdims=True)
     scale = largest / np.float32(127)
     levels = np.where(largest > 0, np.round(groups * (np.float32(127) / largest)), 0)
-    c["xq"][: c.n] = levels.astype(np.int8).view(np.uint32).reshape(c.n, -1, 8)
-    c["xq_scale"][: c.n] = np.concatenate([scale, scale * levels.sum(axis=2, keepdims=True)], axis=2)
+    scales = np.concatenate([scale, scale * levels.sum(axis=2, keepdims=True)], axis=2)
+    units, pair = _units(c)
+    halves = levels.astype(np.int8).reshape(c.n, units, pair, 2, 16).transpose(0, 2, 3, 1, 4)
+    c["xq"][: c.n] = np.ascontiguousarray(halves).view(np.uint32).reshape(c.n, -1, 8)
+    c["xq_scale"][: c.n] = scales.reshape(c.n, units, pair, 2).transpose(0, 2, 1, 3).reshape(c.n, -1, 2)
+
+
+def _units(c: Call) -> tuple[int, int]:
+    """How wgsl/lib/rounded_rows.wgsl stores a row: (pairs of groups, 2), or (groups, 1) if their number is odd."""
+    groups = c.params["COLS"] // 32
+    return (groups, 1) if groups % 2 else (groups // 2, 2)
 
 
 def _products(c: Call, x: Array, out: Array, rounding: Callable[[Array], Array] | None = None) -> None:
     """Multiply rows of x (n, cols), normalised and rounded, with the matrix; write the epilogue's result to `out`."""
-    scale = np.float32(1)
+    scale: Array = np.ones(1, np.float32)
     if c.params["NORM"]:
-        scale = 1 / np.sqrt((x * x).mean(axis=1, keepdims=True, dtype=np.float32) + np.float32(c.consts["eps"]))
+        scale = inverse_rms(x, c.consts["eps"])
         x = x * c["norm"][0]
     if rounding is not None:
         x = rounding(x)
-    _epilogue(c, _biased(c, (x @ c["w"].T) * scale), out)
+    _epilogue(c, _biased(c, _rows_times(x, c["w"]) * scale), out)
 
 
 def _epilogue(c: Call, y: Array, out: Array) -> None:
@@ -162,21 +182,22 @@ def scale_by(c: Call) -> None:
 
 
 def pool(c: Call) -> None:
-    x, y = c["x"][: c.n], c["y"].reshape(-1)
-    match c.params["KIND"]:
-        case "mean":
-            before = y * np.float32(c.pos) if c.pos else np.float32(0)
-            y[:] = (before + x.sum(axis=0, dtype=np.float32)) / np.float32(c.pos + c.n)
-        case "cls":
-            y[:] = y if c.pos else x[0]
-        case "last":
-            y[:] = x[-1]
+    for m, end, begin, row in c.segment_parts():
+        x, y, before = c["x"][m:end], c["y"], c.pos + m - begin
+        match c.params["KIND"]:
+            case "mean":
+                total = x.sum(axis=0, dtype=np.float32) + (y[row] * np.float32(before) if before else np.float32(0))
+                y[row] = total / np.float32(before + len(x))
+            case "cls":
+                y[row] = y[row] if before else x[0]
+            case "last":
+                y[row] = x[-1]
 
 
 def normalize(c: Call) -> None:
-    y = c["y"].reshape(-1)[: c.params["COLS"]]
-    length = np.sqrt(np.sum(y * y, dtype=np.float32))
-    y *= np.float32(1) / length if length else np.float32(0)
+    y = c["y"][: c.n, : c.params["COLS"]]
+    length = np.sqrt(np.sum(y * y, axis=1, keepdims=True, dtype=np.float32))
+    y *= np.divide(np.float32(1), length, out=np.zeros_like(length), where=length > 0)
 
 
 def shortconv(c: Call) -> None:
@@ -184,14 +205,14 @@ def shortconv(c: Call) -> None:
     x, weight = c["x"][: c.n], c["weights"].reshape(cols, size)
     bz = x[:, :cols] * x[:, 2 * cols : 3 * cols]
     total = bz * weight[:, -1]
-    pos, seq = c.positions, c.sequences
+    pos, seq, offsets = c.positions, c.sequences, c.offsets
     in_batch = {(int(s), int(p)): m for m, (s, p) in enumerate(zip(seq, pos, strict=True))}
     for back in range(1, size):
         earlier = cache[c.rows_of(np.maximum(pos - back, 0), seq)].astype(np.float32)
         for m in range(c.n):
             if (other := in_batch.get((int(seq[m]), int(pos[m]) - back))) is not None:
-                earlier[m] = bz[other]
-        total += np.where((pos >= back)[:, None], earlier * weight[:, size - 1 - back], np.float32(0))
+                earlier[m] = bz[other].astype(cache.dtype)
+        total += np.where((offsets >= back)[:, None], earlier * weight[:, size - 1 - back], np.float32(0))
     cache[c.rows_of(pos, seq)] = bz
     c["y"][: c.n, :cols] = x[:, cols : 2 * cols] * total
 

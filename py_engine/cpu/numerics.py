@@ -11,8 +11,13 @@ from py_engine.cpu.call import Array
 
 def normed(x: Array, norm: Array | np.float32, eps: float) -> Array:
     """RMS norm of rows."""
-    scale = 1 / np.sqrt((x * x).mean(axis=-1, keepdims=True, dtype=np.float32) + np.float32(eps))
-    return x * scale.astype(np.float32) * norm
+    return x * inverse_rms(x, eps) * norm
+
+
+def inverse_rms(x: Array, eps: float) -> Array:
+    """1 / rms(x) of each row, (..., 1)."""
+    scale: Array = 1 / np.sqrt((x * x).mean(axis=-1, keepdims=True, dtype=np.float32) + np.float32(eps))
+    return scale.astype(np.float32)
 
 
 def capped(x: Array, cap: float) -> Array:

@@ -6,11 +6,12 @@ import asyncio
 import struct
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from py_engine.plan.lists import DECODE, SMALL_BATCH
+from py_engine.plan.packing import PackedBatch
 from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Plan
 from py_engine.plan.sampler_ops import Rules
@@ -20,6 +21,10 @@ from py_engine.runners import Counts, Row
 
 if TYPE_CHECKING:
     from py_engine.cpu.executor import Cpu
+
+
+BUSY_S = 0.1  # the longest time that the thread computes without handling messages, apart from one step's
+PAUSE_S = 0.003  # long enough for a timer: a browser may starve messages of other threads while we only yield
 
 
 @dataclass(frozen=True)
@@ -37,18 +42,21 @@ class CpuRunner:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.on_gpu = self.queues = False
+        self.lost: str | None = None
         self._samplings: dict[int, Sampling] = {}  # of every sequence that was configured
         self._rules = Rules(plan.n_vocab)
         self._resampled = 0
         self._raw: dict[str, Any] = {}  # weight -> its bytes in the file
         self._cpu: Cpu  # from ready() to close()
         self._work: deque[Work] = deque()
+        self._packed: list[tuple[PackedBatch, list[str], int]] = []  # fed, but not computed
         # (rows, drafting) -> milliseconds of a step; (0, False): of a prompt token
         self._times: dict[tuple[int, bool], float] = {}
         self._held: deque[tuple[int, int]] = deque()  # of every step(): tokens, resampled
         self._row, self._left = Row(0, 0), 0
         self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
         self._pending = False  # the newest token has not gone through the layers
+        self._paused = 0.0  # when the thread last had a pause
 
     async def load(self, data: Any, placements: Sequence[Placement]) -> None:
         import numpy as np
@@ -80,6 +88,13 @@ class CpuRunner:
     def copy_page(self, group: int, source: int, to: int) -> None:
         self._run_in_order(lambda: self._cpu.copy_page(group, source, to))
 
+    async def read_pages(self, pages: Sequence[tuple[int, int]]) -> Any:
+        return self._cpu.read_pages(pages)
+
+    def write_pages(self, pages: Sequence[tuple[int, int, int]], data: Any) -> None:
+        content = data if isinstance(data, bytes) else data.to_bytes()
+        self._run_in_order(lambda: self._cpu.write_pages(pages, content))
+
     def set_tokens(self, seq: int, position: int, ids: list[int]) -> None:
         self._run_in_order(lambda: self._cpu.set_tokens(seq, position, ids))
 
@@ -108,7 +123,7 @@ class CpuRunner:
         def run() -> list[Batch]:
             if SMALL_BATCH in lists:
                 self._set_states([Row(seq, position + i) for i in range(len(ids))])
-            self._cpu.feed(position, ids, list(lists), seq)
+            self._cpu.feed(position, ids, lists, seq)
             return [self._read(Row(seq, position + len(ids) - 1), 1)]
 
         if read:
@@ -146,7 +161,7 @@ class CpuRunner:
         return True
 
     async def result(self) -> list[Batch]:
-        await asyncio.sleep(0)  # lets messages in, such as an abort
+        await self._handle_messages()
         work = self._work.popleft()
         assert work.kind is not None
         started = time.perf_counter()
@@ -155,6 +170,13 @@ class CpuRunner:
         self._times[work.kind] = 0.7 * self._times.get(work.kind, ms) + 0.3 * ms
         self._run_unread()
         return batches
+
+    async def _handle_messages(self) -> None:
+        """Let the thread handle messages, such as an abort."""
+        pauses = time.perf_counter() - self._paused > BUSY_S
+        await asyncio.sleep(PAUSE_S if pauses else 0)
+        if pauses:
+            self._paused = time.perf_counter()
 
     def _run_unread(self) -> None:
         """Run the oldest work that nothing reads."""
@@ -229,7 +251,7 @@ class CpuRunner:
         return count
 
     async def take(self) -> tuple[Batch, bool]:
-        await asyncio.sleep(0)  # lets messages in, such as an abort
+        await self._handle_messages()
         count, resampled = self._held.popleft()
         again, self._resampled = resampled != self._resampled, resampled
         batch = self._read(self._row, count)
@@ -258,17 +280,23 @@ class CpuRunner:
     async def rows(self, name: str, n: int, width: int) -> Any:
         return self._cpu.buffers[name][:n, :width].copy()
 
-    async def pooled_rows(
-        self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int, seq: int
-    ) -> Any:
-        import numpy as np
+    def feed_packed(self, batch: PackedBatch, lists: Sequence[str], seq: int = 0) -> None:
+        self._packed.append((batch, list(lists), seq))
 
-        rows, size = [], self.plan.batch
-        for ids in sequences:
-            for at in range(0, len(ids), size):
-                self.feed(at, ids[at : at + size], lists, seq)
-            rows.append(self._cpu.buffers[name][0, :width].copy())
-        return np.stack(rows)
+    def pooled(self, name: str, rows: int, width: int, lists: Sequence[str] = ()) -> Awaitable[Any]:
+        fed, self._packed = self._packed, []
+        return self._pool(fed, name, rows, width, lists)
+
+    async def _pool(
+        self, fed: list[tuple[PackedBatch, list[str], int]], name: str, rows: int, width: int, lists: Sequence[str]
+    ) -> Any:
+        """Compute packed batches, then lists over rows of a buffer."""
+        for batch, batch_lists, seq in fed:
+            await self._handle_messages()
+            self._cpu.feed_packed(batch, batch_lists, seq)
+        self._states()[0, 1] = rows
+        self._run(lists)
+        return self._cpu.buffers[name][:rows, :width].copy()
 
     def counts(self) -> Counts:
         return Counts()

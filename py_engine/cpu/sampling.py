@@ -13,7 +13,12 @@ SETTINGS = np.dtype([(name, np.float32 if kind == "f32" else np.uint32) for name
 
 def settings(c: Call, seq: int | None = None) -> np.void:
     """The Sampling struct of a sequence, as a numpy record."""
-    return np.frombuffer(c["sampling"][c.seq if seq is None else seq].tobytes(), SETTINGS, 1)[0]
+    return settings_of(c["sampling"][c.seq if seq is None else seq])
+
+
+def settings_of(words: Array) -> np.void:
+    """A Sampling struct's words as a numpy record."""
+    return np.frombuffer(words.tobytes(), SETTINGS, 1)[0]
 
 
 def bits(words: Array, count: int) -> Array:

@@ -10,7 +10,7 @@
 
 const PARALLEL = 4; // IndexedDB stores four Blobs at once in four fifths of the time that one after the other takes
 const { deviceMemory = 4 } = /** @type {{ deviceMemory?: number }} */ (navigator); // GiB
-const LIMIT = (2 ** 30 * deviceMemory) / 8; // bytes that may wait
+const LIMIT = (2 ** 30 * deviceMemory) / 4; // bytes that may wait: at most 2 GiB, as browsers report 8 GiB at most
 
 export class BackgroundStore {
   #store;
@@ -84,7 +84,8 @@ export class BackgroundStore {
       this.#remove(waiting);
     } catch (/** @type {any} */ error) {
       waiting.running = false;
-      if (this.find(url, offset) === entry) this.#errors.set(url, error);
+      if (error.name !== "QuotaExceededError" && !(await readable(entry.data))) this.#remove(waiting);
+      else if (this.find(url, offset) === entry) this.#errors.set(url, error);
       this.#notify();
     }
     this.#run();
@@ -107,6 +108,19 @@ export class BackgroundStore {
     for (const listener of this.#listeners.splice(0)) listener();
   }
 }
+
+/**
+ * Whether a Blob's bytes are there. They are lost if the page whose worker made it closes before the browser has them;
+ * the record is then downloaded again when it is needed. @param {Blob} data
+ */
+const readable = (data) =>
+  data
+    .slice(0, 1)
+    .arrayBuffer()
+    .then(
+      () => true,
+      () => false,
+    );
 
 /** @param {string} url @param {number} offset */
 const key = (url, offset) => `${offset} ${url}`;

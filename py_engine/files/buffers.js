@@ -1,18 +1,7 @@
 /** Buffers outside Python's heap. */
 
-/** Allocates a buffer. @param {number} length */
-export const allocate = (length) => new ArrayBuffer(length);
-
 /** Frees a buffer's memory now. @param {ArrayBuffer} buffer */
 export const release = (buffer) => void buffer.transfer?.(0);
-
-/**
- * Copies `length` bytes between buffers.
- * @param {ArrayBuffer} from @param {number} start @param {ArrayBuffer} to @param {number} at @param {number} length
- */
-export function copy(from, start, to, at, length) {
-  new Uint8Array(to).set(new Uint8Array(from, start, length), at);
-}
 
 /** The SHA-256 of a buffer, in hex. @param {ArrayBuffer} buffer */
 export async function sha256(buffer) {

@@ -19,6 +19,7 @@ FIRST_BYTES = 1 << 20  # the first request: enough for the header of most models
 PART = 8 << 20  # bytes of one range request
 PARALLEL = 4  # concurrent range requests
 BACKOFF_S = (0.3, 1.0, 3.0)  # waits before the second, third and fourth try
+WORKER_LOST = "WorkerLost"  # name of the error when a download worker has ended
 RETRY_STATUSES = {408, 425, 429, 500, 502, 503, 504}
 
 
@@ -36,6 +37,7 @@ class Remote:
         self.requests = 0
         self.downloaded = 0
         self.ranged = True
+        self.linked = ""  # the header X-Linked-ETag of the first response
         self._on_bytes = on_bytes
         self._slots = asyncio.Semaphore(PARALLEL)
         self._abort = js.AbortController.new()
@@ -48,7 +50,7 @@ class Remote:
         body = await self._request(0, FIRST_BYTES)
         if body.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:  # an empty file
             self.size = 0
-            return js.wispShards.allocate(0)
+            return js.wispShards.newRecord(0, False).buffer
         size = body.size
         if isnan(size):  # the server hides Content-Range from other sites
             self.requests += 1
@@ -58,34 +60,34 @@ class Remote:
         if isnan(size):
             body.cancel()
             raise WispError(
-                f"The server at {self._host} does not say how large the file is. Download the file and open it "
+                f"The server at {self.host} does not say how large the file is. Download the file and open it "
                 "from this computer.",
                 "network_error",
             )
-        self.size, self.etag = int(size), str(body.etag)
+        self.size, self.etag, self.linked = int(size), str(body.etag), str(body.linked)
         self.ranged = body.status == HTTPStatus.PARTIAL_CONTENT
         end = min(FIRST_BYTES, self.size)
-        buffer = js.wispShards.allocate(end)
+        target = js.wispShards.newRecord(end, False)
         if not self.ranged:
             self._response, self._position = body, 0
-            await self._from_stream(buffer, 0, 0, end)
+            await self._from_stream(target, 0, 0, end)
         else:
-            reached = await self._fill(body, buffer, 0, end)
+            reached = await self._fill(body, target, 0, end)
             body.cancel()
             if reached < end:
-                await self._range(buffer, reached, reached, end)
-        return buffer
+                await self._range(target, reached, reached, end)
+        return target.buffer
 
-    async def fetch(self, buffer: Any, at: int, start: int, end: int) -> None:
-        """Download the file's bytes [start, end) into an ArrayBuffer from `at` on."""
+    async def fetch(self, target: Any, at: int, start: int, end: int) -> None:
+        """Download the file's bytes [start, end) into an Incoming (incoming.js) from `at` on."""
         if start >= end:
             return
         if not self.ranged:
             async with self._stream_lock:
-                await self._from_stream(buffer, at, start, end)
+                await self._from_stream(target, at, start, end)
             return
         parts = [(a, min(a + PART, end)) for a in range(start, end, PART)]
-        tasks = [asyncio.ensure_future(self._range(buffer, at + a - start, a, b)) for a, b in parts]
+        tasks = [asyncio.ensure_future(self._range(target, at + a - start, a, b)) for a, b in parts]
         try:
             await asyncio.gather(*tasks)
         finally:
@@ -96,31 +98,35 @@ class Remote:
         """Abort every request."""
         self._abort.abort()
 
-    async def _range(self, buffer: Any, at: int, start: int, end: int) -> None:
+    async def _range(self, target: Any, at: int, start: int, end: int) -> None:
         """Download one range. After a lost connection, continues from the last byte that arrived."""
         async with self._slots:
             tries = 0
             while start < end:
-                body = await self._request(start, end)
+                body = await self._request(start, end, target)
                 if body.status == HTTPStatus.OK:  # the server ignored the range
                     await body.skip(start)
-                reached = await self._fill(body, buffer, at, at + end - start)
+                reached = await self._fill(body, target, at, at + end - start)
                 body.cancel()
                 tries = await self._back_off(0 if reached > at else tries, short=reached - at < end - start)
                 start, at = start + reached - at, reached
 
-    async def _from_stream(self, buffer: Any, at: int, start: int, end: int) -> None:
+    async def _from_stream(self, target: Any, at: int, start: int, end: int) -> None:
         """Download a range from a server without ranges. A range before the current position restarts the file."""
         tries = 0
         while start < end:
-            if self._response is None or self._position > start:
+            if self._response is None or self._position > start or not target.reads(self._response):
                 self._drop_response()
-                self._response = await self._request(0, self.size or 0)
-            if self._position < start:
-                self._position += await self._response.skip(start - self._position)
+                self._response = await self._request(0, self.size or 0, target)
             reached = at
-            if self._position == start:
-                reached = await self._fill(self._response, buffer, at, at + end - start)
+            try:
+                if self._position < start:
+                    self._position += await self._response.skip(start - self._position)
+                if self._position == start:
+                    reached = await self._fill(self._response, target, at, at + end - start)
+            except BaseException:
+                self._drop_response()
+                raise
             self._position += reached - at
             short = reached - at < end - start
             start, at = start + reached - at, reached
@@ -133,10 +139,10 @@ class Remote:
             self._response.cancel()
         self._response, self._position = None, 0
 
-    async def _fill(self, body: Any, buffer: Any, at: int, end: int) -> int:
+    async def _fill(self, body: Any, target: Any, at: int, end: int) -> int:
         report = create_proxy(self._count)
         try:
-            reached = await body.fill(buffer, at, end, report)
+            reached = await target.fill(body, at, end, report)
             return int(reached)
         except BaseException:
             body.cancel()
@@ -154,7 +160,7 @@ class Remote:
             return 0
         if tries >= len(BACKOFF_S):
             raise WispError(
-                f"The connection to {self._host} was lost while the model was downloading. Check the network and load "
+                f"The connection to {self.host} was lost while the model was downloading. Check the network and load "
                 "the model again: the download continues from what has arrived.",
                 "network_error",
                 SERVER_ERROR,
@@ -162,16 +168,19 @@ class Remote:
         await asyncio.sleep(BACKOFF_S[tries])
         return tries + 1
 
-    async def _request(self, start: int, end: int) -> Any:
-        """Request bytes [start, end), with retries. WispError http_error or network_error."""
+    async def _request(self, start: int, end: int, target: Any = None) -> Any:
+        """Request bytes [start, end) in the thread of `target`, with retries. WispError http_error, network_error."""
+        source = js.wispShards if target is None else target
         for tries in range(len(BACKOFF_S) + 1):
             last = tries == len(BACKOFF_S)
             self.requests += 1
             try:
-                body = await js.wispShards.request(self.url, start, end, self._abort.signal)
+                body = await source.request(self.url, start, end, self._abort.signal)
             except JsException as error:
                 if error.name == "AbortError":
                     raise asyncio.CancelledError from None
+                if error.name == WORKER_LOST:
+                    raise
                 if last or not self._may_recover():
                     raise self._network_error() from None
             else:
@@ -206,7 +215,8 @@ class Remote:
         return bool(js.navigator.onLine) and self.size is not None
 
     @property
-    def _host(self) -> str:
+    def host(self) -> str:
+        """The server's name and port."""
         return urlsplit(self.url).netloc
 
     def _http_error(self, body: Any) -> WispError:
@@ -224,7 +234,7 @@ class Remote:
         )
 
     def _network_error(self) -> WispError:
-        host, here = self._host, str(js.location.host)
+        host, here = self.host, str(js.location.host)
         if not js.navigator.onLine:
             why = f"This browser is offline and the model from {host} is not fully cached. Connect, and try again."
         elif host == here:

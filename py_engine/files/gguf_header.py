@@ -9,6 +9,7 @@ A string is a u64 length and UTF-8 bytes. An array is an element type u32, a u64
 """
 
 import struct
+import sys
 from array import array
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -18,15 +19,19 @@ from gguf.constants import GGML_QUANT_SIZES, GGUF_DEFAULT_ALIGNMENT, GGMLQuantiz
 
 from py_engine.errors import WispError
 
-MAX_HEADER = 256 * 1024 * 1024  # bytes; known headers are under 30 MB, and a larger one must not fill the WASM heap
+MAX_HEADER = 48 * 1024 * 1024  # bytes; known headers are under 30 MB, and a larger one must not fill the WASM heap
+MAX_MEMORY = 112 * 1024 * 1024  # bytes of the metadata and tensor table as Python objects
 MAX_KEYS = 1 << 16
 MAX_TENSORS = 1 << 17
 MAX_DIMS = 4
 MAX_ARRAY_DEPTH = 4
+MAX_STRING = 16 * 1024 * 1024  # bytes of one text
+STRINGS_AT_ONCE = 1 << 14  # strings read between two looks at the memory
 FIRST_READ = 1024 * 1024
 
 _REQUIRED: Any = object()
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
+_TENSOR_BYTES, _ARRAY_BYTES, _NUMBER_BYTES = 600, 72, 40  # of the Python objects, roughly
 _MIN_KEY, _MIN_TENSOR = 8 + 4 + 1, 8 + 4 + 4 + 8  # bytes of the shortest entry of each table
 
 # GGUF value type -> array/struct type code of the numbers
@@ -66,6 +71,11 @@ class Header:
     alignment: int
     data_offset: int
     file_size: int | None
+
+    @property
+    def largest_dimension(self) -> int:
+        """The largest dimension of any tensor."""
+        return max((max(info.shape) for info in self.tensors.values()), default=0)
 
     @property
     def architecture(self) -> str:
@@ -148,6 +158,7 @@ class _Parser:
         self.n_keys = 0
         self.metadata: dict[str, Any] = {}
         self.tensors: dict[str, TensorInfo] = {}
+        self.memory = 0  # bytes of the objects made so far, roughly
 
     def run(self, prefix: bytes) -> Header:
         self.buf = prefix
@@ -232,6 +243,7 @@ class _Parser:
             _corrupt(f"tensor {name!r} has rows of {shape[0]}, not a multiple of the {block} of its type {kind.name}")
         if offset % alignment:
             _corrupt(f"tensor {name!r} starts at {offset}, which is not a multiple of {alignment}")
+        self._allocate(_TENSOR_BYTES)
         self.tensors[name] = TensorInfo(name, shape, kind, offset, count // block * block_bytes)
 
     def _check_layout(self, data_offset: int, alignment: int) -> None:
@@ -259,7 +271,9 @@ class _Parser:
 
     def _value(self, kind: GGUFValueType, key: str, depth: int = 0) -> Any:
         if kind == GGUFValueType.STRING:
-            return self._bytes(f"the value of {key!r}").decode("utf-8", "replace")
+            text = self._bytes(f"the value of {key!r}", MAX_STRING).decode("utf-8", "replace")
+            self._allocate(sys.getsizeof(text))
+            return text
         if kind == GGUFValueType.ARRAY:
             return self._array(key, depth)
         return self._numbers(kind, 1, key)[0]
@@ -273,6 +287,7 @@ class _Parser:
             return self._strings(count, key)
         if kind == GGUFValueType.ARRAY:
             self._require(count * 12, f"the arrays of {key!r}")
+            self._allocate(count * _ARRAY_BYTES)
             return [self._array(key, depth + 1) for _ in range(count)]
         return self._numbers(kind, count, key)
 
@@ -280,6 +295,7 @@ class _Parser:
         numbers = array(_NUMBERS[kind])
         start, length = self.pos, count * numbers.itemsize
         self._require(length, f"the values of {key!r}")
+        self._allocate(count * (8 if numbers.itemsize == 1 else _NUMBER_BYTES))
         self.pos = start + length
         numbers.frombytes(self.buf[start : self.pos])
         return list(map(bool, numbers)) if kind == GGUFValueType.BOOL else numbers.tolist()
@@ -293,14 +309,19 @@ class _Parser:
         out: list[str] = []
         append = out.append
         try:
-            for _ in range(count):
-                (length,) = unpack(buf, pos)
-                pos += 8
-                end = pos + length
-                if end > size:
+            while len(out) < count:
+                done = len(out)
+                for _ in range(min(STRINGS_AT_ONCE, count - done)):
+                    (length,) = unpack(buf, pos)
+                    pos += 8
+                    end = pos + length
+                    if end > size:
+                        break
+                    append(buf[pos:end].decode("utf-8", "replace"))
+                    pos = end
+                self._allocate(sum(map(sys.getsizeof, out[done:])) + 8 * len(out[done:]))
+                if len(out) < min(done + STRINGS_AT_ONCE, count):
                     break
-                append(buf[pos:end].decode("utf-8", "replace"))
-                pos = end
         except struct.error:
             length = 8
         if len(out) < count:
@@ -350,6 +371,12 @@ class _Parser:
         if self.file_size is not None and end > self.file_size:
             self._truncated(end, what)
         raise NeedMoreBytes(max(end, min(hint, MAX_HEADER)))
+
+    def _allocate(self, size: int) -> None:
+        """Account for an object. A header of many small values takes far more memory than bytes."""
+        self.memory += size
+        if self.memory > MAX_MEMORY:
+            _corrupt(f"its metadata needs more than {MAX_MEMORY >> 20} MB of memory")
 
     def _truncated(self, end: int, what: str) -> NoReturn:
         raise WispError(

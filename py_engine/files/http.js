@@ -1,7 +1,9 @@
 /** HTTP responses that are read in parts, into buffers of the caller. */
 
+const TEXT_MS = 10_000; // until a small text is given up
+
 /** An HTTP response whose body is read in parts. */
-class Body {
+export class Body {
   /** @param {Response} response */
   constructor(response) {
     const header = (/** @type {string} */ name) => response.headers.get(name);
@@ -9,6 +11,7 @@ class Body {
     this.status = response.status;
     this.statusText = response.statusText;
     this.etag = header("etag") ?? header("last-modified") ?? "";
+    this.linked = header("x-linked-etag") ?? ""; // a Hub's name for the file's contents
     this.length = Number(header("content-encoding") ? NaN : (header("content-length") ?? NaN)); // bytes of this response
     this.size = response.status === 206 ? Number(total ?? NaN) : this.length; // bytes of the file; NaN if unknown
     this.reader = response.body?.getReader();
@@ -86,4 +89,13 @@ export async function request(url, start, end, signal) {
 export async function sizeByHead(url, signal) {
   const response = await fetch(url, { method: "HEAD", signal, cache: "no-store" }).catch(() => undefined);
   return response?.ok ? Number(response.headers.get("content-length") ?? NaN) : NaN;
+}
+
+/** The first bytes of a small text file; null if there is none. @param {string} url @param {number} most bytes */
+export async function beginningOf(url, most) {
+  const body = await request(url, 0, most, AbortSignal.timeout(TEXT_MS));
+  const bytes = new ArrayBuffer(most);
+  const length = body.status < 300 ? await body.fill(bytes, 0, most, () => undefined) : 0;
+  body.cancel();
+  return length ? new TextDecoder().decode(bytes.slice(0, length)) : null;
 }

@@ -44,6 +44,17 @@ export class Database {
       transaction.onabort = () => reject(plainError(transaction.error ?? sent.error));
     });
   }
+
+  /** [key, value] of all records of a store, or of a range. @param {string} store @param {IDBKeyRange} [range] */
+  async entries(store, range) {
+    const keys = /** @type {any[]} */ ([]);
+    const values = await this.transact(store, "readonly", (opened) => {
+      const asked = opened.getAllKeys(range);
+      asked.onsuccess = () => keys.push(...asked.result);
+      return opened.getAll(range);
+    });
+    return keys.map((key, i) => /** @type {[any, any]} */ ([key, values[i]]));
+  }
 }
 
 /**

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -13,9 +14,10 @@ InUse = Callable[[], set[str]]  # URLs of models that are not evicted
 
 
 async def cached_models() -> list[dict[str, Any]]:
-    """[{url, size, bytes, complete, used}] of the models that are cached, fully or in part; most recently used first.
+    """[{url, size, bytes, complete, used, verified}] of the models that are cached, most recently used first.
 
-    `size`: bytes of the file; `bytes`: bytes that are cached; `used`: Unix time in seconds, None if unknown.
+    `size`: bytes of the file; `bytes`: bytes that are cached, maybe not all; `used`: Unix time in seconds, None if
+    unknown; `verified`: whether the file's SHA-256 was compared with an expected one.
     """
     try:
         found = (await js.wispShards.listModels()).to_py()
@@ -27,8 +29,28 @@ async def cached_models() -> list[dict[str, Any]]:
         records = (await js.wispShards.listRecords(url)).to_py()
         cached = sum(int(length) for _, length in records)
         seconds = used / 1000 if used else None
-        models.append({"url": url, "size": size, "bytes": cached, "complete": cached >= size, "used": seconds})
+        models.append(
+            {
+                "url": url,
+                "size": size,
+                "bytes": cached,
+                "complete": cached >= size,
+                "used": seconds,
+                "verified": bool(model.get("sha256")),
+            }
+        )
     return sorted(models, key=lambda model: -(model["used"] or 0))
+
+
+async def content_of(url: str, size: int) -> str | None:
+    """A hash of a cached model's bytes; None while some of them are missing."""
+    try:
+        found = await js.wispShards.recordHashes(url)
+    except JsException:
+        return None
+    hashes = sorted((int(offset), int(length), str(digest)) for offset, length, digest in found.to_py())
+    whole = sum(length for _, length, _ in hashes) == size
+    return hashlib.sha256(repr(hashes).encode()).hexdigest() if whole else None
 
 
 async def forget(url: str) -> None:

@@ -2,6 +2,7 @@
 
 import { checksum } from "./checksum.js";
 import { sha256 } from "./buffers.js";
+import { sha256Of } from "./file_hash.js";
 import { Database } from "./indexed_db.js";
 import { BackgroundStore } from "./background_store.js";
 
@@ -9,8 +10,9 @@ import { BackgroundStore } from "./background_store.js";
 
 // key [url, offset, length] -> Entry; a Blob can be read in part. Records that earlier versions stored have no `check`:
 // they get one after their SHA-256 has matched.
+const POLL_MS = 20; // between two looks for a record that is on its way
 const RECORDS = "records";
-const MODELS = "models"; // key url -> {url, size, etag, ranged, used: time of the last use in milliseconds}
+const MODELS = "models"; // key url -> {url, size, etag, ranged, used: time of the last use in milliseconds, sha256?: of the file, if it was verified}
 
 const database = new Database("wisp-models", (database) => {
   database.createObjectStore(RECORDS);
@@ -27,20 +29,41 @@ const recordKeys = (url) => IDBKeyRange.bound([url], [url, []]);
 /** A model's entry {url, size, etag, ranged}, or undefined. @param {string} url */
 export const getModel = (url) => database.transact(MODELS, "readonly", (store) => store.get(url));
 
+/** Notes that a model's file has the SHA-256 that was expected. @param {string} url @param {string} sha256 */
+export const putVerified = (url, sha256) => changeModel(url, { sha256 });
+
+/** The SHA-256 of a model's file, from its records: of each one as soon as it is there. @param {string} url @param {Float64Array} spans (offset, length) of each record, in order @param {AbortSignal} signal */
+export const modelSha256 = (url, spans, signal) => sha256Of(recordsOf(url, spans, signal), signal);
+
+/** @param {string} url @param {Float64Array} spans @param {AbortSignal} signal @returns {AsyncGenerator<Blob>} */
+async function* recordsOf(url, spans, signal) {
+  for (let i = 0; i < spans.length; i += 2) {
+    let entry;
+    while (!(entry = await entryOf(url, spans[i], spans[i + 1]))) {
+      if (signal.aborted) throw new Error("aborted");
+      await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+    }
+    yield entry.data;
+  }
+}
+
 /** Stores a model's entry. @param {string} url @param {number} size @param {string} etag @param {boolean} ranged whether the server answers range requests */
 export const putModel = (url, size, etag, ranged) =>
   database.transact(MODELS, "readwrite", (store) => store.put({ url, size, etag, ranged, used: Date.now() }));
 
 /** Sets a model's time of last use to now. @param {string} url */
-export async function touchModel(url) {
+export const touchModel = (url) => changeModel(url, { used: Date.now() });
+
+/** @param {string} url @param {Record<string, unknown>} changes of its entry */
+async function changeModel(url, changes) {
   await database.transact(MODELS, "readwrite", (store) => {
     const entry = store.get(url);
-    entry.onsuccess = () => entry.result && store.put({ ...entry.result, used: Date.now() });
+    entry.onsuccess = () => entry.result && store.put({ ...entry.result, ...changes });
     return entry;
   });
 }
 
-/** @returns {Promise<{url: string, size: number, etag: string, used?: number}[]>} */
+/** @returns {Promise<{url: string, size: number, etag: string, used?: number, sha256?: string}[]>} */
 export const listModels = () => database.transact(MODELS, "readonly", (store) => store.getAll());
 
 /** The [offset, length] of each cached record of a model. @param {string} url */
@@ -49,6 +72,15 @@ export async function listRecords(url) {
   const lengths = new Map(keys.map((/** @type {any[]} */ [, offset, length]) => [offset, length]));
   for (const { offset, entry } of background.of(url)) lengths.set(offset, entry.data.size);
   return [...lengths];
+}
+
+/** [offset, length, SHA-256] of each cached record of a model. @param {string} url */
+export async function recordHashes(url) {
+  const found = new Map();
+  for (const [[, offset, length], { sha256 }] of await database.entries(RECORDS, recordKeys(url)))
+    found.set(offset, [offset, length, sha256]);
+  for (const { offset, entry } of background.of(url)) found.set(offset, [offset, entry.data.size, entry.sha256]);
+  return [...found.values()];
 }
 
 /**
@@ -78,7 +110,7 @@ export async function getRecord(url, offset, length) {
   const intact = check !== undefined && String(check) === String(checksum(buffer));
   const digest = intact ? stored : await sha256(buffer);
   if (check === undefined && digest === stored && buffer.byteLength === length)
-    await putRecord(url, offset, buffer, digest);
+    await putRecord(url, offset, { sha256: digest, check: checksum(buffer), data: new Blob([buffer]) });
   return { sha256: stored, digest, buffer, read: read - begun, hash: performance.now() - read };
 }
 
@@ -108,10 +140,9 @@ export const getPart = async (url, offset, length, start, end) =>
 /**
  * Caches a record: from now on it can be read, while it is stored in the background. Returns when there is room for
  * another one.
- * @param {string} url @param {number} offset @param {ArrayBuffer} buffer free for other use at once @param {string} sha256
+ * @param {string} url @param {number} offset @param {Entry} entry
  */
-export const putRecord = (url, offset, buffer, sha256) =>
-  background.add(url, offset, { sha256, check: checksum(buffer), data: new Blob([buffer]) });
+export const putRecord = (url, offset, entry) => background.add(url, offset, entry);
 
 /** Waits until a model's records are stored. Rejects with QuotaExceededError if storage is full. @param {string} url */
 export const stored = (url) => background.stored(url);

@@ -56,6 +56,11 @@ class Parts:
         """Start downloading the first file into the cache."""
         self.sources[0].prefetch(plan_records(self.headers[0], self.sources[0].size))
 
+    async def content(self) -> str | None:
+        """A text that differs where the bytes of the files do; None: not known."""
+        parts = [await source.content() for source in self.sources]
+        return " ".join(part for part in parts if part) if all(parts) else None
+
     async def read(self, tensor: str) -> bytes:
         """Read one small tensor."""
         for source, header in zip(self.sources, self.headers, strict=True):

@@ -9,7 +9,7 @@ from gguf.constants import GGML_QUANT_SIZES
 
 from py_engine.files.gguf_header import Header, TensorInfo
 
-MAX_RECORD = 16 << 20  # bytes; a load holds three records, and some six more await garbage collection
+MAX_RECORD = 16 << 20  # bytes; a download has nine records in memory (shards.py)
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,15 @@ import js
 from pyodide.ffi import JsException, to_js
 
 from py_engine.errors import SERVER_ERROR, WispError
-from py_engine.files.download import FileChanged, Remote
-from py_engine.files.model_cache import InUse, evict_models, forget
+from py_engine.files.download import WORKER_LOST, FileChanged, Remote
+from py_engine.files.model_cache import InUse, content_of, evict_models, forget
 from py_engine.files.records import Record
-from py_engine.files.source import READ_AHEAD, CachedRecords, FileSource, OnProgress, Source, read_ahead, spans
+from py_engine.files.source import CachedRecords, FileSource, OnProgress, Source, read_ahead, spans
+from py_engine.files.verification import Verification
 
-PREFETCH_AHEAD = 2  # records in download during a prefetch
+PREFETCH_AHEAD = 6  # records in download during a prefetch, beside the newest one
+DOWNLOAD_AHEAD = 8  # records in download while one is in use
+WORKERS_FROM = 64 << 20  # bytes of a file that is downloaded in pages' workers
 # At the end of a load, so few bytes are awaited until they are stored: a small model is cached when it is ready.
 SMALL_REST, SMALL_REST_S = 64 << 20, 2.0
 
@@ -51,6 +54,7 @@ class UrlSource(Source):
         self._invalid = False  # the cached records must be removed
         self._storing: asyncio.Task[None] | None = None  # handles what cannot be stored
         self._has_cache = True  # whether IndexedDB works
+        self._verification = Verification(url, self.name)
 
     async def open(self) -> None:
         """Get the file's size from the cache, else from the server."""
@@ -63,17 +67,32 @@ class UrlSource(Source):
         if model is not None:
             self._remote.size, self._remote.etag = int(model.size), str(model.etag)
             self._remote.ranged = bool(model.ranged)
+            self._verification.sha256 = str(getattr(model, "sha256", None) or "")
             js.wispShards.touchModel(self.url)
         else:
             self._prefix = await self._remote.probe()
             await self._remember()
         assert self._remote.size is not None
         self.size = self._remote.size
+        if self._in_workers and not self._cached:
+            js.wispShards.needWorkers()  # they start while the header is read
+
+    @property
+    def _in_workers(self) -> bool:
+        """Whether pages' workers are to download it."""
+        return self.size >= WORKERS_FROM
 
     @property
     def stats(self) -> dict[str, float]:
         remote = self._remote
-        return {**self._counts, "downloaded_bytes": remote.downloaded, "requests": remote.requests, **self._times}
+        verified = int(bool(self._verification.sha256 or self._hashes))
+        return {
+            **self._counts,
+            "verified": verified,
+            "downloaded_bytes": remote.downloaded,
+            "requests": remote.requests,
+            **self._times,
+        }
 
     async def _remember(self) -> None:
         if self._has_cache:
@@ -91,11 +110,11 @@ class UrlSource(Source):
         if end > have and (rest := await self._read_cached(max(offset, have), end)) is not None:
             return (prefix.slice(offset, have).to_bytes() if offset < have else b"") + rest
         if end > have:
-            longer = js.wispShards.allocate(end)
+            longer = js.wispShards.newRecord(end, False)
             if have:
-                js.wispShards.copy(prefix, 0, longer, 0, have)
+                longer.copy(prefix, 0, 0, have)
             await self._fetch(longer, have, have, end)
-            prefix = self._prefix = longer
+            prefix = self._prefix = longer.buffer
         found: bytes = prefix.slice(offset, end).to_bytes()
         return found
 
@@ -154,6 +173,8 @@ class UrlSource(Source):
         for offset, length in self._cached - planned:
             await js.wispShards.deleteRecord(self.url, offset, length)
         self._cached &= planned
+        if self._in_workers and planned - self._cached:
+            await js.wispShards.awaitWorkers()
         self._prepared = True
 
     def cached_records(self, plan: list[Record]) -> CachedRecords:
@@ -166,6 +187,9 @@ class UrlSource(Source):
         ]
         hashes = to_js([self._hashes.get(record.offset) for record in found])
         return CachedRecords(found, js.wispShards.cachedRecords(self.url, spans(found), hashes), True)
+
+    async def content(self) -> str | None:
+        return await content_of(str(self.url), self.size)
 
     def mark_uploaded(self, records: Collection[Record], read_ms: float) -> None:
         self._times["read_ms"] += read_ms
@@ -184,16 +208,33 @@ class UrlSource(Source):
                 raise error
         if not self._prepared:
             await self._prepare(plan)
+        arriving = self._remote.requests > 0 or any((r.offset, r.length) not in self._cached for r in plan)
+        verifying = asyncio.ensure_future(self._verify(plan, ask_host=arriving))
+        verifying.add_done_callback(_retrieve_exception)
         try:
-            async with aclosing(read_ahead(rest, READ_AHEAD, self._obtain, self.close)) as records:
+            async with aclosing(read_ahead(rest, DOWNLOAD_AHEAD, self._obtain, self.close)) as records:
                 async for record, buffer in records:
                     yield record, buffer
+            await verifying
             if self._storing is not None and js.wispShards.unstoredBytes(self.url) <= SMALL_REST:
                 await asyncio.wait([self._storing], timeout=SMALL_REST_S)
         finally:
+            verifying.cancel()
             self._prefix = self._header = None
             if self._invalid:
                 await forget(str(self.url))  # again: records were stored after the first call
+
+    async def _verify(self, plan: list[Record], *, ask_host: bool) -> None:
+        """Compare the file's SHA-256 with the expected one, if there is one. WispError hash_mismatch."""
+        if not self._has_cache:
+            return
+        linked = self._remote.linked if ask_host and not self._hashes else None  # known hashes are compared anyway
+        try:
+            await self._verification.run(plan, self.expected, linked)
+        except WispError:
+            self._invalid = True
+            await forget(str(self.url))
+            raise
 
     async def _obtain(self, record: Record) -> Any:
         """A record's ArrayBuffer from the cache or the server, checked and cached."""
@@ -212,19 +253,16 @@ class UrlSource(Source):
                 self._count_cached(record)
                 return buffer
             self._damaged.add(record.offset)
-        buffer = await self._download(record)
-        self._on_progress("hash", self._loaded, self.size)
-        digest = await js.wispShards.sha256(buffer)
-        if digest != self._hashes.get(record.offset, digest):  # download again: the transfer may have damaged it
+        arrived = await self._download(record)
+        if arrived.entry.sha256 != self._hashes.get(record.offset, arrived.entry.sha256):
             self._prefix = None
-            buffer = await self._download(record)
-            digest = await js.wispShards.sha256(buffer)
-            if digest != self._hashes[record.offset]:
+            arrived = await self._download(record)  # the transfer may have damaged it
+            if arrived.entry.sha256 != self._hashes[record.offset]:
                 raise await self._changed()
-        await self._store(record, buffer, digest)
+        await self._store(record, arrived.entry)
         if record.offset in self._damaged:
             self._counts["healed"] += 1
-        return buffer
+        return arrived.buffer
 
     def _count_cached(self, record: Record) -> None:
         if record.offset not in self._prefetched:
@@ -248,30 +286,38 @@ class UrlSource(Source):
         return None
 
     async def _download(self, record: Record) -> Any:
-        """Download a record, except for bytes that are in `_prefix` already."""
-        buffer = js.wispShards.allocate(record.length)
-        have = min(self._prefix.byteLength if self._prefix is not None else 0, record.end) - record.offset
-        if have > 0:
-            js.wispShards.copy(self._prefix, record.offset, buffer, 0, have)
-            self._on_bytes(have)
-        have = max(have, 0)
-        await self._fetch(buffer, have, record.offset + have, record.end)
-        return buffer
+        """Download a record, except for bytes that are in `_prefix` already: {buffer, entry} (incoming.js)."""
+        while True:
+            target = js.wispShards.newRecord(record.length, self._in_workers, not self._remote.ranged)
+            try:
+                have = min(self._prefix.byteLength if self._prefix is not None else 0, record.end) - record.offset
+                if have > 0:
+                    target.copy(self._prefix, record.offset, 0, have)
+                    self._on_bytes(have)
+                have = max(have, 0)
+                await self._fetch(target, have, record.offset + have, record.end)
+                self._on_progress("hash", self._loaded, self.size)
+                return await target.finish()
+            except JsException as error:
+                if error.name != WORKER_LOST:
+                    raise
+            finally:
+                target.discard()
 
-    async def _fetch(self, buffer: Any, at: int, start: int, end: int) -> None:
+    async def _fetch(self, target: Any, at: int, start: int, end: int) -> None:
         try:
-            await self._remote.fetch(buffer, at, start, end)
+            await self._remote.fetch(target, at, start, end)
         except FileChanged:
             raise await self._changed() from None
 
-    async def _store(self, record: Record, buffer: Any, digest: str) -> None:
+    async def _store(self, record: Record, entry: Any) -> None:
         """Cache a record. Returns when there is room for another one."""
         if not self._has_cache:
             return
         self._cached.add((record.offset, record.length))
         if self._storing is None or self._storing.done():
             self._storing = asyncio.ensure_future(self._watch_storage())
-        await js.wispShards.putRecord(self.url, record.offset, buffer, digest)
+        await js.wispShards.putRecord(self.url, record.offset, entry)
 
     async def _watch_storage(self) -> None:
         """Wait until all records are stored. When storage is full, evict other models, or stop caching this one.
@@ -289,6 +335,7 @@ class UrlSource(Source):
                 js.wispShards.retryStore(self.url)
                 continue
             self._has_cache = False
+            self._verification.stop()
             js.wispShards.dropUnstored(self.url)
             self.notices.append(
                 f"This browser gives this site too little storage for {self.name}. What could not be stored will be "
@@ -331,6 +378,7 @@ class UrlSource(Source):
         self._on_progress("download", min(self._loaded, size), size)
 
     def close(self) -> None:
+        self._verification.stop()
         for task in (self._prefetch_task, *self._prefetching.values()):
             if task is not None:
                 task.cancel()
@@ -360,9 +408,3 @@ async def open_source(
         source.close()
         raise
     return source
-
-
-async def open_sources(models: Any, on_progress: OnProgress) -> list[Source]:
-    """Open a source per file of a split model, in order. `models`: one model or a list, as for open_source."""
-    parts = list(models) if isinstance(models, list | tuple) or js.Array.isArray(models) else [models]
-    return [await open_source(part, on_progress) for part in parts]

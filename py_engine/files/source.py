@@ -14,6 +14,7 @@ from pyodide.ffi import JsException, to_js
 
 from py_engine.errors import WispError
 from py_engine.files.records import Record
+from py_engine.files.verification import mismatch
 
 OnProgress = Callable[[str, int, int], None]  # (stage, loaded bytes, total bytes)
 READ_AHEAD = 4  # records read while one is in use: at most five are in memory
@@ -42,12 +43,16 @@ class Source:
     def __init__(self, on_progress: OnProgress) -> None:
         self._on_progress = on_progress
         self.notices: list[str] = []  # messages for the user
+        self.expected: str | None = None  # the SHA-256 that the caller expects of the file, in hex
         self._counts = dict.fromkeys(("records", "from_cache", "cached_bytes", "healed"), 0)
 
     @property
     def stats(self) -> dict[str, float]:
-        """Counts so far: records, from_cache, cached_bytes, healed, downloaded_bytes, requests, read_ms, hash_ms."""
-        return {**self._counts, "downloaded_bytes": 0, "requests": 0, "read_ms": 0.0, "hash_ms": 0.0}
+        """Counts so far: records, from_cache, cached_bytes, healed, downloaded_bytes, requests, read_ms, hash_ms.
+
+        And `verified`: 1 if the file's SHA-256 was compared with an expected one.
+        """
+        return {**self._counts, "verified": 0, "downloaded_bytes": 0, "requests": 0, "read_ms": 0.0, "hash_ms": 0.0}
 
     async def read(self, offset: int, length: int) -> bytes:
         """Read a small part of the file, such as its header. Shorter only at the file's end."""
@@ -68,6 +73,10 @@ class Source:
         of megabytes would pile up.
         """
         raise NotImplementedError
+
+    async def content(self) -> str | None:
+        """A text that differs where the file's bytes do; None: not known. After the load of its records."""
+        return None
 
     def prefetch(self, plan: list[Record]) -> None:
         """Start downloading the records into the cache, if there is one. records() reports the errors."""
@@ -101,6 +110,17 @@ class FileSource(Source):
         async for record, buffer in read_ahead(rest, READ_AHEAD, lambda r: self._slice(r.offset, r.end)):
             yield record, buffer
             self._on_progress("cache", record.end, self.size)
+        if self.expected is not None:
+            await self._verify(self.expected)
+
+    async def _verify(self, expected: str) -> None:
+        found = str(await js.wispShards.sha256Of(to_js([self._file]), js.AbortController.new().signal))
+        if found != expected:
+            raise mismatch(self.name, found, expected, "the load request")
+
+    async def content(self) -> str | None:
+        modified = getattr(self._file, "lastModified", None)
+        return f"{self.name} {self.size} {modified}" if modified else None  # reading all of a file would take too long
 
     async def _slice(self, start: int, end: int) -> Any:
         try:

@@ -21,6 +21,7 @@ class GenerationStats:
     dispatches: int = 0
     encode_ms: float = 0.0  # spent encoding and submitting GPU work
     wait_ms: float = 0.0  # spent waiting for the GPU; near 0: the host is the bottleneck
+    seed: int | None = None  # that its tokens are sampled with
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,15 @@ class AnswerLimits:
     # None: a full context ends the answer. n: the first n tokens stay, the older half of the others is dropped, and the
     # answer continues.
     keep: int | None = None
+    private: bool = False  # what is computed for it must not outlive the page
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What an earlier worker generated of an answer, and the seed that it sampled with."""
+
+    ids: list[int]
+    seed: int | None
 
 
 @dataclass
@@ -43,25 +53,26 @@ class Answer:
     left: int  # tokens that may still follow
     stop_ids: frozenset[int]
     constraint: Constraint | None = None
-    exact: bool = False  # seeded: the text must not depend on the cache
+    exact: bool = False  # the text must not depend on the cache, or on an interruption
+    private: bool = False  # as in AnswerLimits
     begins: int = field(init=False)  # index of its first token in `ids`
     tokens: int = 0  # generated so far
     shifted: int = 0  # tokens dropped from the context
     done: bool = False
     lacks_pages: bool = False  # it continues when there are pages
-    prompted: int = 0  # tokens of `ids` that are fed in batches, as a prompt; later ones were decoded
+    prompted: int = field(init=False)  # tokens of `ids` that are fed in batches, as a prompt; later ones were decoded
     stats: GenerationStats = field(default_factory=GenerationStats)
 
     def __post_init__(self) -> None:
-        self.begins = len(self.ids)
+        self.begins = self.prompted = len(self.ids)
 
-    @property
-    def batchable(self) -> bool:
-        """Whether it may share steps with other sequences.
-
-        Exact answers run alone: a batch adds in another order, which rounds differently.
-        """
-        return self.constraint is None and not self.exact
+    def resume(self, tokens: list[int], keep: int | None, n_ctx: int) -> None:
+        """Go on after tokens that were generated before. Shifts the context wherever they did."""
+        self.accept(Batch(tokens))
+        for token in tokens:
+            self.ids.append(token)
+            if keep is not None and len(self.ids) > n_ctx and not self.done:
+                self.shift(keep, n_ctx)
 
     def accept(self, batch: Batch) -> Batch:
         """Count a batch's tokens, up to and including one that ends the answer, and return those."""
@@ -75,11 +86,13 @@ class Answer:
     def shift(self, keep: int, n_ctx: int) -> int:
         """Free a part of the context: keep the first `keep` tokens, drop the older half of the others.
 
-        Returns how many tokens were dropped.
+        Returns how many tokens were dropped. What is left is a prompt from now on.
         """
         keep = min(keep, n_ctx // 2)
         dropped = (len(self.ids) - keep) // 2
         del self.ids[keep : keep + dropped]
         self.begins = self.begins if self.begins <= keep else max(keep, self.begins - dropped)
         self.shifted += dropped
+        self.stats.shifted_tokens += dropped
+        self.prompted = len(self.ids)
         return dropped

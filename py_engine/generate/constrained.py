@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
+from py_engine.errors import WispError
 from py_engine.generate.answer import Answer
 from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.plan.lists import DECODE, PREFILL_END
@@ -62,7 +63,13 @@ class ConstrainedDecoder:
             if not self._reserve(self._runner.max_lookahead()):
                 return
             if self._forced and not self._scored:
-                yield await self._feed_forced()
+                forced = await self._accept_forced()
+                try:
+                    await self._feed(forced)
+                except WispError:  # the constraint has advanced past them
+                    yield forced
+                    raise
+                yield forced
             elif self._fed or self._lookahead() < MIN_LOOKAHEAD:
                 yield await self._sample_masked()
             else:
@@ -100,22 +107,24 @@ class ConstrainedDecoder:
         self._at += tokens
         self._left -= tokens
 
-    async def _feed_forced(self) -> Batch:
-        """Feed forced tokens, as many as a batch holds."""
+    async def _accept_forced(self) -> Batch:
+        """Forced tokens, as many as a batch holds."""
         count = min(len(self._forced), self._left, self._runner.plan.batch)
         tokens = [self._forced.popleft() for _ in range(count)]
         for token in tokens:
             await self._constraint.accept(token)
+        return Batch(tokens)
+
+    async def _feed(self, forced: Batch) -> None:
         first = self._at
-        self._advance(len(tokens))
-        fed = tokens if self._left else tokens[:-1]  # the context may end at the last token
+        self._advance(len(forced.ids))
+        fed = forced.ids if self._left else forced.ids[:-1]  # the context may end at the last token
         if fed:
             lists = [*PREFILL_END] if len(fed) > 1 else [DECODE]
             self._runner.feed(first, fed, lists, self._sequence.number, read=True)
             await self._runner.result()
         self._runner.begin(self._at, self._left, self._sequence.number)
         self._fed = True
-        return Batch(tokens)
 
     async def _sample_masked(self, rejected_before: bool = False) -> Batch:
         """Sample the next token with the mask. `rejected_before`: without it, this token was rejected."""

@@ -2,18 +2,21 @@
 
 Each request is a sequence with pages of the caches (sequences.py). The scheduler (scheduler.py) interleaves the
 answers. Those under a constraint hold the device in time slices (time_slices.py). An answer pauses when pages are
-lacking, and continues where it stopped.
+lacking or when the GPU is lost, and continues where it stopped.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from typing import TypeVar
 
+from py_engine.errors import WispError
 from py_engine.generate.answer import Answer
 from py_engine.generate.constrained import ConstrainedDecoder
 from py_engine.generate.kv_cache import KvCache
+from py_engine.generate.prefix_store import PrefixStore
 from py_engine.generate.scheduler import Reuse, Scheduler, prompt_part
 from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.generate.sequences import Sequences
@@ -22,25 +25,70 @@ from py_engine.plan.sampling import Batch
 from py_engine.runners import Counts, Runner
 
 AskForMemory = Callable[[int], AbstractAsyncContextManager[bool]]  # may the caches grow by so many bytes?
+Result = TypeVar("Result")
+Recover = Callable[[], Awaitable[None]]  # wait until restart() was called with a runner that works; WispError
 
 
 class Generation:
     """The answers of one model."""
 
     def __init__(self, runner: Runner, context_length: int, parallel: int, speculation: bool = True) -> None:
-        self.plan, self.runner, self.context_length = runner.plan, runner, context_length
+        self.context_length, self._speculation = context_length, speculation
         self.time_slices = TimeSlices()
         self.ask_for_memory: AskForMemory = lambda _: nullcontext(True)
-        cache = KvCache(self.plan.page_groups, self.plan.page)
-        self.sequences = Sequences(cache, runner, parallel, self._reserve_pages)
-        self._scheduler = Scheduler(runner, self.time_slices, speculation)
+        self.recover: Recover | None = None
+        self.prefixes: PrefixStore | None = None
+        self.sequences = Sequences(_empty_cache(runner), runner, parallel, self._reserve_pages)
+        self._use(runner)
         self._usual_run = 0.0  # tokens in a row that a constraint usually accepts
+
+    def _use(self, runner: Runner) -> None:
+        self.plan, self.runner = runner.plan, runner
+        self._scheduler = Scheduler(runner, self.time_slices, self._speculation)
+
+    def restart(self, runner: Runner) -> None:
+        """Continue on another runner, whose caches are empty, after the device of the last one was lost."""
+        self.sequences.restart(_empty_cache(runner), runner)
+        self._use(runner)
+
+    async def again_after_loss(self, work: Callable[[], Awaitable[Result]]) -> Result:
+        """What `work` returns; it is called again whenever the GPU is lost and comes back."""
+        while True:
+            try:
+                return await work()
+            except WispError as error:
+                await self.recover_from(error)
+
+    async def recover_from(self, error: WispError) -> None:
+        """Wait until the device is back. Raises the error if it was not the loss of the device."""
+        if error.code != "device_lost" or self.recover is None:
+            raise error
+        await self.recover()
 
     async def answer(self, answer: Answer, keep: int | None) -> AsyncGenerator[Batch, None]:
         """Engine.generate()."""
-        started, before = time.perf_counter(), self.runner.counts()
-        answer.prompted = len(answer.ids)
+        started = time.perf_counter()
+        try:
+            while True:
+                try:
+                    async with aclosing(self._run(answer, keep, started)) as batches:
+                        async for batch in batches:
+                            yield batch
+                    return
+                except WispError as error:
+                    await self.recover_from(error)
+                answer.lacks_pages = False
+        finally:
+            if self.prefixes is not None:
+                self.prefixes.write_when_idle(self.sequences.cache, self.runner, lambda: self.sequences.idle)
+
+    async def _run(self, answer: Answer, keep: int | None, started: float) -> AsyncGenerator[Batch, None]:
+        """Continue an answer to its end, or until the device is lost."""
+        before = self.runner.counts()
         async with self.sequences.acquire() as sequence:
+            sequence.private = answer.private
+            if self.prefixes is not None:
+                await self.prefixes.restore(answer.ids, self.sequences.cache, self.runner, answer.exact)
             while not answer.done:
                 async with aclosing(self._continue(answer, sequence)) as batches:
                     async for batch in batches:
@@ -52,8 +100,7 @@ class Generation:
                 elif answer.done or keep is None:
                     return
                 else:
-                    answer.stats.shifted_tokens += answer.shift(keep, self.context_length)
-                    answer.prompted = len(answer.ids)
+                    answer.shift(keep, self.context_length)
 
     def _end(self, answer: Answer) -> int:
         """The positions that an answer needs before it can go on: those of its tokens, and the next one."""
@@ -93,7 +140,8 @@ class Generation:
         self, answer: Answer, sequence: SequenceCache, count: int, reuse: Reuse
     ) -> AsyncGenerator[Batch, None]:
         """Feed the prompt and yield up to `count` tokens under a constraint, in time slices."""
-        decoder = ConstrainedDecoder(self.runner, answer, len(answer.ids), count, sequence, self._usual_run)
+        runner = self.runner
+        decoder = ConstrainedDecoder(runner, answer, len(answer.ids), count, sequence, self._usual_run)
         begun = False
         try:
             while not decoder.ended:
@@ -110,7 +158,7 @@ class Generation:
                         if answer.lacks_pages:
                             return
                     finally:
-                        await self.runner.stop()
+                        await runner.stop()
                 yield Batch([])  # lets the caller abort within a long prompt
         finally:
             self._usual_run = decoder.usual_run
@@ -166,3 +214,7 @@ class Generation:
                 async with self.time_slices.acquire():
                     await self.runner.reserve_pages(pages)
         return granted
+
+
+def _empty_cache(runner: Runner) -> KvCache:
+    return KvCache(runner.plan.page_groups, runner.plan.page)

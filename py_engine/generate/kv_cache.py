@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from py_engine.generate.page_pool import PagePool
@@ -29,6 +29,7 @@ class Block:
     before_key: bytes = START
     key: bytes = START  # once it is full
     users: int = 0  # sequences whose block table it is in
+    private: bool = False  # it must not outlive the page
 
     def common(self, ids: list[int], exact: bool) -> int:
         """How many of its first tokens are those of `ids`. `exact`: of the prompted ones."""
@@ -112,9 +113,9 @@ class KvCache:
         last = pages_for(end, self.page)
         return [min(last - self.first_block(group, n), most) for group, most in enumerate(self.most)]
 
-    def new_block(self) -> Block:
+    def new_block(self, private: bool = False) -> Block:
         """A block without tokens, with a page in every group, in one sequence's table. KeyError if a group has none."""
-        return Block([self.take(group) for group in range(len(self.pools))], users=1)
+        return Block([self.take(group) for group in range(len(self.pools))], users=1, private=private)
 
     def fill(self, block: Block, before: Block | None, ids: list[int], generated: bool) -> int:
         """Record computed tokens in the block that follows `before`, as many as fit; return how many."""
@@ -126,9 +127,21 @@ class KvCache:
             block.prompted += len(part)
         block.tokens += part
         if len(block.tokens) == self.page:
-            words = array("I", block.tokens).tobytes()
-            block.key = hashlib.blake2b(block.before_key + words, digest_size=16).digest()
+            block.key = key_after(block.before_key, block.tokens)
         return len(part)
+
+    def full_blocks(self) -> Iterator[tuple[int, Block]]:
+        """(blocks before it, block) of every full block that may be stored: with pages, from the first position on."""
+        following = [(0, START)]
+        while following:
+            depth, key = following.pop()
+            for block in self._after.get(key, ()):
+                readable = all(
+                    page is not None or window for page, window in zip(block.pages, self.windows, strict=True)
+                )
+                if block.key and readable and not block.private:
+                    yield depth, block
+                    following.append((depth + 1, block.key))
 
     def truncate(self, block: Block, n: int) -> None:
         """Keep the first `n` tokens of a block, fewer than a page."""
@@ -190,6 +203,11 @@ class KvCache:
                 equal = self._after.get(block.before.before_key, [])
                 for before in [b for b in equal if b.key == block.before_key]:
                     self._prune(before)
+
+
+def key_after(before: bytes, tokens: list[int]) -> bytes:
+    """The key of a full block with these tokens, after a block with the key `before`."""
+    return hashlib.blake2b(before + array("I", tokens).tobytes(), digest_size=16).digest()
 
 
 def _pages(block: Block) -> int:

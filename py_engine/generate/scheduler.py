@@ -2,8 +2,7 @@
 
 Requests join and leave between two submits; nothing is drained for that. In turn, a submit is made of
     a part of the oldest prompt   as many tokens as take PROMPT_MS, so that no stream waits for a whole prompt
-    steps of a batch              up to MAX_SMALL_BATCH sequences that may share steps
-    steps of one sequence         for each that must run alone (Answer.batchable)
+    steps of a batch              up to MAX_SMALL_BATCH sequences; a sequence's tokens do not depend on the others
 A sequence that is alone drafts tokens where that pays. Answers under a constraint hold the device in time slices
 (time_slices.py) in between.
 Some submits are on the device before the oldest is read, so the device never waits for the host.
@@ -84,7 +83,7 @@ class PromptPart:
     at: int
     ids: list[int]
     lists: Sequence[str]
-    decoded: bool  # as one decoded token
+    decoded: bool  # with the rounding of decoded tokens
     last: bool
 
 
@@ -136,8 +135,10 @@ class Scheduler:
                 yield batch
         finally:
             sequence.cancelled = True
-            await sequence.released.wait()
-            self._end_prompt(sequence)
+            try:
+                await sequence.released.wait()
+            finally:  # also where this is cancelled once more
+                self._end_prompt(sequence)
 
     def _end_prompt(self, sequence: RunningSequence) -> None:
         """Let the next prompt begin."""
@@ -227,18 +228,16 @@ class Scheduler:
             self._in_flight.append(submit)
 
     def _units(self) -> list[list[RunningSequence]]:
-        """What the next submit may be made of: the prompt, batches, and sequences that run alone."""
+        """What the next submit may be made of: the prompt, and batches; while those are compiled, single sequences."""
         runnable = [sequence for sequence in self._sequences if sequence.runnable]
         prompts = [[sequence] for sequence in runnable if sequence.prompting]
         decoding = [sequence for sequence in runnable if not sequence.prompting]
-        shared = [sequence for sequence in decoding if sequence.answer.batchable]
-        alone = [[sequence] for sequence in decoding if not sequence.answer.batchable]
         batches: list[list[RunningSequence]] = []
-        for at in range(0, len(shared), MAX_SMALL_BATCH):
-            batch = shared[at : at + MAX_SMALL_BATCH]
+        for at in range(0, len(decoding), MAX_SMALL_BATCH):
+            batch = decoding[at : at + MAX_SMALL_BATCH]
             lists = self._runner.step_lists([sequence.cache.number for sequence in batch])
             batches += [batch] if self._runner.prepared(lists) else [[sequence] for sequence in batch]
-        return [*prompts, *batches, *alone]
+        return [*prompts, *batches]
 
     def _submit_steps(self, unit: list[RunningSequence], *, beside_prompt: bool) -> Submit | None:
         """Submit decode steps of those of a unit that have pages. None: no one has."""
@@ -277,7 +276,7 @@ class Scheduler:
             self._end_prompt(sequence)
         runner.feed(part.at, part.ids, lists, sequence.cache.number, read=True)
         sequence.cache.append(part.ids, generated=part.decoded)
-        if part.last and self._speculation and answer.batchable:  # now, while the device computes the prompt
+        if part.last and self._speculation:  # now, while the device computes the prompt
             sequence.drafts = DraftPolicy(answer.ids)
         return Submit([sequence], len(part.ids) * (runner.prompt_token_ms() or UNKNOWN_MS), part.last)
 
@@ -287,7 +286,7 @@ class Scheduler:
         """Whether the next steps of a sequence that runs alone draft tokens."""
         runner = self._runner
         scored = sequence.answer.sampling.logprobs >= 0
-        if not self._speculation or sequence.prompting or scored or not sequence.answer.batchable:
+        if not self._speculation or sequence.prompting or scored:
             return False
         pays = sequence.drafts.pays(runner.step_ms(1), runner.step_ms(1, drafting=True))
         if not pays or sequence.left <= MAX_SMALL_BATCH:
@@ -314,11 +313,11 @@ def prompt_part(answer: Answer, cache: SequenceCache, runner: Runner, most: int)
     # Tokens that were decoded once are decoded again if the text must not depend on it, and where it is one token.
     decoded = at >= answer.prompted and (answer.exact or rest == 1)
     short = rest <= SHORT_PROMPT and runner.on_gpu and not answer.exact
-    small = not decoded and short and runner.prepared(SMALL_BATCH_END)
-    count = 1 if decoded else min(rest, MAX_SMALL_BATCH if small else most)
+    small = (rest > 1 if decoded else short) and runner.prepared(SMALL_BATCH_END)
+    count = min(rest, MAX_SMALL_BATCH if small else 1 if decoded else most)
     if answer.exact and at < answer.prompted:
         count = min(count, answer.prompted - at)
     count = min(count, max(0, cache.reserve(at + count) - at))
     last = count == rest
-    lists: Sequence[str] = (DECODE,) if decoded else SMALL_BATCH_END if small else PREFILL_END
-    return PromptPart(at, answer.ids[at : at + count], lists if last else lists[:1], decoded, last)
+    lists: Sequence[str] = SMALL_BATCH_END if small else (DECODE,) if decoded else PREFILL_END
+    return PromptPart(at, answer.ids[at : at + count], lists if last else lists[:1], decoded or small, last)

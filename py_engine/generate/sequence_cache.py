@@ -31,6 +31,7 @@ class SequenceCache:
         self.number, self.age = number, age
         self.tokens: list[int] = []  # whose keys and values are computed
         self.preempted = False  # it is to release its pages: an older sequence needs them
+        self.private = False  # what it computes must not outlive the page
         self._cache, self._device = cache, device
         self._blocks: list[Block] = []
         self._held = [0] * len(cache.windows)  # by group: the first block whose page it holds
@@ -109,7 +110,7 @@ class SequenceCache:
         cache, first = self._cache, len(self._blocks)
         count = min(pages_for(end, cache.page) - first, cache.available(self.age))
         if count > 0:
-            self._blocks += [cache.new_block() for _ in range(count)]
+            self._blocks += [cache.new_block(self.private) for _ in range(count)]
             self._write_table([first] * len(self._held))
         return self.capacity
 

@@ -13,7 +13,7 @@ import heapq
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from py_engine.errors import WispError
+from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.generate.kv_cache import KvCache
 from py_engine.generate.sequence_cache import PageDevice, SequenceCache
 
@@ -35,6 +35,13 @@ class Sequences:
         self._freed = asyncio.Event()  # pages were freed; replaced each time
         self._growing = asyncio.Lock()
         self._may_grow = True
+        self._lost: set[SequenceCache] = set()  # whose device was lost
+
+    def restart(self, cache: KvCache, device: PageDevice) -> None:
+        """Continue on another device, whose caches are empty. Sequences that wait for pages of the old one fail."""
+        self.cache, self._device, self._may_grow = cache, device, True
+        self._lost |= set(self._running)
+        self._notify()
 
     @asynccontextmanager
     async def acquire(self) -> AsyncIterator[SequenceCache]:
@@ -47,8 +54,14 @@ class Sequences:
                 yield sequence
             finally:
                 self._running.remove(sequence)
+                self._lost.discard(sequence)
                 heapq.heappush(self._numbers, sequence.number)
                 self._release(sequence)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no sequence runs."""
+        return not self._running
 
     def _release(self, sequence: SequenceCache) -> None:
         sequence.release()
@@ -67,10 +80,13 @@ class Sequences:
 
     async def wait_for_pages(self, sequence: SequenceCache, end: int) -> None:
         """Wait until there are pages for the positions before `end` of a sequence that is not on the device."""
-        self.cache.waiting.add(sequence.age)
+        waiting = self.cache.waiting
+        waiting.add(sequence.age)
         try:
             while True:
                 freed = self._freed
+                if sequence in self._lost:
+                    raise WispError("The GPU was lost. Load the model again.", "device_lost", SERVER_ERROR)
                 if sequence.preempted:
                     self._release(sequence)
                 elif self.enough_pages(sequence, end):
@@ -80,7 +96,7 @@ class Sequences:
                 ):
                     await freed.wait()
         finally:
-            self.cache.waiting.remove(sequence.age)
+            waiting.remove(sequence.age)
             self._notify()
 
     def _preempt(self, sequence: SequenceCache) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from array import array
-from collections.abc import Iterable, Sequence
-from itertools import chain
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import js
-from pyodide.ffi import create_once_callable, to_js
+from pyodide.ffi import JsException, create_once_callable, to_js
 
+from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.gpu.adapter import request_device
 from py_engine.gpu.memory import UNIFORM, Memory, obj
 from py_engine.gpu.pipelines import PipelineCache
@@ -19,10 +19,14 @@ from py_engine.gpu.upload import Upload
 from py_engine.plan import kernels, quants
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE
+from py_engine.plan.packing import PackedBatch
+from py_engine.plan.pages import segments_offset
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan
 from py_engine.plan.shared import LOGPROB_ROW_BYTES, LOGPROB_ROWS, MAX_SMALL_BATCH, MAX_STEPS
 from py_engine.runners import Row
 
+REPORT_S = 1.0  # the longest time between a lost device's failure to answer and the report of its loss
+MAP_READ, MAP_READ_MODE = 0x1, 0x1  # GPUBufferUsage.MAP_READ, GPUMapMode.READ
 PROBE_MS = 8.0  # for so long, replay.js looks every 0.1 ms whether a token has arrived; then it waits
 REPLAY_SHARED = {
     "maxSteps": MAX_STEPS,
@@ -39,38 +43,83 @@ class Gpu(Memory):
 
     def __init__(self, device: Any, variant: Device, plan: Plan) -> None:
         super().__init__(device, variant, plan)
-        self.lost: str | None = None
+        self.lost: str | None = None  # why
+        self._reported = asyncio.Event()  # the loss
         self.pipelines = PipelineCache(device)
         self.recorded: set[str] = set()  # lists that replay.js can run
+        self._recording = asyncio.Lock()  # concurrent requests may compile the same lists
         self.replay: Any = None
         self.uploading: Upload | None = None
+        # Called with lists before they are recorded.
+        self.prove: Callable[[Iterable[str]], Awaitable[None]] | None = None
 
     @classmethod
     async def open(cls, adapter: Any, variant: Device, plan: Plan) -> Gpu:
         """Request a device and allocate the plan's buffers. WispError out_of_memory."""
-        device = await request_device(adapter)
+        try:
+            device = await request_device(adapter)
+        except JsException as error:  # the GPU process ended after the adapter was requested
+            raise device_lost(str(error)) from None
         self = cls(device, variant, plan)
         device.lost.then(create_once_callable(self._on_lost))
         try:
             await self.guarded(self.allocate)
-        except BaseException:
+        except BaseException as error:
+            cause = await self.cause(error)
             self.close()
-            raise
+            raise cause from None
         return self
 
     def _on_lost(self, info: Any) -> None:
-        self.lost = f"{info.reason}: {info.message}"
+        self.lost = str(info.message or info.reason)
+        self._reported.set()
+
+    async def cause(self, error: BaseException) -> BaseException:
+        """WispError device_lost if `error` may come from the loss of the device and it is lost, else `error`."""
+        if not isinstance(error, Exception) or (isinstance(error, WispError) and error.code != "internal_error"):
+            return error
+        if self.lost is None and not await self._answers():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._reported.wait(), REPORT_S)
+        return device_lost(self.lost) if self.lost else error
+
+    async def _answers(self) -> bool:
+        """Whether the device still works. Promises may be rejected before its loss is reported."""
+        buffer = self.device.createBuffer(obj(size=4, usage=MAP_READ))
+        mapping = asyncio.ensure_future(buffer.mapAsync(MAP_READ_MODE))
+        reported = asyncio.ensure_future(self._reported.wait())
+        try:
+            await asyncio.wait([mapping, reported], return_when=asyncio.FIRST_COMPLETED)
+            return mapping.done() and mapping.exception() is None
+        finally:
+            reported.cancel()
+            mapping.add_done_callback(lambda task: task.cancelled() or task.exception())
+            buffer.destroy()
+
+    def give_up(self, reason: str) -> None:
+        """Treat the device as lost: the model is loaded again."""
+        self.lost = self.lost or reason
+        self._reported.set()
 
     async def reserve_pages(self, pages: Sequence[int]) -> None:
-        """Enlarge the caches and record every list again. WispError out_of_memory, with nothing changed."""
+        """Enlarge the caches and record every list again. WispError out_of_memory, with nothing changed.
+
+        If there is no memory even to record the lists, the device is given up: WispError device_lost.
+        """
         await self.enlarge_caches(pages)
         names, self.recorded = self.recorded, set()
         self.replay.lists.clear()
-        await self.compile(names=names)
+        try:
+            await self.compile(names=names)
+        except WispError as error:
+            self.give_up(error.message)
+            raise device_lost(error.message) from None
 
     async def upload_start(self) -> Upload:
         """Begin the upload of the weights."""
-        self.uploading = Upload(self, self.pipelines)
+        uploading: list[Upload] = []
+        await self.guarded(lambda: uploading.append(Upload(self, self.pipelines)))
+        (self.uploading,) = uploading
         await self.uploading.start()
         return self.uploading
 
@@ -107,8 +156,20 @@ class Gpu(Memory):
                 on_progress(done, len(unique))
 
         await asyncio.gather(*(one(s) for s in unique))
-        await self.guarded(lambda: self._record(ops, shaders))
-        self.recorded |= set(ops)
+        if self.prove is not None:
+            await self.prove(ops)
+        async with self._recording:
+            if not self.buffers:  # it was closed meanwhile
+                return
+            rest = {name: ops_of_list for name, ops_of_list in ops.items() if name not in self.recorded}
+            try:
+                await self.guarded(lambda: self._record(rest, shaders))
+            except BaseException:
+                for name in rest:  # else the next attempt would add each command once more
+                    if self.replay is not None:
+                        self.replay.lists.delete(name)
+                raise
+            self.recorded |= set(rest)
 
     def _record(self, lists: dict[str, list[Op]], shaders: dict[int, kernels.Shader]) -> None:
         params = self._params(
@@ -188,13 +249,17 @@ class Gpu(Memory):
             )
         )
 
-    def pooled_rows(self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int, seq: int) -> Any:
-        """Run lists over each sequence; a promise of row 0 of a buffer after each, a Float32Array."""
+    def feed_packed(self, batch: PackedBatch, lists: Sequence[str], seq: int) -> None:
+        """Write a batch of a packed sequence and its segments, and run lists on it."""
+        ids, segments = (to_js(memoryview(words)) for words in (batch.ids, batch.segments))
+        offset = 4 * segments_offset(self.plan.n_ctx, self.plan.page)
+        self.replay.feedPacked(seq, batch.position, ids, segments, offset, to_js(list(lists)))
+
+    def pooled(self, name: str, rows: int, width: int, lists: Sequence[str]) -> Any:
+        """Run lists over rows of a float buffer; a promise of the rows without their padding, a Float32Array."""
         buffer, offset, _ = self.places[name]
-        ids = array("I", chain.from_iterable(sequences))
-        lengths = to_js([len(sequence) for sequence in sequences])
-        row = obj(buffer=buffer, offset=offset, width=width)
-        return self.replay.pooledRows(seq, to_js(memoryview(ids)), lengths, self.plan.batch, to_js(lists), row)
+        place = obj(buffer=buffer, offset=offset, pitch=self.plan.buffers[name].shape[1], width=width)
+        return self.replay.pooled(rows, to_js(list(lists)), place)
 
     async def rows(self, name: str, n: int, cols: int) -> Any:
         """Read the first `n` rows of a float buffer without their padding: a Float32Array (n * cols,)."""
@@ -251,6 +316,11 @@ class Gpu(Memory):
         self.buffers, self.places, self.recorded = [], {}, set()
         self.pipelines.clear()
         self.device.destroy()
+
+
+def device_lost(reason: str) -> WispError:
+    """The error of work on a lost device."""
+    return WispError(f"The GPU was lost ({reason}). Load the model again.", "device_lost", SERVER_ERROR)
 
 
 def label_of(op: Op) -> str:

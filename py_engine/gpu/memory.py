@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import js
-from pyodide.ffi import to_js
+from pyodide.ffi import JsException, to_js
 
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.plan import budget, quants
@@ -32,17 +32,24 @@ class Memory:
         self.buffers: list[Any] = []  # every GPUBuffer, to destroy on close
         self.places: dict[str, tuple[Any, int, int]] = {}  # buffer or weight plane -> (GPUBuffer, offset, bytes)
         self._copied: Any = None  # holds a page while it is copied
+        self._pages: Any = None
 
     async def guarded(self, work: Any) -> None:
         """Run `work` and raise the device's errors as a WispError."""
         scopes = ("out-of-memory", "validation", "internal")
         for scope in scopes:
             self.device.pushErrorScope(scope)
-        work()
+        failed: JsException | None = None
+        try:
+            work()
+        except JsException as thrown:
+            failed = thrown
         popped = [self.device.popErrorScope() for _ in scopes]  # before other work pushes a scope
         errors = [await error for error in popped]
-        if errors[2]:
+        if errors[2] or (failed and failed.name == "RangeError"):  # thrown where a buffer cannot be mapped
             raise budget.out_of_memory(self.plan)
+        if failed:
+            raise failed
         for error in errors[:2]:
             if error:
                 raise WispError(f"The GPU rejected a command: {error.message}", "internal_error", SERVER_ERROR)
@@ -130,6 +137,19 @@ class Memory:
             at += size
         self.device.queue.submit(to_js([encoder.finish()]))
 
+    def pages(self) -> Any:
+        """What moves the caches' pages to the host and back: a Pages of pages.js."""
+        if self._pages is None:
+            groups = [
+                [
+                    obj(buffer=self.places[name][0], size=self.plan.buffers[name].nbytes // group.pages)
+                    for name in group.caches
+                ]
+                for group in self.plan.page_groups
+            ]
+            self._pages = js.wispPages.new(self.device, to_js(groups))
+        return self._pages
+
     async def enlarge_caches(self, pages: Sequence[int]) -> None:
         """Replace the caches by ones with so many pages, by group, and copy the contents.
 
@@ -163,5 +183,6 @@ class Memory:
             buffer.destroy()
         freed = {id(buffer) for buffer, _, _ in old}
         self.buffers = [buffer for buffer in self.buffers if id(buffer) not in freed]
+        self._pages = None
         for group in wanted:
             self.plan.set_pages(group, pages[group.index])

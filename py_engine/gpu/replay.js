@@ -271,30 +271,38 @@ export class Replay extends Lists {
   }
 
   /**
-   * Feeds sequences one after the other, each from position 0 on, and reads `width` floats of a buffer after each one.
-   * All of them are submitted before the first is awaited.
-   * @param {number} seq the number that they use on the device, one after the other
-   * @param {Uint32Array} ids of all sequences @param {number[]} lengths tokens of each sequence
-   * @param {number} batch tokens of a batch at most @param {string[]} lists run over each batch
-   * @param {{ buffer: GPUBuffer, offset: number, width: number }} row
-   * @returns {Promise<Float32Array>} (sequences, width)
+   * Like feed(), for a batch of several sequences that are packed as one.
+   * @param {number} seq @param {number} position @param {Uint32Array} ids @param {Uint32Array} segments of each token
+   * @param {number} offset byte of the state buffer where the segments begin @param {string[]} lists
    */
-  async pooledRows(seq, ids, lengths, batch, lists, { buffer, offset, width }) {
-    const usage = GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ;
-    const staging = this.device.createBuffer({ size: 4 * width * lengths.length, usage });
-    let start = 0;
-    lengths.forEach((length, i) => {
-      for (let at = 0; at < length; at += batch)
-        this.feed(seq, at, ids.subarray(start + at, start + Math.min(at + batch, length)), lists, false, false);
-      start += length;
-      this.submit((encoder) => encoder.copyBufferToBuffer(buffer, offset, staging, 4 * width * i, 4 * width));
+  feedPacked(seq, position, ids, segments, offset, lists) {
+    this.device.queue.writeBuffer(this.buffers.state, offset, segments);
+    this.feed(seq, position, ids, lists, false, false);
+  }
+
+  /**
+   * Runs lists over rows of a buffer and reads `width` floats of each. Submits before it returns.
+   * @param {number} rows @param {string[]} lists
+   * @param {{ buffer: GPUBuffer, offset: number, pitch: number, width: number }} place pitch: floats from row to row
+   * @returns {Promise<Float32Array>} (rows, width)
+   */
+  async pooled(rows, lists, { buffer, offset, pitch, width }) {
+    const size = 4 * pitch * rows;
+    const staging = this.device.createBuffer({ size, usage: GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ });
+    this.submit((encoder) => {
+      if (lists.length) this.pass(encoder, [lists], rows);
+      encoder.copyBufferToBuffer(buffer, offset, staging, 0, size);
     });
     const begun = performance.now();
     try {
       const mapping = staging.mapAsync(GPUMapMode.READ);
-      await (lengths.length === 1 ? this.soon(mapping) : mapping);
+      await (rows === 1 ? this.soon(mapping) : mapping);
       this.counts.wait_ms += performance.now() - begun;
-      return new Float32Array(staging.getMappedRange()).slice();
+      const padded = new Float32Array(staging.getMappedRange());
+      if (pitch === width) return padded.slice();
+      const out = new Float32Array(rows * width);
+      for (let i = 0; i < rows; i++) out.set(padded.subarray(i * pitch, i * pitch + width), i * width);
+      return out;
     } finally {
       staging.destroy();
     }

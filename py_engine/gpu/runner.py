@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyodide.ffi import to_js
 
-from py_engine.errors import SERVER_ERROR, WispError
-from py_engine.gpu.gpu import Gpu
+from py_engine.errors import WispError
+from py_engine.gpu.gpu import Gpu, device_lost
 from py_engine.gpu.memory import obj
 from py_engine.plan.lists import DECODE
+from py_engine.plan.packing import PackedBatch
 from py_engine.plan.placement import Placement
 from py_engine.plan.sampler_ops import Rules
 from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, read_logprobs, samplers, step
@@ -77,6 +78,10 @@ class GpuRunner:
         self._tokens, self._ms = 0, 0.0  # tokens of take() since the last update of the step time, and their time
         self._held: HeldSequence | None = None
 
+    @property
+    def lost(self) -> str | None:
+        return self.gpu.lost
+
     async def load(self, data: Any, placements: Sequence[Placement]) -> None:
         self._check()
         assert self.gpu.uploading is not None
@@ -107,7 +112,7 @@ class GpuRunner:
 
     async def reserve_pages(self, pages: Sequence[int]) -> None:
         self._check()
-        await self.gpu.reserve_pages(pages)
+        await self._awaited(self.gpu.reserve_pages(pages))
 
     def set_pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:
         if not self.gpu.lost:
@@ -117,13 +122,21 @@ class GpuRunner:
         self._check()
         self.gpu.copy_page(group, source, to)
 
+    async def read_pages(self, pages: Sequence[tuple[int, int]]) -> Any:
+        self._check()
+        return await self._awaited(self.gpu.pages().read(to_js(pages)))
+
+    def write_pages(self, pages: Sequence[tuple[int, int, int]], data: Any) -> None:
+        self._check()
+        self.gpu.pages().write(to_js(pages), data)
+
     def set_tokens(self, seq: int, position: int, ids: list[int]) -> None:
         if not self.gpu.lost:
             self.gpu.set_tokens(seq, position, ids)
 
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
         self._check()
-        await self.gpu.compile(names={*sampling.lists(), *sampling.lists(constrained)})
+        await self._awaited(self.gpu.compile(names={*sampling.lists(), *sampling.lists(constrained)}))
         before = self._samplings.get(seq, Sampling())
         if sampling.logit_bias != before.logit_bias:
             self.gpu.write("rules", sampling.biases(), self._rules.biases(seq))
@@ -141,7 +154,7 @@ class GpuRunner:
 
     async def prepare(self, lists: Sequence[str]) -> None:
         self._check()
-        await self.gpu.compile(names=lists)
+        await self._awaited(self.gpu.compile(names=lists))
 
     def prepared(self, lists: Sequence[str]) -> bool:
         missing = set(lists) - self.gpu.recorded - self._preparing
@@ -223,12 +236,11 @@ class GpuRunner:
             return self.plan.batch
         return max(MIN_PROMPT, min(self.plan.batch, int(ms / token) // MIN_PROMPT * MIN_PROMPT))
 
-    async def _awaited(self, promise: Any) -> Any:
+    async def _awaited(self, work: Awaitable[Any]) -> Any:
         try:
-            return await promise
-        except Exception:
-            self._check()
-            raise
+            return await work
+        except Exception as error:
+            raise await self.gpu.cause(error) from None
 
     # -- one sequence under the host's control
 
@@ -236,6 +248,7 @@ class GpuRunner:
         self._held = HeldSequence(Row(seq, position - 1), count)
 
     def mask(self, allowed: Any | None, seq: int) -> None:
+        self._check()
         if allowed is not None:
             bits = allowed if isinstance(allowed, bytes) else allowed.subarray(0, self._rules.bit_words)
             self.gpu.write("rules", bits, self._rules.mask(seq))
@@ -244,6 +257,7 @@ class GpuRunner:
             self.gpu.write("sampling", struct.pack("<I", allowed is not None), seq * SAMPLING_BYTES + MASKED_AT)
 
     def step(self, count: int, eager: bool = False) -> int:
+        self._check()
         held = self._held
         assert held is not None
         seq = held.row.seq
@@ -295,14 +309,17 @@ class GpuRunner:
 
     async def rows(self, name: str, n: int, width: int) -> Any:
         self._check()
-        return await self.gpu.rows(name, n, width)
+        return await self._awaited(self.gpu.rows(name, n, width))
 
-    async def pooled_rows(
-        self, sequences: Sequence[list[int]], lists: list[str], name: str, width: int, seq: int
-    ) -> Any:
+    def feed_packed(self, batch: PackedBatch, lists: Sequence[str], seq: int = 0) -> None:
         self._check()
-        await self.gpu.compile(names=lists)
-        return await self._awaited(self.gpu.pooled_rows(sequences, lists, name, width, seq))
+        self.gpu.feed_packed(batch, lists, seq)
+
+    def pooled(self, name: str, rows: int, width: int, lists: Sequence[str] = ()) -> Awaitable[Any]:
+        self._check()
+        found = asyncio.ensure_future(self._awaited(self.gpu.pooled(name, rows, width, lists)))
+        found.add_done_callback(lambda task: task.cancelled() or task.exception())  # an abort leaves it unread
+        return found
 
     def counts(self) -> Counts:
         counts = self.gpu.replay.counts
@@ -331,4 +348,4 @@ class GpuRunner:
 
     def _check(self) -> None:
         if self.gpu.lost:
-            raise WispError(f"The GPU was lost ({self.gpu.lost}). Load the model again.", "device_lost", SERVER_ERROR)
+            raise device_lost(self.gpu.lost)

@@ -8,10 +8,12 @@ from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.plan.rope import RopeSpec
 
+MAX_BLOCKS = 1024
+
 
 def _bad(header: Header, key: str, value: object, what: str) -> WispError:
     return WispError(
-        f"{header.architecture}.{key} is {value!r} in the file's metadata; it must be {what}.", "corrupt_header"
+        f"{header.architecture}.{key} is {value!r:.100} in the file's metadata; it must be {what}.", "corrupt_header"
     )
 
 
@@ -23,12 +25,38 @@ def count(header: Header, key: str, default: int | None = None) -> int:
     return value
 
 
+def natural(header: Header, key: str, default: int = 0) -> int:
+    """Read a whole number of the architecture's metadata, 0 included."""
+    value = header.arch(key, default)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 31:
+        raise _bad(header, key, value, "a whole number")
+    return value
+
+
+def dimension(header: Header, key: str, default: int | None = None, times: int = 1) -> int:
+    """Read a count that, times `times`, is a dimension of a tensor: larger ones would be allocated for nothing."""
+    value = count(header, key, default)
+    if value * times > header.largest_dimension:
+        raise _bad(header, key, value, f"at most {header.largest_dimension // times}, as the tensors have dimensions")
+    return value
+
+
+def block_count(header: Header) -> int:
+    """Read the number of layers, each of which must have tensors."""
+    value = count(header, "block_count")
+    last = f"blk.{value - 1}."
+    if value > MAX_BLOCKS or not any(name.startswith(last) for name in header.tensors):
+        raise _bad(header, "block_count", value, f"the number of layers in the file, at most {MAX_BLOCKS}")
+    return value
+
+
 def per_layer(header: Header, key: str, block_count: int) -> tuple[int, ...]:
     """Read a positive integer per layer. The metadata may hold one for all layers."""
     value = header.arch(key)
     if not isinstance(value, list):
-        return (count(header, key),) * block_count
-    if len(value) < block_count or not all(isinstance(n, int) and 0 < n < 1 << 31 for n in value[:block_count]):
+        return (dimension(header, key),) * block_count
+    most = header.largest_dimension
+    if len(value) < block_count or not all(type(n) is int and 0 < n <= most for n in value[:block_count]):
         raise _bad(header, key, value, f"a positive whole number for each of {block_count} layers")
     return tuple(value[:block_count])
 
@@ -38,8 +66,9 @@ def head_count_kv(header: Header, block_count: int, default: int) -> int:
     value = header.arch("attention.head_count_kv", default)
     if not isinstance(value, list):
         return count(header, "attention.head_count_kv", default)
-    several = {n for n in value[:block_count] if n != 0}
-    if len(value) < block_count or len(several) != 1 or not isinstance(n := several.pop(), int) or n < 1:
+    numbers = value[:block_count]
+    several = {n for n in numbers if n != 0} if all(type(n) is int for n in numbers) else set()
+    if len(value) < block_count or len(several) != 1 or not 0 < (n := several.pop()) < 1 << 31:
         raise _bad(header, "attention.head_count_kv", value, "the same for all layers that have attention")
     return n
 
@@ -50,6 +79,11 @@ def number(header: Header, key: str, default: float | None = None) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e30:
         raise _bad(header, key, value, "a positive number")
     return float(value)
+
+
+def optional_number(header: Header, key: str) -> float:
+    """Read a number of the architecture's metadata that may be absent or 0."""
+    return 0.0 if header.arch(key, 0) in (0, 0.0) else number(header, key)
 
 
 def switch(header: Header, key: str, default: bool) -> bool:
@@ -63,7 +97,7 @@ def switch(header: Header, key: str, default: bool) -> bool:
 def vocabulary(header: Header) -> int:
     """Rows of the embedding table."""
     info = header.tensors.get("token_embd.weight")
-    return info.shape[-1] if info else count(header, "vocab_size")
+    return info.shape[-1] if info else dimension(header, "vocab_size")
 
 
 def windows(header: Header, block_count: int, period: int, *, first: bool = False) -> tuple[int, ...]:
@@ -72,9 +106,7 @@ def windows(header: Header, block_count: int, period: int, *, first: bool = Fals
     One layer in `period`, the last or the `first` of them, attends to everything. The metadata may hold another period,
     or say for each layer whether it has a window.
     """
-    window = header.arch("attention.sliding_window", 0)
-    if not isinstance(window, int) or not 0 <= window < 1 << 31:
-        raise _bad(header, "attention.sliding_window", window, "a whole number")
+    window = natural(header, "attention.sliding_window")
     pattern = header.arch("attention.sliding_window_pattern", period)
     if isinstance(pattern, list):
         if len(pattern) < block_count:
@@ -94,11 +126,12 @@ def rope_spec(header: Header, dim: int) -> RopeSpec:
     if kind not in ("none", "linear", "yarn"):
         raise WispError(f"RoPE scaling of type {kind!r} is not supported yet.", "unsupported_architecture")
     factor = number(header, "rope.scaling.factor", header.arch("rope.scale_linear", 1.0))
+    base = rope_base(header, "rope.freq_base")
     if kind == "linear" and factor == 1:
         kind = "none"
     return RopeSpec(
         dim,
-        number(header, "rope.freq_base", 10000.0),
+        base,
         kind,
         factor,
         original_context(header) if kind == "yarn" else 0,
@@ -108,11 +141,17 @@ def rope_spec(header: Header, dim: int) -> RopeSpec:
     )
 
 
+def rope_base(header: Header, key: str, default: float = 10000.0) -> float:
+    """Read the base of RoPE's frequencies."""
+    base = number(header, key, default)
+    if base <= 1:
+        raise _bad(header, key, base, "greater than 1")
+    return base
+
+
 def _yarn_magnitude(header: Header, kind: str, factor: float) -> float:
     """The part of YaRN's magnitude that the model cancels: 1 + 0.1 * yarn_log_multiplier * log(factor)."""
-    multiplier = header.arch("rope.scaling.yarn_log_multiplier", 0.0)
-    if not isinstance(multiplier, int | float):
-        raise _bad(header, "rope.scaling.yarn_log_multiplier", multiplier, "a number")
+    multiplier = optional_number(header, "rope.scaling.yarn_log_multiplier")
     return 1 + 0.1 * multiplier * log(factor) if kind == "yarn" and factor > 1 else 1.0
 
 

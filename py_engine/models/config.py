@@ -7,7 +7,18 @@ from typing import TypeVar
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
-from py_engine.models.common import count, head_count_kv, number, rope_spec, switch, vocabulary
+from py_engine.models.common import (
+    block_count,
+    count,
+    dimension,
+    head_count_kv,
+    natural,
+    number,
+    optional_number,
+    rope_spec,
+    switch,
+    vocabulary,
+)
 from py_engine.plan.rope import RopeSpec
 
 C = TypeVar("C", bound="Config")
@@ -34,20 +45,20 @@ class Mixture:
     @classmethod
     def from_gguf(cls, header: Header) -> Mixture | None:
         """Read and check the metadata. None for a model without experts."""
-        if not header.arch("expert_count", 0):
+        if not natural(header, "expert_count"):
             return None
         name = header.architecture
         default = 2 if name == "glm4moe" else 1
-        gating = GATINGS.get(header.arch("expert_gating_func", default) or default)
-        if gating is None or header.arch("expert_group_count", 0) > 1:
+        gating = GATINGS.get(natural(header, "expert_gating_func", default) or default)
+        if gating is None or natural(header, "expert_group_count") > 1:
             raise WispError("This kind of expert routing is not supported yet.", "unsupported_architecture")
         mixture = cls(
-            count(header, "expert_count"),
+            dimension(header, "expert_count"),
             count(header, "expert_used_count"),
-            count(header, "expert_feed_forward_length", header.arch("feed_forward_length", 0)),
+            dimension(header, "expert_feed_forward_length", header.arch("feed_forward_length", 0)),
             name in NORMALISED or (name in NORMALISED_BY_METADATA and switch(header, "expert_weights_norm", False)),
             gating,
-            number(header, "expert_weights_scale") if header.arch("expert_weights_scale", 0.0) else 1.0,
+            optional_number(header, "expert_weights_scale") or 1.0,
         )
         if mixture.expert_used_count > mixture.expert_count:
             raise WispError(
@@ -95,17 +106,17 @@ class Config:
     @classmethod
     def from_gguf(cls: type[C], header: Header) -> C:
         """Read and check the metadata. WispError missing_metadata, corrupt_header or unsupported_architecture."""
-        draft_layers = header.arch("nextn_predict_layers", 0)  # multi-token prediction, at the end; not used
-        blocks = count(header, "block_count") - (draft_layers if isinstance(draft_layers, int) else 0)
-        n_embd, n_head = count(header, "embedding_length"), count(header, "attention.head_count")
-        head_dim = count(header, "attention.key_length", max(1, n_embd // n_head))
+        draft_layers = natural(header, "nextn_predict_layers")  # multi-token prediction, at the end; not used
+        blocks = block_count(header) - draft_layers
+        n_embd, n_head = dimension(header, "embedding_length"), dimension(header, "attention.head_count")
+        head_dim = dimension(header, "attention.key_length", max(1, n_embd // n_head), n_head)
         rope = rope_spec(header, count(header, "rope.dimension_count", head_dim))
         layer_norm = header.arch("attention.layer_norm_rms_epsilon", None) is None
         n_head_kv = head_count_kv(header, blocks, n_head)
-        if n_head % n_head_kv or head_dim % 4 or rope.dim % 4 or rope.dim > head_dim:
+        if blocks < 1 or n_head % n_head_kv or head_dim % 4 or rope.dim % 4 or rope.dim > head_dim:
             raise WispError(
-                f"Wisp cannot run attention with {n_head} heads, {n_head_kv} key/value heads and {head_dim} dimensions "
-                f"per head, {rope.dim} of them rotated.",
+                f"Wisp cannot run {blocks} layers of attention with {n_head} heads, {n_head_kv} key/value heads and "
+                f"{head_dim} dimensions per head, {rope.dim} of them rotated.",
                 "corrupt_header",
             )
         if header.arch("attention.value_length", head_dim) != head_dim:
@@ -114,7 +125,7 @@ class Config:
             block_count=blocks,
             context_length=count(header, "context_length"),
             embedding_length=n_embd,
-            feed_forward_length=count(header, "feed_forward_length"),
+            feed_forward_length=dimension(header, "feed_forward_length"),
             head_count=n_head,
             head_count_kv=n_head_kv,
             head_dim=head_dim,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import count, number
+from py_engine.models.common import count, rope_base
 
 NEOX = True
 LAYERS_32B = 64
@@ -29,7 +29,7 @@ class Config(config.Config):
             return base
         window = count(header, "attention.sliding_window", DEFAULT_WINDOW)
         rope = base.ropes[0]
-        local = replace(rope, base=number(header, "rope.freq_base_swa", rope.base))
+        local = replace(rope, base=rope_base(header, "rope.freq_base_swa", rope.base))
         has_window = [i % 4 < 3 for i in range(base.block_count)]
         return replace(
             base,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import number, windows
+from py_engine.models.common import number, optional_number, rope_base, windows
 from py_engine.plan.rope import RopeSpec
 
 NEOX = True
@@ -28,7 +28,7 @@ class Config(config.Config):
         base, name = super().from_gguf(header), header.architecture
         layers, ropes = windows(header, base.block_count, PERIODS[name]), base.ropes
         if name in ("gemma3", "gemma-embedding"):
-            local = RopeSpec(ropes[0].dim, number(header, "rope.freq_base_swa", 10000.0))
+            local = RopeSpec(ropes[0].dim, rope_base(header, "rope.freq_base_swa"))
             ropes = tuple(local if window else rope for window, rope in zip(layers, ropes, strict=True))
         width = base.embedding_length / base.head_count if base.block_count == LAYERS_27B.get(name) else base.head_dim
         return replace(
@@ -39,13 +39,9 @@ class Config(config.Config):
             activation="gelu",
             embedding_scale=base.embedding_length**0.5,
             attention_scale=number(header, "attention.scale", width**-0.5),
-            attention_soft_cap=_cap(header, "attn_logit_softcapping"),
-            final_soft_cap=_cap(header, "final_logit_softcapping"),
+            attention_soft_cap=optional_number(header, "attn_logit_softcapping"),
+            final_soft_cap=optional_number(header, "final_logit_softcapping"),
         )
-
-
-def _cap(header: Header, key: str) -> float:
-    return number(header, key) if header.arch(key, 0.0) else 0.0
 
 
 build = decoder.build

@@ -12,7 +12,18 @@ from dataclasses import dataclass, replace
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import count, number, per_layer, vocabulary, windows
+from py_engine.models.common import (
+    block_count,
+    count,
+    dimension,
+    natural,
+    number,
+    optional_number,
+    per_layer,
+    rope_base,
+    vocabulary,
+    windows,
+)
 from py_engine.models.decoder import Layer
 from py_engine.plan.cache import Cache
 from py_engine.plan.ops import Ops
@@ -37,23 +48,26 @@ class Config(config.Config):
     @classmethod
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
-        if header.arch("expert_count", 0):
+        if natural(header, "expert_count"):
             raise WispError("Gemma 4's mixtures of experts are not supported yet.", "unsupported_architecture")
-        blocks, n_embd, n_head = (count(header, k) for k in ("block_count", "embedding_length", "attention.head_count"))
+        blocks = block_count(header)
+        n_embd, n_head = dimension(header, "embedding_length"), dimension(header, "attention.head_count")
         layers = windows(header, blocks, 6)
-        head_dim = count(header, "attention.key_length")
-        head_dim_swa = count(header, "attention.key_length_swa", head_dim)
-        base, local = number(header, "rope.freq_base", 10000.0), number(header, "rope.freq_base_swa", 10000.0)
+        head_dim = dimension(header, "attention.key_length", times=n_head)
+        head_dim_swa = dimension(header, "attention.key_length_swa", head_dim, n_head)
+        base, local = rope_base(header, "rope.freq_base"), rope_base(header, "rope.freq_base_swa")
         rope = RopeSpec(count(header, "rope.dimension_count", head_dim), base)
         rope_swa = RopeSpec(count(header, "rope.dimension_count_swa", head_dim_swa), local, use_factors=False)
         heads_kv, shared = (
             per_layer(header, "attention.head_count_kv", blocks),
-            header.arch("attention.shared_kv_layers", 0),
+            natural(header, "attention.shared_kv_layers"),
         )
-        with_kv = blocks - shared if isinstance(shared, int) else 0
+        with_kv = blocks - shared
         if (
             any(n_head % n for n in heads_kv)
             or any(d % 4 for d in (head_dim, head_dim_swa, rope.dim, rope_swa.dim))
+            or rope.dim > head_dim
+            or rope_swa.dim > head_dim_swa
             or with_kv < 1
         ):
             raise WispError("Wisp cannot run attention with the heads that the metadata describes.", "corrupt_header")
@@ -74,15 +88,13 @@ class Config(config.Config):
             attention_scale=1.0,
             value_norm=True,
             activation="gelu",
-            final_soft_cap=number(header, "final_logit_softcapping")
-            if header.arch("final_logit_softcapping", 0)
-            else 0,
+            final_soft_cap=optional_number(header, "final_logit_softcapping"),
             embedding_scale=n_embd**0.5,
             head_dim_swa=head_dim_swa,
             layer_head_count_kv=heads_kv,
             layer_feed_forward_length=per_layer(header, "feed_forward_length", blocks),
             layers_with_kv=with_kv,
-            embedding_length_per_layer=header.arch("embedding_length_per_layer_input", 0),
+            embedding_length_per_layer=natural(header, "embedding_length_per_layer_input"),
         )
 
     def layer(self, i: int) -> Config:

@@ -20,7 +20,8 @@ class Config(config.Config):
     @classmethod
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
-        if any(header.arch("rope.dimension_sections", [])):
+        sections = header.arch("rope.dimension_sections", [])
+        if not isinstance(sections, list) or any(sections):
             raise WispError("GLM vision models are not supported yet.", "unsupported_architecture")
         return super().from_gguf(header)
 

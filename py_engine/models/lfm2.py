@@ -13,6 +13,7 @@ from py_engine.models import config, decoder
 from py_engine.models.common import count, windows
 
 NEOX = True
+MAX_KERNEL = 64  # positions that a short convolution reads
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,10 @@ class Config(config.Config):
         """Read and check the metadata."""
         base = super().from_gguf(header)
         heads = header.arch("attention.head_count_kv", base.head_count_kv)
-        sizes = tuple(0 if n else count(header, "shortconv.l_cache") for n in heads) if isinstance(heads, list) else ()
+        size = count(header, "shortconv.l_cache") if isinstance(heads, list) and 0 in heads else 0
+        sizes = tuple(0 if n else size for n in heads[: base.block_count]) if size else ()
+        if size > MAX_KERNEL:
+            raise WispError(f"shortconv.l_cache is {size}; it must be at most {MAX_KERNEL}.", "corrupt_header")
         if not base.causal or base.embedding_length % 2:
             raise WispError("This kind of LFM2 is not supported yet.", "unsupported_architecture")
         return replace(

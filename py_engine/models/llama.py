@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import original_context
+from py_engine.models.common import optional_number, original_context
 
 NEOX = False  # GGUF's llama converter interleaves the rotated pairs
 
@@ -28,7 +28,7 @@ class Config(config.Config):
             return replace(base, activation="relu2")
         if name == "baichuan" and base.block_count == 40:
             raise WispError("Baichuan's 13B models are not supported yet.", "unsupported_architecture")
-        if name == "mistral3" and header.arch("attention.temperature_scale", 0.0):
+        if name == "mistral3" and optional_number(header, "attention.temperature_scale"):
             # beyond the original context, attention scales with the logarithm of the position: not supported
             return replace(base, context_length=min(base.context_length, original_context(header)))
         return base

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import number, windows
+from py_engine.models.common import rope_base, windows
 
 NEOX = True
 ACTIVATIONS = {"gelu": "gelu", "silu": "silu", "swish": "silu"}
@@ -26,11 +26,11 @@ class Config(config.Config):
         """Read and check the metadata."""
         base = super().from_gguf(header)
         activation = header.arch("hidden_activation", "gelu")
-        if activation not in ACTIVATIONS:
+        if not isinstance(activation, str) or activation not in ACTIVATIONS:
             raise WispError(f"The activation {activation!r} is not supported yet.", "unsupported_architecture")
         layers = windows(header, base.block_count, 3, first=True)
         rope = base.ropes[0]
-        local = replace(rope, base=number(header, "rope.freq_base_swa", 10000.0))
+        local = replace(rope, base=rope_base(header, "rope.freq_base_swa"))
         return replace(
             base,
             causal=False,

@@ -119,8 +119,8 @@ def prefill(ops: OpList, call: Call) -> None:
     """Attention of many tokens of one sequence, in tiles of tokens x positions."""
     _, n_head_kv, head_dim = call.heads
     causal, sinks, slopes = call.options.causal, call.options.sinks, call.options.slopes
-    kernel, tile = tiles.attention(ops.device, ops.batch, head_dim, call.group, causal and slopes is None)
-    mask = {"CAUSAL": int(causal), "ALIBI": int(slopes is not None)} if kernel == "attention" else {}
+    kernel, tile = tiles.attention(ops.device, ops.batch, head_dim, call.group, slopes is None)
+    mask = {"CAUSAL": int(causal)} | ({"ALIBI": int(slopes is not None)} if kernel == "attention" else {})
     ops.add(
         kernel,
         call.params | tile | {"SINKS": int(sinks is not None), "Y16": int(call.y.dtype == "f16")} | mask,
@@ -138,18 +138,19 @@ def prefill(ops: OpList, call: Call) -> None:
 def decode(ops: OpList, call: Call, staged: bool) -> None:
     """Attention of a small batch: split the context over workgroups, then combine their partial results.
 
-    `staged`: the token's keys and values are still f32. The first dispatch reads them there; the second quantizes them.
+    `staged`: each token's own keys and values are read as f32. One token's are not in the cache yet, so the second
+    dispatch quantizes them; those of a batch are, and are read like this only to round like one token's.
     """
     n_head, n_head_kv, head_dim = call.heads
     cache, sinks = call.cache, call.options.sinks
     positions, threads, split = tiles.attention_decode(ops.device, ops.plan.n_ctx, head_dim, call.group)
-    split_params = {"TS": positions, "SPLIT": split, "FRESH": int(staged)}
+    split_params, store = {"TS": positions, "SPLIT": split}, staged and ops.batch == 1
     parts = ops.buffer(f"{ops.name}.parts.{head_dim}", (ops.batch, n_head, split, head_dim + 4))
     ops.add(
         "attention_decode",
         call.params
         | split_params
-        | {"PARTS": threads}
+        | {"PARTS": threads, "FRESH": int(staged)}
         | tiles.attention_loads(cache.kind, head_dim, positions, threads)
         | ops.state_params,
         {"scale": call.options.scale, "n_head_kv": n_head_kv, "q_stride": call.q.shape[1]},
@@ -163,17 +164,18 @@ def decode(ops: OpList, call: Call, staged: bool) -> None:
     )
     lanes = 2 if ops.device.software else max(1, min(16, 1024 // head_dim))
     cache_groups = 2 * n_head_kv * head_dim // GROUP
-    quantizers = -(-cache_groups // (lanes * head_dim // 4)) if staged else 0  # workgroups that fill the cache
+    quantizers = -(-cache_groups // (lanes * head_dim // 4)) if store else 0  # workgroups that fill the cache
     ops.add(
         "attention_combine",
         {"HEAD_DIM": head_dim, "WINDOW": call.options.window, "LANES": lanes, "SINKS": int(sinks is not None)}
         | split_params
-        | ({"COLS": n_head_kv * head_dim} | cache.paging if staged else {})
+        | {"FRESH": int(store)}
+        | ({"COLS": n_head_kv * head_dim} | cache.paging if store else {})
         | ops.state_params,
         {"n_head": n_head, "y_stride": call.y.shape[1]},
         {"state": ops.state, "parts": parts, "y": call.y}
         | ({"sinks": sinks} if sinks else {})
-        | (cache.staged_bindings | cache.read_bindings if staged else {}),
+        | (cache.staged_bindings | cache.read_bindings if store else {}),
         n_head + quantizers,
         1,
         PerToken(),

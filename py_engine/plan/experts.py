@@ -113,7 +113,8 @@ def hidden(ops: Ops, route: Route, x: Buffer, network: ExpertNetwork) -> Hidden:
         product = _Product(x, network.inputs[0], y, n_ff, epilogue, norm=norm, eps=network.eps)
         _small_product(ops, route, product)
         return Hidden(route, y)
-    rows = ops.buffer(f"{ops.name}.expert_rows", (ops.batch * route.used, pad(n_ff * (1 + network.gated))))
+    name = f"{ops.name}.expert_{'rows' if network.gated else 'ungated_rows'}"  # layers of one model may differ
+    rows = ops.buffer(name, (ops.batch * route.used, pad(n_ff * (1 + network.gated))))
     for i, matrices in enumerate(network.inputs):
         _append(ops, route, groups, _Product(x, matrices, rows, n_ff, row0=i * n_ff, norm=norm, eps=network.eps))
     ops.activate(rows, y, n_ff, network.activation, gated=network.gated, repeat=route.used)

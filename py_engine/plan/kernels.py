@@ -10,8 +10,8 @@ Directives, each on a line of its own:
     @bind var<...> name: type;  the next free binding of group 0
 
 Text after `//` on a #param line describes it. F16 (0 or 1) and SG (smallest subgroup size, 0: no subgroups) come from
-the device. GROUPS_PER_THREAD (groups of weights that a thread reads at a time) defaults to 1, HALVES (1: the weights
-are also dequantised to f16) to 0.
+the device. GROUPS_PER_THREAD (groups of weights that a thread reads at a time) defaults to 1; HALVES (1: the weights
+are also dequantised to f16) and PACKED (lib/segments.wgsl) default to 0.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ from py_engine.plan import shared
 WGSL = Path(__file__).parent.parent.parent / "wgsl"
 BIND = re.compile(r"@bind var<(uniform|storage, read|storage, read_write)> (\w+)")
 FIELD = re.compile(r"^\s*(\w+): (u32|f32|i32),", re.M)
+
+# values of #params that most kernels leave as they are
+DEFAULTS = {"GROUPS_PER_THREAD": 1, "HALVES": 0, "PACKED": 0}
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,14 @@ def _source(name: str) -> str:
     return (WGSL / name).read_text()
 
 
+@cache
+def has_param(file: str, param: str) -> bool:
+    """Whether a kernel, or a file that it includes, declares a #param."""
+    text = _source(f"{file}.wgsl")
+    included = re.findall(r'^#include "([^"$]+)\.wgsl"', text, re.M)
+    return bool(re.search(rf"^#param {param}\b", text, re.M)) or any(has_param(name, param) for name in included)
+
+
 def expand(kernel: str, params: Mapping[str, int | float | str], device: Device) -> Shader:
     """Specialise wgsl/<kernel>.wgsl. KeyError for a missing or unknown param."""
     given = tuple(
@@ -90,7 +101,7 @@ def expand(kernel: str, params: Mapping[str, int | float | str], device: Device)
 @lru_cache(1024)  # the layers of a model share their shaders
 def _expanded(kernel: str, given: tuple[tuple[str, type, int | float | str], ...], f16: int, subgroup: int) -> Shader:
     params = {name: value for name, _, value in given}
-    values = {"F16": f16, "SG": subgroup, "GROUPS_PER_THREAD": 1, "HALVES": 0, **shared.KERNEL_PARAMS, **params}
+    values = {"F16": f16, "SG": subgroup, **DEFAULTS, **shared.KERNEL_PARAMS, **params}
     used: set[str] = set()
     lines: list[str] = []
     _expand(f"{kernel}.wgsl", values, used, lines)

@@ -1,6 +1,7 @@
 """The names of a plan's lists of ops. planner.py says what each list computes."""
 
 PREFILL = "prefill"
+PACKED = "packed"  # PREFILL for several sequences at once (packing.py)
 LAST_LOGITS = "last_logits"
 ALL_LOGITS = "all_logits"
 DECODE = "decode"
@@ -18,7 +19,7 @@ MASKED_DRAW = "masked_draw"
 MASKED_SAMPLE = "masked_sample"
 LOGPROBS = "logprobs"
 EMBED = "embed"
-NORMALIZE = "normalize"  # scales the pooled embedding to length 1
+NORMALIZE = "normalize"  # scales pooled embeddings to length 1
 
 
 def each(sampler: str) -> str:
@@ -32,7 +33,7 @@ def verify(sampler: str) -> str:
 
 
 def pool(pooling: str) -> str:
-    """The list that pools a sequence's rows after EMBED. `pooling`: "mean", "cls", "last" or "rank"."""
+    """The list that pools each sequence of a packed batch after EMBED. `pooling`: "mean", "cls", "last" or "rank"."""
     return f"pool.{pooling}"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from py_engine.plan import quants
 from py_engine.plan.kernels import Device
-from py_engine.plan.pages import state_words
+from py_engine.plan.pages import SEGMENT_WORDS, segments_offset
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan
 from py_engine.plan.shared import MAX_SEQUENCES
 
@@ -30,7 +30,8 @@ class OpList:
         # of activations that only products read: those of many tokens multiply in f16 where the device has it
         self.input_dtype = "f16" if device.f16 and not self.small_batch else "f32"
         self.ops: list[Op] = plan.lists.setdefault(name, [])
-        self.state = self.buffer("state", (state_words(plan.n_ctx, plan.page),), "u32", "state")
+        state_words = segments_offset(plan.n_ctx, plan.page) + SEGMENT_WORDS * plan.batch
+        self.state = self.buffer("state", (state_words,), "u32", "state")
         self.tokens = self.buffer("tokens", (MAX_SEQUENCES, plan.n_ctx + 1), "u32", "state")
 
     def buffer(self, name: str, shape: tuple[int, ...], dtype: str = "f32", pool: str = "activations") -> Buffer:

@@ -52,7 +52,7 @@ class Ops(OpList):
 
     def __init__(self, plan: Plan, name: str, batch: int, device: Device, state_per_token: bool = False) -> None:
         super().__init__(plan, name, batch, device, state_per_token)
-        self._staged: Cache | None = None  # its newest keys and values are still f32: attention quantizes them
+        self._staged: Cache | None = None  # attention reads its newest keys and values as f32
 
     # -- embeddings and norms -----------------------------------------------------------------------------------------
 
@@ -154,17 +154,17 @@ class Ops(OpList):
         """Quantize the batch's staged keys and values into a q8_0 cache. `cols`: values of a key row."""
         if cache.staged is None or not cols:
             return
-        if self.batch == 1:  # attention_combine.wgsl does it, which saves a dispatch
+        if self.small_batch:
             self._staged = cache
-            return
-        attention.quantize_cache(self, cache, cols)
+        if self.batch > 1:  # else attention_combine.wgsl does it, which saves a dispatch
+            attention.quantize_cache(self, cache, cols)
 
     def attention(self, q: Buffer, cache: Cache, heads: tuple[int, int, int], options: AttentionOptions) -> Buffer:
         """Attend over the cache: (n, n_head * head_dim). `heads` is (n_head, n_head_kv, head_dim)."""
         y = self.rows("attn", heads[0] * heads[2], self.input_dtype)
         call = attention.Call(q, cache, y, heads, options)
         if self.small_batch:
-            assert self._staged in (None, cache), "staged keys and values wait for the attention over their own cache"
+            assert self._staged in (None, cache), "staged keys and values are for the attention over their own cache"
             staged, self._staged = self._staged is not None, None
             attention.decode(self, call, staged)
         else:

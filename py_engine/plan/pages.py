@@ -3,7 +3,7 @@
 All layers with the same window form a page group: a page's number addresses the same rows in each of their caches, so
 one block table serves them all. Position s of a sequence is in row `table[s // page] * page + s % page`.
 The tables are in the state buffer, after the States (wgsl/lib/state.wgsl): u32 (MAX_GROUPS, MAX_SEQUENCES, pages of a
-context). A binding of their own would exceed the storage bindings that some devices allow.
+context). A binding of their own would exceed the storage bindings that some devices allow. Packing's segments follow.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
 PAGE = 64  # positions of a page; the tiles of attention divide it
 MAX_GROUPS = 4  # full attention, two windows, a short convolution's inputs
 STATE_WORDS = 4  # u32 of a State
+SEGMENT_WORDS = 3  # u32 of the segment of a token of a packed batch
 TABLES = 4 * STATE_WORDS * MAX_SMALL_BATCH  # byte of the state buffer where the block tables begin
 
 
@@ -41,8 +42,8 @@ def table_offset(n_ctx: int, page: int, group: int, seq: int = 0) -> int:
     return (group * MAX_SEQUENCES + seq) * pages_for(n_ctx, page)
 
 
-def state_words(n_ctx: int, page: int) -> int:
-    """Words of the state buffer: a State per token of a small batch, then the block tables."""
+def segments_offset(n_ctx: int, page: int) -> int:
+    """Words of the state buffer before the segments: a State per token of a small batch, then the block tables."""
     return STATE_WORDS * MAX_SMALL_BATCH + table_offset(n_ctx, page, MAX_GROUPS)
 
 

@@ -13,7 +13,7 @@ from math import prod
 from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine.plan import quants
-from py_engine.plan.lists import DECODE
+from py_engine.plan.lists import DECODE, PACKED
 from py_engine.plan.pages import PAGE, PageGroup
 
 Span = tuple[str, int, int]  # a buffer's lifetime: list ("" for all), first op, last op
@@ -118,7 +118,8 @@ class Op:
 class Embedding:
     """Where a model's embeddings are after the list EMBED, and after a pooling list that follows it.
 
-    Buffers: `rows` (n, padded width), of every token; "pooled" (1, padded width); "ranked" (1, padded labels).
+    Buffers: `rows` (n, padded width), of every token; "pooled" (sequences, padded width); "ranked" (sequences, padded
+    labels).
     """
 
     rows: str
@@ -158,6 +159,8 @@ class Plan:
         """
         lives: dict[str, list[Span]] = {}
         for name, ops in self.lists.items():
+            if name == PACKED:  # the buffers of PREFILL, in the same order
+                continue
             for i, op in enumerate(ops):
                 for b in op.bindings.values():
                     if isinstance(b, Buffer) and b.pool == "activations":

@@ -12,7 +12,7 @@ from py_engine.plan import quants, tiles
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, PerToken, Weight
 
-QUANTIZE_THREADS = 256  # threads of quantize_rows.wgsl
+QUANTIZE_THREADS = 256  # threads of quantize_rows.wgsl without a norm
 MAX_WORKGROUPS = 65535  # WebGPU's maxComputeWorkgroupsPerDimension
 
 
@@ -57,17 +57,17 @@ def matvec(ops: OpList, p: Product) -> None:
     """Append the product of one token, or of a small batch. The matrix must fit into one binding."""
     weight, norm = p.weight, p.norm
     vectors: dict[str, Buffer | Weight] = {"x": p.x}
+    dot8 = tiles.dot8(ops.device, weight)
+    tile = tiles.matvec(ops.device, weight, dot8)
+    variant: dict[str, int] = {"GROUPS_PER_THREAD": weight.layout.groups_per_thread} if dot8 else {}
     if ops.batch > 1:
-        dot8 = ops.device.dot8 and weight.layout.dot8
-        kernel, variant = "matvec_small_batch", {"BATCH": ops.batch, "DOT8": int(dot8)}
-        tile = tiles.matvec_small_batch(ops.device, weight, dot8)
+        kernel, variant = "matvec_small_batch", variant | {"BATCH": ops.batch, "DOT8": int(dot8)}
         if dot8:
-            vectors, norm = _quantized(ops, p), None
+            vectors, norm = _quantized(ops, p, tile["TK"] * tile["TR"]), None
+            variant["SCALED"] = int(p.norm is not None)
+        tile = tiles.matvec_small_batch(ops.device, weight, dot8)
     else:
-        dot8 = tiles.dot8(ops.device, weight)
-        kernel, variant = "matvec", {"DOT8": int(dot8), "LAST": int(p.x.shape[0] > 1), "EXPERTS": 0}
-        variant |= {"GROUPS_PER_THREAD": weight.layout.groups_per_thread} if dot8 else {}
-        tile = tiles.matvec(ops.device, weight, dot8)
+        kernel, variant = "matvec", variant | {"DOT8": int(dot8), "LAST": int(p.x.shape[0] > 1), "EXPERTS": 0}
     workgroups = -(-weight.rows // (tile["TR"] * tile["R"]))
     ops.add(
         kernel,
@@ -82,28 +82,39 @@ def matvec(ops: OpList, p: Product) -> None:
     )  # fmt: skip
 
 
-def _quantized(ops: OpList, p: Product) -> dict[str, Buffer | Weight]:
-    """Append the rounding of x, normalised, to bytes; return what matvec_small_batch.wgsl binds.
+def _quantized(ops: OpList, p: Product, threads: int) -> dict[str, Buffer | Weight]:
+    """Append the rounding of x, multiplied with the norm, to bytes; return what matvec_small_batch.wgsl binds.
 
-    Matrices of several types in a stack follow each other: they share the rounded x.
+    `threads`: of a workgroup of matvec.wgsl. Matrices of several types in a stack follow each other: they share the
+    rounded x, if they have as many threads.
     """
     cols, groups = p.weight.cols, quants.groups(p.weight.cols)
     quantized: dict[str, Buffer | Weight] = {
         "xq": ops.buffer(f"{ops.name}.bytes.{cols}", (ops.batch, groups, 8), "u32"),
         "xq_scale": ops.buffer(f"{ops.name}.scales.{cols}", (ops.batch, groups, 2)),
     }
+    if p.norm:
+        quantized["x_scale"] = ops.buffer(f"{ops.name}.norms", (ops.batch,))
     bindings = {"state": ops.state, "x": p.x} | quantized | ({"norm": p.norm} if p.norm else {})
-    if [op.bindings for op in ops.ops[-2:-1]] == [bindings] and ops.ops[-1].bindings["y"] is p.y:
+    lanes = 4 if ops.device.subgroup >= 4 else 1  # threads of a group
+    threads = _rounding_threads(ops.device.subgroup, groups * lanes, threads) if p.norm else QUANTIZE_THREADS
+    params = {"COLS": cols, "NORM": int(p.norm is not None), "WG": threads}
+    same = [op for op in ops.ops[-2:-1] if (op.bindings, op.params) == (bindings, params)]
+    if same and ops.ops[-1].bindings["y"] is p.y:
         return quantized
-    ops.add(
-        "quantize_rows",
-        {"COLS": cols, "NORM": int(p.norm is not None), "WG": QUANTIZE_THREADS},
-        {"eps": p.eps},
-        bindings,
-        -(-groups * (4 if ops.device.subgroup >= 4 else 1) // QUANTIZE_THREADS),
-        PerToken(),
-    )
+    ops.add("quantize_rows", params, {"eps": p.eps}, bindings, -(-groups * lanes // threads), PerToken())
     return quantized
+
+
+def _rounding_threads(subgroup: int, working: int, threads: int) -> int:
+    """Threads of quantize_rows.wgsl that add a sum of squares in the order of `threads` threads.
+
+    They may be fewer where no more than `working` of them have a term, and reduce.wgsl adds what is left of each
+    subgroup in order: further zeros change nothing. Different matrices then share the rounded x.
+    """
+    if subgroup and working <= threads <= 16 * subgroup:
+        return min(threads, max(QUANTIZE_THREADS // 4, 1 << (working - 1).bit_length()))
+    return threads
 
 
 def halves(ops: OpList, x: Buffer) -> dict[str, int]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, floor, log, pi
+from math import ceil, floor, inf, log, pi
 
+from py_engine.errors import WispError
 from py_engine.plan.plan import Buffer
 
 
@@ -65,9 +66,18 @@ class RopeSpec:
 def frequencies(dim: int, base: float, factors: Sequence[float] | None = None) -> list[float]:
     """Radians per position for each pair, (dim / 2,): base^(-2i / dim) / factors[i]."""
     plain = [base ** (-2 * i / dim) for i in range(dim // 2)]
-    return [f / d for f, d in zip(plain, factors, strict=True)] if factors else plain
+    if not factors:
+        return plain
+    if len(factors) != len(plain) or not all(0 < d < inf for d in factors):
+        raise WispError(
+            f"The file's RoPE factors must be {len(plain)} positive numbers. Download the model again.",
+            "corrupt_header",
+        )
+    return [f / d for f, d in zip(plain, factors, strict=True)]
 
 
 def table(freqs: Sequence[float]) -> bytes:
     """The u32 table that rope.wgsl reads."""
+    if not all(0 <= f < 2**40 for f in freqs):  # not NaN either
+        raise WispError("The file's RoPE frequencies are damaged. Download the model again.", "corrupt_header")
     return struct.pack(f"<{len(freqs)}I", *(round(f / (2 * pi) * 2**32) % 2**32 for f in freqs))

@@ -11,6 +11,7 @@ from dataclasses import replace
 from py_engine.plan import quants
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Weight
+from py_engine.plan.shared import MAX_SMALL_BATCH
 
 MATVEC = ("TK", "TR", "R", "AHEAD")  # threads per row, rows in parallel, rows per thread, prefetched units
 FULL_OCCUPANCY = 256  # workgroups that keep every core of a GPU busy
@@ -46,9 +47,13 @@ def dot8(device: Device, weight: Weight) -> bool:
 def _workgroup_bytes(device: Device, weight: Weight, in_bytes: bool, tile: tuple[int, int, int]) -> int:
     """Workgroup memory of matvec.wgsl with (TK, TR, R): sums of its rows; in bytes also x and its sum of squares."""
     tk, tr, r = tile
-    lanes = -(-tk // device.subgroup) if device.subgroup else tk
     x = quants.groups(weight.cols) * (quants.GROUP + 8) + 4 * tk * tr if in_bytes else 0
-    return 4 * (r + 1) * tr * lanes + x
+    return 4 * (r + 1) * tr * _parts_of_a_sum(device, tk) + x
+
+
+def _parts_of_a_sum(device: Device, tk: int) -> int:
+    """Parts that a row's sum over TK threads has in workgroup memory: one per subgroup, or per thread."""
+    return -(-tk // device.subgroup) if device.subgroup else tk
 
 
 def matvec(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
@@ -95,15 +100,16 @@ def _prefetched_units(weight: Weight, tk: int) -> int:
 
 
 def matvec_small_batch(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
-    """The tile of matvec_small_batch.wgsl, as matvec(). More rows per thread would not fit into registers."""
-    groups, tk = quants.groups(weight.cols), 4
-    max_tk = 64 if groups >= 256 else 32
-    while tk < (max_tk if in_bytes and weight.rows <= 4096 and groups >= 64 else 16) and tk * 2 <= groups:
-        tk *= 2
+    """The tile of matvec_small_batch.wgsl, with matvec.wgsl's TK. More rows per thread would not fit into registers.
+
+    With two groups per thread, one row is the fastest.
+    """
+    tk = matvec(device, weight, in_bytes)["TK"]
     if not in_bytes:
-        return {"TK": tk, "TR": 64 // tk, "R": 2}
-    tr, r = (256 if tk > 16 else 128) // tk, 2 if tk == 64 else 4
-    while r > 1 and weight.rows < FULL_OCCUPANCY * tr * r:
+        return {"TK": tk, "TR": max(2, 64 // tk), "R": 2}
+    tr, r = (256 if tk > 16 else 128) // tk, 1 if weight.layout.groups_per_thread > 1 else 2 if tk == 64 else 4
+    row_bytes = 4 * MAX_SMALL_BATCH * tr * _parts_of_a_sum(device, tk)  # of the sums of a row per thread
+    while r > 1 and (weight.rows < FULL_OCCUPANCY * tr * r or r * row_bytes > device.max_workgroup_storage):
         r //= 2
     return {"TK": tk, "TR": tr, "R": r}
 
@@ -166,12 +172,12 @@ def _matmul_tile(device: Device, batch: int) -> dict[str, int]:
     return {"TM": 32, "TN": 64, "MM": 4, "MN": 4}
 
 
-def attention(device: Device, batch: int, head_dim: int, group: int, causal: bool = True) -> tuple[str, dict[str, int]]:
+def attention(device: Device, batch: int, head_dim: int, group: int, matrix: bool = True) -> tuple[str, dict[str, int]]:
     """The kernel for batches of tokens, and its tile of TQ tokens x TS positions: the largest that fits.
 
-    `group`: query heads that share a key head. Not `causal`: the kernel of encoders.
+    `group`: query heads that share a key head. `matrix`: the kernel with subgroup matrices may be used.
     """
-    side = device.matrix if causal else 0
+    side = device.matrix if matrix else 0
     if side and batch >= 64 and head_dim % side == 0 and head_dim <= 256:
         for rows, positions in ((128, 32), (64, 32)) if 64 < head_dim <= 128 else ((64, 32 if head_dim <= 64 else 16),):
             used = _attention_matrix_bytes(head_dim, rows, positions)

@@ -1,10 +1,12 @@
 """Pre-tokenizers: split text into words before BPE merges them. tokenizer.ggml.pre -> regular expressions and flags.
 
 The expressions apply one after the other, each to the pieces left by the one before. Its matches become pieces, and so
-does the text between them. The expressions are those that the models were trained with, as llama.cpp has them.
+does the text between them. The expressions are those that the models were trained with, as llama.cpp has them, except
+that no text takes them more than proportional time.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 _ENDINGS = r"'(?:[sdmtSDMT]|[rR][eE]|[vV][eE]|[lL][lL])"  # English contractions, either case
@@ -42,9 +44,29 @@ _UP_M, _LOW_M = r"(?:(?![a-z])[\p{L}\p{M}])", r"(?:(?![A-Z])[\p{L}\p{M}])"
 _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 _UP_K, _LOW_K = rf"(?:(?!\p{{Han}}){_UPPER})", rf"(?:(?!\p{{Han}}){_LOWER})"
 _ENDING_OPT = f"(?:{_ENDINGS})?"
-_THREES = r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))"  # groups of three digits, from the right
 
-_SPLITS: dict[str, tuple[str, ...]] = {
+
+@dataclass(frozen=True)
+class DigitGroups:
+    """Groups of three digits from the right, within each match of `runs`. As one expression this is quadratic."""
+
+    runs: str
+    open_end: bool = False  # the last group includes what follows
+
+    def cuts(self, expression: Any, text: str) -> list[int]:
+        """The places where the text is cut. `expression`: `runs`, compiled."""
+        out: list[int] = []
+        for match in expression.finditer(text):
+            start, end = match.span()
+            out += range(start + (end - start) % 3, end, 3)
+            if not self.open_end:
+                out += (start, end)
+        return out
+
+
+_THREES = DigitGroups(r"\p{N}+")
+
+_SPLITS: dict[str, tuple[str | DigitGroups, ...]] = {
     "default": (r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", r"[0-9][0-9][0-9]"),
     "llama3": (_words(r"\p{N}{1,3}"),),
     "qwen2": (_words(r"\p{N}"),),
@@ -57,7 +79,7 @@ _SPLITS: dict[str, tuple[str, ...]] = {
         r"[\r\n]",
         r"\s?" + _CASED,
         r"\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+",
-        r"\s+$",
+        r"(?<!\s)\s++$",
         r"[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+",
         r"\p{N}+",
     ),
@@ -77,7 +99,7 @@ _SPLITS: dict[str, tuple[str, ...]] = {
     "tekken": (_cased_words(_UP, _LOW, r"\p{N}", ""),),
     "gpt-4o": (_cased_words(_UP, _LOW, r"\p{N}{1,3}", _ENDING_OPT),),
     "granite-embed": (_cased_words(_UP_M, _LOW_M, r"\p{N}{1,3}", _ENDING_OPT),),
-    "tiny_aya": (r"\d{1,3}(?=(?:\d{3})*\b)", _cased_words(_UPPER, _LOWER, r"\p{N}{1,3}", _ENDING_OPT)),
+    "tiny_aya": (DigitGroups(r"(?<!\d)\d++\b"), _cased_words(_UPPER, _LOWER, r"\p{N}{1,3}", _ENDING_OPT)),
     "kimi-k2": (r"\p{Han}+|" + _cased_words(_UP_K, _LOW_K, r"\p{N}{1,3}", _ENDING_OPT, _SIGNS),),
     "bloom": (_BLOOM,),
     "viking": (_BLOOM, r"\p{N}"),
@@ -89,7 +111,7 @@ _SPLITS: dict[str, tuple[str, ...]] = {
         r"[\p{P}!-/:-@\[-`{-~]",
         _GPT2,
     ),
-    "superbpe": (r"\p{N}+", r"(?=(\d{3})+(?!\d))"),
+    "superbpe": (r"\p{N}+", DigitGroups(r"\d+", open_end=True)),
     "bailingmoe": (
         _ENDINGS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
     ),
@@ -149,7 +171,7 @@ class Pretokenizer:
     """A pre-tokenizer. `name`: the value of tokenizer.ggml.pre."""
 
     name: str
-    expressions: tuple[str, ...]
+    expressions: tuple[str | DigitGroups, ...]
     known: bool  # False: the name is unknown and "default" replaces it
     ignore_merges: bool = False  # a word that is a token is not merged from characters
     add_bos: bool = False  # default of tokenizer.ggml.add_bos_token
@@ -163,18 +185,18 @@ class Pretokenizer:
         if self._compiled is None:
             import regex  # a compiled package that only BPE vocabularies need
 
-            self._compiled = [regex.compile(e) for e in self.expressions]
+            self._compiled = [regex.compile(e.runs if isinstance(e, DigitGroups) else e) for e in self.expressions]
         pieces = [text] if text else []
-        for expression in self._compiled:
-            if len(pieces) == 1:
-                pieces = _cut(expression, pieces[0])
-            else:
-                pieces = [word for piece in pieces for word in _cut(expression, piece)]
+        for given, expression in zip(self.expressions, self._compiled, strict=True):
+            pieces = [word for piece in pieces for word in _cut(given, expression, piece)]
         return pieces
 
 
-def _cut(expression: Any, text: str) -> list[str]:
+def _cut(given: str | DigitGroups, expression: Any, text: str) -> list[str]:
     """The matches and the text between them, without empty pieces."""
+    if isinstance(given, DigitGroups):
+        cuts = sorted({0, len(text), *given.cuts(expression, text)})
+        return [text[a:b] for a, b in pairwise(cuts)]
     out: list[str] = []
     at = 0
     for match in expression.finditer(text):

@@ -1,15 +1,13 @@
 """Text to token ids and back, as in llama.cpp, from the metadata of a GGUF file."""
 
 import codecs
-import itertools
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from py_engine.errors import WispError
 from py_engine.text.pretokenize import pretokenizer
+from py_engine.text.tokenizers.special import BREAK, SpecialTokens
 from py_engine.text.tokenizers.vocab import CONTROL, UNKNOWN, USER_DEFINED, Vocab
-
-_BLANKS = " \t\n\v\f\r"
 
 
 class TokenizerModel(Protocol):
@@ -47,7 +45,8 @@ class Tokenizer:
         self.add_space_prefix = flags.add_space_prefix
         self.clean_spaces = flags.clean_spaces
         self.always_wrap = flags.always_wrap
-        self._strip_right, self._strip_left = self._strippers(metadata)
+        self._turn_texts: tuple[str, frozenset[str]] | None = None  # a template, and the user-defined tokens it writes
+        self._special = SpecialTokens(vocab, *self._strippers(metadata))
 
     def __len__(self) -> int:
         return len(self.vocab)
@@ -82,12 +81,13 @@ class Tokenizer:
         if add_special and self.bos_id is not None and (self.add_bos or self.always_wrap):
             out.append(self.bos_id)
         first = True
-        for part in self._split_special(text, parse_special):
+        for part in self._special.split(text, parse_special):
             if isinstance(part, int):
                 out.append(part)
                 first = True
-            else:
-                out += self.model.encode(part, first)
+                continue
+            for piece in filter(None, part.split(BREAK)):
+                out += self.model.encode(piece, first)
                 first = False
         if add_special:
             if self.always_wrap:
@@ -104,39 +104,17 @@ class Tokenizer:
             ids.insert(0, self.bos_id)
         return ids
 
-    def _split_special(self, text: str, parse_special: bool) -> list[str | int]:
-        """Split at special tokens, the longest first: user-defined ones always, control tokens with parse_special."""
-        if not text:
-            return []
-        parts: list[str | int] = [text]
-        texts, types = self.vocab.texts, self.vocab.types
-        heads = {a + b for a, b in itertools.pairwise(text)}  # rules out most special tokens quickly
-        heads.update(text)
-        for token in self.vocab.special_ids:
-            word = texts[token]
-            if word[:2] not in heads or (not parse_special and types[token] != USER_DEFINED) or word not in text:
-                continue
-            cut: list[str | int] = []
-            for part in parts:
-                if isinstance(part, int) or word not in part:
-                    cut.append(part)
-                else:
-                    cut += self._cut(part, word, token)
-            parts = cut
-        return parts
+    def broken(self, text: str, template: str) -> str:
+        """Break the special tokens in a text from outside, so that it cannot forge turns in a prompt.
 
-    def _cut(self, text: str, word: str, token: int) -> list[str | int]:
-        out: list[str | int] = []
-        pieces = text.split(word)
-        for i, whole in enumerate(pieces):
-            if i:
-                out.append(token)
-            piece = whole.lstrip(_BLANKS) if i and token in self._strip_right else whole
-            if token in self._strip_left and i < len(pieces) - 1:
-                piece = piece.rstrip(_BLANKS)
-            if piece:
-                out.append(piece)
-        return out
+        `template`: the chat template; user-defined tokens that it writes count as special. encode() does not join what
+        was broken, remove_breaks() does.
+        """
+        if self._turn_texts is None or self._turn_texts[0] != template:
+            texts, types = self.vocab.texts, self.vocab.types
+            defined = (texts[i] for i in self.vocab.special_ids if types[i] == USER_DEFINED)
+            self._turn_texts = template, frozenset(t for t in defined if not t.isspace() and t in template)
+        return self._special.broken(text, self._turn_texts[1])
 
     def text_of(self, token: int | None) -> str:
         """A token's text in the vocabulary; "" for None."""
@@ -204,6 +182,11 @@ class TextStream:
     def finish(self) -> str:
         """The remaining text: U+FFFD for an incomplete character."""
         return self._decoder.decode(b"", True)
+
+
+def remove_breaks(text: str) -> str:
+    """The text that broken() was given."""
+    return text.replace(BREAK, "")
 
 
 def _clean_spaces(data: bytes) -> bytes:

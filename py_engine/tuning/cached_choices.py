@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from py_engine import json_input
 from py_engine.files.gguf_header import Header
 from py_engine.plan.kernels import WGSL, Device
 
@@ -48,7 +49,7 @@ def serialize(device: Device, reports: list[dict[str, Any]]) -> str:
 
 def deserialize(device: Device, text: str) -> tuple[Device, list[dict[str, Any]]]:
     """The device with cached choices, and their reports. ValueError, KeyError or TypeError for other JSON."""
-    cached = json.loads(text)
+    cached = json_input.parse(text)
     tiles = tuple((str(name), tuple(int(n) for n in tile)) for name, tile in cached["tiles"])
     return replace(device, tiles=tiles, **{name: cached["fields"][name] for name in FIELDS}), list(cached["choices"])
 

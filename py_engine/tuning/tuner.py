@@ -2,14 +2,16 @@
 
 A candidate is first checked: for the same random inputs its outputs must equal those of a reference device (f32, no
 subgroups, nothing rounded). The candidates that pass are timed. The fastest is chosen, or the first if the others gain
-less than `min_gain`. When time runs out, the remaining choices keep their defaults. measure.py measures and caches.
+less than `min_gain`. The next choices' candidates compile meanwhile. When time runs out, the remaining choices keep
+their defaults. measure.py measures and caches.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Iterable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
@@ -20,7 +22,8 @@ from py_engine.plan.plan import Plan
 from py_engine.tuning.candidates import Candidate, Choice, choices
 from py_engine.tuning.workloads import Workload
 
-TIME_BUDGET_S = 2.0  # for all choices together
+TIME_BUDGET_S = 2.0  # for all choices together; one second would leave most of them unmeasured on an H200
+COMPILED_AHEAD = 2  # choices whose candidates compile while those of another are timed
 
 T = TypeVar("T")
 
@@ -58,19 +61,47 @@ async def tune(
     """
     end = time.perf_counter() + seconds
     reports = []
-    for make in choices(plan, device, forced):
-        choice = make(device)
-        if choice is None or len(choice.candidates) < 2:
-            continue
-        candidate, report = await _choose(choice, bench, end)
-        if candidate is not None:
-            device = choice.apply(device, candidate)
-        reports.append(report)
+    waiting, begun = deque(choices(plan, device, forced)), deque[_Begun]()
+    try:
+        while waiting or begun:
+            while waiting and len(begun) <= COMPILED_AHEAD:
+                begun.append(_Begun(waiting.popleft(), device, bench, end))
+            next_one = begun.popleft()
+            if next_one.variant != _variant(device):  # an earlier choice has changed it
+                next_one.close()
+                next_one = _Begun(next_one.make, device, bench, end)
+            if next_one.trials is None:
+                continue
+            candidate, report = await _choose(next_one.trials)
+            if candidate is not None:
+                device = next_one.trials.choice.apply(device, candidate)
+            reports.append(report)
+    finally:
+        for later in begun:
+            later.close()
     return device, reports
 
 
-async def _choose(choice: Choice, bench: Bench, end: float) -> tuple[Candidate | None, dict[str, Any]]:
-    trials = _Trials(bench, choice, end)
+def _variant(device: Device) -> Device:
+    """What a choice's candidates depend on: tiles that other choices measured do not count."""
+    return replace(device, tiles=())
+
+
+class _Begun:
+    """A choice whose candidates compile for a variant of the device. `trials` is None if there is nothing to choose."""
+
+    def __init__(self, make: Callable[[Device], Choice | None], device: Device, bench: Bench, end: float) -> None:
+        self.make, self.variant = make, _variant(device)
+        choice = make(device)
+        self.trials = _Trials(bench, choice, end) if choice is not None and len(choice.candidates) > 1 else None
+
+    def close(self) -> None:
+        if self.trials is not None:
+            self.trials.close()
+
+
+async def _choose(trials: _Trials) -> tuple[Candidate | None, dict[str, Any]]:
+    choice = trials.choice
     entries: list[dict[str, Any]] = [{"name": c.name} for c in choice.candidates]
     report: dict[str, Any] = {
         "choice": choice.name,
@@ -113,7 +144,7 @@ class _Trials:
     """The trials of one choice. They compile concurrently; none is awaited after the end of the time budget."""
 
     def __init__(self, bench: Bench, choice: Choice, end: float) -> None:
-        self._end, self._best = end, float("inf")
+        self.choice, self._end, self._best = choice, end, float("inf")
         reference = reference_device(choice.candidates[0].device)
         devices = [reference, *(c.device for c in choice.candidates)] if end > time.perf_counter() else []
         self._tasks = [asyncio.ensure_future(bench.trial(device, choice.workload)) for device in devices]

@@ -1,5 +1,6 @@
 """The API of `serve --api` over real sockets, with a stand-in for the tab at the WebSocket's other end."""
 
+import contextlib
 import http.client
 import json
 import select
@@ -37,12 +38,17 @@ def server(tmp_path: Path) -> Iterator[ApiServer]:
 @contextmanager
 def tab(server: ApiServer, **more: Any) -> Iterator[ClientConnection]:
     """A tab's end of the bridge."""
-    url = f"{server.url.replace('http', 'ws')}v1/bridge?ticket={server.tickets['tab']}"
+    url = f"{server.url.replace('http', 'ws')}v1/bridge?ticket={server.tickets.offered}"
     given: dict[str, Any] = {"origin": server.url.rstrip("/"), **more}
     before = server.tab
     with connect(url, **given) as connection:
         wait_for(lambda: server.tab is not before)
         yield connection
+
+
+def bridge(server: ApiServer, ticket: str) -> str:
+    """The address of the bridge."""
+    return f"{server.url.replace('http', 'ws')}v1/bridge?ticket={ticket}"
 
 
 def receive(connection: ClientConnection, kind: str) -> dict[str, Any]:
@@ -131,7 +137,7 @@ def test_large_and_slow_and_unmeasured_bodies(server: ApiServer) -> None:
             slow.sendall(sent.encode())
             while not select.select([slow], [], [], 0.05)[0]:
                 slow.sendall(b"x")
-            answer = slow.recv(1 << 16)
+            answer = slow.makefile("rb").read()
             assert answer.startswith(b"HTTP/1.1 408 "), answer
             assert b'"request_timeout"' in answer
             assert time.monotonic() - begun > server.request_s  # not sooner
@@ -141,10 +147,125 @@ def test_only_a_page_with_a_ticket_may_lend_its_engine(server: ApiServer) -> Non
     for origin in ("https://example.org", None):
         with pytest.raises(InvalidStatus), tab(server, origin=origin):
             pass
-    server.tickets["tab"], ticket = "other", server.tickets["tab"]
-    with pytest.raises(InvalidStatus):
-        connect(f"{server.url.replace('http', 'ws')}v1/bridge?ticket={ticket}", origin=Origin(server.url.rstrip("/")))
+    for ticket in ("", "other"):
+        with pytest.raises(InvalidStatus):
+            connect(bridge(server, ticket), origin=Origin(server.url.rstrip("/")))
     assert server.tab is None
+
+
+def test_a_ticket_works_once_and_a_page_that_used_one_gets_the_next(server: ApiServer) -> None:
+    told: list[str] = []
+    server.say = told.append
+    origin = Origin(server.url.rstrip("/"))
+    first = server.tickets.offered
+    with tab(server) as page:
+        following = receive(page, "ticket")["ticket"]
+        assert server.tickets.offered not in (first, following)
+        assert told == [
+            "A tab of your browser answers now.",
+            f"To let another tab of your browser answer, open {server.lending_url}",
+        ]
+        with pytest.raises(InvalidStatus):
+            connect(bridge(server, first), origin=origin)
+    wait_for(lambda: server.tab is None)
+    with connect(bridge(server, following), origin=origin) as page:
+        assert receive(page, "ticket")["ticket"] != following
+        wait_for(lambda: server.tab is not None)
+        with tab(server):
+            pass
+        assert told[-2] == "Another tab of your browser answers now."
+    with pytest.raises(InvalidStatus):
+        connect(bridge(server, following), origin=origin)
+    offered = server.tickets.offered
+    for _ in range(100):  # forgotten ones do not pile up, and the user's stays
+        server.tickets.issue("tab")
+    assert server.tickets.redeem(offered) == "tab"
+
+
+NONSENSE = [
+    "",
+    "x",
+    "[" * 30_000,
+    "[]",
+    "null",
+    '{"id": [1]}',
+    '{"id": 1}',
+    '{"id": 1, "kind": "lost"}',
+    '{"id": 1, "kind": "piece", "text": "x"}',
+    '{"id": 1, "kind": "end"}',
+    '{"id": 1, "kind": "head"}',
+    '{"id": 1, "kind": "head", "status": "200", "headers": []}',
+    '{"id": 1, "kind": "head", "status": 99, "headers": []}',
+    '{"id": 1, "kind": "head", "status": 200, "headers": [["content-type", "a\\r\\nSet-Cookie: b"]]}',
+    '{"id": 1, "kind": "head", "status": 200, "headers": [["content-type"]]}',
+    b"\xff\xfe",
+]
+
+
+@pytest.mark.parametrize("said", NONSENSE)
+def test_a_tab_that_sends_nonsense_is_dropped_and_its_requests_end(server: ApiServer, said: str | bytes) -> None:
+    with tab(server) as page:
+        page.send('{"kind": "pong"}')
+
+        def answer() -> None:
+            receive(page, "request")
+            page.send(said, text=True)
+            if said in ("", '{"id": [1]}'):  # no message, or not about this request: closing ends it
+                page.close()
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        status, _, text = ask(server, "/v1/completions", "POST", b"{}")
+        assert (status, code(text)) == (503, "engine_gone")
+        thread.join(HANG_S)
+    wait_for(lambda: server.tab is None)
+
+
+def test_a_tab_that_floods_is_dropped(server: ApiServer) -> None:
+    with tab(server) as page:
+
+        def answer() -> None:
+            number = receive(page, "request")["id"]
+            send(page, id=number, kind="head", status=200, headers=[])
+            with contextlib.suppress(ConnectionClosed):
+                for _ in range(1000):
+                    send(page, id=number, kind="piece", text="x" * 10_000)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        status, _, text = ask(server, "/v1/completions", "POST", b"{}")
+        assert (status, code(text)) == (503, "engine_gone")
+        thread.join(HANG_S)
+
+
+def test_a_request_to_a_tab_that_was_lost_ends(server: ApiServer) -> None:
+    with tab(server):
+        lost = server.tab
+        assert lost
+    wait_for(lambda: server.tab is None)
+    assert lost.ask("GET", "/v1/models", None).next(lambda: False) == {"kind": "lost"}
+
+
+def test_head_has_no_body_and_numbers_are_checked(server: ApiServer) -> None:
+    with tab(server) as page:
+        start = f"HEAD /v1/models HTTP/1.1\r\nHost: 127.0.0.1:{server.server_address[1]}\r\n"
+        with socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=HANG_S) as raw:
+            raw.sendall(f"{start}Authorization: Bearer {server.key}\r\n\r\n{start}\r\n".encode())
+            number = receive(page, "request")["id"]
+            send(page, id=number, kind="head", status=405, headers=[["content-type", "application/json"]])
+            receive(page, "pull")
+            send(page, id=number, kind="piece", text="{}")
+            receive(page, "pull")
+            send(page, id=number, kind="end")
+            answers = raw.makefile("rb").read()
+    heads = answers.split(b"\r\n\r\n")
+    assert heads[0].startswith(b"HTTP/1.1 405 ")
+    assert b"Content-Length: 2" in heads[0]
+    assert heads[1].startswith(b"HTTP/1.1 401 ")
+    assert heads[2] == b""
+    for length in ("9" * 5000, "-1", "1e3", "٣".encode().decode("latin-1")):
+        status, _, text = ask(server, "/v1/completions", "POST", None, Content_Length=length)
+        assert (status, code(text)) == (400, "invalid_value"), length
 
 
 def test_pieces_are_pulled_one_by_one_and_passed_on_at_once(server: ApiServer) -> None:
@@ -202,7 +323,7 @@ def test_the_last_tab_answers(server: ApiServer) -> None:
         before = server.tab
         with tab(server) as second:
             with pytest.raises(ConnectionClosed) as caught:
-                first.recv(timeout=HANG_S)
+                receive(first, "request")
             assert caught.value.rcvd
             assert caught.value.rcvd.code == 4001
             assert server.tab is not before

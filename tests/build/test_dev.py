@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,8 +14,9 @@ import pytest
 from playwright.sync_api import BrowserContext, expect
 
 from tests.support.browser import wait_until
+from tests.support.checkouts import copy_sources
+from tools.headers import CSP
 from tools.paths import ROOT
-from tools.serve import CSP
 
 CHANGED_MS = 60_000  # a rebuild takes a few seconds; a busy machine more
 CONTROLLED = "navigator.serviceWorker.controller"
@@ -25,12 +25,8 @@ CONTROLLED = "navigator.serviceWorker.controller"
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A copy of the sources, with this checkout's environment and packages."""
-    for name in ("build.py", "pyproject.toml", "package.json", "package-lock.json", ".npmrc", "LICENSE"):
-        shutil.copy(ROOT / name, tmp_path / name)
-    for name in ("tools", "app", "bench", "py_engine", "wgsl", "static"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in (".venv", "node_modules"):
-        (tmp_path / name).symlink_to(ROOT / name)
+    copy_sources(tmp_path)
+    (tmp_path / "node_modules").symlink_to(ROOT / "node_modules")
     return tmp_path
 
 

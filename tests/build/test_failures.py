@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.checkouts import copy_sources
 from tools.paths import ROOT
 
 NEEDED = ("git", "sh", "env", "uname")
@@ -35,11 +36,7 @@ def checkout(tmp_path: Path) -> Path:
     """A copy of what the build command is made of; with the environment, without npm packages."""
     made = tmp_path / "checkout"
     made.mkdir()
-    for name in ("build.py", "pyproject.toml", "package.json", "package-lock.json", ".npmrc", "LICENSE"):
-        shutil.copy(ROOT / name, made / name)
-    for name in ("tools", "app", "py_engine", "wgsl", "static"):
-        shutil.copytree(ROOT / name, made / name, ignore=shutil.ignore_patterns("__pycache__"))
-    (made / ".venv").symlink_to(ROOT / ".venv")
+    copy_sources(made)
     return made
 
 

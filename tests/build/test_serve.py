@@ -3,6 +3,7 @@
 import http.client
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.failure import Failure
+from tests.support.waiting import wait_for
+from tools.failure import Failure, plain
 from tools.paths import ROOT
 from tools.serve import Server, UnsatisfiableRange, open_port, parse_range
 
@@ -101,6 +103,76 @@ def test_one_connection_serves_many_requests(site: Server) -> None:
         assert len(answer.read()) == (0 if method == "HEAD" else length)
         assert connection.sock is socket
     connection.close()
+
+
+def raw(site: Server, request: bytes) -> bytes:
+    """The answer to bytes that no client sends."""
+    with socket.create_connection(("127.0.0.1", site.server_address[1]), timeout=10) as connection:
+        connection.sendall(request)
+        return connection.makefile("rb").read()
+
+
+@pytest.mark.parametrize(
+    "path", ["/%00", "/a%00b", "/%0a", "/" + "a" * 300, "/" + "a/" * 4000, "/" + "%e2%82%ac" * 90, "http://["]
+)
+def test_paths_that_no_file_has(site: Server, path: str) -> None:
+    answer = raw(site, f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    head, _, body = raw(site, f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert body == b""
+
+
+def test_numbers_and_lines_that_are_too_long(site: Server) -> None:
+    for spans in ("0-" + "9" * 5000, "9" * 5000 + "-", "-" + "9" * 5000):
+        assert ask(site, "/", Range=f"bytes={spans}")[0] == 400
+    assert raw(site, b"GET /" + b"a" * 70_000).startswith(b"HTTP/1.1 414 ")
+
+
+def test_only_names_of_this_machine_are_answered(site: Server) -> None:
+    for host in ("127.0.0.1", "localhost:8000", f"127.0.0.1:{site.server_address[1]}"):
+        assert ask(site, "/", Host=host)[0] == 200
+    for host in ("example.org", "example.org:8000", "127.0.0.1.example.org", "localhost.example.org:80", "0.0.0.0"):
+        assert ask(site, "/", Host=host)[0] == 403
+    assert raw(site, b"GET / HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 403 ")
+
+
+def test_slow_and_idle_and_too_many_connections(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("x")
+
+    class Small(Server):
+        request_s = 0.5
+        max_connections = 2
+
+    site = Small(tmp_path, 0)
+    site.start()
+    try:
+        answer = raw(site, b"GET / HTTP/1.1\r\nHost: localhost\r\n")  # its header never ends
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        address = ("127.0.0.1", site.server_address[1])
+        held = [socket.create_connection(address, timeout=10) for _ in range(2)]
+        for connection in held:  # both have their threads
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+        with socket.create_connection(address, timeout=10) as third:
+            assert third.recv(1) == b""
+        for connection in held:
+            connection.close()
+        wait_for(lambda: _answers(site))
+    finally:
+        site.shutdown()
+        site.server_close()
+
+
+def _answers(site: Server) -> bool:
+    try:
+        return ask(site, "/")[0] == 200
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+def test_what_goes_to_the_terminal_has_no_control_characters() -> None:
+    assert plain("a\x1b[2J\x07b\r\nc\td\x9b1m\u202eé🦩") == "a[2Jb\nc\td1mé🦩"
 
 
 def test_port_that_is_taken(site: Server, tmp_path: Path) -> None:

@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext
 
+from tests.support.faulty_server import FaultyServer
+from tests.support.model_case import write_model
+
 
 @pytest.fixture(scope="module")
 def context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
@@ -12,3 +15,18 @@ def context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContex
     made = chromium(None).new_context()
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A small model's file."""
+    return write_model(tmp_path_factory.mktemp("gguf") / "model.gguf")
+
+
+@pytest.fixture(scope="module")
+def bad_server() -> Iterator[FaultyServer]:
+    """A server whose faults tests choose."""
+    server = FaultyServer()
+    yield server
+    server.shutdown()
+    server.server_close()

@@ -5,7 +5,7 @@ from playwright.sync_api import Page
 # Stores ten records of 100 bytes with a store that the test releases, one call at a time.
 BACKGROUND_STORE = """async () => {
   const limit = 550; // bytes
-  Object.defineProperty(navigator, "deviceMemory", { value: (8 * limit) / 2 ** 30, configurable: true });
+  Object.defineProperty(navigator, "deviceMemory", { value: (4 * limit) / 2 ** 30, configurable: true });
   const { BackgroundStore } = await import("/repo/py_engine/files/background_store.js?small");
   const seen = {};
   const pending = [];
@@ -41,12 +41,22 @@ BACKGROUND_STORE = """async () => {
   seen.dropped = background.of("b").map(({ offset }) => offset);
   background.drop("b");
   await background.stored("b");
+  pending.length = 0;
+  const lost = { size: 100, slice: () => ({ arrayBuffer: () => Promise.reject(new Error("gone")) }) };
+  background.add("c", 0, { sha256: "", data: lost });
+  background.add("c", 1, entry());
+  await tick();
+  for (const { offset, resolve, reject } of pending) offset ? resolve() : reject(new Error("unreadable"));
+  seen.lost = await background.stored("c").then(() => "given up", (error) => error.message);
   return seen;
 }"""
 
 
 def test_records_that_wait_to_be_stored(engine_page: Page) -> None:
-    """They can be read; four are stored at once; the limit of bytes holds; an error stops one model until a retry."""
+    """They can be read; four are stored at once; the limit of bytes holds; an error stops one model until a retry.
+
+    A record whose bytes ended with a page is given up.
+    """
     seen = engine_page.evaluate(BACKGROUND_STORE)
     assert seen["running"] == 4
     assert (seen["added"], seen["found"]) == (5, [True, False, False])
@@ -54,3 +64,4 @@ def test_records_that_wait_to_be_stored(engine_page: Page) -> None:
     assert (seen["error"], seen["kept"]) == ("QuotaExceededError", True)
     assert seen["order"] == list(range(1, 10))
     assert seen["dropped"] == [1]
+    assert seen["lost"] == "given up"

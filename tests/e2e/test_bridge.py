@@ -154,7 +154,7 @@ def test_a_page_of_another_origin_gets_nothing(chromium: Callable[[str | None], 
           }).catch((error) => error.name);
           return [told, opaque, socket];
         }""",
-        {"url": api.url, "key": api.key, "ticket": api.tickets["tab"]},
+        {"url": api.url, "key": api.key, "ticket": api.tickets.offered},
     )
     context.close()
     assert found[0] == "TypeError"

@@ -9,7 +9,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.support.browser import watch
 from tests.support.chat_page import READY_MS, ask, last_answer, new_chat, open_page, wait_ready
-from tests.support.pdf_file import pdf
+from tests.support.pdf_file import endless, pdf
 from tools import minilm
 from tools.paths import NODE_MODULES
 from tools.serve import Server
@@ -233,3 +233,19 @@ def test_unreadable_files_are_reported(talk: Page, name: str, data: bytes, said:
     expect(notice).to_contain_text(said)
     notice.get_by_role("button", name="Dismiss").click()
     assert name not in [d["name"] for d in talk.evaluate(INDEX)["documents"]]
+
+
+def test_a_page_that_takes_for_ever_is_given_up(talk: Page) -> None:
+    """The page's clock jumps 30 s ahead while pdf.js is at work. Another file can be read afterwards."""
+    talk.clock.install()
+    with talk.expect_worker():
+        drop(talk, {"endless.pdf": endless()})
+    notice = talk.locator("#notices .error")
+    talk.wait_for_timeout(2000)
+    assert notice.count() == 0
+    talk.clock.fast_forward(31_000)
+    expect(notice).to_contain_text("takes longer than 30 s", timeout=60_000)
+    notice.get_by_role("button", name="Dismiss").click()
+    talk.clock.resume()
+    drop(talk, {"fine.pdf": pdf([[("The Zeta Radio costs 9 euros.", 11, 80)]])})
+    expect(talk.locator("#live")).to_have_text("fine.pdf is ready.", timeout=60_000)

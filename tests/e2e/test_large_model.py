@@ -50,12 +50,15 @@ def test_heaps_stay_small(playwright_run: Playwright, dist: Path, large_model: P
         page = browser.new_page()
         page.set_default_timeout(300_000)
         page.goto(f"{server.url}tests/blank.html")
+        workers: list[str] = []
+        page.on("worker", lambda worker: workers.append(worker.url.rsplit("/", 1)[-1]))
         got = page.evaluate(LOAD, f"{server.url}large/{large_model.name}")
     finally:
         browser.close()
         server.shutdown()
         server.server_close()
     print(f"698 MB loaded: WASM heap grew by {got['wasm'] / 2**20:.1f} MiB, peak {got['peak'] / 2**20:.1f} MiB more")
+    assert any(name.startswith("downloads-") for name in workers), workers
     assert large_model.stat().st_size > 600e6
     assert got["weights"] > 600e6
     assert got["cache"]["downloaded_bytes"] >= large_model.stat().st_size

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Error as PlaywrightError
 
 from tests.support.browser import watch
-from tests.support.chat_page import ask, last_answer, open_page, send, wait_ready
+from tests.support.chat_page import ask, last_answer, open_page, send, wait_answer, wait_ready
 from tools.serve import Server
 
+STORY = "Write a short story about a dragon named Ember who finds a silver key."
 STORE = """async (conversation) => {
     const db = await new Promise((resolve) => {
         const opening = indexedDB.open("wisp-page");
@@ -74,7 +76,7 @@ def test_chats_and_settings_survive_a_reload(context: BrowserContext, server: Se
 
 def test_an_answer_cut_by_a_reload_is_saved(context: BrowserContext, server: Server) -> None:
     page = open_page(context, server.url)
-    send(page, "Write a short story about a dragon named Ember who finds a silver key.")
+    send(page, STORY)
     expect(last_answer(page).locator(".block").first).to_be_visible(timeout=60_000)
     page.reload()
     expect(page.locator("#thread > .user")).to_have_count(1)
@@ -82,6 +84,47 @@ def test_an_answer_cut_by_a_reload_is_saved(context: BrowserContext, server: Ser
     expect(page.locator("#thread > .growing")).to_have_count(0)
     page.get_by_role("button", name="Answer again").click()
     expect(last_answer(page).locator(".block").first).to_be_visible(timeout=60_000)
+
+
+@pytest.mark.parametrize("how", ["reload", "crash"])
+def test_a_cut_answer_goes_on_with_the_same_text(context: BrowserContext, server: Server, how: str) -> None:
+    page = open_page(context, server.url, settings={"temperature": 1, "seed": 7})
+    whole = ask(page, STORY)
+    page.get_by_role("button", name="Answer again").click()
+    expect(last_answer(page).locator(".block").first).to_be_visible(timeout=60_000)
+    if how == "reload":
+        shown = last_answer(page).locator(".body").inner_text()
+        page.reload()
+    else:
+        page.wait_for_timeout(1500)  # the page saves once a second
+        shown = ""
+        with pytest.raises(PlaywrightError):
+            page.goto("chrome://crash")
+        page.close()
+        page = context.new_page()
+        page.goto(server.url)
+    wait_ready(page)
+    cut = last_answer(page).locator(".body").inner_text()
+    assert whole.startswith(cut)
+    assert len(whole) > len(cut) >= max(1, len(shown))
+    page.get_by_role("button", name="Continue the answer").click()
+    assert wait_answer(page) == whole
+    page.reload()
+    expect(last_answer(page).locator(".body")).to_have_text(whole, use_inner_text=True)
+
+
+def test_an_answer_cut_by_its_limit_goes_on_with_the_same_text(context: BrowserContext, server: Server) -> None:
+    page = open_page(context, server.url, settings={"temperature": 1, "seed": 7, "max_tokens": 20})
+    cut = ask(page, STORY)
+    page.get_by_role("button", name="Continue the answer").click()
+    longer = wait_answer(page)
+    page.evaluate("localStorage['wisp.settings'] = JSON.stringify({ temperature: 1, seed: 7, max_tokens: 40 })")
+    page.reload()
+    wait_ready(page)
+    page.get_by_role("button", name="Answer again").click()
+    assert wait_answer(page) == longer
+    assert longer.startswith(cut)
+    assert len(longer) > len(cut)
 
 
 HOSTILE = """<img src=x onerror="globalThis.pwned = 1"><script>globalThis.pwned = 2</script>
@@ -157,7 +200,7 @@ def test_a_newer_version_is_offered_and_taken(context: BrowserContext, dist: Pat
     expect(page.locator("h1")).to_have_text("What shall we try?")  # the old version, complete
     page.get_by_role("button", name="Reload").click(timeout=60_000)
     expect(page.locator("h1")).to_have_text("Something new")
-    assert page.evaluate("caches.keys()") == ["wisp-newer"]
+    assert page.evaluate("caches.keys()") == [f"wisp {server.url} newer"]
     server.shutdown()
     server.server_close()
 

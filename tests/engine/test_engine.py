@@ -52,6 +52,33 @@ def test_a_device_that_is_too_small_or_lost_is_an_error_of_its_own(engine_pages:
     assert out == [["model_too_large", "device_lost"], 4]
 
 
+@pytest.mark.lavapipe
+def test_only_what_may_come_from_a_loss_is_told_as_one(engine_pages: Callable[[str | None], Page]) -> None:
+    out = run(engine_pages("lavapipe"), MODEL, "engines.codes_of_causes", backend="webgpu")
+    assert out == [
+        ["ValueError", "invalid_value", "internal_error"],
+        ["device_lost", "invalid_value", "device_lost"],
+    ]
+
+
+@pytest.mark.lavapipe
+def test_a_list_that_could_not_be_recorded_is_recorded_once(engine_pages: Callable[[str | None], Page]) -> None:
+    """A list that is recorded twice would compute each token twice. Without lists, the device counts as lost."""
+    out = run(engine_pages("lavapipe"), MODEL, "engines.failed_recordings", backend="webgpu")
+    assert out["codes"] == ["out_of_memory", "device_lost", "device_lost"]
+    assert len(out["counts"]) == 4
+    assert all(recorded == planned > 0 for recorded, planned in out["counts"].values())
+
+
+@pytest.mark.lavapipe
+@pytest.mark.parametrize("stage", ["upload", "compile"])
+def test_a_device_lost_in_a_load_is_told_as_lost(engine_pages: Callable[[str | None], Page], stage: str) -> None:
+    out = run(
+        engine_pages("lavapipe"), MODEL, "engines.lose_device_in_load", {"url": MODEL, "stage": stage}, backend="webgpu"
+    )
+    assert out == ["device_lost"]
+
+
 def test_profile_compares_every_dispatch_with_the_device(engine_pages: Callable[[str | None], Page]) -> None:
     """The profile of a token and of a batch: time, bytes, and the lower bound of the time."""
     out = run(

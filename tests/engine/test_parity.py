@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,6 +47,13 @@ def runs(model: str, way: str) -> bool:
 CASES = [(model, way) for way in WAYS for model in MODELS if runs(model, way)]
 
 
+def assert_proven(proof: dict[str, Any]) -> None:
+    """The proof has run every kernel, and no alarm is false."""
+    assert not proof["wrong"]
+    assert not proof["skipped"]
+    assert proof["checked"] + proof["known"] > 5
+
+
 @pytest.mark.parametrize(("model", "way"), CASES)
 def test_logits_and_greedy_ids(engine_pages: Callable[[str | None], Page], model: str, way: str) -> None:
     adapter, backend, kv_type, precision = WAYS[way]
@@ -61,8 +69,11 @@ def test_logits_and_greedy_ids(engine_pages: Callable[[str | None], Page], model
         backend=backend,
         kv_type=kv_type,
         context_length=about["settings"]["n_ctx"],
+        prove=True,
     )
     assert out["backend"] == backend
+    if backend == "webgpu":
+        assert_proven(out["proof"])
     assert_close(golden["logits_ref"], logits_of(out), precision)
     noise = about["llama_cpp_vs_reference"]["max_abs"] + (2e-3 if precision == "f32" else 0.15)
     same_ids(golden["greedy"], out["ids"], about["greedy_margin"], noise)
@@ -84,7 +95,9 @@ def test_embeddings(engine_pages: Callable[[str | None], Page], model: str) -> N
         {"prompt": golden["prompt"].tolist(), "kinds": [name for name in NAMES if f"embd_{name}" in golden]},
         backend="webgpu",
         context_length=about["settings"]["n_ctx"],
+        prove=True,
     )
+    assert_proven(out.pop("proof"))
     assert out.pop("code", "unsupported_parameter") == "unsupported_parameter"
     for kind, (data, shape) in out.items():
         name = about["default_pooling"] if kind == "None" else kind
@@ -92,6 +105,30 @@ def test_embeddings(engine_pages: Callable[[str | None], Page], model: str) -> N
         assert_same_direction(want, floats(data, shape), "f16")
         length, right = (np.linalg.norm(x, axis=-1) for x in (floats(data, shape), want))
         np.testing.assert_allclose(length, right, rtol=0.02)
+
+
+@pytest.mark.lavapipe
+@pytest.mark.parametrize("model", ["embedding/bert.F16", "embedding/modern-bert.F16", "llama/llama.Q4_0"])
+@pytest.mark.parametrize("software", [True, False])
+def test_packed_embeddings(engine_pages: Callable[[str | None], Page], model: str, software: bool) -> None:
+    """Sequences in groups have the embeddings that each has alone. A real GPU gets the next group before the result of
+    the one before is read.
+    """
+    about = json.loads((GOLDEN / f"{model}.json").read_text())
+    prompt = np.load(GOLDEN / f"{model}.npz")["prompt"].tolist()
+    groups = [[prompt, prompt[:1], prompt[3:9]], [prompt[5:]], [prompt[:7], prompt[2:]]]
+    packed, alone = run(
+        engine_pages("lavapipe"),
+        f"/repo/tests/golden/{model}.gguf",
+        "engines.embed_packed",
+        {"groups": groups, "pooling": "mean"},
+        backend="webgpu",
+        context_length=about["settings"]["n_ctx"],
+        variant={"software": software},
+    )
+    assert len(packed) == 6
+    assert_same_direction(np.array(alone, np.float32), np.array(packed, np.float32), "f16")
+    np.testing.assert_allclose(np.linalg.norm(packed, axis=1), 1, rtol=1e-4)
 
 
 @pytest.mark.lavapipe

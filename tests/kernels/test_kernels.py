@@ -12,7 +12,6 @@ from gguf.constants import GGMLQuantizationType as Q
 from py_engine.plan import kernels, per_layer
 from py_engine.plan.ops import Projection, pad
 from py_engine.plan.plan import Weight
-from py_engine.plan.pooling import normalize, pool
 from py_engine.tuning.read_rate import stream
 from tests.support.kernels.bench import Bench, Setup, dispatch, planes
 from tests.support.kernels.checks import EPS, PLAIN, QUANTISED, check, cols_of
@@ -207,38 +206,6 @@ def test_inputs_of_layers(bench: Bench) -> None:
     for b in (extra, y, opened):
         check(bench, gpu[b.name][:2], host[b.name][:2], 1e-10)
     assert np.isnan(gpu[y.name][2]).all()
-
-
-@pytest.mark.parametrize("pos", [0, 5])
-def test_pooling(bench: Bench, pos: int) -> None:
-    """The first batch of a sequence, and one after it."""
-    ops = bench.begin(Setup(batch=4, n=3, pos=pos))
-    x = ops.rows("x", 300)
-    bench.fill(x)[3:] = np.nan
-    for kind in ("mean", "cls", "last"):
-        if pos:
-            bench.fill(ops.buffer(kind, (1, 320), pool="state"))
-        pool(ops, x, kind, kind)
-    gpu, host = bench.run(ops)
-    for kind in ("mean", "cls", "last"):
-        check(bench, gpu[kind], host[kind], 1e-12)
-
-
-@pytest.mark.parametrize("cols", [1, 3, 31, 33, 255, 257])
-@pytest.mark.parametrize("zero", [False, True])
-def test_normalize(bench: Bench, cols: int, zero: bool) -> None:
-    """The padding after the row keeps its contents."""
-    ops = bench.begin(Setup(batch=1, n=1))
-    y = ops.buffer("pooled", (1, pad(cols)), pool="state")
-    values = bench.fill(y)
-    values[0, cols:] = np.nan
-    if zero:
-        values[0, :cols] = 0
-    normalize(ops, y, cols)
-    gpu, host = bench.run(ops)
-    check(bench, gpu["pooled"][:, :cols], host["pooled"][:, :cols], 1e-12)
-    assert abs(np.linalg.norm(gpu["pooled"][0, :cols]) - (0 if zero else 1)) < 1e-5
-    assert np.isnan(gpu["pooled"][0, cols:]).all()
 
 
 @pytest.mark.parametrize("type", PLAIN)

@@ -48,11 +48,15 @@ def test_products(swift_bench: Bench, type: Q, rows: int, cols: int, places: tup
         assert np.isnan(gpu[b.name][n:]).all()
 
 
-@pytest.mark.parametrize("type", [Q.Q4_0, Q.Q8_0, Q.Q6_K])
+@pytest.mark.parametrize(
+    ("type", "cols"), [(Q.Q4_0, 1280), (Q.Q8_0, 1056), (Q.Q6_K, 1280)], ids=["Q4_0", "odd number of groups", "Q6_K"]
+)
 @pytest.mark.parametrize(("rows", "places"), [(31, EIGHT), (260, TWO[:1]), (40, FIVE)])
-def test_products_of_bytes(swift_bench: Bench, type: Q, rows: int, places: tuple[tuple[int, int], ...]) -> None:
+def test_products_of_bytes(
+    swift_bench: Bench, type: Q, cols: int, rows: int, places: tuple[tuple[int, int], ...]
+) -> None:
     """Integer dot products. Values between two steps may round either way."""
-    bench, cols, n = Bench(swift_bench.page, replace(swift_bench.device, dot8=True)), 1280, len(places)
+    bench, n = Bench(swift_bench.page, replace(swift_bench.device, dot8=True)), len(places)
     ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=n, places=places))
     x, y = ops.rows("x", cols), ops.rows("y", rows)
     for b in (x, y):
@@ -66,7 +70,8 @@ def test_products_of_bytes(swift_bench: Bench, type: Q, rows: int, places: tuple
     for b in (y, normed):
         check(bench, gpu[b.name][:n, :rows], host[b.name][:n, :rows], 1e-6)
         assert np.isnan(gpu[b.name][n:]).all()
-    for name in ("test.bytes.1280", "test.scales.1280"):
+    check(bench, gpu["test.norms"][:n], host["test.norms"][:n], 1e-6)
+    for name in (f"test.bytes.{cols}", f"test.scales.{cols}"):
         got, want = gpu[name][:n], host[name][:n]
         if name.startswith("test.bytes"):
             steps = np.abs(got.view(np.int8).astype(int) - want.view(np.int8).astype(int))
@@ -75,6 +80,44 @@ def test_products_of_bytes(swift_bench: Bench, type: Q, rows: int, places: tuple
         else:
             check(bench, got, want, 1e-6)
         assert (gpu[name][n:] == bench.data[name][n:]).all() or np.isnan(gpu[name][n:].view(np.float32)).all()
+
+
+@pytest.mark.parametrize("dot8", [False, True])
+@pytest.mark.parametrize("type", [Q.F16, Q.Q4_0, Q.Q4_K, Q.Q6_K])
+def test_a_token_gets_what_it_gets_alone(swift_bench: Bench, type: Q, dot8: bool) -> None:
+    """Bit by bit, with every fusion. tests/engine/test_batch_bits.py has whole models, on lavapipe too."""
+    bench = Bench(swift_bench.page, replace(swift_bench.device, dot8=dot8))
+    batch = _fused(bench, type, np.arange(len(FIVE)))
+    for m in (0, 3):
+        for got, want in zip(batch, _fused(bench, type, np.array([m])), strict=True):
+            assert (got[m].view(np.uint32) == want[0].view(np.uint32)).all(), m
+
+
+def _fused(bench: Bench, type: Q, tokens: np.ndarray) -> list[np.ndarray]:
+    """Products of some tokens of a batch: added, gated and normed, stored and normed; queries."""
+    rows, cols, places = 384, 1280, [FIVE[m] for m in tokens]
+    several = len(places) > 1
+    ops = bench.begin(
+        Setup(
+            batch=MAX_SMALL_BATCH if several else 1, n=len(places), pos=places[0][0], places=places if several else ()
+        )
+    )
+    bench.random = np.random.default_rng(1)  # the same numbers for any batch
+    weight = bench.weight("w", type, rows, cols) if type is Q.F16 else matrix(bench, type, "w", rows, cols, tame=True)
+    norm, bias = bench.vector("norm", cols), bench.vector("bias", rows)
+    x, y = ops.rows("x", cols), ops.rows("y", rows)
+    for b in (x, y):
+        values = bench.random.standard_normal((len(FIVE), b.shape[1])).astype(np.float32)
+        bench.data[b.name] = np.resize(values[tokens], b.shape)
+    cache = bench.cache(64, "f32")
+    rope = Rope(64, True, ops.buffer("freqs", (32,), "u32", "state"))
+    bench.data["freqs"] = np.frombuffer(table(frequencies(64, 10000.0)), np.uint32).copy()
+    ops.linear(x, weight, bias, y)
+    normed = Projection([weight], None, norm, EPS)
+    outputs = [(y, rows), (ops.normed_stack("z", x, normed), rows), (ops.gated(x, normed), rows // 2)]
+    outputs.append((ops.qkv(x, normed, cache, (4, 1, 64), rope), 256))
+    gpu, _ = bench.run(ops)
+    return [gpu[b.name][: len(places), :count] for b, count in outputs]
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,10 @@ async def test_messages_cross_from_and_to_javascript(selenium_node: Any) -> None
     assert (await ask("{id: 2, kind: 'stats'}"))["result"]["model"] is None
     error = (await ask("{id: 3, kind: 'chat.completions', request: {seed: 5n}}"))["error"]
     assert error["code"] == "invalid_type"
+    for depth in (101, 3000, 30_000):  # the deepest exceeds what JSON.stringify can do, too
+        deep = f"JSON.parse('['.repeat({depth}) + ']'.repeat({depth}))"
+        error = (await ask(f"{{id: 3, kind: 'chat.completions', request: {{seed: {deep}}}}}"))["error"]
+        assert error["code"] in ("invalid_value", "invalid_type"), error
     assert (await ask("{id: 4, kind: 'tokenize', text: 'x'}"))["error"]["param"] is None
 
     class Engine:
@@ -222,7 +226,7 @@ async def test_messages_cross_from_and_to_javascript(selenium_node: Any) -> None
     request = "{messages: [{role: 'user', content: 'Hi', name: null}], stream: true, seed: null, stop: undefined}"
     await ask(f"{{id: 7, kind: 'chat.completions', request: {request}}}")
     assert posted[-1] == {"id": 7, "kind": "done"}
-    choices = [m["chunk"]["choices"][0] for m in posted[:-1]]
+    choices = [chunk["choices"][0] for m in posted[:-1] for chunk in m["chunks"]]
     assert "".join(c["delta"].get("content", "") for c in choices) == "Héllo 🦩"
     assert [c["finish_reason"] for c in choices] == [None] * (len(choices) - 1) + ["stop"]
     assert (await ask("{id: 8, kind: 'stats'}"))["result"]["memory"]["wasm_heap"] > 1_000_000

@@ -10,7 +10,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, Playwright
 
-from tools.browser import REAL_GPU, ensure_browser
+from tools.browser import REAL_GPU, launch_options
 from tools.browser import flags as browser_flags
 from tools.paths import ROOT, cache_dir
 
@@ -32,7 +32,7 @@ def launch(playwright: Playwright, adapter: str | None, extra_flags: tuple[str, 
         env |= {"VK_ICD_FILENAMES": icd, "VK_DRIVER_FILES": icd, "MESA_SHADER_CACHE_DIR": str(shader_cache())}
         flags += REAL_GPU
     flags += extra_flags
-    return playwright.chromium.launch(executable_path=ensure_browser(), args=flags, env=env, **options)
+    return playwright.chromium.launch(**{**launch_options(), "args": flags, "env": env, **options})
 
 
 def shader_cache() -> Path:

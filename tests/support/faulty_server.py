@@ -18,6 +18,7 @@ class File:
     ranges: bool = True
     expose: bool = True  # whether Content-Range and ETag may be read by other sites
     etag: str = '"1"'
+    linked: str = ""  # the header X-Linked-ETag
     status: int = 0  # answer with this status instead
     statuses: list[int] = field(default_factory=list)  # the next answers' statuses, before the file is served
     cut_at: int | None = None  # drop the connection before the file's byte `cut_at`
@@ -46,10 +47,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         wanted = self.headers.get("Range")
         file.requests.append(f"{self.command} {wanted or ''}".strip())
         headers = {"ETag": file.etag, "Content-Type": "application/octet-stream"}
+        if file.linked:
+            headers["X-Linked-ETag"] = file.linked
         if file.cors:
             headers["Access-Control-Allow-Origin"] = "*"
             if file.expose:
-                headers["Access-Control-Expose-Headers"] = "Content-Range, ETag"
+                headers["Access-Control-Expose-Headers"] = "Content-Range, ETag, X-Linked-ETag"
         status = file.statuses.pop(0) if file.statuses else file.status
         if status:
             self._head(status, 0, headers)

@@ -3,6 +3,7 @@
 
 import functools
 import json
+from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import BrowserContext, Page
@@ -13,18 +14,23 @@ from tools.npm import node
 from tools.paths import NODE_MODULES, ROOT
 from tools.serve import Server
 
-CLIENT = NODE_MODULES / ".cache" / "wisp" / "openai.js"
+BUNDLES = NODE_MODULES / ".cache" / "wisp"
 
 
 @functools.cache
+def bundle(name: str, file: Path) -> str:
+    """Bundle a module with what it imports; return its path on the tests' server."""
+    request = json.dumps({"root": str(ROOT), "entries": [{"name": name, "file": str(file), "format": "esm"}]})
+    BUNDLES.mkdir(parents=True, exist_ok=True)
+    bundled = tool_run([node(), ROOT / "tools" / "bundle.mjs"], f"Cannot bundle {name}", cwd=ROOT, stdin=request)
+    made = BUNDLES / f"{name}.js"
+    made.write_text(json.loads(bundled)["outputs"][name], encoding="utf-8")
+    return f"/repo/{made.relative_to(NODE_MODULES.parent).as_posix()}"
+
+
 def client_path() -> str:
-    """Bundle the client as a module; return its path on the tests' server."""
-    entry = {"name": "openai", "file": str(NODE_MODULES / "openai" / "index.mjs"), "format": "esm"}
-    request = json.dumps({"root": str(ROOT), "entries": [entry]})
-    CLIENT.parent.mkdir(parents=True, exist_ok=True)
-    bundled = tool_run([node(), ROOT / "tools" / "bundle.mjs"], "Cannot bundle the client", cwd=ROOT, stdin=request)
-    CLIENT.write_text(json.loads(bundled)["outputs"]["openai"], encoding="utf-8")
-    return f"/repo/{CLIENT.relative_to(NODE_MODULES.parent).as_posix()}"
+    """The official client as one module."""
+    return bundle("openai", NODE_MODULES / "openai" / "index.mjs")
 
 
 SET_UP = """async (client) => {

@@ -21,6 +21,11 @@ def pdf(pages: Iterable[list[Line]]) -> bytes:
         font = "/Resources << /Font << /F1 3 0 R >> >>"
         page = f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] {font} /Contents {5 + 2 * i} 0 R >>"
         objects += [page.encode(), b"<< /Length %d >>\nstream\n%b\nendstream" % (len(text), text)]
+    return _file(objects)
+
+
+def _file(objects: list[bytes]) -> bytes:
+    """A file of these objects. The first is the catalog."""
     out, offsets = b"%PDF-1.4\n", []
     for number, body in enumerate(objects, 1):
         offsets.append(len(out))
@@ -30,6 +35,23 @@ def pdf(pages: Iterable[list[Line]]) -> bytes:
     head = b"xref\n0 %d\n0000000000 65535 f \n" % count
     tail = b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (count, len(out))
     return out + head + table + tail
+
+
+def endless(doublings: int = 40) -> bytes:
+    """A PDF file whose page shows a form twice, which shows another one twice, and so on: 2 ** doublings texts."""
+    font = "/Resources << /Font << /F1 3 0 R >> /XObject << /X %d 0 R >> >>"
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [4 0 R] /Count 1 >>",
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>",
+        f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] {font % 6} /Contents 5 0 R >>".encode(),
+        b"<< /Length 11 >>\nstream\n/X Do /X Do\nendstream",
+    ]
+    for number in range(6, 6 + doublings):
+        text = b"/X Do /X Do" if number < 5 + doublings else b"BT /F1 11 Tf (x) Tj ET"
+        head = f"<< /Type /XObject /Subtype /Form /BBox [0 0 9 9] {font % (number + 1)} /Length {len(text)} >>"
+        objects.append(b"%b\nstream\n%b\nendstream" % (head.encode(), text))
+    return _file(objects)
 
 
 def _escaped(text: str) -> str:

@@ -51,6 +51,7 @@ class Engine:
         limits: AnswerLimits,
         constraint: Any = None,
         stats: Any = None,
+        begun: Any = None,
     ) -> AsyncGenerator[Batch, None]:
         assert not (self.running and self.one_at_a_time), "two requests at once"
         assert not self.unloaded
@@ -60,7 +61,7 @@ class Engine:
             if self.breaks:
                 raise self.breaks
             ids = [*self.tokenizer.encode(self.says), 2][: limits.max_tokens]
-            for i in range(0, len(ids), self.size):
+            for i in range(len(begun.ids) if begun else 0, len(ids), self.size):
                 await asyncio.sleep(self.pause)
                 await self.gate.wait()
                 yield Batch(ids[i : i + self.size])
@@ -77,6 +78,9 @@ class Engine:
 
     def stats(self) -> dict[str, Any]:
         return {"memory": {"weights": 5}, "timings": {"compile_ms": 1}}
+
+    def reload_after_loss(self, options: LoadOptions, reload: Any, notify: Any) -> None:
+        self.notify = notify
 
     async def unload(self) -> None:
         assert not self.running
@@ -130,7 +134,7 @@ class Platform:
         entries = [{"id": "mini", "name": "Mini", "url": "https://wisp/models/mini.gguf", "default": True}]
         return Catalog(entries)
 
-    async def load_grammar(self) -> Any:
+    async def load_grammar(self, instance: int) -> Any:
         raise AssertionError("no test here needs it")
 
     async def open_source(self, part: Any, on_progress: Any) -> Source:
@@ -147,7 +151,7 @@ class Platform:
         return await Real.estimate(source, header, replace(options, backend="cpu"))
 
     async def load_engine(self, source: Any, header: Any, options: LoadOptions, on_progress: Any) -> Engine:
-        return await self.make(source, header, options)
+        return await self.make(source[0], header[0], options)
 
     async def _engine(self, source: Any, header: Any, options: LoadOptions) -> Engine:
         from py_engine.text.tokenizer import load_tokenizer
@@ -166,11 +170,25 @@ class Platform:
     async def request(self, method: str, url: str, headers: dict[str, str], body: str | None) -> Any:
         raise AssertionError(f"no test here may leave the machine: {method} {url}")
 
+    async def prefix_usage(self) -> dict[str, int]:
+        raise AssertionError("no test here needs it")
+
+    async def limit_prefixes(self, limit: int) -> None:
+        raise AssertionError("no test here needs it")
+
+    async def clear_prefixes(self) -> None:
+        raise AssertionError("no test here needs it")
+
     def device_memory(self) -> float | None:
         return 8.0
 
     def heap(self) -> int:
         return 123
+
+
+def chunks_of(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The chunks of a streamed answer's messages."""
+    return [chunk for m in messages for chunk in ([m["chunk"]] if "chunk" in m else m.get("chunks", []))]
 
 
 class Page:
@@ -193,7 +211,7 @@ class Page:
     async def call(self, kind: str, **fields: Any) -> Any:
         number, task = self.send(kind, **fields)
         await task
-        (answer,) = self.answers(number)
+        (answer,) = [m for m in self.answers(number) if m["kind"] != "chunks"]  # the journal of a slow answer
         return answer["result"] if answer["kind"] == "result" else answer
 
     async def code(self, kind: str, **fields: Any) -> str:
@@ -207,8 +225,8 @@ class Page:
         await task
         *chunks, last = self.answers(number)
         assert last == {"id": number, "kind": "done"}
-        assert {c["kind"] for c in chunks} == {"chunk"}
-        return [c["chunk"] for c in chunks]
+        assert {c["kind"] for c in chunks} <= {"chunk", "chunks"}
+        return chunks_of(chunks)
 
     @property
     def engine(self) -> Engine:

@@ -24,6 +24,26 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return WORKERS if folders and not config.option.keyword else 0
 
 
+@pytest.hookimpl(trylast=True)  # after the terminal reporter
+def pytest_configure(config: pytest.Config) -> None:
+    """Name failures when they happen: a run takes half an hour."""
+    terminal = config.pluginmanager.getplugin("terminalreporter")
+    if terminal is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(FailureNames(terminal))
+
+
+class FailureNames:
+    """Prints the name of each test that fails, at once."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Print the name."""
+        if report.failed:
+            self._terminal.write_line(f" {report.nodeid}")
+
+
 def pytest_xdist_setupnodes() -> None:
     """Make dist/ before the workers start; their fixture `dist` relies on it."""
     dist.build(quiet=True)
@@ -33,9 +53,12 @@ def scope(nodeid: str) -> str:
     """Return the name of the tests that one worker runs in a row, because they share fixtures or pipelines.
 
     These are a file's tests. Kernels' tests share the pipelines of a test function in one variant. Engines share
-    nothing.
+    nothing. Tests of the build share dist/, which they write. Those of `dev` write a copy, and run late, because they
+    start a browser (conftest.py).
     """
     file, _, name = nodeid.partition("::")
+    if file.startswith("tests/build/") and file != "tests/build/test_dev.py":
+        return "tests/build"
     if file.startswith("tests/kernels/"):
         return f"{file}::{name.partition('-')[0]}"
     return nodeid if file.startswith("tests/engine/") else file

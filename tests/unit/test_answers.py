@@ -29,10 +29,11 @@ class LogprobEngine(Engine):
         limits: AnswerLimits,
         constraint: Any = None,
         stats: Any = None,
+        begun: Any = None,
     ) -> AsyncGenerator[Batch, None]:
         self.asked.append(SimpleNamespace(sampling=sampling, **vars(limits)))
         try:
-            async with aclosing(super().generate(prompt_ids, sampling, limits, stats=stats)) as batches:
+            async with aclosing(super().generate(prompt_ids, sampling, limits, stats=stats, begun=begun)) as batches:
                 async for batch in batches:
                     scored = [TokenLogprob(token, -0.25, [(token, -0.25), (3, -2.0)]) for token in batch.ids]
                     yield Batch(batch.ids, scored if sampling.logprobs >= 0 else None)
@@ -119,6 +120,32 @@ async def test_logprobs_go_with_their_text(page: Page) -> None:
     found = answer["choices"][0]["logprobs"]
     assert "".join(found["tokens"]) == HELLO
     assert found["text_offset"] == [len("".join(found["tokens"][:i])) for i in range(len(found["tokens"]))]
+
+
+async def test_an_answer_continues_its_beginning(page: Page) -> None:
+    begun = [*HI, {"role": "assistant", "content": "Well, I"}]
+    request = {"messages": begun, "continue_final_message": True, "max_tokens": 3}
+    answer = await page.call("chat.completions", request=request)
+    engine: Any = page.engine
+    assert engine.tokenizer.decode(engine.prompts[-1]).endswith("assistant\nWell, I")
+    assert not answer["choices"][0]["message"]["content"].startswith("Well, I")
+    await page.call("chat.completions", request={"messages": begun, "max_tokens": 3})
+    assert not engine.tokenizer.decode(engine.prompts[-1]).endswith("Well, I")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"messages": HI},
+        {"messages": [{"role": "assistant", "content": "Well"}]},
+        {"messages": [*HI, {"role": "assistant", "content": None}]},
+        {"messages": [*HI, {"role": "assistant", "content": "{"}], "response_format": {"type": "json_object"}},
+    ],
+    ids=["question last", "nothing before", "no text", "form"],
+)
+async def test_what_cannot_be_continued_is_refused(page: Page, wrong: dict[str, Any]) -> None:
+    answer = await page.call("chat.completions", request={**wrong, "continue_final_message": True})
+    assert answer["error"]["param"] == "continue_final_message"
 
 
 async def test_truncation_drops_the_oldest_turns(page: Page) -> None:

@@ -52,16 +52,55 @@ def test_a_broken_template_is_an_error() -> None:
     assert error.value.code == "bad_chat_template"
 
 
+BIG = "'a' * 1000000"
+DOUBLED = "{% set ns = namespace(x=START) %}{% for i in range(60) %}{% set ns.x = NEXT %}{% endfor %}{{ ns.x }}"
+NESTED = DOUBLED.replace("60", "100000")
 RUNAWAYS = [
+    # loops
     "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}",
     "{% for i in range(10 ** 9) %}{% endfor %}",
-    "{{ 'a' * 10 ** 9 }}",
-    "{{ [0] * 10 ** 9 }}",
-    "{{ 10 ** 100000000 }}",
-    "{{ '%1000000000d' % 1 }}",
-    "{% for i in range(900000) %}{{ 'a' * 100 }}{% endfor %}",
+    "{% for i in range(100000) %}{% for j in range(100000) if false %}{% endfor %}{% endfor %}",
+    "{% for i in range(1000000) %}{{ " + BIG + " in 'b' }}{% endfor %}",
+    "{% for i in [1, 1] recursive %}{{ loop([1, 1]) if loop.depth < 40 }}{% endfor %}",
+    # macros and blocks
     "{% macro m(n) %}{{ m(n + 1) }}{% endmacro %}{{ m(0) }}",
-]
+    "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(40) }}",
+    "{% block a %}{{ self.a() }}{% endblock %}",
+    "{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}",
+    # texts
+    "{{ 'a' * 10 ** 9 }}",
+    "{% for i in range(900000) %}{{ 'a' * 100 }}{% endfor %}",
+    DOUBLED.replace("START", "'a'").replace("NEXT", "ns.x ~ ns.x"),
+    DOUBLED.replace("START", "'a'").replace("NEXT", "ns.x + ns.x"),
+    DOUBLED.replace("START", "'a'").replace("NEXT", "'%s%s' % (ns.x, ns.x)"),
+    DOUBLED.replace("START", "'a'").replace("NEXT", "'{0}{0}'.format(ns.x)"),
+    DOUBLED.replace("START", "'aa'").replace("NEXT", "ns.x|replace('a', 'aa')"),
+    DOUBLED.replace("START", "'aa'").replace("NEXT", "ns.x.replace('a', 'aa')"),
+    DOUBLED.replace("START", "'aa'").replace("NEXT", "[ns.x, ns.x]|join"),
+    DOUBLED.replace("START", "'aa'").replace("NEXT", "'-'.join([ns.x, ns.x])"),
+    "{% set x %}aaaa{% endset %}" + "{% set x %}{{ x }}{{ x }}{% endset %}" * 40,
+    "{% filter upper %}{% for i in range(900000) %}" + "a" * 50 + "{% endfor %}{% endfilter %}",
+    "{{ 'a'.center(10 ** 9) }}", "{{ 'a'|center(10 ** 9) }}", "{{ 'a'.ljust(10 ** 9) }}", "{{ 'a'.zfill(10 ** 9) }}",
+    "{{ 'a'|indent(10 ** 9, true) }}", "{{ ('a\\n' * 400000)|indent(9999) }}", "{{ ('\\t' * 99999).expandtabs(9999) }}",
+    "{{ [1]|tojson(indent=10 ** 9) }}", "{{ lipsum(100000) }}", "{{ 'a'|attr('center')(10 ** 9) }}",
+    "{{ '%1000000000d' % 1 }}", "{{ '%*d' % (10 ** 9, 1) }}", "{{ '%.1000000000f'|format(1.0) }}",
+    "{{ '{:1000000000}'.format(1) }}", "{{ '{:{}}'.format(1, 10 ** 9) }}", "{{ strftime_now('%1000000000Y') }}",
+    "{{ (" + BIG + ").rfind('b' + 'a' * 500000) }}", "{{ range(1000000)|join(" + BIG + ") }}",
+    "{{ '{0.x}{0.x}'.format(namespace(x=" + BIG + ")) }}",
+    # lists
+    "{{ [0] * 10 ** 9 }}", "{{ [" + BIG + "] * 1000 }}", "{{ [1]|batch(10 ** 9, 0)|list }}", "{{ [1]|slice(10 ** 9) }}",
+    "{{ [['a'] * 1000] * 1000|sum(start=[]) }}", "{{ {}.fromkeys(range(10 ** 6)) }}",
+    DOUBLED.replace("START", "[1]").replace("NEXT", "ns.x + ns.x"),
+    DOUBLED.replace("START", "[1]").replace("NEXT", "[ns.x, ns.x]"),
+    NESTED.replace("START", "1").replace("NEXT", "[ns.x]"),
+    NESTED.replace("START", "1").replace("NEXT", "(ns.x,)"),
+    NESTED.replace("START", "1").replace("NEXT", "{'a': ns.x}"),
+    NESTED.replace("START", "1").replace("NEXT", "dict(a=ns.x)"),
+    NESTED.replace("START", "1").replace("NEXT", "namespace(y=ns.x)"),
+    # numbers
+    "{{ 10 ** 100000000 }}", "{{ 1|round(10 ** 9, 'ceil') }}", "{{ (1).to_bytes(10 ** 9, 'big') }}",
+    DOUBLED.replace("START", "9").replace("NEXT", "ns.x * ns.x"),
+]  # fmt: skip
 
 
 @pytest.mark.timeout(60)  # without its limits, the sandbox would run for hours
@@ -70,6 +109,69 @@ def test_runaway_templates_end(source: str) -> None:
     with pytest.raises(WispError) as error:
         ChatTemplate(source).render(USER)
     assert error.value.code == "bad_chat_template"
+
+
+DEEP = [
+    "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
+    "{{ " + "[" * 5000 + "]" * 5000 + " }}",
+    "{{ 1" + " + 1" * 5000 + " }}",
+    "{{ 1" + " if 1 else 1" * 5000 + " }}",
+    "{{ " + "not " * 5000 + "1 }}",
+    "{{ " + "- " * 5000 + "1 }}",
+    "{{ a" + ".b" * 5000 + " }}",
+    "{{ a" + "|upper" * 5000 + " }}",
+    "{{ a" + "[0]" * 5000 + " }}",
+    "{{ 1" + " or 1" * 5000 + " }}",
+    "{{ 1" + " ** 1" * 5000 + " }}",
+    "{% if 1 %}" * 3000 + "{% endif %}" * 3000,
+    "{% if 1 %}" + "{% elif 1 %}" * 3000 + "{% endif %}",
+    "{{ 1" + " ~ 1" * 20000 + " }}",
+    "a" * 2_000_000,
+    "{% macro m() %}" * 3000 + "{% endmacro %}" * 3000,
+    "{% for i in [1] %}" * 25 + "{% endfor %}" * 25,
+]
+
+
+@pytest.mark.parametrize("source", DEEP, ids=range(len(DEEP)))
+def test_deep_and_large_templates_do_not_compile(source: str) -> None:
+    with pytest.raises(WispError, match="does not compile"):
+        ChatTemplate(source)
+
+
+def test_a_template_sees_copies() -> None:
+    messages: list[Any] = [{"role": "user", "content": "Hi", "list": [1]}]
+    tools: list[Any] = [{"function": {"parameters": {"required": ["a"]}}}]
+    sources = [
+        "{{ dict.update(messages[0], {'content': 'no'}) }}",
+        "{{ dict.pop(tools[0], 'function') }}",
+        "{{ dict[0].pop }}",
+        "{{ messages[0].update({'content': 'no'}) }}",
+        "{{ tools[0].function.parameters.required.append('b') }}",
+        "{{ messages[0]|attr('update')({'content': 'no'}) }}",
+        "{{ namespace.__init__(messages[0]) }}",
+        "{% set x = messages[0] %}{% set x.content = 'no' %}",
+        "{{ messages.clear() }}{{ tools.clear() }}",
+    ]
+    for source in sources:
+        with pytest.raises(WispError):
+            print(ChatTemplate(source).render(messages, tools=tools))
+        assert messages == [{"role": "user", "content": "Hi", "list": [1]}]
+        assert tools == [{"function": {"parameters": {"required": ["a"]}}}]
+    seen = ChatTemplate("{{ messages[0] }}{{ tools }}").render(messages, tools=tools)
+    assert seen == f"{messages[0]}{tools}"
+
+
+def test_variables_do_not_replace_the_messages() -> None:
+    template = ChatTemplate("{{ messages[0].content }}{{ self }}{{ x }}")
+    assert template.render(USER, messages=[], x=1, self=3).startswith("Hi")
+
+
+def test_long_conversations_render() -> None:
+    """Lists that grow message by message, as in Mistral's templates, and a long text in each of several steps."""
+    grows = "{% set ns = namespace(l=[]) %}{% for m in messages %}{% set ns.l = ns.l + [m] %}{% endfor %}"
+    template = ChatTemplate(grows + "{% for m in ns.l %}{{ m.content | trim | replace('b', 'c') }}{% endfor %}")
+    assert len(template.render([*USER, *USER] * 1000)) == 4000
+    assert len(template.render([{"role": "user", "content": "b" * 1_000_000}] * 3)) == 3_000_000
 
 
 @pytest.mark.parametrize(

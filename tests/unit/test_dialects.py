@@ -130,6 +130,13 @@ def test_text_without_calls_is_content(kind: str) -> None:
     assert calls_of(message) == [("weather", '{"city": "Pa')]
 
 
+def rules_of(dialect: Dialect, form: Format | None, prompt: str = "") -> str:
+    """The grammar of an answer to a prompt."""
+    complete = dialect.rules(form)
+    assert complete is not None
+    return complete(prompt)
+
+
 def test_answers_are_held_to_the_tools() -> None:
     jobs, wanted = [], []
     for kind, (_, answer, after_text) in KINDS.items():
@@ -145,8 +152,7 @@ def test_answers_are_held_to_the_tools() -> None:
             (one, text, [*wrong, *two]),
             (named, [], [answer, "Just text."]),
         ):
-            rules = found.rules("", None)
-            assert rules is not None
+            rules = rules_of(found, None)
             jobs.append({"grammar": rules, "texts": good + bad})
             wanted.append((kind, good + bad, [True] * len(good) + [False] * len(bad)))
     for (kind, texts, want), result in zip(wanted, run(jobs), strict=True):
@@ -155,10 +161,10 @@ def test_answers_are_held_to_the_tools() -> None:
 
 def test_a_response_format_with_tools() -> None:
     form = Format("regex", "[0-9]+")
-    grammar = dialect("hermes").rules("", form)
+    grammar = rules_of(dialect("hermes"), form)
     (result,) = run([{"grammar": grammar, "texts": ["12", KINDS["hermes"][1], "text"]}])
     assert result["texts"] == [True, True, False]
-    assert dialect_of(ChatTemplate(LOOP), Tools()).rules("", None) is None
+    assert dialect_of(ChatTemplate(LOOP), Tools()).rules(None) is None
 
 
 THINKS = LOOP + "{# <think></think> <tool_call> #}"
@@ -188,10 +194,10 @@ def test_a_response_format_applies_after_thinking() -> None:
     found = dialect_of(ChatTemplate(THINKS), Tools())
     form = Format("regex", "[0-9]+")
     jobs = [
-        {"grammar": found.rules("", form), "texts": ["12", "<think>so, a </thin k></think>\n\n12", "hm", "<think>12"]},
-        {"grammar": found.rules("...<think>\n", form), "texts": ["hm\n</think>\n\n12", "12", "hm</think>x"]},
-        {"grammar": found.rules("<think>\n\n</think>\n\n", form), "texts": ["12", "<think></think>12"]},
-        {"grammar": dialect("harmony").rules("", form), "texts": [
+        {"grammar": rules_of(found, form), "texts": ["12", "<think>so, a </thin k></think>\n\n12", "hm", "<think>12"]},
+        {"grammar": rules_of(found, form, "...<think>\n"), "texts": ["hm\n</think>\n\n12", "12", "hm</think>x"]},
+        {"grammar": rules_of(found, form, "<think>\n\n</think>\n\n"), "texts": ["12", "<think></think>12"]},
+        {"grammar": rules_of(dialect("harmony"), form), "texts": [
             "<|channel|>final<|message|>12", "12",
             "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>12"]},
     ]  # fmt: skip

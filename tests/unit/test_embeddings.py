@@ -2,6 +2,7 @@
 
 import base64
 import struct
+from collections.abc import AsyncGenerator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +23,23 @@ CLS, SEP = 2, 3
 class Engine:
     context_length = 20
     pooling = "mean"
+    embedding_width = 3
 
     def __init__(self) -> None:
         self.asked: list[tuple[list[int], str]] = []
         self.groups: list[int] = []  # sequences of each call
 
-    async def embed_all(self, sequences: list[list[int]], pooling: str) -> np.ndarray:
-        self.asked += [(ids, pooling) for ids in sequences]
-        self.groups.append(len(sequences))
-        rows = np.array([[3.0, 4.0, len(ids)] for ids in sequences], np.float32)
-        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    async def embed_all(self, groups: Iterable[list[list[int]]], pooling: str) -> AsyncGenerator[np.ndarray]:
+        for sequences in groups:
+            self.asked += [(ids, pooling) for ids in sequences]
+            self.groups.append(len(sequences))
+            rows = np.array([[3.0, 4.0, len(ids)] for ids in sequences], np.float32)
+            yield rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
-    async def rank_all(self, sequences: list[list[int]]) -> list[list[float]]:
-        self.asked += [(ids, "rank") for ids in sequences]
-        return [[float(sum(ids))] for ids in sequences]
+    async def rank_all(self, groups: Iterable[list[list[int]]]) -> AsyncGenerator[list[list[float]]]:
+        for sequences in groups:
+            self.asked += [(ids, "rank") for ids in sequences]
+            yield [[float(sum(ids))] for ids in sequences]
 
 
 @pytest.fixture
@@ -129,9 +133,10 @@ async def test_an_abort_between_two_groups_ends_the_request(model: Loaded) -> No
     job = Job()
     compute = model.engine.embed_all
 
-    async def abort_after(sequences: list[list[int]], pooling: str) -> np.ndarray:
-        job.abort()
-        return await compute(sequences, pooling)
+    async def abort_after(groups: Iterable[list[list[int]]], pooling: str) -> AsyncGenerator[np.ndarray]:
+        async for rows in compute(groups, pooling):
+            job.abort()
+            yield rows
 
     model.engine.embed_all = abort_after
     request = embeddings.embedding_request({"input": [[5] * 20] * 100})

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from py_engine.cpu import executor as cpu
-from py_engine.plan.lists import ALL_LOGITS, DECODE, EMBED, GREEDY, PREFILL, PREFILL_END, pool
+from py_engine.plan.lists import ALL_LOGITS, DECODE, EMBED, GREEDY, PACKED, PREFILL, PREFILL_END, pool
+from py_engine.plan.packing import packed_batches
 from py_engine.plan.pooling import NAMES
 from py_engine.plan.sampling import Sampling
 from tests.support.cpu_models import GOLDEN, evaluate, load
@@ -60,12 +61,15 @@ def test_embeddings(path: Path) -> None:
     assert embedding
     assert embedding.pooling == about["default_pooling"]
     assert embedding.labels == int("embd_rank" in golden)
-    for kind in [name for name in NAMES if f"embd_{name}" in golden]:
+    kinds = [name for name in NAMES if f"embd_{name}" in golden]
+    for kind, packed in [("none", False), *((kind, True) for kind in kinds)]:
         rows = []
-        for at in range(0, len(ids), model.plan.batch):
-            batch = ids[at : at + model.plan.batch]
-            model.feed(at, batch, [PREFILL, EMBED, *([pool(kind)] if kind != "none" else [])])
-            rows.append(model.buffers[embedding.rows][: len(batch), : embedding.width].copy())
+        for batch in packed_batches([ids], len(ids), model.plan.batch):
+            if packed:
+                model.feed_packed(batch, [PACKED, EMBED, *([pool(kind)] if kind != "none" else [])])
+            else:
+                model.feed(batch.position, batch.ids.tolist(), [PREFILL, EMBED])
+            rows.append(model.buffers[embedding.rows][: len(batch.ids), : embedding.width].copy())
         got = np.concatenate(rows) if kind == "none" else model.buffers["pooled"][0, : embedding.width]
         if kind == "rank":
             got = model.buffers["ranked"][0, : embedding.labels]

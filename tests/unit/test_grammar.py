@@ -98,7 +98,7 @@ async def test_grammars_are_compiled_once_and_closed() -> None:
     compiler = Compiler()
     grammars._compilers[frozenset()] = compiler
 
-    async def load() -> Any:
+    async def load(instance: int) -> Any:
         raise AssertionError("the compiler is there")
 
     first = await grammars.compiled("a", frozenset(), load)

@@ -71,6 +71,25 @@ async def test_chat_streamed(page: Page) -> None:
     assert chunks[-1]["choices"] == []
 
 
+async def test_every_client_is_told_how_to_load_the_models_again(page: Page) -> None:
+    def told(number: int) -> list[dict[str, Any]]:
+        return [message["loads"] for message in platform.messages if message["kind"] == "loads"][number]
+
+    platform = page.platform
+    assert told(-1) == [{"model": "mini", "default": True}]
+    file = File("mine.gguf")
+    platform.files["mine.gguf"] = platform.files["https://wisp/models/mini.gguf"]
+    await page.call("load", model=file, name="mine", contextLength=99, default=False)
+    mine = {"model": file, "name": "mine", "contextLength": 99, "default": False}
+    assert told(-1) == [{"model": "mini", "default": True}, mine]
+    page.worker.connect(platform.post)
+    assert told(-1) == [{"model": "mini", "default": True}, mine]
+    await page.call("unload", model="mini")
+    assert told(-1) == [mine | {"default": True}]
+    await page.call("unload")
+    assert told(-1) == []
+
+
 async def test_max_tokens_and_stop(page: Page) -> None:
     answer = await page.call("chat.completions", request={"messages": HI, "max_tokens": 2})
     assert answer["choices"][0]["finish_reason"] == "length"
@@ -178,7 +197,7 @@ async def test_abort_while_waiting(page: Page) -> None:
     assert page.answers(second)[0]["error"]["code"] == "aborted"
     assert not running.done()
     await asyncio.gather(running, later)
-    assert page.answers(first)[0]["kind"] == page.answers(third)[0]["kind"] == "result"
+    assert page.answers(first)[-1]["kind"] == page.answers(third)[-1]["kind"] == "result"
     assert [page.engine.tokenizer.decode(p) for p in page.engine.prompts] == ["a", "c"]
     assert await page.call("abort", target=99) is None
 
@@ -225,6 +244,7 @@ async def test_failed_loads_leave_the_loaded_model(page: Page) -> None:
         ({"kvType": "q1"}, "invalid_value"),
         ({"variant": 1}, "invalid_type"),
         ({"tune": "yes"}, "invalid_type"),
+        ({"prove": "yes"}, "invalid_type"),
         ({"variant": {"f16": "yes"}}, "invalid_type"),
         ({"variant": {"magic": 1}}, "invalid_value"),
         ({"contextLength": "x"}, "invalid_type"),

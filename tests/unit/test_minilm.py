@@ -13,7 +13,8 @@ import pytest
 
 from app.models.loading import vocabulary
 from py_engine.files.gguf_header import parse
-from py_engine.plan.lists import EMBED, PREFILL
+from py_engine.plan.lists import EMBED, PACKED
+from py_engine.plan.packing import packed_batches
 from tests.support.cpu_models import GOLDEN, load
 from tools import minilm
 
@@ -82,7 +83,8 @@ def test_embeddings_match_the_reference(file: Path) -> None:
         weights = {name: weight.astype(np.float64) for name, weight in minilm.tensors(archive).items()}
     vectors = []
     for sentence in SENTENCES:
-        model.feed(0, sentence["ids"], [PREFILL, EMBED, "pool.mean"])
+        for batch in packed_batches([sentence["ids"]], 32, 32):
+            model.feed_packed(batch, [PACKED, EMBED, "pool.mean"])
         got = model.buffers["pooled"][0, :384].astype(np.float64)
         want = reference(weights, sentence["ids"])
         assert got @ want / np.linalg.norm(got) >= 0.9999, sentence["text"]

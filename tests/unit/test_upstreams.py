@@ -237,6 +237,7 @@ BROKEN: dict[str, tuple[Callable[[], Reply], str]] = {
     "error of responses": (lambda: stream(CHUNK, {"type": "error", "message": "gone", "code": "x"}), "office: gone."),
     "no JSON": (lambda: stream(CHUNK, end=b"data: {oops\n\n"), "JSON in its stream"),
     "a list": (lambda: stream(CHUNK, [1]), "JSON in its stream"),
+    "deep JSON": (lambda: stream(CHUNK, end=b"data: " + b"[" * 30_000 + b"\n\n"), "JSON in its stream"),
 }
 
 
@@ -332,3 +333,40 @@ async def test_http_to_another_host_suggests_a_tunnel(page: UpstreamPage) -> Non
 
 def test_keys_are_masked() -> None:
     assert [masked(""), masked("short"), masked("sk-0123456789")] == [None, "…", "…6789"]
+
+
+SOUND = {"name": "office", "base_url": BASE, "key": KEY, "timeout": 60, "models": ["org/big"], "given": True}
+DAMAGED: list[Any] = [
+    None, 7, "x", [], {}, {"name": "office"}, {**SOUND, "name": 3}, {**SOUND, "name": "../x"},
+    {**SOUND, "base_url": None},
+    {**SOUND, "base_url": "javascript:alert(1)"}, {**SOUND, "base_url": "http://example.org/v1"}, {**SOUND, "key": 5},
+    {**SOUND, "key": "a\r\nHost: x"}, {**SOUND, "timeout": "x"}, {**SOUND, "timeout": -1}, {**SOUND, "models": "abc"},
+    {**SOUND, "models": [{}]},
+]  # fmt: skip
+
+
+async def upstreams_of(page: Page) -> list[dict[str, Any]]:
+    return (await page.call("upstreams.list"))["data"]
+
+
+@pytest.mark.parametrize("damaged", DAMAGED, ids=str)
+async def test_a_damaged_entry_is_left_out(damaged: Any) -> None:
+    page = Page()
+    page.platform.kept["upstreams"] = json.dumps([damaged, {**SOUND, "name": "other", "unknown": 1, "asked": 10**400}])
+    (other,) = await upstreams_of(page)
+    assert (other["name"], other["models"], other["asked"]) == ("other", ["other/org/big"], 0)
+    listed = await page.call("models")
+    assert [model["id"] for model in listed["data"]] == ["mini", "other/org/big"]
+    await page.call("load", model="mini")
+    answer = await page.call("chat.completions", request={"model": "mini", "messages": HI})
+    assert answer["choices"][0]["message"]["content"] == HELLO
+
+
+@pytest.mark.parametrize("text", ["", "{", "null", "7", '"x"', "{}", '{"name": "office"}', "[" * 5000, "\x00"])
+async def test_damaged_storage_is_no_upstreams(text: str) -> None:
+    page = Page()
+    page.platform.kept["upstreams"] = text
+    assert await upstreams_of(page) == []
+    sound = {"name": "office", "baseURL": BASE, "models": ["org/big"]}
+    assert (await page.call("upstreams.set", **sound))["models"] == ["office/org/big"]
+    assert [upstream["name"] for upstream in await upstreams_of(page)] == ["office"]

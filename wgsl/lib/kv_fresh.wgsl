@@ -1,13 +1,13 @@
-// Loads one head's new key and value, which are not in the q8_0 cache yet, rounded as the cache will hold them.
+// Loads one head's new key and value of token m, rounded as the q8_0 cache holds them or will hold them.
 // They share `partial`'s workgroup memory: less memory per workgroup means higher occupancy.
-@bind var<storage, read> k_new: array<vec4f>; // (1, n_head_kv * HEAD_DIM)
+@bind var<storage, read> k_new: array<vec4f>; // (n, n_head_kv * HEAD_DIM)
 @bind var<storage, read> v_new: array<vec4f>;
 #include "lib/kv_group.wgsl"
 
-fn fresh_load(head: u32, t: u32) {
+fn fresh_load(head: u32, m: u32, t: u32) {
   for (var i = t; i < 2u * VECS; i += WG) {
     let key = i < VECS;
-    let at = head * VECS + i % VECS;
+    let at = (m * p.n_head_kv + head) * VECS + i % VECS;
     var group: array<vec4f, 8>; // all eight loads in flight at once
     for (var j = 0u; j < 8u; j++) {
       if (key) {

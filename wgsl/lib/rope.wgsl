@@ -34,14 +34,15 @@ fn cos_sin(turns: u32) -> vec2f {
 }
 
 fn rotate(v: vec2f, cs: vec2f) -> vec2f {
-  return vec2f(v.x * cs.x - v.y * cs.y, v.x * cs.y + v.y * cs.x);
+  // by fma(), because a compiler may otherwise round the one or the other product first: kernels would differ
+  return vec2f(fma(v.x, cs.x, -v.y * cs.y), fma(v.x, cs.y, v.y * cs.x));
 }
 
 // Rotation of a quad's two pairs: (cos, sin, cos, sin). Separate from rope_store, so that a kernel can load the
 // frequencies before it has the values.
 fn rope_rotation(quad: u32, m: u32) -> vec4f {
   let j = min(2u * (quad % QUADS), max(ROPE_DIM / 2u, 2u) - 2u);
-  let pos = pos_of(m);
+  let pos = offset_of(m);
   return p.rope_scale * vec4f(cos_sin(pos * rope_freqs[j]), cos_sin(pos * rope_freqs[j + 1u]));
 }
 

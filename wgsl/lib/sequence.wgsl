@@ -2,6 +2,7 @@
 // with a State per token: the next tokens of several sequences, or one sequence's last token and its draft.
 #param STATE_PER_TOKEN // 0: one State; 1: one State per token, and the first one's n is the size of the batch
 #include "lib/state.wgsl"
+#include "lib/segments.wgsl"
 @bind var<storage, read> state: States;
 
 fn count() -> u32 {
@@ -26,3 +27,8 @@ fn seq_of(m: u32) -> u32 {
   return state.tokens[0].seq;
 }
 #endif
+
+// Position of token m within its own sequence.
+fn offset_of(m: u32) -> u32 {
+  return pos_of(m) - segment_begin(m);
+}

@@ -11,5 +11,6 @@ struct State {
 
 struct States {
   tokens: array<State, MAX_SMALL_BATCH>, // one per token of a small batch; any other batch has only the first
-  tables: array<u32>, // block tables: (group, sequence, page of the context)
+  // block tables: (group, sequence, page of the context); then the segments of a packed batch (segments.wgsl)
+  tables: array<u32>,
 }

@@ -1,6 +1,7 @@
 // A group of 32 activations, rounded to signed bytes. A fragment multiplies weights with them in two steps, so that a kernel
 // can have many loads in flight: w_fetch loads the stored bits, w_dot computes the dot product. quants.py defines how many
-// groups a fragment reads at a time.
+// groups a fragment reads at a time. It adds two products by fma(): otherwise the compiler chooses which one it rounds
+// first, perhaps not the same one in matvec.wgsl and matvec_small_batch.wgsl.
 struct Bytes {
   a: vec4u, // elements 0 to 15
   b: vec4u, // elements 16 to 31

@@ -32,6 +32,7 @@ fn w_halves(row: u32, g: u32) -> array<vec4<f16>, 8> {
 #endif
 
 fn group_dot(w: Group, x: Bytes) -> f32 {
-  let first = x.s.x * bytes_dot(x.a, vec4u(0x01010101)); // sum of x's first half; the compiler shares it between rows
-  return x.s.x * (w.s.x * bytes_dot(w.a, x.a) + w.t.x * bytes_dot(w.b, x.b)) - (w.s.y * first + w.t.y * (x.s.y - first));
+  let ones = bytes_dot(x.a, vec4u(0x01010101)); // of x's first half; the compiler shares it between rows
+  let minima = fma(w.s.y, x.s.x * ones, w.t.y * fma(-x.s.x, ones, x.s.y));
+  return fma(x.s.x, fma(w.s.x, bytes_dot(w.a, x.a), w.t.x * bytes_dot(w.b, x.b)), -minima);
 }

@@ -2,5 +2,6 @@
 fn pair_dot(low: array<vec4u, 2>, high: array<vec4u, 2>, s: vec4f, x: array<Bytes, 2>) -> f32 {
   let first = bytes_dot(low[0], x[0].a) + bytes_dot(low[1], x[0].b);
   let second = bytes_dot(high[0], x[1].a) + bytes_dot(high[1], x[1].b);
-  return s.x * x[0].s.x * first + s.y * x[1].s.x * second - (s.z * x[0].s.y + s.w * x[1].s.y);
+  let minima = fma(s.z, x[0].s.y, s.w * x[1].s.y);
+  return fma(s.x * x[0].s.x, first, fma(s.y * x[1].s.x, second, -minima));
 }

@@ -33,6 +33,8 @@ class BPE:
             if pre.name != "kimi-k2":
                 raise WispError("The GGUF file has a BPE vocabulary without merges.", "missing_metadata")
             merges = []
+        if not all(isinstance(pair, str) for pair in merges):
+            raise WispError("tokenizer.ggml.merges must be a list of texts.", "corrupt_header")
         self.vocab = vocab
         self.pre = pre
         self.ranks: dict[str, float] = dict(zip(reversed(merges), range(len(merges) - 1, -1, -1), strict=True))

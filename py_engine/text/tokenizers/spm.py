@@ -5,7 +5,7 @@ from typing import Any
 
 from py_engine.errors import WispError
 from py_engine.text.tokenizers.merge import merge
-from py_engine.text.tokenizers.vocab import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocab, byte_of
+from py_engine.text.tokenizers.vocab import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocab, byte_of, numbers
 from py_engine.text.tokenizers.word_cache import WordCache
 
 
@@ -13,8 +13,8 @@ class SPM:
     """Repeated merging of neighbours into the token with the best score. Parts that are no token become bytes."""
 
     def __init__(self, vocab: Vocab, metadata: dict[str, Any], add_space_prefix: bool) -> None:
-        scores = metadata.get("tokenizer.ggml.scores")
-        if not isinstance(scores, list) or len(scores) < len(vocab):
+        scores = numbers(metadata, "scores", len(vocab))
+        if not scores:
             raise WispError("The GGUF file has a SentencePiece vocabulary without scores.", "missing_metadata")
         self.vocab = vocab
         self.add_space_prefix = add_space_prefix

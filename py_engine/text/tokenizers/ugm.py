@@ -12,7 +12,7 @@ from typing import Any
 
 from py_engine.errors import WispError
 from py_engine.text.tokenizers.spm import spaced_piece
-from py_engine.text.tokenizers.vocab import NORMAL, UNUSED, USER_DEFINED, Vocab
+from py_engine.text.tokenizers.vocab import NORMAL, UNUSED, USER_DEFINED, Vocab, numbers
 
 CACHE_WORDS = 50_000
 UNKNOWN_PENALTY = 10.0
@@ -22,14 +22,14 @@ class UGM:
     """The split of normalised text with the largest sum of scores (Viterbi), word by word if that is exact."""
 
     def __init__(self, vocab: Vocab, metadata: dict[str, Any]) -> None:
-        scores = metadata.get("tokenizer.ggml.scores")
-        if not isinstance(scores, list) or len(scores) < len(vocab):
+        scores = numbers(metadata, "scores", len(vocab))
+        if not scores:
             raise WispError("The GGUF file has a unigram vocabulary without scores.", "missing_metadata")
         self.vocab = vocab
         self.unknown = vocab.special("unknown") or 0
         self.add_space_prefix = bool(metadata.get("tokenizer.ggml.add_space_prefix", False))
         self.merge_spaces = bool(metadata.get("tokenizer.ggml.remove_extra_whitespaces", False))
-        self.charsmap = CharsMap(bytes(n & 0xFF for n in metadata.get("tokenizer.ggml.precompiled_charsmap") or b""))
+        self.charsmap = CharsMap(bytes(int(n) & 0xFF for n in numbers(metadata, "precompiled_charsmap", 0)))
         types, texts = vocab.types, vocab.texts
         self.scores: dict[str, float] = {}
         lengths: dict[str, set[int]] = {}  # first character -> lengths of the tokens that begin with it
@@ -150,7 +150,8 @@ class CharsMap:
                 found, length = units[node] & 0x7FFFFFFF, i + 1 - at
         if not length or found >= len(self.texts):
             return 0, b""
-        return length, self.texts[found : self.texts.index(b"\0", found)] if b"\0" in self.texts[found:] else b""
+        end = self.texts.find(b"\0", found)
+        return length, self.texts[found:end] if end >= 0 else b""
 
 
 def _offset(unit: int) -> int:

@@ -6,6 +6,8 @@ from py_engine.errors import WispError
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6  # tokenizer.ggml.token_type
 
+MAX_LENGTH = 1024  # characters of a token: tokenizers try every length
+
 # Texts of tokens that are end-of-generation and control tokens, regardless of the metadata and of their type.
 END_TEXTS = (
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "</s>", "<|eom_id|>",
@@ -35,12 +37,12 @@ class Vocab:
         texts = metadata.get("tokenizer.ggml.tokens")
         if not isinstance(texts, list) or not texts or not isinstance(texts[0], str):
             raise WispError("The GGUF file has no vocabulary (tokenizer.ggml.tokens).", "missing_metadata")
+        if any(len(text) > MAX_LENGTH for text in texts):
+            raise WispError(f"A token of the vocabulary has more than {MAX_LENGTH} characters.", "corrupt_header")
         self.texts: list[str] = texts
         self.ids: dict[str, int] = dict(zip(reversed(texts), range(len(texts) - 1, -1, -1), strict=True))
-        types = metadata.get("tokenizer.ggml.token_type")
-        if types is not None and (not isinstance(types, list) or len(types) < len(texts)):
-            raise WispError("tokenizer.ggml.token_type is shorter than the vocabulary.", "corrupt_header")
-        self.types: list[int] = list(types) if types is not None else [NORMAL] * len(texts)
+        types = numbers(metadata, "token_type", len(texts))
+        self.types: list[int] = [int(t) for t in types[: len(texts)]] if types else [NORMAL] * len(texts)
         self._special: dict[str, int] = {}
         for name, default in defaults.items():
             self._set_special(name, default)
@@ -92,6 +94,18 @@ class Vocab:
             ends.discard(ids["</s>"])
             types[ids["</s>"]] = NORMAL
         return frozenset(ends)
+
+
+def numbers(metadata: dict[str, Any], name: str, count: int) -> list[float]:
+    """A list of at least `count` finite numbers of the tokenizer's metadata, empty if it is absent."""
+    given = metadata.get(f"tokenizer.ggml.{name}")
+    if given is None:
+        return []
+    if not isinstance(given, list) or not all(isinstance(n, int | float) and n - n == 0 for n in given):
+        raise WispError(f"tokenizer.ggml.{name} must be a list of numbers.", "corrupt_header")
+    if len(given) < count:
+        raise WispError(f"tokenizer.ggml.{name} is shorter than the vocabulary.", "corrupt_header")
+    return given
 
 
 def byte_of(text: str) -> bytes:

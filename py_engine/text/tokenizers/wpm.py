@@ -24,7 +24,7 @@ class WPM:
         self.vocab = vocab
         self.lowercase = bool(metadata.get("tokenizer.ggml.normalizer.lowercase", True))
         self.strip_accents = bool(metadata.get("tokenizer.ggml.normalizer.strip_accents", self.lowercase))
-        self.longest = max(map(len, vocab.texts))
+        self.lengths = sorted(set(map(len, vocab.texts)) - {0}, reverse=True)
         self.cache: dict[str, list[int]] = {}
 
     def encode(self, text: str, first: bool = False) -> list[int]:
@@ -42,32 +42,32 @@ class WPM:
     def _words(self, text: str) -> list[str]:
         if self.strip_accents:  # like llama.cpp: the first character of each decomposition
             text = "".join(c if c < "\x80" else unicodedata.normalize("NFD", c)[0] for c in text)
-        words = [""]
+        words: list[str] = []
+        parts: list[str] = []  # of the word in progress
         for c in text:
             kind = _kind(c, self.strip_accents)
-            if kind == _DROP:
-                continue
             if kind == _PART:
-                words[-1] += _lower(c) if self.lowercase else c
-            elif kind == _BREAK:
-                words.append("")
-            else:
-                words += [_lower(c) if self.lowercase else c, ""]
-        return [w for w in words if w]
+                parts.append(_lower(c) if self.lowercase else c)
+            elif kind != _DROP:
+                words.append("".join(parts))
+                parts.clear()
+                if kind == _SINGLE:
+                    words.append(_lower(c) if self.lowercase else c)
+        return [w for w in (*words, "".join(parts)) if w]
 
     def _encode_word(self, word: str) -> list[int]:
         ids = self.vocab.ids
-        rest, out = "▁" + word, list[int]()
-        while rest:
-            for end in range(min(len(rest), self.longest), 0, -1):
-                token = ids.get(rest[:end])
+        word, at, out = "▁" + word, 0, list[int]()
+        while at < len(word):
+            for length in self.lengths:
+                token = ids.get(word[at : at + length]) if at + length <= len(word) else None
                 if token is not None:
                     break
             else:
                 unknown = self.vocab.special("unknown")
                 return [] if unknown is None else [unknown]
             out.append(token)
-            rest = rest[end:]
+            at += length
         return out
 
     def piece(self, token: int) -> bytes:

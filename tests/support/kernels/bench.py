@@ -14,13 +14,15 @@ from gguf.quants import quantize
 from playwright.sync_api import Page
 
 from py_engine.cpu import executor as cpu
-from py_engine.plan import kernels, quants
+from py_engine.plan import kernels
 from py_engine.plan.cache import GROUP, Cache, make_cache, page_group
 from py_engine.plan.kernels import Device
 from py_engine.plan.ops import Ops
-from py_engine.plan.pages import MAX_GROUPS, TABLES, pages_for, table_offset
+from py_engine.plan.packing import packed
+from py_engine.plan.pages import MAX_GROUPS, SEGMENT_WORDS, TABLES, pages_for, table_offset
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan, Weight
 from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
+from py_engine.proof.random_data import planes
 from tests.support.kernels.matrices import emulated
 
 RUNNER = Path(__file__).parent / "runner.js"
@@ -40,6 +42,7 @@ class Setup:
     seq: int = 0
     page: int = 32  # positions of a page of the caches
     places: Sequence[tuple[int, int]] = ()  # (position, sequence) of each token of a small batch
+    segments: Sequence[int] = ()  # tokens of each segment of the packed sequence that the batch is part of
 
 
 class Bench:
@@ -61,7 +64,14 @@ class Bench:
         unused = [(0xFFFFFF, 0xFFFFFF, 0, 0xFFFFFF)] * (MAX_SMALL_BATCH - len(used))
         states = np.array(used + unused, np.uint32)
         tables = self._block_tables(sorted({s for _, _, _, s in used}))
-        self.data["state"] = np.concatenate([states.reshape(-1), tables.reshape(-1)])
+        ends = np.cumsum(setup.segments)
+        segments = [
+            (end - n, end, i) for i, (n, end) in enumerate(zip(setup.segments, ends, strict=True)) for _ in range(n)
+        ]
+        words = np.full((setup.batch, SEGMENT_WORDS), 0xFFFFFF, np.uint32)
+        words[:n] = segments[setup.pos : setup.pos + n] or words[:n]
+        self.data["state"] = np.concatenate([states.reshape(-1), tables.reshape(-1), words.reshape(-1)])
+        self.packed = bool(segments)
         shape = MAX_SEQUENCES, setup.n_ctx + 1
         self.data["tokens"] = self.random.integers(0, setup.vocab, shape).astype(np.uint32)
         return ops
@@ -130,7 +140,8 @@ class Bench:
 
     def run(self, ops: Ops) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Run every op: (GPU, numpy) buffers afterwards. Buffers that were not filled start as NaN on both sides."""
-
+        if self.packed:
+            ops.ops[:] = packed(self.plan, ops.ops)
         for b in self.plan.buffers.values():
             if b.name not in self.data:
                 kind = cpu.DTYPES[b.dtype]
@@ -186,24 +197,6 @@ def dispatch(
     job = {"code": shader.code, "params": params, "buffers": buffers, "grid": grid}
     out = page.evaluate("(job) => kernels.run(job)", job)
     return {k: np.frombuffer(base64.b64decode(v), np.uint8).copy() for k, v in out.items()}
-
-
-def planes(weight: Weight, raw: np.ndarray) -> dict[str, np.ndarray]:
-    """The planes that repack writes for a matrix's raw bytes: name -> uint8, padded to the plane's size."""
-    layout = weight.layout
-    out = {}
-    for name, plane in layout.planes.items():
-        if layout.plain:
-            rows = raw.reshape(weight.rows, -1)
-            records = np.pad(rows, ((0, 0), (0, weight.plane_row_bytes(name) - rows.shape[1])))
-        else:
-            blocks = raw.reshape(-1, layout.block_bytes)
-            records = np.concatenate([blocks[:, at : at + size] for at, size in plane.ranges], axis=1)
-            records = np.pad(records, ((0, 0), (0, plane.stride - records.shape[1])))
-        table = np.frombuffer(quants.grid(weight.type) if plane.table else b"", np.uint8)
-        out[name] = np.concatenate([table, records.reshape(-1)])
-        out[name] = np.pad(out[name], (0, weight.plane_bytes(name) - out[name].size))
-    return out
 
 
 def variants(capabilities: dict[str, Any]) -> dict[str, Device]:

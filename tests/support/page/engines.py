@@ -1,5 +1,6 @@
 """Loads a model's engine for one call, and the tasks that tests run on it."""
 
+import asyncio
 import base64
 import importlib
 import inspect
@@ -13,7 +14,9 @@ from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header, read_header
 from py_engine.files.shards import open_source
 from py_engine.generate.answer import AnswerLimits
+from py_engine.gpu import gpu
 from py_engine.options import LoadOptions
+from py_engine.plan import budget
 from py_engine.plan.lists import DECODE_STEP
 from py_engine.plan.sampling import Sampling
 
@@ -75,11 +78,13 @@ async def evaluate(engine: Engine, prompt: list[int]) -> Logits:
 
 
 async def evaluate_and_generate(engine: Engine, prompt: list[int], count: int) -> dict[str, Any]:
-    """Logits of the prompt, the greedy answer, and the device variant of the kernels."""
+    """Logits of the prompt, the greedy answer, the device variant of the kernels, their proof, and notices."""
     found = await evaluate(engine, prompt)
     ids = await collect(engine, prompt, GREEDY, count)
-    kernels = engine.stats()["kernels"] if engine.backend == "webgpu" else None
-    return {**found, "ids": ids, "backend": engine.backend, "kernels": kernels}
+    stats = engine.stats()
+    kernels = stats["kernels"] if engine.backend == "webgpu" else None
+    more = {"proof": stats["proof"], "notices": stats["notices"]}
+    return {**found, **more, "ids": ids, "backend": engine.backend, "kernels": kernels}
 
 
 async def evaluate_long_too(engine: Engine, prompt: list[int], count: int, long: list[int]) -> dict[str, Any]:
@@ -94,7 +99,9 @@ async def evaluate_and_kernels(engine: Engine, prompt: list[int]) -> dict[str, A
 
 
 async def embed_with_each(engine: Engine, prompt: list[int], kinds: list[str]) -> dict[str, Any]:
-    """Embeddings by the default pooling ("None") and by each kind, and the error code of evaluate() for an encoder."""
+    """Embeddings by the default pooling ("None") and by each kind, the proof of the kernels, and the error code of
+    evaluate() for an encoder.
+    """
     found: dict[str, Any] = {}
     for kind in (None, *kinds):
         values, shape = await engine.embed(prompt, kind)
@@ -104,7 +111,21 @@ async def embed_with_each(engine: Engine, prompt: list[int], kinds: list[str]) -
             await engine.evaluate(prompt)
         except WispError as error:
             found["code"] = error.code
+    return found | {"proof": engine.stats()["proof"]}
+
+
+async def embed_packed(engine: Engine, groups: list[list[list[int]]], pooling: str) -> list[list[list[float]]]:
+    """Embeddings of groups of sequences, and of every sequence in a group of its own."""
+    found = []
+    for given in (groups, [[ids] for group in groups for ids in group]):
+        found.append([row async for rows in engine.embed_all(given, pooling) for row in _rows(engine, rows)])
     return found
+
+
+def _rows(engine: Engine, values: Any) -> list[list[float]]:
+    """Rows of a numpy array or of a Float32Array."""
+    flat = (values.reshape(-1) if hasattr(values, "reshape") else values.to_py()).tolist()
+    return [flat[at : at + engine.embedding_width] for at in range(0, len(flat), engine.embedding_width)]
 
 
 async def load_a_part_alone(engine: Engine, url: str, prompt: list[int]) -> dict[str, Any]:
@@ -186,6 +207,80 @@ async def small_device_then_lost_device(engine: Engine, url: str) -> list[Any]:
     except WispError as error:
         codes.append(error.code)
     return [codes, len(before)]
+
+
+async def codes_of_causes(engine: Engine) -> list[list[str]]:
+    """The codes of Gpu.cause() of a defect, a wrong request and an internal error: on a device, then a lost one."""
+    runner: Any = engine.runner
+    errors = [ValueError("x"), WispError("x", "invalid_value"), WispError("x", "internal_error")]
+
+    async def codes() -> list[str]:
+        causes = [await runner.gpu.cause(error) for error in errors]
+        return [getattr(cause, "code", type(cause).__name__) for cause in causes]
+
+    found = [await codes()]
+    runner.gpu.device.destroy()
+    return [*found, await codes()]
+
+
+async def failed_recordings(engine: Engine) -> dict[str, Any]:
+    """Let the memory for lists run out: the codes, and of each list the commands recorded at last and those planned."""
+    runner: Any = engine.runner
+    device, codes = runner.gpu, []
+    lazy = sorted(set(device.plan.lazy) - device.recorded)[:4]
+    guarded = device.guarded
+
+    def fail_at(call: int) -> None:
+        async def failing(work: Any) -> None:
+            nonlocal call
+            call -= 1
+            await guarded(work)
+            if not call:
+                device.guarded = guarded
+                raise budget.out_of_memory(device.plan)
+
+        device.guarded = failing
+
+    async def code(work: Any) -> None:
+        try:
+            await work
+        except WispError as error:
+            codes.append(error.code)
+
+    fail_at(1)
+    await code(device.compile(names=lazy))
+    await asyncio.gather(*(device.compile(names=lazy) for _ in range(3)))
+    counts = {name: [int(device.replay.lists.get(name).length), len(device.plan.lists[name])] for name in lazy}
+    fail_at(2)  # after the caches have grown
+    await code(runner.reserve_pages([group.pages + 1 for group in device.plan.page_groups]))
+    await code(runner.prepare(lazy))
+    return {"codes": codes, "counts": counts}
+
+
+async def lose_device_in_load(engine: Engine, url: str, stage: str) -> list[str]:
+    """Load a model and destroy its device as the load reports `stage`: the error's code, then a first answer's."""
+    devices: list[Any] = []
+    request_device = gpu.request_device
+
+    async def watched(adapter: Any) -> Any:
+        devices.append(await request_device(adapter))
+        return devices[-1]
+
+    def lose(reported: str, done: int, total: int) -> None:
+        if reported == stage:
+            devices[-1].destroy()
+
+    gpu.request_device = watched
+    source, header = await open_model(url)
+    try:
+        other = await Engine.load(source, header, LoadOptions(64, "webgpu", tune=False), lose)
+        await collect(other, [1, 2, 3], GREEDY, 2)
+    except WispError as error:
+        return [error.code]
+    finally:
+        gpu.request_device = request_device
+        source.close()
+    return ["none"]
 
 
 async def profile(engine: Engine) -> dict[str, Any]:

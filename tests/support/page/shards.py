@@ -22,11 +22,13 @@ async def load(
     begin_until: int | None = None,
     pause_s: float = 0.0,
     wait: bool = True,
+    expected: str | None = None,
 ) -> dict[str, Any]:
     """Load a file record by record; return its progress, SHA-256, statistics and notices, or the error.
 
     `stop_after`: end after that many records. `hashes`: SHA-256 of a record by its offset. `begin_until`: begin before
     the first record is read, and wait for so many downloaded bytes, then for `pause_s`. `wait`: until all is stored.
+    `expected`: the SHA-256 that the caller expects of the file.
     """
     out: dict[str, Any] = {"stages": [], "records": 0}
     source: Any = None
@@ -37,6 +39,7 @@ async def load(
     try:
         by_offset = {int(offset): digest for offset, digest in hashes.items()} if hashes else None
         source = await shards.open_source(url, progress, by_offset)
+        source.expected = expected
         header = await read_header(source.read, source.size)
         plan = plan_records(header, source.size, RECORD_BYTES)
         if begin_until is not None:
@@ -81,7 +84,7 @@ async def load_file_of_this_computer(url: str) -> dict[str, Any]:
     """Load the same bytes as a File; also return the names of the sources of a two-file set."""
     file = js.File.new([await (await js.fetch(url)).arrayBuffer()], "mine.gguf")
     out = await load(file)
-    out["sources"] = [source.name for source in await shards.open_sources([file, file], lambda *_: None)]
+    out["sources"] = [(await shards.open_source(file, lambda *_: None)).name for _ in range(2)]
     return out
 
 

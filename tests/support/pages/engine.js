@@ -10,8 +10,10 @@ const { pyodide, fromSnapshot } = await startPython(globalThis.wispAssets, () =>
 globalThis.fromSnapshot = fromSnapshot;
 const { Replay } = await import("/repo/py_engine/gpu/replay.js").catch(() => ({ Replay: undefined }));
 globalThis.wispReplay = Replay;
+globalThis.wispPages = (await import("/repo/py_engine/gpu/pages.js")).Pages;
 globalThis.wispUpload = (await import("/repo/py_engine/gpu/upload.js")).Upload;
 globalThis.wispShards = await import("/repo/py_engine/files/shards.js");
+globalThis.wispHashes = await import("/repo/node_modules/hash-wasm/dist/index.esm.js");
 globalThis.wispLoadPackage = async () => undefined;
 globalThis.pyodide = pyodide;
 

@@ -1,0 +1,27 @@
+"""How much work the constraints of one request may take.
+
+Automata can grow exponentially with a pattern or schema. Each step of their construction is counted, so that a request
+that needs too many ends with an error within about a second. Counting, unlike a clock, gives the same answer each time.
+"""
+
+MAX_EFFORT = 500_000  # steps, each of a microsecond or less in CPython
+
+_left = MAX_EFFORT
+
+
+class TooComplex(Exception):
+    """The constraints of the request need more steps or states than they may have."""
+
+
+def begin() -> None:
+    """Start counting for another request. Grammars are written without waiting, so one count is enough."""
+    global _left
+    _left = MAX_EFFORT
+
+
+def spend(steps: int) -> None:
+    """Count steps of a construction. Raises TooComplex where the request has none left."""
+    global _left
+    _left -= steps
+    if _left < 0:
+        raise TooComplex

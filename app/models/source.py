@@ -1,0 +1,41 @@
+"""What the registry of models needs of the browser."""
+
+from typing import Any, Protocol
+
+from app.models.catalog import Catalog
+from app.models.loading import OnProgress
+from py_engine.options import LoadOptions
+
+
+class Source(Protocol):
+    """Where models come from."""
+
+    async def catalog(self) -> Catalog:
+        """The models that come with the page."""
+
+    async def open_source(self, part: Any, on_progress: OnProgress) -> Any:
+        """py_engine.files.shards.open_source."""
+
+    async def estimate_engine(self, source: Any, header: Any, options: LoadOptions) -> dict[str, Any]:
+        """py_engine.engine.Engine.estimate."""
+
+    async def load_engine(self, source: Any, header: Any, options: LoadOptions, on_progress: OnProgress) -> Any:
+        """py_engine.engine.Engine.load."""
+
+    async def cached_models(self) -> list[dict[str, Any]]:
+        """py_engine.files.model_cache.cached_models."""
+
+    async def delete_cached(self, url: str) -> None:
+        """py_engine.files.model_cache.forget."""
+
+    async def prefix_usage(self) -> dict[str, int]:
+        """py_engine.files.prefixes.prefix_usage."""
+
+    async def limit_prefixes(self, limit: int) -> None:
+        """py_engine.files.prefixes.limit_prefixes."""
+
+    async def clear_prefixes(self) -> None:
+        """py_engine.files.prefixes.clear_prefixes."""
+
+    def device_memory(self) -> float | None:
+        """GiB of the machine's memory; None where the browser does not report it."""

@@ -1,0 +1,46 @@
+"""What a store of computed blocks does. prefixes.py has the one in the browser's storage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class StoredBlock:
+    """A block of tokens whose keys and values are stored. Its key is kv_cache.Block's, in hex."""
+
+    depth: int  # blocks before it
+    prompted: int  # its first tokens that were computed as a prompt
+    groups: int  # bit g: it has the page of page group g
+    hash: str = ""  # of its bytes
+
+    def has(self, group: int) -> bool:
+        """Whether it has the page of a page group."""
+        return bool(self.groups >> group & 1)
+
+    def covers(self, other: StoredBlock) -> bool:
+        """Whether it is of use wherever another one with the same key is."""
+        return self.prompted >= other.prompted and not other.groups & ~self.groups
+
+
+class BlockStore(Protocol):
+    """Blocks of one model, of one type of cache, computed by the same kernels."""
+
+    async def blocks(self) -> dict[str, StoredBlock]:
+        """Key -> entry of what is stored."""
+
+    def changed(self) -> bool:
+        """Whether another worker has changed what is stored since the last call."""
+
+    async def get(self, key: str, block: StoredBlock) -> Any:
+        """A block's bytes as Runner.read_pages() returned them; None if it is missing or damaged."""
+
+    async def put(self, key: str, block: StoredBlock, data: Any) -> bool:
+        """Store a block's bytes. False: they cannot be stored."""
+
+    async def touch(self, keys: list[str]) -> None:
+        """Note that blocks were used now: the least recently used ones are removed first."""
+
+    async def tidy(self) -> None:
+        """Remove what exceeds the limit."""

@@ -1,0 +1,213 @@
+"""Prefixes that outlive the page: full blocks of the KV caches are stored while the engine is idle, and read later.
+
+A prompt that begins with stored blocks is computed from where they end. What is read is bit for bit what was computed,
+because a store holds blocks of one layout only: the same model, the same type of cache, the same kernels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from py_engine.errors import WispError
+from py_engine.files.stored_blocks import BlockStore, StoredBlock
+from py_engine.generate.kv_cache import START, Block, KvCache, key_after
+from py_engine.plan.plan import Plan
+
+VERSION = 1  # of the layout; another one where blocks are computed or stored differently
+IDLE_S = 0.3  # without a request before blocks are stored
+READ_AHEAD = 16  # blocks read while one is written to the device
+READ_RATE = 0.4e9  # bytes a second: a block is stored, and read, if this is quicker than computing it
+
+
+class BlockDevice(Protocol):
+    """What a device does with blocks (runners.py)."""
+
+    def prompt_token_ms(self) -> float:
+        """Milliseconds of a prompt token; 0: not measured yet."""
+
+    async def read_pages(self, pages: Sequence[tuple[int, int]]) -> Any:
+        """The contents of pages (group, page), one after the other: an ArrayBuffer, or bytes on the CPU."""
+
+    def write_pages(self, pages: Sequence[tuple[int, int, int]], data: Any) -> None:
+        """Write pages (group, page, first byte in `data`). `data`: of read_pages()."""
+
+
+def layout_of(content: str, plan: Plan, kernels: str) -> str:
+    """The name of a layout. `content`: identifies the model's bytes; `kernels`: what computes the plan."""
+    groups = [(group.window, [(n, plan.buffers[n].dtype, plan.buffers[n].shape[1]) for n in group.caches])
+              for group in plan.page_groups]  # fmt: skip
+    described = repr((VERSION, content, plan.n_ctx, plan.page, groups, kernels))
+    return hashlib.sha256(described.encode()).hexdigest()[:32]
+
+
+class PrefixStore:
+    """The stored blocks of one layout. `page_bytes`: of a page in all caches of its group, by group."""
+
+    def __init__(self, store: BlockStore, page_bytes: Sequence[int]) -> None:
+        self._store, self._page_bytes = store, page_bytes
+        self._stored: dict[str, StoredBlock] | None = None  # None: must be listed
+        self._writing: asyncio.Task[None] | None = None
+        self._full = False  # nothing more can be stored
+        self.read_tokens = self.written_tokens = 0
+
+    async def blocks(self) -> dict[str, StoredBlock]:
+        """What is stored."""
+        if self._stored is None or self._store.changed():
+            self._stored = await self._store.blocks()
+        return self._stored
+
+    def stats(self) -> dict[str, int]:
+        """Tokens whose keys and values were read from the store, and written to it."""
+        return {"read_tokens": self.read_tokens, "written_tokens": self.written_tokens}
+
+    # -- reading
+
+    async def restore(self, ids: list[int], cache: KvCache, device: BlockDevice, exact: bool) -> None:
+        """Read the stored blocks that continue what the caches have of `ids`. `exact`: as in KvCache.find()."""
+        stored = await self.blocks()
+        if not stored or cache.waiting:
+            return
+        known, n = cache.find(ids[:-1], exact)
+        known = known[: n // cache.page]
+        wanted = _following(ids, known, cache.page, stored, exact)
+        wanted = wanted[: _readable(known, [entry for _, entry in wanted], cache)]
+        if wanted and self._pays(range(len(cache.pools)), cache.page, device):
+            with _held(cache, known):
+                used = await self._read(wanted, ids, known, cache, device)
+            self.read_tokens += cache.page * len(used)
+            await self._store.touch(used)
+
+    async def _read(
+        self,
+        wanted: list[tuple[str, StoredBlock]],
+        ids: list[int],
+        known: list[Block],
+        cache: KvCache,
+        device: BlockDevice,
+    ) -> list[str]:
+        """Add stored blocks after the known ones to the caches, as far as they are whole; return their keys."""
+        page, first, end = cache.page, len(known), cache.page * (len(known) + len(wanted))
+        before = known[-1] if known else None
+        reads: list[asyncio.Future[Any]] = []
+        try:
+            for i, (key, entry) in enumerate(wanted):
+                reads += [asyncio.ensure_future(self._store.get(*w)) for w in wanted[len(reads) : i + READ_AHEAD]]
+                data = await reads[i]
+                groups = [g for g in range(len(cache.pools)) if first + i >= cache.first_block(g, end)]
+                if data is None or not all(cache.pools[group].available for group in groups):
+                    self._stored = None
+                    return [key for key, _ in wanted[:i]]
+                block = Block([cache.take(g) if g in groups else None for g in range(len(cache.pools))])
+                device.write_pages(self._places(block, entry), data)
+                at = page * (first + i)
+                cache.fill(block, before, ids[at : at + page], generated=False)
+                block.prompted = entry.prompted
+                for group in groups:
+                    cache.release(group, block)
+                before = block
+        finally:
+            for read in reads:
+                read.cancel()
+        return [key for key, _ in wanted]
+
+    def _places(self, block: Block, entry: StoredBlock) -> list[tuple[int, int, int]]:
+        """(group, page, first byte in the data) of each page of a block."""
+        places, at = [], 0
+        for group, (page, size) in enumerate(zip(block.pages, self._page_bytes, strict=True)):
+            if page is not None:
+                places.append((group, page, at))
+            at += size if entry.has(group) else 0
+        return places
+
+    # -- writing
+
+    def write_when_idle(self, cache: KvCache, device: BlockDevice, idle: Callable[[], bool]) -> None:
+        """Store what the caches have, once there was no request for a while, and until there is one."""
+        if not self._full and (self._writing is None or self._writing.done()):
+            self._writing = asyncio.ensure_future(self._write(cache, device, idle))
+
+    def close(self) -> None:
+        """Store nothing more."""
+        self._full = True
+        if self._writing is not None:
+            self._writing.cancel()
+
+    async def _write(self, cache: KvCache, device: BlockDevice, idle: Callable[[], bool]) -> None:
+        await asyncio.sleep(IDLE_S)
+        stored, before = await self.blocks(), self.written_tokens
+        for depth, block in list(cache.full_blocks()):
+            groups = [group for group, page in enumerate(block.pages) if page is not None]
+            entry, key = StoredBlock(depth, block.prompted, sum(1 << g for g in groups)), block.key.hex()
+            if (key in stored and stored[key].covers(entry)) or not self._pays(groups, cache.page, device):
+                continue
+            if not idle():
+                break
+            with _held(cache, [block]):
+                try:
+                    data = await device.read_pages([(group, block.pages[group] or 0) for group in groups])
+                except WispError:  # the device is lost
+                    break
+            if not await self._store.put(key, entry, data):
+                self._full = True
+                break
+            stored[key] = entry
+            self.written_tokens += cache.page
+        if self.written_tokens > before:
+            await self._store.tidy()
+            self._stored = None
+
+    def _pays(self, groups: Sequence[int], page: int, device: BlockDevice) -> bool:
+        """Whether a block is read sooner than computed."""
+        ms = page * device.prompt_token_ms()
+        return not ms or sum(self._page_bytes[group] for group in groups) < READ_RATE * ms / 1000
+
+
+@contextmanager
+def _held(cache: KvCache, blocks: list[Block]) -> Iterator[None]:
+    """Keep the pages of blocks from being evicted."""
+    held = [(group, block) for block in blocks for group, page in enumerate(block.pages) if page is not None]
+    for group, block in held:
+        cache.hold(group, block)
+    try:
+        yield
+    finally:
+        for group, block in reversed(held):  # the first block last: evicted last, since the others need it
+            cache.release(group, block)
+
+
+def _following(
+    ids: list[int], known: list[Block], page: int, stored: dict[str, StoredBlock], exact: bool
+) -> list[tuple[str, StoredBlock]]:
+    """The stored blocks after the known ones with which `ids` go on, all but the last token of `ids` at most."""
+    found: list[tuple[str, StoredBlock]] = []
+    key = known[-1].key if known else START
+    for at in range(page * len(known), len(ids) - page, page):
+        key = key_after(key, ids[at : at + page])
+        entry = stored.get(key.hex())
+        if entry is None or (exact and entry.prompted < page):
+            break
+        found.append((key.hex(), entry))
+    return found
+
+
+def _readable(known: list[Block], entries: list[StoredBlock], cache: KvCache) -> int:
+    """How many of the entries to read: their last windows are known or stored, and there are pages for them."""
+    first = len(known)
+    for count in range(len(entries), 0, -1):
+        n = first + count
+        spans = [range(cache.first_block(group, n * cache.page), n) for group in range(len(cache.pools))]
+        whole = all(
+            known[i].pages[group] is not None if i < first else entries[i - first].has(group)
+            for group, span in enumerate(spans)
+            for i in span
+        )
+        lacking = any(
+            sum(i >= first for i in span) > pool.available for span, pool in zip(spans, cache.pools, strict=True)
+        )
+        if whole and not lacking:
+            return count
+    return 0

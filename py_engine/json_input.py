@@ -1,0 +1,45 @@
+"""Parse JSON from outside: requests, answers of other servers, arguments of tools.
+
+Python's parser recurses in C. In WebAssembly its stack overflows long before Python notices, which ends the engine, so
+the depth is checked first.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from array import array
+from itertools import accumulate
+from typing import Any
+
+MAX_DEPTH = 100  # objects and lists within each other
+
+_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_OPENING, _CLOSING = b"[{", b"]}"
+_STEPS = bytes(1 if c in _OPENING else 255 if c in _CLOSING else 0 for c in range(256))  # 255: -1 as a signed byte
+_OTHERS = bytes(c for c in range(256) if c not in _OPENING + _CLOSING)
+
+
+class TooDeep(ValueError):
+    """The JSON is nested more than MAX_DEPTH levels deep."""
+
+    def __init__(self) -> None:
+        super().__init__(f"JSON is nested more than {MAX_DEPTH} levels deep")
+
+
+def parse(text: str | bytes) -> Any:
+    """Parse JSON. Raises TooDeep, or another ValueError where the text is not JSON."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8")
+    if depth(text) > MAX_DEPTH:
+        raise TooDeep
+    return json.loads(text)
+
+
+def depth(text: str) -> int:
+    """The levels of nesting of a JSON text; at most that many where it has few brackets."""
+    brackets = text.count("[") + text.count("{")
+    if brackets <= MAX_DEPTH:
+        return brackets
+    rest = _STRING.sub("", text).encode("utf-8", "replace").translate(_STEPS, _OTHERS)
+    return max(accumulate(array("b", rest)), default=0)

@@ -1,0 +1,195 @@
+"""What a load begins with: the adapter, the plan that fits its device, and the kernels measured to be the fastest."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gguf.constants import GGMLQuantizationType as Q
+
+from py_engine import planner
+from py_engine.errors import WispError
+from py_engine.files.gguf_header import Header
+from py_engine.files.parts import Parts
+from py_engine.loader import Loader, LoadPackage, OnProgress, fits_on_cpu
+from py_engine.models.common import rope_factors
+from py_engine.options import LoadOptions
+from py_engine.plan import budget
+from py_engine.plan.kernels import Device, Shader
+from py_engine.plan.plan import Plan
+from py_engine.proof.variants import WrongKernels, check, shaders_of, upload_shaders, variants
+from py_engine.runners import Runner
+from py_engine.tuning.cached_choices import as_stats
+
+if TYPE_CHECKING:
+    from py_engine.proof.proven import Proven
+    from py_engine.proof.prover import Prover
+
+DEFAULT_CONTEXT = 8192  # tokens, or the model's limit where that is less
+ENCODER_CONTEXT = 2048  # the same for encoders, whose activations cover the whole context
+BATCH, SOFTWARE_BATCH = 512, 64  # most tokens of a prefill step, on a real GPU and on a software one or the CPU
+
+
+async def plan_for(parts: Parts, device: Device | None, options: LoadOptions) -> Plan:
+    """The plan of a model for a device, or for numpy."""
+    n_ctx = _context(parts.header, options.context_length)
+    factors = await _rope_factors(parts, n_ctx)
+    most = SOFTWARE_BATCH if device is None or device.software else BATCH
+    batch = min(options.batch or most, most)
+    return planner.make_plan(
+        parts.header,
+        device or Device(software=True),
+        planner.PlanOptions(n_ctx, batch, options.kv_type, factors),
+    )
+
+
+async def plan_that_fits(parts: Parts, device: Device | None, options: LoadOptions) -> Plan:
+    """The same; WispError model_too_large where it exceeds the device's limits."""
+    plan = await plan_for(parts, device, options)
+    if device is not None and (error := budget.limit_error(plan, device)):
+        raise error
+    return plan
+
+
+async def tuned_plan(
+    parts: Parts, adapter: Any, device: Device, plan: Plan, options: LoadOptions
+) -> tuple[Device, Plan, dict[str, Any]]:
+    """The device with the kernels measured to be the fastest, the plan for it, and Engine.stats()'s "kernels"."""
+    from py_engine.tuning.measure import tuned
+
+    parts.prefetch()  # the download runs meanwhile; it leaves the GPU to the measurement
+    load_settings = {"n_ctx": plan.n_ctx, "kv_type": options.kv_type}
+    chosen, kernels = await tuned(adapter, device, parts.header, load_settings, options.variant, plan)
+    return chosen, plan if chosen == device else await plan_that_fits(parts, chosen, options), kernels
+
+
+async def known_of(adapter: Any, device: Device | None, options: LoadOptions) -> Proven | None:
+    """What is known of the device's kernels; None if they are not to be proven."""
+    if device is None or not (options.prove if options.prove is not None else not device.software):
+        return None
+    from py_engine.proof.proven import Proven
+
+    return await Proven.of(adapter)
+
+
+@dataclass(frozen=True)
+class RightPlan:
+    """A plan without kernels that are known to be wrong. `device` is None for numpy; `lacks`: what was left out."""
+
+    device: Device | None
+    plan: Plan
+    wrong: WrongKernels | None = None
+    lacks: str = ""
+
+    @property
+    def notices(self) -> list[str]:
+        """What the user should know, in a line."""
+        if self.wrong is None:
+            return []
+        how = f"without {self.lacks}" if self.device is not None else "on the CPU, which is slower"
+        return [f"{self.wrong.message} The model runs {how}."]
+
+    @property
+    def kernels(self) -> dict[str, Any] | None:
+        """Engine.stats()'s "kernels"."""
+        if self.device is None:
+            return None
+        return {"source": "proof", "why": f"without {self.lacks}", **as_stats(self.device, [])}
+
+    def stats(self, prover: Prover | None) -> dict[str, Any]:
+        """Engine.stats()'s "proof"; its figures grow as more lists are compiled."""
+        found = prover.stats if prover is not None else {}
+        found |= {"wrong": self.wrong.found if self.wrong is not None else {}, "without": self.lacks}
+        return found
+
+
+async def right_plan(parts: Parts, device: Device, plan: Plan, options: LoadOptions, proven: Proven) -> RightPlan:
+    """The plan, or another variant's if it has kernels that are known to be wrong. WispError if all have."""
+    if not proven.has_faults:
+        return RightPlan(device, plan)
+    try:
+        check(_all_shaders(plan, device), proven)
+        return RightPlan(device, plan)
+    except WrongKernels as error:
+        wrong = error
+    for variant, lacks in variants(device, options.variant):
+        changed = await plan_that_fits(parts, variant, options)
+        if not any(proven.fault(shader) for shader in _all_shaders(changed, variant)):
+            return RightPlan(variant, changed, wrong, lacks)
+    changed = await plan_for(parts, None, options)
+    if options.backend == "auto" and fits_on_cpu(changed):
+        return RightPlan(None, changed, wrong, "WebGPU")
+    advice = " No variant of it is right. Update the browser and the GPU's driver, or load a smaller model on the CPU."
+    raise WrongKernels(wrong.found, advice)
+
+
+async def run_loader(
+    parts: Parts,
+    adapter: Any,
+    device: Device | None,
+    plan: Plan,
+    options: LoadOptions,
+    report: OnProgress,
+    load_package: LoadPackage | None,
+) -> tuple[RightPlan, Loader, str, Runner]:
+    """Load the weights, once more for each variant whose kernels turn out to be wrong.
+
+    The plan that runs, its loader, and the loader's result.
+    """
+    proven, right = await known_of(adapter, device, options), RightPlan(device, plan)
+    found_wrong = False
+    while True:
+        if proven is not None and device is not None:
+            right = await right_plan(parts, device, plan, options, proven)
+        needed = sum(right.plan.memory().values())
+        report("memory", needed, needed)
+        backend = "cpu" if right.device is None and device is not None else options.backend
+        loader = Loader(
+            parts, right.plan, adapter, right.device, backend, report, load_package, proven, prove_first=found_wrong
+        )
+        try:
+            return right, loader, *await loader.run()
+        except WrongKernels:
+            found_wrong = True
+            adapter, _ = await adapter_for(options.backend)  # one adapter opens one device
+
+
+def _all_shaders(plan: Plan, device: Device) -> list[Shader]:
+    return [*shaders_of(plan, device, plan.lists), *upload_shaders(plan, device)]
+
+
+def _context(header: Header, asked: int | None) -> int:
+    cfg = planner.family(header).Config.from_gguf(header)
+    limit: int = cfg.context_length
+    if asked is not None and asked > limit:
+        raise WispError(
+            f"contextLength is {asked}, but this model was trained for at most {limit} tokens. Choose {limit} or less.",
+            "context_too_long",
+            param="contextLength",
+        )
+    return asked or min(limit, DEFAULT_CONTEXT if cfg.causal else ENCODER_CONTEXT)
+
+
+async def _rope_factors(parts: Parts, n_ctx: int) -> list[float] | None:
+    tensor = rope_factors(parts.header, n_ctx)
+    if tensor is None or parts.header.tensors[tensor].type != Q.F32:
+        return None
+    raw = await parts.read(tensor)
+    return list(struct.unpack(f"<{len(raw) // 4}f", raw))
+
+
+async def adapter_for(backend: str) -> tuple[Any, Device | None]:
+    """(adapter, its kernel variants), or (None, None) where numpy is to run."""
+    if backend == "cpu":
+        return None, None
+    from py_engine.gpu.adapter import device_of, request_adapter
+
+    adapter = await request_adapter()
+    if adapter is None and backend == "webgpu":
+        raise WispError(
+            "This browser offers no WebGPU. Use a recent Chrome, Edge, Safari or Firefox, turn hardware acceleration "
+            'on, or load with backend "cpu".',
+            "no_webgpu",
+        )
+    return adapter, device_of(adapter) if adapter is not None else None

@@ -1,0 +1,94 @@
+"""The batch that a case runs on: states, block tables, segments and tokens, in awkward places.
+
+Positions cross pages, block tables scatter the pages, and pages that are only read appear several times in a table: a
+long context then takes little memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from py_engine.cpu.call import Array
+from py_engine.plan.pages import MAX_GROUPS, SEGMENT_WORDS, STATE_WORDS, pages_for
+from py_engine.plan.plan import Op, Plan
+from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
+
+READ_PAGES = 3  # pages that only are read; prime
+START = 61  # position of a case's first token where nothing needs another: near the end of a page
+SEQUENCES = 6  # sequence slots in use, at most
+NOWHERE = 0xFFFFFF
+REJECTIONS = 3  # State.resampled before a case
+# (position, sequence) of a small batch's tokens; None: far from the beginning. The first three follow each other.
+SMALL_BATCH = ((62, 1), (63, 1), (64, 1), (0, 0), (None, 2), (3, 3), (20, 4), (45, 5))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Tokens at (position, sequence) `places`. `per_token`: a State for each, of a small batch."""
+
+    places: tuple[tuple[int, int], ...]
+    per_token: bool
+    segments: tuple[int, ...] = ()  # tokens of each segment of a packed sequence, from position 0 on
+
+    @property
+    def n(self) -> int:
+        """Tokens of the batch."""
+        return len(self.places)
+
+    def state(self, plan: Plan, random: np.random.Generator) -> tuple[Array, int]:
+        """The words of the state buffer, and the number of pages that a cache needs; one more is never referenced."""
+        states = np.full((MAX_SMALL_BATCH, STATE_WORDS), NOWHERE, np.uint32)
+        count = self.n if self.per_token else 1
+        states[:count] = [(pos, self.n, REJECTIONS, seq) for pos, seq in self.places[:count]]
+        tables = np.full((MAX_GROUPS, MAX_SEQUENCES, pages_for(plan.n_ctx, plan.page)), NOWHERE, np.uint32)
+        written = sorted({(seq, pos // plan.page) for pos, seq in self.places})
+        for group, table in enumerate(tables):
+            used = sorted({seq for _, seq in self.places})
+            table[used] = random.integers(0, READ_PAGES, table[used].shape)
+            for i, at in enumerate(written):
+                table[at] = READ_PAGES + (i + group) % len(written)
+        words = np.full((plan.batch, SEGMENT_WORDS), NOWHERE, np.uint32)
+        if self.segments:
+            ends = np.cumsum(self.segments)
+            all_words = [
+                (end - n, end, i) for i, (n, end) in enumerate(zip(self.segments, ends, strict=True)) for _ in range(n)
+            ]
+            first = self.places[0][0]
+            words[: self.n] = all_words[first : first + self.n]
+        return np.concatenate([part.reshape(-1) for part in (states, tables, words)]), READ_PAGES + len(written)
+
+
+def batches_of(op: Op, plan: Plan, capacity: int, most: int) -> Iterator[Batch]:
+    """The batches for an op of a list for `capacity` tokens; at most `most` of them."""
+    n, end = min(capacity, most), plan.n_ctx
+    far = min(_far(op), end - 1)
+    if op.params.get("STATE_PER_TOKEN"):
+        last = [end - 3, end - 2, *[end - 1] * len(SMALL_BATCH)]
+        places = [
+            (min(far if pos is None else pos, most), seq) for (pos, seq), most in zip(SMALL_BATCH, last, strict=False)
+        ]
+        # the products have code for each of their tokens
+        for count in (len(places), 3) if "BATCH" in op.params else (len(places) - 1,):
+            yield Batch(tuple(places[:count]), True)
+        return
+    unpaged = op.params.get("PAGE", plan.page) == 0
+    first = 0 if unpaged else max(0, min(far, end - n))
+    n = min(n, end - first)
+    places = [(first + i, 1) for i in range(n)]
+    lengths: list[int] = []
+    if op.params.get("PACKED"):
+        lengths = [first + 2, max(1, (n - 2) // 2)] if n > 2 else [first + n]
+        lengths += [first + n - sum(lengths)] if sum(lengths) < first + n else []
+    yield Batch(tuple(places), False, tuple(lengths))
+
+
+def _far(op: Op) -> int:
+    """A position at which an attention kernel uses all of its loops."""
+    if op.params.get("WINDOW"):
+        return int(op.params["WINDOW"]) + START
+    if "SPLIT" in op.params:
+        return int(op.params["TS"]) * int(op.params["SPLIT"]) + int(op.params["TS"]) // 2 + 3
+    return START

@@ -1,0 +1,279 @@
+"""The cases of a plan: every distinct pipeline once, on little random data.
+
+A case is one op, or ops that only make sense together: the two of decode attention, and a sampler's list. What an op
+reads that must fit together (an expert's tiles, rounded rows) is computed by numpy first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from py_engine.cpu.call import Array
+from py_engine.cpu.executor import DTYPES, Cpu
+from py_engine.plan import kernels
+from py_engine.plan.cache import GROUP
+from py_engine.plan.kernels import Device, Shader
+from py_engine.plan.plan import Buffer, Op, Plan, Weight
+from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.proof import sampler_data
+from py_engine.proof.batches import SEQUENCES, Batch, batches_of
+from py_engine.proof.random_data import RandomData, Values, poison
+from py_engine.proof.reduction import ATTENTIONS, PRODUCTS, Reduced, heads_of, reduced, tokens_of
+from py_engine.proof.variants import SAMPLER_KERNELS
+
+DERIVED = {"xq", "xq_scale", "x_scale", "chosen", "weights", "slots", "tiles"}  # bindings that numpy computes first
+PRODUCERS = {"quantize_rows", "route", "group_experts"}  # of DERIVED
+ADDING = {"add_scaled", "soft_cap", "rope_append", "scale_by", "pool", "normalize", "weighted_sum"}  # to their y
+OF_EXPERTS = {"experts", "group_experts", "activate", "weighted_sum"}  # their buffers may have several rows per token
+EXPERTS = 2  # of a mixture that a case uses
+SMALL = 0.01  # factor of what is normalised, so that eps counts
+
+
+@dataclass
+class Case:
+    """Ops, the contents of their buffers before them, and numpy's afterwards."""
+
+    ops: list[Op]
+    shaders: list[Shader]
+    batch: Batch
+    data: dict[str, Array] = field(default_factory=dict)  # by buffer
+    planes: dict[str, dict[str, Any]] = field(default_factory=dict)  # by weight
+    want: dict[str, Array] = field(default_factory=dict)
+
+    def contents(self, op: Op, shader: Shader) -> dict[str, tuple[Any, str | None]]:
+        """What each binding of an op holds before the case, and the buffer's name, None for a weight.
+
+        An array, or for experts' matrices SparseBytes.
+        """
+        found: dict[str, tuple[Any, str | None]] = {}
+        for name, bound in op.bindings.items():
+            if isinstance(bound, Buffer):
+                found[name] = self.data[bound.name], bound.name
+            elif name == "w":
+                found |= {plane: (values, None) for plane, values in self.planes[bound.name].items()}
+            else:
+                found[name] = self.planes[bound.name]["w_qs"], None
+        return {name: found[name] for name in shader.bindings if name != "p"}
+
+    def written(self) -> dict[str, tuple[Op, str]]:
+        """The buffers that the ops write: name -> (op, binding) of the last one that does."""
+        return {
+            bound.name: (op, name)
+            for op, shader in zip(self.ops, self.shaders, strict=True)
+            for name, bound in op.bindings.items()
+            if isinstance(bound, Buffer) and shader.bindings[name] == "storage, read_write"
+        }
+
+
+def cases(
+    plan: Plan, device: Device, lists: Iterable[str], known: Callable[[Shader], bool], seed: int = 1
+) -> Iterator[Case]:
+    """A case for every pipeline of the lists that is not known. Some pipelines are in several cases."""
+    maker, done = _Maker(plan, device, seed), set[str]()
+    for name in lists:
+        ops = plan.lists[name]
+        for first, chain in _chains(ops):
+            shaders = [maker.shader(op) for op in chain]
+            new = {s.label for s in shaders if s.label not in done and not known(s)}
+            if not new:
+                continue
+            done |= new
+            yield from maker.cases(ops[:first], chain)
+
+
+def _chains(ops: list[Op]) -> Iterator[tuple[int, list[Op]]]:
+    """(index of the first op, ops that run together)."""
+    if ops and ops[0].kernel.startswith(SAMPLER_KERNELS):
+        yield 0, ops
+        return
+    i = 0
+    while i < len(ops):
+        size = 2 if ops[i].kernel == "attention_decode" else 1
+        yield i, ops[i : i + size]
+        i += size
+
+
+class _Maker:
+    """Makes the cases of one plan and seed."""
+
+    def __init__(self, plan: Plan, device: Device, seed: int) -> None:
+        self.plan, self.device, self.random = plan, device, RandomData(seed)
+
+    def shader(self, op: Op) -> Shader:
+        return kernels.expand(op.kernel, op.params, self.device)
+
+    def cases(self, before: list[Op], chain: list[Op]) -> Iterator[Case]:
+        if chain[0].kernel.startswith(SAMPLER_KERNELS):
+            for part in sampler_data.parts(chain, self.plan, self.random):
+                case = Case(part.ops, [self.shader(op) for op in chain], part.batch, part.data)
+                self._finish(case, [], {})
+                yield case
+            return
+        capacity = _capacity(chain[0])
+        for batch in batches_of(chain[0], self.plan, capacity, tokens_of(chain[0])):
+            yield self._case(before, chain, capacity, batch)
+
+    def _case(self, before: list[Op], chain: list[Op], capacity: int, batch: Batch) -> Case:
+        heads = max(heads_of(op) for op in chain if op.kernel.startswith("attention")) if _attends(chain[0]) else 1
+        prelude = _producers(before, chain[0])
+        parts = [reduced(op) for op in prelude]
+        for op in chain:
+            group = int(chain[0].params["G"]) if op.kernel == "attention_combine" else 1
+            parts.append(reduced(op, heads * group))
+        case = Case([], [self.shader(op) for op in chain], batch)
+        weights: dict[str, Values] = {}
+        case.data["state"], self._pages = batch.state(self.plan, self.random.numbers)
+        ops = [self._filled(case, part, capacity, weights) for part in parts]
+        case.ops = ops[len(prelude) :]
+        self._finish(case, ops[: len(prelude)], weights)
+        return case
+
+    def _filled(self, case: Case, part: Reduced, capacity: int, weights: dict[str, Values]) -> Op:
+        """Fill the buffers and weights of an op; the op with them."""
+        op, bindings = part.op, dict(part.op.bindings)
+        for name, bound in op.bindings.items():
+            if isinstance(bound, Weight):
+                small = replace(
+                    bound,
+                    name=f"{bound.name} {name}",
+                    rows=part.rows.get(name, bound.rows),
+                    cols=part.widths[name][0] if name in part.widths and name != "w" else bound.cols,
+                )
+                bindings[name] = small
+                if name == "w" and op.params.get("EXPERTS"):
+                    case.planes[small.name], weights[small.name] = self.random.experts(small, _expert_rows(op))
+                    continue
+                case.planes[small.name], repeated = self.random.matrix(small)
+                weights[small.name] = repeated if name == "w" else repeated[:]
+            elif bound.name not in case.data:
+                case.data[bound.name] = self._buffer(case, part, name, bound, capacity)
+        return replace(op, bindings=bindings)
+
+    def _buffer(self, case: Case, part: Reduced, name: str, b: Buffer, capacity: int) -> Array:
+        op, n = part.op, case.batch.n
+        if b.name in self.plan.constants:
+            given = np.frombuffer(self.plan.constants[b.name], DTYPES[b.dtype])
+            return np.concatenate([given, np.zeros(b.shape[0] - len(given), given.dtype)])
+        if name == "tokens":
+            rows = int(op.consts["row0"] + op.consts["rows"]) + 2
+            return self.random.numbers.integers(0, rows, (SEQUENCES, b.shape[1])).astype(np.uint32)
+        if b.pool == "kv":
+            return self._cache(part, name, b)
+        width = part.widths.get(name, b.shape[1:])
+        rows = (n + 1) * (max(1, b.shape[0] // capacity) if op.kernel in OF_EXPERTS or "GROUPED" in op.params else 1)
+        shape = (rows, *width) if len(b.shape) > 1 or name in DERIVED else width or b.shape
+        if name == "tiles":
+            shape = b.shape
+        if b.dtype == "u32" or (self._written(op, name) and not _adds(op, name)):
+            return poison(shape, b.dtype)
+        if name == "x" and op.kernel in PRODUCTS:
+            values = self.random.tokens(rows, width[0], b.dtype)
+        else:
+            values = self.random.normal(shape, b.dtype)
+        return values * values.dtype.type(SMALL) if "eps" in op.consts and name == "x" else values
+
+    def _written(self, op: Op, name: str) -> bool:
+        return self.shader(op).bindings.get(name) == "storage, read_write"
+
+    def _cache(self, part: Reduced, name: str, b: Buffer) -> Array:
+        """A cache's pages: random, and NaN in the one that no block table has."""
+        width, page = part.widths.get(name, b.shape[1:])[0], self.plan.page
+        count = self._pages + 1
+        if b.dtype == "u32":
+            cols = width * 4 * GROUP // (GROUP + 4)
+            scales = np.abs(self.random.normal((count, page * cols // GROUP)))
+            scales[-1] = np.nan
+            words = self.random.words((count, page * cols // 4))
+            return np.concatenate([words, scales.view(np.uint32)], axis=1).reshape(count * page, width)
+        values = self.random.normal((count * page, width), b.dtype)
+        values[-page:] = np.nan
+        return values
+
+    def _finish(self, case: Case, prelude: list[Op], weights: dict[str, Values]) -> None:
+        """Run numpy: the prelude into the case's data, then the ops."""
+        host = Cpu(_EMPTY, {})
+        host.weights = weights  # type: ignore[assignment]
+        host.buffers = dict(case.data)
+        for op in prelude:
+            for b in op.bindings.values():
+                if isinstance(b, Buffer):
+                    host.buffers[b.name] = host.buffers[b.name].copy()
+            host.run_op(op)
+            if op.kernel == "route" and any(
+                "w" in product.bindings for product in case.ops
+            ):  # not all experts have rows
+                chosen = next(host.buffers[b.name] for name, b in op.bindings.items() if name == "chosen")
+                chosen[: case.batch.n] = self.random.numbers.integers(0, EXPERTS, chosen[: case.batch.n].shape)
+        case.data = {name: np.ascontiguousarray(values) for name, values in host.buffers.items()}
+        host.buffers = {name: values.copy() for name, values in case.data.items()}
+        for op in case.ops:
+            host.run_op(op)
+        case.want = {name: host.buffers[name] for name in case.written()}
+        used = {b.name for op in case.ops for b in op.bindings.values()}
+        case.data = {name: values for name, values in case.data.items() if name in used}
+
+
+_EMPTY = Plan(1, 1, 1, buffers={"state": Buffer("state", (64,), "u32", "state")})
+
+
+def _adds(op: Op, name: str) -> bool:
+    """Whether a kernel reads what it writes."""
+    if op.kernel == "embed":
+        return op.params["ROW"] != "token"
+    adds = op.kernel in ADDING or op.params.get("EPILOGUE") == "add" or bool(op.params.get("ADD"))
+    return name in ("x", "y") and adds
+
+
+def _attends(op: Op) -> bool:
+    return op.kernel in ATTENTIONS or op.kernel.startswith("attention_")
+
+
+def _capacity(op: Op) -> int:
+    """Tokens that the op's list is planned for."""
+    if op.params.get("STATE_PER_TOKEN"):
+        return MAX_SMALL_BATCH
+    shapes = {n: b.shape for n, b in op.bindings.items() if isinstance(b, Buffer) and b.pool == "activations"}
+    if "slots" in shapes:
+        return shapes["slots"][0] // int(op.params["USED"])
+    for name in ("chosen", "weights", "up", "q", "k_new"):
+        if name in shapes:
+            return shapes[name][0]
+    if op.kernel == "activate":
+        return shapes["x"][0] // (op.grid[2] if isinstance(op.grid[2], int) else 1)
+    if op.kernel == "normalize":
+        return op.bindings["y"].shape[0]  # type: ignore[union-attr]
+    return max((shape[0] for name, shape in shapes.items() if len(shape) > 1), default=1)
+
+
+def _producers(before: list[Op], op: Op) -> list[Op]:
+    """The ops before `op` that compute what it reads of DERIVED, in order."""
+    found: list[Op] = []
+    names = {b.name for name, b in op.bindings.items() if name in DERIVED and isinstance(b, Buffer)}
+    for earlier in reversed(before):
+        made = set[str]()
+        if earlier.kernel in PRODUCERS:
+            made = {b.name for name, b in earlier.bindings.items() if isinstance(b, Buffer) and name in DERIVED}
+        if made & names:
+            found.insert(0, earlier)
+            names = (names - made) | {
+                b.name for name, b in earlier.bindings.items() if name == "chosen" and earlier.kernel == "group_experts"
+            }
+    return found
+
+
+def _expert_rows(op: Op) -> list[tuple[int, int]]:
+    """(first row, rows) of the first EXPERTS experts in each matrix of an op's part of the stack."""
+    rows, experts, stack = (int(op.params[name]) for name in ("ROWS", "EXPERTS", "STACK"))
+    weight, begin = op.bindings["w"], int(op.consts.get("first", 0))
+    assert isinstance(weight, Weight)
+    found = []
+    for i in range(stack):
+        first, end = (i * experts * rows - begin, (i * experts + min(EXPERTS, experts)) * rows - begin)
+        first, end = max(0, first), min(weight.rows, end)
+        if first < end:
+            found.append((first, end - first))
+    return found

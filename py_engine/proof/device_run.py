@@ -1,0 +1,169 @@
+"""Runs cases on the device: everything is uploaded at once, dispatched in one submit and read back once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import js
+import numpy as np
+from pyodide.ffi import to_js
+
+from py_engine.cpu.call import Array
+from py_engine.errors import SERVER_ERROR, WispError
+from py_engine.gpu.memory import COPY_DST, COPY_SRC, STORAGE, UNIFORM, obj
+from py_engine.gpu.pipelines import PipelineCache
+from py_engine.plan.kernels import Shader
+from py_engine.plan.plan import Op, PerToken
+from py_engine.plan.quants import ALIGN
+from py_engine.proof.cases import Case
+from py_engine.proof.random_data import SparseBytes
+
+MAP_READ = 0x1
+
+
+class _Arena:
+    """Arrays end to end, each once, at aligned offsets."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._parts: list[tuple[int, Any]] = []
+        self._offsets: dict[int, int] = {}
+
+    def add(self, values: Any) -> int:
+        """The offset of an array's bytes."""
+        if id(values) not in self._offsets:
+            self._offsets[id(values)] = self.size
+            self._parts.append((self.size, values))
+            self.size += -(-len(memoryview(values).cast("B")) // ALIGN) * ALIGN
+        return self._offsets[id(values)]
+
+    def bytes(self) -> Any:
+        """All bytes, as a JavaScript array."""
+        whole = np.zeros(max(ALIGN, self.size), np.uint8)
+        for at, values in self._parts:
+            data = np.frombuffer(values, np.uint8)
+            whole[at : at + len(data)] = data
+        return to_js(whole.data)
+
+
+def _sparse_planes(case: Case) -> list[SparseBytes]:
+    return [v for found in case.planes.values() for v in found.values() if isinstance(v, SparseBytes)]
+
+
+class DeviceRun:
+    """Cases on one device, whose pipelines are compiled."""
+
+    def __init__(self, device: Any, pipelines: PipelineCache, cases: Sequence[Case]) -> None:
+        self._device, self._pipelines, self._cases = device, pipelines, cases
+        self._constants, self._params, self._results = _Arena(), _Arena(), _Arena()
+        self._made: list[Any] = []
+        self._sparse: dict[int, Any] = {}  # id of SparseBytes -> GPUBuffer
+        self._structs: dict[bytes, bytes] = {}  # equal Params share their memory
+
+    async def run(self) -> list[dict[str, Array]]:
+        """Each case's written buffers afterwards. WispError if the device rejects the work."""
+        self._device.pushErrorScope("validation")
+        self._device.pushErrorScope("out-of-memory")
+        try:
+            staging, places = self._submit()
+        finally:
+            scopes = [self._device.popErrorScope() for _ in range(2)]
+        for error in [await scope for scope in scopes]:
+            if error:
+                raise WispError(f"The GPU rejected a command: {error.message}", "internal_error", SERVER_ERROR)
+        try:
+            await staging.mapAsync(MAP_READ)
+            raw = np.frombuffer(js.Uint8Array.new(staging.getMappedRange()).to_bytes(), np.uint8)
+        finally:
+            for buffer in self._made:
+                buffer.destroy()
+        return [
+            {name: raw[at : at + case.data[name].nbytes].view(case.data[name].dtype) for name, at in found.items()}
+            for case, found in zip(self._cases, places, strict=True)
+        ]
+
+    def _submit(self) -> tuple[Any, list[dict[str, int]]]:
+        """(the buffer to map, the offset in it of every case's written buffers)."""
+        for case in self._cases:
+            for op, shader in zip(case.ops, case.shaders, strict=True):
+                for values, _ in case.contents(op, shader).values():
+                    for _, part in values.parts if isinstance(values, SparseBytes) else [(0, values)]:
+                        self._constants.add(part)
+                if "p" in shader.bindings:
+                    self._params.add(self._struct(op, shader))
+        self._constant = self._buffer(self._constants.bytes(), STORAGE)
+        self._uniform = self._buffer(self._params.bytes(), UNIFORM)
+        encoder, written, places = self._device.createCommandEncoder(), list[dict[str, Any]](), list[dict[str, int]]()
+        for case in self._cases:
+            own = {}
+            for name in case.written():
+                size = case.data[name].nbytes
+                own[name] = self._empty(-(-size // 4) * 4)
+                encoder.copyBufferToBuffer(
+                    self._constant, self._constants.add(case.data[name]), own[name], 0, -(-size // 4) * 4
+                )
+            written.append(own)
+        self._fill_sparse(encoder)
+        compute = encoder.beginComputePass()
+        for case, own in zip(self._cases, written, strict=True):
+            for op, shader in zip(case.ops, case.shaders, strict=True):
+                self._dispatch(compute, case, op, shader, own)
+        compute.end()
+        size = 0
+        for own in written:
+            places.append({})
+            for name, buffer in own.items():
+                places[-1][name] = size
+                size += -(-int(buffer.size) // 16) * 16
+        staging = self._device.createBuffer(obj(size=max(16, size), usage=MAP_READ | COPY_DST))
+        self._made.append(staging)
+        for own, place in zip(written, places, strict=True):
+            for name, buffer in own.items():
+                encoder.copyBufferToBuffer(buffer, 0, staging, place[name], buffer.size)
+        self._device.queue.submit(to_js([encoder.finish()]))
+        return staging, places
+
+    def _fill_sparse(self, encoder: Any) -> None:
+        """Create the planes of experts' matrices and copy their parts."""
+        for values in {id(v): v for case in self._cases for v in _sparse_planes(case)}.values():
+            buffer = self._sparse[id(values)] = self._empty(values.nbytes)
+            for at, part in values.parts:
+                encoder.copyBufferToBuffer(self._constant, self._constants.add(part), buffer, at, len(part))
+
+    def _dispatch(self, compute: Any, case: Case, op: Op, shader: Shader, own: dict[str, Any]) -> None:
+        contents, entries = case.contents(op, shader), []
+        for i, name in enumerate(shader.bindings):
+            if name == "p":
+                struct = self._struct(op, shader)
+                place = {"buffer": self._uniform, "offset": self._params.add(struct), "size": len(struct)}
+            else:
+                values, buffer = contents[name]
+                if isinstance(values, SparseBytes):
+                    place = {"buffer": self._sparse[id(values)]}
+                elif buffer in own:
+                    place = {"buffer": own[buffer]}
+                else:
+                    size = -(-values.nbytes // 4) * 4
+                    place = {"buffer": self._constant, "offset": self._constants.add(values), "size": size}
+            entries.append({"binding": i, "resource": place})
+        pipeline = self._pipelines[shader]
+        compute.setPipeline(pipeline)
+        compute.setBindGroup(
+            0, self._device.createBindGroup(obj(layout=pipeline.getBindGroupLayout(0), entries=entries))
+        )
+        compute.dispatchWorkgroups(*(g.count(case.batch.n) if isinstance(g, PerToken) else g for g in op.grid))
+
+    def _struct(self, op: Op, shader: Shader) -> bytes:
+        data = shader.pack(op.consts)
+        return self._structs.setdefault(data, data)
+
+    def _buffer(self, data: Any, usage: int) -> Any:
+        buffer = self._empty(int(data.length), usage)
+        self._device.queue.writeBuffer(buffer, 0, data)
+        return buffer
+
+    def _empty(self, size: int, usage: int = STORAGE) -> Any:
+        buffer = self._device.createBuffer(obj(size=max(16, size), usage=usage | COPY_DST | COPY_SRC, label="proof"))
+        self._made.append(buffer)
+        return buffer

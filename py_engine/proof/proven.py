@@ -1,0 +1,79 @@
+"""What is known of the kernels on this device: proven or wrong, by the hash of their text, in IndexedDB.
+
+It is valid for one adapter and browser, and lies beside the tuning's choices.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+import js
+from pyodide.ffi import JsException
+
+from py_engine import json_input
+from py_engine.plan.kernels import Shader
+
+VERSION = 1  # of the proof: a stricter one does not trust what an earlier one found
+HASH_DIGITS = 20
+
+_found: dict[str, dict[str, str]] = {}  # the records of this worker's life, for browsers without storage
+
+
+class Proven:
+    """What is known of one adapter: the hash of a kernel's text -> "", or why it is wrong."""
+
+    def __init__(self, key: str, known: dict[str, str]) -> None:
+        self._key, self._known = key, known
+
+    @classmethod
+    async def of(cls, adapter: Any) -> Proven:
+        """Read what is known of an adapter in this browser."""
+        info = adapter.info
+        about = [str(getattr(info, name)) for name in ("vendor", "architecture", "description", "device")]
+        text = json.dumps([VERSION, about, str(js.navigator.userAgent)])
+        key = f"proven {hashlib.sha256(text.encode()).hexdigest()}"
+        return cls(key, await _read(key) | _found.setdefault(key, {}))
+
+    def knows(self, shader: Shader) -> bool:
+        """Whether the kernel has been run here."""
+        return _hash(shader) in self._known
+
+    def fault(self, shader: Shader) -> str:
+        """Why the kernel is known to be wrong; "" if it is not."""
+        return self._known.get(_hash(shader), "")
+
+    @property
+    def has_faults(self) -> bool:
+        """Whether any kernel is known to be wrong."""
+        return any(self._known.values())
+
+    async def add(self, found: Iterable[tuple[Shader, str]]) -> None:
+        """Remember findings: "", or why the kernel is wrong."""
+        new = {_hash(shader): fault for shader, fault in found}
+        _found[self._key] |= new
+        self._known |= new
+        with suppress(JsException):  # no storage: the worker remembers it
+            others = await _read(self._key)  # another engine may have added some
+            await js.wispShards.putChoice(self._key, json.dumps(others | self._known))
+
+
+async def _read(key: str) -> dict[str, str]:
+    with suppress(JsException, ValueError):
+        text = await js.wispShards.getChoice(key)
+        if isinstance(text, str):
+            return {str(name): str(fault) for name, fault in json_input.parse(text).items()}
+    return {}
+
+
+@cache
+def _text_hash(code: str) -> str:
+    return hashlib.sha256(code.encode()).hexdigest()[:HASH_DIGITS]
+
+
+def _hash(shader: Shader) -> str:
+    return _text_hash(shader.code)

@@ -1,0 +1,98 @@
+"""Proves a plan's kernels on the device that will run them, before the first token.
+
+A kernel that is known is not run again. The cases of all others go to the device in one submit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from py_engine.errors import SERVER_ERROR, WispError
+from py_engine.plan.kernels import Shader
+from py_engine.proof.variants import SAMPLER_KERNELS, WrongKernels, blamed, check, shaders_of, upload_shaders
+
+if TYPE_CHECKING:
+    from py_engine.gpu.gpu import Gpu
+    from py_engine.proof.proven import Proven
+
+LoadPackage = Callable[[str], Awaitable[Any]]
+SEEDS = 1, 2  # a sampler must differ with both: a single token may hang on a rounding
+
+
+class Prover:
+    """The proof of one plan on one device. `stats`: for Engine.stats()."""
+
+    def __init__(self, gpu: Gpu, proven: Proven, load_package: LoadPackage | None) -> None:
+        self._gpu, self._proven, self._load_package = gpu, proven, load_package
+        self._in_use = False
+        self.stats: dict[str, Any] = {"checked": 0, "known": 0, "skipped": [], "ms": 0.0}
+
+    def model_in_use(self) -> None:
+        """The model is loaded: a wrong kernel from now on is treated like a lost GPU, so that the model loads again."""
+        self._in_use = True
+
+    async def prove(self, names: Iterable[str]) -> None:
+        """Prove the kernels of lists, which are compiled. WrongKernels, or device_lost once the model is in use."""
+        names = sorted(names)
+        shaders = shaders_of(self._gpu.plan, self._gpu.variant, names)
+        if not self._in_use:  # with the first lists
+            shaders += upload_shaders(self._gpu.plan, self._gpu.variant)
+        unknown = [s for s in shaders if not self._proven.knows(s)]
+        self.stats["known"] += len(shaders) - len(unknown)
+        if unknown:
+            started = time.perf_counter()
+            await self._find_out(names, unknown)
+            self.stats["ms"] = round(self.stats["ms"] + 1000 * (time.perf_counter() - started), 1)
+        try:
+            check(shaders, self._proven)
+        except WrongKernels as error:
+            if not self._in_use:
+                raise
+            self._gpu.give_up(error.message)
+            raise WispError(error.message, "device_lost", SERVER_ERROR) from None
+
+    async def _find_out(self, names: list[str], unknown: list[Shader]) -> None:
+        if self._load_package is not None:
+            await self._load_package("numpy")
+        try:
+            right, wrong = await self._run(names, SEEDS[0])
+        except WispError:  # too little memory, or a lost device, which the load itself reports
+            self.stats["skipped"] = sorted({*self.stats["skipped"], *(s.label for s in unknown)})
+            return
+        if wrong:
+            _, again = await self._run(names, SEEDS[1])
+            for label in [label for label in wrong if label.startswith(SAMPLER_KERNELS) and label not in again]:
+                del wrong[label]
+                right.add(label)
+        found = {s.label: wrong.get(s.label, "") for s in unknown if s.label in right or s.label in wrong}
+        await self._proven.add([(s, found[s.label]) for s in unknown if s.label in found])
+        self.stats["checked"] += len(found)
+        self.stats["skipped"] += sorted({s.label for s in unknown} - set(found) - set(self.stats["skipped"]))
+
+    async def _run(self, names: list[str], seed: int) -> tuple[set[str], dict[str, str]]:
+        """Run the cases of kernels that are not known: labels of right ones, and of wrong ones with what is wrong."""
+        from py_engine.proof.cases import cases
+        from py_engine.proof.comparison import fault
+        from py_engine.proof.device_run import DeviceRun
+        from py_engine.proof.upload_cases import upload_cases
+
+        made = []
+        plan, device, knows = self._gpu.plan, self._gpu.variant, self._proven.knows
+        of_upload = upload_cases(plan, device, knows, seed) if not self._in_use else ()
+        for case in chain(of_upload, cases(plan, device, names, knows, seed)):
+            made.append(case)
+            await asyncio.sleep(0)  # downloads go on
+        right: set[str] = set()
+        wrong: dict[str, str] = {}
+        if made:
+            results = await DeviceRun(self._gpu.device, self._gpu.pipelines, made).run()
+            for case, got in zip(made, results, strict=True):
+                if why := fault(case, got):
+                    wrong |= {shader.label: why for shader in blamed(case.shaders)}
+                else:
+                    right |= {shader.label for shader in case.shaders}
+        return right - set(wrong), wrong

@@ -1,0 +1,218 @@
+"""Random contents of a case's buffers and matrices, made fast: numpy takes long inside WebAssembly.
+
+A matrix repeats DISTINCT_ROWS rows, and a batch repeats DISTINCT_TOKENS rows of x, each time with another power of two
+as factor. So numpy multiplies only the distinct ones. Both periods are prime: an index that is wrong by a multiple of
+a tile's side still meets another row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from gguf.constants import GGMLQuantizationType as Q
+
+from py_engine.cpu.call import Array
+from py_engine.cpu.executor import DTYPES, dequantize
+from py_engine.plan import quants
+from py_engine.plan.plan import Weight
+
+DISTINCT_ROWS, DISTINCT_TOKENS = 13, 5
+POOL = 65521  # random numbers that all buffers are filled from; prime, so that rows do not repeat
+
+# Bytes of a raw block at which f16 scales begin. Their exponent is set, so that no block outweighs the others.
+SCALES: dict[Q, tuple[int, ...]] = {
+    Q.Q8_0: (0,), Q.Q4_0: (0,), Q.Q4_1: (0, 2), Q.Q5_0: (0,), Q.Q5_1: (0, 2), Q.Q2_K: (80, 82), Q.Q3_K: (108,),
+    Q.Q4_K: (0, 2), Q.Q5_K: (0, 2), Q.Q6_K: (208,), Q.IQ4_NL: (0,), Q.IQ4_XS: (0,), Q.TQ1_0: (52,), Q.TQ2_0: (64,),
+    Q.IQ3_S: (0,), Q.IQ3_XXS: (0,), Q.IQ2_XXS: (0,), Q.IQ2_XS: (0,), Q.IQ2_S: (0,), Q.IQ1_S: (0,),
+}  # fmt: skip
+PLAIN = (Q.F32, Q.F16, Q.BF16)
+
+
+@dataclass(frozen=True)
+class SparseBytes:
+    """A plane with only some `parts` filled: (first byte, bytes). No kernel reads the others."""
+
+    nbytes: int
+    parts: tuple[tuple[int, Array], ...]
+
+    def whole(self) -> Array:
+        """All bytes: for small planes only."""
+        found = np.zeros(self.nbytes, np.uint8)
+        for at, part in self.parts:
+            found[at : at + len(part)] = part
+        return found
+
+
+class RepeatedRows:
+    """A matrix that repeats a few rows, with what the CPU's kernels use of an array: `x @ w.T` and `w[rows]`."""
+
+    __array_ufunc__ = None  # numpy leaves the product to __rmatmul__
+
+    def __init__(self, distinct: Array, rows: int) -> None:
+        self.distinct, self.rows = distinct, rows
+
+    @property
+    def T(self) -> RepeatedRows:
+        """What x is multiplied with."""
+        return self
+
+    def __rmatmul__(self, x: Array) -> Array:
+        first = x[:DISTINCT_TOKENS]
+        at = np.arange(len(x)) % DISTINCT_TOKENS
+        product = first @ self.distinct.T
+        if len(x) > DISTINCT_TOKENS:
+            product = product[at] * (x[:, :1] / first[at, :1])
+        found: Array = product[:, np.arange(self.rows) % len(self.distinct)]
+        return found
+
+    def __getitem__(self, rows: Array | slice) -> Array:
+        found: Array = self.distinct[np.arange(self.rows)[rows] % len(self.distinct)]
+        return found
+
+
+class RepeatedExperts:
+    """The matrices of a mixture that repeat a few rows: `w[first:end].T`, and `w.reshape(...)[:, expert] @ x`."""
+
+    __array_ufunc__ = None
+
+    def __init__(self, distinct: Array, at: Array) -> None:
+        self.distinct, self._at = distinct, at  # the row of `distinct` of each row
+
+    @property
+    def T(self) -> RepeatedExperts:
+        """What x is multiplied with."""
+        return self
+
+    def reshape(self, stack: int, experts: int, rows: int, cols: int) -> RepeatedExperts:
+        """Rows by (matrix, expert, row)."""
+        return RepeatedExperts(self.distinct, self._at.reshape(stack, experts, rows))
+
+    def __getitem__(self, index: Any) -> RepeatedExperts:
+        return RepeatedExperts(self.distinct, self._at[index])
+
+    def __rmatmul__(self, x: Array) -> Array:
+        found: Array = (x @ self.distinct.T)[:, self._at]
+        return found
+
+    def __matmul__(self, x: Array) -> Array:
+        found: Array = (self.distinct @ x)[self._at]
+        return found
+
+
+Values: TypeAlias = Array | RepeatedRows | RepeatedExperts  # of a matrix, for numpy
+
+
+class RandomData:
+    """Random arrays of one seed. Equal requests for matrices and for rows of x share their memory."""
+
+    def __init__(self, seed: int) -> None:
+        self.numbers = np.random.default_rng(seed)
+        self._pools = {"f32": self.numbers.standard_normal(POOL).astype(np.float32)}
+        self._matrices: dict[tuple[Any, ...], tuple[dict[str, Array], Array]] = {}
+        self._distinct: dict[tuple[Q, int], tuple[Array, Array]] = {}
+
+    def normal(self, shape: tuple[int, ...], dtype: str = "f32") -> Array:
+        """Normally distributed numbers."""
+        if dtype not in self._pools:
+            self._pools[dtype] = self._pools["f32"].astype(DTYPES[dtype])
+        pool, count = self._pools[dtype], int(np.prod(shape))
+        at, found = int(self.numbers.integers(POOL)), np.empty(count, DTYPES[dtype])
+        done = 0
+        while done < count:
+            part = pool[at : at + count - done]
+            found[done : done + len(part)] = part
+            at, done = 0, done + len(part)
+        return found.reshape(shape)
+
+    def tokens(self, n: int, cols: int, dtype: str = "f32") -> Array:
+        """Rows of x: DISTINCT_TOKENS random ones, repeated with other factors."""
+        at = np.arange(n)
+        factor = np.float32(2) ** (at // DISTINCT_TOKENS % 3 - 1)
+        values = self.normal((min(n, DISTINCT_TOKENS), cols), dtype)
+        found: Array = (values[at % DISTINCT_TOKENS] * factor[:, None]).astype(DTYPES[dtype])
+        return found
+
+    def words(self, shape: tuple[int, ...]) -> Array:
+        """Random u32."""
+        return self.numbers.integers(0, 1 << 32, shape, dtype=np.uint32)
+
+    def matrix(self, weight: Weight) -> tuple[dict[str, Array], RepeatedRows]:
+        """The planes of a random matrix as repack.wgsl writes them, and its values."""
+        key = weight.type, weight.rows, weight.cols
+        if key not in self._matrices:
+            raw, values = self._rows(weight)
+            repeated = raw[np.arange(weight.rows) % len(raw)]
+            self._matrices[key] = planes(weight, repeated.reshape(-1)), values
+        found, values = self._matrices[key]
+        return found, RepeatedRows(values, weight.rows)
+
+    def experts(
+        self, weight: Weight, blocks: Sequence[tuple[int, int]]
+    ) -> tuple[dict[str, SparseBytes], RepeatedExperts]:
+        """The planes and values of a mixture's matrices. Only `blocks` of rows are filled: (first row, rows)."""
+        raw, values = self._rows(weight)
+        at = np.arange(weight.rows) % len(raw)
+        found = {}
+        made = [(first, planes(replace(weight, rows=n), raw[at[first : first + n]].reshape(-1))) for first, n in blocks]
+        for name, plane in weight.layout.planes.items():
+            row = weight.plane_row_bytes(name)
+            parts = [(0, made[0][1][name][: plane.table])] if plane.table else []
+            for (first, n), (_, part) in zip(blocks, made, strict=True):
+                parts.append((plane.table + first * row, part[name][plane.table : plane.table + n * row]))
+            found[name] = SparseBytes(weight.plane_bytes(name), tuple(parts))
+            if any(at % 4 or len(part) % 4 for at, part in parts):  # WebGPU copies whole words
+                found[name] = SparseBytes(found[name].nbytes, ((0, found[name].whole()),))
+        return found, RepeatedExperts(values, at)
+
+    def _rows(self, weight: Weight) -> tuple[Array, Array]:
+        """The distinct rows of a matrix: their bytes in a GGUF file, and their values."""
+        key = weight.type, weight.cols
+        if key not in self._distinct:
+            part = Weight("distinct", weight.type, DISTINCT_ROWS, weight.cols, ())
+            raw = self._raw(part)
+            self._distinct[key] = raw, dequantize(part, raw)
+        return self._distinct[key]
+
+    def _raw(self, weight: Weight) -> Array:
+        if weight.type in PLAIN:
+            values = self.normal((weight.rows, weight.cols))
+            if weight.type == Q.BF16:
+                return np.ascontiguousarray(values.view(np.uint16)[:, 1::2]).view(np.uint8)
+            return values.astype(DTYPES[weight.type.name.lower()]).view(np.uint8)
+        size = quants.row_bytes(weight.type, weight.cols)
+        raw = self.numbers.integers(0, 256, (weight.rows, size), dtype=np.uint8)
+        blocks = raw.reshape(-1, weight.layout.block_bytes)
+        for at in SCALES.get(weight.type, ()):
+            blocks[:, at + 1] = 0x24 | blocks[:, at + 1] & 3
+        if weight.type == Q.MXFP4:
+            blocks[:, 0] = 124 + blocks[:, 0] % 4
+        if weight.type == Q.IQ1_M:  # the last upper nibble has the scale's sign and most of its exponent
+            blocks[:, 55] = 0x20 | blocks[:, 55] & 15
+        return raw
+
+
+def poison(shape: tuple[int, ...], dtype: str) -> Array:
+    """NaNs, or the largest u32: what must be overwritten, or must stay."""
+    kind = DTYPES[dtype]
+    return np.full(shape, 0xFFFFFFFF if kind is np.uint32 else np.nan, kind)
+
+
+def planes(weight: Weight, raw: Array) -> dict[str, Array]:
+    """The planes that repack writes for a matrix's raw bytes: name -> uint8, padded to the plane's size."""
+    layout = weight.layout
+    out = {}
+    for name, plane in layout.planes.items():
+        if layout.plain:
+            rows = raw.reshape(weight.rows, -1)
+            records = np.pad(rows, ((0, 0), (0, weight.plane_row_bytes(name) - rows.shape[1])))
+        else:
+            blocks = raw.reshape(-1, layout.block_bytes)
+            records = np.concatenate([blocks[:, at : at + size] for at, size in plane.ranges], axis=1)
+            records = np.pad(records, ((0, 0), (0, plane.stride - records.shape[1])))
+        table = np.frombuffer(quants.grid(weight.type) if plane.table else b"", np.uint8)
+        out[name] = np.concatenate([table, records.reshape(-1)])
+        out[name] = np.pad(out[name], (0, weight.plane_bytes(name) - out[name].size))
+    return out

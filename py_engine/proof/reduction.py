@@ -1,0 +1,105 @@
+"""An op on fewer rows and heads, with the same #params: the same pipeline on little data.
+
+A matrix has the rows of one workgroup and a few more, so that the last workgroup is not full; attention gets two
+key/value heads. Experts stay as they are: their #params fix all sizes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from py_engine.plan.cache import GROUP
+from py_engine.plan.op_list import pad
+from py_engine.plan.plan import Op, PerToken, Weight
+
+MORE = 3  # rows or tokens beyond a full workgroup
+ROW0 = 7  # the first row of a part of a matrix
+EMBEDDED_ROWS = 67  # of a table
+HEADS = 2
+PRODUCTS = ("matvec", "matvec_small_batch", "matmul", "matmul_matrix")
+ATTENTIONS = ("attention", "attention_matrix")
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """An op, and what its buffers and weights become: `widths` of their rows, `rows` of weights, by binding."""
+
+    op: Op
+    widths: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+
+
+def reduced(op: Op, head_count: int = HEADS) -> Reduced:
+    """The op on little data. `head_count`: key/value heads at most, of attention."""
+    if op.kernel in PRODUCTS and not op.params.get("GROUPED"):
+        return _product(op)
+    if op.kernel in ATTENTIONS or op.kernel.startswith("attention_"):
+        return _attention(op, head_count)
+    if op.kernel == "embed":
+        return _embed(op)
+    return Reduced(op)
+
+
+def tokens_of(op: Op) -> int:
+    """Tokens of a batch that has more than one workgroup of them, where the kernel divides tokens."""
+    if op.kernel in PRODUCTS and not op.params.get("GROUPED"):
+        return int(op.params.get("TM", 2)) + MORE
+    if op.kernel in ATTENTIONS:
+        return int(op.params["TQ"]) + MORE
+    return 11 if op.params.get("PACKED") else 5
+
+
+def heads_of(op: Op) -> int:
+    """Key/value heads to which an attention op can be reduced."""
+    if op.params.get("COLS"):  # attention_combine.wgsl stores whole rows of a q8_0 cache
+        return int(op.params["COLS"]) // int(op.params["HEAD_DIM"])
+    cols = HEADS * int(op.params["HEAD_DIM"])
+    return HEADS if op.params.get("KV") != "q8_0" or cols % GROUP == 0 else 1 << 30
+
+
+def _product(op: Op) -> Reduced:
+    row0 = 0
+    each = int(op.params["TN"] if "TN" in op.params else int(op.params["TR"]) * int(op.params["R"]))
+    consts, widths = dict(op.consts), dict[str, tuple[int, ...]]()
+    match op.params["EPILOGUE"]:
+        case "gated":
+            rows = (each + 2 * MORE) // 2 * 2
+            widths["y"] = (pad(rows // 2),)
+        case "qkv":
+            size = int(op.params["HEAD_DIM"])
+            q, kv = (min(int(op.consts[name]), HEADS * size) for name in ("q_rows", "kv_rows"))
+            rows, row0 = q + 2 * kv, 0
+            consts |= {"q_rows": q, "kv_rows": kv}
+            widths |= {"y": (pad(q),)} | dict.fromkeys(("k_cache", "v_cache"), (kv,))
+        case _:
+            rows, row0 = each + MORE, ROW0
+            widths["y"] = (pad(row0 + rows + 1),)
+    consts |= {"rows": rows, "row0": row0, "y_stride": widths["y"][-1]}
+    grid = (-(-rows // each), op.grid[1] if "TN" in op.params else 1, 1)
+    return Reduced(replace(op, consts=consts, grid=grid), widths | {"bias": (row0 + rows,)}, {"w": rows})
+
+
+def _attention(op: Op, most: int) -> Reduced:
+    size, consts = int(op.params["HEAD_DIM"]), dict(op.consts)
+    if op.kernel == "attention_combine":
+        heads = min(int(consts["n_head"]), most)
+        extra = int(op.grid[0]) - int(consts["n_head"]) if not isinstance(op.grid[0], PerToken) else 0
+        consts |= {"n_head": heads, "y_stride": pad(heads * size)}
+        widths = {"y": (pad(heads * size),), "parts": (heads, int(op.params["SPLIT"]), size + 4), "sinks": (heads,)}
+        return Reduced(replace(op, consts=consts, grid=(heads + extra, *op.grid[1:])), widths)
+    group, kv_heads = int(op.params["G"]), min(int(consts["n_head_kv"]), most)
+    heads, cols = group * kv_heads, kv_heads * size
+    cache = cols // 4 + cols // GROUP if op.params["KV"] == "q8_0" else cols
+    consts |= {"n_head_kv": kv_heads, "q_stride": pad(heads * size) + GROUP}
+    widths = {"q": (pad(heads * size) + GROUP,), "y": (pad(heads * size),), "sinks": (heads,)}
+    widths |= dict.fromkeys(("k_cache", "v_cache"), (cache,)) | dict.fromkeys(("k_new", "v_new"), (cols,))
+    widths |= {"parts": (heads, int(op.params.get("SPLIT", 1)), size + 4)}
+    return Reduced(replace(op, consts=consts, grid=(kv_heads, *op.grid[1:])), widths)
+
+
+def _embed(op: Op) -> Reduced:
+    table = op.bindings["w"]
+    assert isinstance(table, Weight)
+    rows = min(table.rows, EMBEDDED_ROWS)
+    consts = dict(op.consts) | {"rows": rows, "row0": 0 if op.params["ROW"] == "first" else 3}
+    return Reduced(replace(op, consts=consts), {}, {"w": rows})

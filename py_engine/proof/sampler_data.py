@@ -1,0 +1,165 @@
+"""The data of a sampler's list: a small vocabulary, and parameters that use every filter and penalty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from py_engine.cpu.call import Array
+from py_engine.plan.op_list import pad
+from py_engine.plan.plan import Buffer, Op, Plan
+from py_engine.plan.sampler_ops import BLOCK, PARTITION, Rules
+from py_engine.plan.sampling import FIELDS, Sampling
+from py_engine.plan.shared import LOGPROB_ROWS, MAX_LOGPROBS, MAX_SEQUENCES, MAX_SMALL_BATCH
+from py_engine.proof.batches import SEQUENCES, Batch
+from py_engine.proof.random_data import RandomData, poison
+
+VOCAB = 2 * BLOCK + PARTITION + 37  # tokens, where the model has as many
+SPREAD = 3.0  # standard deviation of the logits: some ten tokens have most of the probability
+ALPHABET = 11  # tokens of the history, so that it repeats itself
+PERIOD = 17  # tokens of a history that a draft continues
+PLACES = ((62, 1), (7, 0), (101, 2), (3, 3), (20, 4))  # (position, sequence) of rows
+DRAFT = tuple((62 + i, 1) for i in range(MAX_SMALL_BATCH))
+PENALTIES: dict[str, Any] = {
+    "presence_penalty": 0.5,
+    "frequency_penalty": 0.3,
+    "repeat_penalty": 1.3,
+    "repeat_last_n": 40,
+}
+DRY: dict[str, Any] = {"dry_multiplier": 0.8, "dry_base": 1.75, "dry_allowed_length": 2, "dry_penalty_last_n": 90}
+ALL_FILTERS = (
+    Sampling(temperature=0.8, top_k=1, seed=11),
+    Sampling(temperature=1.0, top_p=0.7, seed=12),
+    Sampling(temperature=0.9, typical_p=0.6, seed=13),
+    Sampling(temperature=1.3, top_n_sigma=2.0, min_p=0.05, seed=14),
+    Sampling(temperature=1.1, xtc_probability=1.0, xtc_threshold=0.04, top_k=9, top_p=0.97, seed=15),
+)
+MIN_P = (Sampling(temperature=0.8, min_p=0.02, seed=16), Sampling(temperature=1.5, seed=17))
+NO_FILTER = (Sampling(temperature=0.0, seed=18),)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A sampler's ops on a batch, and the contents of their buffers."""
+
+    ops: list[Op]
+    batch: Batch
+    data: dict[str, Array]
+
+
+def parts(chain: list[Op], plan: Plan, random: RandomData) -> Iterator[Part]:
+    """The data of a list: all rows at once, or for a list of one row, one after the other."""
+    vocab = min(VOCAB, plan.n_vocab)
+    names = {op.kernel for op in chain}
+    filters = ALL_FILTERS if "sample_bounds" in names else MIN_P if "sample_draw" in names else NO_FILTER
+    if chain[0].params.get("STATE_PER_TOKEN") or any(op.params.get("CHOSEN") for op in chain):
+        chosen = DRAFT if "advance" in names else PLACES
+        places = tuple((min(pos, plan.n_ctx - 8 + i), seq) for i, (pos, seq) in enumerate(chosen))
+        settings = [filters[i % len(filters)] for i in range(len(places))]
+        ops = [_with_vocab(op, vocab) for op in chain]
+        yield _part(ops, plan, random, vocab, Batch(places, True), settings)
+        return
+    for i, sampling in enumerate(filters):  # each with another rest of the last block
+        ops = [_with_vocab(op, vocab - i) for op in chain]
+        yield _part(ops, plan, random, vocab - i, Batch(((min(61, plan.n_ctx - 2), 1),), False), [sampling])
+
+
+def _with_vocab(op: Op, vocab: int) -> Op:
+    """The op for fewer tokens."""
+    consts, grid, blocks = dict(op.consts), op.grid, -(-vocab // BLOCK)
+    consts |= {"vocab": vocab} if "vocab" in consts else {}
+    consts |= {"stride": pad(vocab)} if "stride" in consts else {}
+    consts |= {"partitions": -(-vocab // PARTITION)} if "partitions" in consts else {}
+    consts |= {"blocks": blocks} if "blocks" in consts else {}
+    if op.grid[0] != 1 and isinstance(op.grid[0], int):
+        grid = (-(-vocab // int(op.params["PARTITION"])), *op.grid[1:])
+    return replace(op, consts=consts, grid=grid)
+
+
+def _part(ops: list[Op], plan: Plan, random: RandomData, vocab: int, batch: Batch, given: list[Sampling]) -> Part:
+    numbers = random.numbers
+    kernels = {op.kernel for op in ops}
+    shaped = any(op.kernel == "sample_shape" for op in ops)
+    masked = any(op.params.get("MASKED") for op in ops)
+    rules = Rules(plan.n_vocab)
+    data: dict[str, Array] = {"state": batch.state(plan, numbers)[0]}
+    buffers = {b.name: (name, b) for op in ops for name, b in op.bindings.items() if isinstance(b, Buffer)}
+    partitions, blocks = -(-vocab // PARTITION), -(-vocab // BLOCK)
+    widths: dict[str, tuple[int, ...]] = dict.fromkeys(("best", "drawn"), (partitions, 2))
+    widths |= {"partial": (partitions, 4), "spread": (blocks, 4), "sorted": (vocab,)}
+    sequences = {seq: sampling for (_, seq), sampling in zip(batch.places, given, strict=True)}
+    for name, (binding, b) in buffers.items():
+        match binding:
+            case "state":
+                continue
+            case "logits" if name not in ("shaped", "each.shaped"):
+                shape = (b.shape[0] if len(b.shape) > 1 else 1, pad(vocab))
+                data[name] = random.normal(shape) * np.float32(SPREAD)
+            case "logits" | "shaped":
+                data[name] = poison((b.shape[0], pad(vocab)), "f32")
+            case "tokens":
+                history = numbers.integers(0, ALPHABET, (SEQUENCES, b.shape[1])).astype(np.uint32)
+                data[name] = history * np.uint32(max(1, vocab // ALPHABET))
+            case "sampling":
+                data[name] = np.zeros((MAX_SEQUENCES, len(FIELDS)), np.uint32)
+            case "rules":
+                data[name] = np.zeros((SEQUENCES, rules.words), np.uint32)
+            case "histogram":
+                data[name] = np.zeros(b.shape, np.uint32)
+            case "drafting":
+                data[name] = np.array([plan.n_ctx, 5, 0, 0], np.uint32)
+            case "logprobs":
+                data[name] = np.full((SEQUENCES, LOGPROB_ROWS, 1 + MAX_LOGPROBS, 2), 0xFFFFFFFF, np.uint32)
+            case _:
+                data[name] = poison((b.shape[0], *widths.get(binding, b.shape[1:])), b.dtype)
+    for seq, sampling in sequences.items():
+        full = replace(sampling, logprobs=MAX_LOGPROBS)
+        if shaped:
+            biases = [
+                (int(i), float(v))
+                for i, v in zip(numbers.integers(0, vocab, 60), numbers.uniform(-9, 9, 60), strict=True)
+            ]
+            used = [int(t) for t in data["tokens"][seq, :2]]
+            full = replace(full, **PENALTIES, logit_bias=(*biases, (vocab // 2, -100.0)), dry_breakers=tuple(used[:1]))
+            allowed = np.zeros(rules.bit_words, np.uint32)
+            allowed[:] = random.words(allowed.shape) if masked else 0
+            if masked:
+                position = next(pos for pos, s in batch.places if s == seq)
+                token = int(data["tokens"][seq, position])
+                allowed[token // 32] &= np.uint32(~(1 << token % 32) & 0xFFFFFFFF)
+            words = data["rules"].reshape(-1)
+            for at, content in (
+                (rules.mask(seq), allowed.tobytes()),
+                (rules.breakers(seq), full.breaker_bits(plan.n_vocab)),
+                (rules.biases(seq), full.biases()),
+            ):
+                values = np.frombuffer(content, np.uint32)
+                words[at // 4 : at // 4 + len(values)] = values
+        if "sampling" in data:
+            position = next(pos for pos, s in batch.places if s == seq)
+            data["sampling"][seq] = np.frombuffer(full.pack(position // 2, 5, masked), np.uint32)
+    if kernels >= {"sample_best", "advance"}:
+        _accept(data, ops, batch, vocab)
+    return Part(ops, batch, data)
+
+
+def _accept(data: dict[str, Array], ops: list[Op], batch: Batch, vocab: int) -> None:
+    """Make the history repeat a pattern, and the likeliest tokens continue it: a draft's first two are accepted."""
+    logits = next(data[b.name] for op in ops for n, b in op.bindings.items() if n == "logits" and isinstance(b, Buffer))
+    first, seq = batch.places[0]
+    tokens = data["tokens"][seq]
+    tokens[: first + 1] = tokens[np.arange(first + 1) % PERIOD]
+    for m in range(3):
+        token = tokens[(first + 1 + m) % PERIOD]
+        logits[m, token] = logits[m, :vocab].max() + 9
+        tokens[first + 1 + m] = token if m < 2 else (token + 1) % vocab
+    # an earlier place that equals the end but for its last token
+    last, decoy = first + 3, first - 6
+    tokens[decoy - 7 : decoy] = tokens[last - 7 : last]
+    tokens[decoy] = (tokens[(first + 3) % PERIOD] + 1) % vocab
+
+
+assert len(PLACES) <= MAX_SMALL_BATCH

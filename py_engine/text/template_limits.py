@@ -1,0 +1,162 @@
+"""What one rendering of a chat template may use: time, steps, memory, and the depth and size of values.
+
+Templates come from downloaded files. Everything that runs on behalf of one is accounted for here, before it happens
+where the cost can be foreseen, so that a hostile template ends with an error instead of the engine. All limits are far
+above what templates of real models need.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sized
+from typing import Any
+
+MAX_SECONDS = 1.0  # of the processor
+MAX_STEPS = 2_000_000  # blocks entered, items iterated, and 256 characters each of the texts that are worked on
+MAX_TEXT = 8 << 20  # characters of one text, and of the prompt; of a container 8 for each member are added
+MAX_BYTES = 96 << 20  # of all the values that one rendering makes
+MAX_NESTING = 120  # containers within each other: those of a request (json_input.py) and a few of the template
+MAX_CALLS = 50  # macros and blocks within each other
+# In a browser the processor's time is the time since the worker began, and is not available after 36 minutes.
+CLOCK = time.perf_counter if sys.platform == "emscripten" else time.process_time
+CLOCK_STEPS = 100  # steps between two looks at the clock
+
+_VIEWS = (type(dict[Any, Any]().keys()), type(dict[Any, Any]().values()), type(dict[Any, Any]().items()))
+_ATOMS = frozenset([str, int, float, bool, type(None)])
+
+
+class LimitExceeded(Exception):
+    """The template needs more than it may use."""
+
+
+class Limits:
+    """The account of the rendering in progress."""
+
+    def __init__(self, clock: Callable[[], float] = CLOCK) -> None:
+        self._clock = clock
+        self.start()
+
+    def start(self) -> None:
+        """Begin a rendering."""
+        self._end = self._clock() + MAX_SECONDS
+        self._steps, self._unclocked = MAX_STEPS, 0
+        self._bytes = MAX_BYTES
+        self._calls = 0
+        self._sizes: dict[int, tuple[Any, int, int]] = {}  # id -> (container, its depth, its size)
+
+    def spend(self, steps: int = 1) -> None:
+        """Account for work."""
+        self._steps -= steps
+        if self._steps < 0:
+            raise LimitExceeded("it takes too many steps: its loops are too long")
+        self._unclocked += steps
+        if self._unclocked > CLOCK_STEPS:
+            self._unclocked = 0
+            if self._clock() > self._end:
+                raise LimitExceeded(f"it takes too long, more than {MAX_SECONDS:.0f} s")
+
+    def enter(self) -> None:
+        """Account for a call. leave() ends it."""
+        self.spend()
+        self._calls += 1
+        if self._calls > MAX_CALLS:
+            raise LimitExceeded(f"its macros call each other more than {MAX_CALLS} levels deep")
+
+    def leave(self) -> None:
+        """End a call."""
+        self._calls -= 1
+
+    def foresee(self, size: int) -> None:
+        """Account for a text or container before it is made. `size`: as size() will measure it, or more."""
+        if size > MAX_TEXT:
+            raise LimitExceeded("it makes a text or list that is too long")
+        self.spend(size >> 8)
+
+    def made(self, value: Any) -> Any:
+        """Account for a new value and return it. Iterators are counted when they advance."""
+        kind = type(value)
+        if kind is str or isinstance(value, str):
+            self.foresee(len(value))
+            self._allocate(value)
+        elif isinstance(value, (list, tuple, dict)):
+            self._allocate(value)
+            self.measure(value)
+        elif isinstance(value, Iterator):
+            return self.counted(value)
+        return value
+
+    def joined(self, value: Any, left: Any, right: Any) -> Any:
+        """Account for the list `left` + `right`, whose members are not measured again."""
+        self._allocate(value)
+        (one, size), (other, more) = self.measure(left), self.measure(right)
+        self._note(value, max(one, other), size + more)
+        return value
+
+    def counted(self, items: Iterable[Any]) -> Iterable[Any]:
+        """Account for each item of an iterable: at once where their number is known."""
+        if isinstance(items, Sized):
+            self.spend(len(items))
+            return items
+        return self._counted(items)
+
+    def _counted(self, items: Iterable[Any]) -> Iterator[Any]:
+        for item in items:
+            self.spend()
+            yield item
+
+    def size(self, value: Any) -> int:
+        """The characters of a value as text, roughly. At least 1 for each member of a container."""
+        return len(value) if isinstance(value, str) else self.measure(value)[1]
+
+    def measure(self, value: Any, level: int = 0) -> tuple[int, int]:
+        """(depth, size) of a value. Members that appear twice count twice, as in the text of the value."""
+        if isinstance(value, str):
+            return 0, len(value)
+        if isinstance(value, _VIEWS):
+            value = list(value)
+        if not isinstance(value, (list, tuple, dict)):
+            if level and getattr(type(value), "changes", False):
+                raise LimitExceeded(f"it puts a {type(value).__name__} into a list")
+            return 0, 8
+        known = self._sizes.get(id(value))
+        if known is not None:
+            return known[1:]
+        if level > MAX_NESTING:
+            raise LimitExceeded(f"it nests lists more than {MAX_NESTING} levels deep")
+        depth, size = 0, 0
+        for parts in (value.keys(), value.values()) if isinstance(value, dict) else (value,):
+            self.spend(len(value) >> 2)
+            for part in parts:
+                if type(part) in _ATOMS:
+                    size += 8 + (len(part) if type(part) is str else 0)
+                    continue
+                below, inside = self.measure(part, level + 1)
+                depth, size = max(depth, below), size + 8 + inside
+        self._note(value, depth + 1, size)
+        return depth + 1, size
+
+    def _note(self, value: Any, depth: int, size: int) -> None:
+        if depth > MAX_NESTING:
+            raise LimitExceeded(f"it nests lists more than {MAX_NESTING} levels deep")
+        if size > MAX_TEXT:
+            raise LimitExceeded("it makes a list that is too long")
+        self._sizes[id(value)] = (value, depth, size)
+
+    def _allocate(self, value: Any) -> None:
+        self._bytes -= sys.getsizeof(value)
+        if self._bytes < 0:
+            raise LimitExceeded("it makes too many values")
+
+    def copied(self, value: Any, level: int = 0) -> Any:
+        """Copy a value of a request, so that a template can change nothing outside. Measures the copy."""
+        if level > MAX_NESTING:
+            raise LimitExceeded(f"its input is nested more than {MAX_NESTING} levels deep")
+        if isinstance(value, dict):
+            made: Any = {key: self.copied(part, level + 1) for key, part in value.items()}
+        elif isinstance(value, list | tuple):
+            made = [self.copied(part, level + 1) for part in value]
+        else:
+            return value
+        self.measure(made)
+        return made

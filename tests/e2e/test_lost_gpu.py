@@ -1,0 +1,154 @@
+"""A GPU that is lost comes back: every answer under way continues where it was, and the text is the same."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, Playwright
+
+from tests.support import browser as browsers
+from tests.support.faulty_server import FaultyServer, File
+from tests.support.killed_workers import kill_shared, wait_for_chunks
+from tests.support.openai_client import open_client_page, run, settled
+from tests.support.waiting import wait_for
+from tools.paths import ROOT
+from tools.serve import Server
+
+MODEL = "wisp-mini-q4_0"
+# Else Chromium refuses WebGPU for a while after the second crash of the GPU process, and ends after some more.
+ANY_CRASHES = ("--disable-domain-blocking-for-3d-apis", "--disable-gpu-process-crash-limit")
+
+# Defines `engine`; start(requests), which sends all at once; and `seen`, the tokens of every stream so far.
+SET_UP = """async () => {
+  const { Wisp } = await import("/wisp.js");
+  globalThis.notices = [];
+  globalThis.engine = await Wisp.create({ onLog: (level, text) => level === "notice" && notices.push(text) });
+  await engine.load({ model: "wisp-mini-q4_0", backend: "webgpu", tune: false, contextLength: 512 });
+  const perform = async (body, i) => {
+    if (body.input) return (await engine.embeddings.create(body)).data[0].embedding;
+    const texts = {};
+    for await (const { choices } of await engine.chat.completions.create({ ...body, stream: true }))
+      for (const { index, delta } of choices) {
+        texts[index] = (texts[index] ?? "") + (delta.content ?? "");
+        seen[i]++;
+      }
+    return texts;
+  };
+  globalThis.start = (requests) => {
+    globalThis.seen = requests.map(() => 0);
+    globalThis.answers = Promise.all(requests.map(perform));
+    answers.catch(() => {});
+  };
+}"""
+WAIT_FOR_TOKENS = "while (seen.some((n, i) => n < least[i])) await new Promise((resolve) => setTimeout(resolve, 5));"
+
+
+def ask(content: str, **more: Any) -> dict[str, Any]:
+    return {"model": MODEL, "messages": [{"role": "user", "content": content}], "max_tokens": 24, **more}
+
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}, "old": {"type": "boolean"}}}
+REQUESTS = [
+    ask("Write a short story about a dragon.", temperature=0, max_tokens=160),  # the loss must come before its end
+    ask("Write a short story about a key.", temperature=1, seed=7, n=2),
+    ask("Write a short story about a frog.", temperature=0.7, seed=3, frequency_penalty=0.5),
+    ask(
+        "Name a city as JSON.",
+        temperature=0,
+        response_format={"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": SCHEMA}},
+    ),
+]
+
+
+pytestmark = pytest.mark.lavapipe  # which compiles its kernels again in a second; SwiftShader needs half a minute
+
+
+@pytest.fixture(scope="module")
+def browser(playwright_run: Playwright) -> Iterator[Browser]:
+    """A browser of this module's own: its GPU process is ended."""
+    started = browsers.launch(playwright_run, "lavapipe", ANY_CRASHES)
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, server: Server) -> Page:
+    """A page with the model on WebGPU."""
+    opened = open_client_page(browser.new_context(), server)
+    opened.set_default_timeout(120_000)
+    opened.evaluate(SET_UP)
+    return opened
+
+
+@pytest.fixture
+def lose_gpu(browser: Browser) -> Callable[[], None]:
+    """Ends the GPU process, as a crash of the driver does."""
+    session = browser.new_browser_cdp_session()
+
+    def lose() -> None:
+        session.send("Browser.crashGpuProcess")
+
+    return lose
+
+
+LOAD = """
+const asked = { model, name: "again", backend: "webgpu", tune: false, contextLength: 512 };
+globalThis.loading = engine.load(asked).then(
+  ({ backend, notices }) => ({ backend, notices }), (error) => error.code);"""
+
+USE_AND_UNLOAD = """
+const { choices } = await engine.completions.create({ model: "again", prompt: "Once", max_tokens: 2 });
+await engine.unload("again");
+return choices[0].text;"""
+
+
+def test_a_load_begins_again(page: Page, lose_gpu: Callable[[], None], bad_server: FaultyServer) -> None:
+    """The GPU is lost when half of the model has arrived. What has arrived is not downloaded again."""
+    data = (ROOT / "static" / "models" / f"{MODEL}.gguf").read_bytes()
+    file = bad_server.files["again.gguf"] = File(data, piece=1 << 16, delay=0.01)
+    run(page, LOAD, model=bad_server.url("again.gguf"))
+    wait_for(lambda: page.evaluate("1") and file.sent > len(data) // 2)
+    lose_gpu()
+    file.delay = 0
+    found = settled(page, "loading")
+    assert found["backend"] == "webgpu"
+    assert any("was lost during the load" in notice for notice in found["notices"])
+    assert file.sent < 1.5 * len(data)
+    assert run(page, USE_AND_UNLOAD)
+
+
+def answers(page: Page, requests: list[dict[str, Any]], lose: Callable[[], None] | None = None) -> Any:
+    """The answers to requests that run side by side. `lose` is called when each stream has had some tokens."""
+    run(page, "start(requests)", requests=requests)
+    if lose:
+        run(page, WAIT_FOR_TOKENS, least=[0 if "input" in r else 5 for r in requests])
+        lose()
+    return run(page, "return answers;")
+
+
+def test_an_idle_engine_answers_after_the_loss(page: Page, lose_gpu: Callable[[], None]) -> None:
+    requests = [REQUESTS[0], {"model": MODEL, "input": "A dragon.", "encoding_format": "float"}]
+    expected = answers(page, requests)
+    lose_gpu()
+    assert answers(page, requests) == expected
+
+
+def test_answers_continue(page: Page, lose_gpu: Callable[[], None]) -> None:
+    expected = answers(page, REQUESTS)
+    run(page, "notices.length = 0;")
+    assert answers(page, REQUESTS, lose_gpu) == expected
+    notices = run(page, "return notices;")
+    assert len(notices) == 1
+    assert "was lost" in notices[0]
+    assert run(page, "return (await engine.stats()).models[0].requests;") == 0
+
+
+def test_answers_continue_in_another_worker(browser: Browser, page: Page) -> None:
+    requests = [request | {"max_tokens": 200} for request in REQUESTS]
+    expected = answers(page, requests)
+    run(page, "notices.length = 0; start(requests);", requests=requests)
+    assert not wait_for_chunks(page, 8)
+    kill_shared(browser)
+    assert run(page, "return answers;") == expected
+    assert len(run(page, "return notices;")) == 1
+    assert run(page, "return (await engine.stats()).backend;") == "webgpu"

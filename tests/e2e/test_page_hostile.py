@@ -1,0 +1,150 @@
+"""Answers made to break the page, and hosts that send no headers."""
+
+import functools
+import http.server
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from tests.support.browser import wait_until
+from tests.support.chat_page import open_page
+from tools.headers import CSP, PAGE_CSP
+from tools.serve import Server
+
+# Stores a conversation with these answers, as the page does, and names it as the one to show.
+STORE = """async (answers) => {
+  const messages = answers.flatMap((content) => [
+    { role: "user", content: "?" }, { role: "assistant", content, finish: "stop" },
+  ]);
+  const opened = await new Promise((resolve, reject) => {
+    const request = indexedDB.open("wisp-page", 1);
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+  const conversation = { id: "hostile", title: "Hostile", created: 1, updated: 1, messages };
+  await new Promise((resolve) => {
+    const put = opened.transaction("conversations", "readwrite").objectStore("conversations").put(conversation);
+    put.onsuccess = resolve;
+  });
+  opened.close();
+  localStorage["wisp.chat"] = "hostile";
+}"""
+HOSTILE = {
+    "quotes": ">" * 3_500,
+    "emphasis": "*_a" * 30_000,
+    "brackets": "[" * 50_000,
+    "images": "![" * 30_000,
+    "code": "".join("e" + "`" * i for i in range(1_000)),
+    "lists": "\n".join("  " * i + "- a" for i in range(300)),
+    "table": "|" + "a|" * 3_000 + "\n|" + "-|" * 3_000 + "\n" + "|x" * 3_000,
+    "addresses": "http://" * 20_000,
+    "long": "word " * 200_000,
+}
+
+
+@pytest.fixture(scope="module")
+def page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
+    """The page with its model, on the CPU, which loads fastest."""
+    context = chromium(None).new_context()
+    yield open_page(context, server.url)
+    context.close()
+
+
+def show(page: Page, answers: list[str]) -> None:
+    """Visit the page again with a conversation of these answers."""
+    page.evaluate(STORE, answers)
+    page.reload()
+    expect(page.locator("#thread > .assistant")).to_have_count(len(answers), timeout=60_000)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_answer_is_shown_and_the_page_works(page: Page, name: str) -> None:
+    show(page, [HOSTILE[name], "**Fine.**"])
+    bodies = page.locator("#thread > .assistant .body")
+    assert bodies.nth(0).inner_text().strip()
+    expect(bodies.nth(1).locator("strong")).to_have_text("Fine.")
+    page.fill("#prompt", "works")
+    assert page.input_value("#prompt") == "works"
+
+
+def test_links_show_their_target_and_nothing_is_requested(page: Page) -> None:
+    foreign: list[str] = []
+    page.on("request", lambda request: foreign.append(request.url) if ".test" in request.url else None)
+    text = (
+        "[Your bank](https://evil.test/x) and https://plain.test/ and ![tracker](https://image.test/a.png)\n\n"
+        "<img src=x onerror=alert(1)> [run](javascript:alert(1))\n\n| a | b |\n|:-:|--:|\n| 1 | 2 |"
+    )
+    show(page, [text])
+    body = page.locator("#thread > .assistant .body")
+    expect(body).to_contain_text("Your bank (evil.test)")
+    expect(body).to_contain_text("tracker (image.test)")
+    expect(body).to_contain_text("<img src=x onerror=alert(1)>")
+    assert [a.get_attribute("href") for a in body.locator("a").all()] == [
+        "https://evil.test/x",
+        "https://plain.test/",
+        "https://image.test/a.png",
+    ]
+    assert body.locator("img").count() == 0
+    assert [td.get_attribute("align") for td in body.locator("td").all()] == ["center", "right"]
+    assert foreign == []
+
+
+@pytest.fixture
+def bare_host(dist: Path) -> Iterator[str]:
+    """The address of a static host that sends no headers of its own."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    running = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(dist)))
+    threading.Thread(target=running.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{running.server_port}/"
+    running.shutdown()
+
+
+INLINE = """() => {
+  const script = document.createElement("script");
+  script.textContent = "globalThis.injected = true";
+  document.body.append(script);
+  return globalThis.injected ?? false;
+}"""
+
+
+def test_a_host_without_headers_is_safe(context: BrowserContext, bare_host: str) -> None:
+    page = context.new_page()
+    for name in ("index.html", "bench.html", "notices.html"):
+        page.goto(bare_host + name)
+        assert page.evaluate(INLINE) is False, name
+    page.goto(bare_host)
+    wait_until(page, "document.querySelector('#welcome:not([hidden])')")
+
+
+def test_the_page_does_not_run_in_a_frame(context: BrowserContext, bare_host: str) -> None:
+    page = context.new_page()
+    page.goto(bare_host + "wisp.js")
+    page.set_content(f'<iframe src="{bare_host}index.html"></iframe>')
+    expect(page.frame_locator("iframe").locator("body")).to_have_text(
+        "Wisp does not run inside another page. Open it in a tab of its own."
+    )
+
+
+def test_hosts_that_read_a_file_of_headers_get_all(dist: Path) -> None:
+    lines = (dist / "_headers").read_text().splitlines()
+    assert lines[0] == "/*"
+    assert f"  Content-Security-Policy: {CSP}" in lines
+    assert f"{PAGE_CSP}; frame-ancestors 'none'" == CSP
+
+
+def test_caches_of_other_applications_of_the_origin_stay(context: BrowserContext, server: Server) -> None:
+    page = context.new_page()
+    page.goto(f"{server.url}tests/blank.html")
+    page.evaluate("Promise.all(['other', 'wisp-notes', 'wisp http://127.0.0.1/x/ 1'].map((name) => caches.open(name)))")
+    page.goto(server.url)
+    wait_until(page, "navigator.serviceWorker.controller")
+    names = page.evaluate("caches.keys()")
+    assert {"other", "wisp-notes", "wisp http://127.0.0.1/x/ 1"} < set(names)

@@ -1,0 +1,154 @@
+"""The KV cache survives: after a reload, the beginning of a prompt is read from the browser's storage."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from tests.support.chat_page import open_page
+from tools.serve import Server
+
+WORDS = " ".join(f"The {thing} of number {i} is in the garden." for i in range(9) for thing in ("key", "cup"))
+LOAD = """async ([backend, shared]) => {
+    globalThis.engine = await (await import("/wisp.js")).Wisp.create({ shared });
+    await engine.load({ model: "wisp-mini-q4_0", backend });
+}"""
+ASK = """async (more) => {
+    const messages = [{ role: "user", content: more.content }];
+    const answer = await engine.chat.completions.create({ temperature: 0, max_tokens: 24, ...more.fields, messages });
+    const { prompt_tokens, prompt_tokens_details } = answer.usage;
+    return [answer.choices[0].message.content, prompt_tokens, prompt_tokens_details.cached_tokens];
+}"""
+STORED = """async (least) => {
+    while ((await engine.stats()).prefixes.written_tokens < least) await new Promise((done) => setTimeout(done, 50));
+    return engine.promptCache.usage();
+}"""
+DAMAGE = """async () => {
+    const all = await (await navigator.storage.getDirectory()).getDirectoryHandle("wisp-prefixes");
+    let files = 0;
+    for await (const [, layout] of all.entries())
+        for await (const [, handle] of layout.entries()) {
+            const file = await handle.createWritable({ keepExistingData: true });
+            await file.write({ type: "write", position: 100, data: new Uint8Array([1, 2, 3]) });
+            await file.close();
+            files += 1;
+        }
+    return files;
+}"""
+
+
+class Visits:
+    """Visits of one browser to the page, one after the other, each with an engine of its own."""
+
+    def __init__(self, context: BrowserContext, server: Server, backend: str) -> None:
+        self._context, self._server, self._backend = context, server, backend
+        self._page: Page | None = None
+
+    def visit(self) -> Page:
+        """Close the page, with which its engine ends, and open it again."""
+        if self._page is not None:
+            self._page.close()
+        self._page = open_page(self._context, self._server.url)
+        self._page.evaluate(LOAD, [self._backend, True])
+        return self._page
+
+    def alone(self) -> Page:
+        """A page with an engine that no other page has."""
+        page = self._context.new_page()
+        page.goto(f"{self._server.url}notices.html")
+        page.evaluate(LOAD, [self._backend, False])
+        return page
+
+
+@pytest.fixture
+def visits(
+    chromium: Callable[[str | None], Browser], server: Server, request: pytest.FixtureRequest
+) -> Iterator[Visits]:
+    """A fresh profile. Its parameter is the backend, by default the CPU, which starts fastest."""
+    backend = getattr(request, "param", "cpu")
+    context = chromium("lavapipe" if backend == "webgpu" else None).new_context()
+    yield Visits(context, server, backend)
+    context.close()
+
+
+def ask(page: Page, content: str = WORDS, **fields: Any) -> tuple[str, int, int]:
+    text, prompt, cached = page.evaluate(ASK, {"content": content, "fields": fields})
+    return text, prompt, cached
+
+
+@pytest.mark.parametrize("visits", ["webgpu", "cpu"], indirect=True)
+def test_after_a_reload_the_prompt_is_read(visits: Visits) -> None:
+    page = visits.visit()
+    text, prompt, cached = ask(page)
+    assert (prompt > 200, cached) == (True, 0)
+    whole = (prompt - 1) // 64 * 64
+    usage = page.evaluate(STORED, whole)
+    assert usage["blocks"] >= whole // 64
+    page = visits.visit()
+    assert ask(page) == (text, prompt, whole)
+    seeded = ask(page, temperature=1.0, seed=4)
+    page = visits.visit()
+    assert ask(page, temperature=1.0, seed=4)[0] == seeded[0]
+
+
+def test_damaged_blocks_are_computed_again(visits: Visits) -> None:
+    page = visits.visit()
+    text, prompt, _ = ask(page)
+    whole = (prompt - 1) // 64 * 64
+    page.evaluate(STORED, whole)
+    assert page.evaluate(DAMAGE) >= whole // 64
+    page = visits.visit()
+    assert ask(page) == (text, prompt, 0)
+    page.evaluate(STORED, 64)
+    page = visits.visit()
+    assert ask(page)[0] == text
+    assert ask(page, WORDS + "?")[2] >= whole
+
+
+def test_private_requests_are_not_stored(visits: Visits) -> None:
+    page = visits.visit()
+    ask(page, prompt_cache_retention="in_memory")
+    ask(page, "A cup. " + WORDS)
+    usage = page.evaluate(STORED, 192)
+    page = visits.visit()
+    assert ask(page)[2] == 0
+    assert usage["blocks"] < 6
+
+
+def test_the_user_sees_limits_and_clears_it(visits: Visits) -> None:
+    page = visits.visit()
+    ask(page)
+    usage = page.evaluate(STORED, 192)
+    assert usage["bytes"] > 0
+    assert usage["limit"] == 2 << 30
+    page.evaluate("engine.promptCache.setLimit(1000)")
+    assert page.evaluate("engine.promptCache.usage()") == {"blocks": 0, "bytes": 0, "limit": 1000}
+    page = visits.visit()
+    assert ask(page)[2] == 0
+    assert page.evaluate("engine.promptCache.usage()")["limit"] == 1000
+    page.evaluate("engine.promptCache.setLimit(1e9)")
+    ask(page, "Once more. " + WORDS)
+    page.evaluate(STORED, 192)
+    page.evaluate("engine.promptCache.clear()")
+    assert page.evaluate("engine.promptCache.usage()")["blocks"] == 0
+
+
+def test_the_page_shows_and_clears_it(visits: Visits) -> None:
+    page = visits.visit()
+    ask(page)
+    page.evaluate(STORED, 192)
+    page.click("#model-button")
+    item = page.locator("#cached-list li", has_text="Prompt cache")
+    expect(item).to_contain_text("of at most 2.1 GB")
+    page.get_by_role("button", name="Clear the prompt cache").click()
+    expect(item).to_have_count(0)
+    assert page.evaluate("engine.promptCache.usage()")["bytes"] == 0
+
+
+def test_another_engine_reads_what_this_one_stores(visits: Visits) -> None:
+    """Both are loaded before anything is stored."""
+    one, other = visits.alone(), visits.alone()
+    text, prompt, _ = ask(one)
+    one.evaluate(STORED, (prompt - 1) // 64 * 64)
+    assert ask(other) == (text, prompt, (prompt - 1) // 64 * 64)

@@ -1,0 +1,49 @@
+"""A batch computes for each of its sequences, bit by bit, what a step of that sequence alone computes.
+
+So seeded requests share steps with others, and a text depends neither on them nor on drafts.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.support.engine_driver import run
+
+BYTES, HARDWARE = {"dot8": True}, {"dot8": True, "software": False}
+CASES: list[tuple[str, str, str, dict[str, Any]]] = [
+    ("swiftshader", "llama/llama.F16", "f32", {}),
+    ("swiftshader", "llama/llama.Q4_0", "f32", {}),
+    ("swiftshader", "gemma/gemma3.F16", "q8_0", {}),  # windows, norms after a block
+    ("lavapipe", "llama/llama.Q4_K_M", "f16", BYTES),
+    ("lavapipe", "llama/llama.Q5_K", "q8_0", BYTES | {"f16": False, "subgroup": 0}),
+    ("lavapipe", "llama/llama.F16", "f16", HARDWARE),
+    ("lavapipe", "qwen/qwen3.Q4_K_M", "f16", BYTES),  # norms of queries and keys
+    ("lavapipe", "gemma/gemma3.Q8_0", "f16", BYTES),
+    ("lavapipe", "llama/mixtral.Q4_K_M", "f16", BYTES),  # experts
+    ("lavapipe", "gpt_oss/gpt-oss.F16", "f16", {}),  # attention sinks, biases of experts
+    ("lavapipe", "lfm2/lfm2.F16", "f16", {}),  # short convolutions
+]
+
+
+@pytest.mark.lavapipe
+@pytest.mark.parametrize(("adapter", "model", "kv_type", "variant"), CASES)
+def test_logits(
+    engine_pages: Callable[[str | None], Page], adapter: str, model: str, kv_type: str, variant: dict[str, Any]
+) -> None:
+    """Members of a batch change at every step; a draft is a batch, too."""
+    options: dict[str, Any] = {"backend": "webgpu", "kv_type": kv_type, "context_length": 256, "parallel": 17}
+    url = f"/repo/tests/golden/{model}.gguf"
+    out = run(engine_pages(adapter), url, "batch_bits.logits", **options, variant=variant, tune=False)
+    assert out == {"rows": 30, "different": 0, "worst": 0}
+
+
+@pytest.mark.lavapipe
+@pytest.mark.parametrize("model", ["llama/llama.Q4_0", "gemma/gemma3.Q8_0"])
+def test_seeded_texts(engine_pages: Callable[[str | None], Page], model: str) -> None:
+    """Alone, and among requests that come and go in mid-answer."""
+    options: dict[str, Any] = {"backend": "webgpu", "kv_type": "f16", "context_length": 128, "parallel": 8}
+    out = run(engine_pages("lavapipe"), f"/repo/tests/golden/{model}.gguf", "batch_bits.texts", **options)
+    assert out["beside"] == out["alone"]
+    assert out["shared"] > 20

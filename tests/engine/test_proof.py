@@ -1,0 +1,106 @@
+"""Kernels are proven on the device before they are used, and wrong ones are replaced."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page
+
+from tests.support.browser import call_python
+from tests.support.engine_driver import logits_of, run
+from tests.support.tolerances import assert_close
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "llama"
+URL = "/repo/tests/golden/llama/llama.Q4_0.gguf"
+OPTIONS: dict[str, Any] = {"backend": "webgpu", "kv_type": "f32", "context_length": 128, "prove": True}
+Faults = list[tuple[str, str, str]]  # (how a kernel's label begins, from, to)
+# A GPU that computes wrong: kernels' texts are edited on their way to the browser, which the engine cannot see.
+EDIT = """(faults) => {
+    globalThis.rightShaderModule ??= GPUDevice.prototype.createShaderModule;
+    GPUDevice.prototype.createShaderModule = function (descriptor) {
+        let { code } = descriptor;
+        for (const [label, from, to] of faults)
+            if ((descriptor.label ?? "").startsWith(label)) code = code.replaceAll(from, to);
+        return globalThis.rightShaderModule.call(this, { ...descriptor, code });
+    };
+}"""
+SUBGROUPS: Faults = [("matvec ", "subgroupShuffleXor(sum, width)", "subgroupShuffleXor(sum, 1u)")]
+NO_VARIANT: Faults = [("activate ", "gated(x[at], x[at + COLS])", "gated(x[at], x[at])")]
+UPLOAD: Faults = [("repack ", "raw[i + 1u]", "raw[i]")]
+SAMPLER: Faults = [("sample_shape ", "subgroupShuffleXor(best_of_block.value, block)", "value")]
+
+
+@pytest.fixture
+def page(engine_pages: Callable[[str | None], Page]) -> Page:
+    """A page on which nothing is proven yet."""
+    page = engine_pages("swiftshader")
+    call_python(page, "proof_faults.forget")
+    return page
+
+
+def load(page: Page, faults: Faults, **options: Any) -> dict[str, Any]:
+    """Load a model on a GPU with faults, check its logits, and return what the engine says."""
+    golden = np.load(GOLDEN / "llama.Q4_0.npz")
+    arguments = {"prompt": golden["prompt"].tolist(), "count": 4}
+    page.evaluate(EDIT, faults)
+    try:
+        out = run(page, URL, "engines.evaluate_and_generate", arguments, **{**OPTIONS, **options})
+    finally:
+        page.evaluate(EDIT, [])
+    assert_close(golden["logits_ref"], logits_of(out), "f32")
+    assert out["ids"] == golden["greedy"][:4].tolist()
+    return out
+
+
+def test_kernels_are_proven_once(page: Page) -> None:
+    first = load(page, [])
+    assert first["proof"]["checked"] > 15
+    assert not first["proof"]["wrong"]
+    assert not first["proof"]["skipped"]
+    assert not first["notices"]
+    again = load(page, [])["proof"]
+    assert (again["checked"], again["ms"]) == (0, 0)
+    assert again["known"] == first["proof"]["known"] + first["proof"]["checked"]
+
+
+def test_wrong_kernels_are_replaced_by_another_variant(page: Page) -> None:
+    out = load(page, SUBGROUPS)
+    assert out["backend"] == "webgpu"
+    assert out["kernels"]["device"]["subgroup"] == 0
+    assert list(out["proof"]["wrong"]) == ["matvec"]
+    assert out["proof"]["without"] == "subgroups"
+    (notice,) = out["notices"]
+    assert notice.startswith("This GPU computes the kernel matvec wrong (matvec: ")
+    assert notice.endswith("The model runs without subgroups.")
+    again = load(page, SUBGROUPS)
+    assert again["proof"]["checked"] == 0
+    assert again["notices"] == [notice]
+
+
+@pytest.mark.parametrize("faults", [NO_VARIANT, UPLOAD])
+def test_without_a_right_variant_the_cpu_takes_over(page: Page, faults: Faults) -> None:
+    out = load(page, faults, backend="auto", variant={"software": False})
+    assert out["backend"] == "cpu"
+    assert list(out["proof"]["wrong"]) == [faults[0][0].strip()]
+    assert out["notices"][0].endswith("The model runs on the CPU, which is slower.")
+    with pytest.raises(AssertionError, match="No variant of it is right"):
+        load(page, faults)
+
+
+def test_kernels_of_a_sampler_are_proven_when_a_request_needs_them(page: Page) -> None:
+    """The request waits until the model is loaded with right kernels. Its answer is the one of a right GPU."""
+    prompt = np.load(GOLDEN / "llama.Q4_0.npz")["prompt"].tolist()
+    arguments = {"url": URL, "options": OPTIONS, "prompt": prompt}
+    right = run(page, URL, "proof_faults.penalised_answer", arguments, **OPTIONS)
+    assert not right["notices"]
+    call_python(page, "proof_faults.forget")
+    page.evaluate(EDIT, SAMPLER)
+    try:
+        out = run(page, URL, "proof_faults.penalised_answer", arguments, **OPTIONS)
+    finally:
+        page.evaluate(EDIT, [])
+    assert out["ids"] == right["ids"]
+    assert "sample_shape" in out["proof"]["wrong"]
+    assert "the model was loaded again" in out["notices"][0]

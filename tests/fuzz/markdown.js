@@ -1,0 +1,35 @@
+/** In a page: renders texts as the chat page does, streamed and whole, and checks what the page then has. */
+import { Markdown } from "../../app/ui/markdown.js";
+
+const TAGS = new Set(
+  "a b br button code del div em h1 h2 h3 h4 h5 h6 hr i li ol p pre s span strong sub sup svg use path table tbody td th thead tr ul blockquote".split(
+    " ",
+  ),
+);
+
+/**
+ * What is wrong with the rendering of a text, or null. `cuts`: lengths of the text at which it was shown while it grew.
+ * @param {string} text @param {number[]} cuts
+ */
+export function check(text, cuts) {
+  const [streamed, whole] = [document.createElement("div"), document.createElement("div")];
+  document.body.replaceChildren(streamed, whole);
+  const growing = new Markdown(streamed);
+  for (const cut of cuts) growing.render(text.slice(0, cut), true);
+  growing.render(text);
+  new Markdown(whole).render(text);
+  if (streamed.innerHTML !== whole.innerHTML) return `streamed: ${streamed.innerHTML}\nwhole: ${whole.innerHTML}`;
+  const unseen = /]:|```|~~~/.test(text); // Markdown shows neither a link's definition nor an empty code block's language
+  if (/[a-z]/i.test(text) && !unseen && !whole.textContent?.trim()) return "nothing is shown";
+  for (const element of whole.querySelectorAll("*")) {
+    if (!TAGS.has(element.localName)) return `<${element.localName}>`;
+    const inIcon = element.closest("svg");
+    for (const { name, value } of element.attributes) {
+      if (name.startsWith("on") || name === "style" || name === "src") return `${name}="${value}"`;
+      if (name === "href" && !inIcon && !/^(https?|mailto):/i.test(value)) return `href="${value}"`;
+      if (name === "id" || name === "name") return `${name}="${value}"`;
+    }
+    if (inIcon && !element.closest("button")) return "an <svg> that the page did not make";
+  }
+  return null;
+}

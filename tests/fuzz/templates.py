@@ -1,0 +1,108 @@
+"""Random chat templates: expressions, filters, methods and statements with extreme operands, nested at random."""
+
+from random import Random
+from typing import Any
+
+from py_engine.errors import WispError
+from py_engine.text.chat_template import ChatTemplate
+
+
+def words(text: str) -> list[str]:
+    """The words of a text."""
+    return text.split()
+
+
+MESSAGES: list[Any] = [
+    {"role": "system", "content": "Be <b>brief</b>.\n" * 20},
+    {"role": "user", "content": "Hi {0} %s %(a)s"},
+    {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {"a": [1, {"b": 2}]}}}]}
+]  # fmt: skip
+ATOMS = words(
+    "1 0 -1 2 7 60 1000 99999 1000000 10**9 2**63 1.5 1e308 '' 'a' 'ab' 'a,b' '%s%s' '%(a)s' '%99999d' '%*d' '{0}{0}' "
+    "'{:99999}' '{:{}}' '<|im_end|>' none true false x ns.x y m messages messages[0] messages[0].content tools "
+    "messages[-1].tool_calls range(3) range(1000000) [] [1] {} {'a':1} (1,) namespace dict loop self caller range "
+    "raise_exception strftime_now cycler joiner lipsum bos_token undefined_name"
+)
+FILTERS = words(
+    "abs attr('x') attr('format') batch(3) batch(10**9,0) capitalize center(9) center(10**9) count d default(1) "
+    "dictsort e escape filesizeformat first float forceescape format(1) format(x,x) groupby('role') indent "
+    "indent(10**9,true) int items join join(x) last length list lower map('upper') map('tojson') "
+    "map(attribute='content') max min random reject('none') rejectattr('role') replace('a','bb') replace('',x) reverse "
+    "round(2) round(10**9,'ceil') safe select('string') selectattr('role') slice(3) slice(10**9) sort string sum "
+    "sum(start=[]) title tojson tojson(indent=4) tojson(indent=10**9) trim trim(x) truncate(5) unique upper urlencode "
+    "wordcount striptags urlize"
+)
+METHODS = words(
+    "upper() lower() strip() strip(x) split() split(x) rsplit(x,1) splitlines() join(x) replace('a','bb') "
+    "replace('',x) format(x) format(x,x) format_map(x) center(10**9) ljust(999) zfill(10**6) expandtabs(10**9) "
+    "startswith(x) find(x) rfind(x) count(x) encode() title() items() keys() values() get('role') get('a',x) copy() "
+    "append(1) update(x) pop() fromkeys(x) index(1) to_bytes(10**9,'big') bit_length() role content a x __class__ "
+    "__init__ mro __globals__ _Namespace__attrs gi_frame"
+)
+OPERATORS = words("+ - * / // % ** ~ == != < <= in and or")
+TESTS = words("defined none string mapping iterable number sameas(x) divisibleby(0) in(x) odd")
+PARTS = words("[{0}] [{0},{0}] {{'a':{0}}} ({0},) [{0}]*9 ({0})[0] ({0})[::2]")
+CALLS = words("m({0}) m({0},*{0}) range({0}) namespace(y={0}) dict(a={0}) cycler(*{0})")
+
+
+def expression(rng: Random, depth: int) -> str:
+    """A random expression."""
+    if depth <= 0:
+        return rng.choice(ATOMS)
+    inner = expression(rng, depth - 1)
+    shape = rng.randrange(12)
+    if shape < 3:
+        return f"({inner} {rng.choice(OPERATORS)} {expression(rng, depth - 2)})"
+    if shape < 6:
+        return f"({inner}|{rng.choice(FILTERS)})"
+    if shape < 8:
+        return f"({inner}).{rng.choice(METHODS)}"
+    if shape == 8:
+        return rng.choice(PARTS).format(inner)
+    if shape == 9:
+        return f"({inner} if {expression(rng, depth - 2)} is {rng.choice(TESTS)} else {expression(rng, depth - 2)})"
+    if shape == 10:
+        return rng.choice(CALLS).format(inner)
+    return rng.choice(["not ", "-", "+", "(" * rng.choice((1, 5, 300))]) + inner  # the last one is not closed
+
+
+def statement(rng: Random, depth: int) -> str:
+    """A random statement."""
+    body = "".join(statement(rng, depth - 1) for _ in range(rng.randrange(3))) if depth > 0 else "text "
+    given = expression(rng, rng.randrange(4))
+    shapes = [
+        "{{{{ {0} }}}}", "{{{{ {0} }}}}", "{{% set x = {0} %}}", "{{% set ns.x = {0} %}}{{{{ ns.x }}}}",
+        "{{% set x %}}{1}{{{{ x }}}}{{{{ x }}}}{{% endset %}}",
+        "{{% if {0} %}}{1}{{% elif x %}}{{% else %}}{{% endif %}}",
+        "{{% for i in {0} %}}{1}{{% endfor %}}",
+        "{{% for i in range(1000000) %}}{1}{{% set ns.x = {0} %}}{{% endfor %}}",
+        "{{% for i in range(99) %}}{{% set ns.x = [ns.x, {0}] %}}{1}{{% endfor %}}",
+        "{{% for i in range(99) %}}{{% set ns.x = ns.x ~ ns.x %}}{{% endfor %}}",
+        "{{% for i in {0} recursive %}}{{{{ loop(i) }}}}{{{{ loop.previtem }}}}{1}{{% endfor %}}",
+        "{{% for i in {0} if {0} %}}{1}{{% break %}}{{% endfor %}}",
+        "{{% macro m(a) %}}{1}{{{{ m({0}) }}}}{{% endmacro %}}", "{{% macro m(a) %}}{1}{{{{ a }}}}{{% endmacro %}}",
+        "{{% filter upper %}}{1}{{% endfilter %}}", "{{% call m({0}) %}}{1}{{% endcall %}}", "{{% generation %}}{1}",
+        "{{% block b %}}{1}{{{{ self.b() }}}}{{% endblock %}}", "{{% include {0} %}}", "{{# {0} #}}", "{{% raw %}}{1}",
+    ]  # fmt: skip
+    return rng.choice(shapes).format(given, body)
+
+
+def case(rng: Random) -> str:
+    """A template, sometimes damaged or repeated."""
+    text = "{% set ns = namespace(x='a') %}{% set x = 'ab' %}{% set y = [1] %}{% macro m(a) %}{{ a }}{% endmacro %}"
+    text += "".join(statement(rng, rng.randrange(4)) for _ in range(rng.randrange(1, 5)))
+    if rng.random() < 0.1:
+        at = rng.randrange(len(text))
+        text = text[:at] + rng.choice(["%}", "{{", "(", "'", "\0", "{%", "|"]) + text[at + rng.randrange(3) :]
+    return text * rng.choice((1, 1, 1, 40)) if rng.random() < 0.1 else text
+
+
+def run(source: str) -> None:
+    """Compile and render."""
+    before = repr(MESSAGES)
+    try:
+        ChatTemplate(source, "<s>", "</s>").render(MESSAGES, tools=[{"a": [1]}])
+    except WispError as error:
+        if error.code != "bad_chat_template":
+            raise AssertionError(error.code) from error
+    assert repr(MESSAGES) == before

@@ -1,0 +1,179 @@
+"""The kernels that packed batches need, in every variant: GPU against numpy.
+
+Outputs start as NaN. NaN remains where a kernel does not write, and spreads where it reads too early.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from gguf.constants import GGMLQuantizationType as Q
+
+from py_engine.plan import alibi, tiles
+from py_engine.plan.cache import UNPAGED, Cache, make_conv_cache, page_group
+from py_engine.plan.ops import AttentionOptions, Ops, Projection, pad
+from py_engine.plan.pooling import normalize, pool
+from py_engine.plan.rope import Rope, frequencies, table
+from py_engine.plan.shortconv import shortconv
+from tests.support.kernels.bench import Bench, Setup
+from tests.support.kernels.checks import EPS, check, tolerance
+
+SEGMENTS = (3, 1, 31, 33, 2, 40)
+
+
+@pytest.mark.parametrize(("n", "pos"), [(1, 0), (3, 0), (31, 5), (33, 33), (64, 20)])
+def test_pooling(bench: Bench, n: int, pos: int) -> None:
+    """Segments that begin in this batch or in one before it, and end in it or after it."""
+    ops = bench.begin(Setup(batch=65, n=n, pos=pos, n_ctx=192, segments=SEGMENTS))
+    x = ops.rows("x", 300)
+    bench.fill(x)[n:] = np.nan
+    for kind in ("mean", "cls", "last"):
+        bench.fill(ops.buffer(kind, (65, 320), pool="state"))
+        pool(ops, x, kind, kind)
+    gpu, host = bench.run(ops)
+    for kind in ("mean", "cls", "last"):
+        check(bench, gpu[kind], host[kind], 1e-12)
+
+
+@pytest.mark.parametrize("cols", [1, 3, 31, 33, 255, 257])
+def test_normalize(bench: Bench, cols: int) -> None:
+    """The padding after a row and the rows that are not asked for keep their contents."""
+    ops = bench.begin(Setup(batch=4, n=3))
+    y = ops.buffer("pooled", (4, pad(cols)), pool="state")
+    values = bench.fill(y)
+    values[:, cols:] = np.nan
+    values[1, :cols] = 0
+    normalize(ops, y, cols)
+    gpu, host = bench.run(ops)
+    check(bench, gpu["pooled"][:, :cols], host["pooled"][:, :cols], 1e-12)
+    np.testing.assert_allclose(np.linalg.norm(gpu["pooled"][:3, :cols], axis=1), [1, 0, 1], atol=1e-5)
+    assert np.array_equal(gpu["pooled"][3, :cols], values[3, :cols])
+    assert np.isnan(gpu["pooled"][:, cols:]).all()
+
+
+@pytest.mark.parametrize(("n", "pos"), [(3, 0), (33, 5)])
+def test_rows_of_positions(bench: Bench, n: int, pos: int) -> None:
+    """Position embeddings count from a segment's beginning."""
+    ops = bench.begin(Setup(batch=34, n=n, pos=pos, n_ctx=192, vocab=9, segments=SEGMENTS))
+    x = ops.embed(bench.weight("table", Q.F16, 9, 33))
+    ops.embed(bench.weight("positions", Q.F32, 64, 33), row="position")
+    gpu, host = bench.run(ops)
+    check(bench, gpu[x.name][:n, :33], host[x.name][:n, :33], 1e-10)
+
+
+@pytest.mark.parametrize("kv_type", ["f16", "f32"])
+def test_rotation(bench: Bench, kv_type: str) -> None:
+    """Rotation counts from a segment's beginning; keys and values go to the packed sequence's positions."""
+    n, pos = 33, 30
+    ops = bench.begin(Setup(batch=n, n=n, pos=pos, n_ctx=192, segments=SEGMENTS))
+    x = ops.rows("x", 64)
+    bench.fill(x)
+    cache = bench.cache(32, kv_type)
+    rope = Rope(32, True, ops.buffer("freqs", (16,), "u32", "state"))
+    bench.data["freqs"] = np.frombuffer(table(frequencies(32, 10000.0)), np.uint32).copy()
+    projection = Projection([bench.weight("w", Q.F16, 96, 64)], norm=bench.vector("norm", 64), eps=EPS)
+    q = ops.qkv(x, projection, cache, (1, 1, 32), rope)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[q.name][:n, :32], host[q.name][:n, :32])
+    rows = bench.cache_rows(range(pos, pos + n))
+    for name in ("k.0", "v.0"):
+        got, want = (data[name][rows].astype(np.float32) for data in (gpu, host))
+        check(bench, got, want, max(tolerance(bench), 1e-6))
+
+
+def causal(bench: Bench, ops: Ops, n: int, pos: int, heads: tuple[int, int, int], kv_type: str, window: int) -> None:
+    """Compare causal attention in a packed batch. Positions of other segments hold large values, later ones NaN."""
+    n_head, n_kv, dim = heads
+    q = ops.rows("q", n_head * dim)
+    bench.fill(q)
+    cache = bench.cache(n_kv * dim, kv_type, window)
+    for b in (cache.k, cache.v) if kv_type != "q8_0" else ():
+        bench.data[b.name][bench.cache_rows(range(pos + n, 192), cache=cache)] = np.nan
+        bench.data[b.name][bench.cache_rows(range(3 if pos > 3 else 0), cache=cache)] = 1e3
+    y = ops.attention(q, cache, heads, AttentionOptions(dim**-0.5, window))
+    gpu, host = bench.run(ops)
+    limit = 1e-5 if kv_type == "q8_0" else None  # random bytes make large scores, whose exponentials err more
+    check(bench, gpu[y.name][:n, : n_head * dim], host[y.name][:n, : n_head * dim], limit)
+    assert np.isnan(gpu[y.name][n:]).all()
+
+
+@pytest.mark.parametrize(
+    ("heads", "n", "pos", "kv_type", "window"),
+    [((3, 1, 32), 64, 0, "f16", 0), ((4, 2, 64), 33, 31, "f32", 0), ((2, 1, 32), 60, 20, "q8_0", 9)],
+)
+def test_attention(bench: Bench, heads: tuple[int, int, int], n: int, pos: int, kv_type: str, window: int) -> None:
+    """A token sees its own segment, in this batch and in those before it."""
+    bench = Bench(bench.page, replace(bench.device, software=True))
+    ops = bench.begin(Setup(batch=n + 1, n=n, pos=pos, n_ctx=192, segments=SEGMENTS))
+    causal(bench, ops, n, pos, heads, kv_type, window)
+
+
+@pytest.mark.parametrize(
+    ("heads", "n", "pos", "kv_type", "window"),
+    [((3, 1, 32), 64, 0, "f16", 0), ((4, 2, 64), 33, 31, "f32", 0), ((2, 1, 32), 60, 20, "q8_0", 9)],
+)
+def test_attention_with_matrices(
+    plain_bench: Bench,
+    heads: tuple[int, int, int],
+    n: int,
+    pos: int,
+    kv_type: str,
+    window: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = with_matrices(plain_bench, heads, monkeypatch)
+    ops = bench.begin(Setup(batch=n + 1, n=n, pos=pos, n_ctx=192, segments=SEGMENTS))
+    causal(bench, ops, n, pos, heads, kv_type, window)
+
+
+def with_matrices(bench: Bench, heads: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """A bench with emulated subgroup matrices. In f32, a tile of the usual size exceeds the workgroup's memory."""
+    tile = {"TQ": 32 * heads[1] // heads[0], "ROWS": 32, "STRIP": 16, "TS": 32, "SIDE": 16, "LANES": 32}
+    monkeypatch.setattr(tiles, "attention", lambda *_: ("attention_matrix", tile))
+    return Bench(bench.page, replace(bench.device, subgroup=32, matrix=16))
+
+
+def both_ways(bench: Bench, heads: tuple[int, int, int], window: int, slopes: bool, segments: tuple[int, ...]) -> None:
+    """Compare an encoder's attention, in a packed batch or not. Positions after the end are poisoned."""
+    n_head, n_kv, dim = heads
+    n = sum(segments) or 50
+    ops = bench.begin(Setup(batch=n + 1, n=n, n_ctx=128, segments=segments))
+    q = ops.rows("q", n_head * dim)
+    bench.fill(q)
+    cache = Cache(ops.buffer("k", (128, n_kv * dim)), ops.buffer("v", (128, n_kv * dim)), "f32", UNPAGED)
+    for b in (cache.k, cache.v):
+        bench.fill(b)[n:] = np.nan
+    falling = alibi.table(ops, n_head, 2.0) if slopes else None
+    if falling:
+        bench.data[falling.name] = np.frombuffer(ops.plan.constants[falling.name] + bytes(4), np.uint32).copy()
+    y = ops.attention(q, cache, heads, AttentionOptions(0.5, window=window, causal=False, slopes=falling))
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:n, : n_head * dim], host[y.name][:n, : n_head * dim])
+
+
+@pytest.mark.parametrize(("window", "slopes"), [(0, True), (10, False)])
+def test_attention_both_ways(bench: Bench, window: int, slopes: bool) -> None:
+    bench = Bench(bench.page, replace(bench.device, software=True))
+    both_ways(bench, (3, 1, 16), window, slopes, SEGMENTS)
+
+
+@pytest.mark.parametrize("window", [0, 10])
+@pytest.mark.parametrize("segments", [SEGMENTS, ()])
+def test_attention_both_ways_with_matrices(
+    plain_bench: Bench, window: int, segments: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads = (2, 2, 32)
+    both_ways(with_matrices(plain_bench, heads, monkeypatch), heads, window, False, segments)
+
+
+@pytest.mark.parametrize(("n", "pos"), [(33, 0), (31, 34)])
+def test_shortconv(bench: Bench, n: int, pos: int) -> None:
+    """A segment's first tokens have nothing before them, though the cache has."""
+    ops = bench.begin(Setup(batch=n, n=n, pos=pos, n_ctx=192, page=8, segments=SEGMENTS))
+    x = ops.rows("x", 3 * 34)
+    bench.fill(x)
+    cache = make_conv_cache(ops.plan, 0, 34, "f32", page_group(ops.plan, 4))
+    bench.fill(cache.k)
+    y = shortconv(ops, x, bench.vector("weights", 34 * 4), cache, 34)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:n, :34], host[y.name][:n, :34], 1e-10)

@@ -1,0 +1,72 @@
+"""Hostile templates and JSON in real Pyodide, where Python's stack is small and an overflow ends the engine."""
+
+import os
+from typing import Any
+
+import pytest
+from pytest_pyodide import run_in_pyodide
+
+CASES = int(os.environ.get("WISP_FUZZ_CASES", "60"))
+
+
+@run_in_pyodide
+def fuzz(selenium_node: Any, name: str, seeds: list[int]) -> float:
+    """Run the cases of one fuzzer; the seconds of the slowest."""
+    import importlib
+    import sys
+    from random import Random
+    from time import perf_counter
+
+    sys.path.append("/repo")
+    fuzzer = importlib.import_module(f"tests.fuzz.{name}")
+    slowest = 0.0
+    for seed in seeds:
+        case = fuzzer.case(Random(seed))
+        began = perf_counter()
+        fuzzer.run(case)
+        slowest = max(slowest, perf_counter() - began)
+    return slowest
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("name", ["json_texts", "templates"])
+def test_fuzzers_end_with_clean_errors(selenium_node: Any, name: str) -> None:
+    print(name, round(fuzz(selenium_node, name, list(range(1, CASES + 1))), 2), "s")
+
+
+@run_in_pyodide
+def test_the_deepest_that_is_allowed_has_stack_to_spare(selenium_node: Any) -> None:
+    """JSON, templates, values and macros at their limits, called from 300 frames of Python."""
+    import json
+
+    from py_engine import json_input
+    from py_engine.errors import WispError
+    from py_engine.text.chat_template import ChatTemplate
+
+    def below(frames: int) -> None:
+        if frames:
+            return below(frames - 1)
+        text = '[{"a":' * (json_input.MAX_DEPTH // 2) + "1" + "}]" * (json_input.MAX_DEPTH // 2)
+        value = json_input.parse(text)
+        assert json.loads(json.dumps(value, indent=1)) == value
+        template = ChatTemplate(
+            "{{ x }}{{ x|tojson(indent=1) }}{{ x == x }}"
+            "{% macro m(n) %}{{ m(n - 1) if n }}{{ n }}{% endmacro %}{{ m(40) }}"
+        )
+        assert "40" in template.render([{"role": "user", "content": ""}], x=value)
+        deep = "{{ " + "(" * 25 + "1 + " * 20 + "1" + ")" * 25 + " }}" + "{% if 1 %}" * 20 + "x" + "{% endif %}" * 20
+        assert ChatTemplate(deep).render([]) == "21x"
+        for source in (
+            "{{ " + "(" * 20_000,
+            "{{ " + "[" * 20_000,
+            "{% if 1 %}" * 9_000,
+            "{{ " + "not " * 20_000 + "1 }}",
+        ):
+            try:
+                ChatTemplate(source)
+            except WispError:
+                continue
+            raise AssertionError(source[:20])
+        return None
+
+    below(300)

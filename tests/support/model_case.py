@@ -1,0 +1,62 @@
+"""Models of the faulty server, loaded by the download and cache layer in a page."""
+
+import hashlib
+import itertools
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+from playwright.sync_api import Page
+
+from tests.support.browser import call_python
+from tests.support.faulty_server import FaultyServer, File
+
+names = (f"model-{i}.gguf" for i in itertools.count())
+
+
+def write_model(path: Path) -> bytes:
+    """A GGUF of 3 MB: tensors smaller and larger than the 256 KiB that the tests cut records at."""
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_array("tokenizer.ggml.tokens", [f"token {i}" for i in range(1000)])
+    rng = np.random.default_rng(1)
+    for i, shape in enumerate([(700, 512), (10,), (300, 1000), (64, 64), (1,), (50, 256)]):
+        writer.add_tensor(f"blk.{i}.weight", rng.standard_normal(shape, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path.read_bytes()
+
+
+class Case:
+    """One file on the faulty server, under a name of its own, and the page that loads it."""
+
+    def __init__(self, page: Page, server: FaultyServer, file: File) -> None:
+        self.page, self.file = page, file
+        name = next(names)
+        server.files[name] = file
+        self.url = server.url(name)
+
+    def load(self, **args: Any) -> dict[str, Any]:
+        """Load the model as the engine does; return the result of tests/support/page/shards.py."""
+        return call_python(self.page, "shards.load", url=self.url, **args)
+
+    def cached(self) -> list[list[int]]:
+        """[offset, length] of the records in the database."""
+        return self.page.evaluate("(url) => wispShards.listRecords(url)", self.url)
+
+
+def check_cancelled_load(c: Case) -> None:
+    """Cancel the load of a file that arrives slowly: its requests end, and a later load gets the whole file."""
+    assert call_python(c.page, "shards.cancelled_load", url=c.url) == "cancelled"
+    c.page.wait_for_timeout(500)
+    sent = c.file.sent
+    c.page.wait_for_timeout(500)
+    assert c.file.sent - sent <= 4 * c.file.piece
+    c.file.delay = 0
+    assert c.load()["sha256"] == sha(c.file.data)
+
+
+def sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,169 @@
+"""Whether sequences get the same logits and texts alone and in batches, bit by bit, on any device."""
+
+import asyncio
+import random
+from typing import Any
+
+import js
+
+from py_engine.engine import Engine
+from py_engine.generate.answer import AnswerLimits
+from py_engine.plan.lists import BATCH_FORWARD, PREFILL_END
+from py_engine.plan.sampling import Sampling
+from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.runners import Row
+
+GREEDY = Sampling(temperature=0)
+LENGTHS = (3, 17, 140, 1, 66)  # tokens of each sequence's prompt
+STEPS = 5  # fewer than a small batch has tokens
+BATCH_LOGITS = "small_batch_logits.logits"
+
+
+async def logits(engine: Engine) -> dict[str, Any]:
+    """How many rows of logits differ between sequences alone, in batches, and as drafts; and how many there are."""
+    runner: Any = engine.runner
+    count = len(LENGTHS)
+    await runner.reserve_pages([(2 * count + 1) * _pages(runner)] * len(engine.plan.page_groups))
+    alone = [await _alone(runner, which) for which in range(count)]
+    batches = await _in_batches(runner)
+    drafts = await _as_draft(runner, alone[1])
+    pairs = [
+        *((a, b) for mine, others in zip(alone, batches, strict=True) for a, b in zip(mine[1], others, strict=True)),
+        *zip(alone[1][1], drafts, strict=True),
+    ]
+    different = [abs(_floats(a) - _floats(b)) for a, b in pairs if a != b]
+    return {
+        "rows": len(pairs),
+        "different": len(different),
+        "worst": max((float(d.max()) for d in different), default=0),
+    }
+
+
+async def _start(runner: Any, which: int, seq: int) -> None:
+    """Compute a prompt as sequence `seq`, and sample its first token."""
+    prompt = [(31 * which + 7 * k) % runner.plan.n_vocab for k in range(LENGTHS[which])]
+    await runner.configure(GREEDY, len(prompt), 0, False, seq)
+    for group in range(len(runner.plan.page_groups)):
+        runner.set_pages(group, seq, 0, range(_pages(runner) * seq, _pages(runner) * (seq + 1)))
+    size = runner.plan.batch
+    for at in range(0, len(prompt), size):
+        runner.feed(at, prompt[at : at + size], [*PREFILL_END, *GREEDY.lists()], seq, read=True)
+        await runner.result()
+
+
+def _pages(runner: Any) -> int:
+    """Pages of a sequence."""
+    return int(-(-runner.plan.n_ctx // runner.plan.page))
+
+
+async def _alone(runner: Any, which: int) -> tuple[list[int], list[bytes]]:
+    """The ids that a sequence decodes alone, and their logits."""
+    await _start(runner, which, which)
+    ids, rows = [], []
+    for step in range(STEPS):
+        runner.decode([Row(which, LENGTHS[which] + step)], 1)
+        rows.append(await _row(runner, "logits", 0))
+        (batch,) = await runner.result()
+        ids += batch.ids
+    return ids, rows
+
+
+async def _in_batches(runner: Any) -> list[list[bytes]]:
+    """The logits of each sequence, decoded in batches of changing members."""
+    dice, count = random.Random(3), len(LENGTHS)
+    for which in range(count):
+        await _start(runner, which, count + which)
+    await runner.prepare(runner.step_lists([count, count + 1]))
+    rows: list[list[bytes]] = [[] for _ in LENGTHS]
+    while unfinished := [which for which in range(count) if len(rows[which]) < STEPS]:
+        members = dice.sample(unfinished, dice.randint(min(2, len(unfinished)), len(unfinished)))
+        runner.decode([Row(count + which, LENGTHS[which] + len(rows[which])) for which in members], 1)
+        for i, which in enumerate(members):
+            name, row = (BATCH_LOGITS, i) if len(members) > 1 else ("logits", 0)
+            rows[which].append(await _row(runner, name, row))
+        await runner.result()
+    return rows
+
+
+async def _as_draft(runner: Any, alone: tuple[list[int], list[bytes]]) -> list[bytes]:
+    """The logits of a sequence's tokens as a small batch of consecutive tokens. `alone`: of sequence 1."""
+    first, count = LENGTHS[1], len(LENGTHS)
+    await _start(runner, 1, 2 * count)
+    token = await _token(runner, 1, first)
+    runner.feed(first, [token, *alone[0][:-1]], [*BATCH_FORWARD], 2 * count)
+    return [await _row(runner, BATCH_LOGITS, i) for i in range(STEPS)]
+
+
+async def _row(runner: Any, name: str, row: int) -> bytes:
+    """A row of logits, without padding."""
+    buffer, offset, _ = runner.gpu.places[name]
+    vocab = runner.plan.n_vocab
+    width = runner.plan.buffers[name].shape[-1]
+    return bytes((await runner.gpu.replay.download(buffer, offset + 4 * row * width, 4 * vocab)).to_bytes())
+
+
+async def _token(runner: Any, seq: int, position: int) -> int:
+    tokens = runner.gpu.places["tokens"][0]
+    at = 4 * (seq * runner.plan.buffers["tokens"].shape[1] + position)
+    return int(js.Uint32Array.new(await runner.gpu.replay.download(tokens, at, 4))[0])
+
+
+def _floats(row: bytes) -> Any:
+    import numpy as np
+
+    return np.frombuffer(row, np.float32)
+
+
+KINDS = [
+    Sampling(temperature=1.2, seed=5),
+    Sampling(temperature=0.9, seed=6, top_k=30, top_p=0.95, min_p=0.02, repeat_penalty=1.2),
+    Sampling(temperature=1.1, seed=7, presence_penalty=0.6, dry_multiplier=0.8, logit_bias=((9, 2.0),)),
+]
+
+
+async def texts(engine: Engine, tokens: int = 24) -> dict[str, Any]:
+    """Seeded answers alone, and among others that come and go in mid-answer; `shared`: steps that several shared."""
+    runner: Any = engine.runner
+    prompts = [[(11 * i + 5 * k) % 200 for k in range(4 + 9 * i)] for i in range(len(KINDS))]
+
+    async def one(which: int) -> list[int]:
+        limits = AnswerLimits(tokens)
+        return [i async for batch in engine.generate(prompts[which], KINDS[which], limits) for i in batch.ids]
+
+    alone = []
+    for which in range(len(KINDS)):
+        engine.forget()
+        alone.append(await one(which))
+    await runner.prepare(BATCH_FORWARD)
+    for sampling in (*KINDS, GREEDY):
+        await runner.prepare([f"{name}_each" for name in sampling.lists()])
+    shared = 0
+    decode = runner.decode
+
+    def counting(rows: list[Row], steps: int) -> None:
+        nonlocal shared
+        shared += steps * (len(rows) > 1)
+        decode(rows, steps)
+
+    runner.decode = counting
+    dice = random.Random(8)
+
+    async def other(number: int) -> None:
+        """A request that begins when another one ends, and ends in the midst of the seeded ones."""
+        for _ in range(3):
+            prompt = [dice.randrange(200) for _ in range(dice.randint(1, 30))]
+            stream = engine.generate(prompt, KINDS[number % 3] if number % 2 else GREEDY, AnswerLimits(40))
+            left = dice.randint(1, tokens // 2)
+            while left > 0 and (batch := await anext(stream, None)) is not None:
+                left -= len(batch.ids)
+            await stream.aclose()
+
+    try:
+        engine.forget()
+        beside, _ = await asyncio.gather(
+            asyncio.gather(*(one(which) for which in range(len(KINDS)))),
+            asyncio.gather(*(other(number) for number in range(min(engine.parallel - len(KINDS), 4)))),
+        )
+    finally:
+        runner.decode = decode
+    return {"alone": alone, "beside": list(beside), "shared": shared, "largest": MAX_SMALL_BATCH}

@@ -1,0 +1,150 @@
+"""Constraints that explode: a 400 in about a second, and none that the mask engine would compile for long."""
+
+import time
+from typing import Any
+
+import pytest
+
+from app.answers import grammar
+from app.answers.grammar import Grammars, Instance, rules_of
+from app.constrain import automaton, numbers
+from app.constrain.cost import cost
+from app.openai.formats import Format
+from py_engine.errors import WispError
+
+REFUSED: list[tuple[str, Any]] = [
+    ("regex", "(((a{1000}){1000}){1000})"),
+    ("regex", r"\p{L}{2000}"),
+    ("regex", ".{0,2000}"),
+    ("regex", "(a|b)*a(a|b){15}"),
+    ("regex", "(" * 3000 + "a" + ")" * 3000),
+    ("regex", "((a{1,100}){1,100}){1,100}"),
+    ("regex", "[" + "a-z" * 5000 + "]{2000}"),
+    ("regex", r"(\p{L}|\p{Lu}|\p{Ll}|\p{N}|\p{P}){1,500}"),
+    ("regex", "(.*a.*b.*c.*|.*b.*a.*c.*){5}d.{200}"),
+    ("grammar", 'root ::= (("a"{1000}){1000}){1000}'),
+    ("grammar", "root ::= " + "(" * 3000 + '"a"' + ")" * 3000),
+    (
+        "grammar",
+        "root ::= " + " ".join(f"x{i}" for i in range(5000)) + "".join(f'\nx{i} ::= "a"{{900}}' for i in range(5000)),
+    ),
+    ("grammar", 'root ::= "a"{99999999999}'),
+    ("grammar", "root ::= " + "[^a]" * 20_000),
+    ("json_schema", {"type": "array", "minItems": 10**9}),
+    ("json_schema", {"type": "array", "maxItems": 10**9}),
+    ("json_schema", {"type": "string", "maxLength": 10**9}),
+    ("json_schema", {"minProperties": 10**9, "type": "object"}),
+    ("json_schema", {"type": "array", "prefixItems": [True], "minItems": 10**9}),
+    ("json_schema", {"minimum": 10**300}),
+    ("json_schema", {"allOf": [{"contains": {"const": i}} for i in range(12)]}),
+    ("json_schema", {"type": "array", "contains": {"const": 1}, "minContains": 10**9}),
+    ("json_schema", {"enum": [{"a": i} for i in range(3000)]}),
+    ("json_schema", {"enum": ["x" * 50_000, "y" * 60_000]}),
+    ("json_schema", {"oneOf": [{"pattern": f"a{i}"} for i in range(300)]}),
+    ("json_schema", {"type": "object", "patternProperties": {f".*{i}.*": True for i in range(12)}}),
+    ("json_schema", {"not": {"allOf": [{"pattern": f"{i}.*{i}"} for i in range(50)]}}),
+]
+ALLOWED: list[tuple[str, Any]] = [
+    ("json_schema", {"enum": [f"option {i} of many" for i in range(3000)]}),
+    ("json_schema", {"enum": list(range(3000))}),
+    ("json_schema", {"type": "array", "items": {"type": "integer"}, "minItems": 1000, "maxItems": 5000}),
+    ("json_schema", {"type": "string", "maxLength": 10_000}),
+    ("regex", "[a-z0-9]{1,500}"),
+    ("regex", ".{0,100}"),
+    ("regex", r"[\w.-]{1,64}@[\w-]{1,63}(\.[\w-]{1,63}){1,3}"),
+    ("grammar", 'root ::= "abc"{100000}'),
+    ("json_schema", {"allOf": [{"contains": {"const": i}} for i in range(5)]}),
+    ("regex", r"\p{Lu}\p{Ll}{1,3}"),
+]
+
+
+@pytest.mark.parametrize(("kind", "value"), REFUSED, ids=range(len(REFUSED)))
+def test_what_explodes_is_refused(kind: str, value: Any) -> None:
+    started = time.process_time()
+    with pytest.raises(WispError) as caught:
+        rules_of(Format(kind, value))
+    assert caught.value.code in ("unsupported_parameter", "invalid_value")
+    assert time.process_time() - started < 10  # without limits: hours
+
+
+@pytest.mark.parametrize(("kind", "value"), ALLOWED, ids=range(len(ALLOWED)))
+def test_what_is_large_is_allowed(kind: str, value: Any) -> None:
+    assert rules_of(Format(kind, value)).startswith("root ::=")
+
+
+def test_the_cost_of_repetitions_within_each_other_multiplies() -> None:
+    one, two, three = (cost(f"root ::= {text}") for text in ('"a"{100}', '("a"{100}){100}', '(("a"{100}){100}){100}'))
+    assert 5 < one < 20
+    assert 90 * one < two < 110 * one
+    assert three > 90 * two
+    assert cost('root ::= "\\"(" [\\](] "a" x{3}') < 20  # brackets in texts and classes do not count
+
+
+def test_numbers_of_an_enum_are_those_of_the_bounds() -> None:
+    from decimal import Decimal
+
+    for text in ("0", "1", "-1", "10", "1.5", "-0.25", "100.001", "1E3", "1E-3", "12345678901234567890"):
+        value = Decimal(text)
+        old = automaton.intersection(numbers.at_least(value, False), numbers.at_most(value, False))
+        new = numbers.among([value])
+        assert automaton.difference(old, new).is_empty(), text
+        assert automaton.difference(new, old).is_empty(), text
+    several = numbers.among([Decimal(n) for n in ("5", "5.25", "5.2501", "5.0001", "-0")])
+    for text in ("5", "5.0", "5.250", "5.25010", "5.00010", "0", "-0.00"):
+        assert several.accepts(text), text
+    for text in ("5.0002", "05", "5.", "-5", "5.252"):
+        assert not several.accepts(text), text
+
+
+class Tokenizer:
+    """A tokenizer without tokens."""
+
+    eog_ids = frozenset([0])
+
+    def __len__(self) -> int:
+        return 0
+
+
+class Model:
+    """A model with that tokenizer."""
+
+    tokenizer, engine = Tokenizer(), None
+
+
+class Compiler:
+    """The compiler of an instance; "abort" ends the instance, after which every call fails."""
+
+    def __init__(self) -> None:
+        self.alive = True
+
+    async def compile(self, rules: str) -> "Compiler":
+        self.alive &= rules != "abort"
+        if not self.alive:
+            raise RuntimeError("Aborted()")
+        return self
+
+    def close(self) -> None:
+        if not self.alive:
+            raise RuntimeError("Aborted()")
+
+
+async def test_an_abort_of_the_mask_engine_is_survived(monkeypatch: pytest.MonkeyPatch) -> None:
+    instances: dict[int, Compiler] = {}
+
+    async def load(number: int) -> Compiler:
+        return instances.setdefault(number, Compiler())
+
+    async def open_vocabulary(module: Compiler, *_: Any) -> Compiler:
+        return module
+
+    monkeypatch.setattr(grammar, "open_vocabulary", open_vocabulary)
+    first, second = Grammars(Model()), Grammars(Model())  # type: ignore[arg-type]
+    before = Instance.number
+    for grammars in (first, second):
+        await grammars.compiled("good", frozenset(), load)
+    with pytest.raises(WispError, match="Aborted"):
+        await first.compiled("abort", frozenset(), load)
+    for grammars in (first, second, first):  # the other model's compiler was of the same instance
+        await grammars.compiled("good", frozenset(), load)
+    assert list(instances) == [before, before + 1]
+    first.close()

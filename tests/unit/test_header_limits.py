@@ -1,0 +1,114 @@
+"""Hostile GGUF headers: counts and dimensions beyond the tensors, wrong types, headers that would fill the memory."""
+
+import math
+import struct
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from py_engine import planner
+from py_engine.errors import WispError
+from py_engine.files import gguf_header
+from py_engine.files.gguf_header import Header, parse
+from py_engine.plan.kernels import Device
+from py_engine.plan.rope import RopeSpec, table
+from tests.support.gguf_bytes import ARCH, ARRAY, F32, STRING, U8, U32, gguf, string
+
+LLAMA = Path(__file__).parents[1] / "golden" / "llama" / "llama.F16.gguf"
+GEMMA4 = next(Path(__file__).parents[1].glob("golden/*/gemma4*.gguf"))
+MIXTRAL = LLAMA.with_name("mixtral.F16.gguf")
+NAN, INF = math.nan, math.inf
+
+
+def header(**changes: Any) -> Header:
+    """The golden Llama's header with other values; "__" stands for a dot."""
+    found = parse(LLAMA.read_bytes(), None)
+    for name, value in changes.items():
+        found.metadata[f"llama.{name.replace('__', '.')}"] = value
+    return found
+
+
+def plan(found: Header, factors: list[float] | None = None) -> None:
+    planner.make_plan(found, Device(software=True), planner.PlanOptions(64, 16, "f32", factors))
+
+
+WRONG: list[dict[str, Any]] = [
+    {"block_count": 10**7}, {"block_count": 2**31 - 1}, {"block_count": 5000}, {"block_count": 0}, {"block_count": [1]},
+    {"attention__key_length": 2**31 - 4}, {"attention__key_length": 1 << 20}, {"attention__key_length": NAN},
+    {"embedding_length": 2**31 - 4}, {"feed_forward_length": 2**31 - 4}, {"attention__head_count": 2**31 - 4},
+    {"attention__head_count": "x"}, {"attention__head_count_kv": [[1], [2]]}, {"attention__head_count_kv": [2.0] * 9},
+    {"expert_count": [1]}, {"expert_count": 2**31 - 1, "expert_used_count": 1}, {"expert_count": -1},
+    {"nextn_predict_layers": 10**6}, {"nextn_predict_layers": "x"},
+    {"rope__freq_base": 1.0, "rope__scaling__type": "yarn", "rope__scaling__factor": 2.0}, {"rope__freq_base": 0.0},
+    {"rope__freq_base": NAN}, {"rope__freq_base": INF}, {"rope__freq_base": [1e4]}, {"rope__freq_base": 0.5},
+    {"rope__scaling__factor": 0.0}, {"rope__scaling__factor": NAN}, {"rope__scaling__type": ["yarn"]},
+    {"rope__scaling__type": "yarn", "rope__scaling__factor": 2.0, "rope__scaling__yarn_log_multiplier": NAN},
+    {"rope__scaling__type": "yarn", "rope__scaling__factor": 2.0, "rope__scaling__yarn_log_multiplier": [1.0]},
+    {"attention__layer_norm_rms_epsilon": NAN}, {"context_length": 0}, {"context_length": 1e9}, {"vocab_size": None},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", WRONG, ids=str)
+def test_metadata_beyond_the_tensors_or_of_the_wrong_type(changes: dict[str, Any]) -> None:
+    found = header(**changes)
+    if "vocab_size" in changes:
+        del found.tensors["token_embd.weight"]
+    tracemalloc.start()
+    try:
+        with pytest.raises(WispError):
+            plan(found)
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["rope.dimension_count", "rope.dimension_count_swa"])
+def test_gemma4_rotates_no_more_than_a_head(name: str) -> None:
+    found = parse(GEMMA4.read_bytes(), None)
+    plan(found)
+    found.metadata[f"gemma4.{name}"] = 2**31 - 4
+    with pytest.raises(WispError, match="heads"):
+        plan(found)
+
+
+def test_layers_of_experts_with_and_without_gates_are_planned() -> None:
+    found = parse(MIXTRAL.read_bytes(), None)
+    del found.tensors["blk.1.ffn_gate_exps.weight"]
+    plan(found)
+
+
+def test_the_file_itself_is_planned() -> None:
+    plan(header())
+
+
+@pytest.mark.parametrize("factors", [[0.0] * 4, [NAN] * 4, [-1.0] * 4, [INF] * 4, [1.0] * 3, [1e-300] * 4])
+def test_rope_factors_that_are_no_divisors(factors: list[float]) -> None:
+    with pytest.raises(WispError) as caught:
+        table(RopeSpec(8).frequencies(factors))
+    assert caught.value.code == "corrupt_header"
+
+
+def large(kind: int, element: bytes, count: int) -> bytes:
+    """A header with one array of `count` elements."""
+    return gguf([ARCH, string("k") + struct.pack("<IIQ", ARRAY, kind, count) + element * count], [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "element"),
+    [(U32, b"\1\2\3\4"), (F32, b"\0\0\1\77"), (U8, b"\7"), (STRING, string("ab")), (STRING, string("é𝒳" * 9))],
+)
+def test_the_memory_of_a_large_header_is_bounded(kind: int, element: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(parse(large(kind, element, 300_000), None).metadata["k"]) == 300_000  # as long as real ones
+    monkeypatch.setattr(gguf_header, "MAX_MEMORY", 4 << 20)
+    data = large(kind, element, (4 << 20) // len(element))
+    tracemalloc.start()
+    try:
+        with pytest.raises(WispError, match="memory"):
+            parse(data, None)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+    with pytest.raises(WispError, match="would end at byte"):
+        parse(gguf([ARCH, string("k") + struct.pack("<IIQ", ARRAY, U8, gguf_header.MAX_HEADER)], []), None)

@@ -1,0 +1,76 @@
+"""Packed batches: what they hold, and that packed sequences have the embeddings that each has alone."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from py_engine.cpu import executor as cpu
+from py_engine.plan.lists import EMBED, NORMALIZE, PACKED, pool
+from py_engine.plan.packing import packed_batches
+from py_engine.plan.pages import SEGMENT_WORDS
+from py_engine.plan.pooling import NAMES
+from tests.support.cpu_models import GOLDEN, load
+from tests.support.tolerances import assert_same_direction
+
+# rotation, position embeddings, windows of one kind or two, q8_0-like caches apart: a short convolution, ALiBi, experts
+MODELS = [
+    *sorted(GOLDEN.glob("embedding/*.gguf")),
+    *(GOLDEN / f"{name}.gguf" for name in ("llama/llama.F16", "gpt2/gpt2.F16", "gemma/gemma3.F16", "lfm2/lfm2.F16")),
+]
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=40), min_size=1, max_size=12),
+    st.integers(1, 50),
+    st.integers(1, 20),
+)
+def test_every_token_is_packed_once(sequences: list[list[int]], span: int, size: int) -> None:
+    """In order, in batches that are as full as the span allows, each with the segment that it belongs to."""
+    found: list[list[int]] = [[] for _ in sequences]
+    position, alone = 0, set[int]()
+    for batch in packed_batches(sequences, span, size):
+        assert batch.position == position
+        assert 1 <= len(batch.ids) <= size
+        assert len(batch.ids) == size or batch.last
+        segments = np.array(batch.segments).reshape(-1, SEGMENT_WORDS)
+        for m, (token, (begin, end, row)) in enumerate(zip(batch.ids, segments.tolist(), strict=True)):
+            assert begin + len(found[row]) == position + m
+            assert end - begin == len(sequences[row])
+            assert end <= span or (begin == 0 and batch.long)
+            found[row].append(token)
+            alone |= {row} if batch.long else set()
+        position = 0 if batch.last else position + len(batch.ids)
+    assert found == sequences
+    assert alone == {row for row, sequence in enumerate(sequences) if len(sequence) > span}
+
+
+def pooled(model: cpu.Cpu, sequences: list[list[int]], kind: str, span: int, size: int) -> np.ndarray:
+    """The rows of sequences packed into `span` tokens, in batches of `size`."""
+    for batch in packed_batches(sequences, span, size):
+        model.feed_packed(batch, [PACKED, EMBED, pool(kind)])
+    assert model.plan.embedding
+    if kind == "rank":
+        return model.buffers["ranked"][: len(sequences), : model.plan.embedding.labels].copy()
+    model.states[0, 1] = len(sequences)
+    model.run(NORMALIZE)
+    return model.buffers["pooled"][: len(sequences), : model.plan.embedding.width].copy()
+
+
+@pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)
+def test_packed_sequences_do_not_see_each_other(path: Path) -> None:
+    """Embeddings and scores are those of each sequence alone. A causal model's batches cut through sequences."""
+    model = load(path, 64, 16)
+    random = np.random.default_rng(7)
+    lengths = (1, 9, 30, 2, 17, 3)
+    sequences = [random.integers(0, model.plan.n_vocab, n).tolist() for n in lengths]
+    assert model.plan.embedding
+    for kind in NAMES[1:] if model.plan.embedding.labels else NAMES[1:4]:
+        alone = np.concatenate([pooled(model, [ids], kind, 64, model.plan.batch) for ids in sequences])
+        packed = pooled(model, sequences, kind, 64, model.plan.batch)
+        assert_same_direction(alone, packed, "f32")
+        np.testing.assert_allclose(packed, alone, atol=1e-4)
+        if kind == "last" and model.plan.generates:
+            assert np.abs(packed[1] - packed[2]).max() > 0.01, "another sequence has another embedding"

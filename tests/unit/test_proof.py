@@ -1,0 +1,111 @@
+"""The proof's cases of every architecture, the comparison with numpy's results, and what replaces wrong kernels."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from py_engine import planner
+from py_engine.cpu.sampling import filtered, settings_of
+from py_engine.plan.kernels import Device
+from py_engine.proof import comparison
+from py_engine.proof.cases import Case, cases
+from py_engine.proof.upload_cases import upload_cases
+from py_engine.proof.variants import WrongKernels, blamed, check, shaders_of, upload_shaders, variants
+from tests.support.cpu_models import header
+from tests.unit.test_tuning import ONE_OF_EACH
+
+GPU = Device(f16=True, subgroup=32, max_workgroup_storage=49152, max_threads=1024, dot8=True, matrix=16)
+SOFTWARE = Device(subgroup=4, software=True)
+MODELS = [*ONE_OF_EACH, "llama/mixtral.Q4_K_M", "llama/llama.Q4_K_M", "llama/llama.IQ1_M"]
+
+
+def numpys(case: Case) -> dict[str, np.ndarray]:
+    """Numpy's results, with the bounds of the filters, which its sampler does not need."""
+    found = dict(case.want)
+    names = {name: b.name for op in case.ops for name, b in op.bindings.items()}
+    if "bounds" in names:
+        op = next(op for op in case.ops if op.kernel == "sample_draw")
+        logits = op.bindings["logits"].name
+        values = case.want.get(logits, case.data[logits]).reshape(-1, int(op.consts["stride"]))
+        for m, (wanted, seq, at, _) in enumerate(found[names["rows"]][: len(values)]):
+            if wanted != 1:
+                continue
+            row, parameters = values[m, : int(op.consts["vocab"])], settings_of(case.data["sampling"][seq])
+            keep = np.sort(row[filtered(row, parameters, int(at) + int(parameters["shifted"]))])[[0, -1]]
+            found[names["bounds"]][m, :2] = comparison.keys_of(keep)
+    return found
+
+
+def wrong(case: Case, name: str, values: np.ndarray) -> str | None:
+    return comparison.fault(case, numpys(case) | {name: values})
+
+
+@pytest.mark.parametrize("device", [GPU, SOFTWARE], ids=["gpu", "software"])
+@pytest.mark.parametrize("model", MODELS)
+def test_every_kernel_of_every_architecture_has_a_case(model: str, device: Device) -> None:
+    """A case passes with numpy's own results. A single other value in any of its outputs is a fault."""
+    plan = planner.make_plan(header(model), device, planner.PlanOptions(512, 128, "f16"))
+    made = [*cases(plan, device, plan.lists, lambda shader: False), *upload_cases(plan, device, lambda shader: False)]
+    found = {shader.label for case in made for shader in case.shaders}
+    assert found == {s.label for s in [*shaders_of(plan, device, plan.lists), *upload_shaders(plan, device)]}
+    for case in made:
+        assert comparison.fault(case, numpys(case)) is None
+        for name, (op, binding) in case.written().items():
+            values = case.want[name].copy()
+            if binding in comparison.PASSED_ON or values.dtype == np.uint32:
+                continue
+            at = np.flatnonzero(~np.isnan(values.reshape(-1)))
+            if not len(at):  # nothing is written, such as keys of a layer that shares another's cache
+                continue
+            values.reshape(-1)[at[-1]] += np.sqrt(np.mean(values.reshape(-1)[at].astype(np.float64) ** 2))
+            assert wrong(case, name, values), f"{op.kernel} {binding}"
+
+
+def test_what_must_stay_untouched_is_compared() -> None:
+    plan = planner.make_plan(header("llama/llama.Q4_0"), SOFTWARE, planner.PlanOptions(512, 64, "f32"))
+    case = next(c for c in cases(plan, SOFTWARE, ["prefill"], lambda s: False) if c.ops[0].kernel == "matmul")
+    name = next(name for name, (_, binding) in case.written().items() if binding == "y")
+    values = case.want[name].copy()
+    values[-1, 0] = 0
+    assert wrong(case, name, values) == "matmul: values where none belong"
+
+
+def test_known_kernels_have_no_case() -> None:
+    plan = planner.make_plan(header("llama/llama.Q4_0"), SOFTWARE, planner.PlanOptions(512, 64, "f32"))
+    labels = {
+        s.label for c in cases(plan, SOFTWARE, plan.lists, lambda s: not s.label.startswith("norm")) for s in c.shaders
+    }
+    assert labels
+    assert all(label.startswith("norm") for label in labels)
+
+
+def test_variants_begin_with_the_least_change() -> None:
+    found = list(variants(GPU, ()))
+    assert [lacks for _, lacks in found[:4]] == ["subgroup matrices", "integer dot products", "f16", "subgroups"]
+    assert found[2][0] == replace(GPU, f16=False, matrix=0)
+    assert found[-1][0] == replace(GPU, f16=False, matrix=0, dot8=False, subgroup=0)
+    assert len({device for device, _ in found}) == len(found)
+    assert all(device.subgroup == 32 for device, _ in variants(GPU, {"subgroup"}))
+    assert not list(variants(Device(), ()))
+
+
+def test_wrong_kernels_are_named() -> None:
+    plan = planner.make_plan(header("llama/llama.Q4_0"), SOFTWARE, planner.PlanOptions(512, 64, "f32"))
+    shaders = shaders_of(plan, SOFTWARE, ["decode"])
+
+    class Known:
+        def fault(self, shader: object) -> str:
+            return "off by 2" if shader is shaders[1] else ""
+
+    check(shaders[:1], Known())
+    with pytest.raises(WrongKernels, match=r"the kernel \w+ wrong \(off by 2\)\."):
+        check(shaders, Known())
+
+
+def test_a_wrong_case_blames_the_kernels_that_another_variant_replaces() -> None:
+    plan = planner.make_plan(header("llama/llama.Q4_0"), SOFTWARE, planner.PlanOptions(512, 64, "f32"))
+    shaders = shaders_of(plan, SOFTWARE, ["greedy"])
+    assert {s.label.partition(" ")[0] for s in blamed(shaders)} == {"sample_best", "sample"}
+    plain = shaders_of(plan, replace(SOFTWARE, subgroup=0), ["greedy"])
+    assert blamed(plain) == plain

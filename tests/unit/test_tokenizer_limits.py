@@ -1,0 +1,120 @@
+"""No text takes a tokenizer more than proportional time: ten times the text, about ten times the steps."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.openai.sampling import sampling
+from py_engine.errors import WispError
+from py_engine.files.gguf_header import parse
+from py_engine.text import pretokenize
+from py_engine.text.pretokenize import pretokenizer
+from py_engine.text.tokenizer import Tokenizer, load_tokenizer
+from py_engine.text.tokenizers.vocab import CONTROL, NORMAL, USER_DEFINED, Vocab
+from py_engine.text.tokenizers.wpm import WPM
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "vocab"
+TEXTS = [
+    "7",
+    "a",
+    "A",
+    "é",
+    "中",
+    " ",
+    "\n",
+    "\t ",
+    "<|",
+    "'s",
+    "1a",
+    "aB",
+    "a ",
+    "…",
+    " .",
+    "\u0301",
+    "٣",
+    "_1",
+    "▁",
+    "²3",
+]
+
+
+def seconds(work: Callable[[], object]) -> float:
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+def grows_linearly(work: Callable[[int], object], size: int) -> None:
+    """Compare the time of 8 times the size. A quadratic algorithm would take 64 times as long."""
+    small = max(min(seconds(lambda: work(size)) for _ in range(2)), 0.002)
+    assert min(seconds(lambda: work(8 * size)) for _ in range(2)) < 32 * small
+
+
+@pytest.mark.parametrize("name", sorted(pretokenize._SPLITS))
+def test_pretokenizers(name: str) -> None:
+    split = pretokenizer(name).split
+    split("warm up")
+    for text in TEXTS:
+        for end in ("", "a"):
+            assert "".join(split(text * 300 + end)) == text * 300 + end
+            grows_linearly(lambda n: split(text * n + end), 500)  # noqa: B023, called at once
+
+
+def test_digits_in_groups_of_three() -> None:
+    for name, text, words in (
+        ("afmoe", "a1234567 12", ["1", "234", "567"]), ("afmoe", "12345", ["12", "345"]),
+        ("tiny_aya", "1234567.", ["1", "234", "567"]), ("superbpe", "x1234567y", ["1", "234", "567"]),
+    ):  # fmt: skip
+        found = pretokenizer(name).split(text)
+        at = found.index(words[0])
+        assert found[at : at + len(words)] == words, (name, found)
+
+
+@pytest.mark.parametrize("name", ["qwen2", "llama-bpe", "llama-spm", "bert-bge"])
+def test_tokenizers(name: str) -> None:
+    data = (GOLDEN / f"ggml-vocab-{name}.gguf").read_bytes()
+    tokenizer = load_tokenizer(parse(data, len(data)).metadata)
+    special = tokenizer.vocab.texts[tokenizer.vocab.special_ids[0]]
+    for text in (*TEXTS, special, special[:-1], "<|im_start|>", "</s>"):
+        grows_linearly(lambda n: tokenizer.encode(text * n, parse_special=True), 400)  # noqa: B023, called at once
+
+
+def many_special(count: int) -> Tokenizer:
+    texts = ["a", "b", *(f"<|special_token_{i}|>" for i in range(count)), *("\n" * i for i in range(1, 32))]
+    types = [NORMAL] * 2 + [CONTROL] * count + [USER_DEFINED] * 31
+    metadata = {
+        "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "qwen2", "tokenizer.ggml.tokens": texts,
+        "tokenizer.ggml.token_type": types, "tokenizer.ggml.merges": [],
+    }  # fmt: skip
+    return load_tokenizer(metadata)
+
+
+def test_50_000_control_tokens() -> None:
+    tokenizer = many_special(50_000)
+    text = "".join(f"a<|special_token_{i}|>b" for i in range(0, 50_000, 5))
+    assert seconds(lambda: tokenizer.encode(text, parse_special=True)) < 20  # token by token: minutes
+    ids = tokenizer.encode(text, parse_special=True)
+    assert ids[1::3] == list(range(2, 50_002, 5))
+    runs = tokenizer.encode("\n" * 100 + "a" + "\n" * 5, parse_special=True)  # the longest first
+    assert [len(tokenizer.text_of(i)) for i in runs] == [31, 31, 31, 7, 1, 5]
+    grows_linearly(lambda n: tokenizer.encode("\n" * n, parse_special=True), 5000)
+    grows_linearly(lambda n: tokenizer.encode("<|special_token_" * n, parse_special=True), 1000)
+
+
+def test_a_long_word_of_wordpiece() -> None:
+    vocab = Vocab({"tokenizer.ggml.tokens": ["[UNK]", "▁a", "a", "aa"]}, {"unknown": 0})
+    model = WPM(vocab, {})
+    grows_linearly(lambda n: model.encode("a" * n), 20_000)
+    assert model.encode("a" * 7) == [1, 3, 3, 3]
+
+
+def test_tokens_and_sequence_breakers_have_a_limit() -> None:
+    with pytest.raises(WispError, match="1024 characters"):
+        Vocab({"tokenizer.ggml.tokens": ["a", "b" * 1025]}, {})
+    for breakers in (["x"] * 33, ["x" * 41]):
+        with pytest.raises(WispError) as caught:
+            sampling({"dry_multiplier": 1, "dry_sequence_breakers": breakers}, -1)
+        assert caught.value.param == "dry_sequence_breakers"
+    assert sampling({"dry_multiplier": 1, "dry_sequence_breakers": ["x", "", "x"]}, -1)[1].dry_breakers == ("x",)

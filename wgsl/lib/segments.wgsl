@@ -1,0 +1,31 @@
+// The segments of a packed batch: several sequences computed as one, one after the other in its positions, so that they
+// share a block table. A token sees its own segment only.
+#param PACKED // 1: the batch is packed, with a segment per token; 0: its tokens are of one sequence
+#if PACKED
+#param SEGMENTS // index in state.tables of the first token's segment: its first position, its end, its row of the result
+#endif
+
+// First position of token m's sequence.
+fn segment_begin(m: u32) -> u32 {
+#if PACKED
+  return state.tables[SEGMENTS + 3u * m];
+#else
+  return 0u;
+#endif
+}
+
+// Position after the last one of token m's sequence; of an unpacked one, after this batch.
+fn segment_end(m: u32) -> u32 {
+#if PACKED
+  return state.tables[SEGMENTS + 3u * m + 1u];
+#else
+  return state.tokens[0].pos + state.tokens[0].n;
+#endif
+}
+#if PACKED
+
+// Row of the result that token m is pooled into.
+fn segment_row(m: u32) -> u32 {
+  return state.tables[SEGMENTS + 3u * m + 2u];
+}
+#endif

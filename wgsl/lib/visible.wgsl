@@ -1,0 +1,21 @@
+// Which positions a token attends to.
+#param WINDOW // positions that a token sees, itself included; 0: all
+#param CAUSAL // 0: a token also sees later tokens of its sequence; WINDOW then reaches half to either side
+#include "lib/segments.wgsl"
+
+// The first position that token m sees, and the one after the last. Neither falls as m rises.
+fn visible(m: u32) -> vec2u {
+  let own = state.tokens[0].pos + m;
+  var first = segment_begin(m);
+  var end = own + 1u;
+#if not CAUSAL
+  end = segment_end(m);
+#if WINDOW
+  end = min(end, own + WINDOW / 2u + 1u);
+#endif
+#endif
+#if WINDOW
+  first = max(first, own - min(own, select(WINDOW / 2u, WINDOW - 1u, CAUSAL == 1u)));
+#endif
+  return vec2u(first, end);
+}
