@@ -45,6 +45,7 @@ class Gpu(Memory):
         super().__init__(device, variant, plan)
         self.lost: str | None = None  # why
         self._reported = asyncio.Event()  # the loss
+        self.closed = False
         self.pipelines = PipelineCache(device)
         self.recorded: set[str] = set()  # lists that replay.js can run
         self._recording = asyncio.Lock()  # concurrent requests may compile the same lists
@@ -159,7 +160,7 @@ class Gpu(Memory):
         if self.prove is not None:
             await self.prove(ops)
         async with self._recording:
-            if not self.buffers:  # it was closed meanwhile
+            if self.closed:
                 return
             rest = {name: ops_of_list for name, ops_of_list in ops.items() if name not in self.recorded}
             try:
@@ -309,6 +310,7 @@ class Gpu(Memory):
 
     def close(self) -> None:
         """Free every buffer and destroy the device."""
+        self.closed = True
         if self.uploading is not None:
             self.uploading.close()
         for buffer in self.buffers:

@@ -228,6 +228,7 @@ class Trial(Gpu):
         return float(await self.replay.timeLists(to_js(["test"]), self.workload.n, repeats))
 
     def close(self) -> None:
+        self.closed = True
         for buffer in self.buffers:
             buffer.destroy()
         self.buffers = []

@@ -290,12 +290,13 @@ def test_full_storage_stops_the_caching_and_not_the_load(
     got = c.load()
     assert got["sha256"] == sha(model)
     assert "too little storage" in " ".join(got["notices"])
-    cached = sum(length for _, length in c.cached())
-    assert 0 < cached < 1_500_000
+    cached = c.cached()
+    assert 0 < sum(length for _, length in cached) < 1_500_000
     cdp.send("Storage.overrideQuotaForOrigin", {"origin": server.url.rstrip("/")})
     c.file.sent = 0
     assert c.load()["sha256"] == sha(model)
-    assert c.file.sent == len(model) - cached
+    # Until all of the first MiB is cached, it is downloaded as one piece: it may be the header.
+    assert c.file.sent <= len(model) - sum(length for offset, length in cached if offset == 0 or offset >= 1 << 20)
     page.context.close()
 
 
