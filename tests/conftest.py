@@ -49,7 +49,7 @@ def playwright_run() -> Iterator[Playwright]:
 
 @pytest.fixture(scope="session")
 def chromium(playwright_run: Playwright) -> Iterator[Callable[[str | None], Browser]]:
-    """chromium(adapter) -> the run's browser on "swiftshader", "lavapipe", or None: without WebGPU."""
+    """chromium(adapter) -> the run's browser on an adapter (tests/support/browser.py), or None: without WebGPU."""
     started: dict[str | None, Browser] = {}
 
     def get(adapter: str | None = "swiftshader") -> Browser:

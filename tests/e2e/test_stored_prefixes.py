@@ -67,7 +67,7 @@ def visits(
 ) -> Iterator[Visits]:
     """A fresh profile. Its parameter is the backend, by default the CPU, which starts fastest."""
     backend = getattr(request, "param", "cpu")
-    context = chromium("lavapipe" if backend == "webgpu" else None).new_context()
+    context = chromium("lavapipe-optimized" if backend == "webgpu" else None).new_context()
     yield Visits(context, server, backend)
     context.close()
 

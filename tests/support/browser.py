@@ -21,15 +21,20 @@ PAGE_MODULES = Path(__file__).parent / "page"
 
 def launch(playwright: Playwright, adapter: str | None, extra_flags: tuple[str, ...] = (), **options: Any) -> Browser:
     """A headless Chromium whose WebGPU runs on `adapter`: "swiftshader" (no shader-f16, subgroups of 4), "lavapipe"
-    (shader-f16, subgroups of 8, 128 MiB bindings), or None: without WebGPU.
+    (shader-f16, subgroups of 8, 128 MiB bindings), "lavapipe-optimized", or None: without WebGPU.
+
+    Lavapipe compiles a shader in half the time when it does not optimize it, and runs it at half the speed. Most tests
+    compile more than they run.
     """
     flags = [flag for flag in browser_flags() if flag not in REAL_GPU]
     env: dict[str, str | float | bool] = {**os.environ}
     if adapter is None:
         flags = [flag for flag in flags if flag != "--enable-unsafe-webgpu"] + ["--disable-features=WebGPU"]
-    if adapter == "lavapipe":
+    if adapter in ("lavapipe", "lavapipe-optimized"):
         icd = str(lavapipe_icd())
         env |= {"VK_ICD_FILENAMES": icd, "VK_DRIVER_FILES": icd, "MESA_SHADER_CACHE_DIR": str(shader_cache())}
+        if adapter == "lavapipe":
+            env["GALLIVM_PERF"] = "nopt"
         flags += REAL_GPU
     flags += extra_flags
     return playwright.chromium.launch(**{**launch_options(), "args": flags, "env": env, **options})
