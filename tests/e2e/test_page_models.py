@@ -129,6 +129,14 @@ def test_an_address_is_loaded_or_refused(talk: Page, server: Server) -> None:
     expect(talk.locator("#model-name")).to_have_text("wisp-mini-q8_0")
 
 
+@pytest.fixture
+def cpu_context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
+    """A fresh profile without WebGPU."""
+    made = chromium(None).new_context()
+    yield made
+    made.close()
+
+
 def test_an_engine_that_does_not_start_can_be_started_again(context: BrowserContext, server: Server) -> None:
     page = context.new_page()
     page.route("**/assets/worker-*.js", lambda route: route.abort())
@@ -140,19 +148,11 @@ def test_an_engine_that_does_not_start_can_be_started_again(context: BrowserCont
     assert "Rome" in ask(page, "What is the capital of Italy?")
 
 
-def test_a_message_sent_while_the_model_loads_is_answered(context: BrowserContext, server: Server) -> None:
-    page = context.new_page()
+def test_a_message_sent_while_the_model_loads_is_answered(cpu_context: BrowserContext, server: Server) -> None:
+    page = cpu_context.new_page()
     page.goto(server.url)
     expect(page.locator("#loading")).to_be_visible()
     assert "Rome" in ask(page, "What is the capital of Italy?")
-
-
-@pytest.fixture
-def cpu_context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
-    """A fresh profile without WebGPU."""
-    made = chromium(None).new_context()
-    yield made
-    made.close()
 
 
 def test_a_load_can_be_cancelled_and_resumed(cpu_context: BrowserContext, server: Server) -> None:
