@@ -151,7 +151,7 @@ def decode(ops: OpList, call: Call, staged: bool) -> None:
         call.params
         | split_params
         | {"PARTS": threads, "FRESH": int(staged)}
-        | tiles.attention_loads(cache.kind, head_dim, positions, threads)
+        | tiles.attention_loads(ops.device, cache.kind, head_dim, positions, threads)
         | ops.state_params,
         {"scale": call.options.scale, "n_head_kv": n_head_kv, "q_stride": call.q.shape[1]},
         {"state": ops.state, "q": call.q}

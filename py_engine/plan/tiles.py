@@ -106,7 +106,7 @@ def matvec_small_batch(device: Device, weight: Weight, in_bytes: bool) -> dict[s
     """
     tk = matvec(device, weight, in_bytes)["TK"]
     if not in_bytes:
-        return {"TK": tk, "TR": max(2, 64 // tk), "R": 2}
+        return {"TK": tk, "TR": max(2, 64 // tk), "R": 1 if device.software else 2}
     tr, r = (256 if tk > 16 else 128) // tk, 1 if weight.layout.groups_per_thread > 1 else 2 if tk == 64 else 4
     row_bytes = 4 * MAX_SMALL_BATCH * tr * _parts_of_a_sum(device, tk)  # of the sums of a row per thread
     while r > 1 and (weight.rows < FULL_OCCUPANCY * tr * r or r * row_bytes > device.max_workgroup_storage):
@@ -200,8 +200,13 @@ def _attention_matrix_bytes(head_dim: int, rows: int, positions: int) -> int:
     return 4 * positions * (head_dim + 8) + rows * (4 * (positions + 4) + 2 * (positions + 8) + 4) + 16
 
 
-def attention_loads(kv: str, head_dim: int, positions: int, threads: int) -> dict[str, int]:
-    """Loads that a thread of attention_decode.wgsl has in flight: as many as its registers hold."""
+def attention_loads(device: Device, kv: str, head_dim: int, positions: int, threads: int) -> dict[str, int]:
+    """Loads that a thread of attention_decode.wgsl has in flight: as many as its registers hold.
+
+    A software GPU gains nothing by them, and takes many times as long to compile them.
+    """
+    if device.software:
+        return {"KEYS": 1, "VALUES": 1}
     wide = {"f16": 8, "q8_0": 16}.get(kv, 4)
     chunks = head_dim // (wide if head_dim % wide == 0 else 4)
     vectors, all_threads = head_dim // 4, positions * threads
