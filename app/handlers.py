@@ -69,6 +69,7 @@ class Worker:
             "budget": self._budget,
             "models.cached": self._cached,
             "models.delete": self._delete_cached,
+            "models.inspect": self._inspect,
             "promptCache.usage": self._prefix_usage,
             "promptCache.limit": self._limit_prefixes,
             "promptCache.clear": self._clear_prefixes,
@@ -156,6 +157,18 @@ class Worker:
     async def _estimate(self, fields: Fields, call: Call) -> dict[str, Any]:
         options = await self._load_options(fields)
         return await loading.estimate(options, self._platform.open_source, self._platform.estimate_engine)
+
+    async def _inspect(self, fields: Fields, call: Call) -> dict[str, Any]:
+        options, memory = await self._load_options(fields), self._models.memory
+        platform = self._platform
+        inspecting = loading.inspect(
+            options, platform.open_source, platform.inspect_engine, (memory.budget, memory.estimated)
+        )
+        task = asyncio.ensure_future(inspecting)
+        if not await call.job.wait_for(task):
+            task.cancel()
+            raise aborted()
+        return task.result()
 
     async def _load(self, fields: Fields, call: Call) -> dict[str, Any]:
         default = fields.get("default")

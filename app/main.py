@@ -150,6 +150,13 @@ class Browser:
 
         return await Engine.estimate(source, header, options)
 
+    async def inspect_engine(
+        self, source: Any, header: Any, options: LoadOptions, capacity: int, estimated: bool
+    ) -> dict[str, Any]:
+        from py_engine.inspection import Capacity, inspect
+
+        return await inspect(source, header, options, Capacity(capacity, estimated), js.wispLoadPackage)
+
     async def load_engine(self, source: Any, header: Any, options: LoadOptions, on_progress: OnProgress) -> Any:
         from py_engine.engine import Engine
         from py_engine.files.prefixes import Prefixes

@@ -6,6 +6,7 @@
  * resolves to the same engine until `terminate()`. When the worker crashes, the next one gets the same models, and the
  * answers under way go on in it. Requests and answers have OpenAI's shapes. Failed calls reject with a `WispError` (`.code`, `.type`, `.param`, `.error`).
  */
+import { absolute } from "./sdk/address.js";
 import { Bridge } from "./sdk/bridge.js";
 import { Connection } from "./sdk/connection.js";
 import { Endpoints } from "./sdk/endpoints.js";
@@ -111,8 +112,7 @@ export class Wisp extends Endpoints {
    * @param {LoadRequest} [request] @param {CallOptions} [options] @returns {Promise<Json>} its `stats()`
    */
   load({ model, ...rest } = {}, options = {}) {
-    const request = { ...rest, model: Array.isArray(model) ? model.map(absolute) : absolute(model) };
-    return this.#connection.call("load", request, options);
+    return this.#connection.call("load", { ...rest, model: absolute(model) }, options);
   }
 
   /**
@@ -122,10 +122,7 @@ export class Wisp extends Endpoints {
    *   context_length: number, fits?: boolean, advice?: string | null }>} `fits` and `advice` where there is a GPU
    */
   estimate({ model, ...rest } = {}) {
-    return this.#connection.call("estimate", {
-      ...rest,
-      model: Array.isArray(model) ? model.map(absolute) : absolute(model),
-    });
+    return this.#connection.call("estimate", { ...rest, model: absolute(model) });
   }
 
   /**
@@ -317,13 +314,4 @@ async function prepare(call, loads) {
   lost = null;
   if (loads.length && budget !== undefined) await call("budget", { bytes: budget });
   for (const load of loads) await call("load", load).catch(() => {}); // a request for it gets the error
-}
-
-/**
- * Catalog ids stay as they are; URLs become absolute, because the worker has another base URL.
- * @template T @param {T} model @returns {T | string}
- */
-function absolute(model) {
-  if (typeof model !== "string" || !/\/|\.gguf/i.test(model)) return model;
-  return new URL(model, globalThis.document?.baseURI ?? import.meta.url).href;
 }

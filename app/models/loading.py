@@ -186,6 +186,20 @@ async def estimate(
         }
 
 
+async def inspect(
+    options: Options,
+    open_source: Callable[[Any, OnProgress], Awaitable[Any]],
+    inspect_engine: Callable[..., Awaitable[dict[str, Any]]],
+    capacity: tuple[int, bool],
+) -> dict[str, Any]:
+    """Whether and how well the model would run here. Reads the files' headers only."""
+    async with _opened(options, open_source) as (sources, headers):
+        found = await inspect_engine(sources, headers, options.engine, *capacity)
+        travelled = sum(int(source.stats["downloaded_bytes"]) for source in sources)
+        download = sum(source.size for source in sources)
+        return {"model": options.choice.id, "download": download, "travelled": travelled, **found}
+
+
 @asynccontextmanager
 async def _opened(
     options: Options,

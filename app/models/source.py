@@ -19,6 +19,11 @@ class Source(Protocol):
     async def estimate_engine(self, source: Any, header: Any, options: LoadOptions) -> dict[str, Any]:
         """py_engine.engine.Engine.estimate."""
 
+    async def inspect_engine(
+        self, source: Any, header: Any, options: LoadOptions, capacity: int, estimated: bool
+    ) -> dict[str, Any]:
+        """py_engine.inspection.inspect."""
+
     async def load_engine(self, source: Any, header: Any, options: LoadOptions, on_progress: OnProgress) -> Any:
         """py_engine.engine.Engine.load."""
 

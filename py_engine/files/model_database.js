@@ -47,12 +47,16 @@ async function* recordsOf(url, spans, signal) {
   }
 }
 
-/** Stores a model's entry. @param {string} url @param {number} size @param {string} etag @param {boolean} ranged whether the server answers range requests */
-export const putModel = (url, size, etag, ranged) =>
-  database.transact(MODELS, "readwrite", (store) => store.put({ url, size, etag, ranged, used: Date.now() }));
-
-/** Sets a model's time of last use to now. @param {string} url */
-export const touchModel = (url) => changeModel(url, { used: Date.now() });
+/**
+ * Stores a model's entry, or notes that it is used if there is one.
+ * @param {string} url @param {number} size @param {string} etag @param {boolean} ranged whether the server answers range requests
+ */
+export const noteModel = (url, size, etag, ranged) =>
+  database.transact(MODELS, "readwrite", (store) => {
+    const entry = store.get(url);
+    entry.onsuccess = () => store.put({ ...entry.result, url, size, etag, ranged, used: Date.now() });
+    return entry;
+  });
 
 /** @param {string} url @param {Record<string, unknown>} changes of its entry */
 async function changeModel(url, changes) {

@@ -68,10 +68,8 @@ class UrlSource(Source):
             self._remote.size, self._remote.etag = int(model.size), str(model.etag)
             self._remote.ranged = bool(model.ranged)
             self._verification.sha256 = str(getattr(model, "sha256", None) or "")
-            js.wispShards.touchModel(self.url)
         else:
             self._prefix = await self._remote.probe()
-            await self._remember()
         assert self._remote.size is not None
         self.size = self._remote.size
         if self._in_workers and not self._cached:
@@ -95,9 +93,10 @@ class UrlSource(Source):
         }
 
     async def _remember(self) -> None:
+        """Note the model and its use, before the first record is cached or read."""
         if self._has_cache:
             try:
-                await js.wispShards.putModel(self.url, self._remote.size, self._remote.etag, self._remote.ranged)
+                await js.wispShards.noteModel(self.url, self._remote.size, self._remote.etag, self._remote.ranged)
             except JsException:  # no storage: work without a cache
                 self._has_cache = False
 
@@ -168,6 +167,7 @@ class UrlSource(Source):
 
     async def _prepare(self, plan: list[Record]) -> None:
         """Free storage for the download, and drop records that another version of Wisp cut differently."""
+        await self._remember()
         planned = {(record.offset, record.length) for record in plan}
         await self._make_space(sum(length for _, length in planned - self._cached))
         for offset, length in self._cached - planned:

@@ -145,6 +145,11 @@ class Platform:
         self.sources.append(Source(data))
         return self.sources[-1]
 
+    async def inspect_engine(
+        self, source: Any, header: Any, options: LoadOptions, capacity: int, estimated: bool
+    ) -> dict[str, Any]:
+        return {"verdict": "fits", "budget": capacity, "estimated": estimated}
+
     async def estimate_engine(self, source: Any, header: Any, options: LoadOptions) -> dict[str, Any]:
         from py_engine.engine import Engine as Real
 
