@@ -117,8 +117,17 @@ class Browser:
     async def open_source(self, part: Any, on_progress: OnProgress) -> Any:
         from py_engine.files.shards import open_source
 
+        await self._authorize()
         hashes = self._hashes.get(part) if isinstance(part, str) else None
         return await open_source(part, on_progress, hashes, _worker.urls_in_use)
+
+    async def _authorize(self) -> None:
+        """Let downloads from the user's hub carry the token that app/hub/settings.js stored."""
+        try:
+            hub = json_input.parse(await self.read_text("hub") or "{}")
+        except (ConnectionError, ValueError):  # no storage
+            return
+        js.wispShards.authorize(str(hub.get("baseURL") or self.origin), str(hub.get("token") or ""))
 
     async def cached_models(self) -> list[dict[str, Any]]:
         from py_engine.files.model_cache import cached_models

@@ -10,6 +10,7 @@ import { byId, h, placeIcons } from "./ui/dom.js";
 import { Engine } from "./ui/engine.js";
 import { EXAMPLES } from "./ui/examples.js";
 import { icon } from "./ui/icons.js";
+import { startHub } from "./ui/hub.js";
 import { Loading } from "./ui/loading.js";
 import { nameOf, startModels } from "./ui/models.js";
 import { announce, dismiss, notify } from "./ui/notices.js";
@@ -93,6 +94,18 @@ const models = startModels({
     const rest = files.filter((file) => !documents.isDocument(file));
     if (rest.length < files.length) documents.add(files.filter((file) => !rest.includes(file)));
     return rest;
+  },
+});
+startHub({
+  wisp: () => engine.wisp(),
+  choose(choice) {
+    models.close();
+    load(choice);
+    composer.focus();
+  },
+  embed(model, name) {
+    models.close();
+    documents.embed(model, name);
   },
 });
 const upstreams = startUpstreams({

@@ -16,6 +16,7 @@ import { startDownloadWorkers } from "./sdk/downloads.js";
 import { startHosting } from "./sdk/host.js";
 import { openLink } from "./sdk/link.js";
 
+export { Hub } from "./hub/client.js";
 export { WispError };
 
 /**

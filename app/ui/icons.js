@@ -19,6 +19,7 @@ const PATHS = /** @type {Record<string, string>} */ ({
   auto: "M12 4a8 8 0 1 0 0 16V4M12 4a8 8 0 0 1 0 16",
   file: "M13.5 3.5H7v17h10V7zM13.5 3.5V7H17",
   away: "M8 16L18 6M10 6h8v8",
+  search: "M10.5 4.5a6 6 0 1 0 0 12 6 6 0 0 0 0-12M15 15l5 5",
   documents: "M9 3.5h6.5L19 7v10H9zM15 3.5V7.5h4M9 7H5v13.5h10V17",
   down: "M12 5.5v13M6.5 13l5.5 5.5 5.5-5.5",
   info: "M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16M12 11v5M12 8v.2",

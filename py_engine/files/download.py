@@ -20,6 +20,10 @@ PART = 8 << 20  # bytes of one range request
 PARALLEL = 4  # concurrent range requests
 BACKOFF_S = (0.3, 1.0, 3.0)  # waits before the second, third and fourth try
 WORKER_LOST = "WorkerLost"  # name of the error when a download worker has ended
+SIGN_IN = (
+    "The model needs a sign-in: accept its terms on its page and store your token for that hub, or download the file "
+    "yourself and open it here."
+)
 RETRY_STATUSES = {408, 425, 429, 500, 502, 503, 504}
 
 
@@ -224,8 +228,8 @@ class Remote:
         missing = body.status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
         advice = {
             HTTPStatus.NOT_FOUND: "Check the address.",
-            HTTPStatus.UNAUTHORIZED: "The model needs a sign-in; download it yourself and open the file here.",
-            HTTPStatus.FORBIDDEN: "The model needs a sign-in; download it yourself and open the file here.",
+            HTTPStatus.UNAUTHORIZED: SIGN_IN,
+            HTTPStatus.FORBIDDEN: SIGN_IN,
         }.get(body.status, "Try again later.")
         return WispError(
             f"The server answered {status} for {self.url}. {advice}",

@@ -6,6 +6,7 @@
  * in another worker or in the engine's thread.
  */
 
+import { authorization } from "./http.js";
 import { Incoming } from "./incoming.js";
 
 /** @typedef {import("./incoming.js").OnBytes} OnBytes */
@@ -161,7 +162,8 @@ class Remote {
     const id = this.#link.number();
     const abort = () => this.#link.post({ kind: "cancel", body: id });
     signal.addEventListener("abort", abort, { once: true });
-    const message = { kind: "request", record: this.#record, url, start, end };
+    const authorized = authorization(url);
+    const message = { kind: "request", record: this.#record, url, start, end, authorized };
     const head = await this.#link.call(message, undefined, id);
     return Object.assign(new RemoteBody(this.#link, id, () => signal.removeEventListener("abort", abort)), head);
   }

@@ -20,9 +20,9 @@ export class Incoming {
     new Uint8Array(this.buffer).set(new Uint8Array(from, start, length), at);
   }
 
-  /** Requests bytes [start, end) of a file. @param {string} url @param {number} start @param {number} end @param {AbortSignal} signal */
-  request(url, start, end, signal) {
-    return request(url, start, end, signal);
+  /** http.js's request(). @param {string} url @param {number} start @param {number} end @param {AbortSignal} signal @param {Record<string, string>} [authorized] */
+  request(url, start, end, signal, authorized) {
+    return request(url, start, end, signal, authorized);
   }
 
   /** Whether this record can be filled from a response. @param {unknown} body */
