@@ -11,6 +11,7 @@ from app.answers import chat, embeddings, grammar
 from app.answers.journal import Journal
 from app.client import Call, Client, Fields
 from app.models import loading
+from app.models.downloads import Downloads
 from app.models.loaded import Loaded
 from app.models.registry import Models
 from app.models.request_queue import aborted
@@ -61,6 +62,7 @@ class Worker:
         self._platform = platform
         self._clients: set[Client] = set()
         self._models = Models(platform, lambda text: self._log_to_all("notice", text))
+        self._downloads = Downloads(platform, self._load_options, self._tell_downloads)
         self._upstreams = Upstreams(platform, self._models.knows, lambda text: self._log_to_all("upstream", text), DONE)
         handlers: dict[str, Handler] = {
             **self._endpoints(),
@@ -70,6 +72,7 @@ class Worker:
             "models.cached": self._cached,
             "models.delete": self._delete_cached,
             "models.inspect": self._inspect,
+            **self._download_handlers(),
             "promptCache.usage": self._prefix_usage,
             "promptCache.limit": self._limit_prefixes,
             "promptCache.clear": self._clear_prefixes,
@@ -90,6 +93,18 @@ class Worker:
         methods = {path: getattr(self, name) for name, path in _PATH_OF.items()}
         return {kind: methods[endpoint.path] for kind, endpoint in ENDPOINTS.items()}
 
+    def _download_handlers(self) -> dict[str, Handler]:
+        queue = self._downloads
+        return {
+            "downloads.list": lambda fields, call: queue.queue(),
+            "downloads.add": lambda fields, call: queue.add(fields),
+            "downloads.pause": lambda fields, call: queue.pause(fields.get("download")),
+            "downloads.resume": lambda fields, call: queue.resume(fields.get("download")),
+            "downloads.remove": lambda fields, call: queue.remove(fields.get("download")),
+            "downloads.move": lambda fields, call: queue.move(fields.get("download"), fields.get("index")),
+            "downloads.limit": lambda fields, call: queue.set_limit(fields.get("limit")),
+        }
+
     def connect(self, post: Callable[[dict[str, Any]], None]) -> Client:
         """Connect a client; `post` sends it a message."""
         client = Client(post)
@@ -107,6 +122,11 @@ class Worker:
         """Tell every client what is loaded, so that each can have it loaded again if this worker ends."""
         for client in self._clients:
             client.tell_loads(self._models.loads())
+
+    def _tell_downloads(self, downloads: list[dict[str, Any]]) -> None:
+        """Tell every client the download queue."""
+        for client in self._clients:
+            client.post({"kind": "downloadQueue", "downloads": downloads})
 
     def _log_to_all(self, level: str, text: str) -> None:
         """Log to every client what concerns all, such as a request that leaves this machine."""
@@ -178,11 +198,13 @@ class Worker:
         if fields.get("onDemand") is True:
             self._models.know(options)
             return {}
-        async with self._models.load(options, default is not False, call.job, call.progress) as model:
-            for notice in model.notices:
-                call.client.log("warning", notice)
-            self._tell_loads()
-            return self._stats_of(model)
+        load = self._models.load(options, default is not False, call.job, call.progress)
+        with self._downloads.lent(options.choice.parts):
+            async with load as model:
+                for notice in model.notices:
+                    call.client.log("warning", notice)
+                self._tell_loads()
+                return self._stats_of(model)
 
     async def _unload(self, fields: Fields, call: Call) -> None:
         await self._models.unload(_name(fields), call.job)
@@ -217,7 +239,7 @@ class Worker:
 
     def urls_in_use(self) -> set[str]:
         """Addresses of the models that must stay in the browser's storage."""
-        return self._models.urls()
+        return self._models.urls() | self._downloads.urls()
 
     def _held(self, fields: Fields, call: Call) -> AbstractAsyncContextManager[Loaded]:
         """The model that a message names, pinned, without waiting in its queue."""

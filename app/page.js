@@ -10,6 +10,7 @@ import { byId, h, placeIcons } from "./ui/dom.js";
 import { Engine } from "./ui/engine.js";
 import { EXAMPLES } from "./ui/examples.js";
 import { icon } from "./ui/icons.js";
+import { startDownloads } from "./ui/downloads.js";
 import { startHub } from "./ui/hub.js";
 import { Loading } from "./ui/loading.js";
 import { nameOf, startModels } from "./ui/models.js";
@@ -96,13 +97,16 @@ const models = startModels({
     return rest;
   },
 });
+const useStored = (/** @type {Choice} */ choice) => {
+  models.close();
+  load(choice);
+  composer.focus();
+};
+const downloads = startDownloads({ wisp: () => engine.wisp(), choose: useStored });
 startHub({
   wisp: () => engine.wisp(),
-  choose(choice) {
-    models.close();
-    load(choice);
-    composer.focus();
-  },
+  choose: useStored,
+  download: (choice) => downloads.add(choice),
   embed(model, name) {
     models.close();
     documents.embed(model, name);
@@ -243,7 +247,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 const firstLoad = load(firstChoice());
-firstLoad.then(startBridge);
+firstLoad.then(startBridge).then(downloads.resume);
 await chat.restore(localStorage.getItem(STORED_CHAT)).catch((error) => {
   notify({ key: "storage", text: "This browser cannot store chats.", more: `${error}`, kind: "error" });
   showChat();

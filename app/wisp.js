@@ -140,6 +140,35 @@ export class Wisp extends Endpoints {
   };
 
   /**
+   * The download queue of all tabs: models on their way into this browser's storage. It goes on while any tab is open, and
+   * on a later visit from the first `list()` on. A load of a model in the queue continues with what has arrived.
+   */
+  downloads = {
+    /** @returns {Promise<import("./sdk/types.d.ts").QueuedDownload[]>} */
+    list: () => this.#connection.call("downloads.list"),
+    /** Adds a model; one that is in the queue goes on. @param {{ model: string | string[], name?: string, sha256?: string | string[] }} request @returns {Promise<import("./sdk/types.d.ts").QueuedDownload>} */
+    add: ({ model, ...rest }) => this.#connection.call("downloads.add", { ...rest, model: absolute(model) }),
+    /** @param {string} download the download's id @returns {Promise<void>} */
+    pause: (download) => this.#connection.call("downloads.pause", { download }),
+    /** Continues a download that was paused or has failed. @param {string} download @returns {Promise<void>} */
+    resume: (download) => this.#connection.call("downloads.resume", { download }),
+    /** Takes a download out of the queue; what is stored stays. @param {string} download @returns {Promise<void>} */
+    remove: (download) => this.#connection.call("downloads.remove", { download }),
+    /** @param {string} download @param {number} index its place, from 0 on @returns {Promise<void>} */
+    move: (download, index) => this.#connection.call("downloads.move", { download, index }),
+    /** Sets how many run at once, 1 to 6; default: 2. @param {number} limit @returns {Promise<void>} */
+    setLimit: (limit) => this.#connection.call("downloads.limit", { limit }),
+    /**
+     * Calls `listener` with the queue when it changes, about ten times a second while something arrives.
+     * @param {(downloads: import("./sdk/types.d.ts").QueuedDownload[]) => void} listener @returns {() => void} ends it
+     */
+    onChange: (listener) => {
+      this.#connection.onQueue.add(listener);
+      return () => void this.#connection.onQueue.delete(listener);
+    },
+  };
+
+  /**
    * OpenAI-compatible servers for models too large for this device. Only requests whose `model` is `name/model` of one of
    * them leave this machine. The configuration is stored for later visits; the keys are never returned.
    */
@@ -262,6 +291,7 @@ function open(shared) {
     endDownloads = startDownloadWorkers(url, (port) => connection.lend(port, "downloads"));
   };
   connection.onRestart = (reason) => {
+    if (connection.onQueue.size) connection.call("downloads.list").catch(() => {}); // goes on with the queue
     const text = `The engine stopped (${reason}) and was started again; answers continue.`;
     connection.onLog.forEach((listener) => listener("notice", text));
   };

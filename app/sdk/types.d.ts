@@ -230,6 +230,24 @@ export interface Inspection {
   tokens_per_second?: number | null;
 }
 
+/** A model in the download queue. */
+export interface QueuedDownload {
+  id: string;
+  /** its name */
+  model: string;
+  urls: string[];
+  /** "loading": a load has taken it over */
+  state: "queued" | "running" | "paused" | "failed" | "done" | "loading";
+  /** bytes in storage or on their way there */
+  loaded: number;
+  /** of all files; 0: not known yet */
+  total: number;
+  /** bytes a second */
+  speed: number;
+  seconds_left: number | null;
+  error: import("./error.js").ErrorBody | null;
+}
+
 /** A model in the browser's storage. */
 export interface CachedModel {
   id: string;

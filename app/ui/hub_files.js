@@ -2,7 +2,7 @@
 import { Hub } from "../hub/client.js";
 import { best, fitBySize, likely } from "../hub/fit.js";
 import { explain } from "./advice.js";
-import { byId, h } from "./dom.js";
+import { byId, h, iconButton } from "./dom.js";
 import { bytes, plural, rate } from "./format.js";
 
 /**
@@ -14,6 +14,7 @@ import { bytes, plural, rate } from "./format.js";
  * @typedef {object} Actions
  * @property {() => Promise<import("../wisp.js").Wisp>} wisp
  * @property {(choice: Choice) => void} choose loads a model
+ * @property {(choice: Choice) => void} download stores a model for later
  * @property {(model: string | string[], name: string) => void} embed uses a model to search the documents
  */
 
@@ -161,17 +162,34 @@ export class Repository {
         chosen ? h("span", { class: "badge" }, "Best for this device") : null,
         h("small", { class: fit?.verdict ?? "" }, fit ? textOf(fit) : "Checking whether it fits …"),
       ),
-      button,
+      h("div", { class: "hub-actions" }, button, usable && this.#downloadButton(file)),
     );
   }
 
   /** @param {ModelFile} file */
-  #use({ urls, name, sha256 }) {
-    const model = urls.length > 1 ? urls : urls[0];
-    this.#dialog.close();
-    if (this.#embeds) this.#actions.embed(model, name);
-    else this.#actions.choose({ model, name, keep: model, sha256: sha256 ?? undefined });
+  #downloadButton(file) {
+    const button = iconButton("fetch", `Download ${file.name}`, () => {
+      this.#actions.download(choiceOf(file));
+      button.disabled = true;
+      button.classList.add("done");
+      button.title = button.ariaLabel = `${file.name} is in the download queue`;
+    });
+    return button;
   }
+
+  /** @param {ModelFile} file */
+  #use(file) {
+    const choice = choiceOf(file);
+    this.#dialog.close();
+    if (this.#embeds) this.#actions.embed(/** @type {string | string[]} */ (choice.keep), file.name);
+    else this.#actions.choose(choice);
+  }
+}
+
+/** @param {ModelFile} file @returns {Choice} */
+function choiceOf({ urls, name, sha256 }) {
+  const model = urls.length > 1 ? urls : urls[0];
+  return { model, name, keep: model, sha256: sha256 ?? undefined };
 }
 
 /** @param {Fit} fit */

@@ -4,6 +4,7 @@ From a server without ranges (it answers 200 instead of 206), the file is read o
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from http import HTTPStatus
 from math import isnan
@@ -14,10 +15,9 @@ import js
 from pyodide.ffi import JsException, create_proxy
 
 from py_engine.errors import NOT_FOUND, SERVER_ERROR, WispError
+from py_engine.files.link import Link
 
 FIRST_BYTES = 1 << 20  # the first request: enough for the header of most models
-PART = 8 << 20  # bytes of one range request
-PARALLEL = 4  # concurrent range requests
 BACKOFF_S = (0.3, 1.0, 3.0)  # waits before the second, third and fourth try
 WORKER_LOST = "WorkerLost"  # name of the error when a download worker has ended
 SIGN_IN = (
@@ -43,7 +43,7 @@ class Remote:
         self.ranged = True
         self.linked = ""  # the header X-Linked-ETag of the first response
         self._on_bytes = on_bytes
-        self._slots = asyncio.Semaphore(PARALLEL)
+        self._link = Link(time.perf_counter)
         self._abort = js.AbortController.new()
         self._response: Any = None  # without ranges: the response, read up to _position
         self._position = 0
@@ -90,7 +90,8 @@ class Remote:
             async with self._stream_lock:
                 await self._from_stream(target, at, start, end)
             return
-        parts = [(a, min(a + PART, end)) for a in range(start, end, PART)]
+        size = self._link.part
+        parts = [(a, min(a + size, end)) for a in range(start, end, size)]
         tasks = [asyncio.ensure_future(self._range(target, at + a - start, a, b)) for a, b in parts]
         try:
             await asyncio.gather(*tasks)
@@ -104,7 +105,7 @@ class Remote:
 
     async def _range(self, target: Any, at: int, start: int, end: int) -> None:
         """Download one range. After a lost connection, continues from the last byte that arrived."""
-        async with self._slots:
+        async with self._link.request():
             tries = 0
             while start < end:
                 body = await self._request(start, end, target)
@@ -156,6 +157,7 @@ class Remote:
 
     def _count(self, n_bytes: int) -> None:
         self.downloaded += n_bytes
+        self._link.arrived(n_bytes)
         self._on_bytes(n_bytes)
 
     async def _back_off(self, tries: int, *, short: bool) -> int:
@@ -178,6 +180,7 @@ class Remote:
         for tries in range(len(BACKOFF_S) + 1):
             last = tries == len(BACKOFF_S)
             self.requests += 1
+            asked = time.perf_counter()
             try:
                 body = await source.request(self.url, start, end, self._abort.signal)
             except JsException as error:
@@ -188,6 +191,7 @@ class Remote:
                 if last or not self._may_recover():
                     raise self._network_error() from None
             else:
+                self._link.waited(time.perf_counter() - asked)
                 if body.status in (HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT):
                     self._check_unchanged(body)
                     return body
