@@ -16,6 +16,7 @@ from app.models.loaded import Loaded
 from app.models.registry import Models
 from app.models.request_queue import aborted
 from app.models.source import Source
+from app.models.storage import Storage
 from app.openai import formats
 from app.openai.endpoints import ENDPOINTS
 from app.openai.requests import chat_request, completion_request
@@ -45,6 +46,15 @@ Handler = Callable[[Fields, Call], Awaitable[Any]]
 _PATH_OF: dict[str, str] = {}  # a Worker's method -> the path of the endpoint it answers
 
 
+def messages(methods: dict[str, Callable[[Fields], Awaitable[Any]]]) -> dict[str, Handler]:
+    """Handlers that need nothing of the client."""
+
+    def handler(method: Callable[[Fields], Awaitable[Any]]) -> Handler:
+        return lambda fields, call: method(fields)
+
+    return {kind: handler(method) for kind, method in methods.items()}
+
+
 def answers(path: str) -> Callable[[Any], Any]:
     """Mark a Worker's method as the handler of the endpoint /v1/`path`."""
 
@@ -69,13 +79,9 @@ class Worker:
             "load": self._load,
             "unload": self._unload,
             "budget": self._budget,
-            "models.cached": self._cached,
-            "models.delete": self._delete_cached,
+            **messages(Storage(platform, self._models.catalog, self._models.urls).handlers),
             "models.inspect": self._inspect,
-            **self._download_handlers(),
-            "promptCache.usage": self._prefix_usage,
-            "promptCache.limit": self._limit_prefixes,
-            "promptCache.clear": self._clear_prefixes,
+            **messages(self._downloads.handlers),
             "tokenize": self._tokenize,
             "detokenize": self._detokenize,
             "applyTemplate": self._apply_template,
@@ -92,18 +98,6 @@ class Worker:
         """The handler of each row of the table of endpoints."""
         methods = {path: getattr(self, name) for name, path in _PATH_OF.items()}
         return {kind: methods[endpoint.path] for kind, endpoint in ENDPOINTS.items()}
-
-    def _download_handlers(self) -> dict[str, Handler]:
-        queue = self._downloads
-        return {
-            "downloads.list": lambda fields, call: queue.queue(),
-            "downloads.add": lambda fields, call: queue.add(fields),
-            "downloads.pause": lambda fields, call: queue.pause(fields.get("download")),
-            "downloads.resume": lambda fields, call: queue.resume(fields.get("download")),
-            "downloads.remove": lambda fields, call: queue.remove(fields.get("download")),
-            "downloads.move": lambda fields, call: queue.move(fields.get("download"), fields.get("index")),
-            "downloads.limit": lambda fields, call: queue.set_limit(fields.get("limit")),
-        }
 
     def connect(self, post: Callable[[dict[str, Any]], None]) -> Client:
         """Connect a client; `post` sends it a message."""
@@ -218,24 +212,6 @@ class Worker:
     async def _list(self, fields: Fields, call: Call) -> dict[str, Any]:
         listing = await self._models.listing()
         return {**listing, "data": [*listing["data"], *await self._upstreams.models()]}
-
-    async def _cached(self, fields: Fields, call: Call) -> list[dict[str, Any]]:
-        return await self._models.cached()
-
-    async def _delete_cached(self, fields: Fields, call: Call) -> int:
-        return await self._models.delete_cached(_name(fields))
-
-    async def _prefix_usage(self, fields: Fields, call: Call) -> dict[str, int]:
-        return await self._platform.prefix_usage()
-
-    async def _limit_prefixes(self, fields: Fields, call: Call) -> None:
-        limit = fields.get("bytes")
-        if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 <= limit < 1 << 53:
-            raise WispError("bytes must be a number of bytes, 0 or more.", "invalid_value", param="bytes")
-        await self._platform.limit_prefixes(int(limit))
-
-    async def _clear_prefixes(self, fields: Fields, call: Call) -> None:
-        await self._platform.clear_prefixes()
 
     def urls_in_use(self) -> set[str]:
         """Addresses of the models that must stay in the browser's storage."""

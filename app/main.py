@@ -139,6 +139,11 @@ class Browser:
 
         await forget(url)
 
+    async def pin_cached(self, url: str, pinned: bool) -> None:
+        from py_engine.files.model_cache import pin
+
+        await pin(url, pinned)
+
     async def prefix_usage(self) -> dict[str, int]:
         from py_engine.files.prefixes import prefix_usage
 

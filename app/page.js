@@ -119,6 +119,7 @@ const upstreams = startUpstreams({
 startCached({
   cached: () => engine.cached(),
   remove: (url) => engine.removeCached(url),
+  pin: (url, pinned) => engine.pinCached(url, pinned),
   prompts: () => engine.prompts(),
   clearPrompts: () => engine.clearPrompts(),
 });

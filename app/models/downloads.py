@@ -82,6 +82,19 @@ class Downloads:
 
     # -- requests
 
+    @property
+    def handlers(self) -> dict[str, Callable[[dict[str, Any]], Awaitable[Any]]]:
+        """Message kind -> what answers it."""
+        return {
+            "downloads.list": lambda fields: self.queue(),
+            "downloads.add": self.add,
+            "downloads.pause": lambda fields: self.pause(fields.get("download")),
+            "downloads.resume": lambda fields: self.resume(fields.get("download")),
+            "downloads.remove": lambda fields: self.remove(fields.get("download")),
+            "downloads.move": lambda fields: self.move(fields.get("download"), fields.get("index")),
+            "downloads.limit": lambda fields: self.set_limit(fields.get("limit")),
+        }
+
     async def queue(self) -> list[dict[str, Any]]:
         """The queue. The first call continues what an earlier visit has left."""
         await self._restored()

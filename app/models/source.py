@@ -33,6 +33,9 @@ class Source(Protocol):
     async def delete_cached(self, url: str) -> None:
         """py_engine.files.model_cache.forget."""
 
+    async def pin_cached(self, url: str, pinned: bool) -> None:
+        """py_engine.files.model_cache.pin."""
+
     async def prefix_usage(self) -> dict[str, int]:
         """py_engine.files.prefixes.prefix_usage."""
 

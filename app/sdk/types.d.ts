@@ -170,6 +170,8 @@ export interface Api {
      * Resolves to the bytes that were freed.
      */
     delete(model?: string): Promise<number>;
+    /** Sets whether a model in storage, by id or address, is never removed to make space for others. */
+    pin(model: string, pinned?: boolean): Promise<void>;
     /**
      * Whether a model fits this device, and the speed to expect, before it is downloaded: only its header travels.
      * Pass all addresses of a split model.
@@ -259,6 +261,8 @@ export interface CachedModel {
   complete: boolean;
   /** whether its SHA-256 was compared with the one that its host or the load request states */
   verified: boolean;
+  /** never removed to make space for others */
+  pinned: boolean;
   /** Unix time in seconds; null: not known */
   last_used: number | null;
   /** whether it is in memory, too */

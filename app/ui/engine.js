@@ -88,6 +88,11 @@ export class Engine {
     await this.#wisp?.models.delete(url);
   }
 
+  /** Sets whether a stored model is never removed to make space. @param {string} url @param {boolean} pinned */
+  async pinCached(url, pinned) {
+    await this.#wisp?.models.pin(url, pinned);
+  }
+
   /** The use of the prompt cache in this browser's storage. */
   async prompts() {
     return this.#wisp ? this.#wisp.promptCache.usage() : null;

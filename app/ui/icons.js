@@ -22,6 +22,7 @@ const PATHS = /** @type {Record<string, string>} */ ({
   pause: "M9 6v12M15 6v12",
   first: "M6 5h12M12 20V9M7 13.5l5-5 5 5",
   fetch: "M12 4v10.5M7.5 10.5L12 15l4.5-4.5M5 19h14",
+  pin: "M9 4h6M10 4v6l-3 3.5h10L14 10V4M12 13.5V20",
   search: "M10.5 4.5a6 6 0 1 0 0 12 6 6 0 0 0 0-12M15 15l5 5",
   documents: "M9 3.5h6.5L19 7v10H9zM15 3.5V7.5h4M9 7H5v13.5h10V17",
   down: "M12 5.5v13M6.5 13l5.5 5.5 5.5-5.5",

@@ -12,7 +12,7 @@ import { BackgroundStore } from "./background_store.js";
 // they get one after their SHA-256 has matched.
 const POLL_MS = 20; // between two looks for a record that is on its way
 const RECORDS = "records";
-const MODELS = "models"; // key url -> {url, size, etag, ranged, used: time of the last use in milliseconds, sha256?: of the file, if it was verified}
+const MODELS = "models"; // key url -> {url, size, etag, ranged, used: time of the last use in milliseconds, sha256?: of the file, if it was verified, pinned?: never evicted}
 
 const database = new Database("wisp-models", (database) => {
   database.createObjectStore(RECORDS);
@@ -31,6 +31,9 @@ export const getModel = (url) => database.transact(MODELS, "readonly", (store) =
 
 /** Notes that a model's file has the SHA-256 that was expected. @param {string} url @param {string} sha256 */
 export const putVerified = (url, sha256) => changeModel(url, { sha256 });
+
+/** Sets whether a model is never evicted. @param {string} url @param {boolean} pinned */
+export const putPinned = (url, pinned) => changeModel(url, { pinned });
 
 /** The SHA-256 of a model's file, from its records: of each one as soon as it is there. @param {string} url @param {Float64Array} spans (offset, length) of each record, in order @param {AbortSignal} signal */
 export const modelSha256 = (url, spans, signal) => sha256Of(recordsOf(url, spans, signal), signal);
@@ -171,10 +174,4 @@ export async function deleteModel(url) {
   background.drop(url);
   await database.transact(RECORDS, "readwrite", (store) => store.delete(recordKeys(url)));
   await database.transact(MODELS, "readwrite", (store) => store.delete(url));
-}
-
-/** Free storage of this site, in bytes; Infinity if the browser does not say. */
-export async function freeStorage() {
-  const { quota, usage } = (await navigator.storage?.estimate?.()) ?? {};
-  return quota === undefined || usage === undefined ? Infinity : quota - usage;
 }

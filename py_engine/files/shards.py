@@ -163,11 +163,10 @@ class UrlSource(Source):
             self._prefetching[record.offset].add_done_callback(_retrieve_exception)
 
     async def _prepare(self, plan: list[Record]) -> None:
-        """Free storage for the download, and drop records that another version of Wisp cut differently."""
+        """Note the download, and drop records that another version of Wisp cut differently."""
         await self._remember()
         planned = {(record.offset, record.length) for record in plan}
-        if self._storing.possible:
-            await self._storing.make_space(sum(length for _, length in planned - self._cached))
+        self._storing.missing = sum(length for _, length in planned - self._cached)
         for offset, length in self._cached - planned:
             await js.wispShards.deleteRecord(self.url, offset, length)
         self._cached &= planned

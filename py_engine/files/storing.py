@@ -1,6 +1,6 @@
 """Stores the records of one file in the background, makes space for them, and gives up where there is none.
 
-Browsers may report less free space than there is: nothing is refused before a write has failed.
+Browsers report less free space than there is: nothing is refused or evicted before a write has failed.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class Storing:
         self._in_use, self._on_failure = in_use, on_failure
         self._watching: asyncio.Task[None] | None = None
         self.possible, self.full = True, False
+        self.missing = 0  # bytes of the file that were not cached when the download began
 
     async def put(self, offset: int, entry: Any) -> None:
         """Cache a record. Returns when there is room for another one."""
@@ -45,11 +46,6 @@ class Storing:
         if self._watching is not None and js.wispShards.unstoredBytes(self._url) <= SMALL_REST:
             await asyncio.wait([self._watching], timeout=SMALL_REST_S)
 
-    async def make_space(self, needed: int) -> None:
-        """Evict models for a download."""
-        if needed and needed > await js.wispShards.freeStorage():
-            self._tell(await evict_models(needed, {self._url, *self._in_use()}))
-
     async def _watch(self) -> None:
         """Wait until all records are stored. When storage is full, evict other models, or stop caching this one.
 
@@ -61,8 +57,7 @@ class Storing:
                 return
             except JsException as error:
                 self.full = error.name == "QuotaExceededError"
-            size = int(js.wispShards.unstoredBytes(self._url))
-            if self.full and (removed := await evict_models(size, {self._url, *self._in_use()}, free=0)):
+            if self.full and (removed := await evict_models(self.missing, {self._url, *self._in_use()})):
                 self._tell(removed)
                 js.wispShards.retryStore(self._url)
                 continue

@@ -77,7 +77,7 @@ def test_pause_resume_and_run(page: Page, bad_server: FaultyServer) -> None:
     paused.get_by_role("button", name="Pause").click()
     expect(paused).to_contain_text("paused")
     page.wait_for_timeout(300)
-    sent, kept = file.sent, stored(page, url)
+    sent, before = file.sent, stored(page, url)
     page.wait_for_timeout(300)
     assert file.sent == sent, "nothing travels while it is paused"
     file.delay = 0
@@ -86,12 +86,18 @@ def test_pause_resume_and_run(page: Page, bad_server: FaultyServer) -> None:
     expect(paused).to_contain_text("stored")
     asked = [request.partition("=")[2].split("-") for request in file.requests]
     spans = sorted((int(start), int(end) + 1) for start, end in asked)
-    assert sum(end - start for start, end in spans) == len(MINI) - kept
+    assert sum(end - start for start, end in spans) == len(MINI) - before
     assert stored(page, url) == len(MINI)
     page.locator("#notices").get_by_role("button", name="Run").dispatch_event("click")
     expect(page.locator("#model-name")).to_have_text("calm", timeout=60_000)
     wait_ready(page)
     assert "Paris" in ask(page, "What is the capital of France?")
+    page.click("#model-button")
+    kept = page.locator("#cached-list li", has_text="calm")
+    pin = kept.get_by_role("button", name="Pin calm")
+    pin.click()
+    expect(kept).to_contain_text("pinned")
+    expect(kept.get_by_role("button", name="Let calm be removed")).to_be_focused()
 
 
 def test_a_load_continues_a_download(page: Page, bad_server: FaultyServer) -> None:

@@ -127,6 +127,9 @@ class Platform:
     async def delete_cached(self, url: str) -> None:
         self.cached = [model for model in self.cached if model["url"] != url]
 
+    async def pin_cached(self, url: str, pinned: bool) -> None:
+        self.cached = [{**model, "pinned": pinned} if model["url"] == url else model for model in self.cached]
+
     def post(self, message: dict[str, Any]) -> None:
         self.messages.append(message)
 

@@ -419,6 +419,7 @@ async def test_what_the_browser_keeps_is_listed_and_removed() -> None:
             "complete": n_bytes == 100,
             "used": 7,
             "verified": n_bytes == 5,
+            "pinned": False,
         }
 
     mini = "https://wisp/models/mini.gguf"
@@ -436,6 +437,10 @@ async def test_what_the_browser_keeps_is_listed_and_removed() -> None:
     ]
     assert found[0]["last_used"] == 7
     assert page.worker.urls_in_use() == {mini}
+    await page.call("models.pin", model="c", pinned=True)
+    assert [m["pinned"] for m in await page.call("models.cached")] == [False, False, True]
+    assert await page.code("models.pin", model="c", pinned="yes") == "invalid_type"
+    assert await page.code("models.pin", model="no", pinned=True) == "model_not_found"
     assert await page.call("models.delete", model="big one") == 40
     assert await page.call("models.delete", model="https://host/c.gguf") == 5
     assert await page.code("models.delete", model="no") == "model_not_found"
