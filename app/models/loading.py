@@ -221,7 +221,7 @@ async def download(
         try:
             source.expected = sha256
             sizes[i] = source.size
-            header = await read_header(source.read, source.size)
+            header = await read_header(source.read, source.size, source.header_bytes)
             await source.fill(plan_records(header, source.size))
         finally:
             source.close()
@@ -240,7 +240,7 @@ async def _opened(
         for part, sha256 in zip_longest(options.choice.parts, options.sha256):
             sources.append(await open_source(part, on_progress))
             sources[-1].expected = sha256
-        yield sources, [await read_header(source.read, source.size) for source in sources]
+        yield sources, [await read_header(source.read, source.size, source.header_bytes) for source in sources]
     finally:
         for source in sources:
             source.close()

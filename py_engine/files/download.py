@@ -5,7 +5,7 @@ From a server without ranges (it answers 200 instead of 206), the file is read o
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from math import isnan
 from typing import Any
@@ -15,7 +15,7 @@ import js
 from pyodide.ffi import JsException, create_proxy
 
 from py_engine.errors import NOT_FOUND, SERVER_ERROR, WispError
-from py_engine.files.link import Link
+from py_engine.files.link import FAST, Link
 
 FIRST_BYTES = 1 << 20  # the first request: enough for the header of most models
 BACKOFF_S = (0.3, 1.0, 3.0)  # waits before the second, third and fourth try
@@ -25,6 +25,9 @@ SIGN_IN = (
     "yourself and open it here."
 )
 RETRY_STATUSES = {408, 425, 429, 500, 502, 503, 504}
+
+
+Keep = Callable[[Any, int, int, int], Awaitable[None]]
 
 
 class FileChanged(Exception):
@@ -82,8 +85,11 @@ class Remote:
                 await self._range(target, reached, reached, end)
         return target.buffer
 
-    async def fetch(self, target: Any, at: int, start: int, end: int) -> None:
-        """Download the file's bytes [start, end) into an Incoming (incoming.js) from `at` on."""
+    async def fetch(self, target: Any, at: int, start: int, end: int, keep: Keep | None = None) -> None:
+        """Download the file's bytes [start, end) into an Incoming (incoming.js) from `at` on.
+
+        `keep(target, at, start, end)` is called with each part of several that has arrived, unless the link is fast.
+        """
         if start >= end:
             return
         if not self.ranged:
@@ -92,7 +98,8 @@ class Remote:
             return
         size = self._link.part
         parts = [(a, min(a + size, end)) for a in range(start, end, size)]
-        tasks = [asyncio.ensure_future(self._range(target, at + a - start, a, b)) for a, b in parts]
+        keep = keep if len(parts) > 1 else None
+        tasks = [asyncio.ensure_future(self._part(target, at + a - start, a, b, keep)) for a, b in parts]
         try:
             await asyncio.gather(*tasks)
         finally:
@@ -102,6 +109,11 @@ class Remote:
     def close(self) -> None:
         """Abort every request."""
         self._abort.abort()
+
+    async def _part(self, target: Any, at: int, start: int, end: int, keep: Keep | None) -> None:
+        await self._range(target, at, start, end)
+        if keep is not None and self._link.rate < FAST:
+            await keep(target, at, start, end)
 
     async def _range(self, target: Any, at: int, start: int, end: int) -> None:
         """Download one range. After a lost connection, continues from the last byte that arrived."""

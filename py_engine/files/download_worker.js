@@ -38,6 +38,7 @@ const methods = {
   skip: ({ body, count }) => bodyOf(body).skip(count),
   fill: ({ id, record, body, at, end }, port) =>
     recordOf(record).fill(bodyOf(body), at, end, (bytes) => port.postMessage({ id, bytes })),
+  keep: ({ record, url, at, start, end }) => recordOf(record).keep(url, at, start, end),
   take({ record }) {
     const { buffer } = recordOf(record);
     records.delete(record);

@@ -177,6 +177,9 @@ class Remote {
     return this.#link.call({ kind: "fill", record: this.#record, body: body.id, at, end }, report);
   }
 
+  /** @param {string} url @param {number} at @param {number} start @param {number} end @returns {Promise<void>} */
+  keep = (url, at, start, end) => this.#link.call({ kind: "keep", record: this.#record, url, at, start, end });
+
   /** @returns {ReturnType<Incoming["finish"]>} */
   async finish() {
     const { buffer } = await this.#link.call({ kind: "take", record: this.#record });

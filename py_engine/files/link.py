@@ -56,7 +56,7 @@ class Link:
         if not self.rate:
             return FIRST_PART
         wanted = self.rate * REQUEST_S / self.parallel
-        return min(LARGEST, max(SMALLEST, ceil(wanted / MIB) * MIB))
+        return min(LARGEST, max(SMALLEST, ceil(wanted / SMALLEST) * SMALLEST))
 
     @property
     def parallel(self) -> int:

@@ -5,6 +5,7 @@ import { sha256 } from "./buffers.js";
 import { sha256Of } from "./file_hash.js";
 import { Database } from "./indexed_db.js";
 import { BackgroundStore } from "./background_store.js";
+import { dropParts } from "./parts_database.js";
 
 /** @typedef {import("./background_store.js").Entry} Entry */
 
@@ -172,6 +173,7 @@ export async function deleteRecord(url, offset, length) {
 /** Deletes a model and its records. @param {string} url */
 export async function deleteModel(url) {
   background.drop(url);
+  await dropParts(url);
   await database.transact(RECORDS, "readwrite", (store) => store.delete(recordKeys(url)));
   await database.transact(MODELS, "readwrite", (store) => store.delete(url));
 }

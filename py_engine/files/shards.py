@@ -18,8 +18,9 @@ import js
 from pyodide.ffi import JsException, to_js
 
 from py_engine.errors import SERVER_ERROR, WispError
-from py_engine.files.download import WORKER_LOST, FileChanged, Remote
+from py_engine.files.download import WORKER_LOST, FileChanged, Keep, Remote
 from py_engine.files.model_cache import InUse, content_of, forget
+from py_engine.files.record_parts import RecordParts
 from py_engine.files.records import Record
 from py_engine.files.source import CachedRecords, FileSource, OnProgress, Source, read_ahead, spans
 from py_engine.files.storing import Storing
@@ -39,6 +40,7 @@ class UrlSource(Source):
         self.name = unquote(urlsplit(url).path).rsplit("/", 1)[-1] or url
         self._hashes = hashes  # offset -> SHA-256, if it is known in advance
         self._cached: set[tuple[int, int]] = set()  # (offset, length) of the cached records
+        self._parts = RecordParts(url)
         self._damaged: set[int] = set()  # offsets of cached records that were damaged
         self._prefix: Any = None  # an ArrayBuffer with the file's first bytes
         self._header: Any = None  # equals _prefix if that is a whole cached record, else None
@@ -59,11 +61,13 @@ class UrlSource(Source):
             model = await js.wispShards.getModel(self.url)
             if model is not None:
                 self._cached = {(int(a), int(n)) for a, n in (await js.wispShards.listRecords(self.url)).to_py()}
+                await self._parts.open()
         except JsException:  # no IndexedDB: work without a cache
             self._storing.possible, model = False, None
         if model is not None:
             self._remote.size, self._remote.etag = int(model.size), str(model.etag)
             self._remote.ranged = bool(model.ranged)
+            self.header_bytes = next((length for offset, length in self._cached if offset == 0), self.header_bytes)
             self._verification.sha256 = str(getattr(model, "sha256", None) or "")
         else:
             self._prefix = await self._remote.probe()
@@ -269,6 +273,7 @@ class UrlSource(Source):
         arrived = await self._download(record)
         if arrived.entry.sha256 != self._hashes.get(record.offset, arrived.entry.sha256):
             self._prefix = None
+            await self._parts.drop(record)
             arrived = await self._download(record)  # the transfer may have damaged it
             if arrived.entry.sha256 != self._hashes[record.offset]:
                 raise await self._changed()
@@ -307,8 +312,9 @@ class UrlSource(Source):
                 if have > 0:
                     target.copy(self._prefix, record.offset, 0, have)
                     self._on_bytes(have)
-                have = max(have, 0)
-                await self._fetch(target, have, record.offset + have, record.end)
+                    if have < record.length and self._storing.possible and self._remote.ranged:
+                        await self._parts.keep(target, 0, record.offset, record.offset + have)
+                await self._complete(target, record, max(have, 0))
                 self._on_progress("hash", self._loaded, self.size)
                 return await target.finish()
             except JsException as error:
@@ -317,9 +323,20 @@ class UrlSource(Source):
             finally:
                 target.discard()
 
-    async def _fetch(self, target: Any, at: int, start: int, end: int) -> None:
+    async def _complete(self, target: Any, record: Record, have: int) -> None:
+        """Get the rest of a record from stored parts and from the server."""
+        gaps = await self._parts.fill(target, record, have)
+        stored = record.length - have - sum(end - start for start, end in gaps)
+        if stored:
+            self._counts["cached_bytes"] += stored
+            self._on_bytes(stored)
+        keep = self._parts.keep if self._storing.possible else None
+        for start, end in gaps:
+            await self._fetch(target, start - record.offset, start, end, keep)
+
+    async def _fetch(self, target: Any, at: int, start: int, end: int, keep: Keep | None = None) -> None:
         try:
-            await self._remote.fetch(target, at, start, end)
+            await self._remote.fetch(target, at, start, end, keep)
         except FileChanged:
             raise await self._changed() from None
 
@@ -328,6 +345,7 @@ class UrlSource(Source):
         if self._storing.possible:
             self._cached.add((record.offset, record.length))
             await self._storing.put(record.offset, entry)
+            await self._parts.drop(record)
 
     async def stored(self) -> None:
         """Wait until the records that have arrived are stored, or given up."""

@@ -130,6 +130,18 @@ def test_interrupted_download_resumes_from_its_records(case: Callable[..., Case]
         )  # the server may still send what was aborted
 
 
+@pytest.mark.parametrize("after", [1_200_000, 1_700_000, 2_200_000, 2_500_000])
+def test_little_travels_twice_wherever_a_download_ends(case: Callable[..., Case], after: int) -> None:
+    """A record of 2.5 MB in parts of 64 KiB, three at once: what is lost is the parts that were on their way."""
+    c = case(piece=1 << 13, delay=0.002)
+    part = 1 << 16
+    got = call_python(c.page, "shards.interrupted", url=c.url, after=after, part=part)
+    assert got["sha256"] == sha(c.file.data)
+    print(f"{got['first']} + {got['second']} bytes for {len(c.file.data)}")
+    assert len(c.file.data) <= got["first"] + got["second"] <= len(c.file.data) + 4 * part
+    assert got["parts"] == [], "parts are removed with their record's arrival"
+
+
 def test_lost_connection_is_retried(case: Callable[..., Case]) -> None:
     c = case(cut_at=1_500_000, cuts=2)
     got = c.load()

@@ -90,6 +90,7 @@ class Engine:
 class Source:
     def __init__(self, data: bytes) -> None:
         self.data, self.size, self.closed = data, len(data), 0
+        self.header_bytes = len(data)
         self.stats = {"requests": 1}
         self.notices: list[str] = []
 

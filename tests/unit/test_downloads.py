@@ -21,7 +21,7 @@ class Source:
 
     def __init__(self, browser: "Browser", url: str, on_progress: Any) -> None:
         self.browser, self.url, self.on_progress = browser, url, on_progress
-        self.size, self.expected = len(DATA), None
+        self.size, self.expected, self.header_bytes = len(DATA), None, 1 << 20
 
     async def read(self, offset: int, length: int) -> bytes:
         return DATA[offset : offset + length]
