@@ -72,6 +72,8 @@ class Worker:
         self._platform = platform
         self._clients: set[Client] = set()
         self._models = Models(platform, lambda text: self._log_to_all("notice", text))
+        self._storage = Storage(platform, self._models.catalog, self._models.urls)
+        self._looking: set[asyncio.Task[None]] = set()  # for newer versions of models
         self._downloads = Downloads(platform, self._load_options, self._tell_downloads)
         self._upstreams = Upstreams(platform, self._models.knows, lambda text: self._log_to_all("upstream", text), DONE)
         handlers: dict[str, Handler] = {
@@ -79,7 +81,8 @@ class Worker:
             "load": self._load,
             "unload": self._unload,
             "budget": self._budget,
-            **messages(Storage(platform, self._models.catalog, self._models.urls).handlers),
+            **messages(self._storage.handlers),
+            "models.update": self._update_cached,
             "models.inspect": self._inspect,
             **messages(self._downloads.handlers),
             "tokenize": self._tokenize,
@@ -198,7 +201,24 @@ class Worker:
                 for notice in model.notices:
                     call.client.log("warning", notice)
                 self._tell_loads()
+                looking = asyncio.ensure_future(self._look_for_update(options))
+                self._looking.add(looking)
+                looking.add_done_callback(self._looking.discard)
                 return self._stats_of(model)
+
+    async def _look_for_update(self, options: loading.Options) -> None:
+        """Tell every client if a model's host has a newer version of it."""
+        for url in await self._storage.newer(options.choice.parts):
+            for client in self._clients:
+                client.post({"kind": "modelUpdate", "model": options.choice.id, "url": url})
+
+    async def _update_cached(self, fields: Fields, call: Call) -> None:
+        updating = asyncio.ensure_future(self._storage.update(_name(fields), call.progress))
+        if not await call.job.wait_for(updating):
+            updating.cancel()
+            await asyncio.wait([updating])
+            raise aborted()
+        updating.result()
 
     async def _unload(self, fields: Fields, call: Call) -> None:
         await self._models.unload(_name(fields), call.job)

@@ -139,6 +139,18 @@ class Browser:
 
         await forget(url)
 
+    async def has_newer(self, url: str) -> bool:
+        from py_engine.files.updates import newer
+
+        await self._authorize()
+        return await newer(url)
+
+    async def update_cached(self, url: str, on_progress: OnProgress) -> None:
+        from py_engine.files.updates import update
+
+        await self._authorize()
+        await update(url, on_progress, _worker.urls_in_use)
+
     async def pin_cached(self, url: str, pinned: bool) -> None:
         from py_engine.files.model_cache import pin
 

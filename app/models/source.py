@@ -33,6 +33,12 @@ class Source(Protocol):
     async def delete_cached(self, url: str) -> None:
         """py_engine.files.model_cache.forget."""
 
+    async def has_newer(self, url: str) -> bool:
+        """py_engine.files.updates.newer."""
+
+    async def update_cached(self, url: str, on_progress: OnProgress) -> None:
+        """py_engine.files.updates.update."""
+
     async def pin_cached(self, url: str, pinned: bool) -> None:
         """py_engine.files.model_cache.pin."""
 

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from app.models.catalog import Catalog
+from app.models.loading import OnProgress
 from app.models.source import Source
 from py_engine.errors import NOT_FOUND, WispError
 
@@ -50,6 +51,7 @@ class Storage:
                 "loaded": model["url"] in urls,
             }
             for model in await self._source.cached_models()
+            if "#" not in model["url"]  # a newer version on its way
         ]
 
     async def delete(self, name: str | None) -> int:
@@ -65,6 +67,20 @@ class Storage:
             raise WispError("pinned must be true or false.", "invalid_type", param="pinned")
         for model in await self._named(name):
             await self._source.pin_cached(model["url"], pinned)
+
+    async def newer(self, parts: tuple[Any, ...]) -> list[str]:
+        """Addresses among a model's parts whose files have changed on their host. Asks each once a day."""
+        hashed = (await self._catalog()).urls  # their addresses change with their contents
+        return [
+            part
+            for part in parts
+            if isinstance(part, str) and part not in hashed and await self._source.has_newer(part)
+        ]
+
+    async def update(self, name: str | None, on_progress: OnProgress) -> None:
+        """Replace a model, by id or address, by its host's version. The old one stays until the new one is whole."""
+        for model in await self._named(name):
+            await self._source.update_cached(model["url"], on_progress)
 
     async def _named(self, name: str | None) -> list[dict[str, Any]]:
         models = [model for model in await self.listing() if name in (model["id"], model["url"])]

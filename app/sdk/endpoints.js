@@ -27,6 +27,13 @@ export const Endpoints = /** @type {new (connection: Connection) => Api} */ (
       place(this, "models.pin", (/** @type {string} */ model, pinned = true) =>
         connection.call("models.pin", { model, pinned }),
       );
+      place(this, "models.update", (/** @type {string} */ model, /** @type {CallOptions} */ options = {}) =>
+        connection.call("models.update", { model }, options),
+      );
+      place(this, "models.onUpdate", (/** @type {(update: any) => void} */ listener) => {
+        connection.onUpdate.add(listener);
+        return () => void connection.onUpdate.delete(listener);
+      });
       place(this, "models.inspect", (/** @type {any} */ model, /** @type {any} */ { signal, ...fields } = {}) =>
         connection.call("models.inspect", { ...fields, model: absolute(model) }, { signal }),
       );

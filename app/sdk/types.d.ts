@@ -173,6 +173,16 @@ export interface Api {
     /** Sets whether a model in storage, by id or address, is never removed to make space for others. */
     pin(model: string, pinned?: boolean): Promise<void>;
     /**
+     * Replaces a stored model, by id or address, by its host's version, which stays beside it until it is whole. A loaded
+     * model stays as it is until it is loaded again.
+     */
+    update(model: string, options?: import("./connection.js").CallOptions): Promise<void>;
+    /**
+     * Calls `listener` when the host of a model that is loaded has a newer version. Hosts are asked at most once a day.
+     * Returns a function that ends it.
+     */
+    onUpdate(listener: (update: { model: string; url: string }) => void): () => void;
+    /**
      * Whether a model fits this device, and the speed to expect, before it is downloaded: only its header travels.
      * Pass all addresses of a split model.
      */

@@ -21,7 +21,8 @@ export function startDownloads({ wisp, choose }) {
 
   /** The queue, whose changes are shown from now on. */
   const queue = () =>
-    (watching ??= wisp().then(async ({ downloads }) => {
+    (watching ??= wisp().then(async ({ downloads, models }) => {
+      models.onUpdate(({ model, url }) => offer(models, model, url));
       downloads.onChange(show);
       show(await downloads.list());
       return downloads;
@@ -30,6 +31,23 @@ export function startDownloads({ wisp, choose }) {
     void queue()
       .then(action)
       .catch((error) => notify({ key: "downloads", text: error.message, kind: "error" }));
+
+  /** @param {import("../wisp.js").Wisp["models"]} models @param {string} model @param {string} url */
+  function offer(models, model, url) {
+    const key = `update ${url}`;
+    const update = async () => {
+      notify({ key, text: `${model} is being updated …` });
+      try {
+        await models.update(url);
+        const run = () => choose({ model: url, name: model, keep: url });
+        notify({ key, text: `${model} is updated.`, actions: [{ label: "Load it", run }] });
+      } catch (/** @type {any} */ error) {
+        notify({ key, text: `${model} was not updated.`, more: error.message, kind: "error" });
+      }
+    };
+    const actions = [{ label: "Update", run: () => void update() }];
+    notify({ key, text: `There is a newer version of ${model}.`, actions });
+  }
 
   /** @param {QueuedDownload[]} downloads */
   function show(downloads) {

@@ -52,9 +52,9 @@ class Remote:
         self._position = 0
         self._stream_lock = asyncio.Lock()
 
-    async def probe(self) -> Any:
-        """Download the first bytes of the file and get its size. Returns an ArrayBuffer with up to FIRST_BYTES."""
-        body = await self._request(0, FIRST_BYTES)
+    async def probe(self, first: int = FIRST_BYTES) -> Any:
+        """Download the first bytes of the file and get its size. Returns an ArrayBuffer with up to `first` bytes."""
+        body = await self._request(0, first)
         if body.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:  # an empty file
             self.size = 0
             return js.wispShards.newRecord(0, False).buffer
@@ -62,7 +62,7 @@ class Remote:
         if isnan(size):  # the server hides Content-Range from other sites
             self.requests += 1
             size = await js.wispShards.sizeByHead(self.url, self._abort.signal)
-            if isnan(size) and body.length < FIRST_BYTES:
+            if isnan(size) and body.length < first:
                 size = body.length
         if isnan(size):
             body.cancel()
@@ -73,7 +73,7 @@ class Remote:
             )
         self.size, self.etag, self.linked = int(size), str(body.etag), str(body.linked)
         self.ranged = body.status == HTTPStatus.PARTIAL_CONTENT
-        end = min(FIRST_BYTES, self.size)
+        end = min(first, self.size)
         target = js.wispShards.newRecord(end, False)
         if not self.ranged:
             self._response, self._position = body, 0

@@ -10,6 +10,7 @@ from typing import Any
 import js
 from pyodide.ffi import JsException
 
+NEXT = "#next"  # ends the key of a newer version on its way (updates.py); requests do not carry it
 InUse = Callable[[], set[str]]  # URLs of models that are not evicted
 
 
@@ -59,6 +60,8 @@ async def forget(url: str) -> None:
     """Remove a model and all its records."""
     with suppress(JsException):
         await js.wispShards.deleteModel(url)
+        if not url.endswith(NEXT):
+            await js.wispShards.deleteModel(url + NEXT)
 
 
 async def pin(url: str, pinned: bool) -> None:

@@ -177,3 +177,39 @@ export async function deleteModel(url) {
   await database.transact(RECORDS, "readwrite", (store) => store.delete(recordKeys(url)));
   await database.transact(MODELS, "readwrite", (store) => store.delete(url));
 }
+
+/** Notes when a model's host was asked for another version. @param {string} url @param {number} asked milliseconds since 1970 */
+export const putAsked = (url, asked) => changeModel(url, { asked });
+
+/**
+ * Copies the records of a model that another file has, too.
+ * @param {string} from its URL @param {string} to the other file's @param {[number, number, string][]} wanted offset, length and SHA-256
+ * @returns {Promise<[number, number][]>} offset and length of those that were there
+ */
+export async function adoptRecords(from, to, wanted) {
+  const there = new Map();
+  for (const [[, , length], entry] of await database.entries(RECORDS, recordKeys(from)))
+    there.set(`${length} ${entry.sha256}`, entry);
+  const found = wanted.filter(([, length, sha256]) => there.has(`${length} ${sha256}`));
+  await database.change([RECORDS], (store) => {
+    for (const [offset, length, sha256] of found)
+      store(RECORDS).put(there.get(`${length} ${sha256}`), [to, offset, length]);
+  });
+  return found.map(([offset, length]) => [offset, length]);
+}
+
+/**
+ * Puts one model in the place of another, at once: its records, size, ETag and hash. What the user has set stays.
+ * @param {string} url of the one that is replaced @param {string} next of the other
+ */
+export async function replaceModel(url, next) {
+  const records = await database.entries(RECORDS, recordKeys(next));
+  const [before, after] = [await getModel(url), await getModel(next)];
+  await database.change([RECORDS, MODELS], (store) => {
+    store(RECORDS).delete(recordKeys(url));
+    store(RECORDS).delete(recordKeys(next));
+    for (const [[, offset, length], entry] of records) store(RECORDS).put(entry, [url, offset, length]);
+    store(MODELS).delete(next);
+    store(MODELS).put({ ...after, url, pinned: before?.pinned, used: before?.used ?? after.used, asked: Date.now() });
+  });
+}

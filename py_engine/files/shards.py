@@ -18,7 +18,7 @@ import js
 from pyodide.ffi import JsException, to_js
 
 from py_engine.errors import SERVER_ERROR, WispError
-from py_engine.files.download import WORKER_LOST, FileChanged, Keep, Remote
+from py_engine.files.download import FIRST_BYTES, WORKER_LOST, FileChanged, Keep, Remote
 from py_engine.files.model_cache import InUse, content_of, forget
 from py_engine.files.record_parts import RecordParts
 from py_engine.files.records import Record
@@ -55,6 +55,8 @@ class UrlSource(Source):
         self._verification = Verification(url, self.name)
         self._storing = Storing(url, self.name, self.notices, in_use, self._verification.stop)
 
+    probe_bytes = FIRST_BYTES  # of the first request
+
     async def open(self) -> None:
         """Get the file's size from the cache, else from the server."""
         try:
@@ -70,7 +72,7 @@ class UrlSource(Source):
             self.header_bytes = next((length for offset, length in self._cached if offset == 0), self.header_bytes)
             self._verification.sha256 = str(getattr(model, "sha256", None) or "")
         else:
-            self._prefix = await self._remote.probe()
+            self._prefix = await self._remote.probe(self.probe_bytes)
         assert self._remote.size is not None
         self.size = self._remote.size
         if self._in_workers and not self._cached:
@@ -223,6 +225,12 @@ class UrlSource(Source):
             self._prefix = self._header = None
             if self._invalid:
                 await forget(str(self.url))  # again: records were stored after the first call
+
+    async def adopt(self, plan: list[Record], other: str) -> None:
+        """Take the records whose hashes are known from another cached file that has them."""
+        wanted = [[r.offset, r.length, self._hashes[r.offset]] for r in plan if r.offset in self._hashes]
+        found = await js.wispShards.adoptRecords(other, self.url, to_js(wanted))
+        self._cached |= {(int(offset), int(length)) for offset, length in found.to_py()}
 
     async def fill(self, plan: list[Record]) -> None:
         """Store every record of the plan that is not cached. WispError quota_exceeded, with the stored ones kept."""

@@ -121,12 +121,19 @@ class Platform:
         self.sources: list[Source] = []
         self.make: Callable[..., Awaitable[Engine]] = self._engine
         self.cached: list[dict[str, Any]] = []
+        self.newer: set[str] = set()  # addresses whose files have changed
 
     async def cached_models(self) -> list[dict[str, Any]]:
         return self.cached
 
     async def delete_cached(self, url: str) -> None:
         self.cached = [model for model in self.cached if model["url"] != url]
+
+    async def has_newer(self, url: str) -> bool:
+        return url in self.newer
+
+    async def update_cached(self, url: str, on_progress: Any) -> None:
+        self.newer.remove(url)
 
     async def pin_cached(self, url: str, pinned: bool) -> None:
         self.cached = [{**model, "pinned": pinned} if model["url"] == url else model for model in self.cached]

@@ -447,3 +447,23 @@ async def test_what_the_browser_keeps_is_listed_and_removed() -> None:
     assert await page.call("models.delete") == 100
     assert await page.call("models.cached") == []
     assert await page.ask() == "mini", "what is loaded stays loaded"
+
+
+async def test_a_changed_model_is_offered_and_updated() -> None:
+    page = Models()
+    url = "https://host/one.gguf"
+    page.platform.files[url] = page.platform.files["https://wisp/models/mini.gguf"]
+    page.platform.cached = [
+        {"url": url, "size": 1, "bytes": 1, "complete": True, "used": 1, "verified": False, "pinned": False}
+    ]
+    page.platform.newer = {url, "https://wisp/models/mini.gguf"}
+    await page.call("load")
+    await settle()
+    assert not [m for m in page.platform.messages if m["kind"] == "modelUpdate"], "the catalog's names have hashes"
+    await page.call("load", model=url)
+    await settle()
+    told = [m for m in page.platform.messages if m["kind"] == "modelUpdate"]
+    assert told == [{"kind": "modelUpdate", "model": "one", "url": url}]
+    await page.call("models.update", model=url)
+    assert url not in page.platform.newer
+    assert await page.code("models.update", model="no") == "model_not_found"
