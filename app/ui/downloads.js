@@ -8,8 +8,13 @@ import { announce, notify } from "./notices.js";
  * @typedef {import("./engine.js").Choice} Choice
  */
 
-/** @param {{ wisp: () => Promise<import("../wisp.js").Wisp>, choose: (choice: Choice) => void }} actions */
-export function startDownloads({ wisp, choose }) {
+/**
+ * @param {object} actions
+ * @param {() => Promise<import("../wisp.js").Wisp>} actions.wisp
+ * @param {(choice: Choice) => void} actions.choose
+ * @param {(() => void) | null} actions.openFile opens a file of this computer, which stays where it is
+ */
+export function startDownloads({ wisp, choose, openFile }) {
   const list = byId("downloads-list");
   const limit = /** @type {HTMLSelectElement} */ (byId("downloads-limit"));
   /** @type {Map<string, { item: HTMLElement, update: (download: QueuedDownload) => void }>} */
@@ -76,7 +81,12 @@ export function startDownloads({ wisp, choose }) {
     const key = `download ${id}`;
     if (state === "done")
       notify({ key, text: `${model} is stored.`, actions: [{ label: "Run", run: () => choose(choiceOf(download)) }] });
-    if (state === "failed") notify({ key, text: `${model} was not stored.`, more: error?.message, kind: "error" });
+    if (state === "failed") {
+      const full = error?.code === "quota_exceeded";
+      const actions = full ? [{ label: "Run without storing", run: () => choose(choiceOf(download)) }] : [];
+      if (full && openFile) actions.push({ label: "Open a file instead", run: openFile });
+      notify({ key, text: `${model} was not stored.`, more: error?.message, kind: "error", actions });
+    }
   }
 
   /** @param {QueuedDownload} download */

@@ -199,3 +199,53 @@ def test_order_limit_and_errors(page: Page, bad_server: FaultyServer) -> None:
     for name in ("one", "two", "three"):
         item(page, name).get_by_role("button", name="Remove").click()
     expect(item(page, "three")).to_have_count(0)
+
+
+PICK = """async () => {
+    const root = await navigator.storage.getDirectory();
+    const handle = await root.getFileHandle("mine.gguf", { create: true });
+    const writing = await handle.createWritable();
+    await writing.write(await (await fetch("/repo/static/models/wisp-mini-q8_0.gguf")).blob());
+    await writing.close();
+    window.showOpenFilePicker = async () => [handle];
+}"""
+
+
+def test_a_file_is_opened_again_on_the_next_visit_until_it_is_gone(page: Page) -> None:
+    """Its handle is stored, not its bytes."""
+    page.evaluate(PICK)
+    page.get_by_role("button", name="Open it on each visit").click()
+    expect(page.locator("#model-name")).to_have_text("mine", timeout=60_000)
+    page.reload()
+    wait_ready(page)
+    expect(page.locator("#model-name")).to_have_text("mine")
+    page.click("#model-button")
+    expect(page.locator("#cached-list li").first).to_be_visible()
+    expect(page.locator("#cached-list li", has_text="mine")).to_have_count(0)
+    page.evaluate("async () => (await navigator.storage.getDirectory()).removeEntry('mine.gguf')")
+    page.reload()
+    expect(page.locator("#notices")).to_contain_text("moved or deleted")
+    wait_ready(page)
+    expect(page.locator("#model-name")).to_have_text("Wisp Mini")
+
+
+def test_a_model_that_storage_cannot_hold_runs_without_being_stored(
+    chromium: Callable[[str | None], Browser], bad_server: FaultyServer, server: Server
+) -> None:
+    """What arrived is kept; the user chooses to run it, or to open a file of this computer."""
+    context = chromium(None).new_context()
+    page = context.new_page()
+    session = context.new_cdp_session(page)
+    session.send("Storage.overrideQuotaForOrigin", {"origin": server.url.rstrip("/"), "quotaSize": 9_000_000})
+    page.goto(server.url)
+    wait_ready(page)
+    url = published(bad_server, "large.gguf")
+    page.evaluate(ADD, url)
+    notice = page.locator("#notices .error")
+    expect(notice).to_contain_text("large was not stored")
+    expect(notice.get_by_role("button", name="Open a file instead")).to_be_visible()
+    notice.get_by_role("button", name="Run without storing").click()
+    expect(page.locator("#model-name")).to_have_text("large", timeout=60_000)
+    wait_ready(page)
+    assert "Paris" in ask(page, "What is the capital of France?")
+    context.close()
