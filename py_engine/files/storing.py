@@ -66,8 +66,8 @@ class Storing:
             js.wispShards.dropUnstored(self._url)
             self._notices.append(
                 f"This browser gives this site too little storage for {self._name}. What could not be stored will be "
-                "downloaded again next time. Free disk space, remove other models from the cache, or open the model as a "
-                "file of this computer."
+                "downloaded again next time. Free disk space, remove other models from the cache, or open the model as "
+                "a file of this computer."
                 if self.full
                 else f"This browser could not store {self._name}: it will be downloaded again next time."
             )
