@@ -11,10 +11,12 @@ from app.answers import chat, embeddings, grammar
 from app.answers.journal import Journal
 from app.client import Call, Client, Fields
 from app.models import loading
+from app.models.downloads import Downloads
 from app.models.loaded import Loaded
 from app.models.registry import Models
 from app.models.request_queue import aborted
 from app.models.source import Source
+from app.models.storage import Storage
 from app.openai import formats
 from app.openai.endpoints import ENDPOINTS
 from app.openai.requests import chat_request, completion_request
@@ -44,6 +46,15 @@ Handler = Callable[[Fields, Call], Awaitable[Any]]
 _PATH_OF: dict[str, str] = {}  # a Worker's method -> the path of the endpoint it answers
 
 
+def messages(methods: dict[str, Callable[[Fields], Awaitable[Any]]]) -> dict[str, Handler]:
+    """Handlers that need nothing of the client."""
+
+    def handler(method: Callable[[Fields], Awaitable[Any]]) -> Handler:
+        return lambda fields, call: method(fields)
+
+    return {kind: handler(method) for kind, method in methods.items()}
+
+
 def answers(path: str) -> Callable[[Any], Any]:
     """Mark a Worker's method as the handler of the endpoint /v1/`path`."""
 
@@ -61,17 +72,19 @@ class Worker:
         self._platform = platform
         self._clients: set[Client] = set()
         self._models = Models(platform, lambda text: self._log_to_all("notice", text))
+        self._storage = Storage(platform, self._models.catalog, self._models.urls)
+        self._looking: set[asyncio.Task[None]] = set()  # for newer versions of models
+        self._downloads = Downloads(platform, self._load_options, self._tell_downloads)
         self._upstreams = Upstreams(platform, self._models.knows, lambda text: self._log_to_all("upstream", text), DONE)
         handlers: dict[str, Handler] = {
             **self._endpoints(),
             "load": self._load,
             "unload": self._unload,
             "budget": self._budget,
-            "models.cached": self._cached,
-            "models.delete": self._delete_cached,
-            "promptCache.usage": self._prefix_usage,
-            "promptCache.limit": self._limit_prefixes,
-            "promptCache.clear": self._clear_prefixes,
+            **messages(self._storage.handlers),
+            "models.update": self._update_cached,
+            "models.inspect": self._inspect,
+            **messages(self._downloads.handlers),
             "tokenize": self._tokenize,
             "detokenize": self._detokenize,
             "applyTemplate": self._apply_template,
@@ -106,6 +119,11 @@ class Worker:
         """Tell every client what is loaded, so that each can have it loaded again if this worker ends."""
         for client in self._clients:
             client.tell_loads(self._models.loads())
+
+    def _tell_downloads(self, downloads: list[dict[str, Any]]) -> None:
+        """Tell every client the download queue."""
+        for client in self._clients:
+            client.post({"kind": "downloadQueue", "downloads": downloads})
 
     def _log_to_all(self, level: str, text: str) -> None:
         """Log to every client what concerns all, such as a request that leaves this machine."""
@@ -157,6 +175,18 @@ class Worker:
         options = await self._load_options(fields)
         return await loading.estimate(options, self._platform.open_source, self._platform.estimate_engine)
 
+    async def _inspect(self, fields: Fields, call: Call) -> dict[str, Any]:
+        options, memory = await self._load_options(fields), self._models.memory
+        platform = self._platform
+        inspecting = loading.inspect(
+            options, platform.open_source, platform.inspect_engine, (memory.budget, memory.estimated)
+        )
+        task = asyncio.ensure_future(inspecting)
+        if not await call.job.wait_for(task):
+            task.cancel()
+            raise aborted()
+        return task.result()
+
     async def _load(self, fields: Fields, call: Call) -> dict[str, Any]:
         default = fields.get("default")
         if default is not None and not isinstance(default, bool):
@@ -165,11 +195,30 @@ class Worker:
         if fields.get("onDemand") is True:
             self._models.know(options)
             return {}
-        async with self._models.load(options, default is not False, call.job, call.progress) as model:
-            for notice in model.notices:
-                call.client.log("warning", notice)
-            self._tell_loads()
-            return self._stats_of(model)
+        load = self._models.load(options, default is not False, call.job, call.progress)
+        with self._downloads.lent(options.choice.parts):
+            async with load as model:
+                for notice in model.notices:
+                    call.client.log("warning", notice)
+                self._tell_loads()
+                looking = asyncio.ensure_future(self._look_for_update(options))
+                self._looking.add(looking)
+                looking.add_done_callback(self._looking.discard)
+                return self._stats_of(model)
+
+    async def _look_for_update(self, options: loading.Options) -> None:
+        """Tell every client if a model's host has a newer version of it."""
+        for url in await self._storage.newer(options.choice.parts):
+            for client in self._clients:
+                client.post({"kind": "modelUpdate", "model": options.choice.id, "url": url})
+
+    async def _update_cached(self, fields: Fields, call: Call) -> None:
+        updating = asyncio.ensure_future(self._storage.update(_name(fields), call.progress))
+        if not await call.job.wait_for(updating):
+            updating.cancel()
+            await asyncio.wait([updating])
+            raise aborted()
+        updating.result()
 
     async def _unload(self, fields: Fields, call: Call) -> None:
         await self._models.unload(_name(fields), call.job)
@@ -184,27 +233,9 @@ class Worker:
         listing = await self._models.listing()
         return {**listing, "data": [*listing["data"], *await self._upstreams.models()]}
 
-    async def _cached(self, fields: Fields, call: Call) -> list[dict[str, Any]]:
-        return await self._models.cached()
-
-    async def _delete_cached(self, fields: Fields, call: Call) -> int:
-        return await self._models.delete_cached(_name(fields))
-
-    async def _prefix_usage(self, fields: Fields, call: Call) -> dict[str, int]:
-        return await self._platform.prefix_usage()
-
-    async def _limit_prefixes(self, fields: Fields, call: Call) -> None:
-        limit = fields.get("bytes")
-        if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 <= limit < 1 << 53:
-            raise WispError("bytes must be a number of bytes, 0 or more.", "invalid_value", param="bytes")
-        await self._platform.limit_prefixes(int(limit))
-
-    async def _clear_prefixes(self, fields: Fields, call: Call) -> None:
-        await self._platform.clear_prefixes()
-
     def urls_in_use(self) -> set[str]:
         """Addresses of the models that must stay in the browser's storage."""
-        return self._models.urls()
+        return self._models.urls() | self._downloads.urls()
 
     def _held(self, fields: Fields, call: Call) -> AbstractAsyncContextManager[Loaded]:
         """The model that a message names, pinned, without waiting in its queue."""

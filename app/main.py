@@ -117,8 +117,17 @@ class Browser:
     async def open_source(self, part: Any, on_progress: OnProgress) -> Any:
         from py_engine.files.shards import open_source
 
+        await self._authorize()
         hashes = self._hashes.get(part) if isinstance(part, str) else None
         return await open_source(part, on_progress, hashes, _worker.urls_in_use)
+
+    async def _authorize(self) -> None:
+        """Let downloads from the user's hub carry the token that app/hub/settings.js stored."""
+        try:
+            hub = json_input.parse(await self.read_text("hub") or "{}")
+        except (ConnectionError, ValueError):  # no storage
+            return
+        js.wispShards.authorize(str(hub.get("baseURL") or self.origin), str(hub.get("token") or ""))
 
     async def cached_models(self) -> list[dict[str, Any]]:
         from py_engine.files.model_cache import cached_models
@@ -129,6 +138,23 @@ class Browser:
         from py_engine.files.model_cache import forget
 
         await forget(url)
+
+    async def has_newer(self, url: str) -> bool:
+        from py_engine.files.updates import newer
+
+        await self._authorize()
+        return await newer(url)
+
+    async def update_cached(self, url: str, on_progress: OnProgress) -> None:
+        from py_engine.files.updates import update
+
+        await self._authorize()
+        await update(url, on_progress, _worker.urls_in_use)
+
+    async def pin_cached(self, url: str, pinned: bool) -> None:
+        from py_engine.files.model_cache import pin
+
+        await pin(url, pinned)
 
     async def prefix_usage(self) -> dict[str, int]:
         from py_engine.files.prefixes import prefix_usage
@@ -149,6 +175,13 @@ class Browser:
         from py_engine.engine import Engine
 
         return await Engine.estimate(source, header, options)
+
+    async def inspect_engine(
+        self, source: Any, header: Any, options: LoadOptions, capacity: int, estimated: bool
+    ) -> dict[str, Any]:
+        from py_engine.inspection import Capacity, inspect
+
+        return await inspect(source, header, options, Capacity(capacity, estimated), js.wispLoadPackage)
 
     async def load_engine(self, source: Any, header: Any, options: LoadOptions, on_progress: OnProgress) -> Any:
         from py_engine.engine import Engine

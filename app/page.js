@@ -10,6 +10,9 @@ import { byId, h, placeIcons } from "./ui/dom.js";
 import { Engine } from "./ui/engine.js";
 import { EXAMPLES } from "./ui/examples.js";
 import { icon } from "./ui/icons.js";
+import { startDownloads } from "./ui/downloads.js";
+import { canRemember, chooseFiles, isRemembered, rememberedFiles } from "./ui/handles.js";
+import { startHub } from "./ui/hub.js";
 import { Loading } from "./ui/loading.js";
 import { nameOf, startModels } from "./ui/models.js";
 import { announce, dismiss, notify } from "./ui/notices.js";
@@ -95,6 +98,31 @@ const models = startModels({
     return rest;
   },
 });
+const useStored = (/** @type {Choice} */ choice) => {
+  models.close();
+  load(choice);
+  composer.focus();
+};
+const openRemembered = async () => {
+  const choice = await chooseFiles();
+  if (choice) useStored(choice);
+};
+byId("remember-file").hidden = !canRemember;
+byId("remember-file").onclick = openRemembered;
+const downloads = startDownloads({
+  wisp: () => engine.wisp(),
+  choose: useStored,
+  openFile: canRemember ? openRemembered : null,
+});
+startHub({
+  wisp: () => engine.wisp(),
+  choose: useStored,
+  download: (choice) => downloads.add(choice),
+  embed(model, name) {
+    models.close();
+    documents.embed(model, name);
+  },
+});
 const upstreams = startUpstreams({
   wisp: () => engine.wisp(),
   removed: (name) => engine.loaded?.choice.upstream === name && void load(DEFAULT),
@@ -102,6 +130,7 @@ const upstreams = startUpstreams({
 startCached({
   cached: () => engine.cached(),
   remove: (url) => engine.removeCached(url),
+  pin: (url, pinned) => engine.pinCached(url, pinned),
   prompts: () => engine.prompts(),
   clearPrompts: () => engine.clearPrompts(),
 });
@@ -121,6 +150,22 @@ function firstChoice() {
   } catch {
     return DEFAULT;
   }
+}
+
+/** Loads the first model. Files of this computer may need the user's leave, or be gone. @param {Choice} choice */
+async function loadFirst(choice) {
+  const { keep, name } = choice;
+  if (!isRemembered(keep)) return load(choice);
+  const open = async (/** @type {boolean} */ ask) => {
+    const model = await rememberedFiles(keep, ask).catch(() => undefined);
+    if (model) return load({ ...choice, model });
+    const actions = model === null ? [{ label: "Open it", run: () => void open(true) }] : [];
+    const more = model === null ? "The browser asks whether this page may read it." : "It was moved or deleted.";
+    if (model === undefined) localStorage.removeItem(STORED_MODEL);
+    notify({ key: "file", text: `${name} is a file of this computer.`, more, actions });
+    return false;
+  };
+  return (await open(false)) || load(DEFAULT);
 }
 
 /** @type {Choice} */
@@ -229,8 +274,8 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-const firstLoad = load(firstChoice());
-firstLoad.then(startBridge);
+const firstLoad = loadFirst(firstChoice());
+firstLoad.then(startBridge).then(downloads.resume);
 await chat.restore(localStorage.getItem(STORED_CHAT)).catch((error) => {
   notify({ key: "storage", text: "This browser cannot store chats.", more: `${error}`, kind: "error" });
   showChat();

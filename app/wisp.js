@@ -6,6 +6,7 @@
  * resolves to the same engine until `terminate()`. When the worker crashes, the next one gets the same models, and the
  * answers under way go on in it. Requests and answers have OpenAI's shapes. Failed calls reject with a `WispError` (`.code`, `.type`, `.param`, `.error`).
  */
+import { absolute } from "./sdk/address.js";
 import { Bridge } from "./sdk/bridge.js";
 import { Connection } from "./sdk/connection.js";
 import { Endpoints } from "./sdk/endpoints.js";
@@ -15,6 +16,7 @@ import { startDownloadWorkers } from "./sdk/downloads.js";
 import { startHosting } from "./sdk/host.js";
 import { openLink } from "./sdk/link.js";
 
+export { Hub } from "./hub/client.js";
 export { WispError };
 
 /**
@@ -111,8 +113,7 @@ export class Wisp extends Endpoints {
    * @param {LoadRequest} [request] @param {CallOptions} [options] @returns {Promise<Json>} its `stats()`
    */
   load({ model, ...rest } = {}, options = {}) {
-    const request = { ...rest, model: Array.isArray(model) ? model.map(absolute) : absolute(model) };
-    return this.#connection.call("load", request, options);
+    return this.#connection.call("load", { ...rest, model: absolute(model) }, options);
   }
 
   /**
@@ -122,10 +123,7 @@ export class Wisp extends Endpoints {
    *   context_length: number, fits?: boolean, advice?: string | null }>} `fits` and `advice` where there is a GPU
    */
   estimate({ model, ...rest } = {}) {
-    return this.#connection.call("estimate", {
-      ...rest,
-      model: Array.isArray(model) ? model.map(absolute) : absolute(model),
-    });
+    return this.#connection.call("estimate", { ...rest, model: absolute(model) });
   }
 
   /**
@@ -139,6 +137,35 @@ export class Wisp extends Endpoints {
     setLimit: (bytes) => this.#connection.call("promptCache.limit", { bytes }),
     /** Removes all of it. @returns {Promise<void>} */
     clear: () => this.#connection.call("promptCache.clear"),
+  };
+
+  /**
+   * The download queue of all tabs: models on their way into this browser's storage. It goes on while any tab is open, and
+   * on a later visit from the first `list()` on. A load of a model in the queue continues with what has arrived.
+   */
+  downloads = {
+    /** @returns {Promise<import("./sdk/types.d.ts").QueuedDownload[]>} */
+    list: () => this.#connection.call("downloads.list"),
+    /** Adds a model; one that is in the queue goes on. @param {{ model: string | string[], name?: string, sha256?: string | string[] }} request @returns {Promise<import("./sdk/types.d.ts").QueuedDownload>} */
+    add: ({ model, ...rest }) => this.#connection.call("downloads.add", { ...rest, model: absolute(model) }),
+    /** @param {string} download the download's id @returns {Promise<void>} */
+    pause: (download) => this.#connection.call("downloads.pause", { download }),
+    /** Continues a download that was paused or has failed. @param {string} download @returns {Promise<void>} */
+    resume: (download) => this.#connection.call("downloads.resume", { download }),
+    /** Takes a download out of the queue; what is stored stays. @param {string} download @returns {Promise<void>} */
+    remove: (download) => this.#connection.call("downloads.remove", { download }),
+    /** @param {string} download @param {number} index its place, from 0 on @returns {Promise<void>} */
+    move: (download, index) => this.#connection.call("downloads.move", { download, index }),
+    /** Sets how many run at once, 1 to 6; default: 2. @param {number} limit @returns {Promise<void>} */
+    setLimit: (limit) => this.#connection.call("downloads.limit", { limit }),
+    /**
+     * Calls `listener` with the queue when it changes, about ten times a second while something arrives.
+     * @param {(downloads: import("./sdk/types.d.ts").QueuedDownload[]) => void} listener @returns {() => void} ends it
+     */
+    onChange: (listener) => {
+      this.#connection.onQueue.add(listener);
+      return () => void this.#connection.onQueue.delete(listener);
+    },
   };
 
   /**
@@ -264,6 +291,7 @@ function open(shared) {
     endDownloads = startDownloadWorkers(url, (port) => connection.lend(port, "downloads"));
   };
   connection.onRestart = (reason) => {
+    if (connection.onQueue.size) connection.call("downloads.list").catch(() => {}); // goes on with the queue
     const text = `The engine stopped (${reason}) and was started again; answers continue.`;
     connection.onLog.forEach((listener) => listener("notice", text));
   };
@@ -317,13 +345,4 @@ async function prepare(call, loads) {
   lost = null;
   if (loads.length && budget !== undefined) await call("budget", { bytes: budget });
   for (const load of loads) await call("load", load).catch(() => {}); // a request for it gets the error
-}
-
-/**
- * Catalog ids stay as they are; URLs become absolute, because the worker has another base URL.
- * @template T @param {T} model @returns {T | string}
- */
-function absolute(model) {
-  if (typeof model !== "string" || !/\/|\.gguf/i.test(model)) return model;
-  return new URL(model, globalThis.document?.baseURI ?? import.meta.url).href;
 }

@@ -168,7 +168,13 @@ def _context(header: Header, asked: int | None) -> int:
             "context_too_long",
             param="contextLength",
         )
-    return asked or min(limit, DEFAULT_CONTEXT if cfg.causal else ENCODER_CONTEXT)
+    return asked or default_context(header)
+
+
+def default_context(header: Header) -> int:
+    """The context length of a load that asks for none."""
+    cfg = planner.family(header).Config.from_gguf(header)
+    return min(int(cfg.context_length), DEFAULT_CONTEXT if cfg.causal else ENCODER_CONTEXT)
 
 
 async def _rope_factors(parts: Parts, n_ctx: int) -> list[float] | None:

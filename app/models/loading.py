@@ -15,6 +15,7 @@ from app.models.loaded import Loaded
 from app.models.request_queue import Job, aborted
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header, read_header
+from py_engine.files.records import plan_records
 from py_engine.options import PARALLEL, LoadOptions
 from py_engine.plan.cache import KINDS
 from py_engine.plan.shared import MAX_SEQUENCES
@@ -186,6 +187,47 @@ async def estimate(
         }
 
 
+async def inspect(
+    options: Options,
+    open_source: Callable[[Any, OnProgress], Awaitable[Any]],
+    inspect_engine: Callable[..., Awaitable[dict[str, Any]]],
+    capacity: tuple[int, bool],
+) -> dict[str, Any]:
+    """Whether and how well the model would run here. Reads the files' headers only."""
+    async with _opened(options, open_source) as (sources, headers):
+        found = await inspect_engine(sources, headers, options.engine, *capacity)
+        travelled = sum(int(source.stats["downloaded_bytes"]) for source in sources)
+        download = sum(source.size for source in sources)
+        return {"model": options.choice.id, "download": download, "travelled": travelled, **found}
+
+
+async def download(
+    options: Options, open_source: Callable[[Any, OnProgress], Awaitable[Any]], on_progress: OnProgress
+) -> int:
+    """Store a model's files in the browser, without loading them; returns their bytes. WispError quota_exceeded."""
+    sizes: dict[int, int] = {}  # part -> its bytes
+
+    def reporter(part: int) -> OnProgress:
+        def report(stage: str, loaded: int, total: int) -> None:
+            if stage != "hash":
+                before = sum(sizes.get(i, 0) for i in range(part))
+                on_progress("download", before + loaded, max(sum(sizes.values()), before + total))
+
+        return report
+
+    parts = options.choice.parts
+    for i, (part, sha256) in enumerate(zip_longest(parts, options.sha256)):
+        source = await open_source(part, reporter(i))
+        try:
+            source.expected = sha256
+            sizes[i] = source.size
+            header = await read_header(source.read, source.size, source.header_bytes)
+            await source.fill(plan_records(header, source.size))
+        finally:
+            source.close()
+    return sum(sizes.values())
+
+
 @asynccontextmanager
 async def _opened(
     options: Options,
@@ -198,7 +240,7 @@ async def _opened(
         for part, sha256 in zip_longest(options.choice.parts, options.sha256):
             sources.append(await open_source(part, on_progress))
             sources[-1].expected = sha256
-        yield sources, [await read_header(source.read, source.size) for source in sources]
+        yield sources, [await read_header(source.read, source.size, source.header_bytes) for source in sources]
     finally:
         for source in sources:
             source.close()

@@ -101,39 +101,11 @@ class Models:
         others = [*self.loaded, *(name for name in self._known if name not in self.loaded)]
         return (await self.catalog()).listing(others, set(self.loaded), self.default)
 
-    # -- the browser's storage
-
     def urls(self) -> set[str]:
         """Addresses of the models that are loaded or being loaded."""
         loaded = [part for model in self.loaded.values() for part in model.options.choice.parts]
         coming = [part for _, key in self._loadings for part in key if isinstance(part, str) and "://" in part]
         return {part for part in [*loaded, *coming] if isinstance(part, str)}
-
-    async def cached(self) -> list[dict[str, Any]]:
-        """The models in the browser's storage: {id, url, size, bytes, complete, verified, last_used, loaded}."""
-        catalog, urls = await self.catalog(), self.urls()
-        return [
-            {
-                "id": catalog.id_of(model["url"]),
-                "url": model["url"],
-                "size": model["size"],
-                "bytes": model["bytes"],
-                "complete": model["complete"],
-                "verified": model["verified"] or model["url"] in catalog.urls,  # the catalog has hashes of its records
-                "last_used": None if model["used"] is None else int(model["used"]),
-                "loaded": model["url"] in urls,
-            }
-            for model in await self._source.cached_models()
-        ]
-
-    async def delete_cached(self, name: str | None) -> int:
-        """Delete a model, by id or address, or all from storage; returns the bytes. Loaded models stay loaded."""
-        models = [m for m in await self.cached() if name in (None, m["id"], m["url"])]
-        if name is not None and not models:
-            raise WispError(f"The browser's storage has no model {name!r}.", "model_not_found", NOT_FOUND, "model")
-        for model in models:
-            await self._source.delete_cached(model["url"])
-        return sum(model["bytes"] for model in models)
 
     async def _options(self, name: str | None) -> Options:
         """The load options of the model that a request names."""

@@ -19,6 +19,11 @@ class Source(Protocol):
     async def estimate_engine(self, source: Any, header: Any, options: LoadOptions) -> dict[str, Any]:
         """py_engine.engine.Engine.estimate."""
 
+    async def inspect_engine(
+        self, source: Any, header: Any, options: LoadOptions, capacity: int, estimated: bool
+    ) -> dict[str, Any]:
+        """py_engine.inspection.inspect."""
+
     async def load_engine(self, source: Any, header: Any, options: LoadOptions, on_progress: OnProgress) -> Any:
         """py_engine.engine.Engine.load."""
 
@@ -27,6 +32,15 @@ class Source(Protocol):
 
     async def delete_cached(self, url: str) -> None:
         """py_engine.files.model_cache.forget."""
+
+    async def has_newer(self, url: str) -> bool:
+        """py_engine.files.updates.newer."""
+
+    async def update_cached(self, url: str, on_progress: OnProgress) -> None:
+        """py_engine.files.updates.update."""
+
+    async def pin_cached(self, url: str, pinned: bool) -> None:
+        """py_engine.files.model_cache.pin."""
 
     async def prefix_usage(self) -> dict[str, int]:
         """py_engine.files.prefixes.prefix_usage."""

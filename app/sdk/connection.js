@@ -71,6 +71,10 @@ export class Connection {
   onProgress = new Set();
   /** @type {Set<OnLog>} */
   onLog = new Set();
+  /** @type {Set<(downloads: import("./types.d.ts").QueuedDownload[]) => void>} called when the download queue changes */
+  onQueue = new Set();
+  /** @type {Set<(update: { model: string, url: string }) => void>} called when a model's host has a newer version */
+  onUpdate = new Set();
   /** @type {(error: WispError) => void} called once, when the connection ends */
   onClose = () => {};
   /** @type {(reason: string) => void} called when a worker had ended and the next one is ready */
@@ -262,6 +266,8 @@ export class Connection {
   #receive(message) {
     const { kind } = message;
     if (kind === "downloads") return this.onDownloads();
+    if (kind === "modelUpdate") return this.onUpdate.forEach((listener) => listener(message));
+    if (kind === "downloadQueue") return this.onQueue.forEach((listener) => listener(message.downloads));
     if (kind === "loads") return void (this.loads = message.loads);
     if (kind === "log") return this.onLog.forEach((listener) => listener(message.level, message.text));
     const pending = this.#pending.get(message.id);

@@ -1,3 +1,4 @@
+import { absolute } from "./address.js";
 import ENDPOINTS from "../openai/endpoints.json";
 
 /**
@@ -23,6 +24,19 @@ export const Endpoints = /** @type {new (connection: Connection) => Api} */ (
       for (const endpoint of endpoints) place(this, endpoint.sdk, caller(connection, endpoint));
       place(this, "models.cached", () => connection.call("models.cached"));
       place(this, "models.delete", (/** @type {string} */ model) => connection.call("models.delete", { model }));
+      place(this, "models.pin", (/** @type {string} */ model, pinned = true) =>
+        connection.call("models.pin", { model, pinned }),
+      );
+      place(this, "models.update", (/** @type {string} */ model, /** @type {CallOptions} */ options = {}) =>
+        connection.call("models.update", { model }, options),
+      );
+      place(this, "models.onUpdate", (/** @type {(update: any) => void} */ listener) => {
+        connection.onUpdate.add(listener);
+        return () => void connection.onUpdate.delete(listener);
+      });
+      place(this, "models.inspect", (/** @type {any} */ model, /** @type {any} */ { signal, ...fields } = {}) =>
+        connection.call("models.inspect", { ...fields, model: absolute(model) }, { signal }),
+      );
     }
   }
 );

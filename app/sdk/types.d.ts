@@ -170,6 +170,28 @@ export interface Api {
      * Resolves to the bytes that were freed.
      */
     delete(model?: string): Promise<number>;
+    /** Sets whether a model in storage, by id or address, is never removed to make space for others. */
+    pin(model: string, pinned?: boolean): Promise<void>;
+    /**
+     * Replaces a stored model, by id or address, by its host's version, which stays beside it until it is whole. A loaded
+     * model stays as it is until it is loaded again.
+     */
+    update(model: string, options?: import("./connection.js").CallOptions): Promise<void>;
+    /**
+     * Calls `listener` when the host of a model that is loaded has a newer version. Hosts are asked at most once a day.
+     * Returns a function that ends it.
+     */
+    onUpdate(listener: (update: { model: string; url: string }) => void): () => void;
+    /**
+     * Whether a model fits this device, and the speed to expect, before it is downloaded: only its header travels.
+     * Pass all addresses of a split model.
+     */
+    inspect(
+      model: import("../wisp.js").Model,
+      options?: Pick<import("../wisp.js").LoadRequest, "contextLength" | "backend" | "kvType"> & {
+        signal?: AbortSignal | null;
+      },
+    ): Promise<Inspection>;
   };
 }
 
@@ -180,6 +202,62 @@ export interface Dispatch {
   bytes: number;
   flops: number;
   floor_ns: number;
+}
+
+/** What `models.inspect()` resolves to. Sizes are in bytes. */
+export interface Inspection {
+  model: string;
+  architecture: string;
+  parameters: number;
+  /** the tensor type of most of its bytes */
+  quantization: string | null;
+  /** the longest context that the model was trained for */
+  trained_context: number | null;
+  /** of all files */
+  download: number;
+  /** that this call has downloaded */
+  travelled: number;
+  /**
+   * "fits"; "maybe": it needs more than the budget, which is an estimate; "too_large": it exceeds the device's limits or
+   * a budget that was set; "unsupported": the engine cannot run it, and the fields below are absent
+   */
+  verdict: "fits" | "maybe" | "too_large" | "unsupported";
+  /** why it is not "fits" */
+  advice: string | null;
+  backend?: "webgpu" | "cpu";
+  /** tokens: the default, or the longest power of two below it that fits */
+  context_length?: number;
+  weights?: number;
+  kv?: number;
+  activations?: number;
+  /** buffers that the host writes */
+  state?: number;
+  /** memory that the load takes */
+  total?: number;
+  /** for all models together */
+  budget?: number;
+  /** that a decode step reads, at position 1,024; null for embedding models */
+  bytes_per_token?: number | null;
+  /** at most so many tokens a second, by the device's measured read rate */
+  tokens_per_second?: number | null;
+}
+
+/** A model in the download queue. */
+export interface QueuedDownload {
+  id: string;
+  /** its name */
+  model: string;
+  urls: string[];
+  /** "loading": a load has taken it over */
+  state: "queued" | "running" | "paused" | "failed" | "done" | "loading";
+  /** bytes in storage or on their way there */
+  loaded: number;
+  /** of all files; 0: not known yet */
+  total: number;
+  /** bytes a second */
+  speed: number;
+  seconds_left: number | null;
+  error: import("./error.js").ErrorBody | null;
 }
 
 /** A model in the browser's storage. */
@@ -193,6 +271,8 @@ export interface CachedModel {
   complete: boolean;
   /** whether its SHA-256 was compared with the one that its host or the load request states */
   verified: boolean;
+  /** never removed to make space for others */
+  pinned: boolean;
   /** Unix time in seconds; null: not known */
   last_used: number | null;
   /** whether it is in memory, too */

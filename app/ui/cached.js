@@ -8,12 +8,13 @@ import { bytes } from "./format.js";
  * @typedef {object} Actions
  * @property {() => Promise<CachedModel[]>} cached
  * @property {(url: string) => Promise<unknown>} remove
+ * @property {(url: string, pinned: boolean) => Promise<unknown>} pin
  * @property {() => Promise<Usage | null>} prompts
  * @property {() => Promise<unknown>} clearPrompts
  *
  * @param {Actions} actions
  */
-export function startCached({ cached, remove, prompts, clearPrompts }) {
+export function startCached({ cached, remove, pin, prompts, clearPrompts }) {
   const list = byId("cached-list");
   const show = async () => {
     const models = (await cached().catch(() => [])).filter((model) => model.bytes > 0);
@@ -31,14 +32,25 @@ export function startCached({ cached, remove, prompts, clearPrompts }) {
   };
   /** @param {CachedModel} model */
   const item = (model) => {
-    const { id, url, size, bytes: stored, complete, verified, last_used, loaded } = model;
+    const { id, url, size, bytes: stored, complete, verified, pinned, last_used, loaded } = model;
     const about = [
       complete ? bytes(stored) : `${bytes(stored)} of ${bytes(size)}`,
       verified ? "verified" : "not verified",
+      pinned && "pinned",
       loaded ? "in use" : last_used && `used ${new Date(1000 * last_used).toLocaleDateString()}`,
     ].filter(Boolean);
     const away = iconButton("trash", `Remove ${id} from this browser`, () => remove(url).finally(show));
-    return h("li", {}, h("span", {}, id), h("small", {}, about.join(" · ")), away);
+    const keep = iconButton(
+      "pin",
+      pinned ? `Let ${id} be removed when space is needed` : `Pin ${id}: never remove it to make space`,
+      async () => {
+        await pin(url, !pinned).finally(show);
+        /** @type {HTMLElement | null} */ (list.querySelector(`[data-url="${CSS.escape(url)}"] button`))?.focus();
+      },
+    );
+    keep.setAttribute("aria-pressed", String(pinned));
+    const buttons = h("div", { class: "cached-actions" }, keep, away);
+    return h("li", { "data-url": url }, h("span", {}, id), h("small", {}, about.join(" · ")), buttons);
   };
   byId("model-button").addEventListener("click", show);
 }

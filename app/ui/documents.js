@@ -124,6 +124,12 @@ export function startDocuments(engine) {
   return {
     isDocument,
     add,
+    /** Searches with an embedding model, and shows that. @param {string | string[]} model addresses @param {string} name */
+    embed(model, name) {
+      draw();
+      dialog.showModal();
+      useModel({ model, name });
+    },
     /** Redraws what depends on the model that answers. */
     show: draw,
     /**

@@ -9,7 +9,8 @@ import { Wisp, WispError } from "../wisp.js";
  * @property {import("../wisp.js").Model} [model] none: the catalog's default
  * @property {string} name shown
  * @property {string} [upstream] the configured server that runs it; nothing is loaded then
- * @property {string} [keep] catalog id or address that the next visit loads again
+ * @property {string | string[]} [keep] catalog id or addresses that the next visit loads again
+ * @property {string[]} [sha256] of each file, if they are known
  *
  * @typedef {object} Loaded
  * @property {string} name
@@ -87,6 +88,11 @@ export class Engine {
     await this.#wisp?.models.delete(url);
   }
 
+  /** Sets whether a stored model is never removed to make space. @param {string} url @param {boolean} pinned */
+  async pinCached(url, pinned) {
+    await this.#wisp?.models.pin(url, pinned);
+  }
+
   /** The use of the prompt cache in this browser's storage. */
   async prompts() {
     return this.#wisp ? this.#wisp.promptCache.usage() : null;
@@ -120,7 +126,8 @@ export class Engine {
     this.events.loading(choice, this.#wisp !== null);
     try {
       this.#wisp ??= await Promise.race([this.#boot(), rejectedBy(signal)]);
-      const loading = choice.upstream ? {} : this.#wisp.load({ model: choice.model, ...options }, { signal });
+      const { model, sha256 } = choice;
+      const loading = choice.upstream ? {} : this.#wisp.load({ model, sha256, ...options }, { signal });
       const stats = await loading;
       this.loaded = { name: choice.name, choice, stats };
       if (mine()) this.events.loaded(this.loaded);

@@ -26,3 +26,10 @@ export function rate(perSecond) {
 export function plural(count, noun) {
   return `${count.toLocaleString()} ${noun}${count === 1 ? "" : "s"}`;
 }
+
+/** A rough time, such as "2 min". @param {number} seconds */
+export function duration(seconds) {
+  if (seconds < 60) return `${Math.max(1, Math.round(seconds))} s`;
+  const minutes = Math.round(seconds / 60);
+  return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}

@@ -34,7 +34,7 @@ export function startModels({ choose, list, opened, documents }) {
     opened(loaded, take);
     const models = await list().catch(() => []);
     byId("model-list").replaceChildren(
-      ...models.filter(({ size }) => size).map((model) => modelItem(model, loaded, take)),
+      ...models.filter(({ size, variant }) => size && !variant).map((model) => modelItem(model, loaded, take)),
     );
   };
   byId("open-file").onclick = () => input.click();
@@ -54,6 +54,7 @@ export function startModels({ choose, list, opened, documents }) {
   startDrop((files) => takeFiles(documents(files)));
 
   return {
+    close: () => dialog.close(),
     /** @param {Loaded | null} now the current model */
     show(now) {
       loaded = now;

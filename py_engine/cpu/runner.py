@@ -14,6 +14,7 @@ from py_engine.plan.lists import DECODE, SMALL_BATCH
 from py_engine.plan.packing import PackedBatch
 from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Plan
+from py_engine.plan.quants import row_bytes
 from py_engine.plan.sampler_ops import Rules
 from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, read_logprobs, samplers, step
 from py_engine.plan.shared import MAX_SMALL_BATCH
@@ -63,7 +64,7 @@ class CpuRunner:
 
         for p in placements:
             if p.weight.name not in self._raw:
-                size = p.weight.rows * p.row_bytes if p.weight.rows > 1 else 4 * p.weight.cols
+                size = p.weight.rows * row_bytes(p.weight.type, p.weight.cols)
                 self._raw[p.weight.name] = np.zeros(size, np.uint8)
             raw = self._raw[p.weight.name]
             at = p.row0 * p.row_bytes if p.weight.rows > 1 else p.row0

@@ -4,7 +4,8 @@ From a server without ranges (it answers 200 instead of 206), the file is read o
 """
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from math import isnan
 from typing import Any
@@ -14,13 +15,19 @@ import js
 from pyodide.ffi import JsException, create_proxy
 
 from py_engine.errors import NOT_FOUND, SERVER_ERROR, WispError
+from py_engine.files.link import FAST, Link
 
 FIRST_BYTES = 1 << 20  # the first request: enough for the header of most models
-PART = 8 << 20  # bytes of one range request
-PARALLEL = 4  # concurrent range requests
 BACKOFF_S = (0.3, 1.0, 3.0)  # waits before the second, third and fourth try
 WORKER_LOST = "WorkerLost"  # name of the error when a download worker has ended
+SIGN_IN = (
+    "The model needs a sign-in: accept its terms on its page and store your token for that hub, or download the file "
+    "yourself and open it here."
+)
 RETRY_STATUSES = {408, 425, 429, 500, 502, 503, 504}
+
+
+Keep = Callable[[Any, int, int, int], Awaitable[None]]
 
 
 class FileChanged(Exception):
@@ -39,15 +46,15 @@ class Remote:
         self.ranged = True
         self.linked = ""  # the header X-Linked-ETag of the first response
         self._on_bytes = on_bytes
-        self._slots = asyncio.Semaphore(PARALLEL)
+        self._link = Link(time.perf_counter)
         self._abort = js.AbortController.new()
         self._response: Any = None  # without ranges: the response, read up to _position
         self._position = 0
         self._stream_lock = asyncio.Lock()
 
-    async def probe(self) -> Any:
-        """Download the first bytes of the file and get its size. Returns an ArrayBuffer with up to FIRST_BYTES."""
-        body = await self._request(0, FIRST_BYTES)
+    async def probe(self, first: int = FIRST_BYTES) -> Any:
+        """Download the first bytes of the file and get its size. Returns an ArrayBuffer with up to `first` bytes."""
+        body = await self._request(0, first)
         if body.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:  # an empty file
             self.size = 0
             return js.wispShards.newRecord(0, False).buffer
@@ -55,7 +62,7 @@ class Remote:
         if isnan(size):  # the server hides Content-Range from other sites
             self.requests += 1
             size = await js.wispShards.sizeByHead(self.url, self._abort.signal)
-            if isnan(size) and body.length < FIRST_BYTES:
+            if isnan(size) and body.length < first:
                 size = body.length
         if isnan(size):
             body.cancel()
@@ -66,7 +73,7 @@ class Remote:
             )
         self.size, self.etag, self.linked = int(size), str(body.etag), str(body.linked)
         self.ranged = body.status == HTTPStatus.PARTIAL_CONTENT
-        end = min(FIRST_BYTES, self.size)
+        end = min(first, self.size)
         target = js.wispShards.newRecord(end, False)
         if not self.ranged:
             self._response, self._position = body, 0
@@ -78,16 +85,21 @@ class Remote:
                 await self._range(target, reached, reached, end)
         return target.buffer
 
-    async def fetch(self, target: Any, at: int, start: int, end: int) -> None:
-        """Download the file's bytes [start, end) into an Incoming (incoming.js) from `at` on."""
+    async def fetch(self, target: Any, at: int, start: int, end: int, keep: Keep | None = None) -> None:
+        """Download the file's bytes [start, end) into an Incoming (incoming.js) from `at` on.
+
+        `keep(target, at, start, end)` is called with each part of several that has arrived, unless the link is fast.
+        """
         if start >= end:
             return
         if not self.ranged:
             async with self._stream_lock:
                 await self._from_stream(target, at, start, end)
             return
-        parts = [(a, min(a + PART, end)) for a in range(start, end, PART)]
-        tasks = [asyncio.ensure_future(self._range(target, at + a - start, a, b)) for a, b in parts]
+        size = self._link.part
+        parts = [(a, min(a + size, end)) for a in range(start, end, size)]
+        keep = keep if len(parts) > 1 else None
+        tasks = [asyncio.ensure_future(self._part(target, at + a - start, a, b, keep)) for a, b in parts]
         try:
             await asyncio.gather(*tasks)
         finally:
@@ -98,9 +110,14 @@ class Remote:
         """Abort every request."""
         self._abort.abort()
 
+    async def _part(self, target: Any, at: int, start: int, end: int, keep: Keep | None) -> None:
+        await self._range(target, at, start, end)
+        if keep is not None and self._link.rate < FAST:
+            await keep(target, at, start, end)
+
     async def _range(self, target: Any, at: int, start: int, end: int) -> None:
         """Download one range. After a lost connection, continues from the last byte that arrived."""
-        async with self._slots:
+        async with self._link.request():
             tries = 0
             while start < end:
                 body = await self._request(start, end, target)
@@ -152,6 +169,7 @@ class Remote:
 
     def _count(self, n_bytes: int) -> None:
         self.downloaded += n_bytes
+        self._link.arrived(n_bytes)
         self._on_bytes(n_bytes)
 
     async def _back_off(self, tries: int, *, short: bool) -> int:
@@ -174,6 +192,7 @@ class Remote:
         for tries in range(len(BACKOFF_S) + 1):
             last = tries == len(BACKOFF_S)
             self.requests += 1
+            asked = time.perf_counter()
             try:
                 body = await source.request(self.url, start, end, self._abort.signal)
             except JsException as error:
@@ -184,6 +203,7 @@ class Remote:
                 if last or not self._may_recover():
                     raise self._network_error() from None
             else:
+                self._link.waited(time.perf_counter() - asked)
                 if body.status in (HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT):
                     self._check_unchanged(body)
                     return body
@@ -224,8 +244,8 @@ class Remote:
         missing = body.status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
         advice = {
             HTTPStatus.NOT_FOUND: "Check the address.",
-            HTTPStatus.UNAUTHORIZED: "The model needs a sign-in; download it yourself and open the file here.",
-            HTTPStatus.FORBIDDEN: "The model needs a sign-in; download it yourself and open the file here.",
+            HTTPStatus.UNAUTHORIZED: SIGN_IN,
+            HTTPStatus.FORBIDDEN: SIGN_IN,
         }.get(body.status, "Try again later.")
         return WispError(
             f"The server answered {status} for {self.url}. {advice}",

@@ -25,11 +25,11 @@ const bodyOf = (id) => /** @type {Body} */ (responses.get(id)?.body);
 const methods = {
   begin: ({ record, length }) => void records.set(record, new Incoming(length)),
   copy: ({ record, bytes, at }) => recordOf(record).copy(bytes, 0, at, bytes.byteLength),
-  async request({ id, record, url, start, end }) {
+  async request({ id, record, url, start, end, authorized }) {
     const controller = new AbortController();
     responses.set(id, { controller });
     const body = await recordOf(record)
-      .request(url, start, end, controller.signal)
+      .request(url, start, end, controller.signal, authorized)
       .catch((error) => (responses.delete(id), Promise.reject(error)));
     responses.set(id, { controller, body });
     const { status, statusText, etag, length, size } = body;
@@ -38,6 +38,7 @@ const methods = {
   skip: ({ body, count }) => bodyOf(body).skip(count),
   fill: ({ id, record, body, at, end }, port) =>
     recordOf(record).fill(bodyOf(body), at, end, (bytes) => port.postMessage({ id, bytes })),
+  keep: ({ record, url, at, start, end }) => recordOf(record).keep(url, at, start, end),
   take({ record }) {
     const { buffer } = recordOf(record);
     records.delete(record);

@@ -6,6 +6,7 @@
  * in another worker or in the engine's thread.
  */
 
+import { authorization } from "./http.js";
 import { Incoming } from "./incoming.js";
 
 /** @typedef {import("./incoming.js").OnBytes} OnBytes */
@@ -161,7 +162,8 @@ class Remote {
     const id = this.#link.number();
     const abort = () => this.#link.post({ kind: "cancel", body: id });
     signal.addEventListener("abort", abort, { once: true });
-    const message = { kind: "request", record: this.#record, url, start, end };
+    const authorized = authorization(url);
+    const message = { kind: "request", record: this.#record, url, start, end, authorized };
     const head = await this.#link.call(message, undefined, id);
     return Object.assign(new RemoteBody(this.#link, id, () => signal.removeEventListener("abort", abort)), head);
   }
@@ -174,6 +176,9 @@ class Remote {
     const report = (/** @type {number} */ bytes) => body.cancelled || onBytes(bytes); // else it may be a destroyed proxy
     return this.#link.call({ kind: "fill", record: this.#record, body: body.id, at, end }, report);
   }
+
+  /** @param {string} url @param {number} at @param {number} start @param {number} end @returns {Promise<void>} */
+  keep = (url, at, start, end) => this.#link.call({ kind: "keep", record: this.#record, url, at, start, end });
 
   /** @returns {ReturnType<Incoming["finish"]>} */
   async finish() {

@@ -128,11 +128,15 @@ def parse(prefix: bytes, file_size: int | None) -> Header:
     return _Parser(file_size).run(prefix)
 
 
-async def read_header(read: Callable[[int, int], Awaitable[bytes]], file_size: int | None) -> Header:
-    """Read a header with `read(offset, length)`, which may return fewer bytes at the end of the file."""
+async def read_header(
+    read: Callable[[int, int], Awaitable[bytes]], file_size: int | None, length: int = FIRST_READ
+) -> Header:
+    """Read a header with `read(offset, length)`, which may return fewer bytes at the end of the file.
+
+    `length`: bytes to read first.
+    """
     parser = _Parser(file_size)
     prefix = b""
-    length = FIRST_READ
     while True:
         limit = length if parser.file_size is None else min(length, parser.file_size)
         if limit > len(prefix):

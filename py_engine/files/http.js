@@ -2,6 +2,21 @@
 
 const TEXT_MS = 10_000; // until a small text is given up
 
+/** @type {Map<string, string>} origin -> the user's token for it */
+const tokens = new Map();
+
+/** Sends a token with every request to the origin of an address; an empty one: no more. @param {string} address @param {string} token */
+export function authorize(address, token) {
+  tokens.clear();
+  if (token) tokens.set(new URL(address).origin, token);
+}
+
+/** The header of a request to an address; a redirect to another origin does not get it. @param {string} url @returns {Record<string, string>} */
+export function authorization(url) {
+  const token = tokens.get(new URL(url).origin);
+  return token ? { Authorization: `Bearer ${token}` } : {};
+}
+
 /** An HTTP response whose body is read in parts. */
 export class Body {
   /** @param {Response} response */
@@ -80,14 +95,17 @@ export class Body {
 /**
  * Requests bytes [start, end) of a file. Rejects without a response (offline, CORS, abort).
  * @param {string} url @param {number} start @param {number} end @param {AbortSignal} signal
+ * @param {Record<string, string>} [authorized] the header with the token; a download worker gets it with the request
  */
-export async function request(url, start, end, signal) {
-  return new Body(await fetch(url, { headers: { Range: `bytes=${start}-${end - 1}` }, signal, cache: "no-store" }));
+export async function request(url, start, end, signal, authorized = authorization(url)) {
+  const headers = { ...authorized, Range: `bytes=${start}-${end - 1}` };
+  return new Body(await fetch(url, { headers, signal, cache: "no-store" }));
 }
 
 /** The size of a file by a HEAD request; NaN if the response does not say it. @param {string} url @param {AbortSignal} signal */
 export async function sizeByHead(url, signal) {
-  const response = await fetch(url, { method: "HEAD", signal, cache: "no-store" }).catch(() => undefined);
+  const asking = fetch(url, { method: "HEAD", headers: authorization(url), signal, cache: "no-store" });
+  const response = await asking.catch(() => undefined);
   return response?.ok ? Number(response.headers.get("content-length") ?? NaN) : NaN;
 }
 

@@ -3,6 +3,7 @@
 import { sha256 } from "./buffers.js";
 import { checksum } from "./checksum.js";
 import { Body, request } from "./http.js";
+import { putPart } from "./parts_database.js";
 
 /**
  * @typedef {import("./background_store.js").Entry} Entry
@@ -20,9 +21,9 @@ export class Incoming {
     new Uint8Array(this.buffer).set(new Uint8Array(from, start, length), at);
   }
 
-  /** Requests bytes [start, end) of a file. @param {string} url @param {number} start @param {number} end @param {AbortSignal} signal */
-  request(url, start, end, signal) {
-    return request(url, start, end, signal);
+  /** http.js's request(). @param {string} url @param {number} start @param {number} end @param {AbortSignal} signal @param {Record<string, string>} [authorized] */
+  request(url, start, end, signal, authorized) {
+    return request(url, start, end, signal, authorized);
   }
 
   /** Whether this record can be filled from a response. @param {unknown} body */
@@ -31,6 +32,11 @@ export class Incoming {
   /** Body.fill() into this record. @param {Body} body @param {number} at @param {number} end @param {OnBytes} onBytes */
   fill(body, at, end, onBytes) {
     return body.fill(this.buffer, at, end, onBytes);
+  }
+
+  /** Stores bytes [start, end) of a file, which are at `at`, until the record is complete. @param {string} url @param {number} at @param {number} start @param {number} end */
+  keep(url, at, start, end) {
+    return putPart(url, start, end, this.buffer.slice(at, at + end - start));
   }
 
   /** The bytes, which must be complete, and their entry in the cache. @returns {Promise<{ buffer: ArrayBuffer, entry: Entry }>} */

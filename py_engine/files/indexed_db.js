@@ -45,6 +45,20 @@ export class Database {
     });
   }
 
+  /**
+   * Changes several stores at once, or none of them.
+   * @param {string[]} stores @param {(store: (name: string) => IDBObjectStore) => void} send
+   * @returns {Promise<void>}
+   */
+  async change(stores, send) {
+    const transaction = (await this.#open()).transaction(stores, "readwrite");
+    return new Promise((resolve, reject) => {
+      send((name) => transaction.objectStore(name));
+      transaction.oncomplete = () => resolve();
+      transaction.onabort = () => reject(plainError(transaction.error));
+    });
+  }
+
   /** [key, value] of all records of a store, or of a range. @param {string} store @param {IDBKeyRange} [range] */
   async entries(store, range) {
     const keys = /** @type {any[]} */ ([]);

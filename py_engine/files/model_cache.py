@@ -10,14 +10,16 @@ from typing import Any
 import js
 from pyodide.ffi import JsException
 
+NEXT = "#next"  # ends the key of a newer version on its way (updates.py); requests do not carry it
 InUse = Callable[[], set[str]]  # URLs of models that are not evicted
 
 
 async def cached_models() -> list[dict[str, Any]]:
-    """[{url, size, bytes, complete, used, verified}] of the models that are cached, most recently used first.
+    """[{url, size, bytes, complete, used, verified, pinned}] of the models that are cached, most recently used first.
 
     `size`: bytes of the file; `bytes`: bytes that are cached, maybe not all; `used`: Unix time in seconds, None if
-    unknown; `verified`: whether the file's SHA-256 was compared with an expected one.
+    unknown; `verified`: whether the file's SHA-256 was compared with an expected one; `pinned`: whether it is
+    never evicted.
     """
     try:
         found = (await js.wispShards.listModels()).to_py()
@@ -37,6 +39,7 @@ async def cached_models() -> list[dict[str, Any]]:
                 "complete": cached >= size,
                 "used": seconds,
                 "verified": bool(model.get("sha256")),
+                "pinned": bool(model.get("pinned")),
             }
         )
     return sorted(models, key=lambda model: -(model["used"] or 0))
@@ -57,23 +60,33 @@ async def forget(url: str) -> None:
     """Remove a model and all its records."""
     with suppress(JsException):
         await js.wispShards.deleteModel(url)
+        if not url.endswith(NEXT):
+            await js.wispShards.deleteModel(url + NEXT)
 
 
-async def evict_models(needed: int, in_use: set[str], free: float | None = None) -> list[dict[str, Any]]:
-    """Remove models, least recently used first, until `needed` bytes are free; return the removed ones.
+async def pin(url: str, pinned: bool) -> None:
+    """Set whether a model is never evicted."""
+    with suppress(JsException):
+        await js.wispShards.putPinned(url, pinned)
 
-    Never removes a model of `in_use`. Removes nothing if that cannot free enough. `free`: bytes that are free, where
-    the caller knows better than the browser's estimate.
+
+async def evict_models(needed: int, in_use: set[str]) -> list[dict[str, Any]]:
+    """Remove models, least recently used first, until they have freed `needed` bytes; return the removed ones.
+
+    Never removes a pinned model or one of `in_use`. Removes nothing if that cannot free enough.
     """
-    free = await js.wispShards.freeStorage() if free is None else free
-    others = [model for model in reversed(await cached_models()) if model["url"] not in in_use and model["bytes"]]
-    if free + sum(model["bytes"] for model in others) < needed:
+    others = [
+        model
+        for model in reversed(await cached_models())
+        if model["url"] not in in_use and model["bytes"] and not model["pinned"]
+    ]
+    if sum(model["bytes"] for model in others) < needed:
         return []
-    removed = []
+    removed, freed = [], 0
     for model in others:
-        if free >= needed:
+        if freed >= needed:
             break
         await forget(model["url"])
         removed.append(model)
-        free += model["bytes"]  # the browser's estimate lags
+        freed += model["bytes"]
     return removed

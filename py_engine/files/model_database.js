@@ -5,6 +5,7 @@ import { sha256 } from "./buffers.js";
 import { sha256Of } from "./file_hash.js";
 import { Database } from "./indexed_db.js";
 import { BackgroundStore } from "./background_store.js";
+import { dropParts } from "./parts_database.js";
 
 /** @typedef {import("./background_store.js").Entry} Entry */
 
@@ -12,7 +13,7 @@ import { BackgroundStore } from "./background_store.js";
 // they get one after their SHA-256 has matched.
 const POLL_MS = 20; // between two looks for a record that is on its way
 const RECORDS = "records";
-const MODELS = "models"; // key url -> {url, size, etag, ranged, used: time of the last use in milliseconds, sha256?: of the file, if it was verified}
+const MODELS = "models"; // key url -> {url, size, etag, ranged, used: time of the last use in milliseconds, sha256?: of the file, if it was verified, pinned?: never evicted}
 
 const database = new Database("wisp-models", (database) => {
   database.createObjectStore(RECORDS);
@@ -32,6 +33,9 @@ export const getModel = (url) => database.transact(MODELS, "readonly", (store) =
 /** Notes that a model's file has the SHA-256 that was expected. @param {string} url @param {string} sha256 */
 export const putVerified = (url, sha256) => changeModel(url, { sha256 });
 
+/** Sets whether a model is never evicted. @param {string} url @param {boolean} pinned */
+export const putPinned = (url, pinned) => changeModel(url, { pinned });
+
 /** The SHA-256 of a model's file, from its records: of each one as soon as it is there. @param {string} url @param {Float64Array} spans (offset, length) of each record, in order @param {AbortSignal} signal */
 export const modelSha256 = (url, spans, signal) => sha256Of(recordsOf(url, spans, signal), signal);
 
@@ -47,12 +51,16 @@ async function* recordsOf(url, spans, signal) {
   }
 }
 
-/** Stores a model's entry. @param {string} url @param {number} size @param {string} etag @param {boolean} ranged whether the server answers range requests */
-export const putModel = (url, size, etag, ranged) =>
-  database.transact(MODELS, "readwrite", (store) => store.put({ url, size, etag, ranged, used: Date.now() }));
-
-/** Sets a model's time of last use to now. @param {string} url */
-export const touchModel = (url) => changeModel(url, { used: Date.now() });
+/**
+ * Stores a model's entry, or notes that it is used if there is one.
+ * @param {string} url @param {number} size @param {string} etag @param {boolean} ranged whether the server answers range requests
+ */
+export const noteModel = (url, size, etag, ranged) =>
+  database.transact(MODELS, "readwrite", (store) => {
+    const entry = store.get(url);
+    entry.onsuccess = () => store.put({ ...entry.result, url, size, etag, ranged, used: Date.now() });
+    return entry;
+  });
 
 /** @param {string} url @param {Record<string, unknown>} changes of its entry */
 async function changeModel(url, changes) {
@@ -165,12 +173,43 @@ export async function deleteRecord(url, offset, length) {
 /** Deletes a model and its records. @param {string} url */
 export async function deleteModel(url) {
   background.drop(url);
+  await dropParts(url);
   await database.transact(RECORDS, "readwrite", (store) => store.delete(recordKeys(url)));
   await database.transact(MODELS, "readwrite", (store) => store.delete(url));
 }
 
-/** Free storage of this site, in bytes; Infinity if the browser does not say. */
-export async function freeStorage() {
-  const { quota, usage } = (await navigator.storage?.estimate?.()) ?? {};
-  return quota === undefined || usage === undefined ? Infinity : quota - usage;
+/** Notes when a model's host was asked for another version. @param {string} url @param {number} asked milliseconds since 1970 */
+export const putAsked = (url, asked) => changeModel(url, { asked });
+
+/**
+ * Copies the records of a model that another file has, too.
+ * @param {string} from its URL @param {string} to the other file's @param {[number, number, string][]} wanted offset, length and SHA-256
+ * @returns {Promise<[number, number][]>} offset and length of those that were there
+ */
+export async function adoptRecords(from, to, wanted) {
+  const there = new Map();
+  for (const [[, , length], entry] of await database.entries(RECORDS, recordKeys(from)))
+    there.set(`${length} ${entry.sha256}`, entry);
+  const found = wanted.filter(([, length, sha256]) => there.has(`${length} ${sha256}`));
+  await database.change([RECORDS], (store) => {
+    for (const [offset, length, sha256] of found)
+      store(RECORDS).put(there.get(`${length} ${sha256}`), [to, offset, length]);
+  });
+  return found.map(([offset, length]) => [offset, length]);
+}
+
+/**
+ * Puts one model in the place of another, at once: its records, size, ETag and hash. What the user has set stays.
+ * @param {string} url of the one that is replaced @param {string} next of the other
+ */
+export async function replaceModel(url, next) {
+  const records = await database.entries(RECORDS, recordKeys(next));
+  const [before, after] = [await getModel(url), await getModel(next)];
+  await database.change([RECORDS, MODELS], (store) => {
+    store(RECORDS).delete(recordKeys(url));
+    store(RECORDS).delete(recordKeys(next));
+    for (const [[, offset, length], entry] of records) store(RECORDS).put(entry, [url, offset, length]);
+    store(MODELS).delete(next);
+    store(MODELS).put({ ...after, url, pinned: before?.pinned, used: before?.used ?? after.used, asked: Date.now() });
+  });
 }

@@ -10,5 +10,6 @@ export * from "./download_workers.js";
 export * from "./file_hash.js";
 export * from "./http.js";
 export * from "./model_database.js";
+export { dropParts, listParts, readPart } from "./parts_database.js";
 export * from "./prefix_database.js";
 export { getChoice, putChoice } from "../tuning/choices.js";

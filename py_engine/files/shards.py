@@ -18,17 +18,17 @@ import js
 from pyodide.ffi import JsException, to_js
 
 from py_engine.errors import SERVER_ERROR, WispError
-from py_engine.files.download import WORKER_LOST, FileChanged, Remote
-from py_engine.files.model_cache import InUse, content_of, evict_models, forget
+from py_engine.files.download import FIRST_BYTES, WORKER_LOST, FileChanged, Keep, Remote
+from py_engine.files.model_cache import InUse, content_of, forget
+from py_engine.files.record_parts import RecordParts
 from py_engine.files.records import Record
 from py_engine.files.source import CachedRecords, FileSource, OnProgress, Source, read_ahead, spans
+from py_engine.files.storing import Storing
 from py_engine.files.verification import Verification
 
 PREFETCH_AHEAD = 6  # records in download during a prefetch, beside the newest one
 DOWNLOAD_AHEAD = 8  # records in download while one is in use
 WORKERS_FROM = 64 << 20  # bytes of a file that is downloaded in pages' workers
-# At the end of a load, so few bytes are awaited until they are stored: a small model is cached when it is ready.
-SMALL_REST, SMALL_REST_S = 64 << 20, 2.0
 
 
 class UrlSource(Source):
@@ -36,11 +36,11 @@ class UrlSource(Source):
 
     def __init__(self, url: str, on_progress: OnProgress, hashes: dict[int, str], in_use: InUse = set) -> None:
         super().__init__(on_progress)
-        self._in_use = in_use
         self.url = url
         self.name = unquote(urlsplit(url).path).rsplit("/", 1)[-1] or url
         self._hashes = hashes  # offset -> SHA-256, if it is known in advance
         self._cached: set[tuple[int, int]] = set()  # (offset, length) of the cached records
+        self._parts = RecordParts(url)
         self._damaged: set[int] = set()  # offsets of cached records that were damaged
         self._prefix: Any = None  # an ArrayBuffer with the file's first bytes
         self._header: Any = None  # equals _prefix if that is a whole cached record, else None
@@ -52,9 +52,10 @@ class UrlSource(Source):
         self._prefetch_task: asyncio.Task[None] | None = None
         self._prepared = False
         self._invalid = False  # the cached records must be removed
-        self._storing: asyncio.Task[None] | None = None  # handles what cannot be stored
-        self._has_cache = True  # whether IndexedDB works
         self._verification = Verification(url, self.name)
+        self._storing = Storing(url, self.name, self.notices, in_use, self._verification.stop)
+
+    probe_bytes = FIRST_BYTES  # of the first request
 
     async def open(self) -> None:
         """Get the file's size from the cache, else from the server."""
@@ -62,16 +63,16 @@ class UrlSource(Source):
             model = await js.wispShards.getModel(self.url)
             if model is not None:
                 self._cached = {(int(a), int(n)) for a, n in (await js.wispShards.listRecords(self.url)).to_py()}
+                await self._parts.open()
         except JsException:  # no IndexedDB: work without a cache
-            self._has_cache, model = False, None
+            self._storing.possible, model = False, None
         if model is not None:
             self._remote.size, self._remote.etag = int(model.size), str(model.etag)
             self._remote.ranged = bool(model.ranged)
+            self.header_bytes = next((length for offset, length in self._cached if offset == 0), self.header_bytes)
             self._verification.sha256 = str(getattr(model, "sha256", None) or "")
-            js.wispShards.touchModel(self.url)
         else:
-            self._prefix = await self._remote.probe()
-            await self._remember()
+            self._prefix = await self._remote.probe(self.probe_bytes)
         assert self._remote.size is not None
         self.size = self._remote.size
         if self._in_workers and not self._cached:
@@ -95,11 +96,12 @@ class UrlSource(Source):
         }
 
     async def _remember(self) -> None:
-        if self._has_cache:
+        """Note the model and its use, before the first record is cached or read."""
+        if self._storing.possible:
             try:
-                await js.wispShards.putModel(self.url, self._remote.size, self._remote.etag, self._remote.ranged)
+                await js.wispShards.noteModel(self.url, self._remote.size, self._remote.etag, self._remote.ranged)
             except JsException:  # no storage: work without a cache
-                self._has_cache = False
+                self._storing.possible = False
 
     # -- the header
 
@@ -149,7 +151,7 @@ class UrlSource(Source):
     # -- the records
 
     def prefetch(self, plan: list[Record]) -> None:
-        if self._has_cache and self._prefetch_task is None:
+        if self._storing.possible and self._prefetch_task is None:
             self._prefetch_task = asyncio.ensure_future(self._prefetch(plan))
             self._prefetch_task.add_done_callback(_retrieve_exception)
 
@@ -167,9 +169,10 @@ class UrlSource(Source):
             self._prefetching[record.offset].add_done_callback(_retrieve_exception)
 
     async def _prepare(self, plan: list[Record]) -> None:
-        """Free storage for the download, and drop records that another version of Wisp cut differently."""
+        """Note the download, and drop records that another version of Wisp cut differently."""
+        await self._remember()
         planned = {(record.offset, record.length) for record in plan}
-        await self._make_space(sum(length for _, length in planned - self._cached))
+        self._storing.missing = sum(length for _, length in planned - self._cached)
         for offset, length in self._cached - planned:
             await js.wispShards.deleteRecord(self.url, offset, length)
         self._cached &= planned
@@ -216,17 +219,39 @@ class UrlSource(Source):
                 async for record, buffer in records:
                     yield record, buffer
             await verifying
-            if self._storing is not None and js.wispShards.unstoredBytes(self.url) <= SMALL_REST:
-                await asyncio.wait([self._storing], timeout=SMALL_REST_S)
+            await self._storing.wait_for_rest()
         finally:
             verifying.cancel()
             self._prefix = self._header = None
             if self._invalid:
                 await forget(str(self.url))  # again: records were stored after the first call
 
+    async def adopt(self, plan: list[Record], other: str) -> None:
+        """Take the records whose hashes are known from another cached file that has them."""
+        wanted = [[r.offset, r.length, self._hashes[r.offset]] for r in plan if r.offset in self._hashes]
+        found = await js.wispShards.adoptRecords(other, self.url, to_js(wanted))
+        self._cached |= {(int(offset), int(length)) for offset, length in found.to_py()}
+
+    async def fill(self, plan: list[Record]) -> None:
+        """Store every record of the plan that is not cached. WispError quota_exceeded, with the stored ones kept."""
+        cached = [record for record in plan if (record.offset, record.length) in self._cached]
+        records: Any = self.records(plan, cached)
+        async with aclosing(records):
+            async for _ in records:
+                if not self._storing.possible:
+                    break
+        await self.stored()
+        if not self._storing.possible:
+            raise WispError(
+                f"This browser cannot store all of {self.name}. What has arrived stays. Free disk space or remove "
+                "other models and resume, or load it without keeping it.",
+                "quota_exceeded",
+                SERVER_ERROR,
+            )
+
     async def _verify(self, plan: list[Record], *, ask_host: bool) -> None:
         """Compare the file's SHA-256 with the expected one, if there is one. WispError hash_mismatch."""
-        if not self._has_cache:
+        if not self._storing.possible:
             return
         linked = self._remote.linked if ask_host and not self._hashes else None  # known hashes are compared anyway
         try:
@@ -256,6 +281,7 @@ class UrlSource(Source):
         arrived = await self._download(record)
         if arrived.entry.sha256 != self._hashes.get(record.offset, arrived.entry.sha256):
             self._prefix = None
+            await self._parts.drop(record)
             arrived = await self._download(record)  # the transfer may have damaged it
             if arrived.entry.sha256 != self._hashes[record.offset]:
                 raise await self._changed()
@@ -294,8 +320,9 @@ class UrlSource(Source):
                 if have > 0:
                     target.copy(self._prefix, record.offset, 0, have)
                     self._on_bytes(have)
-                have = max(have, 0)
-                await self._fetch(target, have, record.offset + have, record.end)
+                    if have < record.length and self._storing.possible and self._remote.ranged:
+                        await self._parts.keep(target, 0, record.offset, record.offset + have)
+                await self._complete(target, record, max(have, 0))
                 self._on_progress("hash", self._loaded, self.size)
                 return await target.finish()
             except JsException as error:
@@ -304,63 +331,33 @@ class UrlSource(Source):
             finally:
                 target.discard()
 
-    async def _fetch(self, target: Any, at: int, start: int, end: int) -> None:
+    async def _complete(self, target: Any, record: Record, have: int) -> None:
+        """Get the rest of a record from stored parts and from the server."""
+        gaps = await self._parts.fill(target, record, have)
+        stored = record.length - have - sum(end - start for start, end in gaps)
+        if stored:
+            self._counts["cached_bytes"] += stored
+            self._on_bytes(stored)
+        keep = self._parts.keep if self._storing.possible else None
+        for start, end in gaps:
+            await self._fetch(target, start - record.offset, start, end, keep)
+
+    async def _fetch(self, target: Any, at: int, start: int, end: int, keep: Keep | None = None) -> None:
         try:
-            await self._remote.fetch(target, at, start, end)
+            await self._remote.fetch(target, at, start, end, keep)
         except FileChanged:
             raise await self._changed() from None
 
     async def _store(self, record: Record, entry: Any) -> None:
         """Cache a record. Returns when there is room for another one."""
-        if not self._has_cache:
-            return
-        self._cached.add((record.offset, record.length))
-        if self._storing is None or self._storing.done():
-            self._storing = asyncio.ensure_future(self._watch_storage())
-        await js.wispShards.putRecord(self.url, record.offset, entry)
-
-    async def _watch_storage(self) -> None:
-        """Wait until all records are stored. When storage is full, evict other models, or stop caching this one.
-
-        It ends after the load, so that a load never waits for the disk.
-        """
-        while self._has_cache:
-            try:
-                await js.wispShards.stored(self.url)
-                return
-            except JsException as error:
-                full = error.name == "QuotaExceededError"
-            if full and (removed := await evict_models(self.size, {str(self.url), *self._in_use()}, free=0)):
-                self._notify(removed)
-                js.wispShards.retryStore(self.url)
-                continue
-            self._has_cache = False
-            self._verification.stop()
-            js.wispShards.dropUnstored(self.url)
-            self.notices.append(
-                f"This browser gives this site too little storage for {self.name}. What could not be stored will be "
-                "downloaded again next time. Free disk space or remove other models from the cache."
-                if full
-                else f"This browser could not store {self.name}: it will be downloaded again next time."
-            )
+        if self._storing.possible:
+            self._cached.add((record.offset, record.length))
+            await self._storing.put(record.offset, entry)
+            await self._parts.drop(record)
 
     async def stored(self) -> None:
         """Wait until the records that have arrived are stored, or given up."""
-        if self._storing is not None:
-            await asyncio.wait([self._storing])
-
-    def _notify(self, removed: list[dict[str, Any]]) -> None:
-        for model in removed:
-            name = unquote(urlsplit(model["url"]).path).rsplit("/", 1)[-1]
-            self.notices.append(
-                f"{name} ({model['bytes'] / 1e6:.0f} MB), the least recently used model, was removed from "
-                f"this browser's storage to make space for {self.name}."
-            )
-
-    async def _make_space(self, needed: int) -> None:
-        """Evict models for a download. Refuse none: browsers may report less free space than there is."""
-        if self._has_cache and needed and needed > await js.wispShards.freeStorage():
-            self._notify(await evict_models(needed, {str(self.url), *self._in_use()}))
+        await self._storing.wait()
 
     async def _changed(self) -> WispError:
         self._invalid = True

@@ -13,6 +13,7 @@ import js
 from pyodide.ffi import JsException, to_js
 
 from py_engine.errors import WispError
+from py_engine.files.gguf_header import FIRST_READ
 from py_engine.files.records import Record
 from py_engine.files.verification import mismatch
 
@@ -39,6 +40,7 @@ class Source:
     name: str
     size: int
     url: str | None = None
+    header_bytes: int = FIRST_READ  # to read first: the header, if its length is known
 
     def __init__(self, on_progress: OnProgress) -> None:
         self._on_progress = on_progress

@@ -20,13 +20,19 @@ Q8_0_RATIOS = {"f32": 9 / 32, "f16": 9 / 16}  # size of a q8_0 cache / size of a
 
 
 def pools(plan: Plan, *, on_cpu: bool) -> dict[str, int]:
-    """Bytes of weights, kv and activations. With numpy every weight is float32, whatever the file's type."""
+    """Bytes of weights, kv, activations and state.
+
+    With numpy every weight is float32, whatever the file's type, and no buffers share memory.
+    """
     memory = plan.memory()
-    return {**memory, "weights": 4 * sum(w.rows * w.cols for w in plan.weights.values())} if on_cpu else memory
+    if not on_cpu:
+        return memory
+    weights = 4 * sum(w.rows * w.cols for w in plan.weights.values())
+    return {**memory, "weights": weights, "activations": plan.pool_bytes("activations")}
 
 
 def estimate(plan: Plan, device: Device | None) -> dict[str, Any]:
-    """Plain JSON: bytes of weights, kv, activations and their total, and the context length.
+    """Plain JSON: bytes of every pool and their total, and the context length.
 
     With a device also its limits, whether every buffer is within them ("fits"), and if not, "advice".
     """

@@ -204,8 +204,13 @@ class Plan:
 
     def memory(self) -> dict[str, int]:
         """Bytes per pool."""
-        kv = sum(b.nbytes for b in self.buffers.values() if b.pool == "kv")
-        return {"weights": sum(w.nbytes for w in self.weights.values()), "kv": kv, "activations": sum(self.slots()[1])}
+        weights = sum(w.nbytes for w in self.weights.values())
+        kv, state = (self.pool_bytes(pool) for pool in ("kv", "state"))
+        return {"weights": weights, "kv": kv, "activations": sum(self.slots()[1]), "state": state}
+
+    def pool_bytes(self, pool: str) -> int:
+        """Bytes of a pool's buffers if none share memory."""
+        return sum(b.nbytes for b in self.buffers.values() if b.pool == pool)
 
 
 def _overlap(a: Span, b: Span) -> bool:

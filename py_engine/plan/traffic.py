@@ -13,7 +13,7 @@ from typing import Any
 
 from py_engine.plan import kernels
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import EMBED, PREFILL
+from py_engine.plan.lists import DECODE, DECODE_STEP, EMBED, PREFILL
 from py_engine.plan.pages import STATE_WORDS
 from py_engine.plan.plan import Buffer, Op, Plan, Weight
 
@@ -72,6 +72,22 @@ def of_list(plan: Plan, name: str, device: Device, n: int, position: int) -> lis
     """The traffic of every dispatch of a list, in order."""
     batch = plan.batch if name in (PREFILL, EMBED) else 1
     return [traffic(op, device, n, position, batch) for op in plan.lists[name]]
+
+
+def decode_bytes(plan: Plan, device: Device, position: int) -> tuple[int, int]:
+    """Bytes that one decode step reads and writes, and its dispatches."""
+    moved = [one for name in DECODE_STEP for one in of_list(plan, name, device, 1, position)]
+    return sum(one.bytes for one in moved), len(moved)
+
+
+def decode_bytes_on_cpu(plan: Plan) -> tuple[int, int]:
+    """The same for numpy, where every weight is float32: the weights alone, which are nearly all."""
+    size = 0
+    for op in plan.lists[DECODE]:
+        for name, weight in op.bindings.items():
+            if isinstance(weight, Weight) and name == "w":
+                size += 4 * weight.rows * weight.cols * _weight_bytes(op, name, weight, 1) // weight.nbytes
+    return size, len(plan.lists[DECODE])
 
 
 def _reads_output(op: Op) -> bool:

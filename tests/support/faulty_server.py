@@ -41,6 +41,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         file = self.server.files.get(self.path.lstrip("/"))
+        if "Authorization" in self.headers:
+            self.server.authorizations.add(self.headers["Authorization"])
         if file is None:
             self._head(404, 0, {"Access-Control-Allow-Origin": "*"})
             return
@@ -107,6 +109,7 @@ class FaultyServer(http.server.ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.files: dict[str, File] = {}
+        self.authorizations: set[str] = set()  # headers that requests had
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
 
     def url(self, name: str) -> str:

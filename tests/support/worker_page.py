@@ -90,6 +90,7 @@ class Engine:
 class Source:
     def __init__(self, data: bytes) -> None:
         self.data, self.size, self.closed = data, len(data), 0
+        self.header_bytes = len(data)
         self.stats = {"requests": 1}
         self.notices: list[str] = []
 
@@ -120,12 +121,22 @@ class Platform:
         self.sources: list[Source] = []
         self.make: Callable[..., Awaitable[Engine]] = self._engine
         self.cached: list[dict[str, Any]] = []
+        self.newer: set[str] = set()  # addresses whose files have changed
 
     async def cached_models(self) -> list[dict[str, Any]]:
         return self.cached
 
     async def delete_cached(self, url: str) -> None:
         self.cached = [model for model in self.cached if model["url"] != url]
+
+    async def has_newer(self, url: str) -> bool:
+        return url in self.newer
+
+    async def update_cached(self, url: str, on_progress: Any) -> None:
+        self.newer.remove(url)
+
+    async def pin_cached(self, url: str, pinned: bool) -> None:
+        self.cached = [{**model, "pinned": pinned} if model["url"] == url else model for model in self.cached]
 
     def post(self, message: dict[str, Any]) -> None:
         self.messages.append(message)
@@ -144,6 +155,11 @@ class Platform:
         on_progress("download", 1, 2)
         self.sources.append(Source(data))
         return self.sources[-1]
+
+    async def inspect_engine(
+        self, source: Any, header: Any, options: LoadOptions, capacity: int, estimated: bool
+    ) -> dict[str, Any]:
+        return {"verdict": "fits", "budget": capacity, "estimated": estimated}
 
     async def estimate_engine(self, source: Any, header: Any, options: LoadOptions) -> dict[str, Any]:
         from py_engine.engine import Engine as Real

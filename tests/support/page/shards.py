@@ -7,7 +7,7 @@ from typing import Any
 import js
 
 from py_engine.errors import WispError
-from py_engine.files import shards
+from py_engine.files import link, shards
 from py_engine.files.gguf_header import read_header
 from py_engine.files.model_cache import cached_models, forget
 from py_engine.files.records import plan_records
@@ -97,3 +97,36 @@ async def forget_all() -> None:
     """Empty the cache."""
     for model in await cached_models():
         await forget(model["url"])
+
+
+async def interrupted(url: str, after: int, part: int) -> dict[str, Any]:
+    """Cancel a download after so many bytes, then load the file: the bytes that each has downloaded, and the SHA-256.
+
+    Range requests have `part` bytes, and the file is one record beside its header's.
+    """
+    sizes = link.SMALLEST, link.FIRST_PART, link.REQUEST_S
+    link.SMALLEST = link.FIRST_PART = part
+    link.REQUEST_S = 0.001
+    try:
+        source: Any = await shards.open_source(url, lambda *_: None)
+        header = await read_header(source.read, source.size)
+        filling = asyncio.ensure_future(source.fill(plan_records(header, source.size)))
+        while source.stats["downloaded_bytes"] < after:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        filling.cancel()
+        await asyncio.wait([filling])
+        source.close()
+        first = source.stats["downloaded_bytes"]
+        rest: Any = await shards.open_source(url, lambda *_: None)
+        digest = hashlib.sha256()
+        header = await read_header(rest.read, rest.size, rest.header_bytes)
+        async for _, buffer in rest.records(plan_records(header, rest.size)):
+            digest.update(buffer.to_bytes())
+        await rest.stored()
+        rest.close()
+        kept = (await js.wispShards.listParts(url)).to_py()
+        return {
+            "first": first, "second": rest.stats["downloaded_bytes"], "sha256": digest.hexdigest(), "parts": kept,
+        }  # fmt: skip
+    finally:
+        link.SMALLEST, link.FIRST_PART, link.REQUEST_S = sizes

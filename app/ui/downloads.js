@@ -1,0 +1,163 @@
+/** The download queue in the model dialog: progress, pause, resume, order and how many run at once. */
+import { byId, h, iconButton } from "./dom.js";
+import { bytes, duration } from "./format.js";
+import { announce, notify } from "./notices.js";
+
+/**
+ * @typedef {import("../sdk/types.d.ts").QueuedDownload} QueuedDownload
+ * @typedef {import("./engine.js").Choice} Choice
+ */
+
+/**
+ * @param {object} actions
+ * @param {() => Promise<import("../wisp.js").Wisp>} actions.wisp
+ * @param {(choice: Choice) => void} actions.choose
+ * @param {(() => void) | null} actions.openFile opens a file of this computer, which stays where it is
+ */
+export function startDownloads({ wisp, choose, openFile }) {
+  const list = byId("downloads-list");
+  const limit = /** @type {HTMLSelectElement} */ (byId("downloads-limit"));
+  /** @type {Map<string, { item: HTMLElement, update: (download: QueuedDownload) => void }>} */
+  const items = new Map();
+  /** @type {Map<string, string>} the last state of each */
+  const states = new Map();
+  /** @type {Promise<import("../wisp.js").Wisp["downloads"]> | null} */
+  let watching = null;
+
+  /** The queue, whose changes are shown from now on. */
+  const queue = () =>
+    (watching ??= wisp().then(async ({ downloads, models }) => {
+      models.onUpdate(({ model, url }) => offer(models, model, url));
+      downloads.onChange(show);
+      show(await downloads.list());
+      return downloads;
+    }));
+  const run = (/** @type {(downloads: import("../wisp.js").Wisp["downloads"]) => Promise<unknown>} */ action) =>
+    void queue()
+      .then(action)
+      .catch((error) => notify({ key: "downloads", text: error.message, kind: "error" }));
+
+  /** @param {import("../wisp.js").Wisp["models"]} models @param {string} model @param {string} url */
+  function offer(models, model, url) {
+    const key = `update ${url}`;
+    const update = async () => {
+      notify({ key, text: `${model} is being updated …` });
+      try {
+        await models.update(url);
+        const run = () => choose({ model: url, name: model, keep: url });
+        notify({ key, text: `${model} is updated.`, actions: [{ label: "Load it", run }] });
+      } catch (/** @type {any} */ error) {
+        notify({ key, text: `${model} was not updated.`, more: error.message, kind: "error" });
+      }
+    };
+    const actions = [{ label: "Update", run: () => void update() }];
+    notify({ key, text: `There is a newer version of ${model}.`, actions });
+  }
+
+  /** @param {QueuedDownload[]} downloads */
+  function show(downloads) {
+    byId("downloads").hidden = downloads.length === 0;
+    for (const [id, { item }] of items)
+      if (!downloads.some((download) => download.id === id)) {
+        item.remove();
+        items.delete(id);
+        states.delete(id);
+      }
+    for (const [index, download] of downloads.entries()) {
+      const entry = items.get(download.id) ?? itemOf(download);
+      items.set(download.id, entry);
+      if (list.children[index] !== entry.item) list.insertBefore(entry.item, list.children[index] ?? null);
+      entry.update(download);
+      tell(download);
+    }
+  }
+
+  /** @param {QueuedDownload} download */
+  function tell(download) {
+    const { id, model, state, error } = download;
+    const before = states.get(id);
+    states.set(id, state);
+    if (before === undefined || before === state) return;
+    const key = `download ${id}`;
+    if (state === "done")
+      notify({ key, text: `${model} is stored.`, actions: [{ label: "Run", run: () => choose(choiceOf(download)) }] });
+    if (state === "failed") {
+      const full = error?.code === "quota_exceeded";
+      const actions = full ? [{ label: "Run without storing", run: () => choose(choiceOf(download)) }] : [];
+      if (full && openFile) actions.push({ label: "Open a file instead", run: openFile });
+      notify({ key, text: `${model} was not stored.`, more: error?.message, kind: "error", actions });
+    }
+  }
+
+  /** @param {QueuedDownload} download */
+  function itemOf({ id, model }) {
+    const about = h("small", {});
+    const bar = h("progress", { max: 1, "aria-label": `Download of ${model}` });
+    const buttons = h("div", { class: "download-actions" });
+    const item = h("li", {}, h("div", {}, h("span", {}, model), bar, about), buttons);
+    let shown = "";
+    /** @param {QueuedDownload} download */
+    const update = (download) => {
+      const { state, loaded, total } = download;
+      about.textContent = textOf(download);
+      bar.value = total ? Math.min(1, loaded / total) : 0;
+      bar.hidden = state === "done";
+      if (shown === state) return; // else a focused button would be replaced
+      shown = state;
+      buttons.replaceChildren(...actionsOf(download));
+    };
+    /** @param {QueuedDownload} download */
+    const actionsOf = (download) => {
+      const { state } = download;
+      const away = iconButton("close", `Remove ${model} from the queue`, () => run((queue) => queue.remove(id)));
+      if (state === "done") {
+        const use = h(
+          "button",
+          { type: "button", class: "text-button", on: { click: () => choose(choiceOf(download)) } },
+          "Run",
+        );
+        return [use, away];
+      }
+      if (state === "loading") return [away];
+      const waits = state === "paused" || state === "failed";
+      const first = iconButton("first", `Download ${model} first`, () => run((queue) => queue.move(id, 0)));
+      const turn = waits
+        ? iconButton("again", `Resume the download of ${model}`, () => run((queue) => queue.resume(id)))
+        : iconButton("pause", `Pause the download of ${model}`, () => run((queue) => queue.pause(id)));
+      return [...(state === "queued" ? [first] : []), turn, away];
+    };
+    return { item, update };
+  }
+
+  limit.addEventListener("change", () => run((queue) => queue.setLimit(Number(limit.value))));
+  addEventListener("online", () => {
+    for (const [id, state] of states) if (state === "failed") run((queue) => queue.resume(id));
+  });
+
+  return {
+    /** Continues what an earlier visit has left. */
+    resume: () => run(() => Promise.resolve()),
+    /** @param {Choice} choice a model at addresses */
+    add({ model, sha256, name }) {
+      const urls = /** @type {string | string[]} */ (model);
+      run((queue) => queue.add({ model: urls, name, sha256 }));
+      announce(`${name} is in the download queue.`);
+    },
+  };
+}
+
+/** @param {QueuedDownload} download @returns {Choice} */
+function choiceOf({ urls, model: name }) {
+  const model = urls.length > 1 ? urls : urls[0];
+  return { model, name, keep: model };
+}
+
+/** @param {QueuedDownload} download */
+function textOf({ state, loaded, total, speed, seconds_left, error }) {
+  const amount = total ? `${bytes(loaded)} of ${bytes(total)}` : "";
+  if (state === "done") return `${bytes(total)} · stored`;
+  if (state === "failed") return error?.message ?? "failed";
+  if (state !== "running") return [amount, state === "queued" ? "waits" : state].filter(Boolean).join(" · ");
+  const left = seconds_left !== null && speed > 0 && `${duration(seconds_left)} left`;
+  return [amount || "Starting", speed > 0 && `${bytes(Math.round(speed))}/s`, left].filter(Boolean).join(" · ");
+}

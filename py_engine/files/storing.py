@@ -1,0 +1,81 @@
+"""Stores the records of one file in the background, makes space for them, and gives up where there is none.
+
+Browsers report less free space than there is: nothing is refused or evicted before a write has failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import js
+from pyodide.ffi import JsException
+
+from py_engine.files.model_cache import InUse, evict_models
+
+# At the end of a load, so few bytes are awaited until they are stored: a small model is cached when it is ready.
+SMALL_REST, SMALL_REST_S = 64 << 20, 2.0
+
+
+class Storing:
+    """`possible`: whether records can be cached. `full`: whether storage was too small for all of them."""
+
+    def __init__(self, url: str, name: str, notices: list[str], in_use: InUse, on_failure: Callable[[], None]) -> None:
+        """`notices`: where messages for the user go; `on_failure()`: called when not all records can be stored."""
+        self._url, self._name, self._notices = url, name, notices
+        self._in_use, self._on_failure = in_use, on_failure
+        self._watching: asyncio.Task[None] | None = None
+        self.possible, self.full = True, False
+        self.missing = 0  # bytes of the file that were not cached when the download began
+
+    async def put(self, offset: int, entry: Any) -> None:
+        """Cache a record. Returns when there is room for another one."""
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.ensure_future(self._watch())
+        await js.wispShards.putRecord(self._url, offset, entry)
+
+    async def wait(self) -> None:
+        """Wait until the records that have arrived are stored, or given up."""
+        if self._watching is not None:
+            await asyncio.wait([self._watching])
+
+    async def wait_for_rest(self) -> None:
+        """Wait a moment, if little is left to store."""
+        if self._watching is not None and js.wispShards.unstoredBytes(self._url) <= SMALL_REST:
+            await asyncio.wait([self._watching], timeout=SMALL_REST_S)
+
+    async def _watch(self) -> None:
+        """Wait until all records are stored. When storage is full, evict other models, or stop caching this one.
+
+        It ends after the load, so that a load never waits for the disk.
+        """
+        while self.possible:
+            try:
+                await js.wispShards.stored(self._url)
+                return
+            except JsException as error:
+                self.full = error.name == "QuotaExceededError"
+            if self.full and (removed := await evict_models(self.missing, {self._url, *self._in_use()})):
+                self._tell(removed)
+                js.wispShards.retryStore(self._url)
+                continue
+            self.possible = False
+            self._on_failure()
+            js.wispShards.dropUnstored(self._url)
+            self._notices.append(
+                f"This browser gives this site too little storage for {self._name}. What could not be stored will be "
+                "downloaded again next time. Free disk space, remove other models from the cache, or open the model as "
+                "a file of this computer."
+                if self.full
+                else f"This browser could not store {self._name}: it will be downloaded again next time."
+            )
+
+    def _tell(self, removed: list[dict[str, Any]]) -> None:
+        for model in removed:
+            name = unquote(urlsplit(model["url"]).path).rsplit("/", 1)[-1]
+            self._notices.append(
+                f"{name} ({model['bytes'] / 1e6:.0f} MB), the least recently used model, was removed from "
+                f"this browser's storage to make space for {self._name}."
+            )

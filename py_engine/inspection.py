@@ -1,0 +1,158 @@
+"""What a model would need of this device and how fast it could be, from its header alone. Nothing is loaded.
+
+The weights, caches and buffers are those of the plan that a load would make. A step of decoding reads most of them
+once, so the device's measured read rate bounds its speed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from py_engine.errors import WispError
+from py_engine.files.gguf_header import Header
+from py_engine.files.parts import Parts
+from py_engine.load_plan import adapter_for, default_context, plan_for
+from py_engine.loader import LoadPackage, fits_on_cpu
+from py_engine.options import LoadOptions
+from py_engine.plan import budget
+from py_engine.plan.kernels import Device
+from py_engine.plan.plan import Plan
+from py_engine.plan.traffic import decode_bytes, decode_bytes_on_cpu, step_floor_ns
+
+if TYPE_CHECKING:
+    from py_engine.files.source import Source
+
+SHORTEST = 512  # tokens: no shorter context is tried
+POSITION = 1024  # at which the speed is stated: so many positions of the cache are read, too
+UNSUPPORTED = {"unsupported_architecture", "unsupported_quantization", "missing_tensor", "bad_tensor_shape"}
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """Bytes for a model. `estimated`: the browser does not report the device's memory, so more may fit."""
+
+    bytes: int
+    estimated: bool
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A plan with one context length, and why the device cannot run it."""
+
+    plan: Plan
+    memory: dict[str, int]
+    error: WispError | None
+
+    @property
+    def total(self) -> int:
+        """Bytes of all pools."""
+        return sum(self.memory.values())
+
+
+async def inspect(
+    source: Source | list[Source],
+    header: Header | list[Header],
+    options: LoadOptions,
+    capacity: Capacity,
+    load_package: LoadPackage | None = None,
+) -> dict[str, Any]:
+    """Plain JSON; docs/sdk.md describes it. Reads the header and RoPE's factors only."""
+    parts = Parts.of(source, header)
+    facts = _facts(parts.header)
+    try:
+        return facts | await _fit(parts, options, capacity, load_package)
+    except WispError as error:
+        if error.code not in UNSUPPORTED:
+            raise
+        return facts | {"verdict": "unsupported", "advice": error.message}
+
+
+def _facts(header: Header) -> dict[str, Any]:
+    """What the header says of the model, apart from this device."""
+    sizes: Counter[str] = Counter()
+    parameters = 0
+    for tensor in header.tensors.values():
+        sizes[tensor.type.name] += tensor.nbytes
+        count = 1
+        for n in tensor.shape:
+            count *= n
+        parameters += count
+    trained = header.arch("context_length", None)
+    return {
+        "architecture": header.architecture,
+        "parameters": parameters,
+        "quantization": sizes.most_common(1)[0][0] if sizes else None,  # of most bytes
+        "trained_context": trained if isinstance(trained, int) else None,
+    }
+
+
+async def _fit(
+    parts: Parts, options: LoadOptions, capacity: Capacity, load_package: LoadPackage | None
+) -> dict[str, Any]:
+    adapter, device = await adapter_for(options.backend)
+    first = await plan_for(parts, device, options)
+    if device is None or (device.software and options.backend == "auto" and fits_on_cpu(first)):
+        adapter, device, first = None, None, await plan_for(parts, None, options)
+    chosen = _candidate(first, device)
+    while not _fits(chosen, capacity) and (shorter := _shorter(chosen, options, parts.header, capacity)):
+        chosen = _candidate(await plan_for(parts, device, replace(options, context_length=shorter)), device)
+    verdict = "fits" if _fits(chosen, capacity) else "too_large"
+    if verdict == "too_large" and chosen.error is None and capacity.estimated and device is not None:
+        verdict = "maybe"
+    return {
+        "backend": "cpu" if device is None else "webgpu",
+        **chosen.memory,
+        "total": chosen.total,
+        "budget": capacity.bytes,
+        "context_length": chosen.plan.n_ctx,
+        "verdict": verdict,
+        "advice": _advice(chosen, capacity, verdict),
+        **await _speed(chosen.plan, adapter, device, load_package),
+    }
+
+
+def _candidate(plan: Plan, device: Device | None) -> Candidate:
+    if device is not None:
+        return Candidate(plan, budget.pools(plan, on_cpu=False), budget.limit_error(plan, device))
+    error = None if fits_on_cpu(plan) else WispError("It is too large for the CPU in a browser.", "model_too_large")
+    return Candidate(plan, budget.pools(plan, on_cpu=True), error)
+
+
+def _fits(candidate: Candidate, capacity: Capacity) -> bool:
+    return candidate.error is None and candidate.total <= capacity.bytes
+
+
+def _shorter(candidate: Candidate, options: LoadOptions, header: Header, capacity: Capacity) -> int | None:
+    """Half of the context, where that could help; None: it could not, or the caller has asked for this length."""
+    length = candidate.plan.n_ctx // 2
+    hopeless = candidate.memory["weights"] > capacity.bytes
+    if options.context_length or hopeless or length < min(SHORTEST, default_context(header)):
+        return None
+    return length
+
+
+def _advice(candidate: Candidate, capacity: Capacity, verdict: str) -> str | None:
+    if candidate.error is not None:
+        return candidate.error.message
+    if verdict == "too_large":
+        return f"It needs {candidate.total / 2**20:.0f} MiB; all models together may take {capacity.bytes >> 20} MiB."
+    if verdict == "maybe":
+        return "It needs more than half of the memory that this browser reports. The load will tell."
+    return None
+
+
+async def _speed(plan: Plan, adapter: Any, device: Device | None, load_package: LoadPackage | None) -> dict[str, Any]:
+    """The bytes that a decode step reads, and the tokens a second that the device's read rate allows at most."""
+    if not plan.generates:
+        return {"bytes_per_token": None, "tokens_per_second": None}
+    from py_engine.tuning.known_rates import known_rates
+
+    position = min(POSITION, plan.n_ctx // 2)
+    size, dispatches = decode_bytes_on_cpu(plan) if device is None else decode_bytes(plan, device, position)
+    rates = await known_rates(adapter, device, load_package)
+    return {
+        "bytes_per_token": size,
+        "tokens_per_second": 1e9 / step_floor_ns(rates, size, dispatches) if rates else None,
+    }

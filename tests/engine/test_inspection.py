@@ -1,0 +1,85 @@
+"""What inspect() states before a download is what a load takes."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.support.browser import call_python
+
+MINI = "/repo/static/models/wisp-mini-q4_0.gguf"
+GOLDEN = Path(__file__).parents[1] / "golden"
+MODELS = sorted(str(p.relative_to(GOLDEN)) for p in GOLDEN.glob("*/*.gguf") if p.parent.name not in ("vocab", "split"))
+
+# Counts the bytes of the GPUBuffers that are not destroyed.
+COUNT = """() => {
+    if (globalThis.allocatedBytes) return;
+    const create = GPUDevice.prototype.createBuffer, destroy = GPUBuffer.prototype.destroy;
+    const live = new Map();
+    GPUDevice.prototype.createBuffer = function (options) {
+        const buffer = create.call(this, options);
+        live.set(buffer, options.size);
+        return buffer;
+    };
+    GPUBuffer.prototype.destroy = function () {
+        live.delete(this);
+        destroy.call(this);
+    };
+    globalThis.allocatedBytes = () => [...live.values()].reduce((sum, size) => sum + size, 0);
+}"""
+
+
+CASES = [(name, backend) for backend in ("cpu", "webgpu") for name in MODELS]
+
+
+@pytest.fixture(scope="module")
+def counting(engine_pages: Callable[[str | None], Page]) -> Page:
+    """A page that counts the bytes of its GPUBuffers."""
+    page = engine_pages("swiftshader")
+    page.evaluate(COUNT)
+    return page
+
+
+def check(page: Page, name: str, backend: str, *, compiled: bool) -> None:
+    """Compare what inspect() states with what a load takes."""
+    url = f"/repo/tests/golden/{name}"
+    got = call_python(page, "allocations.stated_and_taken", url=url, backend=backend, compiled=compiled)
+    assert got["stated"]["total"] == pytest.approx(got["taken"], rel=0.03)
+    assert got["stated"]["verdict"] == "fits"
+
+
+@pytest.mark.parametrize(("name", "backend"), CASES)
+def test_memory_is_stated_within_3_percent(counting: Page, name: str, backend: str) -> None:
+    """With WebGPU the load ends before its kernels are compiled, which takes long on a software GPU."""
+    check(counting, name, backend, compiled=backend == "cpu")
+
+
+@pytest.mark.lavapipe
+def test_what_kernels_need_beside_the_plan_is_little(engine_pages: Callable[[str | None], Page]) -> None:
+    page = engine_pages("lavapipe")
+    page.evaluate(COUNT)
+    check(page, "llama/llama.Q4_0.gguf", "webgpu", compiled=True)
+
+
+def test_the_context_is_shortened_before_a_model_is_too_large(counting: Page) -> None:
+    """Wisp Mini's context is 2,048 tokens. A budget that is an estimate may be exceeded."""
+
+    def verdicts(*capacities: tuple[int, bool], backend: str = "webgpu") -> list[dict[str, Any]]:
+        return call_python(
+            counting, "allocations.verdicts", url=MINI, backend=backend, capacities=[list(c) for c in capacities]
+        )
+
+    (whole,) = verdicts((1 << 32, False))
+    less = whole["total"] - 1
+    short, small, maybe = verdicts((less, False), (whole["weights"] - 1, False), (whole["weights"] - 1, True))
+    assert (short["verdict"], short["context_length"]) == ("fits", whole["context_length"] // 2)
+    assert short["total"] <= less
+    assert (small["verdict"], maybe["verdict"]) == ("too_large", "maybe")
+    assert "MiB" in small["advice"]
+    assert whole["weights"] <= whole["bytes_per_token"] <= whole["weights"] + whole["kv"]
+    assert whole["tokens_per_second"] > 0
+    (cpu,) = verdicts((1 << 32, True), backend="cpu")
+    assert cpu["weights"] == 4 * cpu["parameters"]
+    assert cpu["bytes_per_token"] <= cpu["weights"]

@@ -1,0 +1,56 @@
+"""Compares what inspect() states with what a load allocates."""
+
+from typing import Any
+
+import js
+
+from py_engine.engine import Engine
+from py_engine.files.parts import Parts
+from py_engine.gpu.gpu import Gpu
+from py_engine.inspection import Capacity, inspect
+from py_engine.load_plan import adapter_for, plan_for
+from py_engine.options import LoadOptions
+from tests.support.page.engines import open_model
+
+
+async def stated_and_taken(url: str, backend: str, *, compiled: bool) -> dict[str, Any]:
+    """What inspect() states of a model, and the bytes that a load allocates and keeps.
+
+    Without `compiled`, a WebGPU load ends before its kernels are compiled, which takes long on a software GPU.
+    """
+    options = LoadOptions(backend=backend)
+    source, header = await open_model(url)
+    stated = await inspect(source, header, options, Capacity(1 << 32, estimated=False))
+    try:
+        before = int(js.allocatedBytes())
+        if backend == "webgpu" and not compiled:
+            adapter, device = await adapter_for(backend)
+            assert device is not None
+            plan = await plan_for(Parts.of(source, header), device, options)
+            gpu = await Gpu.open(adapter, device, plan)
+            taken = int(js.allocatedBytes()) - before
+            gpu.close()
+        else:
+            engine = await Engine.load(source, header, options)
+            taken = int(js.allocatedBytes()) - before if backend == "webgpu" else _of_numpy(engine.runner)
+            await engine.unload()
+    finally:
+        source.close()
+    return {"stated": stated, "taken": taken}
+
+
+def _of_numpy(runner: Any) -> int:
+    arrays = [*runner._cpu.weights.values(), *runner._cpu.buffers.values()]
+    return sum(int(array.nbytes) for array in arrays)
+
+
+async def verdicts(url: str, backend: str, capacities: list[tuple[int, bool]]) -> list[dict[str, Any]]:
+    """What inspect() states of a model for each capacity (bytes, whether they are an estimate)."""
+    source, header = await open_model(url)
+    try:
+        return [
+            await inspect(source, header, LoadOptions(backend=backend), Capacity(size, estimated))
+            for size, estimated in capacities
+        ]
+    finally:
+        source.close()
