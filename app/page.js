@@ -3,7 +3,8 @@ import "./ui/unframed.js";
 import { explain } from "./ui/advice.js";
 import { startBridge } from "./ui/bridge.js";
 import { startCached } from "./ui/cached.js";
-import { Chat } from "./ui/chat.js";
+import { Chat } from "./ui/chats/chat.js";
+import { startGauge } from "./ui/chats/gauge.js";
 import { startComposer } from "./ui/composer.js";
 import { startDocuments } from "./ui/documents.js";
 import { byId, h, placeIcons } from "./ui/dom.js";
@@ -69,6 +70,7 @@ const thread = new Thread({
 });
 const documents = startDocuments(engine);
 const chat = new Chat({ engine, thread, documents, changed: showChat, failed: answerFailed });
+const gauge = startGauge(() => chat.usage());
 const composer = startComposer({ send: (text) => chat.send(text), stop: () => chat.stop() });
 const sidebar = startSidebar({
   open(id) {
@@ -177,6 +179,7 @@ function showModel() {
     ? `What you write in this chat leaves this computer: it goes to ${upstream}.`
     : "A language model, here in this tab. Nothing you write leaves this computer.";
   documents.show();
+  gauge.update();
 }
 
 function showChat() {
@@ -190,6 +193,7 @@ function showChat() {
   else localStorage.setItem(STORED_CHAT, conversation.id);
   sidebar.show(all, conversation.id);
   composer.setBusy(busy);
+  gauge.update();
 }
 
 function newChat() {

@@ -190,6 +190,16 @@ export class Wisp extends Endpoints {
   }
 
   /**
+   * The tokens of a chat request's prompt, and of the model's context; null: only its vocabulary is loaded. A prompt
+   * may be longer than the context.
+   * @param {import("./sdk/types.d.ts").ChatRequest} request
+   * @returns {Promise<{ tokens: number, context_length: number | null }>}
+   */
+  countTokens(request) {
+    return this.#connection.call("countTokens", { request });
+  }
+
+  /**
    * Logits at every position. For an embedding model, or with a pooling: the embedding, not normalised.
    * @param {ArrayLike<number>} ids
    * @param {{ pooling?: "none" | "mean" | "cls" | "last" | "rank" } & Which} [options] default: the model's

@@ -1,7 +1,7 @@
 /** The list of chats: a column on a wide screen, a drawer on a narrow one. */
 import { byId, h, iconButton } from "./dom.js";
 
-/** @typedef {import("./store.js").Conversation} Conversation */
+/** @typedef {import("./chats/store.js").Conversation} Conversation */
 
 /** @param {{ open: (id: string) => void, rename: (id: string, title: string) => void, remove: (id: string) => void }} actions */
 export function startSidebar(actions) {

@@ -3,20 +3,24 @@ import { copyButton } from "./copy.js";
 import { byId, h, iconButton } from "./dom.js";
 import { icon } from "./icons.js";
 import { plural, rate, seconds } from "./format.js";
+import { answered, firstSent } from "./chats/turns.js";
 import { Markdown } from "./markdown.js";
 import { showSources } from "./sources.js";
 
 /**
- * @typedef {import("./store.js").Message} Message
+ * @typedef {import("./chats/store.js").Message} Message
  * @typedef {{ regenerate: () => void, continue: () => void, edit: (text: string) => void, settings: () => void }} Actions
  */
 
+const NOT_SENT =
+  "The model does not see the messages above this line. A longer context, or a model with one, sees them again.";
 const BUSY = 4; // a long answer is rendered for a fifth of the time at most
 
 export class Thread {
   #list = byId("thread");
   #scroller = byId("scroller");
   #toEnd = byId("to-end");
+  #line = h("li", { class: "not-sent", title: NOT_SENT }, "not sent: the context is full");
   #pinned = true; // follow the newest line until the user scrolls up
   #lastTop = 0;
 
@@ -33,7 +37,16 @@ export class Thread {
   show(messages) {
     this.#list.replaceChildren();
     for (const message of messages) this.add(message);
+    this.markDropped(messages, messages.findLast(({ role }) => role === "assistant")?.dropped);
     this.toEnd();
+  }
+
+  /** Draws a line above the first message that was sent. @param {Message[]} messages all of the thread @param {number} [dropped] turns */
+  markDropped(messages, dropped = 0) {
+    this.#line.remove();
+    const turns = answered(messages);
+    const first = messages.indexOf(turns[firstSent(turns, dropped)]);
+    if (dropped && first > 0) this.#list.querySelectorAll(":scope > .message")[first].before(this.#line);
   }
 
   /** @param {Message} message @returns {AnswerView | null} a view to grow, for an answer */

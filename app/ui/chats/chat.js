@@ -1,18 +1,19 @@
 /** The current conversation: sends messages, receives answers, stores both. */
-import { explain } from "./advice.js";
-import { announce, dismiss, notify } from "./notices.js";
-import { readSettings, samplingFields } from "./settings.js";
+import { explain } from "../advice.js";
+import { announce, dismiss, notify } from "../notices.js";
+import { canContinue } from "../thread.js";
+import { contextOf, requestFor, tokensOf } from "./request.js";
 import * as store from "./store.js";
-import { canContinue } from "./thread.js";
+import { lastAnswer } from "./turns.js";
 
 /**
  * @typedef {import("./store.js").Message} Message
  * @typedef {import("./store.js").Conversation} Conversation
  *
  * @typedef {object} Parts
- * @property {import("./engine.js").Engine} engine
- * @property {import("./thread.js").Thread} thread
- * @property {ReturnType<typeof import("./documents.js").startDocuments>} documents
+ * @property {import("../engine.js").Engine} engine
+ * @property {import("../thread.js").Thread} thread
+ * @property {ReturnType<typeof import("../documents.js").startDocuments>} documents
  * @property {() => void} changed called when the list of chats, the shown chat or its state changed
  * @property {(error: unknown) => void} failed called when a request failed
  */
@@ -32,6 +33,19 @@ export class Chat {
 
   get busy() {
     return this.#answering !== null;
+  }
+
+  /**
+   * How much of the context the shown chat fills.
+   * @returns {Promise<{ used: number, context: number, dropped: number } | null>} null: the context is not known
+   */
+  async usage() {
+    const { engine } = this.parts;
+    const { messages } = this.conversation;
+    const context = engine.loaded && contextOf(engine.loaded);
+    if (!engine.loaded || !context) return null;
+    const used = await tokensOf(messages, await engine.wisp(), engine.loaded);
+    return { used, context, dropped: lastAnswer(messages)?.dropped ?? 0 };
   }
 
   /** Reads the stored chats and shows the one that was open. @param {string | null} id */
@@ -86,10 +100,10 @@ export class Chat {
     const { messages } = this.conversation;
     const message = messages.at(-1);
     if (this.busy || !message || !canContinue(message)) return;
-    const { role, content, reasoning, model, sources, cut, finish } = message;
+    const { error, finish, ...begun } = message;
     messages.pop();
     this.parts.thread.show(messages);
-    this.#answer({ role, content, reasoning, model, sources, cut: finish === "length" ? longer(cut) : cut });
+    this.#answer({ ...begun, cut: finish === "length" ? longer(message.cut) : message.cut });
   }
 
   /** Asks the last question again in other words. @param {string} text */
@@ -137,10 +151,10 @@ export class Chat {
   async #answer(message = { role: "assistant", content: "" }) {
     const { conversation } = this;
     const { thread, engine } = this.parts;
-    const history = answered(conversation.messages);
+    const history = [...conversation.messages];
     const { cut } = message;
     conversation.messages.push(message);
-    const view = /** @type {import("./thread.js").AnswerView} */ (thread.add(message));
+    const view = /** @type {import("../thread.js").AnswerView} */ (thread.add(message));
     thread.toEnd();
     this.#touch(conversation);
 
@@ -150,20 +164,23 @@ export class Chat {
     try {
       const stopped = new Promise((_, reject) => controller.signal.addEventListener("abort", () => reject(null)));
       const wisp = await Promise.race([engine.ready(), stopped]);
-      const { name, choice, stats } = /** @type {import("./engine.js").Loaded} */ (engine.loaded);
-      message.model = name;
-      message.upstream = choice.upstream;
+      const loaded = /** @type {import("../engine.js").Loaded} */ (engine.loaded);
+      message.model = loaded.name;
+      message.upstream = loaded.choice.upstream;
       const asked = performance.now();
-      const resumed = cut && !choice.upstream && cut.request.model === stats.model ? cut : null;
-      const asking = resumed?.request ?? (await Promise.race([this.#request(message, history), stopped]));
+      const resumed = canResume(cut, message, loaded) ? cut : null;
+      const begun = resumed ? resumed.begun : message.content;
+      const parts = { wisp, loaded, documents: this.parts.documents };
+      const asking = resumed?.request ?? (await Promise.race([requestFor(message, history, parts), stopped]));
+      thread.markDropped(history, message.dropped);
       const { signal } = controller;
       const stream = await wisp.chat.completions.create(asking, { signal, resume: resumed?.journal });
-      if (resumed) Object.assign(message, { content: "", reasoning: undefined }); // the stream begins with them
-      if (stream.journal) message.cut = { request: asking, journal: stream.journal };
+      Object.assign(message, { content: begun ?? "", stats: undefined }, resumed && { reasoning: undefined });
+      if (stream.journal) message.cut = { request: asking, journal: stream.journal, begun };
       else delete message.cut;
       let saved = performance.now();
       for await (const chunk of stream) {
-        read(chunk, message, asked);
+        read(chunk, message, asked, contextOf(loaded));
         view.grow(message);
         if (performance.now() - saved < 1000) continue;
         saved = performance.now();
@@ -185,29 +202,6 @@ export class Chat {
     if (this.#answering === controller) this.#answering = null;
     this.parts.changed();
     if (this.conversation === conversation) announce(message.error ? "The answer failed." : `Answer: ${view.spoken}`);
-  }
-
-  /**
-   * The request for an answer, which may have begun.
-   * @param {Message} message gets the sources @param {Message[]} history the messages before it
-   * @returns {Promise<Record<string, any> & { stream: true }>}
-   */
-  async #request(message, history) {
-    const { choice, stats } = /** @type {import("./engine.js").Loaded} */ (this.parts.engine.loaded);
-    const begun = message.content;
-    const messages = /** @type {any[]} */ (messagesOf(history));
-    const found = await this.#search(messages);
-    if (found) {
-      message.sources = found.sources;
-      messages[messages.length - 1].content = found.content;
-    }
-    if (begun) messages.push({ role: "assistant", content: begun });
-    return { ...request(messages, choice, stats.model), ...(begun ? { continue_final_message: true } : {}) };
-  }
-
-  /** The last question with passages that may answer it, if questions go to the documents. @param {Messages} messages */
-  async #search(messages) {
-    return this.parts.documents.ask(messages[messages.length - 1].content, messages.slice(0, -1));
   }
 
   /** @param {Conversation} conversation has changed: moves to the top of the list */
@@ -246,43 +240,22 @@ function longer(cut) {
 }
 
 /**
- * The messages for the model, without questions that were never answered, so that roles alternate.
- * @param {Message[]} messages
+ * Whether an answer goes on exactly where it was cut. It cannot in another model, or if it filled the context: then older
+ * turns are left out.
+ * @param {import("./store.js").Cut | undefined} cut @param {Message} message @param {import("../engine.js").Loaded} loaded
+ * @returns {cut is import("./store.js").Cut}
  */
-function answered(messages) {
-  return messages.filter(({ role, content }, index) => {
-    const next = messages[index + 1];
-    return content && !(role === "user" && next && !next.content);
-  });
-}
-
-/** @typedef {{ role: string, content: string }[]} Messages in the shape of a request */
-
-/** @param {Message[]} history @returns {Messages} */
-function messagesOf(history) {
-  const system = readSettings().system.trim();
-  const turns = history.map(({ role, content }) => ({ role, content }));
-  return system ? [{ role: "system", content: system }, ...turns] : turns;
+function canResume(cut, { stats }, loaded) {
+  const context = contextOf(loaded);
+  if (!cut || !context || cut.request.model !== loaded.stats.model) return false;
+  return !stats?.prompt || stats.prompt + stats.tokens < context;
 }
 
 /**
- * @param {Messages} messages @param {import("./engine.js").Choice} choice the model that answers
- * @param {string} [loaded] id of the loaded model
- * @returns {Record<string, any> & { stream: true }}
+ * Applies one chat.completion.chunk to a message.
+ * @param {any} chunk @param {Message} message @param {number} asked ms @param {number | null} context
  */
-function request(messages, { model, upstream }, loaded) {
-  const settings = readSettings();
-  return {
-    model: upstream ? model : loaded, // other tabs may have changed the default model
-    ...samplingFields(settings, upstream !== undefined),
-    messages,
-    stream: true,
-    stream_options: { include_usage: true },
-  };
-}
-
-/** Applies one chat.completion.chunk to a message. @param {any} chunk @param {Message} message @param {number} asked ms */
-function read(chunk, message, asked) {
+function read(chunk, message, asked, context) {
   const now = performance.now();
   const choice = chunk.choices?.[0];
   const { content, reasoning_content: thought } = choice?.delta ?? {};
@@ -298,6 +271,7 @@ function read(chunk, message, asked) {
   if (message.stats && chunk.usage) {
     message.stats.tokens = chunk.usage.completion_tokens;
     message.stats.prompt = chunk.usage.prompt_tokens;
+    message.stats.context = context;
     message.stats.cached = chunk.usage.prompt_tokens_details?.cached_tokens;
   }
   if (message.stats && chunk.timings?.predicted_per_second) {

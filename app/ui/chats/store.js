@@ -8,10 +8,12 @@ import { openDB } from "idb";
  * @property {number} firstMs until the first token
  * @property {number} [cached] prompt tokens that were not computed again
  * @property {number} [prompt] prompt tokens
+ * @property {number | null} [context] tokens that the context held
  *
  * @typedef {object} Cut what continues an answer exactly where it was cut, token by token
  * @property {Record<string, any>} request
- * @property {import("../sdk/journal.js").Journal} journal
+ * @property {import("../../sdk/journal.js").Journal} journal
+ * @property {string} [begun] the answer's text before that request
  *
  * @typedef {object} Message
  * @property {"user" | "assistant"} role
@@ -21,7 +23,8 @@ import { openDB } from "idb";
  * @property {{ message: string, code: string }} [error]
  * @property {Stats} [stats]
  * @property {string} [model] that answered
- * @property {import("../retrieval/prompt.js").Source[]} [sources] passages of documents that the model was given
+ * @property {number} [dropped] how many of the oldest turns the model was not given
+ * @property {import("../../retrieval/prompt.js").Source[]} [sources] passages of documents that the model was given
  * @property {Cut} [cut] of the last answer, until it is complete
  * @property {string} [upstream] the server that it ran on: this message and those before it left the machine
  *
