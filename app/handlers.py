@@ -323,6 +323,7 @@ class Worker:
     async def _count_tokens(self, fields: Fields, call: Call) -> dict[str, int | None]:
         body = fields.get("request")
         request = chat_request(body)
+        assert isinstance(body, dict)
         async with self._held(body, call) as model:
             return chat.count_tokens(model, request)
 

@@ -4,7 +4,9 @@ import { explain } from "./ui/advice.js";
 import { startBridge } from "./ui/bridge.js";
 import { startCached } from "./ui/cached.js";
 import { Chat } from "./ui/chats/chat.js";
+import { startChatList } from "./ui/chats/list.js";
 import { startGauge } from "./ui/chats/gauge.js";
+import { startPrivate } from "./ui/chats/private.js";
 import { startComposer } from "./ui/composer.js";
 import { startDocuments } from "./ui/documents.js";
 import { byId, h, placeIcons } from "./ui/dom.js";
@@ -63,22 +65,25 @@ const engine = new Engine({
 });
 
 const thread = new Thread({
-  regenerate: () => chat.regenerate(),
+  regenerate: (message) => chat.regenerate(message),
   continue: () => chat.continue(),
-  edit: (text) => chat.edit(text),
-  settings: () => byId("settings-button").click(),
+  edit: (message, text) => chat.edit(message, text),
+  turn: (message, step) => chat.turn(message, step),
 });
 const documents = startDocuments(engine);
 const chat = new Chat({ engine, thread, documents, changed: showChat, failed: answerFailed });
+const privateChats = startPrivate(newChat);
 const gauge = startGauge(() => chat.usage());
 const composer = startComposer({ send: (text) => chat.send(text), stop: () => chat.stop() });
-const sidebar = startSidebar({
-  open(id) {
-    chat.open(id);
+const sidebar = startSidebar();
+const chatList = startChatList({
+  async open(id) {
+    await chat.open(id);
     sidebar.close();
     composer.focus();
   },
-  rename: (id, title) => chat.rename(id, title),
+  change: (id, change) => chat.change(id, change),
+  save: () => {},
   remove(id) {
     chat.remove(id);
     byId("new-chat").focus();
@@ -189,21 +194,22 @@ function showChat() {
   byId("thread").hidden = empty;
   document.body.classList.toggle("empty", empty);
   document.title = conversation.title ? `${conversation.title} · Wisp` : "Wisp";
-  if (empty) localStorage.removeItem(STORED_CHAT);
+  if (empty || conversation.info.private) localStorage.removeItem(STORED_CHAT);
   else localStorage.setItem(STORED_CHAT, conversation.id);
-  sidebar.show(all, conversation.id);
+  privateChats.show(conversation.info);
+  chatList.show(all, conversation.id);
   composer.setBusy(busy);
   gauge.update();
 }
 
-function newChat() {
-  chat.startNew();
+function newChat(isPrivate = false) {
+  chat.startNew(isPrivate);
   sidebar.close();
   composer.focus();
 }
 
-byId("new-chat").onclick = newChat;
-byId("top-new-chat").onclick = newChat;
+byId("new-chat").onclick = () => newChat();
+byId("top-new-chat").onclick = () => newChat();
 byId("loading-cancel").onclick = () => engine.cancel();
 byId("examples").append(
   ...EXAMPLES.map(({ label, prompt }) =>

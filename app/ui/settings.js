@@ -46,6 +46,15 @@ export function readSettings() {
 }
 
 /**
+ * The settings of a chat's requests: those of all chats, of the model, of the assistant, of the chat; the last one wins.
+ * @param {import("./chats/database.js").ChatInfo} chat @param {import("./engine.js").Loaded | null} loaded
+ * @returns {Settings}
+ */
+export function effectiveSettings({ settings }, loaded) {
+  return { ...readSettings(), ...settings };
+}
+
+/**
  * The sampling fields of a request. For another server only changed ones, because not all servers know all of them.
  * @param {Settings} settings @param {boolean} [away]
  */

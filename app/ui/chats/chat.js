@@ -1,38 +1,49 @@
-/** The current conversation: sends messages, receives answers, stores both. */
+/** The shown chat and the list of all: sends messages, receives answers, stores both. */
 import { explain } from "../advice.js";
-import { announce, dismiss, notify } from "../notices.js";
+import { announce, notify } from "../notices.js";
+import { effectiveSettings } from "../settings.js";
 import { canContinue } from "../thread.js";
-import { contextOf, requestFor, tokensOf } from "./request.js";
-import * as store from "./store.js";
+import { longer, stream } from "./answer.js";
+import { Conversation, remove, saveInfo, titleOf } from "./conversation.js";
+import * as database from "./database.js";
+import { contextOf, tokensOf } from "./request.js";
 import { lastAnswer } from "./turns.js";
 
 /**
- * @typedef {import("./store.js").Message} Message
- * @typedef {import("./store.js").Conversation} Conversation
+ * @typedef {import("./database.js").Message} Message
+ * @typedef {import("./database.js").ChatInfo} ChatInfo
  *
  * @typedef {object} Parts
  * @property {import("../engine.js").Engine} engine
  * @property {import("../thread.js").Thread} thread
- * @property {ReturnType<typeof import("../documents.js").startDocuments>} documents
+ * @property {import("./request.js").Documents} documents
  * @property {() => void} changed called when the list of chats, the shown chat or its state changed
  * @property {(error: unknown) => void} failed called when a request failed
  */
 
+const SAVED_MS = 1000; // between two writes of a growing answer
+
 export class Chat {
-  conversation = store.newConversation();
-  /** @type {Conversation[]} the newest first */
+  conversation = Conversation.create();
+  /** @type {ChatInfo[]} the newest first */
   all = [];
   /** @type {AbortController | null} of the answer in progress */
   #answering = null;
+  #opening = 0;
 
   /** @param {Parts} parts */
   constructor(parts) {
     this.parts = parts;
-    addEventListener("pagehide", () => this.busy && store.saveAtOnce(this.conversation));
+    addEventListener("pagehide", () => this.busy && this.conversation.saveAtOnce());
   }
 
   get busy() {
     return this.#answering !== null;
+  }
+
+  /** The settings that the shown chat's requests have. */
+  get settings() {
+    return effectiveSettings(this.conversation.info, this.parts.engine.loaded);
   }
 
   /**
@@ -40,80 +51,107 @@ export class Chat {
    * @returns {Promise<{ used: number, context: number, dropped: number } | null>} null: the context is not known
    */
   async usage() {
-    const { engine } = this.parts;
+    const { loaded } = this.parts.engine;
     const { messages } = this.conversation;
-    const context = engine.loaded && contextOf(engine.loaded);
-    if (!engine.loaded || !context) return null;
-    const used = await tokensOf(messages, await engine.wisp(), engine.loaded);
+    const context = loaded && contextOf(loaded);
+    if (!loaded || !context) return null;
+    const used = await tokensOf(messages, await this.parts.engine.wisp(), loaded, this.settings);
     return { used, context, dropped: lastAnswer(messages)?.dropped ?? 0 };
   }
 
-  /** Reads the stored chats and shows the one that was open. @param {string | null} id */
+  /** Shows the chat that was open, then the list. @param {string | null} id */
   async restore(id) {
-    this.all = await store.allConversations();
-    for (const { messages } of this.all) {
-      for (const message of messages) if (message.role === "assistant") message.finish ??= "stopped"; // the tab was closed meanwhile
-    }
-    const found = this.all.find((conversation) => conversation.id === id);
-    if (found) this.open(found.id);
-    else this.parts.changed();
+    const info = id ? await database.readChat(id) : undefined;
+    if (info) await this.#show(info);
+    const all = await database.listChats();
+    const { info: shown } = this.conversation;
+    this.all = [...this.all, ...all.filter((other) => !this.all.some(({ id }) => id === other.id))];
+    this.all = this.all.map((other) => (other.id === shown.id ? shown : other));
+    this.parts.changed();
+  }
+
+  /** Reads the list again, after an import. */
+  async reload() {
+    const { info } = this.conversation;
+    this.all = (await database.listChats()).map((other) => (other.id === info.id ? info : other));
+    this.parts.changed();
   }
 
   /** @param {string} id */
-  open(id) {
-    const found = this.all.find((conversation) => conversation.id === id);
-    if (!found) return;
+  async open(id) {
+    const info = this.all.find((other) => other.id === id);
+    if (info && info !== this.conversation.info) await this.#show(info);
+  }
+
+  /** @param {ChatInfo} info */
+  async #show(info) {
     this.stop();
-    this.conversation = found;
-    this.parts.thread.show(found.messages);
+    const mine = ++this.#opening;
+    const conversation = await Conversation.read(info);
+    if (mine !== this.#opening) return; // another chat was opened meanwhile
+    this.conversation = conversation;
+    this.#draw();
+  }
+
+  /** @param {boolean} [isPrivate] nothing of the chat is stored */
+  startNew(isPrivate = false) {
+    this.stop();
+    this.#opening++;
+    this.conversation = Conversation.create(isPrivate);
+    this.#draw();
+  }
+
+  #draw() {
+    this.parts.thread.show(this.conversation);
     this.parts.changed();
   }
 
-  startNew() {
-    this.stop();
-    this.conversation = store.newConversation();
-    this.parts.thread.show([]);
-    this.parts.changed();
+  /** @param {string} text @param {number | null} [parent] the message that it follows; default: the last one shown */
+  send(text, parent) {
+    const { info, tree, messages } = this.conversation;
+    if (!messages.length) info.title ||= titleOf(text);
+    const cut = messages.filter((message) => message.cut);
+    for (const message of cut) delete message.cut; // only the last answer can go on
+    const question = tree.add({ role: "user", content: text }, parent);
+    this.conversation.save([...cut, question]);
+    if (parent === undefined) this.parts.thread.add(question);
+    else this.parts.thread.show(this.conversation);
+    this.#answer(tree.add({ role: "assistant", content: "" }));
   }
 
-  /** @param {string} text */
-  send(text) {
-    const { messages } = this.conversation;
-    if (!messages.length) this.conversation.title = store.titleOf(text);
-    for (const message of messages) delete message.cut; // only the last answer can go on
-    messages.push({ role: "user", content: text });
-    this.parts.thread.add(messages[messages.length - 1]);
-    this.#answer();
-  }
-
-  /** Answers the last question again. */
-  regenerate() {
-    const { messages } = this.conversation;
-    if (this.busy || messages.at(-1)?.role !== "assistant") return;
-    messages.pop();
-    this.parts.thread.show(messages);
-    this.#answer();
+  /** Answers a question again: another version of its answer. @param {Message} message the answer */
+  regenerate(message) {
+    if (this.busy) return;
+    const { tree } = this.conversation;
+    const again = message.content ? tree.add({ role: "assistant", content: "" }, message.parent) : emptied(message);
+    tree.shown = again.n;
+    this.parts.thread.show(this.conversation, again);
+    this.#answer(again);
   }
 
   /** Lets the last answer go on where it was cut. */
   continue() {
-    const { messages } = this.conversation;
-    const message = messages.at(-1);
+    const message = this.conversation.messages.at(-1);
     if (this.busy || !message || !canContinue(message)) return;
-    const { error, finish, ...begun } = message;
-    messages.pop();
-    this.parts.thread.show(messages);
-    this.#answer({ ...begun, cut: finish === "length" ? longer(message.cut) : message.cut });
+    if (message.finish === "length") message.cut = longer(message.cut);
+    delete message.finish;
+    delete message.error;
+    this.parts.thread.show(this.conversation, message);
+    this.#answer(message);
   }
 
-  /** Asks the last question again in other words. @param {string} text */
-  edit(text) {
+  /** Asks a question in other words: another version of it. @param {Message} message @param {string} text */
+  edit(message, text) {
     this.stop();
-    const { messages } = this.conversation;
-    const last = messages.findLastIndex(({ role }) => role === "user");
-    messages.splice(last);
-    this.parts.thread.show(messages);
-    this.send(text);
+    this.send(text, message.parent);
+  }
+
+  /** Shows another version of a message. @param {Message} message @param {number} step */
+  turn(message, step) {
+    this.stop();
+    this.conversation.tree.turn(message, step);
+    this.conversation.save([]);
+    this.#draw();
   }
 
   stop() {
@@ -121,72 +159,62 @@ export class Chat {
     this.#answering = null;
   }
 
-  /** @param {string} id @param {string} title */
-  rename(id, title) {
-    const found = this.all.find((conversation) => conversation.id === id);
-    if (found && found.title !== title) {
-      found.title = title;
-      this.#store(found);
+  /** Changes a chat's entry in the list. @param {string} id @param {Partial<ChatInfo>} change */
+  change(id, change) {
+    const info = this.conversation.id === id ? this.conversation.info : this.all.find((other) => other.id === id);
+    if (info && Object.entries(change).some(([name, value]) => /** @type {any} */ (info)[name] !== value)) {
+      Object.assign(info, change);
+      if (this.all.includes(info)) saveInfo(info);
     }
     this.parts.changed();
   }
 
   /** Deletes a chat; for a few seconds this can be undone. @param {string} id */
   remove(id) {
-    const found = this.all.find((conversation) => conversation.id === id);
+    const found = this.all.find((other) => other.id === id);
     if (!found) return;
-    this.all = this.all.filter((conversation) => conversation !== found);
-    this.#writing = this.#writing.then(() => store.deleteConversation(id)).catch(storageFailed);
-    if (this.conversation === found) this.startNew();
+    this.all = this.all.filter((other) => other !== found);
+    if (this.conversation.info === found) this.startNew();
     else this.parts.changed();
-    const undo = () => {
+    const removed = remove(found);
+    const undo = async () => {
       this.all = [...this.all, found].sort((a, b) => b.updated - a.updated);
-      this.#store(found);
+      await (
+        await removed
+      )();
       this.parts.changed();
     };
     notify({ key: "deleted", text: "Chat deleted.", actions: [{ label: "Undo", run: undo }], seconds: 8 });
   }
 
-  /** Adds an answer, which may have begun, to the conversation and streams into it. @param {Message} [message] */
-  async #answer(message = { role: "assistant", content: "" }) {
+  /** Streams the answer into its message, the last of the shown branch. @param {Message} message */
+  async #answer(message) {
     const { conversation } = this;
-    const { thread, engine } = this.parts;
-    const history = [...conversation.messages];
-    const { cut } = message;
-    conversation.messages.push(message);
-    const view = /** @type {import("../thread.js").AnswerView} */ (thread.add(message));
+    const { thread, engine, documents } = this.parts;
+    const history = conversation.messages.slice(0, -1);
+    const view = thread.answer(message);
     thread.toEnd();
-    this.#touch(conversation);
+    this.#touch(conversation, [message], true);
 
     const controller = new AbortController();
     this.#answering = controller;
     this.parts.changed();
+    let saved = performance.now();
     try {
-      const stopped = new Promise((_, reject) => controller.signal.addEventListener("abort", () => reject(null)));
-      const wisp = await Promise.race([engine.ready(), stopped]);
-      const loaded = /** @type {import("../engine.js").Loaded} */ (engine.loaded);
-      message.model = loaded.name;
-      message.upstream = loaded.choice.upstream;
-      const asked = performance.now();
-      const resumed = canResume(cut, message, loaded) ? cut : null;
-      const begun = resumed ? resumed.begun : message.content;
-      const parts = { wisp, loaded, documents: this.parts.documents };
-      const asking = resumed?.request ?? (await Promise.race([requestFor(message, history, parts), stopped]));
-      thread.markDropped(history, message.dropped);
-      const { signal } = controller;
-      const stream = await wisp.chat.completions.create(asking, { signal, resume: resumed?.journal });
-      Object.assign(message, { content: begun ?? "", stats: undefined }, resumed && { reasoning: undefined });
-      if (stream.journal) message.cut = { request: asking, journal: stream.journal, begun };
-      else delete message.cut;
-      let saved = performance.now();
-      for await (const chunk of stream) {
-        read(chunk, message, asked, contextOf(loaded));
-        view.grow(message);
-        if (performance.now() - saved < 1000) continue;
-        saved = performance.now();
-        this.#store(conversation);
-      }
-      message.finish ??= "stop";
+      await stream(message, history, {
+        engine,
+        documents,
+        settings: this.settings,
+        isPrivate: conversation.info.private ?? false,
+        signal: controller.signal,
+        begins: () => thread.markDropped(history, message.dropped),
+        grows: () => {
+          view.grow(message);
+          if (performance.now() - saved < SAVED_MS) return;
+          saved = performance.now();
+          conversation.save([message], true);
+        },
+      });
     } catch (error) {
       if (!controller.signal.aborted) {
         engine.forgetAfter(error);
@@ -198,84 +226,28 @@ export class Chat {
     if (message.error) message.finish = "error";
     if (message.finish === "stop") delete message.cut;
     view.finish(message);
-    this.#touch(conversation);
+    this.#touch(conversation, [message]);
     if (this.#answering === controller) this.#answering = null;
     this.parts.changed();
     if (this.conversation === conversation) announce(message.error ? "The answer failed." : `Answer: ${view.spoken}`);
   }
 
-  /** @param {Conversation} conversation has changed: moves to the top of the list */
-  #touch(conversation) {
-    if (conversation !== this.conversation && !this.all.includes(conversation)) return; // deleted meanwhile
-    conversation.updated = Date.now();
-    this.all = [conversation, ...this.all.filter((other) => other !== conversation)];
-    this.#store(conversation);
-  }
-
-  /** @type {Promise<unknown>} pending writes, in order */
-  #writing = Promise.resolve();
-
-  /** @param {Conversation} conversation */
-  #store(conversation) {
-    const copy = structuredClone(conversation);
-    this.#writing = this.#writing
-      .then(() => store.saveConversation(copy))
-      .then(() => dismiss("storage"), storageFailed);
+  /**
+   * Stores what changed, and moves the chat to the top of the list.
+   * @param {Conversation} conversation @param {Message[]} messages @param {boolean} [growing]
+   */
+  #touch(conversation, messages, growing = false) {
+    const { info } = conversation;
+    if (conversation !== this.conversation && !this.all.includes(info)) return; // deleted meanwhile
+    info.updated = Date.now();
+    conversation.save(messages, growing);
+    if (!info.private) this.all = [info, ...this.all.filter((other) => other !== info)];
   }
 }
 
-/** @param {unknown} error */
-function storageFailed(error) {
-  notify({ key: "storage", text: "This browser could not store the chat.", more: `${error}`, kind: "error" });
-}
-
-/** The same answer with as many tokens more as it was cut at. @param {import("./store.js").Cut | undefined} cut */
-function longer(cut) {
-  if (!cut) return undefined;
-  const { request, journal } = cut;
-  const choices = journal.choices.map((choice) => choice && { ...choice, closed: false });
-  const had = choices[0]?.batches.flat().length ?? 0;
-  const limit = request.max_tokens && had + request.max_tokens;
-  return { request: { ...request, max_tokens: limit }, journal: { ...journal, choices, over: false } };
-}
-
-/**
- * Whether an answer goes on exactly where it was cut. It cannot in another model, or if it filled the context: then older
- * turns are left out.
- * @param {import("./store.js").Cut | undefined} cut @param {Message} message @param {import("../engine.js").Loaded} loaded
- * @returns {cut is import("./store.js").Cut}
- */
-function canResume(cut, { stats }, loaded) {
-  const context = contextOf(loaded);
-  if (!cut || !context || cut.request.model !== loaded.stats.model) return false;
-  return !stats?.prompt || stats.prompt + stats.tokens < context;
-}
-
-/**
- * Applies one chat.completion.chunk to a message.
- * @param {any} chunk @param {Message} message @param {number} asked ms @param {number | null} context
- */
-function read(chunk, message, asked, context) {
-  const now = performance.now();
-  const choice = chunk.choices?.[0];
-  const { content, reasoning_content: thought } = choice?.delta ?? {};
-  if (thought) message.reasoning = (message.reasoning ?? "") + thought;
-  if (content) message.content += content;
-  if (content || thought) {
-    message.stats ??= { tokens: 0, perSecond: 0, firstMs: now - asked };
-    message.stats.tokens += 1;
-    const elapsed = now - asked - message.stats.firstMs;
-    message.stats.perSecond = elapsed > 0 ? ((message.stats.tokens - 1) * 1000) / elapsed : 0;
-  }
-  if (choice?.finish_reason) message.finish = choice.finish_reason === "length" ? "length" : "stop";
-  if (message.stats && chunk.usage) {
-    message.stats.tokens = chunk.usage.completion_tokens;
-    message.stats.prompt = chunk.usage.prompt_tokens;
-    message.stats.context = context;
-    message.stats.cached = chunk.usage.prompt_tokens_details?.cached_tokens;
-  }
-  if (message.stats && chunk.timings?.predicted_per_second) {
-    message.stats.perSecond = chunk.timings.predicted_per_second;
-    message.stats.firstMs = chunk.timings.ttft_ms ?? message.stats.firstMs;
-  }
+/** An answer that failed before its first word, to be made again. @param {Message} message */
+function emptied(message) {
+  for (const name of /** @type {const} */ (["finish", "error", "stats", "cut", "sources", "reasoning"]))
+    delete message[name];
+  return message;
 }

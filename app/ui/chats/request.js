@@ -1,38 +1,43 @@
 /** Makes the request for an answer: as many turns as the context holds, passages of documents, and the settings. */
-import { readSettings, samplingFields } from "../settings.js";
+import { samplingFields } from "../settings.js";
 import { answered, firstSent, lastAnswer } from "./turns.js";
 import { fittingEnd, limitsOf, turnsToDrop } from "./window.js";
 
 /**
- * @typedef {import("./store.js").Message} Message
+ * @typedef {import("./database.js").Message} Message
  * @typedef {{ role: string, content: any }[]} Messages in the shape of a request
  * @typedef {Record<string, any> & { messages: Messages, stream: true }} Request
  * @typedef {import("../engine.js").Loaded} Loaded
+ * @typedef {import("../settings.js").Settings} Settings
  * @typedef {ReturnType<typeof import("../documents.js").startDocuments>} Documents
  */
 
+const NOT_STORED = { prompt_cache_retention: /** @type {const} */ ("in_memory") };
 const TEMPLATE = 64; // tokens that a template adds to a question, at most
 
 /**
  * The request for an answer, which may have begun.
  * @param {Message} message gets the sources, and how many turns are not sent @param {Message[]} history before it
- * @param {{ wisp: import("../../wisp.js").Wisp, loaded: Loaded, documents: Documents }} parts
+ * @param {{ wisp: import("../../wisp.js").Wisp, loaded: Loaded, documents: Documents, settings: Settings,
+ *   isPrivate: boolean }} parts
  * @returns {Promise<Request>}
  */
-export async function requestFor(message, history, { wisp, loaded, documents }) {
+export async function requestFor(message, history, { wisp, loaded, documents, settings, isPrivate }) {
   const turns = answered(history);
-  const fields = fieldsFor(loaded);
+  const fields = { ...fieldsFor(loaded, settings), ...(isPrivate && !loaded.choice.upstream && NOT_STORED) };
   const context = contextOf(loaded);
-  const limits = context && limitsOf(context, readSettings().max_tokens, documents.asked());
+  const limits = context && limitsOf(context, settings.max_tokens, documents.asked());
   let begun = message.content;
-  if (limits && (begun || !surelyFits(turns, loaded, limits.most))) {
-    const fitted = await fit(turns, begun, context, limits, (part) => countOf(wisp, { ...fields, ...part }));
+  if (limits && (begun || !surelyFits(turns, loaded, settings, limits.most))) {
+    const fitted = await fit({ turns, begun, context, limits, system: settings.system }, (part) =>
+      countOf(wisp, { ...fields, ...part }),
+    );
     message.dropped = fitted.dropped;
     begun = fitted.begun;
   } else if (limits) {
     message.dropped = droppedBefore(turns, context);
   }
-  const messages = promptMessages(turns, message.dropped ?? 0);
+  const messages = promptMessages(turns, message.dropped ?? 0, settings.system);
   const question = messages[messages.length - 1];
   const found = await documents.ask(question.content, messages.slice(0, -1), begun);
   if (found) {
@@ -44,15 +49,16 @@ export async function requestFor(message, history, { wisp, loaded, documents }) 
 
 /**
  * The tokens of a chat as the last answer left it: how much of the context it fills.
- * @param {Message[]} history @param {import("../../wisp.js").Wisp} wisp @param {Loaded} loaded @returns {Promise<number>}
+ * @param {Message[]} history @param {import("../../wisp.js").Wisp} wisp @param {Loaded} loaded @param {Settings} settings
+ * @returns {Promise<number>}
  */
-export async function tokensOf(history, wisp, loaded) {
+export async function tokensOf(history, wisp, loaded, settings) {
   const last = lastAnswer(history);
   const known = last?.stats?.prompt !== undefined && last.model === loaded.name && last === history.at(-1);
   if (known) return /** @type {number} */ (last.stats?.prompt) + /** @type {number} */ (last.stats?.tokens);
   const turns = answered(history);
   if (!turns.length) return 0;
-  const messages = promptMessages(turns, droppedBefore(turns, contextOf(loaded)));
+  const messages = promptMessages(turns, droppedBefore(turns, contextOf(loaded)), settings.system);
   return countOf(wisp, { model: loaded.stats.model, messages });
 }
 
@@ -63,13 +69,13 @@ export function contextOf({ choice, stats }) {
 
 /**
  * The turns that fit, and as much of the begun answer.
- * @param {Message[]} turns @param {string} begun @param {number} context @param {import("./window.js").Limits} limits
+ * @param {{ turns: Message[], begun: string, context: number, limits: import("./window.js").Limits, system: string }} about
  * @param {(part: { messages: Messages }) => Promise<number>} count
  */
-async function fit(turns, begun, context, limits, count) {
+async function fit({ turns, begun, context, limits, system }, count) {
   const questions = turns.filter(({ role }) => role === "user").length;
   const tokens = (/** @type {number} */ dropped, text = begun) =>
-    count(continued(promptMessages(turns, dropped), text));
+    count(continued(promptMessages(turns, dropped, system), text));
   const dropped = await turnsToDrop(questions, droppedBefore(turns, context), limits, tokens);
   if (dropped < questions - 1) return { dropped, begun };
   if (begun && (await tokens(dropped)) > limits.most)
@@ -90,22 +96,21 @@ function droppedBefore(turns, context) {
 
 /**
  * Whether the next prompt surely fits, by what the last one had: then no tokens need to be counted.
- * @param {Message[]} turns @param {Loaded} loaded @param {number} most
+ * @param {Message[]} turns @param {Loaded} loaded @param {Settings} settings @param {number} most
  */
-function surelyFits(turns, loaded, most) {
+function surelyFits(turns, loaded, { system }, most) {
   const last = lastAnswer(turns);
   const { prompt, tokens = 0, context } = last?.stats ?? {};
   if (!last || prompt === undefined || last.model !== loaded.name || context !== contextOf(loaded)) return false;
   const added = turns.slice(turns.indexOf(last) + 1).map(({ content }) => content);
-  const bytes = new TextEncoder().encode([readSettings().system, ...added].join("")).length; // a token has a byte at least
+  const bytes = new TextEncoder().encode([system, ...added].join("")).length; // a token has a byte at least
   return prompt + tokens + bytes + TEMPLATE <= most;
 }
 
-/** The messages of a request, the system prompt first. @param {Message[]} turns @param {number} dropped @returns {Messages} */
-function promptMessages(turns, dropped) {
-  const system = readSettings().system.trim();
+/** The messages of a request, the system prompt first. @param {Message[]} turns @param {number} dropped @param {string} system @returns {Messages} */
+function promptMessages(turns, dropped, system) {
   const sent = turns.slice(firstSent(turns, dropped)).map(({ role, content }) => ({ role, content }));
-  return system ? [{ role: "system", content: system }, ...sent] : sent;
+  return system.trim() ? [{ role: "system", content: system.trim() }, ...sent] : sent;
 }
 
 /** @param {Messages} messages @param {string} begun */
@@ -119,10 +124,10 @@ async function countOf(wisp, request) {
   return (await wisp.countTokens(request)).tokens;
 }
 
-/** The fields of a request that depend on model and settings. @param {Loaded} loaded */
-function fieldsFor({ choice, stats }) {
+/** The fields of a request that depend on model and settings. @param {Loaded} loaded @param {Settings} settings */
+function fieldsFor({ choice, stats }, settings) {
   return {
     model: /** @type {string} */ (choice.upstream ? choice.model : stats.model), // other tabs may change the default model
-    ...samplingFields(readSettings(), choice.upstream !== undefined),
+    ...samplingFields(settings, choice.upstream !== undefined),
   };
 }

@@ -1,10 +1,8 @@
 /** The turns of a chat: a question with its answer. */
 
-/** @typedef {import("./store.js").Message} Message */
-
 /**
  * The messages for the model, without questions that were never answered, so that roles alternate.
- * @param {Message[]} messages
+ * @template {import("./database.js").Draft} M @param {M[]} messages
  */
 export function answered(messages) {
   return messages.filter(({ role, content }, index) => {
@@ -13,14 +11,14 @@ export function answered(messages) {
   });
 }
 
-/** The index of the first message that is sent if so many turns are not. @param {Message[]} turns @param {number} dropped */
+/** The index of the first message that is sent if so many turns are not. @param {{ role: string }[]} turns @param {number} dropped */
 export function firstSent(turns, dropped) {
   if (!dropped) return 0;
   const questions = turns.flatMap(({ role }, index) => (role === "user" ? [index] : []));
   return questions[Math.min(dropped, questions.length - 1)] ?? 0;
 }
 
-/** @param {Message[]} messages */
+/** @template {import("./database.js").Draft} M @param {M[]} messages */
 export function lastAnswer(messages) {
   return messages.findLast(({ role, content }) => role === "assistant" && content);
 }

@@ -1,0 +1,182 @@
+"""Many chats: storage, the list, search, branches."""
+
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.browser import watch
+from tests.support.chat_page import ask, last_answer, new_chat, open_page, wait_answer, wait_ready
+from tests.support.chat_store import chat, store_chats
+from tools.serve import Server
+
+# Stores chats as version 1 of the page did.
+OLD = """async (conversations) => {
+    const opening = indexedDB.open("wisp-page", 1);
+    opening.onupgradeneeded = () =>
+        opening.result.createObjectStore("conversations", { keyPath: "id" }).createIndex("updated", "updated");
+    const db = await new Promise((resolve) => (opening.onsuccess = () => resolve(opening.result)));
+    const writing = db.transaction("conversations", "readwrite");
+    for (const conversation of conversations) writing.objectStore("conversations").put(conversation);
+    await new Promise((resolve) => (writing.oncomplete = resolve));
+    db.close();
+    localStorage["wisp.chat"] = conversations[0].id;
+}"""
+
+
+@pytest.fixture(scope="module")
+def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[tuple[Page, list[str]]]:
+    """A page whose storage had chats of version 1, and its console errors."""
+    context = chromium(None).new_context()
+    before = context.new_page()
+    before.goto(f"{server.url}tests/blank.html")
+    messages = [{"role": "user", "content": "Who was Ada?"}, {"role": "assistant", "content": "A mathematician."}]
+    old = [
+        {"id": name, "title": f"The {name} chat", "created": 1, "updated": 1, "messages": messages} for name in "xyz"
+    ]
+    before.evaluate(OLD, old)
+    before.close()
+    page = open_page(context, server.url, settings={"max_tokens": 8})
+    yield page, watch(page)
+    context.close()
+
+
+@pytest.fixture
+def talk(opened: tuple[Page, list[str]]) -> Iterator[Page]:
+    """The page; a test fails if the page logged an error."""
+    page, errors = opened
+    errors.clear()
+    yield page
+    assert not errors
+
+
+def titles(page: Page) -> list[str]:
+    """The titles in the list."""
+    return page.locator("#chat-list .chat-open > span").all_inner_texts()
+
+
+def test_chats_of_version_1_are_there(talk: Page) -> None:
+    expect(talk.locator("#thread")).to_contain_text("mathematician")
+    expect(last_answer(talk).locator(".stats")).to_contain_text("stopped")  # it had no end
+    assert sorted(titles(talk)) == ["The x chat", "The y chat", "The z chat"]
+
+
+def test_each_edit_and_each_regeneration_is_a_branch(talk: Page) -> None:
+    page = talk
+    new_chat(page)
+    ask(page, "What is the capital of Poland?")
+    assert "Rome" in ask(page, "What is the capital of Italy?")
+    first = page.locator("#thread > .user").first
+    first.hover()
+    first.get_by_role("button", name="Edit and send again").click()
+    page.get_by_role("textbox", name="Edit your message").fill("What is the capital of Spain?")
+    page.keyboard.press("Enter")
+    assert "Madrid" in wait_answer(page)
+    expect(page.locator("#thread > .message")).to_have_count(2)
+    last_answer(page).get_by_role("button", name="Answer again").click()
+    assert "Madrid" in wait_answer(page)
+    expect(last_answer(page).locator(".versions")).to_have_text("2/2")
+    expect(first.locator(".versions")).to_have_text("2/2")
+    first.get_by_role("button", name="Previous version of the question").click()
+    expect(page.locator("#thread > .message")).to_have_count(4)
+    expect(page.locator("#thread")).to_contain_text("Rome")
+    expect(first.locator(".versions")).to_have_text("1/2")
+    page.reload()  # the shown branch is stored, and the others
+    expect(page.locator("#thread > .message")).to_have_count(4)
+    first.get_by_role("button", name="Next version of the question").click()
+    expect(page.locator("#thread")).to_contain_text("Madrid")
+    last_answer(page).get_by_role("button", name="Previous version of the answer").click()
+    expect(last_answer(page).locator(".versions")).to_have_text("1/2")
+    wait_ready(page)
+    ask(page, "And of France?")  # goes on from the shown answer
+    expect(page.locator("#thread > .assistant").first.locator(".versions")).to_have_text("1/2")
+
+
+def test_the_list_is_virtual_and_search_finds_titles_and_messages(talk: Page) -> None:
+    page = talk
+    many = [
+        chat([(f"Question {n}", f"The answer is {n * n}.")], id=f"many-{n}", title=f"Chat {n}") for n in range(2000)
+    ]
+    special = chat(
+        [("Wo ist das Café?", "Beside the Müller bakery."), ("And 首都?", "Tokyo.")], id="special", title="Lisbon trip"
+    )
+    store_chats(page, [*many, special])
+    page.reload()
+    expect(page.locator("#thread")).to_contain_text("bakery")
+    expect(page.locator("#chat-rows > .chat").first).to_be_visible()
+    assert page.locator("#chat-rows > li").count() < 100
+    assert page.locator("#chat-rows > li").first.get_attribute("aria-setsize") == "2007"  # with 2 headings
+    search = page.get_by_role("searchbox", name="Search chats")
+    found = page.locator("#chat-found")
+    search.focus()
+    for text, expected in (
+        ("lisbon", ["Lisbon trip"]),
+        ("cafe mull", ["Lisbon trip"]),
+        ("首", ["Lisbon trip"]),
+        ("answer 3996001", ["Chat 1999"]),
+        ("3996001 lisbon", []),
+    ):
+        search.fill(text)
+        expect(found).to_have_text(f"{len(expected)} chat" if expected else "No chat has these words.", timeout=60_000)
+        assert titles(page) == expected, text
+    search.fill("bakery")
+    expect(page.locator("#chat-rows mark")).to_have_text("bakery")
+    search.fill("answer")
+    expect(found).to_have_text("2,000 chats")
+    search.press("Escape")
+    expect(found).to_be_hidden()
+
+
+def test_what_changes_is_found_and_what_is_deleted_is_not(talk: Page) -> None:
+    page = talk
+    new_chat(page)
+    ask(page, "What is a zeppelin?")
+    search = page.get_by_role("searchbox", name="Search chats")
+    search.fill("zeppel")
+    expect(page.locator("#chat-found")).to_have_text("1 chat")
+    row = page.locator("#chat-rows > .chat").first
+    row.hover()
+    row.get_by_role("button", name="Rename").click()
+    page.keyboard.type("Airships")
+    page.keyboard.press("Enter")
+    search.fill("airsh")
+    expect(page.locator("#chat-found")).to_have_text("1 chat")
+    row.hover()
+    row.get_by_role("button", name="Delete").click()
+    search.fill("zeppelin")
+    expect(page.locator("#chat-found")).to_have_text("No chat has these words.")
+    page.get_by_role("button", name="Undo").click()
+    search.fill("airships")
+    expect(page.locator("#chat-found")).to_have_text("1 chat")
+    search.fill("")
+
+
+def test_pins_and_folders(talk: Page) -> None:
+    page = talk
+    row = page.locator("#chat-rows > .chat").filter(has_text="Lisbon")
+
+    def choose(entry: str) -> None:
+        page.locator("#chat-search").fill("Lisbon")
+        row.hover()
+        row.get_by_role("button", name=re.compile("^More for")).click()
+        page.get_by_role("menuitem", name=entry, exact=True).click()
+
+    choose("Move to a folder")
+    page.keyboard.type("Travel")
+    page.keyboard.press("Enter")
+    page.locator("#chat-search").fill("")
+    heads = page.locator("#chat-rows h2")
+    expect(heads.first).to_have_text("Travel (1)")
+    expect(row).to_have_count(1)
+    page.get_by_role("button", name="Travel (1)").click()
+    expect(row).to_have_count(0)
+    page.get_by_role("button", name="Travel (1)").click()
+    choose("Pin")
+    page.locator("#chat-search").fill("")
+    expect(heads.first).to_have_text("Pinned")
+    page.reload()
+    expect(heads.first).to_have_text("Pinned")
+    choose("Unpin")
+    page.locator("#chat-search").fill("")
+    expect(heads.first).to_have_text("Travel (1)")
