@@ -3,10 +3,12 @@ import "./ui/unframed.js";
 import { explain } from "./ui/advice.js";
 import { startBridge } from "./ui/bridge.js";
 import { startCached } from "./ui/cached.js";
+import { startAssistants } from "./ui/chats/assistants.js";
 import { Chat } from "./ui/chats/chat.js";
 import { startChatList } from "./ui/chats/list.js";
 import { startGauge } from "./ui/chats/gauge.js";
 import { startPrivate } from "./ui/chats/private.js";
+import { startSnippets } from "./ui/chats/snippets.js";
 import { startComposer } from "./ui/composer.js";
 import { startDocuments } from "./ui/documents.js";
 import { byId, h, placeIcons } from "./ui/dom.js";
@@ -17,7 +19,7 @@ import { Loading } from "./ui/loading.js";
 import { nameOf, startModels } from "./ui/models.js";
 import { announce, dismiss, notify } from "./ui/notices.js";
 import { startPwa } from "./ui/pwa.js";
-import { readSettings, startSettings } from "./ui/settings.js";
+import { contextLengthFor, startSettings } from "./ui/settings.js";
 import { startSidebar } from "./ui/sidebar.js";
 import { startTheme } from "./ui/theme.js";
 import { Thread } from "./ui/thread.js";
@@ -54,6 +56,7 @@ const engine = new Engine({
     const onDismiss = () => localStorage.setItem(READ_NOTICE, gist);
     if (gist && gist !== localStorage.getItem(READ_NOTICE)) notify({ key: "backend", text, onDismiss });
     models.show(engine.loaded);
+    tellContext(name, stats.context_length, contextLengthFor(name));
   },
   failed: loadFailed,
   left: (text) => upstreams.left(text),
@@ -71,10 +74,22 @@ const thread = new Thread({
   turn: (message, step) => chat.turn(message, step),
 });
 const documents = startDocuments(engine);
-const chat = new Chat({ engine, thread, documents, changed: showChat, failed: answerFailed });
+const chat = new Chat({
+  engine,
+  thread,
+  documents,
+  assistant: (chosen) => assistants.current(chosen),
+  changed: showChat,
+  failed: answerFailed,
+});
 const privateChats = startPrivate(newChat);
 const gauge = startGauge(() => chat.usage());
+const assistants = startAssistants({
+  chosen: () => chat.assistant,
+  choose: (assistant) => chat.change(chat.conversation.id, { assistant }),
+});
 const composer = startComposer({ send: (text) => chat.send(text), stop: () => chat.stop() });
+startSnippets();
 const sidebar = startSidebar();
 const chatList = startChatList({
   async open(id) {
@@ -112,12 +127,23 @@ startCached({
   prompts: () => engine.prompts(),
   clearPrompts: () => engine.clearPrompts(),
 });
-startSettings({ onContextLength: () => engine.loaded && load(engine.loaded.choice) });
+startSettings({
+  chat: () => chat.conversation.info,
+  changeChat: (settings) => chat.change(chat.conversation.id, { settings }),
+  model: () => engine.loaded?.name,
+  onContextLength: () => engine.loaded && load(engine.loaded.choice),
+});
 
 /** @param {Choice} choice */
 function load(choice) {
-  const contextLength = readSettings().context_length ?? undefined;
-  return engine.load(choice, { contextLength });
+  return engine.load(choice, { contextLength: contextLengthFor(choice.name) });
+}
+
+/** Says that the context is shorter than the settings have it. @param {string} name @param {number} has @param {number} [wanted] */
+function tellContext(name, has, wanted) {
+  if (!wanted || !has || has >= wanted) return dismiss("context");
+  const text = `The context of ${name} has ${has.toLocaleString()} tokens.`;
+  notify({ key: "context", text, more: `It was trained for no more; Settings asks for ${wanted.toLocaleString()}.` });
 }
 
 /** The model of the last visit, else the default. @returns {Choice} */
@@ -200,6 +226,7 @@ function showChat() {
   chatList.show(all, conversation.id);
   composer.setBusy(busy);
   gauge.update();
+  assistants.show();
 }
 
 function newChat(isPrivate = false) {

@@ -19,9 +19,11 @@ globalThis.times = {};
 new MutationObserver(() => {
   const shown = document.querySelector("#welcome:not([hidden]), #thread:not([hidden]) > li");
   if (shown) times.shown ??= performance.now();
-  if (shown && (document.querySelector("#chat-rows > .chat") || !localStorage["many"])) times.list ??= performance.now();
+  const listed = document.querySelector("#chat-rows > .chat") || !localStorage["many"];
+  if (shown && listed) times.list ??= performance.now();
 }).observe(document, { childList: true, subtree: true, attributes: true });
 """
+WAIT = "async () => { while (!times.list) await new Promise((done) => setTimeout(done, 20)); return times; }"
 # Words by Zipf's law, as in a language: few are frequent, most are rare.
 FILL = """async ([chats, messages, words]) => {
   let state = 1;
@@ -93,7 +95,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _starts(context: BrowserContext, url: str, runs: int) -> dict[str, float]:
-    """Median times of the page's start, the model's load cancelled as soon as it is possible."""
+    """Median times of the page's start."""
     seen: list[dict[str, float]] = []
     for run in range(runs + 1):  # the first one fills caches
         page = _open(context, url)

@@ -120,7 +120,9 @@ export class Engine {
     this.events.loading(choice, this.#wisp !== null);
     try {
       this.#wisp ??= await Promise.race([this.#boot(), rejectedBy(signal)]);
-      const loading = choice.upstream ? {} : this.#wisp.load({ model: choice.model, ...options }, { signal });
+      const loading = choice.upstream
+        ? {}
+        : this.#wisp.load({ model: choice.model, clampContext: true, ...options }, { signal });
       const stats = await loading;
       this.loaded = { name: choice.name, choice, stats };
       if (mine()) this.events.loaded(this.loaded);

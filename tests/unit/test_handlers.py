@@ -46,6 +46,7 @@ async def test_memory_estimate_of_a_load(page: Page) -> None:
     assert got["total"] > got["weights"] > 0.8 * got["download"]
     assert all(source.closed for source in page.platform.sources)
     assert await page.code("estimate", contextLength=1 << 20) == "context_too_long"
+    assert (await page.call("estimate", contextLength=1 << 20, clampContext=True))["context_length"] == 2048
     assert await page.code("estimate", model="none") == "not_found"
 
 

@@ -17,6 +17,7 @@ import { lastAnswer } from "./turns.js";
  * @property {import("../engine.js").Engine} engine
  * @property {import("../thread.js").Thread} thread
  * @property {import("./request.js").Documents} documents
+ * @property {(chosen: import("./database.js").Assistant) => import("./database.js").Assistant} assistant as it is now
  * @property {() => void} changed called when the list of chats, the shown chat or its state changed
  * @property {(error: unknown) => void} failed called when a request failed
  */
@@ -41,9 +42,15 @@ export class Chat {
     return this.#answering !== null;
   }
 
+  /** The assistant of the shown chat. */
+  get assistant() {
+    const { assistant } = this.conversation.info;
+    return assistant && this.parts.assistant(assistant);
+  }
+
   /** The settings that the shown chat's requests have. */
   get settings() {
-    return effectiveSettings(this.conversation.info, this.parts.engine.loaded);
+    return effectiveSettings({ ...this.conversation.info, assistant: this.assistant }, this.parts.engine.loaded?.name);
   }
 
   /**

@@ -52,7 +52,8 @@ export function startChatList(actions) {
   /** @returns {Row[]} */
   const groupRows = () => {
     const closed = readClosed();
-    const groups = Map.groupBy(chats, groupOf);
+    const midnight = new Date().setHours(0, 0, 0, 0);
+    const groups = Map.groupBy(chats, (info) => groupOf(info, midnight));
     const folders = [...groups.keys()].filter((name) => name.startsWith("/")).sort((a, b) => a.localeCompare(b));
     return ["Pinned", ...folders, ...AGES].flatMap((name) => {
       const members = groups.get(name) ?? [];
@@ -218,11 +219,10 @@ export function startChatList(actions) {
 
 const AGES = ["Today", "Yesterday", "This week", "Earlier"];
 
-/** The group of a chat; "/" begins a folder's. @param {ChatInfo} info */
-function groupOf({ pinned, folder, updated }) {
+/** The group of a chat; "/" begins a folder's. @param {ChatInfo} info @param {number} midnight before today */
+function groupOf({ pinned, folder, updated }, midnight) {
   if (pinned) return "Pinned";
   if (folder) return `/${folder}`;
-  const midnight = new Date().setHours(0, 0, 0, 0);
   const days = (midnight - updated) / 86_400_000;
   return AGES[days <= 0 ? 0 : days <= 1 ? 1 : days <= 7 ? 2 : 3];
 }
