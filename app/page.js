@@ -7,9 +7,12 @@ import { startAssistants } from "./ui/chats/assistants.js";
 import { Chat } from "./ui/chats/chat.js";
 import { startChatList } from "./ui/chats/list.js";
 import { startGauge } from "./ui/chats/gauge.js";
+import { chooseOther } from "./ui/chats/other_model.js";
 import { startPrivate } from "./ui/chats/private.js";
 import { startSnippets } from "./ui/chats/snippets.js";
 import { startComposer } from "./ui/composer.js";
+import { startTitles } from "./ui/chats/titles.js";
+import { saveChat, startTransfer } from "./ui/chats/transfer/transfer.js";
 import { startDocuments } from "./ui/documents.js";
 import { byId, h, placeIcons } from "./ui/dom.js";
 import { Engine } from "./ui/engine.js";
@@ -69,10 +72,17 @@ const engine = new Engine({
 
 const thread = new Thread({
   regenerate: (message) => chat.regenerate(message),
+  other: (message, button) => void chooseOther(button, message, otherModel),
   continue: () => chat.continue(),
   edit: (message, text) => chat.edit(message, text),
   turn: (message, step) => chat.turn(message, step),
 });
+const otherModel = {
+  list: () => engine.models(),
+  load,
+  regenerate: (/** @type {import("./ui/chats/database.js").Message} */ message) => chat.regenerate(message),
+  more: () => byId("model-button").click(),
+};
 const documents = startDocuments(engine);
 const chat = new Chat({
   engine,
@@ -82,6 +92,7 @@ const chat = new Chat({
   changed: showChat,
   failed: answerFailed,
 });
+const titles = startTitles({ chat, engine });
 const privateChats = startPrivate(newChat);
 const gauge = startGauge(() => chat.usage());
 const assistants = startAssistants({
@@ -90,6 +101,10 @@ const assistants = startAssistants({
 });
 const composer = startComposer({ send: (text) => chat.send(text), stop: () => chat.stop() });
 startSnippets();
+startTransfer({
+  imported: () => chat.reload(),
+  presets: () => /** @type {HTMLDialogElement} */ (byId("presets-dialog")).showModal(),
+});
 const sidebar = startSidebar();
 const chatList = startChatList({
   async open(id) {
@@ -98,7 +113,7 @@ const chatList = startChatList({
     composer.focus();
   },
   change: (id, change) => chat.change(id, change),
-  save: () => {},
+  save: (id, form) => void saveChat(id, form),
   remove(id) {
     chat.remove(id);
     byId("new-chat").focus();
@@ -211,6 +226,7 @@ function showModel() {
     : "A language model, here in this tab. Nothing you write leaves this computer.";
   documents.show();
   gauge.update();
+  titles.consider();
 }
 
 function showChat() {
@@ -227,6 +243,7 @@ function showChat() {
   composer.setBusy(busy);
   gauge.update();
   assistants.show();
+  titles.consider();
 }
 
 function newChat(isPrivate = false) {

@@ -13,7 +13,6 @@ class LoadOptions:
     """Options of Engine.load() and Engine.estimate()."""
 
     context_length: int | None = None  # tokens; None: the default, or the model's limit where that is less
-    clamp_context: bool = False  # lower a context_length above the model's limit to it, instead of an error
     backend: str = "auto"  # "webgpu", "cpu", or "auto": WebGPU unless its adapter is a software one and numpy is faster
     kv_type: str = "f16"  # of the KV cache: "f16", "f32" or "q8_0"
     parallel: int = PARALLEL  # requests that run side by side, MAX_SEQUENCES at most
@@ -21,6 +20,7 @@ class LoadOptions:
     tune: bool | None = None  # choose kernels by measuring them, once per device and model; None: on a real GPU
     prove: bool | None = None  # run each kernel once against numpy, once per device; None: on a real GPU
     variant: dict[str, bool | int] = field(default_factory=dict)  # fields of kernels.Device to force
+    clamp_context: bool = False  # lower a context_length above the model's limit to it, instead of an error
     batch: int | None = None  # most tokens of a prefill step; None: the default of the device
 
 

@@ -20,6 +20,7 @@ const PATHS = /** @type {Record<string, string>} */ ({
   file: "M13.5 3.5H7v17h10V7zM13.5 3.5V7H17",
   away: "M8 16L18 6M10 6h8v8",
   documents: "M9 3.5h6.5L19 7v10H9zM15 3.5V7.5h4M9 7H5v13.5h10V17",
+  swap: "M7 4L3.5 7.5 7 11M3.5 7.5H20M17 13l3.5 3.5L17 20M20.5 16.5H4",
   left: "M14.5 6l-6 6 6 6",
   right: "M9.5 6l6 6-6 6",
   more: "M5.5 12h.2M12 12h.2M18.5 12h.2",

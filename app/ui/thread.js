@@ -13,6 +13,7 @@ import { showSources } from "./sources.js";
  *
  * @typedef {object} Actions
  * @property {(message: Message) => void} regenerate
+ * @property {(message: Message, button: HTMLElement) => void} other answers again with another model
  * @property {() => void} continue
  * @property {(message: Message, text: string) => void} edit
  * @property {(message: Message, step: number) => void} turn shows another version
@@ -221,6 +222,8 @@ export class AnswerView {
     this.#think(message.reasoning, false);
     this.#markdown.render(message.content);
     if (message.sources) this.#foot.before(showSources(this.#body, message.content, message.sources));
+    const other = iconButton("swap", "Answer with another model", () => this.actions.other(message, other));
+    other.setAttribute("aria-haspopup", "menu");
     const tools = h(
       "div",
       { class: "tools" },
@@ -230,6 +233,7 @@ export class AnswerView {
         ? iconButton("forward", "Continue the answer", () => this.actions.continue(), "icon-button only-last")
         : null,
       iconButton("again", "Answer again", () => this.actions.regenerate(message)),
+      other,
     );
     this.#foot.replaceChildren(...[awayMark(message), statsLine(message)].filter((part) => part !== null), tools);
     if (message.error) this.#foot.before(errorBox(message.error));

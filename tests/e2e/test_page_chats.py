@@ -1,7 +1,9 @@
 """Many chats: storage, the list, search, branches."""
 
+import json
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -180,3 +182,85 @@ def test_pins_and_folders(talk: Page) -> None:
     choose("Unpin")
     page.locator("#chat-search").fill("")
     expect(heads.first).to_have_text("Travel (1)")
+
+
+def test_chats_are_saved_and_imported(talk: Page, tmp_path: Path) -> None:
+    page = talk
+    more = page.get_by_role("button", name="Import, save and presets")
+    before = page.locator("#chat-rows > li").first.get_attribute("aria-setsize")
+
+    def choose(files: dict[str, str]) -> None:
+        payload = [{"name": n, "mimeType": "application/json", "buffer": t.encode()} for n, t in files.items()]
+        with page.expect_file_chooser() as chooser:
+            more.click()
+            page.get_by_role("menuitem", name="Import chats").click()
+        chooser.value.set_files(payload)
+
+    with page.expect_download() as download:
+        more.click()
+        page.get_by_role("menuitem", name="Save all as JSON").click()
+    saved = json.loads(Path(download.value.path()).read_text(encoding="utf-8"))
+    assert len(saved["chats"]) > 2000
+    special = next(chat for chat in saved["chats"] if chat["info"]["id"] == "special")
+    assert (special["info"]["folder"], special["messages"][0]["content"]) == ("Travel", "Wo ist das Café?")
+    choose({"all.json": json.dumps(saved)})  # all are there
+    expect(page.locator("#notices")).to_contain_text("0 chats imported")
+    changed = json.loads(json.dumps(special))
+    changed["info"] |= {"title": "Porto trip", "updated": special["info"]["updated"] + 1}
+    new = {"info": {**changed["info"], "id": "new", "title": "Faro trip"}, "messages": changed["messages"]}
+    node = {"message": {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["Hallo"]}}}
+    foreign = [{"title": "From afar", "create_time": 1, "update_time": 2, "mapping": {"x": node}}]
+    broken = saved | {"chats": [new, {"info": {}}]}
+    choose(
+        {
+            "own.json": json.dumps(saved | {"chats": [changed]}),
+            "foreign.json": json.dumps(foreign),
+            "broken.json": json.dumps(broken),
+        }
+    )
+    expect(page.locator("#notices .error")).to_contain_text("chats[1]")
+    page.get_by_role("searchbox").fill("trip")
+    expect(page.locator("#chat-found")).to_have_text("2 chats")  # the old one, too; none of the broken file
+    assert sorted(titles(page)) == ["Lisbon trip", "Porto trip"]
+    page.get_by_role("searchbox").fill("hallo afar")
+    expect(page.locator("#chat-found")).to_have_text("1 chat")
+    row = page.locator("#chat-rows > .chat").first
+    row.hover()
+    row.get_by_role("button", name=re.compile("^More for")).click()
+    with page.expect_download() as download:
+        page.get_by_role("menuitem", name="Save as Markdown").click()
+    assert download.value.suggested_filename == "From-afar.md"
+    assert "## You\n\nHallo" in Path(download.value.path()).read_text(encoding="utf-8")
+    page.get_by_role("searchbox").fill("")
+    assert before is not None
+    page.locator("#notices .error").get_by_role("button", name="Dismiss").click()
+
+
+def test_an_answer_of_another_model_is_a_branch(talk: Page) -> None:
+    page = talk
+    new_chat(page)
+    ask(page, "What is the capital of Italy?")
+    last_answer(page).get_by_role("button", name="Answer with another model").click()
+    page.get_by_role("menuitem", name="Wisp Mini, 8-bit").click()
+    expect(page.locator("#model-name")).to_have_text("Wisp Mini, 8-bit", timeout=60_000)
+    expect(last_answer(page).locator(".versions")).to_have_text("2/2", timeout=60_000)
+    assert "Rome" in wait_answer(page)
+
+
+def test_the_model_makes_titles_when_it_is_idle_and_the_user_s_win(talk: Page) -> None:
+    page = talk
+    page.evaluate("localStorage['wisp.titles'] = 'always'")
+    new_chat(page)
+    ask(page, "Hi, what is the capital of Italy?")
+    current = page.locator("#chat-rows .chat.current .chat-open > span")
+    expect(current).to_have_text("Hi, what is the capital of Italy?")
+    expect(current).not_to_have_text("Hi, what is the capital of Italy?", timeout=60_000)  # once it is idle
+    row = page.locator("#chat-rows .chat.current")
+    row.hover()
+    row.get_by_role("button", name="Rename").click()
+    page.keyboard.type("My own")
+    page.keyboard.press("Enter")
+    ask(page, "And of Spain?")
+    page.wait_for_timeout(2500)  # longer than a title waits
+    expect(current).to_have_text("My own")
+    page.evaluate("localStorage['wisp.titles'] = 'never'")
