@@ -88,6 +88,7 @@ class Worker:
             "tokenize": self._tokenize,
             "detokenize": self._detokenize,
             "applyTemplate": self._apply_template,
+            "countTokens": self._count_tokens,
             "estimate": self._estimate,
             "evaluate": self._evaluate,
             "validate": self._validate,
@@ -349,6 +350,13 @@ class Worker:
                 add_generation_prompt=bool(options.get("addGenerationPrompt", True)),
                 **{k: v for k, v in options.items() if k not in (*_TEMPLATE_OPTIONS, "add_generation_prompt")},
             )
+
+    async def _count_tokens(self, fields: Fields, call: Call) -> dict[str, int | None]:
+        body = fields.get("request")
+        request = chat_request(body)
+        assert isinstance(body, dict)
+        async with self._held(body, call) as model:
+            return chat.count_tokens(model, request)
 
     # -- engine
 

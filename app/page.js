@@ -3,8 +3,16 @@ import "./ui/unframed.js";
 import { explain } from "./ui/advice.js";
 import { startBridge } from "./ui/bridge.js";
 import { startCached } from "./ui/cached.js";
-import { Chat } from "./ui/chat.js";
+import { startAssistants } from "./ui/chats/assistants.js";
+import { Chat } from "./ui/chats/chat.js";
+import { startChatList } from "./ui/chats/list.js";
+import { startGauge } from "./ui/chats/gauge.js";
+import { chooseOther } from "./ui/chats/other_model.js";
+import { startPrivate } from "./ui/chats/private.js";
+import { startSnippets } from "./ui/chats/snippets.js";
 import { startComposer } from "./ui/composer.js";
+import { startTitles } from "./ui/chats/titles.js";
+import { saveChat, startTransfer } from "./ui/chats/transfer/transfer.js";
 import { startDocuments } from "./ui/documents.js";
 import { byId, h, placeIcons } from "./ui/dom.js";
 import { Engine } from "./ui/engine.js";
@@ -17,7 +25,7 @@ import { Loading } from "./ui/loading.js";
 import { nameOf, startModels } from "./ui/models.js";
 import { announce, dismiss, notify } from "./ui/notices.js";
 import { startPwa } from "./ui/pwa.js";
-import { readSettings, startSettings } from "./ui/settings.js";
+import { contextLengthFor, startSettings } from "./ui/settings.js";
 import { startSidebar } from "./ui/sidebar.js";
 import { startTheme } from "./ui/theme.js";
 import { Thread } from "./ui/thread.js";
@@ -54,6 +62,7 @@ const engine = new Engine({
     const onDismiss = () => localStorage.setItem(READ_NOTICE, gist);
     if (gist && gist !== localStorage.getItem(READ_NOTICE)) notify({ key: "backend", text, onDismiss });
     models.show(engine.loaded);
+    tellContext(name, stats.context_length, contextLengthFor(name));
   },
   failed: loadFailed,
   left: (text) => upstreams.left(text),
@@ -65,21 +74,49 @@ const engine = new Engine({
 });
 
 const thread = new Thread({
-  regenerate: () => chat.regenerate(),
+  regenerate: (message) => chat.regenerate(message),
+  other: (message, button) => void chooseOther(button, message, otherModel),
   continue: () => chat.continue(),
-  edit: (text) => chat.edit(text),
-  settings: () => byId("settings-button").click(),
+  edit: (message, text) => chat.edit(message, text),
+  turn: (message, step) => chat.turn(message, step),
 });
+const otherModel = {
+  list: () => engine.models(),
+  load,
+  regenerate: (/** @type {import("./ui/chats/database.js").Message} */ message) => chat.regenerate(message),
+  more: () => byId("model-button").click(),
+};
 const documents = startDocuments(engine);
-const chat = new Chat({ engine, thread, documents, changed: showChat, failed: answerFailed });
+const chat = new Chat({
+  engine,
+  thread,
+  documents,
+  assistant: (chosen) => assistants.current(chosen),
+  changed: showChat,
+  failed: answerFailed,
+});
+const titles = startTitles({ chat, engine });
+const privateChats = startPrivate(newChat);
+const gauge = startGauge(() => chat.usage());
+const assistants = startAssistants({
+  chosen: () => chat.assistant,
+  choose: (assistant) => chat.change(chat.conversation.id, { assistant }),
+});
 const composer = startComposer({ send: (text) => chat.send(text), stop: () => chat.stop() });
-const sidebar = startSidebar({
-  open(id) {
-    chat.open(id);
+startSnippets();
+startTransfer({
+  imported: () => chat.reload(),
+  presets: () => /** @type {HTMLDialogElement} */ (byId("presets-dialog")).showModal(),
+});
+const sidebar = startSidebar();
+const chatList = startChatList({
+  async open(id) {
+    await chat.open(id);
     sidebar.close();
     composer.focus();
   },
-  rename: (id, title) => chat.rename(id, title),
+  change: (id, change) => chat.change(id, change),
+  save: (id, form) => void saveChat(id, form),
   remove(id) {
     chat.remove(id);
     byId("new-chat").focus();
@@ -134,12 +171,23 @@ startCached({
   prompts: () => engine.prompts(),
   clearPrompts: () => engine.clearPrompts(),
 });
-startSettings({ onContextLength: () => engine.loaded && load(engine.loaded.choice) });
+startSettings({
+  chat: () => chat.conversation.info,
+  changeChat: (settings) => chat.change(chat.conversation.id, { settings }),
+  model: () => engine.loaded?.name,
+  onContextLength: () => engine.loaded && load(engine.loaded.choice),
+});
 
 /** @param {Choice} choice */
 function load(choice) {
-  const contextLength = readSettings().context_length ?? undefined;
-  return engine.load(choice, { contextLength });
+  return engine.load(choice, { contextLength: contextLengthFor(choice.name) });
+}
+
+/** Says that the context is shorter than the settings have it. @param {string} name @param {number} has @param {number} [wanted] */
+function tellContext(name, has, wanted) {
+  if (!wanted || !has || has >= wanted) return dismiss("context");
+  const text = `The context of ${name} has ${has.toLocaleString()} tokens.`;
+  notify({ key: "context", text, more: `It was trained for no more; Settings asks for ${wanted.toLocaleString()}.` });
 }
 
 /** The model of the last visit, else the default. @returns {Choice} */
@@ -222,6 +270,8 @@ function showModel() {
     ? `What you write in this chat leaves this computer: it goes to ${upstream}.`
     : "A language model, here in this tab. Nothing you write leaves this computer.";
   documents.show();
+  gauge.update();
+  titles.consider();
 }
 
 function showChat() {
@@ -231,20 +281,24 @@ function showChat() {
   byId("thread").hidden = empty;
   document.body.classList.toggle("empty", empty);
   document.title = conversation.title ? `${conversation.title} · Wisp` : "Wisp";
-  if (empty) localStorage.removeItem(STORED_CHAT);
+  if (empty || conversation.info.private) localStorage.removeItem(STORED_CHAT);
   else localStorage.setItem(STORED_CHAT, conversation.id);
-  sidebar.show(all, conversation.id);
+  privateChats.show(conversation.info);
+  chatList.show(all, conversation.id);
   composer.setBusy(busy);
+  gauge.update();
+  assistants.show();
+  titles.consider();
 }
 
-function newChat() {
-  chat.startNew();
+function newChat(isPrivate = false) {
+  chat.startNew(isPrivate);
   sidebar.close();
   composer.focus();
 }
 
-byId("new-chat").onclick = newChat;
-byId("top-new-chat").onclick = newChat;
+byId("new-chat").onclick = () => newChat();
+byId("top-new-chat").onclick = () => newChat();
 byId("loading-cancel").onclick = () => engine.cancel();
 byId("examples").append(
   ...EXAMPLES.map(({ label, prompt }) =>

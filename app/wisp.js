@@ -32,6 +32,7 @@ export { WispError };
  * @property {string} [name] its name in answers and requests; default: the file's name
  * @property {boolean} [default] whether it answers requests that name no model; default: true
  * @property {number} [contextLength] tokens; default: 8,192, or the model's limit where that is less
+ * @property {boolean} [clampContext] a contextLength above the model's limit is lowered to it; default: it is an error
  * @property {"auto" | "webgpu" | "cpu"} [backend] default "auto"
  * @property {"f16" | "f32" | "q8_0"} [kvType] type of the KV cache; default "f16"
  * @property {Record<string, number | boolean>} [variant] forces kernel variants for comparison: f16, subgroup, dot8, matrix
@@ -214,6 +215,16 @@ export class Wisp extends Endpoints {
    */
   applyTemplate(messages, { model, ...options } = {}) {
     return this.#connection.call("applyTemplate", { messages, options, model });
+  }
+
+  /**
+   * The tokens of a chat request's prompt, and of the model's context; null: only its vocabulary is loaded. A prompt
+   * may be longer than the context.
+   * @param {import("./sdk/types.d.ts").ChatRequest} request
+   * @returns {Promise<{ tokens: number, context_length: number | null }>}
+   */
+  countTokens(request) {
+    return this.#connection.call("countTokens", { request });
   }
 
   /**

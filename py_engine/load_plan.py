@@ -33,7 +33,7 @@ BATCH, SOFTWARE_BATCH = 512, 64  # most tokens of a prefill step, on a real GPU 
 
 async def plan_for(parts: Parts, device: Device | None, options: LoadOptions) -> Plan:
     """The plan of a model for a device, or for numpy."""
-    n_ctx = _context(parts.header, options.context_length)
+    n_ctx = _context(parts.header, options.context_length, options.clamp_context)
     factors = await _rope_factors(parts, n_ctx)
     most = SOFTWARE_BATCH if device is None or device.software else BATCH
     batch = min(options.batch or most, most)
@@ -159,16 +159,16 @@ def _all_shaders(plan: Plan, device: Device) -> list[Shader]:
     return [*shaders_of(plan, device, plan.lists), *upload_shaders(plan, device)]
 
 
-def _context(header: Header, asked: int | None) -> int:
+def _context(header: Header, asked: int | None, clamp: bool) -> int:
     cfg = planner.family(header).Config.from_gguf(header)
     limit: int = cfg.context_length
-    if asked is not None and asked > limit:
+    if asked is not None and asked > limit and not clamp:
         raise WispError(
             f"contextLength is {asked}, but this model was trained for at most {limit} tokens. Choose {limit} or less.",
             "context_too_long",
             param="contextLength",
         )
-    return asked or default_context(header)
+    return min(limit, asked) if asked else default_context(header)
 
 
 def default_context(header: Header) -> int:

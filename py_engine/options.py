@@ -20,6 +20,7 @@ class LoadOptions:
     tune: bool | None = None  # choose kernels by measuring them, once per device and model; None: on a real GPU
     prove: bool | None = None  # run each kernel once against numpy, once per device; None: on a real GPU
     variant: dict[str, bool | int] = field(default_factory=dict)  # fields of kernels.Device to force
+    clamp_context: bool = False  # lower a context_length above the model's limit to it, instead of an error
     batch: int | None = None  # most tokens of a prefill step; None: the default of the device
 
 

@@ -26,6 +26,7 @@ PAGES = {
     "style": "static/style.css",
     "bench": "bench/page.js",
     "bench-style": "bench/bench.css",
+    "chat-search": "app/ui/chats/search/worker.js",
     "pdf": "app/retrieval/pdf.js",
     "pdf-worker": "node_modules/pdfjs-dist/legacy/build/pdf.worker.mjs",
 }

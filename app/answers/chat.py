@@ -57,6 +57,14 @@ async def chat(model: Loaded, request: ChatRequest, exchange: Exchange, load: Lo
     return await run.all_choices([prompt])
 
 
+def count_tokens(model: Loaded, request: ChatRequest) -> dict[str, int | None]:
+    """The tokens of a chat request's prompt, and of the model's context."""
+    dialect = dialect_of(model.template, request.tools)
+    messages = dialect.messages(model.template.prepare(prompts.harmless(model, request.messages)))
+    tokens = prompts.tokens_of_chat(model, request, messages, dialect.template_tools())
+    return {"tokens": tokens, "context_length": model.engine and model.engine.context_length}
+
+
 async def complete(model: Loaded, request: CompletionRequest, exchange: Exchange, load: Load) -> Result:
     """Answer a completion request, as chat() does."""
     model.engine_or_error()

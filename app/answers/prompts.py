@@ -29,13 +29,7 @@ def of_chat(
     model: Loaded, request: ChatRequest, conversation: Messages, tools: list[Any] | None, at: datetime | None = None
 ) -> Prompt:
     """The prompt of a chat. `conversation`: the messages as the template expects them. `at`: when it was asked for."""
-
-    variables = {name: value for name, value in request.template_variables.items() if name not in _OWN_VARIABLES}
-    if "documents" in variables:
-        variables["documents"] = _broken(model, variables["documents"])
-
-    def render(messages: Messages, prompt: bool = True) -> str:
-        return model.template.render(messages, at, tools=tools, add_generation_prompt=prompt, **variables)
+    render = _renderer(model, request, tools, at)
 
     def without(turns: int) -> tuple[list[int], str]:
         text = render(without_oldest_turns(conversation, turns)) + request.continued
@@ -54,6 +48,24 @@ def of_chat(
     _check_fits(model, ids, "messages")
     remaining = without_oldest_turns(conversation, dropped)
     return Prompt(ids, text, _system_tokens(model, remaining, ids, lambda m: render(m, False)), whole - len(ids))
+
+
+def tokens_of_chat(model: Loaded, request: ChatRequest, conversation: Messages, tools: list[Any] | None) -> int:
+    """The number of tokens of a chat's prompt, whether the context holds them or not."""
+    text = _renderer(model, request, tools, None)(conversation) + request.continued
+    return len(model.tokenizer.encode_prompt(text))
+
+
+def _renderer(model: Loaded, request: ChatRequest, tools: list[Any] | None, at: datetime | None) -> Callable[..., str]:
+    """The model's template with the request's variables: render(messages, add_generation_prompt=True)."""
+    variables = {name: value for name, value in request.template_variables.items() if name not in _OWN_VARIABLES}
+    if "documents" in variables:
+        variables["documents"] = _broken(model, variables["documents"])
+
+    def render(messages: Messages, prompt: bool = True) -> str:
+        return model.template.render(messages, at, tools=tools, add_generation_prompt=prompt, **variables)
+
+    return render
 
 
 def harmless(model: Loaded, messages: Messages) -> Messages:

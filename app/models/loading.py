@@ -57,8 +57,8 @@ def _identity(part: Any) -> Any:
 
 
 _FIELDS = (
-    "name", "contextLength", "backend", "kvType", "parallel", "speculation", "tune", "variant", "vocabOnly",
-    "sha256",
+    "name", "contextLength", "clampContext", "backend", "kvType", "parallel", "speculation", "tune", "variant",
+    "vocabOnly", "sha256",
 )  # fmt: skip
 VARIANTS = ("dot8", "f16", "matrix", "software", "subgroup")  # fields of kernels.Device that a load may force
 
@@ -78,6 +78,7 @@ def options(choice: Choice, fields: dict[str, Any]) -> Options:
     speculation = _switch(fields, "speculation")
     engine = LoadOptions(
         context_length=_integer(fields, "contextLength"),
+        clamp_context=_switch(fields, "clampContext") is True,
         backend=_one_of(fields, "backend", ("auto", "webgpu", "cpu")),
         kv_type=_one_of(fields, "kvType", KINDS),
         parallel=_integer(fields, "parallel", MAX_SEQUENCES) or PARALLEL,

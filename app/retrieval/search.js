@@ -27,8 +27,13 @@ const STOP_WORDS = new Set(
  * @param {string} text @returns {string[]}
  */
 export function words(text) {
+  return plainWords(text).map((word) => (CJK.test(word) ? word : singular(word)));
+}
+
+/** The words of a text as they are, in lower case and without accents. @param {string} text @returns {string[]} */
+export function plainWords(text) {
   const folded = text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
-  return (folded.match(/[\p{L}\p{N}]+/gu) ?? []).flatMap((word) => (CJK.test(word) ? pairs(word) : [singular(word)]));
+  return (folded.match(/[\p{L}\p{N}]+/gu) ?? []).flatMap((word) => (CJK.test(word) ? pairs(word) : [word]));
 }
 
 /** The distinct terms of a text, stop words excluded. @param {string} text @returns {string[]} */

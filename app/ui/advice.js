@@ -4,7 +4,7 @@
 const ADVICE = {
   out_of_memory: "Settings has the context length: a shorter one needs less.",
   context_too_long: "The context length is in Settings.",
-  context_length_exceeded: "Start a new chat, or raise the context length in Settings.",
+  context_length_exceeded: "Shorten the question, or raise the context length in Settings.",
 };
 
 /**

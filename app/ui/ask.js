@@ -18,9 +18,10 @@ const ANSWER = 512; // tokens reserved for the answer, if the context allows
 /**
  * @param {Library} library @param {string} question @param {Messages} before the earlier messages
  * @param {import("../wisp.js").Wisp} wisp @param {number | null} context in tokens; null: not known
+ * @param {string} begun the answer's beginning
  * @returns {Promise<{ content: Content, sources: Source[] }>} the prompt; without sources, the question
  */
-export async function askDocuments(library, question, before, wisp, context) {
+export async function askDocuments(library, question, before, wisp, context, begun) {
   const count = async (/** @type {string} */ text) =>
     context ? (await wisp.tokenize(text)).length : Math.ceil(text.length / 3);
   const found = await library.search(question, context && context <= SMALL_CONTEXT ? MAX_PASSAGES_SMALL : MAX_PASSAGES);
@@ -28,11 +29,11 @@ export async function askDocuments(library, question, before, wisp, context) {
   let capacity = UPSTREAM_TOKENS;
   if (context) {
     const answer = Math.min(readSettings().max_tokens ?? ANSWER, ANSWER, Math.floor(context / 4));
-    capacity = context - answer - (await count(await wisp.applyTemplate(messages)));
+    capacity = context - answer - (await count((await wisp.applyTemplate(messages)) + begun));
   }
   const sources = await fitting(found, capacity, count);
   if (found.length && !sources.length) {
-    const message = "This chat fills the context, so no passage of the documents fits. Start a new chat.";
+    const message = "The question fills the context, so no passage of the documents fits. Shorten it.";
     throw Object.assign(new Error(message), { code: "context_length_exceeded" });
   }
   if (!sources.length) return { content: question, sources };

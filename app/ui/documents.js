@@ -130,17 +130,19 @@ export function startDocuments(engine) {
       dialog.showModal();
       useModel({ model, name });
     },
+    /** Whether questions use the documents. */
+    asked,
     /** Redraws what depends on the model that answers. */
     show: draw,
     /**
      * The question with passages, for the model; null if questions do not use the documents.
-     * @param {string} question @param {{ role: string, content: string }[]} before
+     * @param {string} question @param {{ role: string, content: string }[]} before @param {string} begun the answer's beginning
      */
-    async ask(question, before) {
+    async ask(question, before, begun) {
       if (!asked() || !engine.loaded) return null;
       const { choice, stats } = engine.loaded;
       const context = choice.upstream ? null : (stats.context_length ?? null);
-      return askDocuments(library, question, before, await engine.wisp(), context);
+      return askDocuments(library, question, before, await engine.wisp(), context, begun);
     },
   };
 }

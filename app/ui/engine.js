@@ -127,7 +127,9 @@ export class Engine {
     try {
       this.#wisp ??= await Promise.race([this.#boot(), rejectedBy(signal)]);
       const { model, sha256 } = choice;
-      const loading = choice.upstream ? {} : this.#wisp.load({ model, sha256, ...options }, { signal });
+      const loading = choice.upstream
+        ? {}
+        : this.#wisp.load({ model, sha256, clampContext: true, ...options }, { signal });
       const stats = await loading;
       this.loaded = { name: choice.name, choice, stats };
       if (mine()) this.events.loaded(this.loaded);

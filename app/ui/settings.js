@@ -1,4 +1,7 @@
-/** The user's settings: stored in localStorage, edited in the settings sheet, turned into request fields. */
+/**
+ * The user's settings, edited in the settings sheet and turned into request fields. They are stored for all chats
+ * (localStorage), for a model (localStorage) and for a chat (in its entry); the narrower wins.
+ */
 import { byId } from "./dom.js";
 
 /**
@@ -11,6 +14,8 @@ import { byId } from "./dom.js";
  * @property {number | null} seed
  * @property {number | null} max_tokens
  * @property {number | null} context_length
+ *
+ * @typedef {"all" | "model" | "chat"} Scope
  */
 
 /** @type {Settings} */
@@ -26,22 +31,38 @@ const DEFAULTS = {
 };
 
 const KEY = "wisp.settings";
-const NUMBERS = /** @type {const} */ ([
-  "temperature",
-  "top_p",
-  "top_k",
-  "min_p",
-  "seed",
-  "max_tokens",
-  "context_length",
-]);
+const MODELS_KEY = "wisp.settings.models"; // model's name -> its settings
+const NAMES = /** @type {(keyof Settings)[]} */ (Object.keys(DEFAULTS));
 
-/** @returns {Settings} */
+/** The settings of all chats. @returns {Settings} */
 export function readSettings() {
+  return { ...DEFAULTS, ...stored(KEY) };
+}
+
+/** What is set for one model. @param {string | undefined} name @returns {Partial<Settings>} */
+function modelSettings(name) {
+  return (name && stored(MODELS_KEY)[name]) || {};
+}
+
+/**
+ * The settings of a chat's requests: those of all chats, of the model, of the assistant, of the chat; the last one wins.
+ * @param {import("./chats/database.js").ChatInfo} chat @param {string} [model] its name @returns {Settings}
+ */
+export function effectiveSettings({ settings, assistant }, model) {
+  return { ...readSettings(), ...modelSettings(model), ...assistant?.settings, ...settings };
+}
+
+/** The context length that a model is to be loaded with. @param {string} model its name */
+export function contextLengthFor(model) {
+  return { ...readSettings(), ...modelSettings(model) }.context_length ?? undefined;
+}
+
+/** @param {string} key @returns {Record<string, any>} */
+function stored(key) {
   try {
-    return { ...DEFAULTS, ...JSON.parse(localStorage.getItem(KEY) ?? "{}") };
+    return JSON.parse(localStorage.getItem(key) ?? "{}") ?? {};
   } catch {
-    return { ...DEFAULTS };
+    return {};
   }
 }
 
@@ -56,47 +77,84 @@ export function samplingFields({ system, context_length, ...fields }, away = fal
   return Object.fromEntries(wanted);
 }
 
-/** @param {{ onContextLength: () => void }} events called when a changed context length needs the model loaded again */
-export function startSettings({ onContextLength }) {
-  const dialog = byId("settings-dialog");
+/**
+ * @typedef {object} Parts
+ * @property {() => import("./chats/database.js").ChatInfo} chat the shown one
+ * @property {(settings: Partial<Settings>) => void} changeChat sets the shown chat's settings
+ * @property {() => string | undefined} model the name of the one that answers
+ * @property {() => void} onContextLength called when a changed context length needs the model loaded again
+ *
+ * @param {Parts} parts
+ */
+export function startSettings({ chat, changeChat, model, onContextLength }) {
+  const dialog = /** @type {HTMLDialogElement} */ (byId("settings-dialog"));
   const form = /** @type {HTMLFormElement} */ (byId("settings-form"));
   const input = (/** @type {string} */ name) => /** @type {HTMLInputElement} */ (form.elements.namedItem(name));
-  let contextWhenOpened = readSettings().context_length;
+  /** @type {number | undefined} */
+  let contextWhenOpened;
 
-  const show = (/** @type {Settings} */ settings) => {
-    input("system").value = settings.system;
-    for (const name of NUMBERS) input(name).value = settings[name] === null ? "" : String(settings[name]);
-    input("temperature_shown").value = settings.temperature.toFixed(2);
+  const scope = () => /** @type {Scope} */ (input("scope").value);
+  const layer = () =>
+    scope() === "all" ? stored(KEY) : scope() === "model" ? modelSettings(model()) : (chat().settings ?? {});
+  const write = (/** @type {Partial<Settings>} */ settings) => {
+    if (scope() === "all") localStorage.setItem(KEY, JSON.stringify(settings));
+    if (scope() === "chat") changeChat(settings);
+    const name = model();
+    if (scope() !== "model" || !name) return;
+    const { [name]: _, ...others } = stored(MODELS_KEY);
+    const models = Object.keys(settings).length ? { ...others, [name]: settings } : others;
+    localStorage.setItem(MODELS_KEY, JSON.stringify(models));
   };
-  const keep = () => {
-    const settings = { ...DEFAULTS, system: input("system").value };
-    for (const name of NUMBERS) {
-      const field = input(name);
-      const good = field.value !== "" && field.validity.valid;
-      field.setAttribute("aria-invalid", String(!field.validity.valid));
-      Object.assign(settings, {
-        [name]: good ? Number(field.value) : field.value === "" ? emptied(name) : DEFAULTS[name],
-      });
+  /** What the scope has: its own settings, else those of the wider scopes. @returns {Settings} */
+  const settings = () => {
+    if (scope() === "all") return readSettings();
+    return scope() === "model" ? { ...readSettings(), ...modelSettings(model()) } : effectiveSettings(chat(), model());
+  };
+
+  const show = () => {
+    const values = settings();
+    const own = layer();
+    for (const name of NAMES) {
+      const value = values[name];
+      input(name).value = value === null ? "" : String(value);
+      input(name).removeAttribute("aria-invalid");
+      input(name)
+        .closest(".field")
+        ?.classList.toggle("set-here", scope() !== "all" && name in own);
     }
-    input("temperature_shown").value = settings.temperature.toFixed(2);
-    localStorage.setItem(KEY, JSON.stringify(settings));
+    input("temperature_shown").value = values.temperature.toFixed(2);
+    byId("context-field").hidden = scope() === "chat"; // a model has one context for all chats
+    byId("settings-reset").textContent = scope() === "all" ? "Reset to defaults" : "Use the settings of all chats";
+    byId("settings-for").textContent = {
+      all: "Where a model or a chat has settings of its own, those win.",
+      model: `For every chat with ${model() ?? "this model"}. Marked ones differ from the settings of all chats.`,
+      chat: "For this chat alone. Marked ones differ from the settings of all chats.",
+    }[scope()];
   };
-  form.addEventListener("input", keep);
+  const change = (/** @type {Event} */ event) => {
+    const field = /** @type {HTMLInputElement} */ (event.target);
+    if (field.name === "scope") return show();
+    const name = /** @type {keyof Settings} */ (field.name);
+    field.setAttribute("aria-invalid", String(!field.validity.valid));
+    const empty = name === "temperature" ? DEFAULTS.temperature : null;
+    const number = field.value === "" ? empty : field.validity.valid ? Number(field.value) : DEFAULTS[name];
+    const value = name === "system" ? field.value : number;
+    write({ ...layer(), [name]: value });
+    field.closest(".field")?.classList.toggle("set-here", scope() !== "all");
+    if (name === "temperature") input("temperature_shown").value = Number(value).toFixed(2);
+  };
+  form.addEventListener("input", change);
   byId("settings-reset").onclick = () => {
-    show(DEFAULTS);
-    keep();
+    write({});
+    show();
   };
   byId("settings-button").onclick = () => {
-    contextWhenOpened = readSettings().context_length;
-    show(readSettings());
-    /** @type {HTMLDialogElement} */ (dialog).showModal();
+    contextWhenOpened = contextLengthFor(model() ?? "");
+    input("scope").value = "all";
+    show();
+    dialog.showModal();
   };
   dialog.addEventListener("close", () => {
-    if (readSettings().context_length !== contextWhenOpened) onContextLength();
+    if (contextLengthFor(model() ?? "") !== contextWhenOpened) onContextLength();
   });
-}
-
-/** @param {keyof Settings} name its value when the field is empty: off, or the default if it has no off */
-function emptied(name) {
-  return name === "temperature" ? DEFAULTS.temperature : null;
 }

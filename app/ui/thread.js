@@ -3,20 +3,33 @@ import { copyButton } from "./copy.js";
 import { byId, h, iconButton } from "./dom.js";
 import { icon } from "./icons.js";
 import { plural, rate, seconds } from "./format.js";
+import { answered, firstSent } from "./chats/turns.js";
 import { Markdown } from "./markdown.js";
 import { showSources } from "./sources.js";
 
 /**
- * @typedef {import("./store.js").Message} Message
- * @typedef {{ regenerate: () => void, continue: () => void, edit: (text: string) => void, settings: () => void }} Actions
+ * @typedef {import("./chats/database.js").Message} Message
+ * @typedef {import("./chats/conversation.js").Conversation} Conversation
+ *
+ * @typedef {object} Actions
+ * @property {(message: Message) => void} regenerate
+ * @property {(message: Message, button: HTMLElement) => void} other answers again with another model
+ * @property {() => void} continue
+ * @property {(message: Message, text: string) => void} edit
+ * @property {(message: Message, step: number) => void} turn shows another version
  */
 
+const NOT_SENT =
+  "The model does not see the messages above this line. A longer context, or a model with one, sees them again.";
 const BUSY = 4; // a long answer is rendered for a fifth of the time at most
 
 export class Thread {
+  /** @type {Conversation | null} */
+  #conversation = null;
   #list = byId("thread");
   #scroller = byId("scroller");
   #toEnd = byId("to-end");
+  #line = h("li", { class: "not-sent", title: NOT_SENT }, "not sent: the context is full");
   #pinned = true; // follow the newest line until the user scrolls up
   #lastTop = 0;
 
@@ -29,22 +42,52 @@ export class Thread {
     this.#toEnd.onclick = () => this.toEnd();
   }
 
-  /** @param {Message[]} messages */
-  show(messages) {
+  /**
+   * Shows a chat. The last answer may be about to be made: `answer()` adds it.
+   * @param {Conversation} conversation @param {Message} [coming]
+   */
+  show(conversation, coming) {
+    this.#conversation = conversation;
+    const { messages } = conversation;
     this.#list.replaceChildren();
-    for (const message of messages) this.add(message);
+    for (const message of messages) if (message !== coming) this.add(message);
+    this.markDropped(messages, messages.findLast(({ role }) => role === "assistant")?.dropped);
     this.toEnd();
   }
 
-  /** @param {Message} message @returns {AnswerView | null} a view to grow, for an answer */
+  /** @param {Message} message */
   add(message) {
-    if (message.role === "user") {
-      this.#list.append(userItem(message, this.actions));
-      return null;
-    }
-    const view = new AnswerView(message, this.actions);
+    const versions = this.#versions(message);
+    if (message.role === "user") this.#list.append(userItem(message, this.actions, versions));
+    else this.#list.append(new AnswerView(message, this.actions, versions).element);
+  }
+
+  /** Adds an answer that grows. @param {Message} message */
+  answer(message) {
+    const view = new AnswerView(message, this.actions, this.#versions(message));
     this.#list.append(view.element);
     return view;
+  }
+
+  /** The switch between the versions of a message; null: it has one. @param {Message} message */
+  #versions(message) {
+    const { index, count } = this.#conversation?.tree.version(message) ?? { index: 0, count: 1 };
+    if (count < 2) return null;
+    const what = message.role === "user" ? "question" : "answer";
+    const step = (/** @type {number} */ by) => this.actions.turn(message, by);
+    const before = iconButton("left", `Previous version of the ${what}`, () => step(-1));
+    const after = iconButton("right", `Next version of the ${what}`, () => step(1));
+    before.disabled = index === 0;
+    after.disabled = index === count - 1;
+    return h("span", { class: "versions" }, before, h("span", {}, `${index + 1}/${count}`), after);
+  }
+
+  /** Draws a line above the first message that was sent. @param {Message[]} messages all of the thread @param {number} [dropped] turns */
+  markDropped(messages, dropped = 0) {
+    this.#line.remove();
+    const turns = answered(messages);
+    const first = messages.indexOf(turns[firstSent(turns, dropped)]);
+    if (dropped && first > 0) this.#list.querySelectorAll(":scope > .message")[first].before(this.#line);
   }
 
   toEnd() {
@@ -67,14 +110,15 @@ export class Thread {
   }
 }
 
-/** @param {Message} message @param {Actions} actions */
-function userItem(message, actions) {
+/** @param {Message} message @param {Actions} actions @param {HTMLElement | null} versions */
+function userItem(message, actions, versions) {
   const bubble = h("div", { class: "bubble" }, message.content);
   const tools = h(
     "div",
     { class: "tools" },
+    versions,
     copyButton("Copy your message", () => message.content),
-    iconButton("edit", "Edit and send again", () => editInPlace(item, message, actions), "icon-button only-last"),
+    iconButton("edit", "Edit and send again", () => editInPlace(item, message, actions)),
   );
   const item = h("li", { class: "message user" }, h("h2", { class: "hidden" }, "You"), bubble, tools);
   return item;
@@ -97,7 +141,7 @@ function editInPlace(item, message, actions) {
     item.replaceChildren(...before);
     byId("prompt").focus();
   };
-  const send = () => field.value.trim() && actions.edit(field.value.trim());
+  const send = () => field.value.trim() && actions.edit(message, field.value.trim());
   field.addEventListener("keydown", (event) => {
     if (event.key === "Escape") {
       event.stopPropagation();
@@ -129,9 +173,10 @@ export class AnswerView {
   /** @type {Message | null} */
   #message = null;
 
-  /** @param {Message} message @param {Actions} actions */
-  constructor(message, actions) {
+  /** @param {Message} message @param {Actions} actions @param {HTMLElement | null} versions */
+  constructor(message, actions, versions) {
     this.actions = actions;
+    this.versions = versions;
     this.element = h(
       "li",
       { class: "message assistant" },
@@ -177,14 +222,18 @@ export class AnswerView {
     this.#think(message.reasoning, false);
     this.#markdown.render(message.content);
     if (message.sources) this.#foot.before(showSources(this.#body, message.content, message.sources));
+    const other = iconButton("swap", "Answer with another model", () => this.actions.other(message, other));
+    other.setAttribute("aria-haspopup", "menu");
     const tools = h(
       "div",
       { class: "tools" },
+      this.versions,
       message.content ? copyButton("Copy the answer", () => message.content) : null,
       canContinue(message)
         ? iconButton("forward", "Continue the answer", () => this.actions.continue(), "icon-button only-last")
         : null,
-      iconButton("again", "Answer again", () => this.actions.regenerate(), "icon-button only-last"),
+      iconButton("again", "Answer again", () => this.actions.regenerate(message)),
+      other,
     );
     this.#foot.replaceChildren(...[awayMark(message), statsLine(message)].filter((part) => part !== null), tools);
     if (message.error) this.#foot.before(errorBox(message.error));

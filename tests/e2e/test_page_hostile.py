@@ -12,27 +12,10 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.support.browser import wait_until
 from tests.support.chat_page import open_page
+from tests.support.chat_store import store_chat
 from tools.headers import CSP, PAGE_CSP
 from tools.serve import Server
 
-# Stores a conversation with these answers, as the page does, and names it as the one to show.
-STORE = """async (answers) => {
-  const messages = answers.flatMap((content) => [
-    { role: "user", content: "?" }, { role: "assistant", content, finish: "stop" },
-  ]);
-  const opened = await new Promise((resolve, reject) => {
-    const request = indexedDB.open("wisp-page", 1);
-    request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(request.error);
-  });
-  const conversation = { id: "hostile", title: "Hostile", created: 1, updated: 1, messages };
-  await new Promise((resolve) => {
-    const put = opened.transaction("conversations", "readwrite").objectStore("conversations").put(conversation);
-    put.onsuccess = resolve;
-  });
-  opened.close();
-  localStorage["wisp.chat"] = "hostile";
-}"""
 HOSTILE = {
     "quotes": ">" * 3_500,
     "emphasis": "*_a" * 30_000,
@@ -56,7 +39,7 @@ def page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[
 
 def show(page: Page, answers: list[str]) -> None:
     """Visit the page again with a conversation of these answers."""
-    page.evaluate(STORE, answers)
+    store_chat(page, [("?", answer) for answer in answers])
     page.reload()
     expect(page.locator("#thread > .assistant")).to_have_count(len(answers), timeout=60_000)
 

@@ -11,22 +11,10 @@ from playwright.sync_api import Error as PlaywrightError
 
 from tests.support.browser import watch
 from tests.support.chat_page import ask, last_answer, open_page, send, wait_answer, wait_ready
+from tests.support.chat_store import store_chat
 from tools.serve import Server
 
 STORY = "Write a short story about a dragon named Ember who finds a silver key."
-STORE = """async (conversation) => {
-    const db = await new Promise((resolve) => {
-        const opening = indexedDB.open("wisp-page");
-        opening.onsuccess = () => resolve(opening.result);
-    });
-    await new Promise((resolve) => {
-        const writing = db.transaction("conversations", "readwrite");
-        writing.objectStore("conversations").put(conversation);
-        writing.oncomplete = resolve;
-    });
-    db.close();
-    localStorage["wisp.chat"] = conversation.id;
-}"""
 
 
 @pytest.fixture
@@ -146,9 +134,7 @@ def test_what_a_model_writes_cannot_run(context: BrowserContext, server: Server)
     page = open_page(context, server.url)
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url))
-    messages = [{"role": "user", "content": "<b>hi</b>"}, {"role": "assistant", "content": HOSTILE, "finish": "stop"}]
-    title = "<img src=x onerror='globalThis.pwned=9'>"
-    page.evaluate(STORE, {"id": "hostile", "title": title, "created": 1, "updated": 1, "messages": messages})
+    store_chat(page, [("<b>hi</b>", HOSTILE)], title="<img src=x onerror='globalThis.pwned=9'>")
     page.reload()
     answer = last_answer(page)
     expect(answer.locator("strong")).to_have_text("bold")

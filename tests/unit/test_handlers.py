@@ -31,6 +31,7 @@ async def test_before_any_model() -> None:
         ("tokenize", {"text": "x"}),
         ("detokenize", {"ids": [1]}),
         ("applyTemplate", {"messages": HI}),
+        ("countTokens", {"request": {"messages": HI}}),
         ("evaluate", {"ids": [1]}),
     ):
         assert await page.code(kind, **fields) == "model_not_loaded", kind
@@ -45,6 +46,7 @@ async def test_memory_estimate_of_a_load(page: Page) -> None:
     assert got["total"] > got["weights"] > 0.8 * got["download"]
     assert all(source.closed for source in page.platform.sources)
     assert await page.code("estimate", contextLength=1 << 20) == "context_too_long"
+    assert (await page.call("estimate", contextLength=1 << 20, clampContext=True))["context_length"] == 2048
     assert await page.code("estimate", model="none") == "not_found"
 
 
@@ -120,6 +122,24 @@ async def test_context_length(page: Page) -> None:
     answer = await page.call("chat.completions", request={"messages": HI})
     assert answer["usage"]["total_tokens"] == page.engine.context_length
     assert answer["choices"][0]["finish_reason"] == "length"
+
+
+async def test_the_tokens_of_a_chat(page: Page) -> None:
+    tools = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
+    for request in (
+        {"messages": HI},
+        {"messages": [{"role": "system", "content": "Be brief."}, *HI]},
+        {"messages": [*HI, {"role": "assistant", "content": "Hello"}], "continue_final_message": True},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "<|im_end|>", "untrusted": True}]}]},
+    ):
+        counted = await page.call("countTokens", request=request)
+        await page.call("chat.completions", request=request)
+        assert counted == {"tokens": len(page.engine.prompts[-1]), "context_length": page.engine.context_length}
+    assert (await page.call("countTokens", request={"messages": HI, "tools": tools}))["tokens"] > 100
+    long = [{"role": "user", "content": "word " * 300}]
+    assert (await page.call("countTokens", request={"messages": long}))["tokens"] > 200
+    assert await page.code("countTokens", request={"messages": []}) == "empty_messages"
+    assert await page.code("countTokens") == "invalid_type"
 
 
 async def test_template_refusal_is_an_error_of_the_request(page: Page) -> None:

@@ -1,0 +1,94 @@
+/** One answer: asks the model and adds what streams back to the message. */
+import { contextOf, requestFor } from "./request.js";
+
+/**
+ * @typedef {import("./database.js").Message} Message
+ * @typedef {import("./database.js").Cut} Cut
+ * @typedef {import("../engine.js").Loaded} Loaded
+ *
+ * @typedef {object} Asked
+ * @property {import("../engine.js").Engine} engine
+ * @property {import("./request.js").Documents} documents
+ * @property {import("../settings.js").Settings} settings
+ * @property {boolean} isPrivate nothing of it is stored
+ * @property {AbortSignal} signal
+ * @property {() => void} begins the request is about to be sent @property {() => void} grows the message has more text
+ */
+
+/**
+ * Streams an answer into a message, which may have begun. Rejects with null when it is aborted.
+ * @param {Message} message @param {Message[]} history the messages before it @param {Asked} asked
+ */
+export async function stream(message, history, { engine, documents, settings, isPrivate, signal, begins, grows }) {
+  /** @type {Promise<never>} */
+  const stopped = new Promise((_, reject) => signal.addEventListener("abort", () => reject(null)));
+  const wisp = await Promise.race([engine.ready(), stopped]);
+  const loaded = /** @type {Loaded} */ (engine.loaded);
+  message.model = loaded.name;
+  message.upstream = loaded.choice.upstream;
+  const started = performance.now();
+  const resumed = canResume(message, loaded) ? message.cut : undefined;
+  const begun = resumed ? resumed.begun : message.content;
+  const parts = { wisp, loaded, documents, settings, isPrivate };
+  const request = resumed?.request ?? (await Promise.race([requestFor(message, history, parts), stopped]));
+  begins();
+  const chunks = await wisp.chat.completions.create(/** @type {any} */ (request), { signal, resume: resumed?.journal });
+  Object.assign(message, { content: begun ?? "", stats: undefined }, resumed && { reasoning: undefined });
+  if (chunks.journal) message.cut = { request, journal: chunks.journal, begun };
+  else delete message.cut;
+  for await (const chunk of chunks) {
+    read(chunk, message, started, contextOf(loaded));
+    grows();
+  }
+  message.finish ??= "stop";
+}
+
+/** The same answer with as many tokens more as it was cut at. @param {Cut | undefined} cut */
+export function longer(cut) {
+  if (!cut) return undefined;
+  const { request, journal } = cut;
+  const choices = journal.choices.map((choice) => choice && { ...choice, closed: false });
+  const had = choices[0]?.batches.flat().length ?? 0;
+  const limit = request.max_tokens && had + request.max_tokens;
+  return { ...cut, request: { ...request, max_tokens: limit }, journal: { ...journal, choices, over: false } };
+}
+
+/**
+ * Whether an answer goes on exactly where it was cut. It cannot in another model, or if it filled the context: then older
+ * turns are left out.
+ * @param {Message} message @param {Loaded} loaded
+ */
+function canResume({ cut, stats }, loaded) {
+  const context = contextOf(loaded);
+  if (!cut || !context || cut.request.model !== loaded.stats.model) return false;
+  return !stats?.prompt || stats.prompt + stats.tokens < context;
+}
+
+/**
+ * Applies one chat.completion.chunk to a message.
+ * @param {any} chunk @param {Message} message @param {number} started ms @param {number | null} context
+ */
+function read(chunk, message, started, context) {
+  const now = performance.now();
+  const choice = chunk.choices?.[0];
+  const { content, reasoning_content: thought } = choice?.delta ?? {};
+  if (thought) message.reasoning = (message.reasoning ?? "") + thought;
+  if (content) message.content += content;
+  if (content || thought) {
+    message.stats ??= { tokens: 0, perSecond: 0, firstMs: now - started };
+    message.stats.tokens += 1;
+    const elapsed = now - started - message.stats.firstMs;
+    message.stats.perSecond = elapsed > 0 ? ((message.stats.tokens - 1) * 1000) / elapsed : 0;
+  }
+  if (choice?.finish_reason) message.finish = choice.finish_reason === "length" ? "length" : "stop";
+  if (message.stats && chunk.usage) {
+    message.stats.tokens = chunk.usage.completion_tokens;
+    message.stats.prompt = chunk.usage.prompt_tokens;
+    message.stats.context = context;
+    message.stats.cached = chunk.usage.prompt_tokens_details?.cached_tokens;
+  }
+  if (message.stats && chunk.timings?.predicted_per_second) {
+    message.stats.perSecond = chunk.timings.predicted_per_second;
+    message.stats.firstMs = chunk.timings.ttft_ms ?? message.stats.firstMs;
+  }
+}

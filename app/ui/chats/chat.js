@@ -1,0 +1,260 @@
+/** The shown chat and the list of all: sends messages, receives answers, stores both. */
+import { explain } from "../advice.js";
+import { announce, notify } from "../notices.js";
+import { effectiveSettings } from "../settings.js";
+import { canContinue } from "../thread.js";
+import { longer, stream } from "./answer.js";
+import { Conversation, remove, saveInfo, titleOf } from "./conversation.js";
+import * as database from "./database.js";
+import { contextOf, tokensOf } from "./request.js";
+import { lastAnswer } from "./turns.js";
+
+/**
+ * @typedef {import("./database.js").Message} Message
+ * @typedef {import("./database.js").ChatInfo} ChatInfo
+ *
+ * @typedef {object} Parts
+ * @property {import("../engine.js").Engine} engine
+ * @property {import("../thread.js").Thread} thread
+ * @property {import("./request.js").Documents} documents
+ * @property {(chosen: import("./database.js").Assistant) => import("./database.js").Assistant} assistant as it is now
+ * @property {() => void} changed called when the list of chats, the shown chat or its state changed
+ * @property {(error: unknown) => void} failed called when a request failed
+ */
+
+const SAVED_MS = 1000; // between two writes of a growing answer
+
+export class Chat {
+  conversation = Conversation.create();
+  /** @type {ChatInfo[]} the newest first */
+  all = [];
+  /** @type {AbortController | null} of the answer in progress */
+  #answering = null;
+  #opening = 0;
+
+  /** @param {Parts} parts */
+  constructor(parts) {
+    this.parts = parts;
+    addEventListener("pagehide", () => this.busy && this.conversation.saveAtOnce());
+  }
+
+  get busy() {
+    return this.#answering !== null;
+  }
+
+  /** The assistant of the shown chat. */
+  get assistant() {
+    const { assistant } = this.conversation.info;
+    return assistant && this.parts.assistant(assistant);
+  }
+
+  /** The settings that the shown chat's requests have. */
+  get settings() {
+    return effectiveSettings({ ...this.conversation.info, assistant: this.assistant }, this.parts.engine.loaded?.name);
+  }
+
+  /**
+   * How much of the context the shown chat fills.
+   * @returns {Promise<{ used: number, context: number, dropped: number } | null>} null: the context is not known
+   */
+  async usage() {
+    const { loaded } = this.parts.engine;
+    const { messages } = this.conversation;
+    const context = loaded && contextOf(loaded);
+    if (!loaded || !context) return null;
+    const used = await tokensOf(messages, await this.parts.engine.wisp(), loaded, this.settings);
+    return { used, context, dropped: lastAnswer(messages)?.dropped ?? 0 };
+  }
+
+  /** Shows the chat that was open, then the list. @param {string | null} id */
+  async restore(id) {
+    const info = id ? await database.readChat(id) : undefined;
+    if (info) await this.#show(info);
+    const all = await database.listChats();
+    const { info: shown } = this.conversation;
+    this.all = [...this.all, ...all.filter((other) => !this.all.some(({ id }) => id === other.id))];
+    this.all = this.all.map((other) => (other.id === shown.id ? shown : other));
+    this.parts.changed();
+  }
+
+  /** Reads the list again, after an import. */
+  async reload() {
+    const { info } = this.conversation;
+    this.all = (await database.listChats()).map((other) => (other.id === info.id ? info : other));
+    this.parts.changed();
+  }
+
+  /** @param {string} id */
+  async open(id) {
+    const info = this.all.find((other) => other.id === id);
+    if (info && info !== this.conversation.info) await this.#show(info);
+  }
+
+  /** @param {ChatInfo} info */
+  async #show(info) {
+    this.stop();
+    const mine = ++this.#opening;
+    const conversation = await Conversation.read(info);
+    if (mine !== this.#opening) return; // another chat was opened meanwhile
+    this.conversation = conversation;
+    this.#draw();
+  }
+
+  /** @param {boolean} [isPrivate] nothing of the chat is stored */
+  startNew(isPrivate = false) {
+    this.stop();
+    this.#opening++;
+    this.conversation = Conversation.create(isPrivate);
+    this.#draw();
+  }
+
+  #draw() {
+    this.parts.thread.show(this.conversation);
+    this.parts.changed();
+  }
+
+  /** @param {string} text @param {number | null} [parent] the message that it follows; default: the last one shown */
+  send(text, parent) {
+    const { info, tree, messages } = this.conversation;
+    if (!messages.length) info.title ||= titleOf(text);
+    const cut = messages.filter((message) => message.cut);
+    for (const message of cut) delete message.cut; // only the last answer can go on
+    const question = tree.add({ role: "user", content: text }, parent);
+    this.conversation.save([...cut, question]);
+    if (parent === undefined) this.parts.thread.add(question);
+    else this.parts.thread.show(this.conversation);
+    this.#answer(tree.add({ role: "assistant", content: "" }));
+  }
+
+  /** Answers a question again: another version of its answer. @param {Message} message the answer */
+  regenerate(message) {
+    if (this.busy) return;
+    const { tree } = this.conversation;
+    const again = message.content ? tree.add({ role: "assistant", content: "" }, message.parent) : emptied(message);
+    tree.shown = again.n;
+    this.parts.thread.show(this.conversation, again);
+    this.#answer(again);
+  }
+
+  /** Lets the last answer go on where it was cut. */
+  continue() {
+    const message = this.conversation.messages.at(-1);
+    if (this.busy || !message || !canContinue(message)) return;
+    if (message.finish === "length") message.cut = longer(message.cut);
+    delete message.finish;
+    delete message.error;
+    this.parts.thread.show(this.conversation, message);
+    this.#answer(message);
+  }
+
+  /** Asks a question in other words: another version of it. @param {Message} message @param {string} text */
+  edit(message, text) {
+    this.stop();
+    this.send(text, message.parent);
+  }
+
+  /** Shows another version of a message. @param {Message} message @param {number} step */
+  turn(message, step) {
+    this.stop();
+    this.conversation.tree.turn(message, step);
+    this.conversation.save([]);
+    this.#draw();
+  }
+
+  stop() {
+    this.#answering?.abort();
+    this.#answering = null;
+  }
+
+  /** Changes a chat's entry in the list. @param {string} id @param {Partial<ChatInfo>} change */
+  change(id, change) {
+    const info = this.conversation.id === id ? this.conversation.info : this.all.find((other) => other.id === id);
+    if (info && Object.entries(change).some(([name, value]) => /** @type {any} */ (info)[name] !== value)) {
+      Object.assign(info, change);
+      if (this.all.includes(info)) saveInfo(info);
+    }
+    this.parts.changed();
+  }
+
+  /** Deletes a chat; for a few seconds this can be undone. @param {string} id */
+  remove(id) {
+    const found = this.all.find((other) => other.id === id);
+    if (!found) return;
+    this.all = this.all.filter((other) => other !== found);
+    if (this.conversation.info === found) this.startNew();
+    else this.parts.changed();
+    const removed = remove(found);
+    const undo = async () => {
+      this.all = [...this.all, found].sort((a, b) => b.updated - a.updated);
+      await (
+        await removed
+      )();
+      this.parts.changed();
+    };
+    notify({ key: "deleted", text: "Chat deleted.", actions: [{ label: "Undo", run: undo }], seconds: 8 });
+  }
+
+  /** Streams the answer into its message, the last of the shown branch. @param {Message} message */
+  async #answer(message) {
+    const { conversation } = this;
+    const { thread, engine, documents } = this.parts;
+    const history = conversation.messages.slice(0, -1);
+    const view = thread.answer(message);
+    thread.toEnd();
+    this.#touch(conversation, [message], true);
+
+    const controller = new AbortController();
+    this.#answering = controller;
+    this.parts.changed();
+    let saved = performance.now();
+    try {
+      await stream(message, history, {
+        engine,
+        documents,
+        settings: this.settings,
+        isPrivate: conversation.info.private ?? false,
+        signal: controller.signal,
+        begins: () => thread.markDropped(history, message.dropped),
+        grows: () => {
+          view.grow(message);
+          if (performance.now() - saved < SAVED_MS) return;
+          saved = performance.now();
+          conversation.save([message], true);
+        },
+      });
+    } catch (error) {
+      if (!controller.signal.aborted) {
+        engine.forgetAfter(error);
+        message.error = explain(error);
+        this.parts.failed(error);
+      }
+    }
+    if (controller.signal.aborted) message.finish = "stopped";
+    if (message.error) message.finish = "error";
+    if (message.finish === "stop") delete message.cut;
+    view.finish(message);
+    this.#touch(conversation, [message]);
+    if (this.#answering === controller) this.#answering = null;
+    this.parts.changed();
+    if (this.conversation === conversation) announce(message.error ? "The answer failed." : `Answer: ${view.spoken}`);
+  }
+
+  /**
+   * Stores what changed, and moves the chat to the top of the list.
+   * @param {Conversation} conversation @param {Message[]} messages @param {boolean} [growing]
+   */
+  #touch(conversation, messages, growing = false) {
+    const { info } = conversation;
+    if (conversation !== this.conversation && !this.all.includes(info)) return; // deleted meanwhile
+    info.updated = Date.now();
+    conversation.save(messages, growing);
+    if (!info.private) this.all = [info, ...this.all.filter((other) => other !== info)];
+  }
+}
+
+/** An answer that failed before its first word, to be made again. @param {Message} message */
+function emptied(message) {
+  for (const name of /** @type {const} */ (["finish", "error", "stats", "cut", "sources", "reasoning"]))
+    delete message[name];
+  return message;
+}

@@ -1,0 +1,106 @@
+/** One chat: its entry in the list and the tree of its messages. Stored as it changes, unless it is private. */
+import { dismiss, notify } from "../notices.js";
+import * as database from "./database.js";
+import { Tree } from "./tree.js";
+
+/**
+ * @typedef {import("./database.js").Message} Message
+ * @typedef {import("./database.js").ChatInfo} ChatInfo
+ */
+
+database.tabs.blocked = () =>
+  notify({
+    key: "tabs",
+    text: "Close the other tabs of Wisp.",
+    more: "They have an older version, which uses the chats.",
+  });
+database.tabs.replaced = () =>
+  notify({ key: "tabs", text: "Reload this tab.", more: "Another one has a newer version, which uses the chats now." });
+
+/** @type {Promise<unknown>} pending writes, in order */
+let writing = Promise.resolve();
+
+/** Runs a write after those before it. @param {() => Promise<unknown>} write */
+function enqueue(write) {
+  return (writing = writing.then(write).then(
+    () => dismiss("storage"),
+    (error) =>
+      notify({ key: "storage", text: "This browser could not store the chat.", more: `${error}`, kind: "error" }),
+  ));
+}
+
+export class Conversation {
+  /** @param {ChatInfo} info @param {Message[]} [messages] */
+  constructor(info, messages = []) {
+    this.info = info;
+    this.tree = new Tree(messages, info.shown);
+  }
+
+  /** A new chat. @param {boolean} [isPrivate] */
+  static create(isPrivate = false) {
+    const now = Date.now();
+    const info = { id: crypto.randomUUID(), title: "", created: now, updated: now, shown: null };
+    return new Conversation(isPrivate ? { ...info, private: true } : info);
+  }
+
+  /** Reads a chat. Answers that were being made when their tab ended are stopped. @param {ChatInfo} info */
+  static async read(info) {
+    await writing;
+    const messages = await database.readMessages(info.id);
+    for (const message of messages) if (message.role === "assistant") message.finish ??= "stopped";
+    return new Conversation(info, messages);
+  }
+
+  get id() {
+    return this.info.id;
+  }
+
+  get title() {
+    return this.info.title;
+  }
+
+  /** The messages of the shown branch. */
+  get messages() {
+    return this.tree.path();
+  }
+
+  /** Stores the entry and what changed of the messages. @param {Message[]} messages @param {boolean} [growing] */
+  save(messages, growing = false) {
+    this.info.shown = this.tree.shown;
+    if (this.info.private) return;
+    const copy = structuredClone({ info: this.info, messages });
+    enqueue(() => database.saveChat(copy.info, copy.messages, growing));
+  }
+
+  /** Stores everything while the page closes. */
+  saveAtOnce() {
+    this.info.shown = this.tree.shown;
+    if (!this.info.private) database.saveAtOnce(this.info, this.messages);
+  }
+}
+
+/** Stores an entry of the list. @param {ChatInfo} info */
+export function saveInfo(info) {
+  const copy = structuredClone(info);
+  return info.private ? Promise.resolve() : enqueue(() => database.saveChat(copy, []));
+}
+
+/** Deletes a chat; resolves to a function that brings it back. @param {ChatInfo} info */
+export async function remove(info) {
+  /** @type {Message[]} */
+  let messages = [];
+  const deleted = enqueue(async () => {
+    messages = await database.readMessages(info.id);
+    await database.deleteChat(info.id);
+  });
+  return async () => {
+    await deleted;
+    await enqueue(() => database.saveChat(info, messages));
+  };
+}
+
+/** A title from the first question. @param {string} text */
+export function titleOf(text) {
+  const line = text.trim().replace(/\s+/g, " ");
+  return line.length > 60 ? `${line.slice(0, 57).trimEnd()}…` : line;
+}

@@ -1,0 +1,158 @@
+/** The chats in IndexedDB. The list is stored apart from the messages, so that it is read without them. */
+import { openDB } from "idb";
+
+/**
+ * @typedef {object} Stats of one answer
+ * @property {number} tokens made
+ * @property {number} perSecond tokens
+ * @property {number} firstMs until the first token
+ * @property {number} [cached] prompt tokens that were not computed again
+ * @property {number} [prompt] prompt tokens
+ * @property {number | null} [context] tokens that the context held
+ *
+ * @typedef {object} Cut what continues an answer exactly where it was cut, token by token
+ * @property {Record<string, any>} request
+ * @property {import("../../sdk/journal.js").Journal} journal
+ * @property {string} [begun] the answer's text before that request
+ *
+ * @typedef {object} Draft a message that is not in a chat yet
+ * @property {"user" | "assistant"} role
+ * @property {string} content
+ * @property {string} [reasoning] what the model thought before it answered
+ * @property {"stop" | "length" | "stopped" | "error"} [finish] why an answer ended
+ * @property {{ message: string, code: string }} [error]
+ * @property {Stats} [stats]
+ * @property {string} [model] that answered
+ * @property {number} [dropped] how many of the oldest turns the model was not given
+ * @property {import("../../retrieval/prompt.js").Source[]} [sources] passages of documents that the model was given
+ * @property {Cut} [cut] of the last answer, until it is complete
+ * @property {string} [upstream] the server that it ran on: this message and those before it left the machine
+ *
+ * @typedef {Draft & { n: number, parent: number | null }} Message `n`: its number in the chat; `parent`: the number of the
+ *   message that it follows. Messages with the same parent are versions of each other.
+ *
+ * @typedef {object} Assistant a preset
+ * @property {string} id
+ * @property {string} name
+ * @property {Partial<import("../settings.js").Settings>} settings
+ *
+ * @typedef {object} ChatInfo what the list has of a chat
+ * @property {string} id
+ * @property {string} title
+ * @property {"user" | "model"} [titledBy] who changed the title
+ * @property {number} created ms since 1970
+ * @property {number} updated
+ * @property {number | null} shown the last message of the shown branch
+ * @property {boolean} [pinned]
+ * @property {string} [folder]
+ * @property {boolean} [private] it is never stored
+ * @property {Partial<import("../settings.js").Settings>} [settings] of this chat alone
+ * @property {Assistant} [assistant] as it was when it was chosen
+ */
+
+const VERSION = 2;
+
+/** What other tabs do: `blocked`: an older version of the page has the database open; `replaced`: a newer one took it. */
+export const tabs = { blocked: () => {}, replaced: () => {} };
+
+export const opened = openDB("wisp-page", VERSION, {
+  async upgrade(db, before, _, transaction) {
+    const chats = db.createObjectStore("chats", { keyPath: "id" });
+    const messages = db.createObjectStore("messages", { keyPath: ["chat", "n"] });
+    const unindexed = db.createObjectStore("unindexed", { keyPath: "id" }); // chats that the search index lacks
+    db.createObjectStore("index", { keyPath: "segment", autoIncrement: true });
+    if (before !== 1) return;
+    // Version 1 had one record for a chat with all its messages.
+    for await (const { value } of transaction.objectStore("conversations")) {
+      const { messages: old, ...info } = value;
+      const list = Array.isArray(old) ? old : [];
+      chats.put({ ...info, shown: list.length ? list.length - 1 : null });
+      list.forEach((message, n) => messages.put({ ...message, chat: info.id, n, parent: n ? n - 1 : null }));
+      unindexed.put(markOf(info.id));
+    }
+    db.deleteObjectStore("conversations");
+  },
+  blocked: () => tabs.blocked(),
+  blocking(_, __, event) {
+    /** @type {IDBDatabase} */ (event.target).close();
+    tabs.replaced();
+  },
+});
+
+/** @type {Awaited<typeof opened> | null} */
+let database = null;
+opened.then(
+  (db) => (database = db),
+  () => {}, // each read and write reports it
+);
+
+/** Says that the search index lacks a chat; `mark` differs at each change. @param {string} id */
+const markOf = (id) => ({ id, mark: crypto.randomUUID() });
+
+/** The key range of a chat's messages. @param {string} id */
+const messagesOf = (id) => IDBKeyRange.bound([id], [id, []]);
+
+/** @returns {Promise<ChatInfo[]>} the newest first */
+export async function listChats() {
+  return (await (await opened).getAll("chats")).sort((a, b) => b.updated - a.updated);
+}
+
+/** @param {string} id @returns {Promise<ChatInfo | undefined>} */
+export async function readChat(id) {
+  return (await opened).get("chats", id);
+}
+
+/** @param {string} id @returns {Promise<Message[]>} in the order of their numbers */
+export async function readMessages(id) {
+  const stored = await (await opened).getAll("messages", messagesOf(id));
+  return stored.map(({ chat, ...message }) => message);
+}
+
+/**
+ * Stores what changed of a chat.
+ * @param {ChatInfo} info @param {Message[]} messages @param {boolean} [growing] the last message is not complete: the search
+ *   index gets it later
+ */
+export async function saveChat(info, messages, growing = false) {
+  const transaction = (await opened).transaction(["chats", "messages", "unindexed"], "readwrite");
+  put(transaction, info, messages);
+  if (!growing) transaction.objectStore("unindexed").put(markOf(info.id));
+  await transaction.done;
+}
+
+/** Stores several chats, such as imported ones, all or none. @param {{ info: ChatInfo, messages: Message[] }[]} chats */
+export async function saveChats(chats) {
+  const transaction = (await opened).transaction(["chats", "messages", "unindexed"], "readwrite");
+  for (const { info, messages } of chats) {
+    put(transaction, info, messages);
+    transaction.objectStore("unindexed").put(markOf(info.id));
+  }
+  await transaction.done;
+}
+
+/** Stores a chat while the page closes, when nothing can be awaited. @param {ChatInfo} info @param {Message[]} messages */
+export function saveAtOnce(info, messages) {
+  const writing = database?.transaction(["chats", "messages", "unindexed"], "readwrite");
+  if (!writing) return;
+  writing.done.catch(() => {});
+  put(writing, info, messages);
+  writing.objectStore("unindexed").put(markOf(info.id));
+  writing.commit();
+}
+
+/** @param {string} id */
+export async function deleteChat(id) {
+  const transaction = (await opened).transaction(["chats", "messages", "unindexed"], "readwrite");
+  transaction.objectStore("chats").delete(id);
+  transaction.objectStore("messages").delete(messagesOf(id));
+  transaction.objectStore("unindexed").put(markOf(id));
+  await transaction.done;
+}
+
+/**
+ * @param {import("idb").IDBPTransaction<any, any, "readwrite">} transaction @param {ChatInfo} info @param {Message[]} messages
+ */
+function put(transaction, info, messages) {
+  transaction.objectStore("chats").put(info);
+  for (const message of messages) transaction.objectStore("messages").put({ ...message, chat: info.id });
+}

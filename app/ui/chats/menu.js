@@ -1,0 +1,36 @@
+/** A menu beside a button, by keyboard and by pointer. */
+import { byId, h } from "../dom.js";
+
+/**
+ * @param {HTMLElement} button @param {{ label: string, icon: string, run: () => void }[]} entries
+ */
+export function openMenu(button, entries) {
+  const menu = byId("menu");
+  menu.replaceChildren(
+    ...entries.map(({ label, icon, run }) => {
+      const click = () => {
+        menu.hidePopover();
+        run();
+      };
+      return h("button", { type: "button", role: "menuitem", class: "menu-entry", icon, on: { click } }, label);
+    }),
+  );
+  menu.onkeydown = (event) => {
+    const items = [...menu.querySelectorAll("button")];
+    const at = items.indexOf(/** @type {HTMLButtonElement} */ (document.activeElement));
+    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: -1 }[event.key];
+    if (event.key === "Escape" || event.key === "Tab") {
+      menu.hidePopover();
+      button.focus();
+    } else if (to !== undefined) items.at(to % items.length)?.focus();
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  menu.showPopover();
+  const beside = button.getBoundingClientRect();
+  const { width, height } = menu.getBoundingClientRect();
+  menu.style.left = `${Math.max(8, Math.min(beside.left, innerWidth - width - 8))}px`;
+  menu.style.top = `${beside.bottom + height > innerHeight ? Math.max(8, beside.top - height) : beside.bottom}px`;
+  menu.querySelector("button")?.focus();
+}

@@ -1,0 +1,35 @@
+/** Answers a question again with another model, which is loaded first. */
+import { notify } from "../notices.js";
+import { openMenu } from "./menu.js";
+
+/**
+ * @typedef {import("../engine.js").Choice} Choice
+ * @typedef {import("./database.js").Message} Message
+ *
+ * @param {HTMLElement} button @param {Message} message the answer
+ * @param {object} parts
+ * @param {() => Promise<Record<string, any>[]>} parts.list the models of the catalog and of upstreams
+ * @param {(choice: Choice) => Promise<boolean>} parts.load
+ * @param {(message: Message) => void} parts.regenerate
+ * @param {() => void} parts.more opens the model dialog
+ */
+export async function chooseOther(button, message, { list, load, regenerate, more }) {
+  const models = await list().catch(() => []);
+  const entries = models.flatMap(choiceOf).map((choice) => ({
+    label: choice.name,
+    icon: choice.upstream ? "away" : "again",
+    run: async () => {
+      if (await load(choice)) regenerate(message);
+      else notify({ key: "other", text: `${choice.name} does not answer.`, more: "The answer stays as it is." });
+    },
+  }));
+  openMenu(button, [...entries, { label: "Another model", icon: "more", run: more }]);
+}
+
+/** @param {Record<string, any>} model @returns {Choice | []} */
+function choiceOf({ id, name, owned_by, size }) {
+  if (owned_by !== "wisp") {
+    return { model: id, name: id.slice(owned_by.length + 1), keep: id, upstream: owned_by };
+  }
+  return size ? { model: id, name: name ?? id, keep: id } : []; // an opened file has no address to load it from
+}

@@ -1,0 +1,142 @@
+/** Named things that the user writes: assistants and snippets. Stored in localStorage, edited in a sheet. */
+import { h, iconButton } from "../dom.js";
+import { announce, notify } from "../notices.js";
+
+/**
+ * @typedef {{ id: string, name: string }} Preset
+ *
+ * @typedef {object} Field of the form
+ * @property {string} name
+ * @property {string} label
+ * @property {"text" | "long" | "number"} kind
+ * @property {boolean} [required]
+ * @property {string} [note]
+ * @property {Record<string, string | number>} [limits] of a number: min, max, step
+ */
+
+/** @template {Preset} P */
+export class Presets {
+  /** @type {P[]} */
+  all = [];
+  /** @type {(() => void)[]} */
+  #listeners = [];
+
+  /** @param {string} key in localStorage */
+  constructor(key) {
+    this.key = key;
+    this.#read();
+    // Another tab may write it.
+    window.addEventListener("storage", (event) => event.key === key && (this.#read(), this.#tell()));
+  }
+
+  /** @param {() => void} listener is called after each change */
+  onChange(listener) {
+    this.#listeners.push(listener);
+  }
+
+  /** @param {P} preset with the id of one that is there, or a new one */
+  set(preset) {
+    const others = this.all.filter(({ id }) => id !== preset.id);
+    this.#write([...others, preset].sort((a, b) => a.name.localeCompare(b.name)));
+  }
+
+  /** @param {P} preset */
+  remove(preset) {
+    this.#write(this.all.filter(({ id }) => id !== preset.id));
+    const undo = () => this.set(preset);
+    notify({ key: "deleted", text: `${preset.name} is deleted.`, actions: [{ label: "Undo", run: undo }], seconds: 8 });
+  }
+
+  #read() {
+    try {
+      this.all = JSON.parse(localStorage.getItem(this.key) ?? "[]");
+    } catch {
+      this.all = [];
+    }
+  }
+
+  /** @param {P[]} all */
+  #write(all) {
+    localStorage.setItem(this.key, JSON.stringify(all));
+    this.all = all;
+    this.#tell();
+  }
+
+  #tell() {
+    for (const listener of this.#listeners) listener();
+  }
+}
+
+/**
+ * Fills a section with the list of presets and the form to write them.
+ * @template {Preset} P
+ * @param {HTMLElement} section
+ * @param {object} about
+ * @param {Presets<P>} about.presets @param {string} about.noun @param {Field[]} about.fields
+ * @param {(values: Record<string, string>) => Omit<P, "id">} about.read the preset of a form's values
+ * @param {(preset: P) => Record<string, any>} about.values the form's values of a preset
+ */
+export function startEditor(section, { presets, noun, fields, read, values }) {
+  const list = h("ul", { class: "document-list", "aria-label": `${noun}s` });
+  const add = h("button", { type: "button", class: "button", icon: "plus" }, `New ${noun}`);
+  const form = h("form", { class: "upstream-form", hidden: true, autocomplete: "off" });
+  section.append(add, form, list);
+  let id = "";
+
+  const draw = () => list.replaceChildren(...presets.all.map(item));
+  const item = (/** @type {P} */ preset) =>
+    h(
+      "li",
+      { class: "document" },
+      h("div", {}, h("strong", {}, preset.name)),
+      iconButton("edit", `Edit ${preset.name}`, () => open(preset)),
+      iconButton("trash", `Delete ${preset.name}`, () => {
+        presets.remove(preset);
+        add.focus();
+      }),
+    );
+  const open = (/** @type {P | null} */ preset) => {
+    id = preset?.id ?? crypto.randomUUID();
+    const cancel = h("button", { type: "button", class: "text-button", on: { click: close } }, "Cancel");
+    const save = h("button", { type: "submit", class: "button primary" }, "Save");
+    form.replaceChildren(...fields.map(labelled), h("div", { class: "row" }, cancel, save));
+    const shown = preset ? values(preset) : {};
+    for (const { name } of fields) field(name).value = String(shown[name] ?? "");
+    form.hidden = false;
+    add.hidden = true;
+    field(fields[0].name).focus();
+  };
+  const field = (/** @type {string} */ name) => /** @type {HTMLInputElement} */ (form.elements.namedItem(name));
+  const close = () => {
+    form.hidden = true;
+    form.replaceChildren();
+    add.hidden = false;
+    add.focus();
+  };
+  add.onclick = () => open(null);
+  form.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    event.preventDefault(); // else the sheet closes, too
+    close();
+  });
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const entries = fields.map(({ name }) => [name, field(name).value.trim()]);
+    const preset = /** @type {P} */ ({ id, ...read(Object.fromEntries(entries)) });
+    presets.set(preset);
+    close();
+    announce(`${preset.name} is saved.`);
+  });
+  presets.onChange(draw);
+  draw();
+  return { open };
+}
+
+/** @param {Field} field */
+function labelled({ name, label, kind, required = false, note, limits }) {
+  const input =
+    kind === "long"
+      ? h("textarea", { name, rows: 4, required })
+      : h("input", { name, type: kind, required, step: "any", ...limits });
+  return h("label", { class: "field" }, label, input, note ? h("small", {}, note) : null);
+}

@@ -1,0 +1,135 @@
+/**
+ * Snippets: texts that are inserted into the message field by "/" and their name. {{date}}, {{time}} and {{clipboard}} are
+ * filled in; every other {{name}} is selected, one after the other with Tab, to be written over.
+ */
+import { byId, h } from "../dom.js";
+import { announce } from "../notices.js";
+import { Presets, startEditor } from "./presets.js";
+
+/** @typedef {import("./presets.js").Preset & { text: string }} Snippet */
+
+const COMMAND = /(?:^|\s)\/([\p{L}\p{N}_-]*)$/u;
+const VARIABLE = /\{\{\s*[\p{L}\p{N}_ -]+?\s*\}\}/u;
+const MOST = 8; // in the list
+
+export function startSnippets() {
+  /** @type {Presets<Snippet>} */
+  const presets = new Presets("wisp.snippets");
+  const editor = startEditor(byId("snippets"), {
+    presets,
+    noun: "snippet",
+    fields: [
+      { name: "name", label: "Name", kind: "text", required: true, note: "one word; typed after /" },
+      {
+        name: "text",
+        label: "Text",
+        kind: "long",
+        required: true,
+        note: "{{date}}, {{time}} and {{clipboard}} are filled in; Tab goes to every other {{name}}",
+      },
+    ],
+    read: ({ name, text }) => ({ name: name.replace(/\s+/g, "-").replace(/^\//, ""), text }),
+    values: ({ name, text }) => ({ name, text }),
+  });
+  const field = /** @type {HTMLTextAreaElement} */ (byId("prompt"));
+  const list = byId("snippet-list");
+  /** @type {Snippet[]} */
+  let shown = [];
+  let at = 0;
+  let inserted = false; // the text has variables that Tab goes to
+
+  const close = () => {
+    shown = [];
+    list.hidden = true;
+    field.removeAttribute("aria-activedescendant");
+    field.setAttribute("aria-expanded", "false");
+  };
+  const draw = () => {
+    list.replaceChildren(
+      ...shown.map(({ name, text }, index) => {
+        const on = { pointerdown: (/** @type {Event} */ event) => (event.preventDefault(), void insert(index)) };
+        const props = {
+          role: "option",
+          id: `snippet-${index}`,
+          "aria-selected": index === at,
+          class: "menu-entry",
+          on,
+        };
+        return h("li", props, h("strong", {}, `/${name}`), h("span", {}, text));
+      }),
+    );
+    list.hidden = false;
+    field.setAttribute("aria-expanded", "true");
+    field.setAttribute("aria-activedescendant", `snippet-${at}`);
+  };
+  const look = () => {
+    const typed = COMMAND.exec(field.value.slice(0, field.selectionStart));
+    if (!typed || field.selectionStart !== field.selectionEnd) return close();
+    const name = typed[1].toLowerCase();
+    shown = presets.all.filter((snippet) => snippet.name.toLowerCase().startsWith(name)).slice(0, MOST);
+    if (!shown.length) return close();
+    at = 0;
+    draw();
+  };
+  const insert = async (/** @type {number} */ index) => {
+    const { text } = shown[index];
+    close();
+    const end = field.selectionStart;
+    const command = /** @type {RegExpExecArray} */ (COMMAND.exec(field.value.slice(0, end)));
+    const start = end - command[1].length - 1;
+    const filled = await fill(text);
+    field.setRangeText(filled, start, end, "end");
+    field.dispatchEvent(new Event("input"));
+    inserted = select(start);
+  };
+  /** Selects the next variable from a position on. @param {number} from */
+  const select = (from) => {
+    const found = VARIABLE.exec(field.value.slice(from)) ?? VARIABLE.exec(field.value);
+    if (!found) return false;
+    const start = found.input === field.value ? found.index : from + found.index;
+    field.setSelectionRange(start, start + found[0].length);
+    announce(`Write ${found[0].replace(/[{}]/g, "").trim()}.`);
+    return true;
+  };
+
+  field.addEventListener("input", look);
+  field.addEventListener("blur", close);
+  // Before the field's own keys: Enter sends there.
+  const onKey = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key === "Tab" && !event.shiftKey && inserted && !shown.length) {
+      inserted = select(field.selectionEnd);
+      if (inserted) event.preventDefault();
+      return;
+    }
+    if (!shown.length || event.isComposing) return;
+    if (event.key === "ArrowDown") at = (at + 1) % shown.length;
+    else if (event.key === "ArrowUp") at = (at + shown.length - 1) % shown.length;
+    else if (event.key === "Escape") close();
+    else if (event.key === "Enter" || event.key === "Tab") void insert(at);
+    else return;
+    if (shown.length) draw();
+    event.preventDefault();
+    event.stopImmediatePropagation();
+  };
+  field.addEventListener("keydown", onKey, { capture: true });
+  return { editor };
+}
+
+/** @param {string} text */
+async function fill(text) {
+  const now = new Date();
+  const clipboard = /\{\{\s*clipboard\s*\}\}/.test(text) ? await readClipboard() : "";
+  return text
+    .replace(/\{\{\s*date\s*\}\}/g, now.toLocaleDateString())
+    .replace(/\{\{\s*time\s*\}\}/g, now.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }))
+    .replace(/\{\{\s*clipboard\s*\}\}/g, () => clipboard);
+}
+
+async function readClipboard() {
+  try {
+    return await navigator.clipboard.readText();
+  } catch {
+    announce("The browser did not allow reading the clipboard.");
+    return "";
+  }
+}

@@ -1,0 +1,82 @@
+/** Wisp's own file of chats: JSON that holds everything, all branches included. */
+
+/** @typedef {import("./tree.js").Stored} Stored */
+
+export const FORMAT = "wisp-chats";
+export const VERSION = 1;
+
+/** @param {unknown} value */
+const isText = (value) => typeof value === "string";
+/** @param {unknown} value */
+const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
+/** @param {any} value */
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+/** @param {any} value */
+const isSource = (value) => isObject(value) && isText(value.document) && isText(value.text);
+
+/** @type {Record<string, (value: any) => boolean>} what must be there */
+const CHAT = { id: (id) => isText(id) && id !== "", title: isText, created: isNumber, updated: isNumber };
+/** @type {Record<string, (value: any) => boolean>} what may be there */
+const CHAT_OPTIONS = {
+  titledBy: isText,
+  shown: (n) => n === null || isNumber(n),
+  pinned: (value) => typeof value === "boolean",
+  folder: isText,
+  settings: isObject,
+  assistant: (value) => isObject(value) && isText(value.id) && isText(value.name) && isObject(value.settings),
+};
+/** @type {typeof CHAT} */
+const MESSAGE = {
+  n: (n) => Number.isSafeInteger(n) && n >= 0,
+  role: (role) => role === "user" || role === "assistant",
+  content: isText,
+};
+/** @type {typeof CHAT} */
+const MESSAGE_OPTIONS = {
+  parent: (n) => n === null || Number.isSafeInteger(n),
+  reasoning: isText,
+  finish: (value) => ["stop", "length", "stopped", "error"].includes(value),
+  error: (value) => isObject(value) && isText(value.message) && isText(value.code),
+  stats: (value) => isObject(value) && [value.tokens, value.perSecond, value.firstMs].every(isNumber),
+  model: isText,
+  dropped: isNumber,
+  sources: (value) => Array.isArray(value) && value.every(isSource),
+  cut: (value) => isObject(value) && isObject(value.request) && isObject(value.journal),
+  upstream: isText,
+};
+
+/** The chats of a file. An Error names what is wrong and where. @param {any} file @returns {Stored[]} */
+export function fromOwn({ version, chats }) {
+  if (version !== VERSION) throw new Error(`The file has version ${version}; this page reads version ${VERSION}.`);
+  if (!Array.isArray(chats)) throw new Error("The file has no list of chats.");
+  return chats.map((chat, index) => checked(chat, `chats[${index}]`));
+}
+
+/** @param {any} chat @param {string} where @returns {Stored} */
+function checked(chat, where) {
+  if (!isObject(chat?.info) || !Array.isArray(chat.messages)) throw new Error(`${where} is not a chat.`);
+  check(chat.info, CHAT, CHAT_OPTIONS, `${where}.info`);
+  const seen = new Set();
+  const messages = chat.messages.map((/** @type {any} */ message, /** @type {number} */ index) => {
+    const place = `${where}.messages[${index}]`;
+    if (!isObject(message)) throw new Error(`${place} is not a message.`);
+    check(message, MESSAGE, MESSAGE_OPTIONS, place);
+    const parent = message.parent ?? null;
+    if (seen.has(message.n) || (parent !== null && !seen.has(parent)))
+      throw new Error(`${place} does not follow a message before it.`);
+    seen.add(message.n);
+    return { ...message, parent };
+  });
+  const { private: _, ...info } = chat.info;
+  return { info: { ...info, shown: info.shown ?? null }, messages };
+}
+
+/** @param {any} object @param {typeof CHAT} required @param {typeof CHAT} optional @param {string} where */
+function check(object, required, optional, where) {
+  for (const [name, isGood] of Object.entries(required)) {
+    if (!isGood(object[name])) throw new Error(`${where}.${name} is missing or wrong.`);
+  }
+  for (const [name, isGood] of Object.entries(optional)) {
+    if (object[name] !== undefined && !isGood(object[name])) throw new Error(`${where}.${name} is wrong.`);
+  }
+}

@@ -1,0 +1,102 @@
+/** Saves chats as files, and reads chats from files. */
+import { byId, h } from "../../dom.js";
+import { plural } from "../../format.js";
+import { announce, dismiss, notify } from "../../notices.js";
+import * as database from "../database.js";
+import { openMenu } from "../menu.js";
+import { chatsOf } from "./read.js";
+import { fileName, FRAME, WRITE } from "./write.js";
+
+/** @typedef {import("./write.js").Form} Form */
+
+const SHOWN = 100; // chats after which the progress is shown, and shown again
+
+/**
+ * @param {{ imported: () => Promise<void>, presets: () => void }} actions `presets` opens the assistants and snippets
+ */
+export function startTransfer({ imported, presets }) {
+  const input = /** @type {HTMLInputElement} */ (byId("import-input"));
+  const button = byId("chats-more");
+  button.onclick = () =>
+    openMenu(button, [
+      { label: "Import chats", icon: "file", run: () => input.click() },
+      { label: "Save all as JSON", icon: "down", run: () => saveAll("json") },
+      { label: "Save all as Markdown", icon: "down", run: () => saveAll("markdown") },
+      { label: "Assistants and snippets", icon: "person", run: presets },
+    ]);
+  input.addEventListener("change", async () => {
+    const files = [...(input.files ?? [])];
+    input.value = "";
+    for (const file of files) await importFile(file).catch((error) => failed(`${file.name} was not imported.`, error));
+    await imported();
+  });
+}
+
+/** Saves one chat. @param {string} id @param {Form} form */
+export async function saveChat(id, form) {
+  try {
+    const info = await database.readChat(id);
+    if (info) await save([info], fileName(info.title, form), form);
+  } catch (error) {
+    failed("The chat was not saved.", error);
+  }
+}
+
+/** @param {Form} form */
+async function saveAll(form) {
+  try {
+    const name = `wisp-chats-${new Date().toISOString().slice(0, 10)}`;
+    await save(await database.listChats(), fileName(name, form), form);
+  } catch (error) {
+    failed("The chats were not saved.", error);
+  }
+}
+
+/** @param {database.ChatInfo[]} infos @param {string} name @param {Form} form */
+async function save(infos, name, form) {
+  let isCancelled = false;
+  const cancel = { label: "Cancel", run: () => (isCancelled = true) };
+  const [start, end, between] = FRAME[form];
+  const parts = [start];
+  for (const [index, info] of infos.entries()) {
+    if (index % SHOWN === SHOWN - 1) {
+      const text = `Saving chats: ${index + 1} of ${infos.length}`;
+      notify({ key: "transfer", text, actions: [cancel] });
+    }
+    if (isCancelled) return;
+    parts.push((index ? between : "") + WRITE[form]({ info, messages: await database.readMessages(info.id) }));
+  }
+  dismiss("transfer");
+  const url = URL.createObjectURL(new Blob([...parts, end], { type: "application/octet-stream" }));
+  h("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+  announce(`${name} is saved.`);
+}
+
+/** Adds the chats of a file, all or none. Chats that are there already stay as they are. @param {File} file */
+async function importFile(file) {
+  notify({ key: "transfer", text: `Reading ${file.name} …` });
+  try {
+    const chats = chatsOf(await file.text());
+    const there = new Map((await database.listChats()).map((info) => [info.id, info]));
+    const isThere = (/** @type {database.ChatInfo} */ { id, updated }) => there.get(id)?.updated === updated;
+    const added = chats
+      .filter(({ info, messages }) => messages.length && !isThere(info))
+      .map(({ info, messages }) => ({
+        info: there.has(info.id) ? { ...info, id: crypto.randomUUID() } : info,
+        messages,
+      }));
+    await database.saveChats(added);
+    const skipped = chats.length - added.length;
+    const more = skipped ? `${plural(skipped, "chat")} ${skipped === 1 ? "was" : "were"} empty or there already.` : "";
+    notify({ key: "imported", text: `${plural(added.length, "chat")} imported.`, more, seconds: 10 });
+  } finally {
+    dismiss("transfer");
+  }
+}
+
+/** @param {string} text @param {unknown} error */
+function failed(text, error) {
+  const message = error instanceof Error ? error.message : String(error);
+  notify({ key: text, text, more: `${message} Your chats are as they were.`, kind: "error" });
+}

@@ -1,0 +1,85 @@
+/** Makes a chat of another program's messages: theirs name their parents by ids, and some are not shown. */
+
+/**
+ * @typedef {import("../database.js").ChatInfo} ChatInfo
+ * @typedef {import("../database.js").Message} Message
+ * @typedef {{ info: ChatInfo, messages: Message[] }} Stored
+ *
+ * @typedef {object} Node
+ * @property {string} id
+ * @property {string | null} parent
+ * @property {"user" | "assistant" | null} role null: the message is left out, those after it are not
+ * @property {string} content
+ * @property {string} [reasoning]
+ * @property {string} [model]
+ */
+
+/**
+ * @param {{ title: string, created: number, updated: number, system?: string }} about times in seconds
+ * @param {Node[]} nodes in any order @param {string | null | undefined} current the last one of the shown branch
+ * @returns {Stored}
+ */
+export function chatOf({ title, created, updated, system }, nodes, current) {
+  const known = new Set(nodes.map(({ id }) => id));
+  /** @type {Map<string | null, Node[]>} */
+  const after = new Map();
+  for (const node of nodes) {
+    const parent = node.parent !== null && known.has(node.parent) ? node.parent : null;
+    after
+      .set(parent, after.get(parent) ?? [])
+      .get(parent)
+      ?.push(node);
+  }
+  /** @type {Message[]} */
+  const messages = [];
+  /** @type {Map<string, Message | null>} node -> the message that shows it, or the one before it */
+  const shownBy = new Map();
+  /** @type {Map<string | null, string>} node -> the answer up to it, which versions of the answer's next part share */
+  const begun = new Map();
+  /** @type {{ node: Node, before: Message | null, thought: string }[]} */
+  const waiting = (after.get(null) ?? []).toReversed().map((node) => ({ node, before: null, thought: "" }));
+  for (;;) {
+    const next = waiting.pop();
+    if (!next) break;
+    const { node, before, thought } = next;
+    const { id, role, content, model } = node;
+    const reasoning = [thought, node.reasoning].filter(Boolean).join("\n\n");
+    let last = before;
+    if (role && content) {
+      const part = role === "assistant" && before?.role === "assistant" ? before : null;
+      const shared = begun.get(node.parent);
+      if (part && shared === undefined) {
+        begun.set(node.parent, part.content);
+        part.content += `\n\n${content}`;
+      } else if (part) {
+        last = add({ ...part, content: `${shared}\n\n${content}` }, part.parent);
+      } else {
+        const answer = role === "assistant" ? { finish: /** @type {const} */ ("stop"), ...(model && { model }) } : {};
+        last = add({ role, content, ...answer, ...(reasoning && { reasoning }) }, before?.n ?? null);
+      }
+    }
+    shownBy.set(id, last);
+    const rest = last === before && !content ? reasoning : "";
+    for (const next of (after.get(id) ?? []).toReversed()) {
+      if (!shownBy.has(next.id)) waiting.push({ node: next, before: last, thought: rest });
+    }
+  }
+  const shown = current ? shownBy.get(current) : null;
+  const now = Date.now() / 1000;
+  const info = {
+    id: crypto.randomUUID(),
+    title,
+    created: 1000 * (created || now),
+    updated: 1000 * (updated || created || now),
+    shown: shown?.n ?? messages.at(-1)?.n ?? null,
+    ...(system && { settings: { system } }),
+  };
+  return { info, messages };
+
+  /** @param {import("../database.js").Draft} draft @param {number | null} parent */
+  function add(draft, parent) {
+    const made = { ...draft, n: messages.length, parent };
+    messages.push(made);
+    return made;
+  }
+}

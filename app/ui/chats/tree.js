@@ -1,0 +1,71 @@
+/** The messages of a chat as a tree: each edit and each regeneration is a branch. One branch is shown. */
+
+/**
+ * @typedef {import("./database.js").Message} Message
+ * @typedef {import("./database.js").Draft} Draft
+ */
+
+export class Tree {
+  /** @type {Map<number, Message>} */
+  #messages = new Map();
+  /** @type {Map<number | null, Message[]>} the messages that follow one, or begin the chat (null), the oldest first */
+  #after = new Map();
+  /** @type {number | null} the last message of the shown branch */
+  shown = null;
+  #next = 0;
+
+  /** @param {Message[]} messages @param {number | null} shown */
+  constructor(messages = [], shown = null) {
+    for (const message of messages) this.#insert(message);
+    this.shown = shown !== null && this.#messages.has(shown) ? shown : (messages.at(-1)?.n ?? null);
+  }
+
+  get all() {
+    return [...this.#messages.values()];
+  }
+
+  /** The messages of the shown branch. @returns {Message[]} */
+  path() {
+    /** @type {Set<Message>} */
+    const path = new Set();
+    for (let n = this.shown; n !== null;) {
+      const message = this.#messages.get(n);
+      if (!message || path.has(message)) break; // a damaged chat: show what can be shown
+      path.add(message);
+      n = message.parent;
+    }
+    return [...path].reverse();
+  }
+
+  /** Adds a message and shows it. @param {Draft} draft @param {number | null} [parent] default: the last one shown */
+  add(draft, parent = this.shown) {
+    const message = /** @type {Message} */ (Object.assign(draft, { n: this.#next, parent }));
+    this.#insert(message);
+    this.shown = message.n;
+    return message;
+  }
+
+  /** The place of a message among its versions. @param {Message} message */
+  version(message) {
+    const versions = this.#after.get(message.parent) ?? [];
+    return { index: versions.indexOf(message), count: versions.length };
+  }
+
+  /** Shows another version of a message, with the latest that follows it. @param {Message} message @param {number} step */
+  turn(message, step) {
+    const other = (this.#after.get(message.parent) ?? [])[this.version(message).index + step];
+    if (!other) return;
+    let last = other;
+    for (let after; (after = this.#after.get(last.n)?.at(-1));) last = after;
+    this.shown = last.n;
+  }
+
+  /** @param {Message} message */
+  #insert(message) {
+    this.#messages.set(message.n, message);
+    const versions = this.#after.get(message.parent);
+    if (versions) versions.push(message);
+    else this.#after.set(message.parent, [message]);
+    this.#next = Math.max(this.#next, message.n + 1);
+  }
+}

@@ -1,0 +1,24 @@
+/** The turns of a chat: a question with its answer. */
+
+/**
+ * The messages for the model, without questions that were never answered, so that roles alternate.
+ * @template {import("./database.js").Draft} M @param {M[]} messages
+ */
+export function answered(messages) {
+  return messages.filter(({ role, content }, index) => {
+    const next = messages[index + 1];
+    return content && !(role === "user" && next && !next.content);
+  });
+}
+
+/** The index of the first message that is sent if so many turns are not. @param {{ role: string }[]} turns @param {number} dropped */
+export function firstSent(turns, dropped) {
+  if (!dropped) return 0;
+  const questions = turns.flatMap(({ role }, index) => (role === "user" ? [index] : []));
+  return questions[Math.min(dropped, questions.length - 1)] ?? 0;
+}
+
+/** @template {import("./database.js").Draft} M @param {M[]} messages */
+export function lastAnswer(messages) {
+  return messages.findLast(({ role, content }) => role === "assistant" && content);
+}

@@ -1,0 +1,266 @@
+"""Many chats: storage, the list, search, branches."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.browser import watch
+from tests.support.chat_page import ask, last_answer, new_chat, open_page, wait_answer, wait_ready
+from tests.support.chat_store import chat, store_chats
+from tools.serve import Server
+
+# Stores chats as version 1 of the page did.
+OLD = """async (conversations) => {
+    const opening = indexedDB.open("wisp-page", 1);
+    opening.onupgradeneeded = () =>
+        opening.result.createObjectStore("conversations", { keyPath: "id" }).createIndex("updated", "updated");
+    const db = await new Promise((resolve) => (opening.onsuccess = () => resolve(opening.result)));
+    const writing = db.transaction("conversations", "readwrite");
+    for (const conversation of conversations) writing.objectStore("conversations").put(conversation);
+    await new Promise((resolve) => (writing.oncomplete = resolve));
+    db.close();
+    localStorage["wisp.chat"] = conversations[0].id;
+}"""
+
+
+@pytest.fixture(scope="module")
+def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[tuple[Page, list[str]]]:
+    """A page whose storage had chats of version 1, and its console errors."""
+    context = chromium(None).new_context()
+    before = context.new_page()
+    before.goto(f"{server.url}tests/blank.html")
+    messages = [{"role": "user", "content": "Who was Ada?"}, {"role": "assistant", "content": "A mathematician."}]
+    old = [
+        {"id": name, "title": f"The {name} chat", "created": 1, "updated": 1, "messages": messages} for name in "xyz"
+    ]
+    before.evaluate(OLD, old)
+    before.close()
+    page = open_page(context, server.url, settings={"max_tokens": 8})
+    yield page, watch(page)
+    context.close()
+
+
+@pytest.fixture
+def talk(opened: tuple[Page, list[str]]) -> Iterator[Page]:
+    """The page; a test fails if the page logged an error."""
+    page, errors = opened
+    errors.clear()
+    yield page
+    assert not errors
+
+
+def titles(page: Page) -> list[str]:
+    """The titles in the list."""
+    return page.locator("#chat-list .chat-open > span").all_inner_texts()
+
+
+def test_chats_of_version_1_are_there(talk: Page) -> None:
+    expect(talk.locator("#thread")).to_contain_text("mathematician")
+    expect(last_answer(talk).locator(".stats")).to_contain_text("stopped")  # it had no end
+    assert sorted(titles(talk)) == ["The x chat", "The y chat", "The z chat"]
+
+
+def test_each_edit_and_each_regeneration_is_a_branch(talk: Page) -> None:
+    page = talk
+    new_chat(page)
+    ask(page, "What is the capital of Poland?")
+    assert "Rome" in ask(page, "What is the capital of Italy?")
+    first = page.locator("#thread > .user").first
+    first.hover()
+    first.get_by_role("button", name="Edit and send again").click()
+    page.get_by_role("textbox", name="Edit your message").fill("What is the capital of Spain?")
+    page.keyboard.press("Enter")
+    assert "Madrid" in wait_answer(page)
+    expect(page.locator("#thread > .message")).to_have_count(2)
+    last_answer(page).get_by_role("button", name="Answer again").click()
+    assert "Madrid" in wait_answer(page)
+    expect(last_answer(page).locator(".versions")).to_have_text("2/2")
+    expect(first.locator(".versions")).to_have_text("2/2")
+    first.get_by_role("button", name="Previous version of the question").click()
+    expect(page.locator("#thread > .message")).to_have_count(4)
+    expect(page.locator("#thread")).to_contain_text("Rome")
+    expect(first.locator(".versions")).to_have_text("1/2")
+    page.reload()  # the shown branch is stored, and the others
+    expect(page.locator("#thread > .message")).to_have_count(4)
+    first.get_by_role("button", name="Next version of the question").click()
+    expect(page.locator("#thread")).to_contain_text("Madrid")
+    last_answer(page).get_by_role("button", name="Previous version of the answer").click()
+    expect(last_answer(page).locator(".versions")).to_have_text("1/2")
+    wait_ready(page)
+    ask(page, "And of France?")  # goes on from the shown answer
+    expect(page.locator("#thread > .assistant").first.locator(".versions")).to_have_text("1/2")
+
+
+def test_the_list_is_virtual_and_search_finds_titles_and_messages(talk: Page) -> None:
+    page = talk
+    many = [
+        chat([(f"Question {n}", f"The answer is {n * n}.")], id=f"many-{n}", title=f"Chat {n}") for n in range(2000)
+    ]
+    special = chat(
+        [("Wo ist das Café?", "Beside the Müller bakery."), ("And 首都?", "Tokyo.")], id="special", title="Lisbon trip"
+    )
+    store_chats(page, [*many, special])
+    page.reload()
+    expect(page.locator("#thread")).to_contain_text("bakery")
+    expect(page.locator("#chat-rows > .chat").first).to_be_visible()
+    assert page.locator("#chat-rows > li").count() < 100
+    assert page.locator("#chat-rows > li").first.get_attribute("aria-setsize") == "2007"  # with 2 headings
+    search = page.get_by_role("searchbox", name="Search chats")
+    found = page.locator("#chat-found")
+    search.focus()
+    for text, expected in (
+        ("lisbon", ["Lisbon trip"]),
+        ("cafe mull", ["Lisbon trip"]),
+        ("首", ["Lisbon trip"]),
+        ("answer 3996001", ["Chat 1999"]),
+        ("3996001 lisbon", []),
+    ):
+        search.fill(text)
+        expect(found).to_have_text(f"{len(expected)} chat" if expected else "No chat has these words.", timeout=60_000)
+        assert titles(page) == expected, text
+    search.fill("bakery")
+    expect(page.locator("#chat-rows mark")).to_have_text("bakery")
+    search.fill("answer")
+    expect(found).to_have_text("2,000 chats")
+    search.press("Escape")
+    expect(found).to_be_hidden()
+
+
+def test_what_changes_is_found_and_what_is_deleted_is_not(talk: Page) -> None:
+    page = talk
+    new_chat(page)
+    ask(page, "What is a zeppelin?")
+    search = page.get_by_role("searchbox", name="Search chats")
+    search.fill("zeppel")
+    expect(page.locator("#chat-found")).to_have_text("1 chat")
+    row = page.locator("#chat-rows > .chat").first
+    row.hover()
+    row.get_by_role("button", name="Rename").click()
+    page.keyboard.type("Airships")
+    page.keyboard.press("Enter")
+    search.fill("airsh")
+    expect(page.locator("#chat-found")).to_have_text("1 chat")
+    row.hover()
+    row.get_by_role("button", name="Delete").click()
+    search.fill("zeppelin")
+    expect(page.locator("#chat-found")).to_have_text("No chat has these words.")
+    page.get_by_role("button", name="Undo").click()
+    search.fill("airships")
+    expect(page.locator("#chat-found")).to_have_text("1 chat")
+    search.fill("")
+
+
+def test_pins_and_folders(talk: Page) -> None:
+    page = talk
+    row = page.locator("#chat-rows > .chat").filter(has_text="Lisbon")
+
+    def choose(entry: str) -> None:
+        page.locator("#chat-search").fill("Lisbon")
+        row.hover()
+        row.get_by_role("button", name=re.compile("^More for")).click()
+        page.get_by_role("menuitem", name=entry, exact=True).click()
+
+    choose("Move to a folder")
+    page.keyboard.type("Travel")
+    page.keyboard.press("Enter")
+    page.locator("#chat-search").fill("")
+    heads = page.locator("#chat-rows h2")
+    expect(heads.first).to_have_text("Travel (1)")
+    expect(row).to_have_count(1)
+    page.get_by_role("button", name="Travel (1)").click()
+    expect(row).to_have_count(0)
+    page.get_by_role("button", name="Travel (1)").click()
+    choose("Pin")
+    page.locator("#chat-search").fill("")
+    expect(heads.first).to_have_text("Pinned")
+    page.reload()
+    expect(heads.first).to_have_text("Pinned")
+    choose("Unpin")
+    page.locator("#chat-search").fill("")
+    expect(heads.first).to_have_text("Travel (1)")
+
+
+def test_chats_are_saved_and_imported(talk: Page, tmp_path: Path) -> None:
+    page = talk
+    more = page.get_by_role("button", name="Import, save and presets")
+    before = page.locator("#chat-rows > li").first.get_attribute("aria-setsize")
+
+    def choose(files: dict[str, str]) -> None:
+        payload = [{"name": n, "mimeType": "application/json", "buffer": t.encode()} for n, t in files.items()]
+        with page.expect_file_chooser() as chooser:
+            more.click()
+            page.get_by_role("menuitem", name="Import chats").click()
+        chooser.value.set_files(payload)
+
+    with page.expect_download() as download:
+        more.click()
+        page.get_by_role("menuitem", name="Save all as JSON").click()
+    saved = json.loads(Path(download.value.path()).read_text(encoding="utf-8"))
+    assert len(saved["chats"]) > 2000
+    special = next(chat for chat in saved["chats"] if chat["info"]["id"] == "special")
+    assert (special["info"]["folder"], special["messages"][0]["content"]) == ("Travel", "Wo ist das Café?")
+    choose({"all.json": json.dumps(saved)})  # all are there
+    expect(page.locator("#notices")).to_contain_text("0 chats imported")
+    changed = json.loads(json.dumps(special))
+    changed["info"] |= {"title": "Porto trip", "updated": special["info"]["updated"] + 1}
+    new = {"info": {**changed["info"], "id": "new", "title": "Faro trip"}, "messages": changed["messages"]}
+    node = {"message": {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["Hallo"]}}}
+    foreign = [{"title": "From afar", "create_time": 1, "update_time": 2, "mapping": {"x": node}}]
+    broken = saved | {"chats": [new, {"info": {}}]}
+    choose(
+        {
+            "own.json": json.dumps(saved | {"chats": [changed]}),
+            "foreign.json": json.dumps(foreign),
+            "broken.json": json.dumps(broken),
+        }
+    )
+    expect(page.locator("#notices .error")).to_contain_text("chats[1]")
+    page.get_by_role("searchbox").fill("trip")
+    expect(page.locator("#chat-found")).to_have_text("2 chats")  # the old one, too; none of the broken file
+    assert sorted(titles(page)) == ["Lisbon trip", "Porto trip"]
+    page.get_by_role("searchbox").fill("hallo afar")
+    expect(page.locator("#chat-found")).to_have_text("1 chat")
+    row = page.locator("#chat-rows > .chat").first
+    row.hover()
+    row.get_by_role("button", name=re.compile("^More for")).click()
+    with page.expect_download() as download:
+        page.get_by_role("menuitem", name="Save as Markdown").click()
+    assert download.value.suggested_filename == "From-afar.md"
+    assert "## You\n\nHallo" in Path(download.value.path()).read_text(encoding="utf-8")
+    page.get_by_role("searchbox").fill("")
+    assert before is not None
+    page.locator("#notices .error").get_by_role("button", name="Dismiss").click()
+
+
+def test_an_answer_of_another_model_is_a_branch(talk: Page) -> None:
+    page = talk
+    new_chat(page)
+    ask(page, "What is the capital of Italy?")
+    last_answer(page).get_by_role("button", name="Answer with another model").click()
+    page.get_by_role("menuitem", name="Wisp Mini, 8-bit").click()
+    expect(page.locator("#model-name")).to_have_text("Wisp Mini, 8-bit", timeout=60_000)
+    expect(last_answer(page).locator(".versions")).to_have_text("2/2", timeout=60_000)
+    assert "Rome" in wait_answer(page)
+
+
+def test_the_model_makes_titles_when_it_is_idle_and_the_user_s_win(talk: Page) -> None:
+    page = talk
+    page.evaluate("localStorage['wisp.titles'] = 'always'")
+    new_chat(page)
+    ask(page, "Hi, what is the capital of Italy?")
+    current = page.locator("#chat-rows .chat.current .chat-open > span")
+    expect(current).to_have_text("Hi, what is the capital of Italy?")
+    expect(current).not_to_have_text("Hi, what is the capital of Italy?", timeout=60_000)  # once it is idle
+    row = page.locator("#chat-rows .chat.current")
+    row.hover()
+    row.get_by_role("button", name="Rename").click()
+    page.keyboard.type("My own")
+    page.keyboard.press("Enter")
+    ask(page, "And of Spain?")
+    page.wait_for_timeout(2500)  # longer than a title waits
+    expect(current).to_have_text("My own")
+    page.evaluate("localStorage['wisp.titles'] = 'never'")

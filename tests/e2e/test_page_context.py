@@ -1,0 +1,116 @@
+"""A chat that is longer than the context: it goes on, and the page says what the model does not see."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.browser import watch
+from tests.support.chat_page import ask, last_answer, new_chat, open_page, wait_answer, wait_ready
+from tests.support.chat_store import store_chat
+from tools.serve import Server
+
+CONTEXT = 512
+SETTINGS = {"context_length": CONTEXT, "max_tokens": 2}
+
+
+@pytest.fixture(scope="module")
+def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[tuple[Page, list[str]]]:
+    """A page on the CPU with a small context, and its console errors."""
+    context = chromium(None).new_context()
+    page = open_page(context, server.url, settings=SETTINGS)
+    yield page, watch(page)
+    context.close()
+
+
+@pytest.fixture
+def talk(opened: tuple[Page, list[str]]) -> Iterator[Page]:
+    """The page with an empty chat; a test fails if the page logged an error."""
+    page, errors = opened
+    errors.clear()
+    new_chat(page)
+    yield page
+    assert not errors
+
+
+def settings(page: Page, **fields: str) -> None:
+    """Change settings as a user does."""
+    page.get_by_role("button", name="Settings").click()
+    names = {"max_tokens": "Longest answer", "context_length": "Context length"}
+    for name, value in fields.items():
+        page.get_by_label(names[name]).fill(value)
+    page.get_by_role("button", name="Done").click()
+    wait_ready(page)
+
+
+def used(page: Page) -> int:
+    """The tokens that the gauge shows."""
+    expect(page.locator("#gauge")).to_be_visible()
+    return int(page.locator("#gauge").get_attribute("aria-valuenow") or 0)
+
+
+def test_a_hundred_turns_without_an_error(talk: Page) -> None:
+    page = talk
+    store_chat(page, [(f"Is {n} even?", "Yes.") for n in range(86)])
+    page.reload()
+    wait_ready(page)
+    unsent = []
+    for n in range(14):
+        ask(page, f"Write the number {n} as a word, and the capital of Italy.")
+        unsent.append(
+            page.locator("#thread > li").evaluate_all("items => items.findIndex((item) => item.matches('.not-sent'))")
+        )
+    expect(page.locator("#thread .answer-error")).to_have_count(0)
+    expect(page.locator("#thread > .message")).to_have_count(200)
+    expect(page.locator("#thread .not-sent")).to_have_text("not sent: the context is full")
+    assert unsent == sorted(unsent)
+    assert 2 <= len(set(unsent)) <= 4  # in blocks: most requests begin as the one before them did
+    assert unsent[0] > 80
+    assert used(page) <= CONTEXT
+    expect(page.locator("#gauge-tip")).to_contain_text("are not sent")
+    page.locator("#gauge").focus()
+    expect(page.locator("#gauge-tip")).to_be_visible()
+    settings(page, context_length="2048")  # what was left out is sent again
+    ask(page, "And of France?")
+    expect(page.locator("#thread .not-sent")).to_have_count(0)
+    assert used(page) > CONTEXT
+    settings(page, context_length=str(CONTEXT))
+
+
+def test_an_answer_that_fills_the_context_goes_on(talk: Page) -> None:
+    page = talk
+    store_chat(page, [("Name three colours.", "Red, green and blue.")] * 2)
+    page.reload()
+    wait_ready(page)
+    settings(page, max_tokens="", context_length="128")
+    page.evaluate(IGNORE_END)
+    answer = ask(page, "Write a story.")
+    for _ in range(2):  # first older turns are left out, then the answer's own beginning
+        expect(last_answer(page).locator(".stats")).to_contain_text("cut off")
+        assert used(page) == 128
+        page.get_by_role("button", name="Continue the answer").click()
+        longer = wait_answer(page)
+        assert longer.startswith(answer.rstrip())
+        assert len(longer) > len(answer)
+        answer = longer
+    expect(page.locator("#thread .answer-error")).to_have_count(0)
+    expect(page.locator("#thread .not-sent")).to_have_count(1)
+    settings(page, max_tokens="2", context_length=str(CONTEXT))
+
+
+def test_a_question_that_is_too_long_says_what_to_do(talk: Page) -> None:
+    page = talk
+    ask(page, "What is the capital of Italy?")
+    ask(page, "word " * 600)
+    expect(last_answer(page).locator(".answer-error")).to_contain_text("Shorten")
+    expect(last_answer(page).locator(".answer-error")).to_contain_text("512")
+    ask(page, "What is the capital of Spain?")
+    expect(last_answer(page).locator(".answer-error")).to_have_count(0)
+
+
+# The answer goes on until the context is full.
+IGNORE_END = """async () => {
+    const engine = await (await import("/wisp.js")).Wisp.create();
+    const create = engine.chat.completions.create;
+    engine.chat.completions.create = (request, options) => create({ ...request, ignore_eos: true }, options);
+}"""

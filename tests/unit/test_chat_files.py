@@ -1,0 +1,188 @@
+"""Files of chats: Wisp's own without a loss, ChatGPT's and Open WebUI's, and damaged ones."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.js_modules import Evaluate, evaluator
+
+CHAT = {
+    "info": {
+        "id": "a", "title": "Tea", "created": 1, "updated": 2, "shown": 3, "pinned": True, "folder": "Home",
+        "settings": {"top_k": 7}, "assistant": {"id": "x", "name": "Bot", "settings": {"system": "Be kind."}},
+    },
+    "messages": [
+        {"n": 0, "parent": None, "role": "user", "content": "Black or green?"},
+        {"n": 1, "parent": 0, "role": "assistant", "content": "Green.", "finish": "stop", "model": "Mini",
+         "stats": {"tokens": 3, "perSecond": 9.5, "firstMs": 12}},
+        {"n": 2, "parent": None, "role": "user", "content": "White?"},
+        {"n": 3, "parent": 2, "role": "assistant", "content": "Yes,", "finish": "length", "reasoning": "Hm.",
+         "cut": {"request": {"messages": []}, "journal": {"answer": {}, "choices": []}}},
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def js(tmp_path_factory: pytest.TempPathFactory) -> Evaluate:
+    files = ("read", "write")
+    return evaluator(tmp_path_factory.mktemp("js"), [f"app/ui/chats/transfer/{name}.js" for name in files])
+
+
+def read(js: Evaluate, file: Any) -> Any:
+    """The chats of a file, or the message of the error."""
+    text = file if isinstance(file, str) else json.dumps(file)
+    return js("(() => { try { return m.chatsOf(a[0]) } catch (error) { return error.message } })()", text)
+
+
+def own(*chats: Any) -> dict[str, Any]:
+    return {"format": "wisp-chats", "version": 1, "chats": list(chats)}
+
+
+def branch(chat: Any, texts: bool = True) -> list[Any]:
+    """The messages of the shown branch: their texts."""
+    by_number = {message["n"]: message for message in chat["messages"]}
+    at, out = chat["info"]["shown"], []
+    while at is not None:
+        out.append(by_number[at]["content"] if texts else by_number[at])
+        at = by_number[at]["parent"]
+    return out[::-1]
+
+
+def test_json_loses_nothing(js: Evaluate) -> None:
+    text = js("m.FRAME.json[0] + a[0].map(m.WRITE.json).join(m.FRAME.json[2]) + m.FRAME.json[1]", [CHAT, CHAT])
+    assert read(js, text) == [CHAT, CHAT]
+    assert read(js, js("m.FRAME.json[0] + m.FRAME.json[1]")) == []
+
+
+def test_markdown_has_the_shown_branch(js: Evaluate) -> None:
+    assert js("m.WRITE.markdown(a[0])", CHAT) == "# Tea\n\n1970-01-01\n\n## You\n\nWhite?\n\n## Answer\n\nYes,"
+    assert js("m.fileName('A/b: *c*?', 'markdown')") == "A-b-c.md"
+    assert js("m.fileName('///', 'json')") == "chat.json"
+
+
+def gpt(id: str, parent: str | None, role: str | None, *parts: Any, **fields: Any) -> dict[str, Any]:
+    content = {"content_type": fields.pop("content_type", "text"), "parts": list(parts)}
+    metadata = fields.pop("metadata", {})
+    message = role and {"id": id, "author": {"role": role}, "content": content | fields, "metadata": metadata}
+    return {"id": id, "parent": parent, "message": message, "children": []}
+
+
+def test_chatgpt_s_export(js: Evaluate) -> None:
+    nodes = [
+        gpt("root", None, None),
+        gpt("s", "root", "system", ""),
+        gpt("c", "s", "user", "About me", content_type="user_editable_context"),
+        gpt("u", "c", "user", "Sum of 2 and 2?"),
+        gpt("t", "u", "assistant", content_type="thoughts", thoughts=[{"content": "Add."}]),
+        gpt("a", "t", "assistant", "I look it up.", metadata={"model_slug": "gpt-5"}),
+        gpt("tool", "a", "tool", "secret"),
+        gpt("b", "tool", "assistant", "Four."),
+        gpt("b2", "tool", "assistant", "4."),
+        gpt("u2", "b", "user", {"content_type": "image_asset_pointer"}, "And this?"),
+        gpt("h", "u2", "assistant", "hidden", metadata={"is_visually_hidden_from_conversation": True}),
+        gpt("a2", "h", "assistant", "A cat."),
+        gpt("other", "c", "user", "Sum of 3 and 3?"),
+    ]
+    mapping = {node["id"]: node for node in nodes}
+    conversation = {"title": "Sums", "create_time": 1700000000.5, "update_time": 1700000001, "mapping": mapping}
+    (chat,) = read(js, [conversation | {"current_node": "a2"}])
+    assert (chat["info"]["title"], chat["info"]["created"]) == ("Sums", 1700000000500)
+    messages = branch(chat, texts=False)
+    assert [m["content"] for m in messages] == [
+        "Sum of 2 and 2?",
+        "I look it up.\n\nFour.",
+        "[attachment]\n\nAnd this?",
+        "A cat.",
+    ]
+    assert (messages[1]["reasoning"], messages[1]["model"]) == ("Add.", "gpt-5")
+    texts = {m["content"] for m in chat["messages"]}
+    assert {"I look it up.\n\n4.", "Sum of 3 and 3?"} <= texts  # the other branches
+    (chat,) = read(js, [conversation | {"current_node": "tool"}])
+    assert branch(chat)[-1].startswith("I look it up.")
+    assert read(js, conversation)[0]["info"]["shown"] is not None
+
+
+def test_open_webui_s_export(js: Evaluate) -> None:
+    messages = {
+        "1": {"id": "1", "parentId": None, "childrenIds": ["2", "3"], "role": "user", "content": "Hi", "models": ["m"]},
+        "2": {"id": "2", "parentId": "1", "childrenIds": [], "role": "assistant", "content": "Hello.", "model": "m"},
+        "3": {"id": "3", "parentId": "1", "childrenIds": [], "role": "assistant", "content": "Hey!", "model": "m"},
+        "4": {"id": "4", "parentId": "2", "childrenIds": [], "role": "user", "content": "Bye"},
+    }
+    history = {"messages": messages, "currentId": "4"}
+    entry = {
+        "id": "e", "title": "Greeting", "created_at": 1700000000, "updated_at": 1700000001, "pinned": True,
+        "chat": {"title": "x", "history": history, "params": {"system": "Be brief."}, "models": ["m"]},
+    }  # fmt: skip
+    (chat,) = read(js, [entry])
+    assert branch(chat) == ["Hi", "Hello.", "Bye"]
+    assert len(chat["messages"]) == 4
+    info = chat["info"]
+    assert (info["title"], info["pinned"], info["settings"]) == ("Greeting", True, {"system": "Be brief."})
+    assert info["updated"] == 1700000001000
+    linear = {
+        "chat": {"title": "Old", "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
+    }
+    assert branch(read(js, linear)[0]) == ["a", "b"]
+
+
+def test_a_long_chat_is_read(js: Evaluate) -> None:
+    nodes = [
+        gpt(str(n), str(n - 1) if n else None, "user" if n % 2 else "assistant", f"text {n}") for n in range(20_000)
+    ]
+    (chat,) = read(js, [{"title": "", "mapping": {node["id"]: node for node in nodes}, "current_node": "19999"}])
+    assert len(branch(chat)) == 20_000
+    assert chat["info"]["title"] == "Untitled"
+
+
+def changed(path: str, value: Any) -> Any:
+    """The own file with one value changed."""
+    file = json.loads(json.dumps(own(CHAT)))
+    at: Any = file
+    *names, last = path.split(".")
+    for name in names:
+        at = at[int(name) if name.isdigit() else name]
+    at[last] = value
+    return file
+
+
+@pytest.mark.parametrize(
+    ("file", "what"),
+    [
+        ("{", "damaged"),
+        ("PK\x03\x04", "ZIP"),
+        ([], "no chats"),
+        ({"a": 1}, "not of ChatGPT"),
+        ([{"mapping": {}}, 5], "Chat 2 of 2"),
+        ([{"chat": {"history": {"messages": None}, "messages": 7}}], "not of ChatGPT"),
+        (own(CHAT) | {"version": 9}, "version 9"),
+        (own(CHAT) | {"chats": 4}, "no list"),
+        (own(7), "chats[0]"),
+        (changed("chats.0.info.title", 5), "chats[0].info.title"),
+        (changed("chats.0.info.folder", {}), "chats[0].info.folder"),
+        (changed("chats.0.messages.1.content", None), "chats[0].messages[1].content"),
+        (changed("chats.0.messages.1.role", "system"), "chats[0].messages[1].role"),
+        (changed("chats.0.messages.1.parent", 3), "chats[0].messages[1]"),
+        (changed("chats.0.messages.1.n", 0), "chats[0].messages[1]"),
+        (changed("chats.0.messages.1.stats", {"tokens": "many"}), "chats[0].messages[1].stats"),
+    ],
+)
+def test_a_damaged_file_is_refused_with_its_place(js: Evaluate, file: Any, what: str) -> None:
+    error = read(js, file)
+    assert isinstance(error, str)
+    assert what in error
+
+
+def test_odd_values_of_other_programs_do_no_harm(js: Evaluate) -> None:
+    odd = {
+        "a": None,
+        "b": {"parent": 5, "message": {"author": None, "content": "x"}},
+        "c": {"parent": "c", "message": 7},
+    }
+    (chat,) = read(js, [{"title": 5, "create_time": "x", "mapping": odd, "current_node": 9}])
+    assert chat["messages"] == []
+    assert chat["info"]["title"] == "Untitled"
+    assert chat["info"]["created"] > 0
+    entry = {"chat": {"history": {"messages": {"1": None, "2": {"role": "user", "content": [{"text": "q"}, 5]}}}}}
+    assert branch(read(js, entry)[0]) == ["q\n\n[attachment]"]
