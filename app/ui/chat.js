@@ -1,5 +1,6 @@
 /** The current conversation: sends messages, receives answers, stores both. */
 import { explain } from "./advice.js";
+import { withCalls } from "./answer/tool_calls.js";
 import { announce, dismiss, notify } from "./notices.js";
 import { readSettings, samplingFields } from "./settings.js";
 import * as store from "./store.js";
@@ -285,13 +286,16 @@ function request(messages, { model, upstream }, loaded) {
 function read(chunk, message, asked) {
   const now = performance.now();
   const choice = chunk.choices?.[0];
-  const { content, reasoning_content: thought } = choice?.delta ?? {};
+  const { content, reasoning_content: thought, tool_calls: calls } = choice?.delta ?? {};
+  const answers = content && !message.content;
+  if (calls) message.toolCalls = withCalls(message.toolCalls, calls);
   if (thought) message.reasoning = (message.reasoning ?? "") + thought;
   if (content) message.content += content;
   if (content || thought) {
     message.stats ??= { tokens: 0, perSecond: 0, firstMs: now - asked };
     message.stats.tokens += 1;
     const elapsed = now - asked - message.stats.firstMs;
+    if (thought || (answers && message.reasoning)) message.thoughtMs = Math.max(message.thoughtMs ?? 0, elapsed);
     message.stats.perSecond = elapsed > 0 ? ((message.stats.tokens - 1) * 1000) / elapsed : 0;
   }
   if (choice?.finish_reason) message.finish = choice.finish_reason === "length" ? "length" : "stop";

@@ -1,4 +1,6 @@
 /** Shows the messages of a conversation. */
+import { textWithTex } from "./answer/math.js";
+import { toolCalls } from "./answer/tool_calls.js";
 import { copyButton } from "./copy.js";
 import { byId, h, iconButton } from "./dom.js";
 import { icon } from "./icons.js";
@@ -119,9 +121,11 @@ function editInPlace(item, message, actions) {
 
 export class AnswerView {
   #thought = h("p", { class: "thought-text" });
-  #thinking = h("details", { class: "thought", hidden: true }, h("summary", {}, "Thoughts"), this.#thought);
+  #thoughtFor = h("summary");
+  #thinking = h("details", { class: "thought", hidden: true }, this.#thoughtFor, this.#thought);
   #open = false;
   #body = h("div", { class: "body" });
+  #calls = h("div");
   #foot = h("div", { class: "foot" });
   #markdown = new Markdown(this.#body);
   #frame = 0;
@@ -138,6 +142,7 @@ export class AnswerView {
       h("h2", { class: "hidden" }, "Answer"),
       this.#thinking,
       this.#body,
+      this.#calls,
       this.#foot,
     );
     if (message.finish) this.finish(message);
@@ -150,9 +155,10 @@ export class AnswerView {
     this.#frame ||= requestAnimationFrame((begun) => {
       this.#frame = 0;
       if (begun < this.#rest) return this.grow(/** @type {Message} */ (this.#message));
-      const { content, reasoning } = /** @type {Message} */ (this.#message);
+      const message = /** @type {Message} */ (this.#message);
+      const { content, reasoning } = message;
       if (content || reasoning) this.element.classList.remove("waiting");
-      this.#think(reasoning, !content);
+      this.#think(message, !content);
       const started = performance.now();
       this.#markdown.render(content, true);
       const ended = performance.now();
@@ -160,10 +166,11 @@ export class AnswerView {
     });
   }
 
-  /** @param {string | undefined} reasoning @param {boolean} open while there is nothing else to read */
-  #think(reasoning, open) {
+  /** @param {Message} message @param {boolean} open while there is nothing else to read */
+  #think({ reasoning, thoughtMs }, open) {
     if (!reasoning) return;
     this.#thought.textContent = reasoning;
+    this.#thoughtFor.textContent = open ? "Thinking…" : thoughtMs ? `Thought for ${seconds(thoughtMs)}` : "Thoughts";
     if (this.#open !== open) this.#thinking.toggleAttribute("open", open); // otherwise the reader decides
     this.#open = open;
     this.#thinking.hidden = false;
@@ -174,8 +181,9 @@ export class AnswerView {
     cancelAnimationFrame(this.#frame);
     this.#frame = 0;
     this.element.classList.remove("growing", "waiting");
-    this.#think(message.reasoning, false);
+    this.#think(message, false);
     this.#markdown.render(message.content);
+    if (message.toolCalls) this.#calls.replaceChildren(toolCalls(message.toolCalls));
     if (message.sources) this.#foot.before(showSources(this.#body, message.content, message.sources));
     const tools = h(
       "div",
@@ -192,7 +200,7 @@ export class AnswerView {
 
   /** The finished answer's text for screen readers. */
   get spoken() {
-    return this.#body.innerText;
+    return this.#body.querySelector(".katex") ? textWithTex(this.#body) : this.#body.innerText;
   }
 }
 
