@@ -1,6 +1,7 @@
 /** Connects the parts of the page. They reach models only through wisp.js. */
 import "./ui/unframed.js";
 import { explain } from "./ui/advice.js";
+import { startWords } from "./ui/answer/words.js";
 import { startBridge } from "./ui/bridge.js";
 import { startCached } from "./ui/cached.js";
 import { Chat } from "./ui/chat.js";
@@ -66,6 +67,7 @@ const thread = new Thread({
   continue: () => chat.continue(),
   edit: (text) => chat.edit(text),
   settings: () => byId("settings-button").click(),
+  branch: (message, word, token) => chat.branchAt(message, word, token),
 });
 const documents = startDocuments(engine);
 const chat = new Chat({ engine, thread, documents, changed: showChat, failed: answerFailed });
@@ -105,6 +107,7 @@ startCached({
   prompts: () => engine.prompts(),
   clearPrompts: () => engine.clearPrompts(),
 });
+startWords(/** @type {HTMLInputElement} */ (byId("explore-words")));
 startSettings({ onContextLength: () => engine.loaded && load(engine.loaded.choice) });
 
 /** @param {Choice} choice */

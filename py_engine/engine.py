@@ -149,7 +149,7 @@ class Engine:
         answer.stats.prompt_tokens, answer.stats.seed = len(prompt_ids), seeded.seed
         if begun is not None:
             self._check_vocabulary(begun.ids)
-            answer.exact = answer.exact or sampling.temperature <= 0
+            answer.exact = not begun.branched and (answer.exact or sampling.temperature <= 0)
             answer.resume(begun.ids, limits.keep, self.context_length)
         async with aclosing(self._generation.answer(answer, limits.keep)) as batches:
             async for batch in batches:

@@ -1,6 +1,7 @@
 /** The current conversation: sends messages, receives answers, stores both. */
 import { explain } from "./advice.js";
 import { withCalls } from "./answer/tool_calls.js";
+import { branchOf, withWords, wordFields } from "./answer/words.js";
 import { announce, dismiss, notify } from "./notices.js";
 import { readSettings, samplingFields } from "./settings.js";
 import * as store from "./store.js";
@@ -103,6 +104,27 @@ export class Chat {
     this.send(text);
   }
 
+  /**
+   * Lets an answer go on from one of its words with another one, in place of the rest of the chat; this can be undone.
+   * @param {Message} message @param {number} word its index @param {number} token the other one's id
+   */
+  branchAt(message, word, token) {
+    const { conversation } = this;
+    const before = [...conversation.messages];
+    if (this.busy || !before.includes(message) || !message.words || !message.trace) return;
+    const { content, ...cut } = branchOf(message.words, message.trace, word, token);
+    conversation.messages.splice(before.indexOf(message));
+    this.parts.thread.show(conversation.messages);
+    const undo = () => {
+      if (this.conversation === conversation) this.stop();
+      conversation.messages = before;
+      this.#touch(conversation);
+      if (this.conversation === conversation) this.open(conversation.id);
+    };
+    notify({ key: "branched", text: "The answer goes on from another word.", actions: [{ label: "Undo", run: undo }] });
+    this.#answer({ role: "assistant", content, model: message.model, sources: message.sources, cut });
+  }
+
   stop() {
     this.#answering?.abort();
     this.#answering = null;
@@ -162,6 +184,7 @@ export class Chat {
       if (resumed) Object.assign(message, { content: "", reasoning: undefined }); // the stream begins with them
       if (stream.journal) message.cut = { request: asking, journal: stream.journal };
       else delete message.cut;
+      if (stream.journal && asking.logprobs) message.trace = { request: asking, journal: stream.journal };
       let saved = performance.now();
       for await (const chunk of stream) {
         read(chunk, message, asked);
@@ -276,6 +299,7 @@ function request(messages, { model, upstream }, loaded) {
   return {
     model: upstream ? model : loaded, // other tabs may have changed the default model
     ...samplingFields(settings, upstream !== undefined),
+    ...(upstream ? {} : wordFields()),
     messages,
     stream: true,
     stream_options: { include_usage: true },
@@ -288,6 +312,7 @@ function read(chunk, message, asked) {
   const choice = chunk.choices?.[0];
   const { content, reasoning_content: thought, tool_calls: calls } = choice?.delta ?? {};
   const answers = content && !message.content;
+  if (choice?.logprobs?.content) message.words = withWords(message.words, choice.logprobs.content);
   if (calls) message.toolCalls = withCalls(message.toolCalls, calls);
   if (thought) message.reasoning = (message.reasoning ?? "") + thought;
   if (content) message.content += content;

@@ -1,6 +1,8 @@
 /** Shows the messages of a conversation. */
 import { textWithTex } from "./answer/math.js";
+import { explorer } from "./answer/explorer.js";
 import { toolCalls } from "./answer/tool_calls.js";
+import { wordsOf } from "./answer/words.js";
 import { copyButton } from "./copy.js";
 import { byId, h, iconButton } from "./dom.js";
 import { icon } from "./icons.js";
@@ -10,7 +12,8 @@ import { showSources } from "./sources.js";
 
 /**
  * @typedef {import("./store.js").Message} Message
- * @typedef {{ regenerate: () => void, continue: () => void, edit: (text: string) => void, settings: () => void }} Actions
+ * @typedef {{ regenerate: () => void, continue: () => void, edit: (text: string) => void, settings: () => void,
+ *   branch: (message: Message, word: number, token: number) => void }} Actions
  */
 
 const BUSY = 4; // a long answer is rendered for a fifth of the time at most
@@ -189,6 +192,7 @@ export class AnswerView {
       "div",
       { class: "tools" },
       message.content ? copyButton("Copy the answer", () => message.content) : null,
+      message.words && message.trace ? this.#wordsButton(message) : null,
       canContinue(message)
         ? iconButton("forward", "Continue the answer", () => this.actions.continue(), "icon-button only-last")
         : null,
@@ -196,6 +200,24 @@ export class AnswerView {
     );
     this.#foot.replaceChildren(...[awayMark(message), statsLine(message)].filter((part) => part !== null), tools);
     if (message.error) this.#foot.before(errorBox(message.error));
+  }
+
+  /** A button that shows the words with their probabilities instead of the text. @param {Message} message */
+  #wordsButton(message) {
+    const { words, trace } = /** @type {Required<Message>} */ (message);
+    /** @type {HTMLElement | null} */
+    let shown = null;
+    const choose = (/** @type {number} */ word, /** @type {number} */ id) => this.actions.branch(message, word, id);
+    const toggle = () => {
+      shown?.remove();
+      shown = shown ? null : explorer(wordsOf(words, trace), choose);
+      if (shown) this.#body.before(shown);
+      this.#body.hidden = shown !== null;
+      button.setAttribute("aria-pressed", String(shown !== null));
+    };
+    const button = iconButton("words", "Words and their probabilities", toggle);
+    button.setAttribute("aria-pressed", "false");
+    return button;
   }
 
   /** The finished answer's text for screen readers. */

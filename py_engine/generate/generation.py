@@ -131,7 +131,7 @@ class Generation:
         """Hold what the caches know of an answer's tokens. False: pages are lacking."""
         before = len(sequence.tokens)
         cached = sequence.reuse(answer.ids, answer.exact)
-        if not answer.tokens:
+        if answer.tokens == answer.begun:
             answer.stats.cached_tokens += max(0, cached - before)
         answer.lacks_pages = not self.sequences.enough_pages(sequence, self._end(answer))
         return not answer.lacks_pages
@@ -199,7 +199,7 @@ class Generation:
     def _update_stats(self, answer: Answer, started: float, before: Counts) -> None:
         """Update the answer's figures. Requests side by side each count all work of the device."""
         stats, tokens, now = answer.stats, answer.tokens, 1000 * (time.perf_counter() - started)
-        if tokens and not stats.completion_tokens:
+        if tokens > answer.begun and not stats.prefill_ms:
             stats.prefill_ms = now
         stats.completion_tokens, stats.decode_ms = tokens, max(0.0, now - (stats.prefill_ms or now))
         for name, value in self.runner.counts().since(before).items():
