@@ -13,6 +13,7 @@ import { EXAMPLES } from "./ui/examples.js";
 import { icon } from "./ui/icons.js";
 import { Loading } from "./ui/loading.js";
 import { nameOf, startModels } from "./ui/models.js";
+import { startMonitor } from "./ui/monitor.js";
 import { announce, dismiss, notify } from "./ui/notices.js";
 import { startPwa } from "./ui/pwa.js";
 import { readSettings, startSettings } from "./ui/settings.js";
@@ -55,13 +56,17 @@ const engine = new Engine({
   },
   failed: loadFailed,
   left: (text) => upstreams.left(text),
-  noticed: (text) => notify({ key: "backend", text }),
+  noticed(text) {
+    monitor.note(text);
+    notify({ key: "backend", text });
+  },
   idle() {
     loading.end();
     showModel();
   },
 });
 
+const monitor = startMonitor(engine);
 const thread = new Thread({
   regenerate: () => chat.regenerate(),
   continue: () => chat.continue(),

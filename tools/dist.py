@@ -35,6 +35,8 @@ PAGES = {
     "highlight": "node_modules/highlight.js/es/common.js",
     "highlight-all": "node_modules/highlight.js/es/index.js",
     "mermaid": "app/ui/answer/mermaid_frame.js",
+    "monitor": "app/ui/monitor/panel.js",
+    "monitor-style": "app/ui/monitor/monitor.css",
 }
 SCRIPTS = {"mermaid"}  # bundles that are no modules
 ON_USE = {"highlight-all", "mermaid"}  # large and seldom used: the service worker caches them when they are first used

@@ -21,6 +21,7 @@ const PATHS = /** @type {Record<string, string>} */ ({
   away: "M8 16L18 6M10 6h8v8",
   documents: "M9 3.5h6.5L19 7v10H9zM15 3.5V7.5h4M9 7H5v13.5h10V17",
   down: "M12 5.5v13M6.5 13l5.5 5.5 5.5-5.5",
+  pulse: "M3 13h4l3-8 4 14 3-6h4",
   words: "M4 8h5M12 8h8M4 15.5h9M16 15.5h4M4 19h9",
   expand: "M9 4H4v5M15 4h5v5M9 20H4v-5M15 20h5v-5",
   info: "M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16M12 11v5M12 8v.2",

@@ -204,8 +204,12 @@ class Plan:
 
     def memory(self) -> dict[str, int]:
         """Bytes per pool."""
-        kv = sum(b.nbytes for b in self.buffers.values() if b.pool == "kv")
-        return {"weights": sum(w.nbytes for w in self.weights.values()), "kv": kv, "activations": sum(self.slots()[1])}
+        weights = sum(w.nbytes for w in self.weights.values())
+        return {"weights": weights, "kv": self.cache_bytes(), "activations": sum(self.slots()[1])}
+
+    def cache_bytes(self) -> int:
+        """Bytes of the KV caches, the one pool that grows."""
+        return sum(b.nbytes for b in self.buffers.values() if b.pool == "kv")
 
 
 def _overlap(a: Span, b: Span) -> bool:
