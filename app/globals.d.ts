@@ -9,4 +9,4 @@ declare const __WISP_ASSETS__: {
   catalog: string;
   grammar: string;
 };
-declare const __WISP_PRECACHE__: { version: string; files: string[] };
+declare const __WISP_PRECACHE__: { version: string; files: string[]; onUse: string[] };

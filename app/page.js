@@ -1,6 +1,7 @@
 /** Connects the parts of the page. They reach models only through wisp.js. */
 import "./ui/unframed.js";
 import { explain } from "./ui/advice.js";
+import { startWords } from "./ui/answer/words.js";
 import { startBridge } from "./ui/bridge.js";
 import { startCached } from "./ui/cached.js";
 import { startAssistants } from "./ui/chats/assistants.js";
@@ -23,6 +24,7 @@ import { canRemember, chooseFiles, isRemembered, rememberedFiles } from "./ui/ha
 import { startHub } from "./ui/hub.js";
 import { Loading } from "./ui/loading.js";
 import { nameOf, startModels } from "./ui/models.js";
+import { startMonitor } from "./ui/monitor.js";
 import { announce, dismiss, notify } from "./ui/notices.js";
 import { startPwa } from "./ui/pwa.js";
 import { contextLengthFor, startSettings } from "./ui/settings.js";
@@ -66,19 +68,24 @@ const engine = new Engine({
   },
   failed: loadFailed,
   left: (text) => upstreams.left(text),
-  noticed: (text) => notify({ key: "backend", text }),
+  noticed(text) {
+    monitor.note(text);
+    notify({ key: "backend", text });
+  },
   idle() {
     loading.end();
     showModel();
   },
 });
 
+const monitor = startMonitor(engine);
 const thread = new Thread({
   regenerate: (message) => chat.regenerate(message),
   other: (message, button) => void chooseOther(button, message, otherModel),
   continue: () => chat.continue(),
   edit: (message, text) => chat.edit(message, text),
   turn: (message, step) => chat.turn(message, step),
+  branch: (message, word, token) => chat.branchAt(message, word, token),
 });
 const otherModel = {
   list: () => engine.models(),
@@ -171,6 +178,7 @@ startCached({
   prompts: () => engine.prompts(),
   clearPrompts: () => engine.clearPrompts(),
 });
+startWords(/** @type {HTMLInputElement} */ (byId("explore-words")));
 startSettings({
   chat: () => chat.conversation.info,
   changeChat: (settings) => chat.change(chat.conversation.id, { settings }),

@@ -16,6 +16,7 @@ const CACHE = PREFIX + __WISP_PRECACHE__.version;
 const address = (path) => new URL(path, worker.registration.scope).href;
 const INDEX = () => address("index.html");
 const PRECACHED = new Set(__WISP_PRECACHE__.files.map(address));
+const ON_USE = new Set(__WISP_PRECACHE__.onUse.map(address)); // cached when they are first used
 
 worker.addEventListener("install", (event) => event.waitUntil(install()));
 worker.addEventListener("activate", (event) => event.waitUntil(activate()));
@@ -26,7 +27,7 @@ worker.addEventListener("fetch", (event) => {
   if (request.method !== "GET" || request.headers.has("range")) return;
   const url = request.url.split(/[?#]/)[0];
   const wanted = url === worker.registration.scope ? INDEX() : url;
-  if (PRECACHED.has(wanted)) event.respondWith(answer(wanted, request));
+  if (PRECACHED.has(wanted) || ON_USE.has(wanted)) event.respondWith(answer(wanted, request));
 });
 
 /** Fetches the new version. Files that an older version has are copied from it: their names contain a hash. */
@@ -51,5 +52,10 @@ async function activate() {
 /** @param {string} url @param {Request} request */
 async function answer(url, request) {
   const cache = await caches.open(CACHE);
-  return (await cache.match(url)) ?? fetch(request);
+  const found = await cache.match(url);
+  if (found || !ON_USE.has(url)) return found ?? fetch(request);
+  const old = await caches.match(url); // of an older version: its name contains its hash
+  const response = old ?? (await fetch(request));
+  if (response.ok) await cache.put(url, response.clone());
+  return response;
 }

@@ -15,6 +15,7 @@ import { engineFetch } from "./sdk/fetch.js";
 import { startDownloadWorkers } from "./sdk/downloads.js";
 import { startHosting } from "./sdk/host.js";
 import { openLink } from "./sdk/link.js";
+import { Monitor } from "./sdk/monitor.js";
 
 export { Hub } from "./hub/client.js";
 export { WispError };
@@ -264,6 +265,18 @@ export class Wisp extends Endpoints {
    */
   stats({ model } = {}) {
     return this.#connection.call("stats", { model });
+  }
+
+  /**
+   * Takes samples of the default model's figures until `stop()`: `onSample` gets each, `samples` has them, and `lines()`
+   * returns them as JSON lines.
+   * @param {{ interval?: number, most?: number }} [options] ms between two samples, default 1,000; how many are held,
+   *   default 3,600
+   */
+  monitor(options = {}) {
+    const monitor = new Monitor(() => this.stats(), options);
+    monitor.watchLink(this.#connection.onProgress);
+    return monitor;
   }
 
   /** Unloads one model, or all, when their requests have ended. The engine stays. @param {string} [model] @returns {Promise<void>} */

@@ -66,6 +66,7 @@ class Engine:
         self._content: str | None = None  # identifies the model's bytes
         self._device: Device | None = None  # the kernel variants; None on the CPU
         self._recovery: Recovery | None = None
+        self._counted: tuple[Plan, dict[str, int]] | None = None  # bytes by pool
         self._generation = Generation(runner, self.context_length, self.parallel, speculation)
 
     # -- loading ------------------------------------------------------------------------------------------------------
@@ -149,7 +150,7 @@ class Engine:
         answer.stats.prompt_tokens, answer.stats.seed = len(prompt_ids), seeded.seed
         if begun is not None:
             self._check_vocabulary(begun.ids)
-            answer.exact = answer.exact or sampling.temperature <= 0
+            answer.exact = not begun.branched and (answer.exact or sampling.temperature <= 0)
             answer.resume(begun.ids, limits.keep, self.context_length)
         async with aclosing(self._generation.answer(answer, limits.keep)) as batches:
             async for batch in batches:
@@ -371,10 +372,12 @@ class Engine:
         return {
             "adapter": self.adapter,
             "notices": self.notices,
-            "memory": budget.pools(self.plan, on_cpu=self.backend == "cpu"),
+            "memory": self._memory(),
             "batch": self.plan.batch,
             "parallel": self.parallel,
             "pages": self._generation.sequences.stats(),
+            "sequences": self._generation.sequences.running(),
+            "totals": asdict(self._generation.totals),
             "prefixes": self._generation.prefixes.stats() if self._generation.prefixes is not None else None,
             "timings": self.timings,
             "kernels": self.kernels,
@@ -384,6 +387,12 @@ class Engine:
             "dispatches_per_token": sum(len(self.plan.lists.get(n, [])) for n in DECODE_STEP) if gpu else 0,
             "submits_per_token": self.last.submits / steps,
         }
+
+    def _memory(self) -> dict[str, int]:
+        """Bytes by pool. Counted once per plan, apart from the caches: it takes longer than all other figures."""
+        if self._counted is None or self._counted[0] is not self.plan:
+            self._counted = self.plan, budget.pools(self.plan, on_cpu=self.backend == "cpu")
+        return {**self._counted[1], "kv": self.plan.pool_bytes("kv")}
 
     async def unload(self) -> None:
         """Free all memory. The engine cannot be used afterwards."""

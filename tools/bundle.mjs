@@ -34,7 +34,8 @@ const built = await Promise.all(
       legalComments: "eof",
       logLevel: "silent",
       plugins: [stableSdk],
-      external: ["module", "url"], // XGrammar imports these of Node, but never in a browser
+      // XGrammar imports these of Node, but never in a browser; tools/fonts.py publishes fonts
+      external: ["module", "url", "*.woff2", "*.woff", "*.ttf"],
     }).catch((error) => {
       console.error(`error: ${error.message}`);
       process.exit(1);

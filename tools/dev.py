@@ -19,7 +19,7 @@ from watchfiles import watch
 
 from tools import dist
 from tools.failure import Failure, say
-from tools.headers import HEADERS
+from tools.headers import ARTIFACT, HEADERS
 from tools.paths import ROOT
 from tools.serve import Handler, Server, has_desktop, open_port
 
@@ -57,11 +57,11 @@ class DevHandler(Handler):
             self._events()
         elif path == MODULE:
             self._text(RELOAD.encode(), "text/javascript; charset=utf-8")
-        elif (file := self._file()) is not None and file.suffix == ".html":
+        elif (file := self._file()) is not None and file.suffix == ".html" and file.name != ARTIFACT:
             tag = f'<script type="module" src="{MODULE}"></script></head>'
             self._text(file.read_bytes().replace(b"</head>", tag.encode(), 1), "text/html; charset=utf-8")
         elif file is not None and file == self.server.root / "sw.js":
-            precache = b'const __WISP_PRECACHE__ = {"version":"dev","files":[]};\n'
+            precache = b'const __WISP_PRECACHE__ = {"version":"dev","files":[],"onUse":[]};\n'
             code = PRECACHE.sub(lambda _: precache + TAKE_OVER.encode(), file.read_bytes())
             self._text(code, "text/javascript; charset=utf-8")
         else:

@@ -1,7 +1,8 @@
 """Make dist/: everything the page needs, as files that any static host can serve.
 
-index.html, bench.html, notices.html, wisp.js, sw.js and manifest.webmanifest keep their names. All other files are
-under assets/ and have a part of their SHA-256 in their name: they can be cached for ever, and builds never mix.
+index.html, bench.html, artifact.html, notices.html, wisp.js, sw.js and manifest.webmanifest keep their names. All other
+files are under assets/ and have a part of their SHA-256 in their name: they can be cached for ever, and builds never
+mix.
 """
 
 import hashlib
@@ -15,7 +16,8 @@ from tools import catalog, notices, pyodide, python_zip
 from tools.bytecode import with_bytecode
 from tools.environment import ensure_venv, pyproject
 from tools.failure import Failure, run, say
-from tools.headers import headers_file, with_policy
+from tools.fonts import with_fonts
+from tools.headers import ARTIFACT, ARTIFACT_PAGE_CSP, PAGE_CSP, headers_file, with_policy
 from tools.npm import ensure_node_modules, node
 from tools.paths import DIST, ROOT, STATIC
 from tools.snapshot import snapshot
@@ -29,7 +31,16 @@ PAGES = {
     "chat-search": "app/ui/chats/search/worker.js",
     "pdf": "app/retrieval/pdf.js",
     "pdf-worker": "node_modules/pdfjs-dist/legacy/build/pdf.worker.mjs",
+    "math": "node_modules/katex/dist/katex.mjs",
+    "math-style": "node_modules/katex/dist/katex.css",
+    "highlight": "node_modules/highlight.js/es/common.js",
+    "highlight-all": "node_modules/highlight.js/es/index.js",
+    "mermaid": "app/ui/answer/mermaid_frame.js",
+    "monitor": "app/ui/monitor/panel.js",
+    "monitor-style": "app/ui/monitor/monitor.css",
 }
+SCRIPTS = {"mermaid"}  # bundles that are no modules
+ON_USE = {"highlight-all", "mermaid"}  # large and seldom used: the service worker caches them when they are first used
 VERSION = "__WISP_VERSION__"  # the placeholder for Wisp's version in pages
 
 
@@ -96,28 +107,37 @@ def build(*, quiet: bool = False) -> Path:
     assets["catalog"] = models
     offline.append(models)
 
+    on_use: list[str] = []
+
+    def publish_font(name: str, data: bytes) -> str:
+        offline.append(site.add_hashed("assets/fonts", name, data))
+        return offline[-1].removeprefix("assets/")
+
+    bundles["math-style"] = with_fonts(bundles["math-style"], ROOT / "node_modules/katex/dist", publish_font)
     for name, source in PAGES.items():
         if name in bundles:
             suffix = source.rpartition(".")[2]
-            offline.append(site.add_hashed("assets", f"{name}.{suffix}", bundles[name].encode(), source))
+            path = site.add_hashed("assets", f"{name}.{suffix}", bundles[name].encode(), source)
+            (on_use if name in ON_USE else offline).append(path)
     sdk = f"const __WISP_ASSETS__ = {json.dumps(assets)};\n" + bundles["wisp"]
     offline.append(site.add("wisp.js", sdk.encode()))
     version = pyproject()["project"]["version"]
     licences = notices.page(notices.notices(packages, members, wheels), version)
     offline.append(site.add("notices.html", with_policy(licences).encode()))
-    for name in ("index.html", "bench.html", "manifest.webmanifest"):
+    for name in ("index.html", "bench.html", ARTIFACT, "manifest.webmanifest"):
         if (STATIC / name).exists():
             text = site.rewritten((STATIC / name).read_text(encoding="utf-8")).replace(VERSION, version)
-            text = with_policy(text) if name.endswith(".html") else text
+            if name.endswith(".html"):
+                text = with_policy(text, ARTIFACT_PAGE_CSP if name == ARTIFACT else PAGE_CSP)
             offline.append(site.add(name, text.encode()))
     if "sw" in bundles:
         digest = hashlib.sha256()
         for path in sorted(offline):
             digest.update(path.encode() + hashlib.sha256(site.files[path]).digest())
-        precache = {"version": digest.hexdigest()[:12], "files": sorted(offline)}
+        precache = {"version": digest.hexdigest()[:12], "files": sorted(offline), "onUse": sorted(on_use)}
         site.add("sw.js", (f"const __WISP_PRECACHE__ = {json.dumps(precache)};\n" + bundles["sw"]).encode())
 
-    site.add("_headers", headers_file().encode())
+    site.add("_headers", headers_file(site.files).encode())
 
     _write(site)
     if not quiet:
@@ -129,7 +149,7 @@ def build(*, quiet: bool = False) -> Path:
 def _bundles() -> tuple[dict[str, str], list[str]]:
     """Return bundle name -> text for the entry points that exist, and the npm packages in them."""
     candidates = [
-        *((name, source, "esm") for name, source in PAGES.items()),
+        *((name, source, "iife" if name in SCRIPTS else "esm") for name, source in PAGES.items()),
         ("wisp", "app/wisp.js", "esm"),
         ("worker", "app/worker.js", "esm"),
         ("downloads", "py_engine/files/download_worker.js", "esm"),

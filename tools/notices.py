@@ -22,7 +22,7 @@ from tools.failure import Failure
 from tools.paths import NODE_MODULES, ROOT, site_packages
 
 LICENSES = ROOT / "tools" / "licenses"
-TEXT = re.compile(r"(^|/)(LICEN[CS]E|COPYING|NOTICE)[^/]*$", re.I)
+TEXT = re.compile(r"(^|/)(LICEN[CS]E|COPYING|NOTICE)[^/]*(?<!js)$", re.I)
 
 # (name, licence, address, copyright line) of what is linked into pyodide.asm.wasm and python_stdlib.zip.
 PYODIDE = (
@@ -108,7 +108,8 @@ def _npm(name: str) -> Notice:
     address = repository.get("url", "") if isinstance(repository, dict) else repository
     texts = [path.read_text(encoding="utf-8") for path in sorted(folder.iterdir()) if TEXT.search(path.name)]
     home = about.get("homepage") or re.sub(r"^git[+:]+(https?:)?/*", "https://", address)
-    return Notice(name, about["version"], about["license"], home, _texts(about["license"], texts))
+    license = about.get("license") or ("licence below" if texts else "")
+    return Notice(name, about["version"], license, home, _texts(license, texts))
 
 
 def _installed(package: str) -> Notice:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tools.connections import WRITE_S, BadRequest, BoundedServer, RequestHandler, number
 from tools.failure import Failure
-from tools.headers import HEADERS
+from tools.headers import HEADERS, headers_of
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 8000
@@ -119,7 +119,7 @@ class Handler(RequestHandler):
 
     def _common(self, path: Path, etag: str) -> None:
         """Send the headers of answers about a file. Files in assets/ have a hash in their name and never change."""
-        for name, value in {**HEADERS, **self.server.headers}.items():
+        for name, value in {**headers_of(path.name), **self.server.headers}.items():
             self.send_header(name, value)
         hashed = path.is_relative_to(self.server.root / "assets")
         self.send_header("Cache-Control", "public, max-age=31536000, immutable" if hashed else "no-cache")

@@ -156,7 +156,7 @@ class Run:
             sampling = replace(sampling, seed=sampling.seed + index)
         output.open(prompt.text if isinstance(request, CompletionRequest) and request.echo else "")
         recorded = self.journal.choices.get(index, Recorded())
-        begun = Begun(recorded.ids, recorded.seed) if recorded.batches else None
+        begun = Begun(recorded.ids, recorded.seed, self.journal.branched) if recorded.batches else None
         self.model.check_ids(recorded.ids, "resume")
         for batch in recorded.batches:
             output.push(batch)
@@ -286,7 +286,7 @@ def _usage(prompt_tokens: int, completion_tokens: int, stats: GenerationStats, c
     return Usage(
         prompt_tokens=prompt_tokens,
         completion_tokens=completion_tokens,
-        cached_tokens=stats.cached_tokens,
+        cached_tokens=min(stats.cached_tokens, prompt_tokens),
         prompt_ms=stats.prefill_ms or 1000 * (clock.first - clock.started),
         predicted_ms=stats.decode_ms or 1000 * (clock.last - clock.first),
         ttft_ms=1000 * (clock.first - clock.received),

@@ -43,6 +43,7 @@ class Journal:
         self.identity = Identity.new()
         self.choices: dict[int, Recorded] = {}  # of an earlier worker
         self.over = False  # an earlier worker made all chunks
+        self.branched = False  # the page has chosen the last token
         if resume is not None:
             self._read(resume)
         if resume is None or replay:
@@ -92,7 +93,7 @@ class Journal:
             for number, choice in enumerate(resume["choices"]):
                 if choice is not None:  # it has not begun
                     self.choices[number] = _recorded(choice)
-            self.over = resume.get("over") is True
+            self.over, self.branched = resume.get("over") is True, resume.get("branched") is True
         except (AttributeError, IndexError, KeyError, OSError, OverflowError, TypeError, ValueError):
             raise wrong_value("resume is not the journal of an answer.", "resume") from None
 

@@ -299,6 +299,8 @@ class Models:
             return False
         model = min(some, key=lambda m: (m.pins > 0, m.id != options.choice.id, m.used))
         await self._unload_when_idle(model)
+        if model.id != options.choice.id:
+            self._tell_users(f"{model.id} was unloaded, because {options.choice.id} needs its memory.")
         evicted.append(model.options)
         return True
 

@@ -215,7 +215,7 @@ class Logprobs:
         }
 
     def _token(self, token: int, logprob: float) -> dict[str, Json]:
-        return {"token": self._text(token), "logprob": logprob, "bytes": list(self._token_bytes(token))}
+        return {"id": token, "token": self._text(token), "logprob": logprob, "bytes": list(self._token_bytes(token))}
 
     def _text(self, token: int) -> str:
         return self._token_bytes(token).decode("utf-8", "replace")

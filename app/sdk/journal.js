@@ -3,7 +3,8 @@
  * a page may store it.
  *
  * @typedef {{ seed?: number | null, batches: any[][], closed?: boolean }} Recorded one choice: its tokens, batch by batch
- * @typedef {{ answer: { root: string, created: number }, choices: (Recorded | null)[], over?: boolean }} Journal
+ * @typedef {{ answer: { root: string, created: number }, choices: (Recorded | null)[], over?: boolean,
+ *   branched?: boolean }} Journal `branched`: the page has chosen the last token
  *
  * @typedef {object} Entry
  * @property {Journal["answer"]} [answer]

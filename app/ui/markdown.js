@@ -7,18 +7,24 @@
  */
 import DOMPurify from "dompurify";
 import MarkdownIt from "markdown-it";
-import { copyButton } from "./copy.js";
+import { CodeBlock } from "./answer/code_block.js";
+import { typeset } from "./answer/math.js";
+import { math, openMath } from "./answer/math_syntax.js";
+import { tableBlock } from "./answer/table.js";
 import { h } from "./dom.js";
 
 /** @typedef {import("markdown-it").Token} Token */
-/** @typedef {{ raw: string, element: HTMLElement, code?: HTMLElement, language?: HTMLElement }} Block */
+/** @typedef {{ raw: string, element: HTMLElement, code?: CodeBlock }} Block */
 /** @typedef {{ raw: string, tokens: Token[] }} Part a top-level block of the text */
 
 const MAX_LENGTH = 300_000; // characters: about a second in the worst case
 
 const MAX_NESTING = 50; // of blocks
 
+const LONGEST_HELD = 600; // characters of an open formula
+
 const markdown = new MarkdownIt({ html: false, linkify: true, breaks: true, maxNesting: MAX_NESTING + 1 });
+markdown.use(math);
 const { escapeHtml } = markdown.utils;
 // Text of a model must cause no request: an image becomes a link.
 markdown.renderer.rules.image = (tokens, i) => {
@@ -61,7 +67,7 @@ export class Markdown {
     text = text.replace(/\r\n?/g, "\n"); // as markdown-it does; else its line numbers would not be those of the text
     try {
       const parts = text.length > MAX_LENGTH ? [plain(text)] : partsOf(growing ? settled(text) : text, this.#versionOf);
-      parts.forEach((part, index) => this.#place(part, index));
+      parts.forEach((part, index) => this.#place(part, index, growing && index === parts.length - 1));
       for (const { element } of this.#blocks.splice(parts.length)) element.remove();
     } catch (error) {
       console.warn("An answer is shown as plain text:", error);
@@ -77,19 +83,18 @@ export class Markdown {
     return this.#references === before ? this.#version : ++this.#version;
   };
 
-  /** @param {Part} part @param {number} index */
-  #place(part, index) {
+  /** @param {Part} part @param {number} index @param {boolean} growing more of it is coming */
+  #place(part, index, growing) {
     const old = this.#blocks[index];
-    if (old?.raw === part.raw) return;
     const [token] = part.tokens;
     const isCode = token?.type === "fence" || token?.type === "code_block";
-    if (isCode && old?.code && old.language) {
-      old.language.textContent = languageOf(token); // a code block grows in place and keeps its button
-      old.code.textContent = codeOf(token);
+    if (isCode && old?.code) {
+      old.code.update(codeOf(token), languageOf(token), growing); // grows in place and keeps its buttons
       old.raw = part.raw;
       return;
     }
-    const block = isCode ? codeBlock(part) : token ? textBlock(part) : { raw: part.raw, element: plainText(part.raw) };
+    if (old?.raw === part.raw) return;
+    const block = isCode ? codeBlock(part, growing) : token ? textBlock(part) : plainBlock(part);
     if (old) old.element.replaceWith(block.element);
     else this.root.append(block.element);
     this.#blocks[index] = block;
@@ -136,11 +141,9 @@ function textBlock({ raw, tokens }) {
     if (link.getAttribute("href")) showTarget(link);
     else link.replaceWith(...link.childNodes); // it leads nowhere, or where none may lead
   }
-  const scrolls = tokens[0].type === "table_open";
-  const props = scrolls
-    ? { class: "block wide", tabIndex: 0, role: "group", "aria-label": "Table" }
-    : { class: "block" };
-  return { raw, element: h("div", props, fragment) };
+  typeset(fragment);
+  const isTable = tokens[0].type === "table_open";
+  return { raw, element: isTable ? tableBlock(fragment) : h("div", { class: "block" }, fragment) };
 }
 
 /** Opens a link in a new tab, and shows where it leads unless its text does. @param {HTMLAnchorElement} link */
@@ -150,25 +153,24 @@ function showTarget(link) {
   if (host && !link.textContent?.includes(host)) link.append(h("span", { class: "link-host" }, ` (${host})`));
 }
 
-/** @param {Part} part @returns {Block} */
-function codeBlock({ raw, tokens: [token] }) {
-  const code = h("code", {}, codeOf(token));
-  const language = h("span", {}, languageOf(token));
-  const copy = copyButton("Copy the code", () => code.textContent ?? "");
-  const pre = h("pre", { tabIndex: 0, role: "group", "aria-label": "Code" }, code);
-  const element = h("div", { class: "block code" }, h("div", { class: "code-head" }, language, copy), pre);
-  return { raw, element, code, language };
+/** @param {Part} part @param {boolean} growing @returns {Block} */
+function codeBlock({ raw, tokens: [token] }, growing) {
+  const code = new CodeBlock(codeOf(token), languageOf(token), growing);
+  return { raw, element: code.element, code };
 }
+
+/** @param {Part} part @returns {Block} */
+const plainBlock = ({ raw }) => ({ raw, element: plainText(raw) });
 
 /** @param {Token} token */
 const codeOf = (token) => token.content.replace(/\n$/, "");
 
 /** @param {Token} token */
-const languageOf = (token) => token.info.trim().split(/\s/)[0] || "text";
+const languageOf = (token) => token.info.trim().split(/\s/)[0] ?? "";
 
 /**
  * The part of a streamed text whose rendering is stable. Holds back or closes a lone list marker (which would turn the
- * line above into a heading), the start of a table, and open emphasis.
+ * line above into a heading), the start of a table, an open formula, and open emphasis.
  * @param {string} text
  */
 function settled(text) {
@@ -177,7 +179,12 @@ function settled(text) {
   const line = text.lastIndexOf("\n");
   if (line >= 0 && /^[ \t]*(?:[-=*+#>|`~]+|\d+[.)]?)[ \t]*$/.test(text.slice(line + 1))) text = text.slice(0, line);
   const start = text.lastIndexOf("\n\n") + 1;
-  const last = text.slice(start);
+  let last = text.slice(start);
+  const math = openMath(last);
+  if (math >= 0 && last.length - math < LONGEST_HELD) {
+    last = last.slice(0, math);
+    text = text.slice(0, start + math).trimEnd();
+  }
   if (/^\n?\|[^\n]*(\n[|: -]*)?$/.test(last)) return text.slice(0, start); // a table's head row without its rule
   for (const mark of ["**", "`"]) if (last.split(mark).length % 2 === 0) text = text.trimEnd() + mark;
   return text;

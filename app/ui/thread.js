@@ -1,4 +1,8 @@
 /** Shows the messages of a conversation. */
+import { textWithTex } from "./answer/math.js";
+import { explorer } from "./answer/explorer.js";
+import { toolCalls } from "./answer/tool_calls.js";
+import { wordsOf } from "./answer/words.js";
 import { copyButton } from "./copy.js";
 import { byId, h, iconButton } from "./dom.js";
 import { icon } from "./icons.js";
@@ -17,6 +21,7 @@ import { showSources } from "./sources.js";
  * @property {() => void} continue
  * @property {(message: Message, text: string) => void} edit
  * @property {(message: Message, step: number) => void} turn shows another version
+ * @property {(message: Message, word: number, token: number) => void} branch goes on from a word with another one
  */
 
 const NOT_SENT =
@@ -163,9 +168,11 @@ function editInPlace(item, message, actions) {
 
 export class AnswerView {
   #thought = h("p", { class: "thought-text" });
-  #thinking = h("details", { class: "thought", hidden: true }, h("summary", {}, "Thoughts"), this.#thought);
+  #thoughtFor = h("summary");
+  #thinking = h("details", { class: "thought", hidden: true }, this.#thoughtFor, this.#thought);
   #open = false;
   #body = h("div", { class: "body" });
+  #calls = h("div");
   #foot = h("div", { class: "foot" });
   #markdown = new Markdown(this.#body);
   #frame = 0;
@@ -183,6 +190,7 @@ export class AnswerView {
       h("h2", { class: "hidden" }, "Answer"),
       this.#thinking,
       this.#body,
+      this.#calls,
       this.#foot,
     );
     if (message.finish) this.finish(message);
@@ -195,9 +203,10 @@ export class AnswerView {
     this.#frame ||= requestAnimationFrame((begun) => {
       this.#frame = 0;
       if (begun < this.#rest) return this.grow(/** @type {Message} */ (this.#message));
-      const { content, reasoning } = /** @type {Message} */ (this.#message);
+      const message = /** @type {Message} */ (this.#message);
+      const { content, reasoning } = message;
       if (content || reasoning) this.element.classList.remove("waiting");
-      this.#think(reasoning, !content);
+      this.#think(message, !content);
       const started = performance.now();
       this.#markdown.render(content, true);
       const ended = performance.now();
@@ -205,10 +214,11 @@ export class AnswerView {
     });
   }
 
-  /** @param {string | undefined} reasoning @param {boolean} open while there is nothing else to read */
-  #think(reasoning, open) {
+  /** @param {Message} message @param {boolean} open while there is nothing else to read */
+  #think({ reasoning, thoughtMs }, open) {
     if (!reasoning) return;
     this.#thought.textContent = reasoning;
+    this.#thoughtFor.textContent = open ? "Thinking…" : thoughtMs ? `Thought for ${seconds(thoughtMs)}` : "Thoughts";
     if (this.#open !== open) this.#thinking.toggleAttribute("open", open); // otherwise the reader decides
     this.#open = open;
     this.#thinking.hidden = false;
@@ -219,8 +229,9 @@ export class AnswerView {
     cancelAnimationFrame(this.#frame);
     this.#frame = 0;
     this.element.classList.remove("growing", "waiting");
-    this.#think(message.reasoning, false);
+    this.#think(message, false);
     this.#markdown.render(message.content);
+    if (message.toolCalls) this.#calls.replaceChildren(toolCalls(message.toolCalls));
     if (message.sources) this.#foot.before(showSources(this.#body, message.content, message.sources));
     const other = iconButton("swap", "Answer with another model", () => this.actions.other(message, other));
     other.setAttribute("aria-haspopup", "menu");
@@ -229,6 +240,7 @@ export class AnswerView {
       { class: "tools" },
       this.versions,
       message.content ? copyButton("Copy the answer", () => message.content) : null,
+      message.words && message.trace ? this.#wordsButton(message) : null,
       canContinue(message)
         ? iconButton("forward", "Continue the answer", () => this.actions.continue(), "icon-button only-last")
         : null,
@@ -239,9 +251,27 @@ export class AnswerView {
     if (message.error) this.#foot.before(errorBox(message.error));
   }
 
+  /** A button that shows the words with their probabilities instead of the text. @param {Message} message */
+  #wordsButton(message) {
+    const { words, trace } = /** @type {Required<Message>} */ (message);
+    /** @type {HTMLElement | null} */
+    let shown = null;
+    const choose = (/** @type {number} */ word, /** @type {number} */ id) => this.actions.branch(message, word, id);
+    const toggle = () => {
+      shown?.remove();
+      shown = shown ? null : explorer(wordsOf(words, trace), choose);
+      if (shown) this.#body.before(shown);
+      this.#body.hidden = shown !== null;
+      button.setAttribute("aria-pressed", String(shown !== null));
+    };
+    const button = iconButton("words", "Words and their probabilities", toggle);
+    button.setAttribute("aria-pressed", "false");
+    return button;
+  }
+
   /** The finished answer's text for screen readers. */
   get spoken() {
-    return this.#body.innerText;
+    return this.#body.querySelector(".katex") ? textWithTex(this.#body) : this.#body.innerText;
   }
 }
 

@@ -42,6 +42,7 @@ class Begun:
 
     ids: list[int]
     seed: int | None
+    branched: bool = False  # the last token was chosen by hand: the text before it need not be computed as it was
 
 
 @dataclass
@@ -57,6 +58,7 @@ class Answer:
     private: bool = False  # as in AnswerLimits
     begins: int = field(init=False)  # index of its first token in `ids`
     tokens: int = 0  # generated so far
+    begun: int = 0  # of them before this request
     shifted: int = 0  # tokens dropped from the context
     done: bool = False
     lacks_pages: bool = False  # it continues when there are pages
@@ -69,6 +71,7 @@ class Answer:
     def resume(self, tokens: list[int], keep: int | None, n_ctx: int) -> None:
         """Go on after tokens that were generated before. Shifts the context wherever they did."""
         self.accept(Batch(tokens))
+        self.begun = self.tokens
         for token in tokens:
             self.ids.append(token)
             if keep is not None and len(self.ids) > n_ctx and not self.done:

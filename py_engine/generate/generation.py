@@ -21,6 +21,7 @@ from py_engine.generate.scheduler import Reuse, Scheduler, prompt_part
 from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.generate.sequences import Sequences
 from py_engine.generate.time_slices import TimeSlices
+from py_engine.generate.totals import Totals
 from py_engine.plan.sampling import Batch
 from py_engine.runners import Counts, Runner
 
@@ -34,7 +35,7 @@ class Generation:
 
     def __init__(self, runner: Runner, context_length: int, parallel: int, speculation: bool = True) -> None:
         self.context_length, self._speculation = context_length, speculation
-        self.time_slices = TimeSlices()
+        self.time_slices, self.totals = TimeSlices(), Totals()
         self.ask_for_memory: AskForMemory = lambda _: nullcontext(True)
         self.recover: Recover | None = None
         self.prefixes: PrefixStore | None = None
@@ -44,7 +45,7 @@ class Generation:
 
     def _use(self, runner: Runner) -> None:
         self.plan, self.runner = runner.plan, runner
-        self._scheduler = Scheduler(runner, self.time_slices, self._speculation)
+        self._scheduler = Scheduler(runner, self.time_slices, self.totals, self._speculation)
 
     def restart(self, runner: Runner) -> None:
         """Continue on another runner, whose caches are empty, after the device of the last one was lost."""
@@ -68,6 +69,8 @@ class Generation:
     async def answer(self, answer: Answer, keep: int | None) -> AsyncGenerator[Batch, None]:
         """Engine.generate()."""
         started = time.perf_counter()
+        self.totals.requests += 1
+        self.totals.prompt_tokens += len(answer.ids)
         try:
             while True:
                 try:
@@ -117,6 +120,7 @@ class Generation:
                 async for batch in batches:
                     accepted = answer.accept(batch)
                     produced += accepted.ids
+                    self.totals.completion_tokens += len(accepted.ids)
                     # the last token's keys and values are not computed
                     sequence.append(produced[len(sequence.tokens) - len(ids) : -1], generated=True)
                     yield accepted
@@ -131,8 +135,9 @@ class Generation:
         """Hold what the caches know of an answer's tokens. False: pages are lacking."""
         before = len(sequence.tokens)
         cached = sequence.reuse(answer.ids, answer.exact)
-        if not answer.tokens:
+        if answer.tokens == answer.begun:
             answer.stats.cached_tokens += max(0, cached - before)
+            self.totals.cached_tokens += max(0, cached - before)
         answer.lacks_pages = not self.sequences.enough_pages(sequence, self._end(answer))
         return not answer.lacks_pages
 
@@ -199,7 +204,7 @@ class Generation:
     def _update_stats(self, answer: Answer, started: float, before: Counts) -> None:
         """Update the answer's figures. Requests side by side each count all work of the device."""
         stats, tokens, now = answer.stats, answer.tokens, 1000 * (time.perf_counter() - started)
-        if tokens and not stats.completion_tokens:
+        if tokens > answer.begun and not stats.prefill_ms:
             stats.prefill_ms = now
         stats.completion_tokens, stats.decode_ms = tokens, max(0.0, now - (stats.prefill_ms or now))
         for name, value in self.runner.counts().since(before).items():

@@ -19,6 +19,7 @@ from py_engine.generate.answer import Answer
 from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.generate.speculation import DraftPolicy
 from py_engine.generate.time_slices import TimeSlices
+from py_engine.generate.totals import Totals
 from py_engine.plan.lists import DECODE, PREFILL_END, SMALL_BATCH_END
 from py_engine.plan.sampling import Batch
 from py_engine.plan.shared import MAX_SMALL_BATCH
@@ -100,8 +101,9 @@ class Submit:
 class Scheduler:
     """The sequences that run on one device."""
 
-    def __init__(self, runner: Runner, time_slices: TimeSlices, speculation: bool = True) -> None:
+    def __init__(self, runner: Runner, time_slices: TimeSlices, totals: Totals, speculation: bool = True) -> None:
         self._runner, self._time_slices, self._speculation = runner, time_slices, speculation
+        self._totals = totals
         self._sequences: list[RunningSequence] = []
         self._in_flight: deque[Submit] = deque()
         self._prompts = asyncio.Lock()  # prompts are read one after the other
@@ -184,6 +186,8 @@ class Scheduler:
             batch = sampled if submit.samples else Batch([])
             sequence.submits -= 1
             if self._drafting:
+                self._totals.draft_steps += submit.steps
+                self._totals.draft_tokens += len(batch.ids)
                 batch = batch[: sequence.left]
                 sequence.left -= len(batch.ids)
                 sequence.position += len(batch.ids)

@@ -141,6 +141,11 @@ class Sequences:
         pools = zip(self.cache.windows, self.cache.pools, strict=True)
         return [{"window": w, "total": pool.size, "free": pool.free, "held": pool.held} for w, pool in pools]
 
+    def running(self) -> list[dict[str, int]]:
+        """The running sequences, oldest first: number, tokens in the caches, whether it waits for pages (0 or 1)."""
+        waiting = self.cache.waiting
+        return [{"number": s.number, "tokens": len(s.tokens), "waits": int(s.age in waiting)} for s in self._running]
+
     def clear(self) -> None:
         """Forget what no running sequence holds."""
         self.cache.clear()

@@ -61,12 +61,21 @@ def test_page_refers_to_built_files_only(dist: Path) -> None:
             assert (dist / path).is_file(), f"{name} refers to {path}"
 
 
-def test_service_worker_keeps_everything_but_the_models(dist: Path) -> None:
+def test_service_worker_caches_everything_but_the_models_and_what_is_seldom_used(dist: Path) -> None:
     precache = injected(dist / "sw.js", "__WISP_PRECACHE__")
     everything = {path.relative_to(dist).as_posix() for path in dist.rglob("*") if path.is_file()}
     models = {path for path in everything if path.endswith(".gguf")}
-    assert everything - set(precache["files"]) == {"sw.js", "_headers"} | models
+    on_use = set(precache["onUse"])
+    assert {path.partition("-")[0] for path in on_use} == {"assets/mermaid", "assets/highlight"}
+    assert everything - set(precache["files"]) == {"sw.js", "_headers"} | models | on_use
     assert set(precache["files"]) <= everything
+
+
+def test_the_fonts_of_formulas_are_in_dist(dist: Path) -> None:
+    (style,) = dist.glob("assets/math-style-*.css")
+    fonts = re.findall(r"url\(([^)]*)\)", style.read_text(encoding="utf-8"))
+    assert len(fonts) == 20
+    assert all((style.parent / font).is_file() for font in fonts)
 
 
 def test_catalog_says_what_the_models_are(dist: Path, assets: dict[str, Any]) -> None:

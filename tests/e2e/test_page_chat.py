@@ -1,5 +1,6 @@
 """The page as a person uses it: the real page, the real engine, Wisp Mini."""
 
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -205,7 +206,7 @@ def test_leaving_a_chat_stops_and_keeps_its_partial_answer(talk: Page) -> None:
     assert last_answer(talk).locator(".body").inner_text()
 
 
-def test_thinking_is_shown_while_it_streams_and_collapsed_afterwards(talk: Page) -> None:
+def test_thinking_and_function_calls_are_shown_folded(talk: Page) -> None:
     """Wisp Mini does not think, so its answer is replaced by the chunks of a model that does."""
     talk.evaluate(
         """async () => {
@@ -218,7 +219,10 @@ def test_thinking_is_shown_while_it_streams_and_collapsed_afterwards(talk: Page)
                 yield chunk({ reasoning_content: "They ask\\nfor 2 < 3." });
                 await new Promise((resolve) => (globalThis.goOn = resolve));
                 yield chunk({ content: "**Yes**." });
-                yield chunk({}, "stop");
+                yield chunk({ tool_calls: [{ index: 0, id: "a", function: { name: "compare", arguments: "" } }] });
+                yield chunk({ tool_calls: [{ index: 0, function: { arguments: '{"a":2,"b"' } }] });
+                yield chunk({ tool_calls: [{ index: 0, function: { arguments: ":3}" } }] });
+                yield chunk({}, "tool_calls");
             })();
         }"""
     )
@@ -226,10 +230,15 @@ def test_thinking_is_shown_while_it_streams_and_collapsed_afterwards(talk: Page)
     thought = last_answer(talk).locator(".thought")
     expect(thought.locator("p")).to_be_visible()
     assert thought.locator("p").inner_text() == "They ask\nfor 2 < 3."
+    expect(thought.locator("summary")).to_have_text("Thinking…")
     talk.evaluate("() => goOn()")
     assert wait_answer(talk) == "Yes."
     expect(thought.locator("p")).to_be_hidden()
+    expect(thought.locator("summary")).to_have_text(re.compile(r"Thought for [\d.]+ m?s"))
     thought.locator("summary").click()
     expect(thought.locator("p")).to_be_visible()
+    call = last_answer(talk).locator(".tool-call")
+    call.get_by_text("Calls compare").click()
+    expect(call.locator("pre")).to_have_text('{\n  "a": 2,\n  "b": 3\n}')
     assert "Rome" in ask(talk, "What is the capital of Italy?")
     expect(last_answer(talk).locator(".thought")).to_be_hidden()

@@ -2,6 +2,7 @@
 
 import functools
 import http.server
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from tests.support.browser import wait_until
 from tests.support.chat_page import open_page
 from tests.support.chat_store import store_chat
-from tools.headers import CSP, PAGE_CSP
+from tools.headers import ARTIFACT_PAGE_CSP, CSP, PAGE_CSP
 from tools.serve import Server
 
 HOSTILE = {
@@ -117,9 +118,12 @@ def test_the_page_does_not_run_in_a_frame(context: BrowserContext, bare_host: st
 
 
 def test_hosts_that_read_a_file_of_headers_get_all(dist: Path) -> None:
-    lines = (dist / "_headers").read_text().splitlines()
-    assert lines[0] == "/*"
-    assert f"  Content-Security-Policy: {CSP}" in lines
+    entries = re.split(r"\n(?=/)", (dist / "_headers").read_text().strip())
+    policies = {lines[0]: lines[1:] for lines in (entry.splitlines() for entry in entries)}
+    for address in ("/", "/index.html", "/sw.js", "/wisp.js", "/assets/*"):
+        assert f"  Content-Security-Policy: {CSP}" in policies[address]
+    assert f"  Content-Security-Policy: {ARTIFACT_PAGE_CSP}; frame-ancestors 'self'" in policies["/artifact.html"]
+    assert "  Connection-Allowlist: ()" in policies["/artifact.html"]
     assert f"{PAGE_CSP}; frame-ancestors 'none'" == CSP
 
 

@@ -12,7 +12,9 @@ PIECES = (
     "vbscript:x", "https://a.test/?q=1&b=<>", "www.a.test", "mailto:a@a.test", "a@a.test", "//a.test",
     "https://a.test\"onclick=alert(1)", "https://xn--a.test/%", "word", "text", "x", " ", "  \n", "é",
     "漢字", "👩\u200d👩\u200d👧", "\u202e", "\u200b", "\u0000", "\ufffd", "\ud800", "\r", "\u000b",
-    "$x^2$", "- [ ] ", "[^1]", ":---", "=\n", "==\n", "1986\\. ",
+    "$x^2$", "$", "$$", "$$\n", "\\[", "\\]", "\\[\n", "\\(", "\\)", "\\frac{1}{2}", "{", "}", "x_1",
+    "\\href{javascript:x}{y}", "\\htmlClass{a}{b}", "$5", "```html\n", "- [ ] ", "[^1]", ":---", "=\n", "==\n",
+    "1986\\. ",
 )  # fmt: skip
 
 

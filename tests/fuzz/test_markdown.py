@@ -31,9 +31,9 @@ def fuzz_page(context: BrowserContext, server: Server) -> Page:
 
 @pytest.mark.timeout(0)
 def test_rendering_is_the_same_streamed_and_runs_nothing(fuzz_page: Page) -> None:
-    errors, requests = watch(fuzz_page), list[str]()
     script = bundle("markdown", ROOT / "tests" / "fuzz" / "markdown.js")
-    fuzz_page.evaluate("(script) => import(script).then(() => null)", script)
+    fuzz_page.evaluate("(script) => import(script).then(({ ready }) => ready())", script)
+    errors, requests = watch(fuzz_page), list[str]()
     fuzz_page.on("request", lambda request: requests.append(request.url))
     fuzz_page.on("dialog", lambda dialog: errors.append(dialog.message))
     for first in range(SEED, SEED + CASES, CHUNK):

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from py_engine.engine import Engine
-from py_engine.generate.answer import Begun
+from py_engine.generate.answer import Begun, GenerationStats
 from py_engine.plan.sampling import Sampling
-from tests.support.cpu_engines import PROMPT, SHAPED, WARM, RandomConstraint, collect, make
+from tests.support.cpu_engines import PROMPT, SHAPED, VOCAB, WARM, RandomConstraint, collect, make
 from tests.support.journals import record
 from tests.support.worker_page import Page, chunks_of
 from tests.unit.test_choices import REQUEST, Tiny
@@ -169,3 +169,19 @@ async def test_several_go_on_at_once() -> None:
     alone = [await collect(make(), [*PROMPT, i], WARM, 30) for i in range(4)]
     rests = (collect(used, [*PROMPT, i], WARM, 30, begun=Begun(alone[i][: 3 * i + 1], 3)) for i in range(4))
     assert [alone[i][: 3 * i + 1] + rest for i, rest in enumerate(await asyncio.gather(*rests))] == alone
+
+
+@pytest.mark.parametrize("sampling", [Sampling(temperature=0), WARM, Sampling(temperature=0.7)])
+async def test_a_branch_computes_one_token(sampling: Sampling) -> None:
+    """What the caches hold of the prompt and of the answer before the chosen token is not computed again."""
+    engine = make()
+    answer = await collect(engine, PROMPT, sampling, 30)
+    for cut in (25, 10, 0):
+        other = (answer[cut] + 1) % VOCAB
+        runner: Any = engine.runner
+        stats, before = GenerationStats(), runner.forwards
+        begun = Begun([*answer[:cut], other], sampling.seed, branched=True)
+        rest = await collect(engine, PROMPT, sampling, cut + 5, begun=begun, stats=stats)
+        assert len(rest) == 4
+        assert stats.cached_tokens == len(PROMPT) + cut
+        assert runner.forwards - before == len(rest) - 1  # the first one comes with the chosen one

@@ -1,4 +1,6 @@
 /** One answer: asks the model and adds what streams back to the message. */
+import { withCalls } from "../answer/tool_calls.js";
+import { withWords } from "../answer/words.js";
 import { contextOf, requestFor } from "./request.js";
 
 /**
@@ -33,9 +35,11 @@ export async function stream(message, history, { engine, documents, settings, is
   const request = resumed?.request ?? (await Promise.race([requestFor(message, history, parts), stopped]));
   begins();
   const chunks = await wisp.chat.completions.create(/** @type {any} */ (request), { signal, resume: resumed?.journal });
-  Object.assign(message, { content: begun ?? "", stats: undefined }, resumed && { reasoning: undefined });
+  const fresh = { content: begun ?? "", stats: undefined, words: undefined, toolCalls: undefined };
+  Object.assign(message, fresh, resumed && { reasoning: undefined });
   if (chunks.journal) message.cut = { request, journal: chunks.journal, begun };
   else delete message.cut;
+  if (chunks.journal && request.logprobs) message.trace = { request, journal: chunks.journal, begun };
   for await (const chunk of chunks) {
     read(chunk, message, started, contextOf(loaded));
     grows();
@@ -71,13 +75,17 @@ function canResume({ cut, stats }, loaded) {
 function read(chunk, message, started, context) {
   const now = performance.now();
   const choice = chunk.choices?.[0];
-  const { content, reasoning_content: thought } = choice?.delta ?? {};
+  const { content, reasoning_content: thought, tool_calls: calls } = choice?.delta ?? {};
+  const answers = content && !message.content;
+  if (choice?.logprobs?.content) message.words = withWords(message.words, choice.logprobs.content);
+  if (calls) message.toolCalls = withCalls(message.toolCalls, calls);
   if (thought) message.reasoning = (message.reasoning ?? "") + thought;
   if (content) message.content += content;
   if (content || thought) {
     message.stats ??= { tokens: 0, perSecond: 0, firstMs: now - started };
     message.stats.tokens += 1;
     const elapsed = now - started - message.stats.firstMs;
+    if (thought || (answers && message.reasoning)) message.thoughtMs = Math.max(message.thoughtMs ?? 0, elapsed);
     message.stats.perSecond = elapsed > 0 ? ((message.stats.tokens - 1) * 1000) / elapsed : 0;
   }
   if (choice?.finish_reason) message.finish = choice.finish_reason === "length" ? "length" : "stop";

@@ -1,5 +1,6 @@
 /** The shown chat and the list of all: sends messages, receives answers, stores both. */
 import { explain } from "../advice.js";
+import { branchOf } from "../answer/words.js";
 import { announce, notify } from "../notices.js";
 import { effectiveSettings } from "../settings.js";
 import { canContinue } from "../thread.js";
@@ -23,6 +24,19 @@ import { lastAnswer } from "./turns.js";
  */
 
 const SAVED_MS = 1000; // between two writes of a growing answer
+/** @type {(keyof import("./database.js").Draft)[]} */
+const OF_AN_ANSWER = [
+  "finish",
+  "error",
+  "stats",
+  "cut",
+  "sources",
+  "reasoning",
+  "thoughtMs",
+  "words",
+  "trace",
+  "toolCalls",
+];
 
 export class Chat {
   conversation = Conversation.create();
@@ -134,6 +148,21 @@ export class Chat {
     tree.shown = again.n;
     this.parts.thread.show(this.conversation, again);
     this.#answer(again);
+  }
+
+  /**
+   * Lets an answer go on from one of its words with another one: another version of the answer.
+   * @param {Message} message @param {number} word its index @param {number} token the other one's id
+   */
+  branchAt(message, word, token) {
+    if (this.busy || !message.words || !message.trace) return;
+    const { content, ...cut } = branchOf(message.words, message.trace, word, token);
+    const { tree } = this.conversation;
+    const { model, sources } = message;
+    const branch = tree.add({ role: "assistant", content, model, sources, cut }, message.parent);
+    tree.shown = branch.n;
+    this.parts.thread.show(this.conversation, branch);
+    this.#answer(branch);
   }
 
   /** Lets the last answer go on where it was cut. */
@@ -254,7 +283,6 @@ export class Chat {
 
 /** An answer that failed before its first word, to be made again. @param {Message} message */
 function emptied(message) {
-  for (const name of /** @type {const} */ (["finish", "error", "stats", "cut", "sources", "reasoning"]))
-    delete message[name];
+  for (const name of OF_AN_ANSWER) delete message[name];
   return message;
 }

@@ -19,6 +19,10 @@ import { openDB } from "idb";
  * @property {"user" | "assistant"} role
  * @property {string} content
  * @property {string} [reasoning] what the model thought before it answered
+ * @property {number} [thoughtMs] how long it thought
+ * @property {import("../answer/words.js").Words} [words] with their probabilities, if they were asked for
+ * @property {import("../answer/words.js").Trace} [trace] what it takes to branch from one of them
+ * @property {import("../answer/tool_calls.js").ToolCall[]} [toolCalls] functions that it calls
  * @property {"stop" | "length" | "stopped" | "error"} [finish] why an answer ended
  * @property {{ message: string, code: string }} [error]
  * @property {Stats} [stats]

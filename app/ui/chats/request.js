@@ -1,4 +1,5 @@
 /** Makes the request for an answer: as many turns as the context holds, passages of documents, and the settings. */
+import { wordFields } from "../answer/words.js";
 import { samplingFields } from "../settings.js";
 import { answered, firstSent, lastAnswer } from "./turns.js";
 import { fittingEnd, limitsOf, turnsToDrop } from "./window.js";
@@ -129,5 +130,6 @@ function fieldsFor({ choice, stats }, settings) {
   return {
     model: /** @type {string} */ (choice.upstream ? choice.model : stats.model), // other tabs may change the default model
     ...samplingFields(settings, choice.upstream !== undefined),
+    ...(choice.upstream ? {} : wordFields()),
   };
 }

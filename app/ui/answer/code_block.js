@@ -1,0 +1,69 @@
+/** A block of code: its language, buttons to copy and preview it, colours, and long code folded. */
+import { copyButton } from "../copy.js";
+import { h } from "../dom.js";
+import { previewOf } from "./artifact.js";
+import { showCode } from "./highlight.js";
+
+const MOST_LINES = 40; // of code that is shown whole
+const FOLDED_LINES = 25; // code.css shows so many
+
+export class CodeBlock {
+  #code = h("code");
+  #language = h("span", { class: "code-language" });
+  #tools = h("div", { class: "code-tools" });
+  #pre = h("pre", { tabIndex: 0, role: "group", "aria-label": "Code" }, this.#code);
+  #fold = h("button", { type: "button", class: "code-fold", hidden: true, on: { click: () => this.#toggle() } });
+  #text = "";
+  #name = "";
+  /** @type {boolean | null} null: nothing is shown yet */
+  #growing = null;
+  #lines = 0;
+  /** @type {HTMLElement | null} the button that previews it */
+  #preview = null;
+
+  /** @param {string} text @param {string} language @param {boolean} growing more of it is coming */
+  constructor(text, language, growing) {
+    this.#tools.append(copyButton("Copy the code", () => this.#text));
+    const head = h("div", { class: "code-head" }, this.#language, this.#tools);
+    this.element = h("div", { class: "block code" }, head, this.#pre, this.#fold);
+    this.update(text, language, growing);
+  }
+
+  /** @param {string} text @param {string} language @param {boolean} growing */
+  update(text, language, growing) {
+    if (text === this.#text && language === this.#name && growing === this.#growing) return;
+    this.#text = text;
+    this.#name = language;
+    this.#growing = growing;
+    this.#language.textContent = language || "text";
+    this.#show();
+    if (!growing) this.#finish();
+  }
+
+  #show() {
+    showCode(this.#code, this.#text, this.#name, this.#growing === true, () => this.#show());
+  }
+
+  /** Adds what needs the whole code. */
+  #finish() {
+    this.#lines = this.#text.split("\n").length;
+    const long = this.#lines > MOST_LINES;
+    this.#fold.hidden = !long;
+    this.#setFolded(long);
+    this.#preview?.remove();
+    this.#preview = previewOf(this.#name, () => this.#text, this.element);
+    if (this.#preview) this.#tools.prepend(this.#preview);
+  }
+
+  #toggle() {
+    this.#setFolded(!this.element.classList.contains("folded"));
+    if (this.element.classList.contains("folded")) this.element.scrollIntoView({ block: "nearest" });
+  }
+
+  /** @param {boolean} folded */
+  #setFolded(folded) {
+    this.element.classList.toggle("folded", folded);
+    this.#fold.setAttribute("aria-expanded", String(!folded));
+    this.#fold.textContent = folded ? `Show all ${this.#lines} lines` : `Show the first ${FOLDED_LINES} lines`;
+  }
+}

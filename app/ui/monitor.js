@@ -1,0 +1,33 @@
+/** Opens the monitor, which is loaded with its first use, and notes what the engine does by itself until then. */
+import { byId } from "./dom.js";
+import { importPart, applyStyle } from "./parts.js";
+
+/** @typedef {{ time: number, text: string }} Reaction */
+
+/** @param {import("./engine.js").Engine} engine @returns {{ note: (text: string) => void }} */
+export function startMonitor(engine) {
+  const button = byId("monitor-button");
+  /** @type {Reaction[]} */
+  const reactions = [];
+  /** @type {Promise<import("./monitor/panel.js").Panel> | null} */
+  let panel = null;
+  const load = async () => {
+    const [{ Panel }] = await Promise.all([importPart("monitor"), applyStyle("monitorStyle")]);
+    return new Panel({
+      wisp: () => engine.wisp(),
+      reactions,
+      closed: () => (button.checkVisibility() ? button : byId("prompt")).focus(),
+    });
+  };
+  button.onclick = async () => {
+    panel ??= load();
+    try {
+      (await panel).toggle();
+    } catch (error) {
+      panel = null;
+      console.warn("The monitor cannot be loaded:", error);
+      button.title = "The monitor cannot be loaded. Check the connection and try again.";
+    }
+  };
+  return { note: (text) => void reactions.push({ time: Date.now(), text }) };
+}

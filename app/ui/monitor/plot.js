@@ -1,0 +1,84 @@
+/** A small plot of one or two figures over time. The value beside it says the newest in words. */
+import uPlot from "uplot";
+import { h } from "../dom.js";
+
+const HEIGHT = 96; // px
+
+/**
+ * @typedef {import("../../sdk/monitor.js").Sample} Sample
+ * @typedef {object} Figure
+ * @property {string} title
+ * @property {(sample: Sample) => (number | null)[]} values one per line
+ * @property {(value: number) => string} format of the axis
+ * @property {(sample: Sample) => string} text the newest value in words
+ * @property {number} [max] of the axis
+ */
+
+export class Plot {
+  #value = h("strong");
+  #place = h("div", { class: "plot", "aria-hidden": "true" });
+  /** @type {uPlot | null} */
+  #plot = null;
+  #figure;
+
+  /** @param {Figure} figure */
+  constructor(figure) {
+    this.#figure = figure;
+    const head = h("div", { class: "figure-head" }, h("h3", {}, figure.title), this.#value);
+    this.element = h("section", { class: "figure" }, head, this.#place);
+    new ResizeObserver(() => this.#plot?.setSize({ width: this.#place.clientWidth, height: HEIGHT })).observe(
+      this.#place,
+    );
+  }
+
+  /** Draws anew in the present colours. */
+  reset() {
+    this.#plot?.destroy();
+    this.#plot = null;
+  }
+
+  /** @param {Sample[]} samples at least one */
+  show(samples) {
+    const rows = samples.map(this.#figure.values);
+    const lines = rows[0].map((_, line) => rows.map((row) => row[line]));
+    const times = samples.map(({ time }) => time / 1000);
+    this.#value.textContent = this.#figure.text(samples[samples.length - 1]);
+    this.#plot ??= this.#made(lines.length);
+    this.#plot.setData(/** @type {any} */ ([times, ...lines]));
+  }
+
+  /** @param {number} lines */
+  #made(lines) {
+    const style = getComputedStyle(this.#place);
+    const ink = style.color;
+    const glow = style.getPropertyValue("outline-color");
+    const { max, format } = this.#figure;
+    const font = `11px ${style.fontFamily}`;
+    const axis = { stroke: ink, font, grid: { stroke: style.borderTopColor, width: 1 }, ticks: { show: false } };
+    return new uPlot(
+      {
+        width: this.#place.clientWidth,
+        height: HEIGHT,
+        legend: { show: false },
+        cursor: { show: false },
+        scales: { y: { range: (_, __, top) => [0, max ?? (top > 0 ? 1.1 * top : 1)] } },
+        series: [
+          {},
+          { stroke: glow, width: 2, fill: style.backgroundColor, spanGaps: true, points: { show: false } },
+          ...Array.from({ length: lines - 1 }, () => ({
+            stroke: ink,
+            width: 1,
+            dash: [4, 3],
+            points: { show: false },
+          })),
+        ],
+        axes: [
+          { ...axis, size: 22, space: 70 },
+          { ...axis, size: 58, space: 26, values: (_, values) => values.map(format) },
+        ],
+      },
+      undefined,
+      this.#place,
+    );
+  }
+}

@@ -1,0 +1,51 @@
+/** What a user should know about the figures of an engine. */
+import { bytes, seconds } from "../format.js";
+
+/** @typedef {import("../../sdk/monitor.js").Sample} Sample */
+
+const MEMORY = 0.8; // of the budget
+const SLOWER = 2; // times the usual time of a token
+const KNOWN = 3; // requests before something is usual
+const HIT_RATE = 0.85;
+
+/** @param {Sample[]} samples oldest first @returns {string[]} */
+export function warningsOf(samples) {
+  const now = samples.at(-1);
+  if (!now) return [];
+  const own = samples.filter(({ model }) => model === now.model);
+  return [memory(now), latency(now, own), hits(now, own), waiting(now)].filter((text) => text !== null);
+}
+
+/** @param {Sample} now */
+function memory({ used, budget }) {
+  if (!budget || used < MEMORY * budget) return null;
+  const part = `${Math.round((100 * used) / budget)} % of the memory budget (${bytes(used)} of ${bytes(budget)})`;
+  return `Models take ${part}. Unload one, or set a shorter context.`;
+}
+
+/** @param {Sample} now @param {Sample[]} samples of the same model */
+function latency(now, samples) {
+  const times = new Map(samples.map(({ requests, token_ms }) => [requests, token_ms]));
+  times.delete(now.requests);
+  const known = [...times.values()].filter((ms) => ms !== null).sort((a, b) => a - b);
+  if (known.length < KNOWN || now.token_ms === null) return null;
+  const usual = known[known.length >> 1];
+  if (now.token_ms < SLOWER * usual) return null;
+  const compared = `${seconds(now.token_ms)}, usually ${seconds(usual)}`;
+  return `A token takes ${compared}. A longer context, other requests and other programs make it slower.`;
+}
+
+/** @param {Sample} now @param {Sample[]} samples of the same model */
+function hits({ cache_hit_rate: rate }, samples) {
+  const was = samples.some(({ cache_hit_rate: before }) => before !== null && before >= HIT_RATE);
+  if (rate === null || rate >= HIT_RATE || !was) return null;
+  return `Only ${Math.round(100 * rate)} % of the prompts' tokens came from the cache. New chats and edited beginnings are computed anew.`;
+}
+
+/** @param {Sample} now */
+function waiting({ sequences }) {
+  const count = sequences.filter(({ waits }) => waits).length;
+  return count
+    ? `${count} of ${sequences.length} requests wait for memory of the KV cache, and go on by themselves.`
+    : null;
+}

@@ -1,0 +1,15 @@
+"""What a model has done for all its requests: counters that only grow, so that two readings give a rate."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Totals:
+    """Counts since the model was loaded."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0  # of the prompts' tokens
+    completion_tokens: int = 0
+    draft_steps: int = 0  # steps that verified drafts
+    draft_tokens: int = 0  # that those steps yielded: one each, and the accepted ones

@@ -1,0 +1,143 @@
+"""The parts of an answer in a real page: formulas, colours, tables, folded code, previews."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.browser import watch
+from tests.support.openai_client import bundle
+from tools.paths import ROOT
+from tools.serve import Server
+
+OPEN = """async (script) => {
+  globalThis.answers = await import(script);
+  await answers.open();
+  await Promise.all([answers.loadMath(), answers.loadLanguage("python")]);
+}"""
+SHOW = """([text, growing]) => {
+  document.querySelector("#answer")?.remove();
+  const list = document.createElement("ol");
+  list.id = "answer";
+  list.innerHTML = '<li class="message assistant"><div class="body"></div></li>';
+  document.body.prepend(list);
+  globalThis.shown = new answers.Markdown(list.querySelector(".body"));
+  shown.render(text, growing);
+}"""
+
+
+@pytest.fixture(scope="module")
+def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[tuple[Page, list[str]]]:
+    """A page that shows answers, without an engine, and its console errors."""
+    context = chromium(None).new_context(permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    page.goto(f"{server.url}tests/blank.html")
+    page.evaluate(OPEN, bundle("answers", ROOT / "tests" / "support" / "answer_page.js"))
+    yield page, watch(page)
+    context.close()
+
+
+@pytest.fixture
+def page(opened: tuple[Page, list[str]]) -> Iterator[Page]:
+    page, errors = opened
+    errors.clear()
+    yield page
+    assert errors == []
+
+
+def show(page: Page, text: str, *, growing: bool = False) -> Any:
+    """Render an answer."""
+    page.evaluate(SHOW, [text, growing])
+    return page.locator("#answer .body")
+
+
+FORMULAS = {
+    r"Euler: $e^{i\pi} + 1 = 0$.": [r"e^{i\pi} + 1 = 0"],
+    r"both \(a_1\) and \(b*c*d\)": ["a_1", "b*c*d"],
+    r"\[ \int_0^1 x\,dx \]": [r"\int_0^1 x\,dx"],
+    "$$\na = b\n- c\n= d\n$$": ["a = b\n- c\n= d"],
+    "text\n$$x$$\ntext": ["x"],
+    "where $$x$$ and $$y$$ meet": ["x", "y"],
+    "1. first\n   $$\n   x + 1\n   $$\n2. second $n$": ["x + 1", "n"],
+    "> $$\n> x\n> $$": ["x"],
+    "| a |\n|---|\n| $x^2$ |": ["x^2"],
+    "$5x$ is five times $x$": ["5x", "x"],
+    "$5 + 10$": ["5 + 10"],
+    "$\\$5$": ["\\$5"],
+}
+NO_FORMULAS = (
+    "It costs $5 and then $10.", "from $5-$10 a month", "US$5 or US$6", "$5 or 10$ each", "$20 million$", "$ 5 $",
+    "a $HOME and $PATH variable", "$100$ and more", "`$x$`", "```\n$x$\n```", "\\$x\\$", "$$", "$$$$", "$$ open",
+    "\\[ open", "\\( open", "\\(\\)", "x$y$z", "cost: $5, $6, $7", "$1,000.50 to $2,000.50",
+)  # fmt: skip
+
+
+def test_formulas_are_found_and_typeset(page: Page) -> None:
+    for text, formulas in FORMULAS.items():
+        body = show(page, text)
+        found = body.locator(".katex annotation").evaluate_all("all => all.map((one) => one.textContent)")
+        assert [tex.split() for tex in found] == [tex.split() for tex in formulas], text
+        assert body.locator("code[data-math]").count() == 0
+    assert page.evaluate("document.fonts.ready.then(() => [...document.fonts].some((f) => f.status === 'loaded'))")
+
+
+def test_prices_and_code_are_no_formulas(page: Page) -> None:
+    for text in NO_FORMULAS:
+        body = show(page, text)
+        assert body.locator(".katex, [data-math]").count() == 0, text
+        assert body.inner_text().strip(), text
+
+
+def test_a_formula_with_a_mistake_is_shown_as_tex(page: Page) -> None:
+    body = show(page, r"$\frac{1}$ and $\notacommand{x}$ and $\href{javascript:alert(1)}{x}$ and $" + "{" * 3_000 + "$")
+    assert body.locator("code[data-math]").count() >= 3
+    assert "KaTeX parse error" in str(body.locator("code[data-math]").first.get_attribute("title"))
+    assert body.locator("a").count() == 0
+
+
+def test_a_growing_formula_is_held_back(page: Page) -> None:
+    assert show(page, "So \\[ a + ", growing=True).inner_text().strip() == "So"
+    assert show(page, "So $$ a", growing=True).inner_text().strip() == "So"
+    assert show(page, "So $$ a$$", growing=True).locator(".katex").count() == 1
+
+
+def test_code_is_coloured_in_common_and_in_rare_languages(page: Page) -> None:
+    body = show(page, '```python\ndef f(x):\n    return "<b>" + x\n```')
+    expect(body.locator(".hljs-keyword").first).to_have_text("def")
+    expect(body.locator("code")).to_have_text('def f(x):\n    return "<b>" + x')
+    assert body.locator("b").count() == 0
+    body = show(page, '```haskell\nmain = putStrLn "hi" -- a comment\n```')
+    expect(body.locator(".hljs-comment")).to_have_text("-- a comment")
+    body = show(page, "```unknown-language\nif x then y\n```")
+    expect(body.locator("code")).to_have_text("if x then y")
+    assert body.locator("[class^=hljs]").count() == 0
+
+
+def test_long_code_is_folded_when_it_is_complete(page: Page) -> None:
+    code = "\n".join(f"line {i}" for i in range(120))
+    growing = show(page, f"```\n{code}", growing=True)
+    assert growing.locator(".folded").count() == 0
+    body = show(page, f"```\n{code}\n```\n\nafter")
+    button = body.get_by_role("button", name="Show all 120 lines")
+    height = body.locator("pre").bounding_box()["height"]
+    assert height < 700
+    button.press("Enter")
+    assert body.locator("pre").bounding_box()["height"] > 2 * height
+    expect(body.get_by_role("button", name="Show the first 25 lines")).to_have_attribute("aria-expanded", "true")
+    page.evaluate("(text) => shown.render(text)", f"```\n{code}\n```\n\nafter")  # stays as the reader left it
+    expect(body.locator(".folded")).to_have_count(0)
+
+
+def test_a_table_is_copied_as_csv(page: Page) -> None:
+    body = show(page, '| name | value |\n|---|--:|\n| a "b", c | $x^2$ |\n| **bold** | `1` |')
+    body.get_by_role("button", name="Copy as CSV").click()
+    expect(page.locator("#live")).to_have_text("Copied.")
+    assert page.evaluate("navigator.clipboard.readText()") == 'name,value\r\n"a ""b"", c",x^2\r\nbold,1\r\n'
+
+
+def test_many_openings_take_linear_time(page: Page) -> None:
+    """No assertion on time: with quadratic time these would run into the test's timeout."""
+    for text in ("$$ a\n" * 60_000, "\\[ a\n" * 50_000, "\\(" * 100_000, "$a " * 90_000, "$\\" * 100_000):
+        assert show(page, text).inner_text()
+        show(page, text, growing=True)

@@ -1,0 +1,259 @@
+"""What a model wrote runs in a preview, and reaches nothing: no network, no storage, no other page."""
+
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, Error, FrameLocator, Page, expect
+
+from tests.e2e.test_answers import OPEN, show
+from tests.support.openai_client import bundle
+from tools.paths import ROOT
+from tools.serve import Server
+
+
+class Listener:
+    """Sockets of this machine, TCP and UDP on one port, that notice every connection and packet."""
+
+    def __init__(self) -> None:
+        self.tcp = socket.create_server(("127.0.0.1", 0))
+        self.port = self.tcp.getsockname()[1]
+        self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.udp.bind(("127.0.0.1", self.port))
+        self.reached: list[str] = []
+        self.page = ""  # the body of the answer to GET /
+        threading.Thread(target=self._accept, daemon=True).start()
+        threading.Thread(target=self._receive, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self.tcp.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        connection.settimeout(5)
+        said = ""
+        with connection, contextlib.suppress(OSError):
+            said = connection.recv(2048).decode("latin-1").partition("\r\n")[0]
+            if said.startswith("GET / "):
+                connection.sendall(f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n{self.page}".encode())
+        self.reached.append(f"tcp {said}")
+
+    def _receive(self) -> None:
+        while True:
+            try:
+                self.reached.append(f"udp {len(self.udp.recvfrom(2048)[0])} bytes")
+            except OSError:
+                return
+
+    def close(self) -> None:
+        self.tcp.close()
+        self.udp.close()
+
+
+@pytest.fixture(scope="module")
+def listener() -> Iterator[Listener]:
+    opened = Listener()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def open_page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Callable[[], Page]]:
+    """open_page() -> a page that shows answers, without an engine."""
+    context = chromium(None).new_context()
+
+    def opened() -> Page:
+        page = context.new_page()
+        page.goto(f"{server.url}tests/blank.html")
+        page.evaluate(OPEN, bundle("answers", ROOT / "tests" / "support" / "answer_page.js"))
+        return page
+
+    yield opened
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def page(open_page: Callable[[], Page]) -> Page:
+    return open_page()
+
+
+def preview(page: Page, language: str, code: str) -> FrameLocator:
+    """Show code in an answer and press its Preview button."""
+    body = show(page, f"```{language}\n{code}\n```")
+    body.get_by_role("button", name="Preview").click()
+    return page.frame_locator(".artifact-frame").frame_locator("iframe")
+
+
+# Each attempt is an expression; what it throws or resolves to is written into the preview.
+ATTEMPTS = {
+    "fetch": "fetch(HTTP + 'fetch', { mode: 'no-cors' })",
+    "own server": "fetch(OWN + 'index.html', { mode: 'no-cors' })",
+    "relative": "fetch('/index.html')",
+    "XMLHttpRequest": "new Promise((ok, no) => { const x = new XMLHttpRequest(); x.open('GET', HTTP + 'xhr'); "
+    "x.onload = ok; x.onerror = no; x.send() })",
+    "beacon": "navigator.sendBeacon(HTTP + 'beacon', 'x') && new Promise((ok, no) => setTimeout(no, 300))",
+    "WebSocket": "new Promise((ok, no) => { const s = new WebSocket(HTTP.replace('http', 'ws')); s.onopen = ok; "
+    "s.onerror = no })",
+    "EventSource": "new Promise((ok, no) => { const s = new EventSource(HTTP); s.onopen = ok; s.onerror = no })",
+    "image": "loaded('img', { src: HTTP + 'img' })",
+    "own image": "loaded('img', { src: OWN + 'assets/none.png' })",
+    "script": "loaded('script', { src: HTTP + 'script' })",
+    "style sheet": "loaded('link', { rel: 'stylesheet', href: HTTP + 'css' })",
+    "prefetch": "loaded('link', { rel: 'prefetch', href: HTTP + 'prefetch' })",
+    "preload": "loaded('link', { rel: 'preload', as: 'fetch', href: HTTP + 'preload' })",
+    "module preload": "loaded('link', { rel: 'modulepreload', href: HTTP + 'modulepreload' })",
+    "media": "loaded('video', { src: HTTP + 'video' })",
+    "object": "loaded('object', { data: HTTP + 'object' })",
+    "embed": "loaded('embed', { src: HTTP + 'embed' })",
+    "import": "import(HTTP + 'import')",
+    "worker": "new Promise((ok, no) => { const w = new Worker(URL.createObjectURL(new Blob(['postMessage(1)']))); "
+    "w.onmessage = ok; w.onerror = no })",
+    "font": "new FontFace('f', `url(${HTTP}font)`).load()",
+    "localStorage": "localStorage.length",
+    "sessionStorage": "sessionStorage.length",
+    "cookie": "document.cookie.length",
+    "IndexedDB": "new Promise((ok, no) => { const r = indexedDB.open('x'); r.onsuccess = ok; r.onerror = no })",
+    "caches": "caches.keys()",
+    "OPFS": "navigator.storage.getDirectory()",
+    "service worker": "navigator.serviceWorker.getRegistrations()",
+    "parent's document": "parent.document.title",
+    "top's document": "top.document.title",
+    "top's address": "top.location.href",
+    "popup": "window.open(HTTP + 'popup') || Promise.reject('no window')",
+    "dialog": "alert('x') ?? Promise.reject('nothing was shown')",
+}
+# Each of these has no result of its own: whether it reached something is seen elsewhere.
+# Whether these reached something is seen by the listener and in the page.
+PEERS = """
+  const call = (world) => {
+    const peer = new world.RTCPeerConnection({ iceServers: [{ urls: `stun:127.0.0.1:${PORT}` },
+      { urls: `turn:127.0.0.1:${PORT}?transport=tcp`, username: "u", credential: "c" }] });
+    peer.createDataChannel("x");
+    peer.createOffer().then((offer) => peer.setLocalDescription(offer)).catch(() => {});
+  };
+  const inner = document.body.appendChild(document.createElement("iframe")); // with objects of its own
+  attempt(() => call(window));
+  attempt(() => call(inner.contentWindow));
+"""
+NESTED = """<!doctype html><iframe srcdoc="<script>
+  const peer = new RTCPeerConnection({ iceServers: [{ urls: 'stun:127.0.0.1:%d' }] });
+  peer.createDataChannel('x');
+  peer.createOffer().then((offer) => peer.setLocalDescription(offer));
+</script>"></iframe>"""
+NAVIGATIONS = """
+  const form = document.body.appendChild(document.createElement("form"));
+  form.action = HTTP + "form";
+  attempt(() => form.submit());
+  attempt(() => (top.location = HTTP + "top"));
+  attempt(() => (parent.location = HTTP + "parent"));
+  attempt(() => parent.postMessage({ artifact: "<p id=forged>forged" }, "*"));
+  attempt(() => top.postMessage("artifact page is ready", "*"));
+  attempt(() => document.body.append(Object.assign(document.createElement("iframe"), { src: HTTP + "frame" })));
+  attempt(() => document.body.append(Object.assign(document.createElement("a"), { href: HTTP + "a", ping: HTTP + "ping",
+    target: "_blank" })));
+  attempt(() => document.querySelector("a").click());
+  document.head.insertAdjacentHTML("beforeend", `<meta http-equiv="refresh" content="0;url=${HTTP}refresh">`);
+  attempt(() => (location.href = HTTP + "navigation"));
+  attempt(() => (location.href = OWN + "?navigation"));
+"""
+HOSTILE = """<!doctype html><p id="results">running</p><script>
+const HTTP = "http://127.0.0.1:%(port)d/", OWN = "%(own)s", PORT = %(port)d;
+const attempt = (what) => { try { what(); } catch {} };
+const loaded = (name, props) => new Promise((ok, no) => {
+  const element = Object.assign(document.createElement(name), props, { onload: ok, onloadeddata: ok, onerror: no });
+  document.body.append(element);
+  setTimeout(no, 1500);
+});
+const attempts = { %(attempts)s };
+(async () => {
+  const reached = [];
+  await Promise.all(Object.entries(attempts).map(async ([name, run]) => {
+    try { await run(); reached.push(name); } catch {}
+  }));
+  %(peers)s
+  await new Promise((resolve) => setTimeout(resolve, 1500));
+  document.querySelector("#results").textContent = "reached: " + JSON.stringify(reached);
+})();
+document.onclick = () => { document.onclick = null; %(navigations)s };
+</script>"""
+
+
+def hostile(port: int, own: str) -> str:
+    """A document that tries everything."""
+    attempts = ", ".join(f"{json.dumps(name)}: async () => await ({code})" for name, code in ATTEMPTS.items())
+    values = {"port": port, "own": own, "attempts": attempts, "peers": PEERS, "navigations": NAVIGATIONS}
+    return HOSTILE % values
+
+
+def test_a_preview_reaches_nothing(page: Page, listener: Listener, server: Server) -> None:
+    requests: list[str] = []
+    page.context.on("request", lambda request: requests.append(request.url))
+    frame = preview(page, "html", hostile(listener.port, server.url))
+    expect(frame.locator("#results")).to_have_text("reached: []", timeout=20_000)
+    frame.locator("#results").click()
+    expect(frame.locator("#results")).to_have_count(0)  # it left for an address that the policy forbids
+    assert listener.reached == []
+    assert [url for url in requests if url.startswith(server.url)] == [f"{server.url}artifact.html"]
+    assert (page.url, len(page.context.pages)) == (f"{server.url}tests/blank.html", 1)
+    assert page.locator("#forged").count() == 0
+
+
+def test_webrtc_in_a_frame_of_a_preview_reaches_nothing(open_page: Callable[[], Page], listener: Listener) -> None:
+    """Chromium ends the process of such a frame, which may be the page's."""
+    page = open_page()
+    preview(page, "html", NESTED % listener.port)
+    with contextlib.suppress(Error):
+        page.frame_locator(".artifact-frame").frame_locator("iframe").locator("iframe").wait_for()
+        page.wait_for_timeout(1_000)
+    assert listener.reached == []
+    page.close()
+
+
+def test_the_same_document_reaches_all_of_it_in_a_plain_page(
+    chromium: Callable[[str | None], Browser], listener: Listener, server: Server
+) -> None:
+    """Else the test above would prove nothing."""
+    context = chromium(None).new_context()
+    plain = context.new_page()
+    listener.page = hostile(listener.port, server.url)
+    plain.on("dialog", lambda dialog: dialog.dismiss())
+    plain.goto(f"http://127.0.0.1:{listener.port}/")
+    expect(plain.locator("#results")).to_contain_text("reached", timeout=20_000)
+    reached = json.loads(plain.locator("#results").inner_text().partition(": ")[2])
+    assert {"localStorage", "sessionStorage", "cookie", "IndexedDB", "caches", "worker", "top's address"} <= set(
+        reached
+    )
+    said = " ".join(listener.reached)
+    for name in ("fetch", "xhr", "img", "script", "css", "prefetch", "video", "embed", "import", "font"):
+        assert f"GET /{name} " in said
+    assert "POST /beacon " in said
+    assert "udp" in said
+    listener.reached.clear()
+    context.close()
+
+
+def test_svg_and_diagrams_are_drawn(page: Page) -> None:
+    frame = preview(page, "svg", '<svg viewBox="0 0 9 9"><circle cx="4" cy="4" r="3"/></svg>')
+    expect(frame.locator("circle")).to_be_visible()
+    page.get_by_role("button", name="Code", exact=True).click()
+    expect(page.locator(".artifact-frame")).to_have_count(0)
+    expect(page.locator("#answer code")).to_be_visible()
+    frame = preview(page, "mermaid", "graph TD; A[Start here] --> B[</script><!--]")
+    expect(frame.locator("svg .node").first).to_contain_text("Start here")
+    frame = preview(page, "mermaid", "graph TD; A[")
+    expect(frame.locator("#diagram")).to_contain_text("The diagram has a mistake.")
+
+
+def test_a_script_in_a_preview_runs(page: Page) -> None:
+    code = "<button onclick=\"this.textContent = 'pressed'\">press</button><script>document.title = 'x'</script>"
+    frame = preview(page, "html", code)
+    frame.get_by_role("button", name="press").click()
+    expect(frame.get_by_role("button")).to_have_text("pressed")
+    assert show(page, "```python\nprint()\n```").get_by_role("button", name="Preview").count() == 0

@@ -1,0 +1,145 @@
+"""The monitor on the real page, and its figures and warnings from given counters."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from tests.support.browser import watch
+from tests.support.chat_page import ask, last_answer, open_page, send, wait_answer
+from tests.support.openai_client import bundle
+from tools.paths import ROOT
+from tools.serve import Server
+
+FAULTS = (ROOT / "tests" / "support" / "page_faults.js").read_text(encoding="utf-8")
+PARTS = ROOT / "tests" / "support" / "monitor_parts.js"
+
+
+@pytest.fixture(scope="module")
+def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[tuple[Page, list[str]]]:
+    context = chromium(None).new_context(accept_downloads=True)
+    page = open_page(context, server.url)
+    yield page, watch(page)
+    context.close()
+
+
+@pytest.fixture
+def page(opened: tuple[Page, list[str]]) -> Iterator[Page]:
+    page, errors = opened
+    errors.clear()
+    yield page
+    assert not errors
+
+
+def figure(monitor: Locator, title: str) -> Locator:
+    """The newest value of a plot."""
+    return monitor.locator(".figure", has_text=re.compile(f"^{title}")).locator("strong")
+
+
+def test_the_monitor_shows_an_answer_s_figures(page: Page) -> None:
+    page.get_by_role("button", name="Monitor").click()
+    monitor = page.get_by_role("complementary", name="Monitor")
+    expect(monitor.get_by_role("button", name="Close the monitor")).to_be_focused()
+    expect(monitor).to_contain_text("No request runs.")
+    send(page, "Write a short story about a dragon named Ember who finds a silver key.")
+    expect(monitor.get_by_text("Request 1")).to_be_visible(timeout=60_000)
+    expect(figure(monitor, "Tokens per second")).to_have_text(re.compile("[1-9]"))
+    wait_answer(page)
+    expect(monitor).to_contain_text("No request runs.")
+    expect(figure(monitor, "Time to the first token")).to_have_text(re.compile(r"\d m?s$"))
+    ask(page, "And then?")
+    expect(figure(monitor, "Prompt tokens from the cache")).to_have_text(re.compile(r"[1-9]\d? %"))
+    assert monitor.locator("canvas").count() == 6
+    expect(monitor.locator(".meter", has_text="Weights")).to_contain_text("MB")
+    expect(monitor.locator(".reactions")).to_contain_text("No WebGPU here")
+    monitor.get_by_role("button", name="Measure a token").click()
+    expect(monitor).to_contain_text("Only WebGPU kernels can be profiled")
+
+
+def test_it_fits_every_screen(page: Page, tmp_path: Path) -> None:
+    for (width, height), scheme in (((390, 844), "dark"), ((1280, 800), "light")):
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+        page.screenshot(path=tmp_path / f"{width}.png")
+        faults = page.evaluate(FAULTS)
+        assert not faults, json.dumps(faults, indent=1)
+
+
+def test_its_history_is_saved_as_json_lines(page: Page) -> None:
+    with page.expect_download() as saving:
+        page.get_by_role("button", name="Save as JSON lines").click()
+    lines = [json.loads(line) for line in Path(saving.value.path()).read_text(encoding="utf-8").splitlines()]
+    assert len(lines) >= 3
+    assert lines == sorted(lines, key=lambda sample: sample["time"])
+    assert lines[-1]["model"] == "wisp-mini-q4_0"
+    assert max(sample["tokens_per_second"] for sample in lines) > 0
+    assert lines[-1]["requests"] >= 2
+    assert 0 < lines[-1]["used"] < lines[-1]["budget"]
+
+
+def test_it_closes_by_keyboard_and_asks_no_more(page: Page) -> None:
+    monitor = page.get_by_role("complementary", name="Monitor")
+    monitor.get_by_role("button", name="Close the monitor").focus()
+    page.keyboard.press("Escape")
+    expect(monitor).to_be_hidden()
+    expect(page.get_by_role("button", name="Monitor")).to_be_focused()
+    assert "Rome" in ask(page, "What is the capital of Italy?")
+    expect(last_answer(page).locator(".stats")).to_contain_text("tokens/s")
+
+
+def stats(requests: int, **fields: Any) -> dict[str, Any]:
+    """What stats() says after some requests of 100 prompt tokens and 50 generated ones."""
+    totals = {"requests": requests, "prompt_tokens": 100 * requests, "completion_tokens": 50 * requests,
+              "cached_tokens": 90 * requests, "draft_steps": 10, "draft_tokens": 25}  # fmt: skip
+    last = {"prompt_tokens": 100, "cached_tokens": 0, "completion_tokens": 51, "prefill_ms": 200, "decode_ms": 1000}
+    return {"model": "m", "totals": totals, "last": last, "memory": {"weights": 5, "wasm_heap": 7}, "bytes": 5,
+            "budget": 100, "context_length": 64, "notices": [], "sequences": [], **fields}  # fmt: skip
+
+
+def samples(page: Page, readings: list[dict[str, Any]]) -> dict[str, Any]:
+    """The last sample of these readings, one a second, and the warnings then."""
+    found: dict[str, Any] = page.evaluate(
+        """async ([script, readings]) => {
+            const { sampleOf, warningsOf } = await import(script);
+            const entries = [];
+            for (const [i, stats] of readings.entries())
+                entries.push({ sample: sampleOf(stats, entries, null, 1000 * i), totals: stats.totals });
+            const samples = entries.map(({ sample }) => sample);
+            return { ...samples.at(-1), warnings: warningsOf(samples) };
+        }""",
+        [bundle("monitor", PARTS), readings],
+    )
+    return found
+
+
+def test_figures_come_from_counters(page: Page) -> None:
+    last = samples(page, [stats(1), stats(2)])
+    assert last["tokens_per_second"] == 50
+    assert last["token_ms"] == 20
+    assert last["first_token_ms"] == 200
+    assert last["prompt_tokens_per_second"] == 500
+    assert last["tokens_per_draft_step"] == 2.5
+    assert last["cache_hit_rate"] == 0.9
+    assert (last["memory"], last["heap"], last["warnings"]) == ({"weights": 5}, 7, [])
+    again = samples(page, [stats(9), stats(1)])  # loaded again: the counters began again
+    assert again["tokens_per_second"] == 0
+
+
+def test_warnings_come_in_time(page: Page) -> None:
+    assert "80 % of the memory budget" in samples(page, [stats(1, bytes=80)])["warnings"][0]
+    assert samples(page, [stats(1, bytes=79)])["warnings"] == []
+    slow = {**stats(4)["last"], "decode_ms": 2100}
+    found = samples(page, [stats(1), stats(2), stats(3), stats(4, last=slow)])["warnings"]
+    assert ["A token takes 42 ms, usually 20 ms" in text for text in found] == [True]
+    assert samples(page, [stats(1), stats(2), stats(3, last=slow)])["warnings"] == []  # nothing is usual yet
+    totals = {**stats(9)["totals"], "cached_tokens": 100}
+    assert (
+        "of the prompts' tokens came from the cache"
+        in samples(page, [stats(1), stats(9, totals=totals)])["warnings"][0]
+    )
+    waits = samples(page, [stats(1, sequences=[{"number": 0, "tokens": 9, "waits": 1}])])["warnings"]
+    assert "1 of 1 requests wait" in waits[0]

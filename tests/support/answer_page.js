@@ -1,0 +1,23 @@
+/** In a page: the parts of an answer, without an engine. */
+export { Markdown } from "../../app/ui/markdown.js";
+export { csvOf } from "../../app/ui/answer/table.js";
+export { loadLanguage } from "../../app/ui/answer/highlight.js";
+export { loadMath, textWithTex } from "../../app/ui/answer/math.js";
+
+/** Gives the page the style and the lazily loaded parts of the chat page. */
+export async function open() {
+  const text = await (await fetch("/index.html")).text();
+  const page = new DOMParser().parseFromString(text, "text/html");
+  const parts = /** @type {HTMLElement} */ (page.querySelector("#parts"));
+  for (const [name, path] of Object.entries(parts.dataset)) parts.dataset[name] = `/${path}`;
+  const style = document.createElement("link");
+  const loaded = new Promise((resolve) => (style.onload = resolve));
+  Object.assign(style, {
+    rel: "stylesheet",
+    href: `/${page.querySelector("link[rel=stylesheet]").getAttribute("href")}`,
+  });
+  document.head.append(style);
+  const live = Object.assign(document.createElement("div"), { id: "live" });
+  document.body.append(parts, live);
+  await loaded;
+}

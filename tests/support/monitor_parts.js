@@ -1,0 +1,3 @@
+/** In a page: the monitor's figures and warnings, without an engine. */
+export { Monitor, sampleOf } from "../../app/sdk/monitor.js";
+export { warningsOf } from "../../app/ui/monitor/warnings.js";
