@@ -186,7 +186,7 @@ def test_pins_and_folders(talk: Page) -> None:
 
 def test_chats_are_saved_and_imported(talk: Page, tmp_path: Path) -> None:
     page = talk
-    more = page.get_by_role("button", name="Import, save and presets")
+    more = page.get_by_role("button", name="Files and presets")
     before = page.locator("#chat-rows > li").first.get_attribute("aria-setsize")
 
     def choose(files: dict[str, str]) -> None:
