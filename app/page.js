@@ -287,6 +287,8 @@ function showChat() {
   const empty = conversation.messages.length === 0;
   byId("welcome").hidden = !empty;
   byId("thread").hidden = empty;
+  byId("chat-title").hidden = empty;
+  byId("chat-title").textContent = conversation.title;
   document.body.classList.toggle("empty", empty);
   document.title = conversation.title ? `${conversation.title} · Wisp` : "Wisp";
   if (empty || conversation.info.private) localStorage.removeItem(STORED_CHAT);

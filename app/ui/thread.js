@@ -305,9 +305,12 @@ function statsLine({ stats, finish }) {
     );
   }
   if (finish === "stopped") parts.push("stopped");
-  if (finish === "length") parts.push("cut off: token limit or context reached");
-  const title = stats?.prompt
-    ? `${stats.prompt} prompt tokens, ${stats.cached ?? 0} of them reused from before`
-    : undefined;
+  if (finish === "length") parts.push("cut off");
+  const title = [
+    stats?.prompt && `${stats.prompt} prompt tokens, ${stats.cached ?? 0} of them reused from before.`,
+    finish === "length" && "Cut off: the longest answer or the end of the context is reached.",
+  ]
+    .filter(Boolean)
+    .join(" ");
   return h("p", { class: "stats", title, hidden: !parts.length }, ...parts.map((part) => h("span", {}, part)));
 }

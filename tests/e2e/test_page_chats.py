@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, FilePayload, Page, expect
 
 from tests.support.browser import watch
 from tests.support.chat_page import ask, last_answer, new_chat, open_page, wait_answer, wait_ready
@@ -186,11 +186,11 @@ def test_pins_and_folders(talk: Page) -> None:
 
 def test_chats_are_saved_and_imported(talk: Page, tmp_path: Path) -> None:
     page = talk
-    more = page.get_by_role("button", name="Import, save and presets")
+    more = page.get_by_role("button", name="Files and presets")
     before = page.locator("#chat-rows > li").first.get_attribute("aria-setsize")
 
     def choose(files: dict[str, str]) -> None:
-        payload = [{"name": n, "mimeType": "application/json", "buffer": t.encode()} for n, t in files.items()]
+        payload = [FilePayload(name=n, mimeType="application/json", buffer=t.encode()) for n, t in files.items()]
         with page.expect_file_chooser() as chooser:
             more.click()
             page.get_by_role("menuitem", name="Import chats").click()

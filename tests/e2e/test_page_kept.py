@@ -183,9 +183,9 @@ def test_a_newer_version_is_offered_and_taken(context: BrowserContext, dist: Pat
     worker.write_text(f"const __WISP_PRECACHE__ = {json.dumps(precache | {'version': 'newer'})};\n{rest}")
     index.write_text(index.read_text().replace("What shall we try?", "Something new"))
     page.reload()
-    expect(page.locator("h1")).to_have_text("What shall we try?")  # the old version, complete
+    expect(page.locator("#welcome h1")).to_have_text("What shall we try?")  # the old version, complete
     page.get_by_role("button", name="Reload").click(timeout=60_000)
-    expect(page.locator("h1")).to_have_text("Something new")
+    expect(page.locator("#welcome h1")).to_have_text("Something new")
     assert page.evaluate("caches.keys()") == [f"wisp {server.url} newer"]
     server.shutdown()
     server.server_close()

@@ -15,6 +15,7 @@ from tests.support.waiting import HANG_S
 PWN = "<img src=x onerror='globalThis.pwned = 1'>"
 HOSTILE_MODEL = f"{PWN}/../<b>m</b>"
 HOSTILE_TEXT = f"{PWN}<script>globalThis.pwned = 2</script> [link](javascript:globalThis.pwned=3) **bold**"
+SHORT = 4  # messages that the model "short" accepts
 PIECE = 7  # bytes sent at a time: cuts events and characters
 
 
@@ -63,10 +64,16 @@ class Handler(BaseHTTPRequestHandler):
 
     def _hostile(self) -> None:
         if self.command == "GET":
-            answer: Any = {"object": "list", "data": [{"id": HOSTILE_MODEL}, {"id": "refuses"}]}
+            answer: Any = {"object": "list", "data": [{"id": HOSTILE_MODEL}, {"id": "refuses"}, {"id": "short"}]}
             text, kind, status = json.dumps(answer), "application/json", 200
         elif self.server.seen[-1][2]["model"] == "refuses":
             text, kind, status = json.dumps({"error": {"message": PWN}}), "application/json", 400
+        elif self.server.seen[-1][2]["model"] == "short" and len(self.server.seen[-1][2]["messages"]) > SHORT:
+            error = {
+                "code": 400,
+                "message": "the request exceeds the available context size",
+            }
+            text, kind, status = json.dumps({"error": error}), "application/json", 400
         else:
             chunk = {"choices": [{"index": 0, "delta": {"content": HOSTILE_TEXT}, "finish_reason": "stop"}]}
             text, kind, status = f"data: {json.dumps(chunk)}\r\n\r\ndata: [DONE]\r\n\r\n", "text/event-stream", 200

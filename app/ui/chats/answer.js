@@ -2,6 +2,7 @@
 import { withCalls } from "../answer/tool_calls.js";
 import { withWords } from "../answer/words.js";
 import { contextOf, requestFor } from "./request.js";
+import { answered } from "./turns.js";
 
 /**
  * @typedef {import("./database.js").Message} Message
@@ -32,9 +33,20 @@ export async function stream(message, history, { engine, documents, settings, is
   const resumed = canResume(message, loaded) ? message.cut : undefined;
   const begun = resumed ? resumed.begun : message.content;
   const parts = { wisp, loaded, documents, settings, isPrivate };
-  const request = resumed?.request ?? (await Promise.race([requestFor(message, history, parts), stopped]));
-  begins();
-  const chunks = await wisp.chat.completions.create(/** @type {any} */ (request), { signal, resume: resumed?.journal });
+  const send = async () => {
+    const request = resumed?.request ?? (await Promise.race([requestFor(message, history, parts), stopped]));
+    begins();
+    const options = { signal, resume: resumed?.journal };
+    const chunks = await wisp.chat.completions.create(/** @type {any} */ (request), options);
+    return { request, chunks };
+  };
+  /** @returns {ReturnType<typeof send>} */
+  const sendWhatFits = () =>
+    send().catch((error) => {
+      if (signal.aborted || !isTooLong(error) || !dropMore(message, history)) throw error;
+      return sendWhatFits(); // another server's context is not known until it refuses
+    });
+  const { request, chunks } = await sendWhatFits();
   const fresh = { content: begun ?? "", stats: undefined, words: undefined, toolCalls: undefined };
   Object.assign(message, fresh, resumed && { reasoning: undefined });
   if (chunks.journal) message.cut = { request, journal: chunks.journal, begun };
@@ -45,6 +57,20 @@ export async function stream(message, history, { engine, documents, settings, is
     grows();
   }
   message.finish ??= "stop";
+}
+
+/** Whether a server refused a chat because of its length; only OpenAI has a code for that. @param {any} error */
+function isTooLong({ code, message }) {
+  return code === "context_length_exceeded" || /context (length|size|window)|too many tokens/i.test(message ?? "");
+}
+
+/** Leaves out half of the turns that were sent. @param {Message} message @param {Message[]} history @returns {boolean} */
+function dropMore(message, history) {
+  const questions = answered(history).filter(({ role }) => role === "user").length;
+  const dropped = message.dropped ?? 0;
+  const older = questions - 1 - dropped;
+  if (older > 0) message.dropped = dropped + Math.ceil(older / 2);
+  return older > 0;
 }
 
 /** The same answer with as many tokens more as it was cut at. @param {Cut | undefined} cut */

@@ -35,7 +35,7 @@ export async function requestFor(message, history, { wisp, loaded, documents, se
     );
     message.dropped = fitted.dropped;
     begun = fitted.begun;
-  } else if (limits) {
+  } else if (limits || message.dropped === undefined) {
     message.dropped = droppedBefore(turns, context);
   }
   const messages = promptMessages(turns, message.dropped ?? 0, settings.system);

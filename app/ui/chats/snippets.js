@@ -42,7 +42,6 @@ export function startSnippets() {
     shown = [];
     list.hidden = true;
     field.removeAttribute("aria-activedescendant");
-    field.setAttribute("aria-expanded", "false");
   };
   const draw = () => {
     list.replaceChildren(
@@ -59,7 +58,6 @@ export function startSnippets() {
       }),
     );
     list.hidden = false;
-    field.setAttribute("aria-expanded", "true");
     field.setAttribute("aria-activedescendant", `snippet-${at}`);
   };
   const look = () => {
