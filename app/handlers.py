@@ -179,14 +179,8 @@ class Worker:
     async def _inspect(self, fields: Fields, call: Call) -> dict[str, Any]:
         options, memory = await self._load_options(fields), self._models.memory
         platform = self._platform
-        inspecting = loading.inspect(
-            options, platform.open_source, platform.inspect_engine, (memory.budget, memory.estimated)
-        )
-        task = asyncio.ensure_future(inspecting)
-        if not await call.job.wait_for(task):
-            task.cancel()
-            raise aborted()
-        return task.result()
+        capacity = (memory.budget, memory.estimated)
+        return await call.job.run(loading.inspect(options, platform.open_source, platform.inspect_engine, capacity))
 
     async def _load(self, fields: Fields, call: Call) -> dict[str, Any]:
         default = fields.get("default")
@@ -214,12 +208,7 @@ class Worker:
                 client.post({"kind": "modelUpdate", "model": options.choice.id, "url": url})
 
     async def _update_cached(self, fields: Fields, call: Call) -> None:
-        updating = asyncio.ensure_future(self._storage.update(_name(fields), call.progress))
-        if not await call.job.wait_for(updating):
-            updating.cancel()
-            await asyncio.wait([updating])
-            raise aborted()
-        updating.result()
+        await call.job.run(self._storage.update(_name(fields), call.progress))
 
     async def _unload(self, fields: Fields, call: Call) -> None:
         await self._models.unload(_name(fields), call.job)

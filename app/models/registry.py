@@ -4,7 +4,6 @@ A request pins its model until it ends. Evicts the least recently used model; pi
 An evicted model is loaded again when a request names it. Loads run one at a time; requests for the same load share it.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
@@ -15,7 +14,7 @@ from app.models.catalog import Catalog
 from app.models.loaded import Loaded
 from app.models.loading import Loading, OnProgress, Options
 from app.models.memory import MemoryBudget
-from app.models.request_queue import Job, RequestQueue, aborted
+from app.models.request_queue import Job, RequestQueue
 from app.models.source import Source
 from py_engine.errors import NOT_FOUND, WispError
 from py_engine.options import step_down
@@ -367,12 +366,7 @@ class Models:
         for one in [name] if name is not None else [*{**self.loaded, **self._known}]:
             model = self.loaded.get(one)
             if model is not None:
-                unloading = asyncio.ensure_future(self._unload_when_idle(model))
-                if not await job.wait_for(unloading):
-                    unloading.cancel()
-                    await asyncio.wait([unloading])
-                    raise aborted()
-                unloading.result()
+                await job.run(self._unload_when_idle(model))
             self._known.pop(one, None)
             if self.default == one:
                 rest = max(self.loaded.values(), key=lambda m: m.used, default=None)

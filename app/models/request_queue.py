@@ -2,11 +2,13 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from py_engine.errors import WispError
+
+T = TypeVar("T")
 
 
 class Job:
@@ -37,6 +39,15 @@ class Job:
         await asyncio.wait([task, waking], return_when=asyncio.FIRST_COMPLETED)
         waking.cancel()
         return task.done()
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`, which is cancelled if the request is aborted. WispError aborted."""
+        task = asyncio.ensure_future(work)
+        if not await self.wait_for(task):
+            task.cancel()
+            await asyncio.wait([task])
+            raise aborted()
+        return task.result()
 
     def check(self) -> None:
         """Raise WispError aborted if the request was aborted."""

@@ -51,8 +51,8 @@ export class VirtualRows {
   }
 
   #clear() {
-    const focused = [...this.#drawn].find(([, row]) => row.contains(document.activeElement))?.[0];
-    for (const row of this.#drawn.values()) row.remove();
+    const focused = this.#focused();
+    this.#space.replaceChildren();
     this.#drawn.clear();
     this.#space.style.height = `${this.#items.length * this.#rowHeight}px`;
     if (focused !== undefined && focused < this.#items.length) this.#focus(focused);
@@ -82,6 +82,12 @@ export class VirtualRows {
     this.#space.insertBefore(row, this.#drawn.get(after) ?? null); // Tab follows the order of the document
   }
 
+  /** The index of the row that has the focus. */
+  #focused() {
+    const row = this.#space.contains(document.activeElement) && document.activeElement?.closest(".row-of-list");
+    return row ? Number(row.getAttribute("aria-posinset")) - 1 : undefined;
+  }
+
   /** @param {number} index */
   #focus(index) {
     const top = index * this.#rowHeight;
@@ -97,7 +103,7 @@ export class VirtualRows {
   #move(event) {
     const steps = /** @type {Record<string, number>} */ ({ ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity });
     const step = steps[event.key];
-    const at = [...this.#drawn].find(([, row]) => row.contains(document.activeElement))?.[0];
+    const at = this.#focused();
     if (step === undefined || at === undefined) return;
     event.preventDefault();
     this.#focus(Math.max(0, Math.min(this.#items.length - 1, at + step)));
