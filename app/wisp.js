@@ -16,6 +16,7 @@ import { startDownloadWorkers } from "./sdk/downloads.js";
 import { startHosting } from "./sdk/host.js";
 import { openLink } from "./sdk/link.js";
 import { Monitor } from "./sdk/monitor.js";
+import { Quality } from "./sdk/quality.js";
 
 export { Hub } from "./hub/client.js";
 export { WispError };
@@ -190,6 +191,9 @@ export class Wisp extends Endpoints {
     /** @param {string} name @returns {Promise<void>} */
     remove: (name) => this.#connection.call("upstreams.remove", { name }),
   };
+
+  /** Perplexity, divergence and multiple-choice questions, as llama-perplexity has them. */
+  quality = new Quality(this);
 
   /**
    * `fetch` for the OpenAI API's paths, answered by this engine: `new OpenAI({ baseURL: location.origin + "/v1",

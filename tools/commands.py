@@ -9,6 +9,7 @@ python3 build.py format                           format the sources
 python3 build.py bench [--peer] [--json FILE]     measure; --help lists its options
 python3 build.py faults [--minutes N] [--seed S]  live through faults of the GPU, the browser and the network
 python3 build.py chat "PROMPT"                    ask the page's model from the terminal
+python3 build.py eval FILE [--model M] [--base M] perplexity, KL divergence or multiple-choice questions
 """
 
 import argparse
@@ -26,8 +27,10 @@ FAST = ["tests/unit", "tests/e2e/test_smoke.py", "-m", "not slow", "-n", "2"]
 def main(arguments: list[str]) -> int:
     """Run one command and return the exit status."""
     try:
-        if arguments[:1] == ["test"]:  # these three parse the rest of their arguments
+        if arguments[:1] == ["test"]:  # these four parse the rest of their arguments
             return _test(arguments[1:])
+        if arguments[:1] == ["eval"]:
+            return _in_environment(["-m", "tools.evaluate", *arguments[1:]])
         if arguments[:1] == ["bench"]:
             return _with_npm(["-m", "bench", *arguments[1:]])
         if arguments[:1] == ["faults"]:
@@ -63,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("format", help="format the sources").set_defaults(run=_format)
     commands.add_parser("bench", help="measure in a headless browser; bench --help lists its options")
     commands.add_parser("faults", help="live through faults under load; faults --help lists its options")
+    commands.add_parser("eval", help="measure a model's quality; eval --help lists its options")
     chat = commands.add_parser("chat", help="ask the page's model from the terminal")
     chat.add_argument("prompt")
     chat.add_argument(

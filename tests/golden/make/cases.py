@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.golden.make import chat_templates, dequantize, minilm, random_models, tokenizers, wisp_mini
+from tests.golden.make import chat_templates, dequantize, minilm, quality, random_models, tokenizers, wisp_mini
 from tests.golden.make.gguf_file import Layout
 from tests.golden.make.llama_cpp_api import Library, library
 from tests.golden.make.presets import PRESETS
@@ -139,6 +139,7 @@ def all_cases() -> list[Golden]:
         FileCase("dequant.npz", dequantize.make),
         FileCase("wisp-mini-chat.json", make_wisp_mini),
         FileCase("minilm.json", make_minilm),
+        FileCase("quality.json", quality.make),
     ]
 
 
