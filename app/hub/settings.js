@@ -23,8 +23,8 @@ export async function readHub() {
 export async function changeHub({ baseURL, token }) {
   const before = await readHub();
   const address = baseURL === undefined ? before.baseURL : checked(baseURL || HUB);
-  const kept = new URL(address).origin === new URL(before.baseURL).origin ? before.token : "";
-  const after = { baseURL: address, token: (token ?? kept).trim() };
+  const known = new URL(address).origin === new URL(before.baseURL).origin ? before.token : "";
+  const after = { baseURL: address, token: (token ?? known).trim() };
   await write(NAME, JSON.stringify(after));
   return after;
 }

@@ -1,7 +1,7 @@
 """The link to one server: how many range requests run at once, and how large they are, from what was measured.
 
 A slow link has one request at a time, so that little is lost when it breaks off. A fast one has several large requests,
-so that the time until a response begins is hidden behind the others.
+so that some carry data while others wait for their response.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SMALLEST, LARGEST = MIB, 16 * MIB  # bytes of a range request
 FIRST_PART, FIRST_PARALLEL = 4 * MIB, 2  # before anything is measured
 MOST = 8  # requests at once
 REQUEST_S = 2.0  # that a request should take
-WINDOW_S = 3.0  # of which the throughput is measured
+WINDOW_S = 3.0  # the throughput is that of the last seconds
 SLOW, FAST = 1_000_000, 8_000_000  # bytes a second: below, one request at a time; above, at least four
 
 

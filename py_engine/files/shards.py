@@ -233,7 +233,7 @@ class UrlSource(Source):
         self._cached |= {(int(offset), int(length)) for offset, length in found.to_py()}
 
     async def fill(self, plan: list[Record]) -> None:
-        """Store every record of the plan that is not cached. WispError quota_exceeded, with the stored ones kept."""
+        """Store every record of the plan that is not cached. WispError quota_exceeded: what is stored stays."""
         cached = [record for record in plan if (record.offset, record.length) in self._cached]
         records: Any = self.records(plan, cached)
         async with aclosing(records):

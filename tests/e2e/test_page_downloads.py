@@ -95,11 +95,11 @@ def test_pause_resume_and_run(page: Page, bad_server: FaultyServer) -> None:
     wait_ready(page)
     assert "Paris" in ask(page, "What is the capital of France?")
     page.click("#model-button")
-    kept = page.locator("#cached-list li", has_text="calm")
-    pin = kept.get_by_role("button", name="Pin calm")
+    stored = page.locator("#cached-list li", has_text="calm")
+    pin = stored.get_by_role("button", name="Pin calm")
     pin.click()
-    expect(kept).to_contain_text("pinned")
-    expect(kept.get_by_role("button", name="Let calm be removed")).to_be_focused()
+    expect(stored).to_contain_text("pinned")
+    expect(stored.get_by_role("button", name="Let calm be removed")).to_be_focused()
 
 
 ASKED_LONG_AGO = """async (url) => {
@@ -211,7 +211,7 @@ PICK = """async () => {
 }"""
 
 
-def test_a_file_is_opened_again_on_the_next_visit_until_it_is_gone(page: Page) -> None:
+def test_a_file_is_opened_again_on_the_next_visit_until_it_is_missing(page: Page) -> None:
     """Its handle is stored, not its bytes."""
     page.evaluate(PICK)
     page.get_by_role("button", name="Open it on each visit").click()
@@ -232,7 +232,7 @@ def test_a_file_is_opened_again_on_the_next_visit_until_it_is_gone(page: Page) -
 def test_a_model_that_storage_cannot_hold_runs_without_being_stored(
     chromium: Callable[[str | None], Browser], bad_server: FaultyServer, server: Server
 ) -> None:
-    """What arrived is kept; the user chooses to run it, or to open a file of this computer."""
+    """What arrived stays stored; the user chooses to run it, or to open a file of this computer."""
     context = chromium(None).new_context()
     page = context.new_page()
     session = context.new_cdp_session(page)

@@ -17,7 +17,7 @@ A, B, C = (f"https://host/{name}.gguf" for name in "abc")
 
 
 class Source:
-    """A file of which one third arrives each time its gate opens."""
+    """A file. A third of it arrives each time its gate opens."""
 
     def __init__(self, browser: "Browser", url: str, on_progress: Any) -> None:
         self.browser, self.url, self.on_progress = browser, url, on_progress

@@ -124,9 +124,9 @@ async def interrupted(url: str, after: int, part: int) -> dict[str, Any]:
             digest.update(buffer.to_bytes())
         await rest.stored()
         rest.close()
-        kept = (await js.wispShards.listParts(url)).to_py()
+        stored = (await js.wispShards.listParts(url)).to_py()
         return {
-            "first": first, "second": rest.stats["downloaded_bytes"], "sha256": digest.hexdigest(), "parts": kept,
+            "first": first, "second": rest.stats["downloaded_bytes"], "sha256": digest.hexdigest(), "parts": stored,
         }  # fmt: skip
     finally:
         link.SMALLEST, link.FIRST_PART, link.REQUEST_S = sizes
