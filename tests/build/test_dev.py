@@ -58,7 +58,7 @@ def test_a_change_reloads_the_page(checkout: Path, context: BrowserContext) -> N
         expect(page.locator("html[data-changed=once]")).to_have_count(1, timeout=CHANGED_MS)
         index = checkout / "static" / "index.html"
         index.write_text(index.read_text().replace("What shall we try?", "Changed twice"))
-        expect(page.locator("h1")).to_have_text("Changed twice", timeout=CHANGED_MS)
+        expect(page.locator("#welcome h1")).to_have_text("Changed twice", timeout=CHANGED_MS)
     for path in (checkout / "dist").rglob("*"):
         assert path.suffix not in (".html", ".js") or b"/dev/reload.js" not in path.read_bytes(), path
     assert (checkout / "dist" / "sw.js").read_bytes().startswith(b'const __WISP_PRECACHE__ = {"version": "')

@@ -95,11 +95,11 @@ def test_pause_resume_and_run(page: Page, bad_server: FaultyServer) -> None:
     wait_ready(page)
     assert "Paris" in ask(page, "What is the capital of France?")
     page.click("#model-button")
-    stored = page.locator("#cached-list li", has_text="calm")
-    pin = stored.get_by_role("button", name="Pin calm")
+    row = page.locator("#cached-list li", has_text="calm")
+    pin = row.get_by_role("button", name="Pin calm")
     pin.click()
-    expect(stored).to_contain_text("pinned")
-    expect(stored.get_by_role("button", name="Let calm be removed")).to_be_focused()
+    expect(row).to_contain_text("pinned")
+    expect(row.get_by_role("button", name="Let calm be removed")).to_be_focused()
 
 
 ASKED_LONG_AGO = """async (url) => {

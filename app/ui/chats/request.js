@@ -83,10 +83,8 @@ async function fit({ turns, begun, context, limits, system }, count) {
     begun = await fittingEnd(begun, limits.target, (text) => tokens(dropped, text));
   const least = await tokens(dropped);
   if (least <= limits.last) return { dropped, begun };
-  const message =
-    `The question and the system prompt have ${least} tokens. The context holds ${context}, the answer included. ` +
-    "Shorten them, or raise the context length in Settings.";
-  throw Object.assign(new Error(message), { code: "question_too_long" });
+  const message = `The question and the system prompt have ${least} tokens. The context holds ${context}, the answer included.`;
+  throw Object.assign(new Error(message), { code: "context_length_exceeded" });
 }
 
 /** How many turns the last request left out, if it was for the same context. @param {Message[]} turns @param {number | null} context */
