@@ -182,7 +182,7 @@ def test_the_context_length_is_obeyed_and_its_error_explained(cpu_context: Brows
     expect(error).to_have_attribute("data-code", "context_length_exceeded")
     expect(error).to_contain_text("Settings")
     page.get_by_role("button", name="Settings").click()
-    page.get_by_label("Context length").fill("1024")
+    page.get_by_label("Context length").fill("1536")
     page.get_by_role("button", name="Done").click()
     expect(page.locator("#loading")).to_be_visible()
     wait_ready(page)
