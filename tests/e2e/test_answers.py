@@ -1,30 +1,15 @@
 """The parts of an answer in a real page: formulas, colours, tables, folded code, previews."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.support.answers import OPEN, show
 from tests.support.browser import watch
 from tests.support.openai_client import bundle
 from tools.paths import ROOT
 from tools.serve import Server
-
-OPEN = """async (script) => {
-  globalThis.answers = await import(script);
-  await answers.open();
-  await Promise.all([answers.loadMath(), answers.loadLanguage("python")]);
-}"""
-SHOW = """([text, growing]) => {
-  document.querySelector("#answer")?.remove();
-  const list = document.createElement("ol");
-  list.id = "answer";
-  list.innerHTML = '<li class="message assistant"><div class="body"></div></li>';
-  document.body.prepend(list);
-  globalThis.shown = new answers.Markdown(list.querySelector(".body"));
-  shown.render(text, growing);
-}"""
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +29,6 @@ def page(opened: tuple[Page, list[str]]) -> Iterator[Page]:
     errors.clear()
     yield page
     assert errors == []
-
-
-def show(page: Page, text: str, *, growing: bool = False) -> Any:
-    """Render an answer."""
-    page.evaluate(SHOW, [text, growing])
-    return page.locator("#answer .body")
 
 
 FORMULAS = {

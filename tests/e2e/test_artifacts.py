@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, Error, FrameLocator, Page, expect
 
-from tests.e2e.test_answers import OPEN, show
+from tests.support.answers import OPEN, show
 from tests.support.openai_client import bundle
 from tools.paths import ROOT
 from tools.serve import Server
@@ -196,7 +196,7 @@ def test_a_preview_reaches_nothing(page: Page, listener: Listener, server: Serve
     requests: list[str] = []
     page.context.on("request", lambda request: requests.append(request.url))
     frame = preview(page, "html", hostile(listener.port, server.url))
-    expect(frame.locator("#results")).to_have_text("reached: []", timeout=20_000)
+    expect(frame.locator("#results")).to_have_text("reached: []", timeout=60_000)
     frame.locator("#results").click()
     expect(frame.locator("#results")).to_have_count(0)  # it left for an address that the policy forbids
     assert listener.reached == []
@@ -225,7 +225,7 @@ def test_the_same_document_reaches_all_of_it_in_a_plain_page(
     listener.page = hostile(listener.port, server.url)
     plain.on("dialog", lambda dialog: dialog.dismiss())
     plain.goto(f"http://127.0.0.1:{listener.port}/")
-    expect(plain.locator("#results")).to_contain_text("reached", timeout=20_000)
+    expect(plain.locator("#results")).to_contain_text("reached", timeout=60_000)
     reached = json.loads(plain.locator("#results").inner_text().partition(": ")[2])
     assert {"localStorage", "sessionStorage", "cookie", "IndexedDB", "caches", "worker", "top's address"} <= set(
         reached
