@@ -13,6 +13,13 @@ from py_engine.plan.lists import ALL_LOGITS, PREFILL
 from py_engine.plan.pages import PAGE
 
 GOLDEN = Path(__file__).parents[1] / "golden"
+ONE_OF_EACH = sorted(
+    {
+        p.parent.name: f"{p.parent.name}/{p.stem}"
+        for p in GOLDEN.glob("*/*.gguf")
+        if p.parent.name not in ("vocab", "split")
+    }.values()
+)  # a model of each folder
 
 
 def load(path: Path, n_ctx: int, batch: int = 16, kv_type: str = "f32", page: int = PAGE) -> cpu.Cpu:

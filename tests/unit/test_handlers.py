@@ -9,10 +9,10 @@ import pytest
 from app.models.catalog import Catalog
 from app.models.loading import Progress
 from py_engine.errors import WispError
+from py_engine.files.gguf_header import parse
 from py_engine.options import LoadOptions
 from tests.support.gguf_bytes import BAD, MINI
 from tests.support.worker_page import HELLO, HI, Engine, File, Page, settle
-from tests.unit.test_gguf_header import parse
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from py_engine.generate.answer import Begun, GenerationStats
 from py_engine.plan.sampling import Sampling
 from tests.support.cpu_engines import PROMPT, SHAPED, VOCAB, WARM, RandomConstraint, collect, make
 from tests.support.journals import record
+from tests.support.tiny_page import REQUEST, Tiny
 from tests.support.worker_page import Page, chunks_of
-from tests.unit.test_choices import REQUEST, Tiny
 
 KINDS = [
     {"temperature": 0},

@@ -12,8 +12,7 @@ from py_engine.proof import comparison
 from py_engine.proof.cases import Case, cases
 from py_engine.proof.upload_cases import upload_cases
 from py_engine.proof.variants import WrongKernels, blamed, check, shaders_of, upload_shaders, variants
-from tests.support.cpu_models import header
-from tests.unit.test_tuning import ONE_OF_EACH
+from tests.support.cpu_models import ONE_OF_EACH, header
 
 GPU = Device(f16=True, subgroup=32, max_workgroup_storage=49152, max_threads=1024, dot8=True, matrix=16)
 SOFTWARE = Device(subgroup=4, software=True)

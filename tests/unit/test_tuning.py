@@ -17,17 +17,9 @@ from py_engine.plan.plan import Plan, Weight
 from py_engine.tuning import cached_choices, tuner
 from py_engine.tuning.candidates import choices
 from py_engine.tuning.workloads import Attention, Prefill, Workload, attention_of, matrices_of
-from tests.support.cpu_models import header
+from tests.support.cpu_models import ONE_OF_EACH, header
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 GPU = Device(f16=True, subgroup=32, max_workgroup_storage=49152, dot8=True, matrix=16)
-ONE_OF_EACH = sorted(
-    {
-        p.parent.name: f"{p.parent.name}/{p.stem}"
-        for p in GOLDEN.glob("*/*.gguf")
-        if p.parent.name not in ("vocab", "split")
-    }.values()
-)
 
 
 def plan_of(name: str = "llama/llama.Q4_0", device: Device = GPU) -> Plan:
