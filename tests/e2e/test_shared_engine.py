@@ -15,6 +15,7 @@ from playwright.sync_api import Error as PlaywrightError
 from tests.support import browser as browsers
 from tests.support.killed_workers import kill_shared
 from tests.support.openai_client import open_client_page, run, settled
+from tests.support.waiting import wait_for
 from tools.serve import Server
 
 CHAT, BERT, LLAMA = "wisp-mini-q4_0", "bert.F16", "llama.F16"
@@ -263,8 +264,8 @@ def test_the_worker_dies_in_mid_stream(browser: Browser, tabs: Callable[[int], l
     kill_shared(browser, how)
     for page in (first, second):
         assert ended(page) == ["whole", "whole"]
+    wait_for(lambda: run(first, "return (await engine.stats()).clients;") == 2)
     stats = run(first, "return engine.stats();")
-    assert stats["clients"] == 2
     assert {(model["id"], model["default"]) for model in stats["models"]} == {(CHAT, True), (BERT, False)}
     assert "Rome" in run(second, ANSWER)
 
