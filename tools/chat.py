@@ -6,7 +6,8 @@
 import argparse
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,29 @@ def exit_status(work: Callable[[], None]) -> int:
 
 
 def _ask(playwright: Playwright, options: argparse.Namespace) -> None:
-    file = Path(options.model) if options.model and Path(options.model).is_file() else None
+    file = file_of(options.model)
+    given = {
+        "model": None if file else options.model,
+        "file": bool(file),
+        "prompt": options.prompt,
+        "maxTokens": options.max_tokens,
+        "temperature": options.temperature,
+    }
+    with engine_page(playwright, file) as page:
+        problem = page.evaluate(ASK, given)
+    print()
+    if problem:
+        raise Failure(problem)
+
+
+def file_of(model: str | None) -> Path | None:
+    """The model's file, if its name is that of one."""
+    return Path(model) if model and Path(model).is_file() else None
+
+
+@contextmanager
+def engine_page(playwright: Playwright, file: Path | None) -> Iterator[Page]:
+    """Serve dist/ and open it in a headless browser whose profile outlives the run, so that models stay stored."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             server, profile = Server(DIST, PORT).start(), str(cache_dir("chat-profile"))
@@ -77,21 +100,10 @@ def _ask(playwright: Playwright, options: argparse.Namespace) -> None:
             server, profile = Server(DIST, 0).start(), folder
         context = open_browser(playwright, profile, folder)
         try:
-            page = open_page(context, server.url, file)
-            given = {
-                "model": None if file else options.model,
-                "file": bool(file),
-                "prompt": options.prompt,
-                "maxTokens": options.max_tokens,
-                "temperature": options.temperature,
-            }
-            problem = page.evaluate(ASK, given)
+            yield open_page(context, server.url, file)
         finally:
             context.close()
             server.shutdown()
-    print()
-    if problem:
-        raise Failure(problem)
 
 
 def open_browser(playwright: Playwright, profile: str, spare: str) -> BrowserContext:

@@ -6,18 +6,13 @@
 import argparse
 import json
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Playwright, sync_playwright
 
-from tools.chat import exit_status, open_browser, open_page
+from tools.chat import engine_page, exit_status, file_of
 from tools.failure import Failure
-from tools.paths import DIST, cache_dir
-from tools.serve import Server
-
-PORT = 8017  # as for build.py chat: the browser caches downloaded models per origin
 
 EVALUATE = """async ({ models, file, input, questions, contextLength }) => {
   const { Wisp } = await import("/wisp.js");
@@ -65,25 +60,16 @@ def main(arguments: list[str]) -> int:
 
 
 def _evaluate(playwright: Playwright, options: argparse.Namespace, text: str) -> dict[str, Any]:
-    file = Path(options.model) if options.model and Path(options.model).is_file() else None
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            server, profile = Server(DIST, PORT).start(), str(cache_dir("chat-profile"))
-        except OSError:
-            server, profile = Server(DIST, 0).start(), folder
-        context = open_browser(playwright, profile, folder)
-        try:
-            given = {
-                "models": [options.model, options.base] if options.base else [options.model],
-                "file": options.model if file else "",
-                "input": text,
-                "questions": options.input.suffix == ".jsonl",
-                "contextLength": options.context,
-            }
-            found: dict[str, Any] = open_page(context, server.url, file).evaluate(EVALUATE, given)
-        finally:
-            context.close()
-            server.shutdown()
+    file = file_of(options.model)
+    given = {
+        "models": [options.model, options.base] if options.base else [options.model],
+        "file": options.model if file else "",
+        "input": text,
+        "questions": options.input.suffix == ".jsonl",
+        "contextLength": options.context,
+    }
+    with engine_page(playwright, file) as page:
+        found: dict[str, Any] = page.evaluate(EVALUATE, given)
     if "error" in found:
         raise Failure(found["error"])
     result: dict[str, Any] = found["result"]

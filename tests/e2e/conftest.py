@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext
+from playwright.sync_api import Browser, BrowserContext, Page
 
+from tests.support.chat_page import new_chat
 from tests.support.faulty_server import FaultyServer
 from tests.support.model_case import write_model
 
@@ -15,6 +16,16 @@ def context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContex
     made = chromium(None).new_context()
     yield made
     made.close()
+
+
+@pytest.fixture
+def talk(opened: tuple[Page, list[str]]) -> Iterator[Page]:
+    """The module's page `opened`, with an empty chat; a test fails if the page logged an error."""
+    page, errors = opened
+    errors.clear()
+    new_chat(page)
+    yield page
+    assert not errors
 
 
 @pytest.fixture(scope="module")

@@ -22,16 +22,6 @@ def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterato
     context.close()
 
 
-@pytest.fixture
-def talk(opened: tuple[Page, list[str]]) -> Iterator[Page]:
-    """The page with an empty chat; a test fails if the page logged an error."""
-    page, errors = opened
-    errors.clear()
-    new_chat(page)
-    yield page
-    assert not errors
-
-
 def test_a_question_is_answered_with_its_speed(talk: Page) -> None:
     assert "Rome" in ask(talk, "What is the capital of Italy?")
     stats = last_answer(talk).locator(".stats")

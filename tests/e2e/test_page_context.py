@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.browser import watch
-from tests.support.chat_page import ask, last_answer, new_chat, open_page, wait_answer, wait_ready
+from tests.support.chat_page import ask, last_answer, open_page, wait_answer, wait_ready
 from tests.support.chat_store import store_chat
 from tools.serve import Server
 
@@ -21,16 +21,6 @@ def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterato
     page = open_page(context, server.url, settings=SETTINGS)
     yield page, watch(page)
     context.close()
-
-
-@pytest.fixture
-def talk(opened: tuple[Page, list[str]]) -> Iterator[Page]:
-    """The page with an empty chat; a test fails if the page logged an error."""
-    page, errors = opened
-    errors.clear()
-    new_chat(page)
-    yield page
-    assert not errors
 
 
 def settings(page: Page, **fields: str) -> None:

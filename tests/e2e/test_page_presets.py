@@ -42,16 +42,6 @@ def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterato
     context.close()
 
 
-@pytest.fixture
-def talk(opened: tuple[Page, list[str]]) -> Iterator[Page]:
-    """The page with an empty chat; a test fails if the page logged an error."""
-    page, errors = opened
-    errors.clear()
-    new_chat(page)
-    yield page
-    assert not errors
-
-
 def last_request(page: Page) -> dict[str, Any]:
     request: dict[str, Any] = page.evaluate("requests.at(-1)")
     return request
