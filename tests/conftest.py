@@ -1,5 +1,6 @@
 """Fixtures that tests share. Browsers and engine pages live as long as the run: starting one costs seconds."""
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -29,7 +30,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def dist(pytestconfig: pytest.Config) -> Path:
     """dist/, made from the checkout as it is now."""
-    return DIST if hasattr(pytestconfig, "workerinput") else dist_maker.build(quiet=True)
+    made = hasattr(pytestconfig, "workerinput") or dist_maker.MADE in os.environ
+    return DIST if made else dist_maker.build(quiet=True)
 
 
 @pytest.fixture(scope="session")

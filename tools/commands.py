@@ -16,6 +16,7 @@ import argparse
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 from tools.failure import Failure, plain
 from tools.paths import ROOT
@@ -108,9 +109,14 @@ def _build(_: argparse.Namespace) -> int:
 
 
 def _test(arguments: list[str]) -> int:
+    from tools.browser import ensure_browser
+    from tools.environment import ensure_venv
     from tools.npm import ensure_node_modules
 
-    ensure_node_modules(dev=True)
+    with ThreadPoolExecutor() as pool:  # npm, pip and apt mostly wait for the network
+        parts = [pool.submit(ensure_node_modules, dev=True), pool.submit(ensure_venv, dev=True)]
+        for part in [*parts, pool.submit(ensure_browser)]:
+            part.result()
     if "--fast" in arguments:
         arguments = [*FAST, *(argument for argument in arguments if argument != "--fast")]
     return _in_environment(["-m", "pytest", *arguments])
@@ -147,7 +153,7 @@ def _in_environment(arguments: list[str]) -> int:
 
     python = ensure_venv(dev=True)
     dist.build()
-    return _run([str(python), *arguments], {**os.environ, "WISP_BROWSER": browser.ensure_browser()})
+    return _run([str(python), *arguments], {**os.environ, "WISP_BROWSER": browser.ensure_browser(), dist.MADE: "1"})
 
 
 def _run(command: list[str], env: dict[str, str]) -> int:

@@ -41,6 +41,7 @@ PAGES = {
 }
 SCRIPTS = {"mermaid"}  # bundles that are no modules
 ON_USE = {"highlight-all", "mermaid"}  # large and seldom used: the service worker caches them when they are first used
+MADE = "WISP_DIST_IS_MADE"  # in the environment: whoever started this process has just made dist/
 VERSION = "__WISP_VERSION__"  # the placeholder for Wisp's version in pages
 
 

@@ -191,8 +191,11 @@ def test_model_in_several_files(engine_pages: Callable[[str | None], Page]) -> N
 @pytest.mark.lavapipe
 @pytest.mark.parametrize("quant", ["q4_0", "q8_0"])
 def test_chats_match_llama_cpp(engine_pages: Callable[[str | None], Page], quant: str) -> None:
-    """At least 95 in 100 greedy answers of the embedded model are equal. The others differ at a near tie."""
-    chats = json.loads((GOLDEN / "wisp-mini-chat.json").read_text())["chats"]
+    """At least 95 in 100 greedy answers of the embedded model are equal. The others differ at a near tie.
+
+    The 8-bit model answers every third chat.
+    """
+    chats = json.loads((GOLDEN / "wisp-mini-chat.json").read_text())["chats"][:: 1 if quant == "q4_0" else 3]
     wanted = [{"prompt": c["prompt_tokens"], "tokens": c["answers"][quant]["tokens"]} for c in chats]
     out = run(
         engine_pages("lavapipe-optimized"),
@@ -203,5 +206,5 @@ def test_chats_match_llama_cpp(engine_pages: Callable[[str | None], Page], quant
     )
     for one in out:
         print(f"{quant}, chat {chats[one['chat']]['id']}: token {one['at']} differs by a logit gap of {one['gap']:.4f}")
-    assert len(out) <= 0.05 * len(chats)
+    assert len(out) <= max(1, 0.05 * len(chats))
     assert all(0 <= one["gap"] < 0.05 for one in out)

@@ -49,7 +49,8 @@ class FailureNames:
 
 def pytest_xdist_setupnodes() -> None:
     """Make dist/ before the workers start; their fixture `dist` relies on it."""
-    dist.build(quiet=True)
+    if dist.MADE not in os.environ:
+        dist.build(quiet=True)
 
 
 def scope(nodeid: str) -> str:
