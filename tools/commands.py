@@ -114,9 +114,10 @@ def _test(arguments: list[str]) -> int:
     from tools.npm import ensure_node_modules
 
     with ThreadPoolExecutor() as pool:  # npm, pip and apt mostly wait for the network
-        parts = [pool.submit(ensure_node_modules, dev=True), pool.submit(ensure_venv, dev=True)]
-        for part in [*parts, pool.submit(ensure_browser)]:
-            part.result()
+        packages = [pool.submit(ensure, dev=True) for ensure in (ensure_node_modules, ensure_venv)]
+        pool.submit(ensure_browser).result()
+    for done in packages:
+        done.result()
     if "--fast" in arguments:
         arguments = [*FAST, *(argument for argument in arguments if argument != "--fast")]
     return _in_environment(["-m", "pytest", *arguments])

@@ -12,7 +12,7 @@ from tools.serve import Server
 WORDS = " ".join(f"The {thing} of number {i} is in the garden." for i in range(9) for thing in ("key", "cup"))
 LOAD = """async ([backend, shared]) => {
     globalThis.engine = await (await import("/wisp.js")).Wisp.create({ shared });
-    await engine.load({ model: "wisp-mini-q4_0", backend });
+    await engine.load({ model: "wisp-mini-q4_0", backend, contextLength: 512 });
 }"""
 ASK = """async (more) => {
     const messages = [{ role: "user", content: more.content }];

@@ -23,7 +23,7 @@ NAMES = (
 @pytest.fixture(scope="module")
 def lab(playwright_run: Playwright, dist: Path) -> Iterator[Lab]:
     """A browser, two tabs and servers of this module's own."""
-    made = Lab(playwright_run, dist)
+    made = Lab(playwright_run, dist, "lavapipe")
     yield made
     made.close()
 
