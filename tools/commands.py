@@ -148,13 +148,14 @@ def _chat(options: argparse.Namespace) -> int:
 
 
 def _in_environment(arguments: list[str]) -> int:
-    """Make dist/, find a browser, and run the environment's Python; return its exit status."""
+    """Find a browser, make dist/, and run the environment's Python; return its exit status."""
     from tools import browser, dist
     from tools.environment import ensure_venv
 
     python = ensure_venv(dev=True)
+    found = browser.ensure_browser()
     dist.build()
-    return _run([str(python), *arguments], {**os.environ, "WISP_BROWSER": browser.ensure_browser(), dist.MADE: "1"})
+    return _run([str(python), *arguments], {**os.environ, "WISP_BROWSER": found, dist.MADE: "1"})
 
 
 def _run(command: list[str], env: dict[str, str]) -> int:

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.browser import watch
-from tests.support.chat_page import ask, keep_engine, last_answer, new_chat, open_page, wait_ready
+from tests.support.chat_page import ask, last_answer, new_chat, open_page, wait_ready
 from tools.serve import Server
 
 # Records the requests to the engine.
@@ -36,7 +36,6 @@ STORED = """async () => {
 def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[tuple[Page, list[str]]]:
     """A page on the CPU, and its console errors."""
     context = chromium(None).new_context(permissions=["clipboard-read", "clipboard-write"])
-    keep_engine(context, server.url)
     page = open_page(context, server.url, settings={"max_tokens": 4, "seed": 1})
     page.evaluate(RECORD)
     yield page, watch(page)
