@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-QUIET_S = 5.0  # without a request before the measurement begins
+QUIET_S = 15.0  # without a request before the measurement begins
 LOOK_S = 0.25  # between two looks whether there is one
 
 
