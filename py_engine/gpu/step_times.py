@@ -14,10 +14,10 @@ class StepTimes:
         self._times: dict[Hashable, float] = {}
 
     def add(self, kind: Hashable, ms: float, queued: bool) -> None:
-        """Note that a step took `ms`. Unless its submit was `queued` behind another, that includes waiting.
+        """Add the time of a step. Unless its submit was `queued` behind another one, it includes waiting.
 
-        Waiting only ever lengthens a time. So a shorter one counts, too: after a delay, the estimate may be so long that
-        a single submit seems enough work for the device, and no submit is queued any more.
+        Waiting makes a time longer. So one that is shorter than the estimate counts anyway: after a delay, the estimate
+        may be so long that one submit seems enough work for the device, and no submit is queued any more.
         """
         before = self._times.get(kind)
         if queued:
