@@ -14,7 +14,7 @@ class StepTimes:
         self._times: dict[Hashable, float] = {}
 
     def add(self, kind: Hashable, ms: float, queued: bool) -> None:
-        """Add the time of a step. Unless its submit was `queued` behind another one, it includes waiting.
+        """Add the time of a step. Unless another submit ran before it (`queued`), it includes waiting.
 
         Waiting makes a time longer. So one that is shorter than the estimate counts anyway: after a delay, the estimate
         may be so long that one submit seems enough work for the device, and no submit is queued any more.
