@@ -83,7 +83,7 @@ def test_products_of_bytes(bench: Bench, type: Q, cols: int, rows: int, places: 
         assert (gpu[name][n:] == bench.data[name][n:]).all() or np.isnan(gpu[name][n:].view(np.float32)).all()
 
 
-@in_pairs(("type", [Q.F16, Q.Q4_0, Q.Q4_K, Q.Q6_K]), ("dot8", [False, True]), adapters=["swiftshader"])
+@in_turn("type, dot8", [(Q.F16, False), (Q.Q4_0, True), (Q.Q4_0, False), (Q.Q4_K, True), (Q.Q6_K, True)])
 def test_a_token_gets_what_it_gets_alone(bench: Bench, type: Q, dot8: bool) -> None:
     """Bit by bit, with every fusion. tests/engine/test_batch_bits.py has whole models, on lavapipe too."""
     bench = Bench(bench.page, replace(bench.device, dot8=dot8))
