@@ -40,13 +40,15 @@ const PATHS = /** @type {Record<string, string>} */ ({
   warning: "M12 4.5L3.5 19h17zM12 10v4.5M12 16.6v.2",
 });
 
+const TURNS = new Set(["left", "right", "forward", "menu", "words", "sliders"]); // with the direction of the language
+
 /** @param {string} name @returns {SVGSVGElement} */
 export function icon(name) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
   svg.setAttribute("viewBox", "0 0 24 24");
   svg.setAttribute("aria-hidden", "true");
-  svg.setAttribute("class", "icon");
+  svg.setAttribute("class", TURNS.has(name) ? "icon turns" : "icon");
   path.setAttribute("d", PATHS[name] ?? "");
   svg.append(path);
   return svg;

@@ -2,7 +2,7 @@
 import { byId, h } from "../dom.js";
 
 /**
- * @param {HTMLElement} button @param {{ label: string, icon: string, run: () => void }[]} entries
+ * @param {HTMLElement} button @param {{ label: import("../texts.js").Text, icon: string, run: () => void }[]} entries
  */
 export function openMenu(button, entries) {
   const menu = byId("menu");
@@ -30,7 +30,8 @@ export function openMenu(button, entries) {
   menu.showPopover();
   const beside = button.getBoundingClientRect();
   const { width, height } = menu.getBoundingClientRect();
-  menu.style.left = `${Math.max(8, Math.min(beside.left, innerWidth - width - 8))}px`;
+  const left = getComputedStyle(button).direction === "rtl" ? beside.right - width : beside.left;
+  menu.style.left = `${Math.max(8, Math.min(left, innerWidth - width - 8))}px`;
   menu.style.top = `${beside.bottom + height > innerHeight ? Math.max(8, beside.top - height) : beside.bottom}px`;
   menu.querySelector("button")?.focus();
 }

@@ -2,7 +2,9 @@
  * Snippets: texts that are inserted into the message field by "/" and their name. {{date}}, {{time}} and {{clipboard}} are
  * filled in; every other {{name}} is selected, one after the other with Tab, to be written over.
  */
+import { date, t } from "../../language/phrase.js";
 import { byId, h } from "../dom.js";
+import { clock } from "../format.js";
 import { announce } from "../notices.js";
 import { Presets, startEditor } from "./presets.js";
 
@@ -17,15 +19,16 @@ export function startSnippets() {
   const presets = new Presets("wisp.snippets");
   const editor = startEditor(byId("snippets"), {
     presets,
-    noun: "snippet",
+    plural: t("snippets"),
+    add: t("New snippet"),
     fields: [
-      { name: "name", label: "Name", kind: "text", required: true, note: "one word; typed after /" },
+      { name: "name", label: t("Name"), kind: "text", required: true, note: t("one word; typed after /") },
       {
         name: "text",
-        label: "Text",
+        label: t("Text|of a snippet"),
         kind: "long",
         required: true,
-        note: "{{date}}, {{time}} and {{clipboard}} are filled in; Tab goes to every other {{name}}",
+        note: t("{{date}}, {{time}} and {{clipboard}} are filled in; Tab goes to every other {{name}}"),
       },
     ],
     read: ({ name, text }) => ({ name: name.replace(/\s+/g, "-").replace(/^\//, ""), text }),
@@ -54,7 +57,7 @@ export function startSnippets() {
           class: "menu-entry",
           on,
         };
-        return h("li", props, h("strong", {}, `/${name}`), h("span", {}, text));
+        return h("li", props, h("strong", {}, `/${name}`), h("span", { dir: "auto" }, text));
       }),
     );
     list.hidden = false;
@@ -86,7 +89,7 @@ export function startSnippets() {
     if (!found) return false;
     const start = found.input === field.value ? found.index : from + found.index;
     field.setSelectionRange(start, start + found[0].length);
-    announce(`Write ${found[0].replace(/[{}]/g, "").trim()}.`);
+    announce(t("Write {what}.", { what: found[0].replace(/[{}]/g, "").trim() }));
     return true;
   };
 
@@ -115,11 +118,11 @@ export function startSnippets() {
 
 /** @param {string} text */
 async function fill(text) {
-  const now = new Date();
+  const now = Date.now();
   const clipboard = /\{\{\s*clipboard\s*\}\}/.test(text) ? await readClipboard() : "";
   return text
-    .replace(/\{\{\s*date\s*\}\}/g, now.toLocaleDateString())
-    .replace(/\{\{\s*time\s*\}\}/g, now.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }))
+    .replace(/\{\{\s*date\s*\}\}/g, String(date(now)))
+    .replace(/\{\{\s*time\s*\}\}/g, String(clock(now)))
     .replace(/\{\{\s*clipboard\s*\}\}/g, () => clipboard);
 }
 
@@ -127,7 +130,7 @@ async function readClipboard() {
   try {
     return await navigator.clipboard.readText();
   } catch {
-    announce("The browser did not allow reading the clipboard.");
+    announce(t("The browser did not allow reading the clipboard."));
     return "";
   }
 }
