@@ -24,14 +24,16 @@ import { startDownloads } from "./ui/downloads.js";
 import { canRemember, chooseFiles, isRemembered, rememberedFiles } from "./ui/handles.js";
 import { startHub } from "./ui/hub.js";
 import { startLanguage } from "./ui/language.js";
+import { startLaunch } from "./ui/launch.js";
 import { Loading } from "./ui/loading.js";
 import { nameOf, startModels } from "./ui/models.js";
 import { startMonitor } from "./ui/monitor.js";
 import { announce, dismiss, notify } from "./ui/notices.js";
 import { startPwa } from "./ui/pwa.js";
 import { contextLengthFor, startSettings } from "./ui/settings.js";
+import { isKey, startShortcuts } from "./ui/shortcuts.js";
 import { startSidebar } from "./ui/sidebar.js";
-import { say, show } from "./ui/texts.js";
+import { known, say, show } from "./ui/texts.js";
 import { startTheme } from "./ui/theme.js";
 import { Thread } from "./ui/thread.js";
 import { startUpstreams } from "./ui/upstreams.js";
@@ -45,6 +47,7 @@ const READ_NOTICE = "wisp.notice"; // a dismissed notice about this device: its 
 startLanguage(() => showChat());
 placeIcons();
 startTheme();
+startShortcuts();
 const loading = new Loading();
 
 const engine = new Engine({
@@ -63,8 +66,8 @@ const engine = new Engine({
     announce(t("{name} is ready.", { name }));
     dismiss("backend");
     const lines = /** @type {string[]} */ (stats.notices ?? []);
-    const text = lines.join(" ");
-    const gist = text.replace(/\d+/g, ""); // measured times differ between loads
+    const text = sentences(...lines.map(known));
+    const gist = lines.join(" ").replace(/\d+/g, ""); // measured times differ between loads
     const onDismiss = () => localStorage.setItem(READ_NOTICE, gist);
     if (gist && gist !== localStorage.getItem(READ_NOTICE)) notify({ key: "backend", text, onDismiss });
     models.show(engine.loaded);
@@ -315,6 +318,8 @@ function newChat(isPrivate = false) {
 
 byId("new-chat").onclick = () => newChat();
 byId("top-new-chat").onclick = () => newChat();
+const helpDialog = /** @type {HTMLDialogElement} */ (byId("help-dialog"));
+byId("help-button").onclick = () => helpDialog.showModal();
 byId("loading-cancel").onclick = () => engine.cancel();
 byId("examples").append(
   ...EXAMPLES.map(({ label, prompt }) =>
@@ -337,9 +342,12 @@ for (const dialog of document.querySelectorAll("dialog")) {
 document.addEventListener("keydown", (event) => {
   if (document.querySelector("dialog[open]")) return;
   const typing = event.target instanceof HTMLElement && event.target.matches("input, textarea, select");
-  if (event.key === "Escape" && chat.busy) chat.stop();
-  else if (event.key === "/" && !typing) composer.focus();
-  else if (event.key.toLowerCase() === "o" && event.shiftKey && (event.ctrlKey || event.metaKey)) newChat();
+  if (isKey("stop", event) && chat.busy) chat.stop();
+  else if (isKey("write", event) && !typing) composer.focus();
+  else if (isKey("help", event) && !typing) helpDialog.showModal();
+  else if (isKey("newChat", event)) newChat();
+  else if (isKey("search", event)) sidebar.search();
+  else if (isKey("settings", event)) byId("settings-button").click();
   else return;
   event.preventDefault();
 });
@@ -349,6 +357,16 @@ firstLoad.then(startBridge).then(downloads.resume);
 await chat.restore(localStorage.getItem(STORED_CHAT)).catch((error) => {
   notify({ key: "storage", text: t("This browser cannot store chats."), more: `${error}`, kind: "error" });
   showChat();
+});
+await startLaunch({
+  shortcuts: { new: () => newChat(), private: () => newChat(true), models: () => byId("model-button").click() },
+  write: (text) => composer.fill(text),
+  isDocument: documents.isDocument,
+  addDocuments(files) {
+    byId("documents-button").click();
+    documents.add(files);
+  },
+  load: useStored,
 });
 // The service worker fetches the whole page again. Wait for the model first, so that its load is not slowed down.
 await Promise.race([firstLoad, new Promise((resolve) => setTimeout(resolve, 20_000))]);

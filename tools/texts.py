@@ -1,13 +1,13 @@
-"""Find the page's texts and compare them with its languages: `python -m tools.texts` prints what is missing or not used.
+"""Compare the page's texts with its languages: `python -m tools.texts` prints what is missing or not used.
 
-A text is the English in `t("...")` of the page's JavaScript, or in index.html. app/language/CODE.json has it in another language.
+A text is the English in `t("...")` of the page's JavaScript, or in index.html. app/language/CODE.json has it in another
+language.
 """
 
 import json
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 from tools.paths import ROOT
@@ -15,6 +15,12 @@ from tools.paths import ROOT
 LANGUAGES = ROOT / "app" / "language"
 FOLDERS = ("app/ui", "app/hub", "app/retrieval")
 INDEX = ROOT / "static" / "index.html"
+CATALOG = ROOT / "static" / "models" / "catalog.json"
+# What the engine says while all goes well. Its errors stay English, as the API has them.
+NOTICES = (
+    "No WebGPU here: running on the CPU, which is slower.",
+    "The GPU was lost during the load, which began again on a new device.",
+)
 
 WORD = re.compile(r"[^\W\d_]")
 CALL = re.compile(r'(?<![\w.])t\(\s*("(?:[^"\\]|\\.)*")')
@@ -26,14 +32,31 @@ PROSE = re.compile(
     r"^[A-Z][a-z]+(?:[ .,:…!?]|$)|(?:^|\s)(?:a|and|are|at|by|cannot|for|from|in|is|not|of|that|the|this|to|was|with)\s"
 )
 # What stands before a literal that nobody reads: a call or a key of another purpose.
-UNREAD = re.compile(r"(?:console\.\w+|querySelector\w*|closest|matches|import|getElementById)\(\s*$|\bt\(\s*$|\bfrom\s*$")
+UNREAD = re.compile(
+    r"(?:console\.\w+|querySelector\w*|closest|matches|import|getElementById)\(\s*$|\bt\(\s*$|\bfrom\s*$"
+)
 # Names, and what models read.
 ENGLISH = re.compile(
     r"^(?:Wisp(?: Mini)?$|Bearer |Question: |Cite the source|Answer the question using|The style sheet \{\}|<!doctype"
     r"|(?:Gemma|Llama|Granite|Nomic)\b|English$|Deutsch$|Español$|Français$)"
 )
 ENGLISH_FILES = {"app/ui/examples.js", "app/ui/markdown.js", "app/ui/unframed.js", "app/retrieval/search.js"}
-KEYS = {"Escape", "Enter", "Tab", "Home", "End", "ArrowDown", "ArrowUp", "ArrowLeft", "ArrowRight", "Shift", "Files"}
+KEYS = {
+    "Control",
+    "Ctrl",
+    "Meta",
+    "Escape",
+    "Enter",
+    "Tab",
+    "Home",
+    "End",
+    "ArrowDown",
+    "ArrowUp",
+    "ArrowLeft",
+    "ArrowRight",
+    "Shift",
+    "Files",
+}
 
 Found = tuple[str, str]  # file, text
 
@@ -47,7 +70,8 @@ def scripts() -> Iterator[tuple[str, str]]:
 
 def keys() -> set[str]:
     """Return every text of the page."""
-    texts = set(html_texts(INDEX.read_text(encoding="utf-8")))
+    texts = {*html_texts(INDEX.read_text(encoding="utf-8")), *NOTICES}
+    texts |= {entry["description"] for entry in json.loads(CATALOG.read_text(encoding="utf-8"))}
     for _, source in scripts():
         texts |= {json.loads(literal) for literal in CALL.findall(source)}
     return texts
@@ -56,7 +80,9 @@ def keys() -> set[str]:
 def computed() -> list[str]:
     """Return the scripts that call t() with something else than a literal, which no language could have."""
     return [
-        name for name, source in scripts() if name != ADOPTS and len(ANY_CALL.findall(source)) > len(CALL.findall(source))
+        name
+        for name, source in scripts()
+        if name != ADOPTS and len(ANY_CALL.findall(source)) > len(CALL.findall(source))
     ]
 
 
@@ -82,12 +108,7 @@ def hard_coded(source: str) -> list[str]:
 
 def untranslated() -> list[Found]:
     """Return the texts in scripts that no language can have."""
-    return [
-        (name, text)
-        for name, source in scripts()
-        if name not in ENGLISH_FILES
-        for text in hard_coded(source)
-    ]
+    return [(name, text) for name, source in scripts() if name not in ENGLISH_FILES for text in hard_coded(source)]
 
 
 def _literals(source: str) -> Iterator[tuple[str, str]]:

@@ -15,6 +15,7 @@ export const SINGULAR = {
   },
   "{count} downloads": { one: "{count} download" },
   "{count} likes": { one: "{count} like" },
+  "{names} were shared with Wisp.": { one: "{names} was shared with Wisp." },
   "{name} has {n} models.": { one: "{name} has {n} model." },
   "{n} chats": { one: "{n} chat" },
   "{n} chats imported.": { one: "{n} chat imported." },

@@ -26,7 +26,11 @@ export async function chooseFiles() {
   const types = [{ description: `${t("GGUF models")}`, accept: ACCEPT }];
   /** @type {Handle[]} */
   const handles = await pick({ multiple: true, types, id: "models" }).catch(() => []);
-  if (!handles.length) return null;
+  return handles.length ? handleChoice(handles) : null;
+}
+
+/** Remembers the files of a model. @param {Handle[]} handles one at least @returns {Promise<Choice>} */
+export async function handleChoice(handles) {
   handles.sort((a, b) => a.name.localeCompare(b.name));
   const name = nameOf(handles[0].name);
   const keep = PREFIX + name;

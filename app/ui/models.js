@@ -4,6 +4,7 @@ import { decoded } from "../sdk/percent.js";
 import { byId, h } from "./dom.js";
 import { bytes, tokens } from "./format.js";
 import { notify } from "./notices.js";
+import { known } from "./texts.js";
 
 /**
  * @typedef {import("./engine.js").Choice} Choice
@@ -76,7 +77,7 @@ export function nameOf(url) {
 }
 
 /** @param {File[]} files @returns {Choice | null} */
-function choiceOfFiles(files) {
+export function choiceOfFiles(files) {
   if (!files.length) return null;
   const parts = files.toSorted((a, b) => a.name.localeCompare(b.name));
   return { model: parts.length > 1 ? parts : parts[0], name: nameOf(parts[0].name) };
@@ -96,7 +97,7 @@ function modelItem(model, loaded, take) {
       on: { click: () => take({ model: model.id, name, keep: model.id }) },
     },
     h("strong", {}, name),
-    model.description ? h("span", { dir: "auto" }, model.description) : null,
+    model.description ? h("span", { dir: "auto" }, known(model.description)) : null,
     h("small", {}, about),
   );
   return h("li", {}, button);

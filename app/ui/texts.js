@@ -21,6 +21,9 @@ export function show(node, name, text) {
 /** Sets the text of an element. @param {Element} element @param {Text} text */
 export const say = (element, text) => show(element, "textContent", text);
 
+/** A text of the catalog or the engine, which may be known in other languages: tools/texts.py lists them. @param {string} text */
+export const known = (text) => t(text);
+
 /** @param {Phrase} phrase */
 export function textNode(phrase) {
   const node = document.createTextNode("");

@@ -10,6 +10,7 @@ import { byId, h, iconButton } from "./dom.js";
 import { icon } from "./icons.js";
 import { rate, seconds, tokens } from "./format.js";
 import { answered, firstSent } from "./chats/turns.js";
+import { isKey } from "./shortcuts.js";
 import { Markdown } from "./markdown.js";
 import { showSources } from "./sources.js";
 import { say } from "./texts.js";
@@ -155,11 +156,11 @@ function editInPlace(item, message, actions) {
   };
   const send = () => field.value.trim() && actions.edit(message, field.value.trim());
   field.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") {
+    if (isKey("close", event)) {
       event.stopPropagation();
       cancel();
     }
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    if (!isKey("send", event) || event.isComposing) return;
     event.preventDefault();
     send();
   });

@@ -11,13 +11,13 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.support.chat_page import SETTINGS, ask, wait_ready
 from tests.support.fake_hub import TOKEN, FakeHub, Repository
+from tests.support.page_looks import faults
 from tests.support.waiting import wait_for
 from tools.paths import ROOT
 from tools.serve import Server
 
 MODELS = ROOT / "static" / "models"
 SPLIT = ROOT / "tests" / "golden" / "split"
-FAULTS = (ROOT / "tests" / "support" / "page_faults.js").read_text(encoding="utf-8")
 CURATED = "HuggingFaceTB/SmolLM2-360M-Instruct-GGUF"
 STORE = """async (text) => {
     const db = await new Promise((resolve) => {
@@ -214,7 +214,7 @@ def test_nothing_overflows_and_everything_has_a_name(
 
     def check(what: str) -> None:
         page.screenshot(path=tmp_path / f"{what}.png")
-        assert not page.evaluate(FAULTS), what
+        assert faults(page) == [], what
 
     page.click("#model-button")
     check("models")

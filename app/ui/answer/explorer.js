@@ -5,6 +5,7 @@
 import { joined, t } from "../../language/phrase.js";
 import { h } from "../dom.js";
 import { percent as percentOf } from "../format.js";
+import { isKey, keyOf } from "../shortcuts.js";
 import { show as put } from "../texts.js";
 
 /**
@@ -98,14 +99,14 @@ export function explorer(words, choose) {
     const at = buttons.indexOf(/** @type {Element} */ (event.target));
     const to = (/** @type {Element | undefined} */ element) =>
       /** @type {HTMLElement | undefined} */ (element)?.focus();
-    if (event.key === "Escape" && at >= 0) move(current);
-    else if (event.key === "Escape" && current >= 0) show(-1);
-    else if (event.key === "ArrowDown") to(buttons[at + 1]);
-    else if (event.key === "ArrowUp" && at > 0) to(buttons[at - 1]);
-    else if (event.key === "ArrowUp" && at === 0) move(current);
-    else if (event.key === "ArrowRight" && at < 0) move(wordAt(event.target) + rightwards());
-    else if (event.key === "ArrowLeft" && at < 0) move(wordAt(event.target) - rightwards());
-    else if (event.key === "Enter" && at < 0) to(buttons[0]);
+    const step = [1, -1][keyOf("step", event)];
+    const right = [1, -1][keyOf("word", event)];
+    if (isKey("close", event) && at >= 0) move(current);
+    else if (isKey("close", event) && current >= 0) show(-1);
+    else if (step === -1 && at === 0) move(current);
+    else if (step && (step === 1 || at > 0)) to(buttons[at + step]);
+    else if (right && at < 0) move(wordAt(event.target) + right * rightwards());
+    else if (isKey("choose", event) && at < 0) to(buttons[0]);
     else return;
     event.preventDefault();
     event.stopPropagation();

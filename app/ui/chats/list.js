@@ -2,6 +2,7 @@
 import { t } from "../../language/phrase.js";
 import { byId, h, iconButton } from "../dom.js";
 import { announce, notify } from "../notices.js";
+import { isKey } from "../shortcuts.js";
 import { say, show } from "../texts.js";
 import { VirtualList } from "../virtual.js";
 import { readMessages } from "./database.js";
@@ -175,8 +176,8 @@ export function startChatList(actions) {
       draw();
     };
     input.addEventListener("keydown", (event) => {
-      if (event.key === "Escape") event.stopPropagation();
-      if (event.key === "Enter" || event.key === "Escape") end(event.key === "Enter");
+      if (isKey("close", event)) event.stopPropagation();
+      if (isKey("send", event) || isKey("close", event)) end(isKey("send", event));
     });
     input.addEventListener("blur", () => end(true));
     return h("li", { class: "chat" }, input);
@@ -202,7 +203,7 @@ export function startChatList(actions) {
   field.addEventListener("focus", () => search.find("").catch(() => {}));
   field.addEventListener("input", seek);
   field.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape" || !field.value) return;
+    if (!isKey("close", event) || !field.value) return;
     event.stopPropagation();
     field.value = "";
     seek();

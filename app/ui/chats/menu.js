@@ -1,5 +1,6 @@
 /** A menu beside a button, by keyboard and by pointer. */
 import { byId, h } from "../dom.js";
+import { isKey, keyOf } from "../shortcuts.js";
 
 /**
  * @param {HTMLElement} button @param {{ label: import("../texts.js").Text, icon: string, run: () => void }[]} entries
@@ -18,8 +19,8 @@ export function openMenu(button, entries) {
   menu.onkeydown = (event) => {
     const items = [...menu.querySelectorAll("button")];
     const at = items.indexOf(/** @type {HTMLButtonElement} */ (document.activeElement));
-    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: -1 }[event.key];
-    if (event.key === "Escape" || event.key === "Tab") {
+    const to = [at + 1, at - 1][keyOf("step", event)] ?? [0, -1][keyOf("ends", event)];
+    if (isKey("close", event) || event.key === "Tab") {
       menu.hidePopover();
       button.focus();
     } else if (to !== undefined) items.at(to % items.length)?.focus();

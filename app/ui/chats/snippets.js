@@ -6,6 +6,7 @@ import { date, t } from "../../language/phrase.js";
 import { byId, h } from "../dom.js";
 import { clock } from "../format.js";
 import { announce } from "../notices.js";
+import { isKey, keyOf } from "../shortcuts.js";
 import { Presets, startEditor } from "./presets.js";
 
 /** @typedef {import("./presets.js").Preset & { text: string }} Snippet */
@@ -97,16 +98,16 @@ export function startSnippets() {
   field.addEventListener("blur", close);
   // Before the field's own keys: Enter sends there.
   const onKey = (/** @type {KeyboardEvent} */ event) => {
-    if (event.key === "Tab" && !event.shiftKey && inserted && !shown.length) {
+    if (isKey("blank", event) && inserted && !shown.length) {
       inserted = select(field.selectionEnd);
       if (inserted) event.preventDefault();
       return;
     }
     if (!shown.length || event.isComposing) return;
-    if (event.key === "ArrowDown") at = (at + 1) % shown.length;
-    else if (event.key === "ArrowUp") at = (at + shown.length - 1) % shown.length;
-    else if (event.key === "Escape") close();
-    else if (event.key === "Enter" || event.key === "Tab") void insert(at);
+    const step = [1, -1][keyOf("step", event)];
+    if (step) at = (at + shown.length + step) % shown.length;
+    else if (isKey("close", event)) close();
+    else if (isKey("send", event) || isKey("blank", event)) void insert(at);
     else return;
     if (shown.length) draw();
     event.preventDefault();

@@ -1,7 +1,8 @@
 /** The monitor: an engine's figures with their history, warnings, and what the engine did by itself. A bundle of its own. */
-import { date, number, t } from "../../language/phrase.js";
+import { date, joined, number, t } from "../../language/phrase.js";
 import { h, iconButton } from "../dom.js";
 import { bytes, percent, rate, seconds, speed } from "../format.js";
+import { known } from "../texts.js";
 import { kernels } from "./kernels.js";
 import { Plot } from "./plot.js";
 import { warningsOf } from "./warnings.js";
@@ -174,8 +175,8 @@ export class Panel {
   #showReactions({ notices }) {
     const { reactions } = this.#parts;
     const lines = [
-      ...reactions.map(({ time, text }) => `${date(time, { timeStyle: "medium" })} ${text}`),
-      ...notices.filter((notice) => !reactions.some(({ text }) => text.endsWith(notice))),
+      ...reactions.map(({ time, text }) => joined([date(time, { timeStyle: "medium" }), text], " ")),
+      ...notices.filter((notice) => !reactions.some(({ text }) => text.endsWith(notice))).map(known),
     ];
     const items = (lines.length ? lines : [t("Nothing yet.")]).map((line) => h("li", { dir: "auto" }, line));
     if (lines.join() !== this.#reactions.dataset.shown) this.#reactions.replaceChildren(...items);

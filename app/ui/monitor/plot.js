@@ -1,5 +1,6 @@
 /** A small plot of one or two figures over time. The value beside it says the newest in words. */
 import uPlot from "uplot";
+import { date } from "../../language/phrase.js";
 import { h } from "../dom.js";
 import { say } from "../texts.js";
 
@@ -14,6 +15,9 @@ const HEIGHT = 96; // px
  * @property {(sample: Sample) => import("../texts.js").Text} text the newest value in words
  * @property {number} [max] of the axis
  */
+
+/** @param {number} time seconds since 1970 */
+const clock = (time) => String(date(1000 * time, { minute: "2-digit", second: "2-digit" }));
 
 export class Plot {
   #value = h("strong");
@@ -74,7 +78,7 @@ export class Plot {
           })),
         ],
         axes: [
-          { ...axis, size: 22, space: 70 },
+          { ...axis, size: 22, space: 70, values: (_, times) => times.map(clock) },
           { ...axis, size: 58, space: 26, values: (_, values) => values.map((value) => String(format(value))) },
         ],
       },
