@@ -51,7 +51,7 @@ export const joined = (parts, separator = " · ") =>
   new Phrase(() =>
     parts
       .filter((part) => part !== null && part !== undefined && part !== false && part !== "")
-      .map((part) => shown(/** @type {Value} */ (part)))
+      .map((part) => isolated(/** @type {Value} */ (part)))
       .join(separator),
   );
 

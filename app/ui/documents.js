@@ -37,6 +37,7 @@ export function startDocuments(engine) {
     toggle.setAttribute("aria-pressed", String(asked()));
     const upstream = engine.loaded?.choice.upstream;
     const n = documents.length;
+    show(byId("documents-button"), "aria-label", joined([t("Documents"), n > 0 && n], " "));
     const label = !asked()
       ? t("Answer from {n} documents", { n })
       : upstream

@@ -89,7 +89,7 @@ const namesOf = (keys) => keys.split("+").map((name) => NAMES[name] ?? name);
 export function startShortcuts() {
   for (const button of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-shortcut]"))) {
     const { keys, text } = /** @type {Shortcut} */ (SHORTCUTS[button.dataset.shortcut ?? ""]);
-    show(button, "title", joined([text, joined(["(", joined(namesOf(keys[0]), "+"), ")"], "")], " "));
+    show(button, "title", joined([text, joined(namesOf(keys[0]), "+")]));
     button.setAttribute("aria-keyshortcuts", keys[0].replace("Ctrl", MAC ? "Meta" : "Control"));
   }
   byId("help-list").replaceChildren(

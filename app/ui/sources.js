@@ -52,7 +52,13 @@ function place({ document, page, heading }) {
 
 /** @param {Source} source @param {number} number @param {boolean} supports */
 function sourceItem(source, number, supports) {
-  const summary = h("summary", {}, h("span", { class: "source-number" }, `[${number}]`), " ", place(source));
+  const summary = h(
+    "summary",
+    {},
+    h("span", { class: "source-number" }, `[${number}]`),
+    " ",
+    h("bdi", {}, place(source)),
+  );
   return h(
     "details",
     { class: supports ? "source supporting" : "source" },

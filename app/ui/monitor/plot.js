@@ -5,6 +5,7 @@ import { h } from "../dom.js";
 import { say } from "../texts.js";
 
 const HEIGHT = 96; // px
+const SECONDS = [1, 5, 10, 30, 60, 300, 600, 1800, 3600]; // between two times on the axis
 
 /**
  * @typedef {import("../../sdk/monitor.js").Sample} Sample
@@ -78,7 +79,7 @@ export class Plot {
           })),
         ],
         axes: [
-          { ...axis, size: 22, space: 70, values: (_, times) => times.map(clock) },
+          { ...axis, size: 22, space: 70, incrs: SECONDS, values: (_, times) => times.map(clock) },
           { ...axis, size: 58, space: 26, values: (_, values) => values.map((value) => String(format(value))) },
         ],
       },
