@@ -44,7 +44,7 @@ const STORED_MODEL = "wisp.model";
 const STORED_CHAT = "wisp.chat";
 const READ_NOTICE = "wisp.notice"; // a dismissed notice about this device: its text, not shown again
 
-startLanguage(() => showChat());
+startLanguage(() => privateChats.show(chat.conversation.info)); // the window's title
 placeIcons();
 startTheme();
 startShortcuts();

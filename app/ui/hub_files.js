@@ -92,6 +92,7 @@ export class Repository {
       gated && t("gated"),
     ];
     const link = h("a", { href: hub.page(id), target: "_blank", rel: "noopener" }, t("its page"));
+    say(byId("hub-about"), "");
     byId("hub-about").replaceChildren(h("span", {}, joined(facts)), " · ", link);
   }
 

@@ -18,7 +18,7 @@ const LANGUAGES = {
   ar: "العربية",
 };
 
-/** @param {() => void} changed draws what shows phrases as plain texts */
+/** @param {() => void} changed shows again what is not an element's text */
 export function startLanguage(changed) {
   adoptPage();
   const field = /** @type {HTMLSelectElement} */ (byId("language"));

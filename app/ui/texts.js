@@ -48,7 +48,7 @@ export function showAgain() {
 }
 
 const ATTRIBUTES = ["aria-label", "title", "placeholder"];
-const FIXED = "[translate=no], [translate=no] *, code, script, svg, svg *";
+const FIXED = "[translate=no], [translate=no] *, code, noscript, script, svg, svg *";
 const WORD = /\p{L}/u;
 
 /**

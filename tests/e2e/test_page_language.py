@@ -5,6 +5,7 @@ from collections.abc import Callable
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.chat_page import ask, last_answer, new_chat, open_page, send, wait_answer, wait_ready
+from tests.support.waiting import wait_for
 from tools.serve import Server
 
 STORY = "Write a short story about a fox who finds a silver key."
@@ -38,6 +39,9 @@ def test_the_language_is_switched_while_an_answer_grows(
     expect(prompt).to_have_attribute("placeholder", "Écrivez un message")
     languages = [url.rpartition("/")[2][:3] for url in fetched if "/languages/" in url]
     assert languages == ["fr-"], "a first visit fetches one language"
+
+    cached = "async (url) => (await caches.match(url)) !== undefined"
+    wait_for(lambda: page.evaluate(cached, next(url for url in fetched if "/languages/" in url)))  # for offline use
 
     page.evaluate("globalThis.sameVisit = true")
     send(page, STORY)

@@ -38,13 +38,6 @@ def page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[
     context.close()
 
 
-def launch(page: Page, server: Server, query: str) -> None:
-    """Open an address of the manifest, as a shortcut does."""
-    page.goto(server.url + query)
-    wait_ready(page)
-    expect(page).to_have_url(server.url)
-
-
 def share(page: Page, server: Server, fields: dict[str, str], files: list[Any]) -> None:
     """Post a form to the share target, from a page of another origin, as the system does."""
     page.goto("about:blank")
@@ -62,16 +55,18 @@ def share(page: Page, server: Server, fields: dict[str, str], files: list[Any]) 
 def test_the_shortcuts_of_the_icon_open_what_they_name(page: Page, server: Server) -> None:
     manifest = page.evaluate("async () => (await fetch(document.querySelector('link[rel=manifest]').href)).json()")
     urls = {shortcut["name"]: shortcut["url"].removeprefix("./") for shortcut in manifest["shortcuts"]}
-    launch(page, server, urls["Private chat"])
+    page.goto(server.url + urls["Private chat"])
+    wait_ready(page)
+    expect(page).to_have_url(server.url)
     expect(page.locator("#private-mark")).to_be_visible()
-    launch(page, server, urls["Models"])
+    for name in ("Models", "New chat"):  # in the open window
+        page.evaluate("(url) => launch({ files: [], targetURL: url })", server.url + urls[name])
     expect(page.locator("#model-dialog")).to_be_visible()
-    page.evaluate("(url) => launch({ files: [], targetURL: url })", server.url + urls["New chat"])  # in an open window
     expect(page.locator("#private-mark")).to_be_hidden()
 
 
-def test_a_model_is_loaded_and_a_document_added_that_the_system_opens(page: Page, server: Server) -> None:
-    launch(page, server, "")
+def test_a_model_is_loaded_and_a_document_added_that_the_system_opens(page: Page) -> None:
+    page.evaluate("document.querySelectorAll('dialog[open]').forEach((dialog) => dialog.close())")
     page.evaluate(LAUNCH, ["pump.txt"])
     expect(page.locator("#document-list")).to_contain_text("pump.txt")
     expect(page.locator("#ask-documents")).to_have_attribute("aria-pressed", "true")
