@@ -55,9 +55,8 @@ export const joined = (parts, separator = " · ") =>
       .join(separator),
   );
 
-/** Several sentences as one text. @param {Parts} parts */
-export const sentences = (...parts) =>
-  new Phrase(() => String(joined(parts, /^(ja|zh)/.test(language().locale) ? "" : " ")));
+/** Several sentences as one text; no space follows Chinese and Japanese ones. @param {Parts} parts */
+export const sentences = (...parts) => new Phrase(() => String(joined(parts, " ")).replace(/(?<=[。！？]) /g, ""));
 
 /** "a, b and c". @param {Value[]} parts */
 export const listed = (parts) => new Phrase(() => formatter(Intl.ListFormat, {}).format(parts.map(shown)));

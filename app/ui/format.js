@@ -1,19 +1,18 @@
 /** Amounts as texts in the page's language. */
 import { date, number, t } from "../language/phrase.js";
 
-const UNITS = ["byte", "kilobyte", "megabyte", "gigabyte"];
+const UNITS = ["kilobyte", "megabyte", "gigabyte"];
 
 /** @param {number} bytes @param {string} [per] such as "-per-second" */
 export function bytes(bytes, per = "") {
   let unit = 0;
-  let value = bytes;
+  let value = bytes && Math.max(0.1, bytes / 1000);
   while (value >= 999.5 && unit < UNITS.length - 1) {
     value /= 1000;
     unit++;
   }
-  const digits = unit > 0 && value < 9.95 ? 1 : 0;
-  const unitDisplay = unit ? "short" : "narrow"; // "5B", not "5 byte"
-  return number(value, { style: "unit", unit: UNITS[unit] + per, unitDisplay, ...fixed(digits) });
+  const digits = value && value < 9.95 ? 1 : 0;
+  return number(value, { style: "unit", unit: UNITS[unit] + per, ...fixed(digits) });
 }
 
 /** @param {number} bytesPerSecond */
