@@ -176,8 +176,9 @@ function startSettings(changed) {
   const field = (/** @type {string} */ name) => /** @type {HTMLInputElement} */ (form.elements.namedItem(name));
   const error = byId("hub-settings-error");
   details.addEventListener("toggle", async () => {
+    const { value } = field("baseURL");
     const hub = await Hub.open();
-    field("baseURL").value = hub.baseURL === HUB ? "" : hub.baseURL;
+    if (field("baseURL").value === value) field("baseURL").value = hub.baseURL === HUB ? "" : hub.baseURL; // not typed yet
     put(field("token"), "placeholder", hub.hasToken ? t("stored; enter another to replace it") : t("none"));
     byId("hub-forget").hidden = !hub.hasToken;
   });
