@@ -1,6 +1,6 @@
 /**
  * The page's texts, by their English: `t("{name} is ready.", { name })` is a phrase, which is looked up each time it is shown.
- * A text that begins alike in English but not elsewhere names its sense after "|", as in `t("Any|size")`.
+ * Where a text has two senses, which differ in other languages, it names one after "|", as in `t("Text|of a snippet")`.
  *
  * A number is formatted as the language does. `n` chooses the plural form. English has its singular forms in english.js,
  * the other languages are JSON files beside it.
@@ -50,7 +50,7 @@ export const t = (text, values = {}) => new Phrase(() => translated(text, values
 export const joined = (parts, separator = " · ") =>
   new Phrase(() =>
     parts
-      .filter((part) => part !== null && part !== undefined && part !== false && part !== "")
+      .filter(Boolean)
       .map((part) => isolated(/** @type {Value} */ (part)))
       .join(separator),
   );

@@ -15,7 +15,7 @@ const GROUPS = [
   {
     where: t("Everywhere"),
     shortcuts: {
-      help: { keys: ["?"], text: t("Show this list") },
+      help: { keys: ["?"], text: t("Keyboard shortcuts") },
       write: { keys: ["/"], text: t("Go to the message field") },
       newChat: { keys: ["Ctrl+Shift+O"], text: t("New chat") },
       search: { keys: ["Ctrl+K"], text: t("Search chats") },
