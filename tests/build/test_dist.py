@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tools import dist as maker
-from tools import pyodide
+from tools import pyodide, texts
 from tools.paths import ROOT, STATIC
 
 
@@ -66,7 +66,11 @@ def test_service_worker_caches_everything_but_the_models_and_what_is_seldom_used
     everything = {path.relative_to(dist).as_posix() for path in dist.rglob("*") if path.is_file()}
     models = {path for path in everything if path.endswith(".gguf")}
     on_use = set(precache["onUse"])
-    assert {path.partition("-")[0] for path in on_use} == {"assets/mermaid", "assets/highlight"}
+    assert {path.partition("-")[0] for path in on_use} == {
+        "assets/mermaid",
+        "assets/highlight",
+        *(f"assets/languages/{code}" for code in texts.codes()),
+    }
     assert everything - set(precache["files"]) == {"sw.js", "_headers"} | models | on_use
     assert set(precache["files"]) <= everything
 
