@@ -10,6 +10,7 @@ import { startChatList } from "./ui/chats/list.js";
 import { startGauge } from "./ui/chats/gauge.js";
 import { chooseOther } from "./ui/chats/other_model.js";
 import { startPrivate } from "./ui/chats/private.js";
+import { SecondModel } from "./ui/chats/second_model.js";
 import { startSnippets } from "./ui/chats/snippets.js";
 import { startComposer } from "./ui/composer.js";
 import { startTitles } from "./ui/chats/titles.js";
@@ -94,9 +95,12 @@ const otherModel = {
   more: () => byId("model-button").click(),
 };
 const documents = startDocuments(engine);
+const loadBeside = (/** @type {Choice} */ choice) =>
+  engine.beside(choice, { contextLength: contextLengthFor(choice.name) });
 const chat = new Chat({
   engine,
   thread,
+  second: new SecondModel(engine, loadBeside),
   documents,
   assistant: (chosen) => assistants.current(chosen),
   changed: showChat,
