@@ -265,7 +265,7 @@ export class Wisp extends Endpoints {
   /**
    * Figures of a loaded model, or the default one: adapter, memory, cache hits, timings, notices, dispatches. Figures of
    * all: `models` with the bytes of each, their sum `bytes`, the `budget`, and the number of `clients`.
-   * @param {Which} [which] @returns {Promise<Json>}
+   * @param {Which} [which] @returns {Promise<import("./sdk/types.d.ts").Stats>}
    */
   stats({ model } = {}) {
     return this.#connection.call("stats", { model });

@@ -48,14 +48,12 @@ export class SecondModel {
 
   async #open() {
     const models = await this.engine.models().catch(() => []);
-    const known = models.flatMap(choiceOf);
+    const known = models.flatMap(choiceOf).map((choice) => ({ id: choice.model, choice }));
     const stored = (await this.engine.cached().catch(() => []))
-      .filter(({ id, complete }) => complete && !known.some(({ model }) => model === id))
-      .map(({ id, url }) => ({ model: url, name: id, keep: url, id }));
-    const others = [...known.map((choice) => ({ ...choice, id: choice.model })), ...stored].filter(
-      ({ id }) => id !== this.#first(),
-    );
-    const entries = others.map((choice) => ({
+      .filter(({ id, complete }) => complete && !known.some((other) => other.id === id))
+      .map(({ id, url }) => ({ id, choice: { model: url, name: id, keep: url } }));
+    const others = [...known, ...stored].filter(({ id }) => id !== this.#first());
+    const entries = others.map((/** @type {{ choice: Choice }} */ { choice }) => ({
       label: choice.name,
       icon: choice.upstream ? "away" : "columns",
       run: () => void this.#choose(choice),
