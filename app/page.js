@@ -27,6 +27,7 @@ import { Loading } from "./ui/loading.js";
 import { nameOf, startModels } from "./ui/models.js";
 import { startMonitor } from "./ui/monitor.js";
 import { announce, dismiss, notify } from "./ui/notices.js";
+import { startPrefetch } from "./ui/prefetch.js";
 import { startPwa } from "./ui/pwa.js";
 import { contextLengthFor, startSettings } from "./ui/settings.js";
 import { startSidebar } from "./ui/sidebar.js";
@@ -57,6 +58,7 @@ const engine = new Engine({
       localStorage.setItem(STORED_MODEL, JSON.stringify({ keep: choice.keep, name, upstream: choice.upstream }));
       navigator.storage?.persist?.().catch(() => {}); // ask the browser not to evict the model when the disk gets full
     }
+    prefetch.loaded(choice.keep);
     announce(`${name} is ready.`);
     dismiss("backend");
     const lines = /** @type {string[]} */ (stats.notices ?? []);
@@ -162,6 +164,7 @@ const downloads = startDownloads({
   choose: useStored,
   openFile: canRemember ? openRemembered : null,
 });
+const prefetch = startPrefetch({ wisp: () => engine.wisp(), busy: () => engine.isLoading || chat.busy });
 startHub({
   wisp: () => engine.wisp(),
   choose: useStored,
