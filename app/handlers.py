@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from app.answers import chat, embeddings, grammar
+from app.answers import chat, embeddings
 from app.answers.journal import Journal
 from app.client import Call, Client, Fields
+from app.model_messages import ModelMessages, model_name
 from app.models import loading
 from app.models.downloads import Downloads
 from app.models.loaded import Loaded
@@ -17,7 +18,6 @@ from app.models.registry import Models
 from app.models.request_queue import aborted
 from app.models.source import Source
 from app.models.storage import Storage
-from app.openai import formats
 from app.openai.endpoints import ENDPOINTS
 from app.openai.requests import chat_request, completion_request
 from app.openai.responses import Response, responses_request
@@ -25,9 +25,6 @@ from app.openai.tokenize import tokenize_request, tokenized
 from app.upstreams import registry as upstreams
 from app.upstreams.registry import Upstreams
 from py_engine.errors import NOT_FOUND, SERVER_ERROR, WispError
-from py_engine.text.chat_template import ChatTemplate
-
-_TEMPLATE_OPTIONS = ("tools", "documents", "template", "addGenerationPrompt")
 
 
 class Platform(Source, upstreams.Platform, Protocol):
@@ -85,14 +82,8 @@ class Worker:
             "models.update": self._update_cached,
             "models.inspect": self._inspect,
             **messages(self._downloads.handlers),
-            "tokenize": self._tokenize,
-            "detokenize": self._detokenize,
-            "applyTemplate": self._apply_template,
-            "countTokens": self._count_tokens,
             "estimate": self._estimate,
-            "evaluate": self._evaluate,
-            "validate": self._validate,
-            "profile": self._profile,
+            **ModelMessages(self._models, platform.load_grammar).handlers,
             "stats": self._stats,
             "abort": self._abort,
         }
@@ -208,10 +199,10 @@ class Worker:
                 client.post({"kind": "modelUpdate", "model": options.choice.id, "url": url})
 
     async def _update_cached(self, fields: Fields, call: Call) -> None:
-        await call.job.run(self._storage.update(_name(fields), call.progress))
+        await call.job.run(self._storage.update(model_name(fields), call.progress))
 
     async def _unload(self, fields: Fields, call: Call) -> None:
-        await self._models.unload(_name(fields), call.job)
+        await self._models.unload(model_name(fields), call.job)
         self._tell_loads()
 
     async def _budget(self, fields: Fields, call: Call) -> int:
@@ -227,17 +218,13 @@ class Worker:
         """Addresses of the models that must stay in the browser's storage."""
         return self._models.urls() | self._downloads.urls()
 
-    def _held(self, fields: Fields, call: Call) -> AbstractAsyncContextManager[Loaded]:
-        """The model that a message names, pinned, without waiting in its queue."""
-        return self._models.hold(_name(fields), call.job, call.progress)
-
     def _shared(self, body: Any, call: Call) -> AbstractAsyncContextManager[Loaded]:
         """The model that a request names, shared with other requests."""
-        return self._models.shared(_name(body), call.job, call.progress)
+        return self._models.shared(model_name(body), call.job, call.progress)
 
     def _alone(self, body: Any, call: Call) -> AbstractAsyncContextManager[Loaded]:
         """The model that a message or request names, exclusively."""
-        return self._models.alone(_name(body), call.job, call.progress)
+        return self._models.alone(model_name(body), call.job, call.progress)
 
     # -- text
 
@@ -283,105 +270,16 @@ class Worker:
         async with self._alone(fields.get("request"), call) as model:
             return await embeddings.rank(model, request, call.job)
 
-    async def _validate(self, fields: Fields, call: Call) -> dict[str, bool]:
-        body, text = fields.get("format"), fields.get("text")
-        if not isinstance(body, dict):
-            raise WispError("Give {response_format}, {grammar} or {regex}.", "invalid_type", param="format")
-        if not isinstance(text, str):
-            raise WispError("text must be a string.", "invalid_type", param="text")
-        async with self._held(fields, call) as model:
-            form = formats.requested(body)
-            if form is None:
-                return {"accepted": True, "complete": True}
-            rules = grammar.rules_of(form)
-            matcher = await (await grammar.compiled(model, rules, frozenset(), self._platform.load_grammar)).matcher()
-            try:
-                return await matcher.judge(text)
-            finally:
-                matcher.close()
-
     @answers("tokenize")
     async def _tokenize_request(self, fields: Fields, call: Call) -> dict[str, Any]:
         request = tokenize_request(fields.get("request"))
         async with self._models.hold(request.model, call.job, call.progress) as model:
             return tokenized(request, model.tokenizer)
 
-    async def _tokenize(self, fields: Fields, call: Call) -> list[int]:
-        text = fields.get("text")
-        if not isinstance(text, str):
-            raise WispError("text must be a string.", "invalid_type", param="text")
-        async with self._held(fields, call) as model:
-            return model.tokenizer.encode(text, bool(fields.get("addSpecial")), bool(fields.get("parseSpecial")))
-
-    async def _detokenize(self, fields: Fields, call: Call) -> str:
-        ids = _ids(fields.get("ids"))
-        async with self._held(fields, call) as model:
-            return model.tokenizer.decode(ids)
-
-    async def _apply_template(self, fields: Fields, call: Call) -> str:
-        messages, options = fields.get("messages"), fields.get("options") or {}
-        if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
-            raise WispError("messages must be a list of messages.", "invalid_type", param="messages")
-        if not isinstance(options, dict):
-            raise WispError("The options must be an object.", "invalid_type", param="options")
-        source = options.get("template")
-        if source is not None and not isinstance(source, str):
-            raise WispError("template must be a string.", "invalid_type", param="template")
-        async with self._held(fields, call) as model:
-            template, tokenizer = model.template, model.tokenizer
-            if source is not None:
-                bos, eos = (tokenizer.text_of(i) for i in (tokenizer.bos_id, tokenizer.eos_id))
-                template = ChatTemplate(source, bos, eos)
-            return template.render(
-                template.prepare(messages),
-                tools=options.get("tools"),
-                documents=options.get("documents"),
-                add_generation_prompt=bool(options.get("addGenerationPrompt", True)),
-                **{k: v for k, v in options.items() if k not in (*_TEMPLATE_OPTIONS, "add_generation_prompt")},
-            )
-
-    async def _count_tokens(self, fields: Fields, call: Call) -> dict[str, int | None]:
-        body = fields.get("request")
-        request = chat_request(body)
-        assert isinstance(body, dict)
-        async with self._held(body, call) as model:
-            return chat.count_tokens(model, request)
-
-    # -- engine
-
-    async def _evaluate(self, fields: Fields, call: Call) -> dict[str, Any]:
-        ids = _ids(fields.get("ids"))
-        if not ids:
-            raise WispError("ids is empty.", "invalid_value", param="ids")
-        pooling = fields.get("pooling")
-        if pooling is not None and not isinstance(pooling, str):
-            raise WispError("pooling must be a string.", "invalid_type", param="pooling")
-        async with self._alone(fields, call) as model:
-            engine = model.engine_or_error()
-            model.check_ids(ids, "ids")
-            if len(ids) > engine.context_length:
-                raise WispError(
-                    f"There are {len(ids)} ids; the context holds {engine.context_length}.",
-                    "context_length_exceeded",
-                    param="ids",
-                )
-            if pooling is not None or engine.embeds:
-                embedding, embedded = await engine.embed(ids, pooling)
-                return {"embedding": embedding, "shape": list(embedded)}
-            logits, shape = await engine.evaluate(ids)
-        return {"logits": logits, "shape": list(shape)}
-
-    async def _profile(self, fields: Fields, call: Call) -> list[dict[str, Any]]:
-        position, n = (fields.get(name) for name in ("position", "n"))
-        for name, value in (("position", position), ("n", n)):
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise WispError(f"{name} must be an integer.", "invalid_type", param=name)
-        async with self._alone(fields, call) as model:
-            profile: list[dict[str, Any]] = await model.engine_or_error().profile(position, n)
-        return profile
+    # -- figures
 
     async def _stats(self, fields: Fields, call: Call) -> dict[str, Any]:
-        name = _name(fields)
+        name = model_name(fields)
         if name is not None and name not in self._models.loaded:
             loaded = ", ".join(self._models.loaded) or "none"
             raise WispError(
@@ -421,17 +319,3 @@ def internal_error(error: Exception) -> WispError:
         "internal_error",
         SERVER_ERROR,
     )
-
-
-def _ids(value: Any) -> list[int]:
-    if not isinstance(value, list) or not all(isinstance(i, int) and not isinstance(i, bool) for i in value):
-        raise WispError("ids must be a list of token ids.", "invalid_type", param="ids")
-    return value
-
-
-def _name(fields: Any) -> str | None:
-    """The name of the model that a message or request is for."""
-    name = fields.get("model") if isinstance(fields, dict) else None
-    if name is not None and not isinstance(name, str):
-        raise WispError("model must be a string.", "invalid_type", param="model")
-    return name or None

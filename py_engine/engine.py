@@ -39,8 +39,8 @@ from py_engine.plan.shared import MAX_BIASES, MAX_SEQUENCES, MAX_SMALL_BATCH
 from py_engine.plan.traffic import StepTimes, profile
 from py_engine.recovery import Notify, Recovery, Reload
 from py_engine.runners import Runner
-from py_engine.tuning.cached_choices import as_stats
 from py_engine.tuning.read_rate import read_rates
+from py_engine.tuning.when_idle import MeasureWhenIdle
 
 if TYPE_CHECKING:
     from py_engine.files.source import Source
@@ -66,6 +66,7 @@ class Engine:
         self._content: str | None = None  # identifies the model's bytes
         self._device: Device | None = None  # the kernel variants; None on the CPU
         self._recovery: Recovery | None = None
+        self._measuring: MeasureWhenIdle | None = None
         self._counted: tuple[Plan, dict[str, int]] | None = None  # bytes by pool
         self._generation = Generation(runner, self.context_length, self.parallel, speculation)
 
@@ -91,27 +92,22 @@ class Engine:
         if device is not None and options.variant:
             device = replace(device, **options.variant)  # type: ignore[arg-type]
         plan = await plan_that_fits(parts, device, options)
-        kernels: dict[str, Any] | None = None
-        if device is not None:
-            tune = options.tune if options.tune is not None else not device.software
-            if tune:
-                report("tune", 0, 1)
-                device, plan, kernels = await tuned_plan(parts, adapter, device, plan, options)
-                report("tune", 1, 1)
-            else:
-                kernels = {"source": "default", "why": "not measured", **as_stats(device, [])}
-        right, loader, name, runner = await run_loader(parts, adapter, device, plan, options, report, load_package)
+        parts.prefetch()  # the download runs meanwhile; it leaves the GPU to a measurement
+        tuning = await tuned_plan(parts, adapter, device, plan, options, report)
+        right, loader, name, runner = await run_loader(parts, adapter, tuning, options, report, load_package)
         # A software GPU takes too long to compile the kernels for drafts.
         speculation = options.speculation and (runner.on_gpu or name == "cpu")
         self = cls(right.plan, runner, name, options.parallel, speculation)
         self.notices, self.timings = [*right.notices, *loader.notices], loader.timings
-        self.kernels = kernels if right.device == device else right.kernels
+        self.kernels = tuning.kernels if right.device == tuning.device else right.kernels
         self.proof = right.stats(loader.prover) if loader.proven is not None else None
         self._content, self._device = await parts.content(), right.device if name == "webgpu" else None
         if adapter is not None:
             from py_engine.gpu.adapter import describe
 
             self.adapter = describe(adapter)
+        if tuning.later is not None:
+            self._measuring = MeasureWhenIdle(lambda: self._generation.sequences.idle, tuning.later)
         return self
 
     @staticmethod
@@ -396,6 +392,8 @@ class Engine:
 
     async def unload(self) -> None:
         """Free all memory. The engine cannot be used afterwards."""
+        if self._measuring is not None:
+            self._measuring.stop()
         try:
             if self._recovery is not None:
                 await self._recovery.stop()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gguf.constants import GGMLQuantizationType as Q
@@ -52,16 +54,36 @@ async def plan_that_fits(parts: Parts, device: Device | None, options: LoadOptio
     return plan
 
 
-async def tuned_plan(
-    parts: Parts, adapter: Any, device: Device, plan: Plan, options: LoadOptions
-) -> tuple[Device, Plan, dict[str, Any]]:
-    """The device with the kernels measured to be the fastest, the plan for it, and Engine.stats()'s "kernels"."""
-    from py_engine.tuning.measure import tuned
+@dataclass(frozen=True)
+class Tuning:
+    """The choice of kernels for a load. `device`: with what was chosen; `kernels`: Engine.stats()'s."""
 
-    parts.prefetch()  # the download runs meanwhile; it leaves the GPU to the measurement
+    device: Device | None
+    plan: Plan
+    kernels: dict[str, Any] | None
+    later: Callable[[], Awaitable[object]] | None = None  # measures for the next load, as this one cannot wait for it
+
+
+async def tuned_plan(
+    parts: Parts, adapter: Any, device: Device | None, plan: Plan, options: LoadOptions, report: OnProgress
+) -> Tuning:
+    """Choose the kernels that were measured to be the fastest.
+
+    Unless asked, a model that needs to be downloaded does not wait for a measurement.
+    """
+    if device is None:
+        return Tuning(None, plan, None)
+    if not (options.tune if options.tune is not None else not device.software):
+        return Tuning(device, plan, {"source": "default", "why": "not measured", **as_stats(device, [])})
+    from py_engine.tuning.measure import LATER, tuned
+
+    report("tune", 0, 1)
     load_settings = {"n_ctx": plan.n_ctx, "kv_type": options.kv_type}
-    chosen, kernels = await tuned(adapter, device, parts.header, load_settings, options.variant, plan)
-    return chosen, plan if chosen == device else await plan_that_fits(parts, chosen, options), kernels
+    choose = partial(tuned, adapter, device, parts.header, load_settings, options.variant, plan)
+    chosen, kernels = await choose(measure=options.tune or parts.local)
+    later = choose if kernels.get("why") == LATER else None
+    report("tune", 1, 1)
+    return Tuning(chosen, plan if chosen == device else await plan_that_fits(parts, chosen, options), kernels, later)
 
 
 async def known_of(adapter: Any, device: Device | None, options: LoadOptions) -> Proven | None:
@@ -127,8 +149,7 @@ async def right_plan(parts: Parts, device: Device, plan: Plan, options: LoadOpti
 async def run_loader(
     parts: Parts,
     adapter: Any,
-    device: Device | None,
-    plan: Plan,
+    tuning: Tuning,
     options: LoadOptions,
     report: OnProgress,
     load_package: LoadPackage | None,
@@ -137,6 +158,7 @@ async def run_loader(
 
     The plan that runs, its loader, and the loader's result.
     """
+    device, plan = tuning.device, tuning.plan
     proven, right = await known_of(adapter, device, options), RightPlan(device, plan)
     found_wrong = False
     while True:

@@ -120,7 +120,9 @@ class Loader:
 
         if any(quants.needs_numpy(w.type) for w in self.plan.weights.values()):
             await self._package("numpy")
+        started = time.perf_counter()
         gpu = await Gpu.open(self.adapter, device, self.plan)
+        self.timings["open_gpu_ms"] = 1000 * (time.perf_counter() - started)
         if self.proven is not None:
             from py_engine.proof.prover import Prover
 

@@ -1,4 +1,4 @@
-"""Validate every shader that the golden models need, with Dawn, the WebGPU implementation of Chromium.
+"""Validate every shader that the golden models need, and models of real sizes, with Dawn, Chromium's WebGPU.
 
 Each model is planned for several devices that differ in features and limits, so that every kernel variant is
 expanded. Dawn's null backend compiles WGSL without running it: no GPU and no browser are needed.
@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from bench import shapes
 from py_engine import planner
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header, parse
@@ -39,6 +40,7 @@ BATCH = 400  # shaders that one process of Dawn validates
 WAIT_S = 120.0  # for a batch; it takes a second or two
 ATTEMPTS = 4
 PARTS = ("vocab", "split")  # folders of golden files that are not whole models
+REAL_TYPES = (shapes.MIX, "Q4_0", "Q8_0")  # of the weights of models of real sizes
 N_CTX = 256  # tokens
 
 
@@ -80,9 +82,20 @@ def golden_models() -> list[Path]:
     return sorted(p for p in ROOT.glob("tests/golden/*/*.gguf") if p.parent.name not in PARTS)
 
 
+def headers_of(models: Iterable[Path]) -> Iterator[Header]:
+    """The headers of files; without any, of the golden models and of the sizes that people run."""
+    chosen = list(models)
+    for path in chosen or golden_models():
+        data = path.read_bytes()
+        yield parse(data, len(data))
+    if not chosen:
+        for shape, type in itertools.product(shapes.SHAPES.values(), REAL_TYPES):
+            yield shapes.header(shape, type)
+
+
 def expanded(models: Iterable[Path]) -> Iterator[Shader]:
     """Yield each distinct shader of the models' plans, in every setup."""
-    headers = [parse(data, len(data)) for data in (path.read_bytes() for path in models)]
+    headers = list(headers_of(models))
     seen: set[bytes] = set()
     for setup in SETUPS:  # the outer loop: models of one setup share shaders, which `expand` caches
         for shader in itertools.chain(_of_device(setup.device), *(_of_model(header, setup) for header in headers)):
@@ -158,7 +171,8 @@ def report(errors: list[Invalid]) -> str:
 def sources_digest() -> str:
     """Return the hash of all that decides the result: the engine, the kernels, the models, Dawn and this file."""
     digest = hashlib.sha256((NODE_MODULES / "webgpu" / "package.json").read_bytes())
-    files = [*ROOT.glob("py_engine/**/*.py"), *ROOT.glob("wgsl/**/*.wgsl"), *golden_models(), VALIDATOR, Path(__file__)]
+    files = [*ROOT.glob("py_engine/**/*.py"), *ROOT.glob("wgsl/**/*.wgsl"), *golden_models()]
+    files += [ROOT / "bench" / "shapes.py", VALIDATOR, Path(__file__)]
     for path in sorted(files):
         digest.update(f"{path.relative_to(ROOT)} {path.stat().st_size} ".encode())
         digest.update(path.read_bytes() if path.suffix != ".gguf" else b"")
@@ -166,7 +180,7 @@ def sources_digest() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Validate the shaders of the named models, by default of every golden model; return the exit status."""
+    """Validate the shaders of the named models, by default of all; return the exit status."""
     models = [Path(name) for name in arguments]
     passed = cache_dir("shaders") / f"{sources_digest()}.txt"  # written when all shaders were valid
     if not models and passed.exists():
@@ -175,7 +189,7 @@ def main(arguments: list[str]) -> int:
     labels: list[str] = []
 
     def noted() -> Iterator[Shader]:
-        for shader in expanded(models or golden_models()):
+        for shader in expanded(models):
             labels.append(shader.label)
             yield shader
 

@@ -52,8 +52,13 @@ class Parts:
         """Bytes of all the files."""
         return sum(source.size for source in self.sources)
 
+    @property
+    def local(self) -> bool:
+        """Whether all of the files are on this machine: nothing will be downloaded."""
+        return all(source.local for source in self.sources)
+
     def prefetch(self) -> None:
-        """Start downloading the first file into the cache."""
+        """Start to download the first file."""
         self.sources[0].prefetch(plan_records(self.headers[0], self.sources[0].size))
 
     async def content(self) -> str | None:

@@ -26,8 +26,7 @@ from py_engine.files.source import CachedRecords, FileSource, OnProgress, Source
 from py_engine.files.storing import Storing
 from py_engine.files.verification import Verification
 
-PREFETCH_AHEAD = 6  # records in download during a prefetch, beside the newest one
-DOWNLOAD_AHEAD = 8  # records in download while one is in use
+DOWNLOAD_AHEAD = 8  # records in download while one is in use; also, in memory, before the upload begins
 WORKERS_FROM = 64 << 20  # bytes of a file that is downloaded in pages' workers
 
 
@@ -47,7 +46,7 @@ class UrlSource(Source):
         self._remote = Remote(url, self._on_bytes)
         self._loaded = 0
         self._times = {"read_ms": 0.0, "hash_ms": 0.0}  # of cached records, summed over parallel reads
-        self._prefetching: dict[int, asyncio.Task[Any]] = {}  # offset -> download of a record
+        self._prefetching: dict[int, asyncio.Task[Any]] = {}  # offset -> download of a record that was not used yet
         self._prefetched: set[int] = set()  # offsets of records that were prefetched
         self._prefetch_task: asyncio.Task[None] | None = None
         self._prepared = False
@@ -94,6 +93,10 @@ class UrlSource(Source):
             "requests": remote.requests,
             **self._times,
         }
+
+    @property
+    def local(self) -> bool:
+        return sum(length for _, length in self._cached) >= self.size
 
     async def _remember(self) -> None:
         """Note the model and its use, before the first record is cached or read."""
@@ -156,14 +159,9 @@ class UrlSource(Source):
             self._prefetch_task.add_done_callback(_retrieve_exception)
 
     async def _prefetch(self, plan: list[Record]) -> None:
-        """Download records into the cache, until an error, or until records() takes over."""
+        """Begin to download the first records that are not cached. They stay in memory until records() takes them."""
         await self._prepare(plan)
-        for record in [r for r in plan if (r.offset, r.length) not in self._cached]:
-            while len(self._prefetching) > PREFETCH_AHEAD:
-                await asyncio.wait(self._prefetching.values(), return_when=asyncio.FIRST_COMPLETED)
-                for offset, task in [entry for entry in self._prefetching.items() if entry[1].done()]:
-                    js.wispShards.release(task.result())
-                    del self._prefetching[offset]
+        for record in [r for r in plan if (r.offset, r.length) not in self._cached][:DOWNLOAD_AHEAD]:
             self._prefetched.add(record.offset)
             self._prefetching[record.offset] = asyncio.ensure_future(self._obtain(record))
             self._prefetching[record.offset].add_done_callback(_retrieve_exception)

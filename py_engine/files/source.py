@@ -56,6 +56,11 @@ class Source:
         """
         return {**self._counts, "verified": 0, "downloaded_bytes": 0, "requests": 0, "read_ms": 0.0, "hash_ms": 0.0}
 
+    @property
+    def local(self) -> bool:
+        """Whether all of the file is on this machine: nothing will be downloaded."""
+        return True
+
     async def read(self, offset: int, length: int) -> bytes:
         """Read a small part of the file, such as its header. Shorter only at the file's end."""
         raise NotImplementedError
@@ -81,7 +86,7 @@ class Source:
         return None
 
     def prefetch(self, plan: list[Record]) -> None:
-        """Start downloading the records into the cache, if there is one. records() reports the errors."""
+        """Start to download the first records, if there is a cache. records() reports the errors."""
 
     def close(self) -> None:
         """Cancel all downloads and reads."""

@@ -187,7 +187,7 @@ class _Maker:
             cols = width * 4 * GROUP // (GROUP + 4)
             scales = np.abs(self.random.normal((count, page * cols // GROUP)))
             scales[-1] = np.nan
-            words = self.random.words((count, page * cols // 4))
+            words = self.random.levels((count, page * cols // 4))
             return np.concatenate([words, scales.view(np.uint32)], axis=1).reshape(count * page, width)
         values = self.random.normal((count * page, width), b.dtype)
         values[-page:] = np.nan
@@ -208,6 +208,9 @@ class _Maker:
             ):  # not all experts have rows
                 chosen = next(host.buffers[b.name] for name, b in op.bindings.items() if name == "chosen")
                 chosen[: case.batch.n] = self.random.numbers.integers(0, EXPERTS, chosen[: case.batch.n].shape)
+        for op in case.ops:
+            if op.kernel == "attention_decode" and op.params["FRESH"] and op.params["STATE_PER_TOKEN"]:
+                host.run_op(_quantizing(op))
         case.data = {name: np.ascontiguousarray(values) for name, values in host.buffers.items()}
         host.buffers = {name: values.copy() for name, values in case.data.items()}
         for op in case.ops:
@@ -218,6 +221,12 @@ class _Maker:
 
 
 _EMPTY = Plan(1, 1, 1, buffers={"state": Buffer("state", (64,), "u32", "state")})
+
+
+def _quantizing(op: Op) -> Op:
+    """The op before a small batch's attention, which stores the batch's keys and values in a q8_0 cache."""
+    cols = int(op.consts["n_head_kv"]) * int(op.params["HEAD_DIM"])
+    return replace(op, kernel="kv_quantize", params={**op.params, "COLS": cols})
 
 
 def _adds(op: Op, name: str) -> bool:
@@ -239,6 +248,8 @@ def _capacity(op: Op) -> int:
     shapes = {n: b.shape for n, b in op.bindings.items() if isinstance(b, Buffer) and b.pool == "activations"}
     if "slots" in shapes:
         return shapes["slots"][0] // int(op.params["USED"])
+    if op.kernel in PRODUCTS:
+        return shapes["x"][0]
     for name in ("chosen", "weights", "up", "q", "k_new"):
         if name in shapes:
             return shapes[name][0]

@@ -20,6 +20,7 @@ HALVES_STORED = 4e-3  # stores f16
 BYTES = 1e-2  # multiplies x rounded to bytes: one may be rounded the other way
 HALVES = 2e-2  # computes in f16
 LEVEL = 4e-2  # stores bytes
+HALF_STEP = 2.0**-10  # between neighbouring f16, as a part of the smaller one
 
 PASSED_ON = {"parts", "partial", "rows", "bounds", "histogram", "spread", "sorted"}  # read by later ops of a case only
 PAIRS = {"best": (0, 1), "drawn": (0, 1), "logprobs": (1, 0)}  # u32 pairs: places of (a float's bits, an id)
@@ -46,8 +47,11 @@ def _limit(op: Op, binding: str) -> float:
         return HALVES
     if params.get("DOT8") or op.kernel == "quantize_rows":
         return BYTES
-    cached = binding.endswith("cache") and params.get("KV") == "f16"
-    return HALVES_STORED if cached or params.get("Y16") else FLOATS
+    return HALVES_STORED if _stores_halves(op, binding) else FLOATS
+
+
+def _stores_halves(op: Op, binding: str) -> bool:
+    return (binding.endswith("cache") and op.params.get("KV") == "f16") or bool(op.params.get("Y16"))
 
 
 def _difference(case: Case, op: Op, binding: str, got: Array, want: Array) -> str | None:
@@ -63,15 +67,15 @@ def _difference(case: Case, op: Op, binding: str, got: Array, want: Array) -> st
             got, want = (_cached_values(op, values) for values in (got, want))
             return _float_difference(op, got, want, LEVEL)
         return None if np.array_equal(got, want) else "other integers"
-    return _float_difference(op, got, want, _limit(op, binding))
+    return _float_difference(op, got, want, _limit(op, binding), HALF_STEP * _stores_halves(op, binding))
 
 
-def _float_difference(op: Op, got: Array, want: Array, limit: float) -> str | None:
+def _float_difference(op: Op, got: Array, want: Array, limit: float, step: float = 0.0) -> str | None:
     touched = ~np.isnan(want)
     outside = ~touched & ~np.isnan(got)
     if outside.any() and not (op.kernel in PADDING and _is_padding(outside, touched)):
         return "values where none belong"
-    return _error(got[touched], want[touched], limit)
+    return _error(got[touched], want[touched], limit, step)
 
 
 def _pairs_difference(got: Array, want: Array, value: int, token: int) -> str | None:
@@ -109,12 +113,13 @@ def keys_of(values: Array) -> Array:
     return found
 
 
-def _error(got: Array, want: Array, limit: float) -> str | None:
+def _error(got: Array, want: Array, limit: float, step: float = 0.0) -> str | None:
+    """What is wrong if a value is off by more than `limit` of the values' size and `step` of itself."""
     if not want.size:
         return None
     got, want = got.astype(np.float32), want.astype(np.float32)
     size = float(np.sqrt(np.mean(np.square(want, dtype=np.float64)))) or 1.0
-    error = float(np.abs(got - want).max()) / size
+    error = float((np.abs(got - want) - step * np.abs(want)).max()) / size
     return None if error <= limit else f"off by {error:.2g} of its values' size"
 
 

@@ -140,6 +140,13 @@ class RandomData:
         """Random u32."""
         return self.numbers.integers(0, 1 << 32, shape, dtype=np.uint32)
 
+    def levels(self, shape: tuple[int, ...]) -> Array:
+        """Random u32 of four signed bytes each. None is -128, which rounding never yields: unpack4x8snorm clamps it."""
+        words = self.words(shape)
+        signed = words.view(np.int8)
+        signed[signed == -128] = 127
+        return words
+
     def matrix(self, weight: Weight) -> tuple[dict[str, Array], RepeatedRows]:
         """The planes of a random matrix as repack.wgsl writes them, and its values."""
         key = weight.type, weight.rows, weight.cols

@@ -34,6 +34,8 @@ MIN_MEASURABLE_NS = 5e4  # shorter times are taken as this: browsers round their
 ROUNDS = 2
 GIVE_UP_RATIO = 1.2  # a candidate this many times slower than the best is not measured further
 
+LATER = "Not measured yet: it will be when the model is idle, for its next load."
+
 T = TypeVar("T")
 
 
@@ -44,10 +46,12 @@ async def tuned(
     load_settings: dict[str, Any],
     forced: Iterable[str],
     plan: Plan,
+    measure: bool = True,
 ) -> tuple[Device, dict[str, Any]]:
     """Choose kernels for a model: (the device with the choices, Engine.stats()'s "kernels").
 
-    `load_settings`: plain JSON that the choices depend on; `plan`: made for the device as it is.
+    `load_settings`: plain JSON that the choices depend on; `plan`: made for the device as it is; `measure`: else only
+    what was measured before is chosen.
     """
     started = time.perf_counter()
     info = adapter.info
@@ -58,6 +62,8 @@ async def tuned(
     forced = sorted(forced)
     key = cached_choices.key(about, header, device, forced, cached_choices.kernels_hash())
     cached = await _cached(key, device)
+    if cached is None and not measure:
+        return device, {"source": "default", "why": LATER, **cached_choices.as_stats(device, [])}
     if cached is None:
         try:
             chosen, reports = await _measure(device, plan, forced)

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from gguf.constants import GGMLQuantizationType as Q
 from playwright.sync_api import Playwright
 
-from bench.make_model import SHAPES, write
+from bench.make_model import write
+from bench.shapes import SHAPES
 from tests.support import browser as browsers
 from tools.paths import ROOT
 from tools.serve import Server
@@ -37,7 +37,7 @@ LOAD = """async (model) => {
 def large_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A llama of a billion random weights."""
     path = tmp_path_factory.mktemp("large") / "llama.gguf"
-    write(SHAPES["llama-3.2-1b"], Q.Q4_0, str(path), "random weights")
+    write(SHAPES["llama-3.2-1b"], "Q4_0", str(path), "random weights")
     return path
 
 

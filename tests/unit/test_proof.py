@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bench import shapes
 from py_engine import planner
 from py_engine.cpu.sampling import filtered, settings_of
 from py_engine.plan.kernels import Device
@@ -68,6 +69,22 @@ def test_what_must_stay_untouched_is_compared() -> None:
     values = case.want[name].copy()
     values[-1, 0] = 0
     assert wrong(case, name, values) == "matmul: values where none belong"
+
+
+@pytest.mark.parametrize(("steps", "faulty"), [(1, False), (8, True)])
+def test_a_cached_value_may_be_rounded_to_its_neighbour(steps: int, faulty: bool) -> None:
+    plan = planner.make_plan(
+        shapes.header(shapes.SHAPES["llama-3.1-8b"], shapes.MIX), GPU, planner.PlanOptions(512, 64, "f16")
+    )
+    case = next(
+        c for c in cases(plan, GPU, ["decode"], lambda s: False) if "k_cache" in c.shaders[0].bindings and c.written()
+    )
+    name = next(name for name, (_, binding) in case.written().items() if binding == "k_cache")
+    values = case.want[name].copy()
+    at = np.nanargmax(values)
+    for _ in range(steps):
+        values.reshape(-1)[at] = np.nextafter(values.reshape(-1)[at], np.float16(np.inf))
+    assert (wrong(case, name, values) is not None) == faulty
 
 
 def test_known_kernels_have_no_case() -> None:

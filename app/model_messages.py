@@ -1,0 +1,146 @@
+"""Messages about a loaded model that are no endpoints: its tokenizer, template, rules, logits and kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from app.answers import chat, grammar
+from app.client import Call, Fields
+from app.models.loaded import Loaded
+from app.models.registry import Models
+from app.openai import formats
+from app.openai.requests import chat_request
+from py_engine.errors import WispError
+from py_engine.text.chat_template import ChatTemplate
+
+_TEMPLATE_OPTIONS = ("tools", "documents", "template", "addGenerationPrompt")
+LoadGrammar = Callable[[int], Awaitable[Any]]
+
+
+class ModelMessages:
+    """Their handlers, by the messages' kinds."""
+
+    def __init__(self, models: Models, load_grammar: LoadGrammar) -> None:
+        self._models, self._load_grammar = models, load_grammar
+        self.handlers: dict[str, Callable[[Fields, Call], Awaitable[Any]]] = {
+            "tokenize": self._tokenize,
+            "detokenize": self._detokenize,
+            "applyTemplate": self._apply_template,
+            "countTokens": self._count_tokens,
+            "evaluate": self._evaluate,
+            "validate": self._validate,
+            "profile": self._profile,
+        }
+
+    def _held(self, fields: Fields, call: Call) -> AbstractAsyncContextManager[Loaded]:
+        """The model that a message names, pinned, without waiting in its queue."""
+        return self._models.hold(model_name(fields), call.job, call.progress)
+
+    def _alone(self, fields: Fields, call: Call) -> AbstractAsyncContextManager[Loaded]:
+        """The model that a message names, exclusively."""
+        return self._models.alone(model_name(fields), call.job, call.progress)
+
+    async def _tokenize(self, fields: Fields, call: Call) -> list[int]:
+        text = fields.get("text")
+        if not isinstance(text, str):
+            raise WispError("text must be a string.", "invalid_type", param="text")
+        async with self._held(fields, call) as model:
+            return model.tokenizer.encode(text, bool(fields.get("addSpecial")), bool(fields.get("parseSpecial")))
+
+    async def _detokenize(self, fields: Fields, call: Call) -> str:
+        ids = _ids(fields.get("ids"))
+        async with self._held(fields, call) as model:
+            return model.tokenizer.decode(ids)
+
+    async def _apply_template(self, fields: Fields, call: Call) -> str:
+        messages, options = fields.get("messages"), fields.get("options") or {}
+        if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
+            raise WispError("messages must be a list of messages.", "invalid_type", param="messages")
+        if not isinstance(options, dict):
+            raise WispError("The options must be an object.", "invalid_type", param="options")
+        source = options.get("template")
+        if source is not None and not isinstance(source, str):
+            raise WispError("template must be a string.", "invalid_type", param="template")
+        async with self._held(fields, call) as model:
+            template, tokenizer = model.template, model.tokenizer
+            if source is not None:
+                bos, eos = (tokenizer.text_of(i) for i in (tokenizer.bos_id, tokenizer.eos_id))
+                template = ChatTemplate(source, bos, eos)
+            return template.render(
+                template.prepare(messages),
+                tools=options.get("tools"),
+                documents=options.get("documents"),
+                add_generation_prompt=bool(options.get("addGenerationPrompt", True)),
+                **{k: v for k, v in options.items() if k not in (*_TEMPLATE_OPTIONS, "add_generation_prompt")},
+            )
+
+    async def _count_tokens(self, fields: Fields, call: Call) -> dict[str, int | None]:
+        body = fields.get("request")
+        request = chat_request(body)
+        assert isinstance(body, dict)
+        async with self._held(body, call) as model:
+            return chat.count_tokens(model, request)
+
+    async def _validate(self, fields: Fields, call: Call) -> dict[str, bool]:
+        body, text = fields.get("format"), fields.get("text")
+        if not isinstance(body, dict):
+            raise WispError("Give {response_format}, {grammar} or {regex}.", "invalid_type", param="format")
+        if not isinstance(text, str):
+            raise WispError("text must be a string.", "invalid_type", param="text")
+        async with self._held(fields, call) as model:
+            form = formats.requested(body)
+            if form is None:
+                return {"accepted": True, "complete": True}
+            rules = grammar.rules_of(form)
+            matcher = await (await grammar.compiled(model, rules, frozenset(), self._load_grammar)).matcher()
+            try:
+                return await matcher.judge(text)
+            finally:
+                matcher.close()
+
+    async def _evaluate(self, fields: Fields, call: Call) -> dict[str, Any]:
+        ids = _ids(fields.get("ids"))
+        if not ids:
+            raise WispError("ids is empty.", "invalid_value", param="ids")
+        pooling = fields.get("pooling")
+        if pooling is not None and not isinstance(pooling, str):
+            raise WispError("pooling must be a string.", "invalid_type", param="pooling")
+        async with self._alone(fields, call) as model:
+            engine = model.engine_or_error()
+            model.check_ids(ids, "ids")
+            if len(ids) > engine.context_length:
+                raise WispError(
+                    f"There are {len(ids)} ids; the context holds {engine.context_length}.",
+                    "context_length_exceeded",
+                    param="ids",
+                )
+            if pooling is not None or engine.embeds:
+                embedding, embedded = await engine.embed(ids, pooling)
+                return {"embedding": embedding, "shape": list(embedded)}
+            logits, shape = await engine.evaluate(ids)
+        return {"logits": logits, "shape": list(shape)}
+
+    async def _profile(self, fields: Fields, call: Call) -> list[dict[str, Any]]:
+        position, n = (fields.get(name) for name in ("position", "n"))
+        for name, value in (("position", position), ("n", n)):
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise WispError(f"{name} must be an integer.", "invalid_type", param=name)
+        async with self._alone(fields, call) as model:
+            profile: list[dict[str, Any]] = await model.engine_or_error().profile(position, n)
+        return profile
+
+
+def _ids(value: Any) -> list[int]:
+    if not isinstance(value, list) or not all(isinstance(i, int) and not isinstance(i, bool) for i in value):
+        raise WispError("ids must be a list of token ids.", "invalid_type", param="ids")
+    return value
+
+
+def model_name(fields: Any) -> str | None:
+    """The name of the model that a message or request is for."""
+    name = fields.get("model") if isinstance(fields, dict) else None
+    if name is not None and not isinstance(name, str):
+        raise WispError("model must be a string.", "invalid_type", param="model")
+    return name or None

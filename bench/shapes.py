@@ -1,0 +1,153 @@
+"""Hyperparameters of models that people run, and the tensors of a GGUF file of such a shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gguf.constants import GGML_QUANT_SIZES
+from gguf.constants import GGMLQuantizationType as Q
+
+from py_engine.files.gguf_header import Header, TensorInfo
+
+MIX = "Q4_K_M"  # of types, as llama.cpp's quantize makes it
+# Where the mix's type does not divide a row, its quantize takes the other.
+INSTEAD = {Q.Q4_K: Q.Q5_0, Q.Q6_K: Q.Q8_0}
+ALIGNMENT = 32  # bytes
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Hyperparameters. `n_ff`: of an expert in a mixture; `window`: of sliding layers, 0: none."""
+
+    architecture: str
+    n_layer: int
+    n_embd: int
+    n_ff: int
+    n_head: int
+    n_head_kv: int
+    head_dim: int
+    vocab: int
+    tied: bool
+    context: int = 32768
+    rope_base: float = 500000.0
+    window: int = 0
+    experts: int = 0
+    experts_used: int = 0
+
+
+SHAPES = {
+    "smollm2-135m": Shape("llama", 30, 576, 1536, 9, 3, 64, 49152, True),
+    "qwen2-0.5b": Shape("qwen2", 24, 896, 4864, 14, 2, 64, 151936, True, rope_base=1000000.0),
+    "qwen3-0.6b": Shape("qwen3", 28, 1024, 3072, 16, 8, 128, 151936, True, rope_base=1000000.0),
+    "gemma-3-1b": Shape("gemma3", 26, 1152, 6912, 4, 1, 256, 262144, True, rope_base=1000000.0, window=512),
+    "llama-3.2-1b": Shape("llama", 16, 2048, 8192, 32, 8, 64, 128256, True),
+    "qwen3-4b": Shape("qwen3", 36, 2560, 9728, 32, 8, 128, 151936, True, rope_base=1000000.0),
+    "qwen3-8b": Shape("qwen3", 36, 4096, 12288, 32, 8, 128, 151936, False, rope_base=1000000.0),
+    "llama-3.1-8b": Shape("llama", 32, 4096, 14336, 32, 8, 128, 128256, False),
+    # 12 of the 48 layers of Qwen3-30B-A3B
+    "qwen3-moe": Shape(
+        "qwen3moe", 12, 2048, 768, 32, 4, 128, 151936, False, rope_base=1000000.0, experts=128, experts_used=8
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """One tensor of a file: `shape` in numpy's order, (rows, cols) or (experts, rows, cols)."""
+
+    name: str
+    shape: tuple[int, ...]
+    type: Q
+
+
+def metadata(shape: Shape) -> dict[str, Any]:
+    """The keys of the GGUF file but those of the tokenizer."""
+    found: dict[str, Any] = {
+        "block_count": shape.n_layer,
+        "context_length": shape.context,
+        "embedding_length": shape.n_embd,
+        "feed_forward_length": shape.n_ff,
+        "attention.head_count": shape.n_head,
+        "attention.head_count_kv": shape.n_head_kv,
+        "attention.key_length": shape.head_dim,
+        "attention.value_length": shape.head_dim,
+        "attention.layer_norm_rms_epsilon": 1e-6,
+        "rope.freq_base": shape.rope_base,
+    }
+    if shape.architecture in ("llama", "qwen2"):
+        found["rope.dimension_count"] = shape.head_dim
+    if shape.window:
+        found["attention.sliding_window"] = shape.window
+    if shape.experts:
+        found |= {
+            "expert_count": shape.experts,
+            "expert_used_count": shape.experts_used,
+            "expert_feed_forward_length": shape.n_ff,
+        }
+    return {f"{shape.architecture}.{name}": value for name, value in found.items()}
+
+
+def tensors(shape: Shape, type: str) -> Iterator[Matrix]:
+    """The tensors, in a file's order. `type`: of all matrices, or MIX."""
+    dim, q, kv = shape.n_embd, shape.n_head * shape.head_dim, shape.n_head_kv * shape.head_dim
+    low, high = (Q.Q4_K, Q.Q6_K) if type == MIX else (Q[type], Q[type])
+
+    def vector(name: str, size: int, end: str = "weight") -> Matrix:
+        return Matrix(f"{name}.{end}", (size,), Q.F32)
+
+    def matrix(name: str, kind: Q, *size: int) -> Matrix:
+        fits = size[-1] % GGML_QUANT_SIZES[kind][0] == 0
+        return Matrix(f"{name}.weight", size, kind if fits else INSTEAD[kind])
+
+    yield matrix("token_embd", high if shape.tied else low, shape.vocab, dim)
+    yield vector("output_norm", dim)
+    if not shape.tied:
+        yield matrix("output", high, shape.vocab, dim)
+    for i in range(shape.n_layer):
+        b = f"blk.{i}."
+        better = high if _more_bits(i, shape.n_layer) else low
+        yield vector(b + "attn_norm", dim)
+        yield vector(b + "ffn_norm", dim)
+        if shape.architecture in ("qwen3", "gemma3", "qwen3moe"):
+            yield vector(b + "attn_q_norm", shape.head_dim)
+            yield vector(b + "attn_k_norm", shape.head_dim)
+        if shape.architecture == "gemma3":
+            yield vector(b + "post_attention_norm", dim)
+            yield vector(b + "post_ffw_norm", dim)
+        yield matrix(b + "attn_q", low, q, dim)
+        yield matrix(b + "attn_k", low, kv, dim)
+        yield matrix(b + "attn_v", better, kv, dim)
+        yield matrix(b + "attn_output", low, dim, q)
+        if shape.architecture == "qwen2":
+            for part, rows in (("q", q), ("k", kv), ("v", kv)):
+                yield vector(f"{b}attn_{part}", rows, "bias")
+        if shape.experts:
+            yield Matrix(b + "ffn_gate_inp.weight", (shape.experts, dim), Q.F32)
+            yield matrix(b + "ffn_gate_exps", low, shape.experts, shape.n_ff, dim)
+            yield matrix(b + "ffn_up_exps", low, shape.experts, shape.n_ff, dim)
+            yield matrix(b + "ffn_down_exps", better, shape.experts, dim, shape.n_ff)
+        else:
+            yield matrix(b + "ffn_gate", low, shape.n_ff, dim)
+            yield matrix(b + "ffn_up", low, shape.n_ff, dim)
+            yield matrix(b + "ffn_down", better, dim, shape.n_ff)
+
+
+def _more_bits(layer: int, layers: int) -> bool:
+    """Whether the mix has better types for a layer's values and down projection (llama.cpp's use_more_bits)."""
+    return layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2
+
+
+def header(shape: Shape, type: str) -> Header:
+    """The header of such a file, as far as a plan needs it."""
+    found, at = {}, 0
+    for tensor in tensors(shape, type):
+        block, size = GGML_QUANT_SIZES[tensor.type]
+        count = 1
+        for length in tensor.shape:
+            count *= length
+        found[tensor.name] = TensorInfo(tensor.name, tensor.shape[::-1], tensor.type, at, count // block * size)
+        at += -(-found[tensor.name].nbytes // ALIGNMENT) * ALIGNMENT
+    about = {"general.architecture": shape.architecture, **metadata(shape)}
+    return Header(3, about, found, ALIGNMENT, 0, at)

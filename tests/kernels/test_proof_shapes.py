@@ -1,0 +1,38 @@
+"""Right kernels of models of real sizes pass the proof: a false alarm would slow such a model down, or refuse it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from bench.shapes import MIX, SHAPES, header
+from py_engine.plan.kernels import Shader
+from py_engine.planner import PlanOptions, make_plan
+from py_engine.proof import comparison
+from py_engine.proof.cases import cases
+from tests.support.kernels.bench import variants
+from tests.support.kernels.proofs import run_case
+
+LISTS = ("prefill", "packed", "decode", "small_batch")
+
+
+def around_the_cache(shader: Shader) -> bool:
+    """Whether a kernel writes or reads the KV cache: the values there are the largest, and some are rounded twice."""
+    return shader.label.startswith("attention") or "EPILOGUE=qkv" in shader.label
+
+
+@pytest.mark.parametrize("kv_type", ["f16", "q8_0"])
+def test_kernels_around_the_cache_pass(
+    kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]], kv_type: str
+) -> None:
+    page, capabilities = kernel_pages("lavapipe")
+    device = replace(variants(capabilities)["f16 subgroups"], dot8=True, max_threads=256)
+    plan = make_plan(header(SHAPES["llama-3.1-8b"], MIX), device, PlanOptions(9216, 512, kv_type))
+    made = list(cases(plan, device, LISTS, lambda shader: not around_the_cache(shader)))
+    assert {case.ops[0].kernel for case in made} == {
+        "attention", "attention_decode", "matvec", "matvec_small_batch"
+    }  # fmt: skip
+    for case in made:
+        assert comparison.fault(case, run_case(page, case, device)) is None, case.shaders[0].label
