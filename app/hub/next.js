@@ -1,4 +1,4 @@
-/** Which model the user is likely to want next: the one that was looked at last, else the next larger good one. */
+/** Which model the user is likely to choose next: the one that was looked at last, else the next larger good one. */
 import { Hub } from "./client.js";
 import { CURATED } from "./curated.js";
 import { best, fitBySize, likely } from "./fit.js";

@@ -1,5 +1,5 @@
 /**
- * Fetches the model that the user is likely to want next: only if that is switched on, while nobody uses the page, and on
+ * Fetches the model that the user is likely to choose next: only if that is switched on, while nobody uses the page, and on
  * a link that costs nothing by the byte. It goes through the download queue, where the user sees and can stop it.
  */
 import { nextModel } from "../hub/next.js";
