@@ -13,3 +13,8 @@ declare const __WISP_ASSETS__: {
   grammar: string;
 };
 declare const __WISP_PRECACHE__: { version: string; files: string[]; onUse: string[] };
+
+/** The page's language, shared by its bundles (app/language/phrase.js). */
+declare var wispLanguage: { current: import("./language/phrase.js").Language } | undefined;
+/** Where phrases are shown, shared by the page's bundles (app/ui/texts.js). */
+declare var wispPhrases: WeakMap<Node, Map<string, () => void>> | undefined;

@@ -1,6 +1,7 @@
 /** Connects the parts of the page. They reach models only through wisp.js. */
 import "./ui/unframed.js";
-import { explain } from "./ui/advice.js";
+import { sentences, t } from "./language/phrase.js";
+import { adviceFor, explain } from "./ui/advice.js";
 import { startWords } from "./ui/answer/words.js";
 import { startBridge } from "./ui/bridge.js";
 import { startCached } from "./ui/cached.js";
@@ -23,6 +24,8 @@ import { icon } from "./ui/icons.js";
 import { startDownloads } from "./ui/downloads.js";
 import { canRemember, chooseFiles, isRemembered, rememberedFiles } from "./ui/handles.js";
 import { startHub } from "./ui/hub.js";
+import { startLanguage } from "./ui/language.js";
+import { startLaunch } from "./ui/launch.js";
 import { Loading } from "./ui/loading.js";
 import { nameOf, startModels } from "./ui/models.js";
 import { startMonitor } from "./ui/monitor.js";
@@ -30,7 +33,9 @@ import { announce, dismiss, notify } from "./ui/notices.js";
 import { startPrefetch } from "./ui/prefetch.js";
 import { startPwa } from "./ui/pwa.js";
 import { contextLengthFor, startSettings } from "./ui/settings.js";
+import { isKey, startShortcuts } from "./ui/shortcuts.js";
 import { startSidebar } from "./ui/sidebar.js";
+import { known, say, show } from "./ui/texts.js";
 import { startTheme } from "./ui/theme.js";
 import { Thread } from "./ui/thread.js";
 import { startUpstreams } from "./ui/upstreams.js";
@@ -41,15 +46,17 @@ const STORED_MODEL = "wisp.model";
 const STORED_CHAT = "wisp.chat";
 const READ_NOTICE = "wisp.notice"; // a dismissed notice about this device: its text, not shown again
 
+startLanguage(() => privateChats.show(chat.conversation.info)); // the window's title
 placeIcons();
 startTheme();
+startShortcuts();
 const loading = new Loading();
 
 const engine = new Engine({
   loading(choice, booted) {
     dismiss("load");
     loading.start(choice.name, booted);
-    announce(`Loading ${choice.name}.`);
+    announce(t("Loading {name}.", { name: choice.name }));
     showModel();
   },
   progress: (progress) => loading.update(progress),
@@ -59,11 +66,11 @@ const engine = new Engine({
       navigator.storage?.persist?.().catch(() => {}); // ask the browser not to evict the model when the disk gets full
     }
     prefetch.loaded(choice.keep);
-    announce(`${name} is ready.`);
+    announce(t("{name} is ready.", { name }));
     dismiss("backend");
     const lines = /** @type {string[]} */ (stats.notices ?? []);
-    const text = lines.join(" ");
-    const gist = text.replace(/\d+/g, ""); // measured times differ between loads
+    const text = sentences(...lines.map(known));
+    const gist = lines.join(" ").replace(/\d+/g, ""); // measured times differ between loads
     const onDismiss = () => localStorage.setItem(READ_NOTICE, gist);
     if (gist && gist !== localStorage.getItem(READ_NOTICE)) notify({ key: "backend", text, onDismiss });
     models.show(engine.loaded);
@@ -201,8 +208,8 @@ function load(choice) {
 /** Says that the context is shorter than the settings have it. @param {string} name @param {number} has @param {number} [wanted] */
 function tellContext(name, has, wanted) {
   if (!wanted || !has || has >= wanted) return dismiss("context");
-  const text = `The context of ${name} has ${has.toLocaleString()} tokens.`;
-  notify({ key: "context", text, more: `It was trained for no more; Settings asks for ${wanted.toLocaleString()}.` });
+  const text = t("The context of {name} has {n} tokens.", { name, n: has });
+  notify({ key: "context", text, more: t("It was trained for no more; Settings asks for {wanted}.", { wanted }) });
 }
 
 /** The model of the last visit, else the default. @returns {Choice} */
@@ -222,10 +229,11 @@ async function loadFirst(choice) {
   const open = async (/** @type {boolean} */ ask) => {
     const model = await rememberedFiles(keep, ask).catch(() => undefined);
     if (model) return load({ ...choice, model });
-    const actions = model === null ? [{ label: "Open it", run: () => void open(true) }] : [];
-    const more = model === null ? "The browser asks whether this page may read it." : "It was moved or deleted.";
+    const actions = model === null ? [{ label: t("Open it"), run: () => void open(true) }] : [];
+    const asks = t("The browser asks whether this page may read it.");
+    const more = model === null ? asks : t("It was moved or deleted.");
     if (model === undefined) localStorage.removeItem(STORED_MODEL);
-    notify({ key: "file", text: `${name} is a file of this computer.`, more, actions });
+    notify({ key: "file", text: t("{name} is a file of this computer.", { name }), more, actions });
     return false;
   };
   return (await open(false)) || load(DEFAULT);
@@ -236,17 +244,18 @@ const DEFAULT = { name: "Wisp Mini" };
 
 /** @param {unknown} error @param {Choice} choice */
 function loadFailed(error, choice) {
-  const { code, message, more } = explain(error);
-  const again = { label: "Try again", run: () => void load(choice) };
+  const { code, message } = explain(error);
+  const again = { label: t("Try again"), run: () => void load(choice) };
   if (code === "aborted") {
-    if (!engine.loaded) notify({ key: "load", text: "No model is loaded.", actions: [{ ...again, label: "Load" }] });
+    if (!engine.loaded)
+      notify({ key: "load", text: t("No model is loaded."), actions: [{ ...again, label: t("Load") }] });
     return;
   }
-  const fallback = { label: "Use Wisp Mini", run: () => void load(DEFAULT) };
-  const still = engine.loaded ? `${engine.loaded.name} still answers.` : "";
+  const fallback = { label: t("Use Wisp Mini"), run: () => void load(DEFAULT) };
+  const still = engine.loaded && t("{name} still answers.", { name: engine.loaded.name });
   const actions = engine.loaded || choice === DEFAULT ? [again] : [again, fallback];
-  const advice = [message, more, still].filter(Boolean).join(" ");
-  notify({ key: "load", text: `${choice.name} was not loaded.`, more: advice, kind: "error", actions });
+  const more = sentences(message, adviceFor(code), still);
+  notify({ key: "load", text: t("{name} was not loaded.", { name: choice.name }), more, kind: "error", actions });
 }
 
 /** @param {unknown} error of a request */
@@ -254,11 +263,11 @@ function answerFailed(error) {
   const { code } = explain(error);
   const choice = lastChoice;
   if (code === "worker_crashed" && choice) {
-    const restart = { label: "Restart", run: () => void load(choice) };
+    const restart = { label: t("Restart"), run: () => void load(choice) };
     notify({
       key: "load",
-      text: "The engine stopped.",
-      more: "Your chats are stored.",
+      text: t("The engine stopped."),
+      more: t("Your chats are stored."),
       kind: "error",
       actions: [restart],
     });
@@ -272,7 +281,7 @@ let lastChoice = null;
 function showModel() {
   const { loaded, isLoading } = engine;
   lastChoice = loaded?.choice ?? lastChoice;
-  byId("model-name").textContent = loaded?.name ?? (isLoading ? "Loading…" : "No model");
+  say(byId("model-name"), loaded?.name ?? (isLoading ? t("Loading…") : t("No model")));
   byId("model-dot").className = isLoading ? "dot busy" : loaded ? "dot ready" : "dot";
   const badge = byId("model-badge");
   badge.hidden = !loaded;
@@ -280,10 +289,10 @@ function showModel() {
   const backend = loaded?.stats.backend === "webgpu" ? "WebGPU" : "CPU";
   badge.replaceChildren(...(upstream ? [icon("away"), upstream] : [backend]));
   badge.className = upstream ? "badge away" : backend === "WebGPU" ? "badge" : "badge slow";
-  badge.title = upstream ? `Leaves this computer: goes to ${upstream}` : "";
-  byId("welcome-text").textContent = upstream
-    ? `What you write in this chat leaves this computer: it goes to ${upstream}.`
-    : "A language model, here in this tab. Nothing you write leaves this computer.";
+  show(badge, "title", upstream ? t("Leaves this computer: goes to {server}", { server: upstream }) : "");
+  const away = t("What you write in this chat leaves this computer: it goes to {server}.", { server: upstream ?? "" });
+  const here = t("A language model, here in this tab. Nothing you write leaves this computer.");
+  say(byId("welcome-text"), upstream ? away : here);
   documents.show();
   gauge.update();
   titles.consider();
@@ -316,6 +325,8 @@ function newChat(isPrivate = false) {
 
 byId("new-chat").onclick = () => newChat();
 byId("top-new-chat").onclick = () => newChat();
+const helpDialog = /** @type {HTMLDialogElement} */ (byId("help-dialog"));
+byId("help-button").onclick = () => helpDialog.showModal();
 byId("loading-cancel").onclick = () => engine.cancel();
 byId("examples").append(
   ...EXAMPLES.map(({ label, prompt }) =>
@@ -326,7 +337,7 @@ byId("examples").append(
         "button",
         { type: "button", on: { click: () => !chat.busy && chat.send(prompt) } },
         h("strong", {}, label),
-        h("span", {}, prompt),
+        h("span", { lang: "en", dir: "ltr" }, prompt),
       ),
     ),
   ),
@@ -338,9 +349,12 @@ for (const dialog of document.querySelectorAll("dialog")) {
 document.addEventListener("keydown", (event) => {
   if (document.querySelector("dialog[open]")) return;
   const typing = event.target instanceof HTMLElement && event.target.matches("input, textarea, select");
-  if (event.key === "Escape" && chat.busy) chat.stop();
-  else if (event.key === "/" && !typing) composer.focus();
-  else if (event.key.toLowerCase() === "o" && event.shiftKey && (event.ctrlKey || event.metaKey)) newChat();
+  if (isKey("stop", event) && chat.busy) chat.stop();
+  else if (isKey("write", event) && !typing) composer.focus();
+  else if (isKey("help", event) && !typing) helpDialog.showModal();
+  else if (isKey("newChat", event)) newChat();
+  else if (isKey("search", event)) sidebar.search();
+  else if (isKey("settings", event)) byId("settings-button").click();
   else return;
   event.preventDefault();
 });
@@ -348,8 +362,18 @@ document.addEventListener("keydown", (event) => {
 const firstLoad = loadFirst(firstChoice());
 firstLoad.then(startBridge).then(downloads.resume);
 await chat.restore(localStorage.getItem(STORED_CHAT)).catch((error) => {
-  notify({ key: "storage", text: "This browser cannot store chats.", more: `${error}`, kind: "error" });
+  notify({ key: "storage", text: t("This browser cannot store chats."), more: `${error}`, kind: "error" });
   showChat();
+});
+await startLaunch({
+  shortcuts: { new: () => newChat(), private: () => newChat(true), models: () => byId("model-button").click() },
+  write: (text) => composer.fill(text),
+  isDocument: documents.isDocument,
+  addDocuments(files) {
+    byId("documents-button").click();
+    documents.add(files);
+  },
+  load: useStored,
 });
 // The service worker fetches the whole page again. Wait for the model first, so that its load is not slowed down.
 await Promise.race([firstLoad, new Promise((resolve) => setTimeout(resolve, 20_000))]);

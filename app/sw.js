@@ -1,5 +1,6 @@
 /**
- * The service worker: opens the page without a network, and answers the API below v1/ (sw/api.js).
+ * The service worker: opens the page without a network, answers the API below v1/ (sw/api.js), and receives what is
+ * shared with the installed page (sw/share.js).
  *
  * The build lists every file of the page in `__WISP_PRECACHE__`. Each version of the page has a cache of its own, with the
  * headers the files were served with, so that the page stays cross-origin isolated. A new version waits until the last
@@ -8,6 +9,7 @@
 /// <reference lib="webworker" />
 import { fetchEncoded } from "./encoded.js";
 import { answerApi, isApi } from "./sw/api.js";
+import { isShared, receive } from "./sw/share.js";
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const PREFIX = `wisp ${worker.registration.scope} `; // another Wisp of this origin has a scope of its own
@@ -25,6 +27,7 @@ worker.addEventListener("message", (event) => event.data === "take over" && work
 worker.addEventListener("fetch", (event) => {
   const { request } = event;
   if (isApi(request)) return event.respondWith(answerApi(event));
+  if (isShared(request)) return event.respondWith(receive(request));
   if (request.method !== "GET" || request.headers.has("range")) return;
   const url = request.url.split(/[?#]/)[0];
   const wanted = url === worker.registration.scope ? INDEX() : url;

@@ -2,6 +2,7 @@
  * Models on the Hugging Face Hub, or on a mirror with the same API. Requests go to that host only, and only when a method is called.
  * https://huggingface.co/docs/hub/api
  */
+import { sentences, t } from "../language/phrase.js";
 import { WispError } from "../sdk/error.js";
 import { modelFiles } from "./files.js";
 import { changeHub, readHub } from "./settings.js";
@@ -112,6 +113,7 @@ export class Hub {
     const { token } = this.#settings;
     /** @type {Record<string, string>} */
     const headers = token ? { Authorization: `Bearer ${token}` } : {};
+    const host = { host: new URL(this.baseURL).host };
     /** @type {Response} */
     let response;
     try {
@@ -120,28 +122,30 @@ export class Hub {
       if (signal?.aborted) throw WispError.aborted();
       throw failure(
         navigator.onLine
-          ? `${this.#host} does not answer, or does not allow this page to read it (CORS). Check its address and the network.`
-          : "This browser is offline. Connect, and try again.",
+          ? t(
+              "{host} does not answer, or does not allow this page to read it (CORS). Check its address and the network.",
+              host,
+            )
+          : t("This browser is offline. Connect, and try again."),
         "network_error",
       );
     }
     if (response.ok) return response;
     const { status } = response;
     if (status === 401 || status === 403)
-      throw failure(`${this.#host} refuses the request (${status}). ${this.#signIn()}`, "http_error");
-    if (status === 404) throw failure(`${this.#host} has no such repository.`, "not_found", "not_found_error");
-    if (status === 429) throw failure(`${this.#host} allows no more requests now. Wait a minute.`, "http_error");
-    throw failure(`${this.#host} answered ${status}. Try again later.`, "http_error");
+      throw failure(
+        sentences(t("{host} refuses the request ({status}).", { ...host, status }), this.#signIn()),
+        "http_error",
+      );
+    if (status === 404) throw failure(t("{host} has no such repository.", host), "not_found", "not_found_error");
+    if (status === 429) throw failure(t("{host} allows no more requests now. Wait a minute.", host), "http_error");
+    throw failure(t("{host} answered {status}. Try again later.", { ...host, status }), "http_error");
   }
 
   #signIn() {
     return this.hasToken
-      ? "Check your token, and accept the model's terms on its page."
-      : "It may be gated: accept the model's terms on its page, and enter your token.";
-  }
-
-  get #host() {
-    return new URL(this.baseURL).host;
+      ? t("Check your token, and accept the model's terms on its page.")
+      : t("It may be gated: accept the model's terms on its page, and enter your token.");
   }
 
   /** @param {Response} response @returns {Promise<any>} */
@@ -152,7 +156,11 @@ export class Hub {
   }
 
   #noAnswer() {
-    return failure(`${this.#host} does not answer like the Hugging Face Hub. Check its address.`, "network_error");
+    const { host } = new URL(this.baseURL);
+    return failure(
+      t("{host} does not answer like the Hugging Face Hub. Check its address.", { host }),
+      "network_error",
+    );
   }
 }
 
@@ -171,5 +179,5 @@ function repository({ id, downloads, likes, tags, pipeline_tag, gguf, createdAt,
   };
 }
 
-/** @param {string} message @param {string} code @param {string} type */
-const failure = (message, code, type = "server_error") => new WispError({ message, type, code });
+/** @param {import("../language/phrase.js").Phrase} message @param {string} code @param {string} type */
+const failure = (message, code, type = "server_error") => new WispError({ message: `${message}`, type, code });

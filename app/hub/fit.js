@@ -1,9 +1,10 @@
 /** Which of a repository's files suits this device best. */
+import { t } from "../language/phrase.js";
 
 /**
  * @typedef {import("./files.js").ModelFile} ModelFile
  * @typedef {import("../sdk/types.d.ts").Inspection} Inspection
- * @typedef {Pick<Inspection, "verdict" | "advice" | "context_length" | "total" | "tokens_per_second" | "backend"> & { about?: boolean }} Fit
+ * @typedef {Pick<Inspection, "verdict" | "context_length" | "total" | "tokens_per_second" | "backend"> & { about?: boolean, advice?: string | import("../language/phrase.js").Phrase | null }} Fit
  *   `about`: computed from another file of the repository
  */
 
@@ -26,7 +27,7 @@ export function fitBySize(other, size) {
   const larger = verdict === "fits" ? "maybe" : verdict;
   return {
     verdict: fits ? "fits" : larger,
-    advice: fits ? null : (advice ?? "It needs more memory than this browser reports."),
+    advice: fits ? null : (advice ?? t("It needs more memory than this browser reports.")),
     context_length: other.context_length,
     total: needed,
     tokens_per_second:

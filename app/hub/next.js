@@ -1,6 +1,6 @@
 /** Which model the user is likely to choose next: the one that was looked at last, else the next larger good one. */
 import { Hub } from "./client.js";
-import { CURATED } from "./curated.js";
+import { CHAT, CURATED } from "./curated.js";
 import { best, fitBySize, likely } from "./fit.js";
 
 const VIEWED = "wisp.hub.viewed";
@@ -13,7 +13,7 @@ export const remember = (repository) => localStorage.setItem(VIEWED, repository)
  * @param {string | null} viewed @param {(repository: string) => boolean} isStored @returns {string[]}
  */
 export function candidates(viewed, isStored) {
-  const chats = CURATED.filter(({ kind }) => kind === "Chat");
+  const chats = CURATED.filter(({ kind }) => kind === CHAT);
   const largest = Math.max(0, ...chats.filter((model) => isStored(model.repository)).map((model) => model.parameters));
   const larger = chats.filter(({ parameters }) => parameters > largest).sort((a, b) => a.parameters - b.parameters);
   const all = [...(viewed ? [viewed] : []), ...larger.map(({ repository }) => repository)];

@@ -1,4 +1,5 @@
 /** Where the hub is and the user's token for it, stored in this browser. The engine reads the same text (app/main.py). */
+import { t } from "../language/phrase.js";
 import { read, write } from "../text_store.js";
 
 export const HUB = "https://huggingface.co";
@@ -34,6 +35,6 @@ function checked(address) {
   const url = URL.canParse(address) ? new URL(address) : null;
   const here = url !== null && ["127.0.0.1", "localhost"].includes(url.hostname);
   if (!url || !(url.protocol === "https:" || (url.protocol === "http:" && here)) || url.search || url.hash)
-    throw new TypeError("The address of a hub must start with https://.");
+    throw new TypeError(`${t("The address of a hub must start with https://.")}`);
   return url.href.replace(/\/+$/, "");
 }

@@ -1,5 +1,7 @@
 /** The embedding model that the user chose for documents. It is loaded at its first use, beside the chat model. */
 
+import { t } from "../language/phrase.js";
+
 /**
  * @typedef {import("../wisp.js").Wisp} Wisp
  * @typedef {{ model: import("../wisp.js").Model, name: string }} Chosen an address or a file, and its display name
@@ -88,7 +90,7 @@ export class Embedder {
 
   #load() {
     const { chosen } = this;
-    if (!chosen) throw new Error("No embedding model is chosen.");
+    if (!chosen) throw new Error(`${t("No embedding model is chosen.")}`);
     this.#loaded ??= this.#wisp()
       .then((wisp) => wisp.load({ ...chosen, default: false }))
       .catch((error) => {

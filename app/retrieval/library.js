@@ -4,9 +4,10 @@
  * read.js (text, Markdown, PDF by pdf.js and lines.js) -> split.js (passages) -> database.js (IndexedDB)
  * -> embedder.js (vectors) -> search.js (BM25 and cosine, fused) -> prompt.js (the message, and the citations).
  *
- * May know: files, text, IndexedDB, and the SDK for embeddings and token counts.
+ * May know: files, text, the page's language, IndexedDB, and the SDK for embeddings and token counts.
  * Must not know: the page's elements (app/ui shows documents and answers), the worker's messages, GPU, tensors.
  */
+import { t } from "../language/phrase.js";
 import { Embedder } from "./embedder.js";
 import { addDocument, readAll, removeDocument, storeVectors } from "./database.js";
 import { read } from "./read.js";
@@ -32,7 +33,7 @@ export class Library {
   documents = [];
   /** @type {StoredPassage[]} */
   passages = [];
-  /** @type {Map<string, string>} work in progress: a document's id or a file's name -> its description */
+  /** @type {Map<string, import("../language/phrase.js").Phrase>} work in progress: a document's id or a file's name -> its description */
   busy = new Map();
   /** @type {string | null} why the last use of the embedding model failed */
   trouble = null;
@@ -61,8 +62,8 @@ export class Library {
    * @param {File} file @returns {Promise<void>}
    */
   add(file) {
-    return this.#enqueue(file.name, "waiting", async (say) => {
-      say("reading");
+    return this.#enqueue(file.name, t("Waiting …"), async (say) => {
+      say(t("Reading …"));
       const { blocks, pages } = await read(file, this.parts.pdf);
       const passages = await split(blocks, { size: SIZE, overlap: OVERLAP, count: (text) => this.#count(text) });
       const about = { id: crypto.randomUUID(), name: file.name, size: file.size, added: Date.now() };
@@ -85,7 +86,7 @@ export class Library {
    * @param {import("./embedder.js").Chosen | null} chosen
    */
   choose(chosen) {
-    return this.#enqueue("", "loading the model", async (say) => {
+    return this.#enqueue("", t("Loading the model …"), async (say) => {
       if (chosen) await this.embedder.choose(chosen);
       else this.embedder.forget();
       this.trouble = null;
@@ -119,13 +120,14 @@ export class Library {
     }
   }
 
-  /** Embeds the documents whose vectors are not the current model's. @param {(what: string) => void} say */
+  /** Embeds the documents whose vectors are not the current model's. @param {(what: import("../language/phrase.js").Phrase) => void} say */
   async #embed(say) {
     const { id } = this.embedder;
     if (!id) return;
     for (const document of this.documents.filter(({ model }) => model !== id)) {
       const passages = this.passages.filter((passage) => passage.document === document.id);
-      const report = (/** @type {number} */ done) => say(`embedding ${done} of ${passages.length} passages`);
+      const n = passages.length;
+      const report = (/** @type {number} */ done) => say(t("Embedding {done} of {n} passages …", { done, n }));
       report(0);
       const vectors = await this.embedder.embed(passages.map(indexedText), report);
       await storeVectors(document.id, id, vectors);
@@ -148,10 +150,11 @@ export class Library {
 
   /**
    * Runs work after the tasks before it.
-   * @param {string} key @param {string} what @param {(say: (what: string) => void) => Promise<void>} work
+   * @param {string} key @param {import("../language/phrase.js").Phrase} what
+   * @param {(say: (what: import("../language/phrase.js").Phrase) => void) => Promise<void>} work
    */
   #enqueue(key, what, work) {
-    const say = (/** @type {string} */ now) => {
+    const say = (/** @type {typeof what} */ now) => {
       this.busy.set(key, now);
       this.parts.changed();
     };

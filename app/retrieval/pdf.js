@@ -1,5 +1,6 @@
 /** Reads the text of PDF files with pdf.js. A bundle of its own, which the page fetches with the first PDF. */
 import { getDocument, GlobalWorkerOptions, PDFWorker } from "pdfjs-dist/legacy/build/pdf.mjs";
+import { t } from "../language/phrase.js";
 import { blocksOf, linesOf } from "./lines.js";
 
 /** @typedef {import("./split.js").Block} Block */
@@ -7,7 +8,11 @@ import { blocksOf, linesOf } from "./lines.js";
 const LIMIT_MS = 30_000; // for a page: a damaged or hostile file may repeat a form without end
 
 class TooSlow extends Error {
-  message = `A page of it takes longer than ${LIMIT_MS / 1000} s to read. Print it to a new PDF file and try that.`;
+  message = String(
+    t("A page of it takes longer than {time} s to read. Print it to a new PDF file and try that.", {
+      time: LIMIT_MS / 1000,
+    }),
+  );
 }
 
 /** The value of a promise, if it comes in time. @template T @param {Promise<T>} promise @returns {Promise<T>} */
@@ -45,9 +50,10 @@ export async function readPdf(data, workerUrl) {
     return { blocks: blocksOf(lines), pages: pdf.numPages };
   } catch (/** @type {any} */ error) {
     if (error?.name === "PasswordException")
-      throw new Error("It is protected with a password. Save it without one first.");
+      throw new Error(`${t("It is protected with a password. Save it without one first.")}`);
     if (error instanceof TooSlow) throw error;
-    throw new Error(`It is not a PDF file, or it is damaged (${error?.message ?? error}).`);
+    const why = String(error?.message ?? error);
+    throw new Error(`${t("It is not a PDF file, or it is damaged ({why}).", { why })}`);
   } finally {
     worker.destroy(); // task.destroy() alone would wait for a worker that is busy without end
     task.destroy().catch(() => undefined);

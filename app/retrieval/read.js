@@ -1,4 +1,5 @@
 /** Reads plain text, Markdown and PDF files as blocks of text. Errors have messages for the user. */
+import { t } from "../language/phrase.js";
 import { markdownBlocks, textBlocks } from "./split.js";
 
 /**
@@ -23,13 +24,15 @@ const isPdf = ({ name, type }) => /\.pdf$/i.test(name) || type === "application/
 
 /** @param {File} file @param {() => Promise<ReadPdf>} pdf loads the PDF reader @returns {Promise<Content>} */
 export async function read(file, pdf) {
-  if (file.size > MAX_BYTES) throw new Error(`It is larger than ${MAX_BYTES >> 20} MB; split it into smaller files.`);
+  if (file.size > MAX_BYTES) {
+    const size = MAX_BYTES >> 20;
+    throw new Error(`${t("It is larger than {size} MB; split it into smaller files.", { size })}`);
+  }
   const data = await file.arrayBuffer();
   const content = isPdf(file) ? await (await pdf())(data) : { blocks: blocksOf(file.name, decoded(data)) };
   if (!content.blocks.length) {
-    throw new Error(
-      isPdf(file) ? "It has no text, only images. Run it through text recognition (OCR) first." : "It is empty.",
-    );
+    const images = t("It has no text, only images. Run it through text recognition (OCR) first.");
+    throw new Error(`${isPdf(file) ? images : t("It is empty.")}`);
   }
   return content;
 }
@@ -44,7 +47,7 @@ function decoded(data) {
   const bytes = new Uint8Array(data);
   const wide =
     bytes[0] === 0xff && bytes[1] === 0xfe ? "utf-16le" : bytes[0] === 0xfe && bytes[1] === 0xff ? "utf-16be" : "";
-  if (!wide && bytes.includes(0)) throw new Error("It is not a text file.");
+  if (!wide && bytes.includes(0)) throw new Error(`${t("It is not a text file.")}`);
   let text;
   try {
     text = new TextDecoder(wide || "utf-8", { fatal: true }).decode(data);

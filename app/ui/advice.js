@@ -1,17 +1,21 @@
 /** Advice for errors, by code: what to change in this page. The engine's message says what happened and why. */
+import { t } from "../language/phrase.js";
 
-/** @type {Record<string, string>} */
+/** @type {Record<string, import("../language/phrase.js").Phrase>} */
 const ADVICE = {
-  out_of_memory: "Settings has the context length: a shorter one needs less.",
-  context_too_long: "The context length is in Settings.",
-  context_length_exceeded: "Shorten the question, or raise the context length in Settings.",
+  out_of_memory: t("Settings has the context length: a shorter one needs less."),
+  context_too_long: t("The context length is in Settings."),
+  context_length_exceeded: t("Shorten the question, or raise the context length in Settings."),
 };
+
+/** @param {string} code of an error */
+export const adviceFor = (code) => (Object.hasOwn(ADVICE, code) ? ADVICE[code] : undefined);
 
 /**
  * @param {unknown} error
- * @returns {{ code: string, message: string, more: string | undefined }}
+ * @returns {{ code: string, message: string }}
  */
 export function explain(error) {
   const { code = "internal_error", message } = /** @type {{ code?: string, message?: string }} */ (error ?? {});
-  return { code, message: message || String(error), more: ADVICE[code] };
+  return { code, message: message || String(error) };
 }

@@ -1,5 +1,6 @@
 /** Asks the documents: finds passages and builds a prompt with as many as the context holds. */
 import { fitting, partsOf, promptOf } from "../retrieval/prompt.js";
+import { t } from "../language/phrase.js";
 import { readSettings } from "./settings.js";
 
 /**
@@ -33,8 +34,8 @@ export async function askDocuments(library, question, before, wisp, context, beg
   }
   const sources = await fitting(found, capacity, count);
   if (found.length && !sources.length) {
-    const message = "The question fills the context, so no passage of the documents fits. Shorten it.";
-    throw Object.assign(new Error(message), { code: "context_length_exceeded" });
+    const message = t("The question fills the context, so no passage of the documents fits. Shorten it.");
+    throw Object.assign(new Error(`${message}`), { code: "context_length_exceeded" });
   }
   if (!sources.length) return { content: question, sources };
   return { content: context ? partsOf(question, sources) : promptOf(question, sources), sources };

@@ -1,6 +1,7 @@
 /** Lists what is in the browser's storage, with sizes and a button to remove each: the models and the prompt cache. */
+import { joined, t } from "../language/phrase.js";
 import { byId, h, iconButton } from "./dom.js";
-import { bytes } from "./format.js";
+import { bytes, day } from "./format.js";
 
 /**
  * @typedef {import("../sdk/types.d.ts").CachedModel} CachedModel
@@ -25,24 +26,28 @@ export function startCached({ cached, remove, pin, prompts, clearPrompts }) {
   };
   /** @param {Usage} usage */
   const promptCache = (usage) => {
-    const title = "What was computed for your chats, so that they continue at once after a reload";
-    const away = iconButton("trash", "Clear the prompt cache", () => clearPrompts().finally(show));
-    const about = `${bytes(usage.bytes)} of at most ${bytes(usage.limit)}`;
-    return h("li", { title }, h("span", {}, "Prompt cache"), h("small", {}, about), away);
+    const title = t("What was computed for your chats, so that they continue at once after a reload");
+    const away = iconButton("trash", t("Clear the prompt cache"), () => clearPrompts().finally(show));
+    const about = t("{size} of at most {limit}", { size: bytes(usage.bytes), limit: bytes(usage.limit) });
+    return h("li", { title }, h("span", {}, t("Prompt cache")), h("small", {}, about), away);
   };
   /** @param {CachedModel} model */
   const item = (model) => {
     const { id, url, size, bytes: stored, complete, verified, pinned, last_used, loaded } = model;
     const about = [
-      complete ? bytes(stored) : `${bytes(stored)} of ${bytes(size)}`,
-      verified ? "verified" : "not verified",
-      pinned && "pinned",
-      loaded ? "in use" : last_used && `used ${new Date(1000 * last_used).toLocaleDateString()}`,
-    ].filter(Boolean);
-    const away = iconButton("trash", `Remove ${id} from this browser`, () => remove(url).finally(show));
+      complete ? bytes(stored) : t("{part} of {whole}", { part: bytes(stored), whole: bytes(size) }),
+      verified ? t("verified") : t("not verified"),
+      pinned && t("pinned"),
+      loaded ? t("in use") : last_used ? t("used {day}", { day: day(1000 * last_used) }) : null,
+    ];
+    const away = iconButton("trash", t("Remove {name} from this browser", { name: id }), () =>
+      remove(url).finally(show),
+    );
     const keep = iconButton(
       "pin",
-      pinned ? `Let ${id} be removed when space is needed` : `Pin ${id}: never remove it to make space`,
+      pinned
+        ? t("Let {name} be removed when space is needed", { name: id })
+        : t("Pin {name}: never remove it to make space", { name: id }),
       async () => {
         await pin(url, !pinned).finally(show);
         /** @type {HTMLElement | null} */ (list.querySelector(`[data-url="${CSS.escape(url)}"] button`))?.focus();
@@ -50,7 +55,7 @@ export function startCached({ cached, remove, pin, prompts, clearPrompts }) {
     );
     keep.setAttribute("aria-pressed", String(pinned));
     const buttons = h("div", { class: "cached-actions" }, keep, away);
-    return h("li", { "data-url": url }, h("span", {}, id), h("small", {}, about.join(" · ")), buttons);
+    return h("li", { "data-url": url }, h("span", {}, id), h("small", {}, joined(about)), buttons);
   };
   byId("model-button").addEventListener("click", show);
 }

@@ -1,5 +1,6 @@
 /** The message field and its two buttons. */
 import { byId } from "./dom.js";
+import { isKey } from "./shortcuts.js";
 
 /** @param {{ send: (text: string) => void, stop: () => void }} actions */
 export function startComposer({ send, stop }) {
@@ -16,7 +17,7 @@ export function startComposer({ send, stop }) {
   };
   field.addEventListener("input", fit);
   field.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    if (!isKey("send", event) || event.isComposing) return;
     event.preventDefault();
     form.requestSubmit();
   });

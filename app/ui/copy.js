@@ -1,21 +1,22 @@
+import { t } from "../language/phrase.js";
 import { icon } from "./icons.js";
 import { announce } from "./notices.js";
 import { iconButton } from "./dom.js";
 
 /**
  * A button that copies a text and shows for a moment that it did.
- * @param {string} label @param {() => string} text
+ * @param {import("./texts.js").Text} label @param {() => string} text
  */
 export function copyButton(label, text) {
   const button = iconButton("copy", label, async () => {
     try {
       await navigator.clipboard.writeText(text());
     } catch {
-      return announce("The browser did not allow copying.");
+      return announce(t("The browser did not allow copying."));
     }
     button.replaceChildren(icon("check"));
     button.classList.add("done");
-    announce("Copied.");
+    announce(t("Copied."));
     setTimeout(() => {
       button.replaceChildren(icon("copy"));
       button.classList.remove("done");

@@ -1,12 +1,14 @@
 /** The documents dialog: add and remove documents, choose how they are searched, and whether questions use them. */
+import { joined, sentences, t } from "../language/phrase.js";
 import { isDocument } from "../retrieval/read.js";
-import { explain } from "./advice.js";
+import { adviceFor, explain } from "./advice.js";
 import { askDocuments } from "./ask.js";
 import { byId, h, iconButton } from "./dom.js";
-import { bytes, plural } from "./format.js";
+import { bytes } from "./format.js";
 import { Library } from "../retrieval/library.js";
 import { isAddress, nameOf } from "./models.js";
 import { announce, notify } from "./notices.js";
+import { say, show } from "./texts.js";
 
 const STORED = "wisp.ask"; // "off": questions do not use the documents
 
@@ -28,48 +30,55 @@ export function startDocuments(engine) {
     const waiting = [...busy].filter(([name]) => name && !ids.has(name));
     byId("document-list").replaceChildren(
       ...documents.map((document) => documentItem(document, busy.get(document.name), () => remove(document))),
-      ...waiting.map(([name, what]) => h("li", { class: "document busy" }, documentText(name, `${what} …`))),
+      ...waiting.map(([name, what]) => h("li", { class: "document busy" }, documentText(name, what))),
     );
     byId("documents-count").textContent = documents.length ? String(documents.length) : "";
     toggle.hidden = !documents.length;
     toggle.setAttribute("aria-pressed", String(asked()));
-    const names = plural(documents.length, "document");
     const upstream = engine.loaded?.choice.upstream;
-    const destination = upstream ? `, whose passages go to ${upstream}` : "";
-    toggle.title = toggle.ariaLabel = asked() ? `Answers come from ${names}${destination}` : `Answer from ${names}`;
+    const n = documents.length;
+    show(byId("documents-button"), "aria-label", joined([t("Documents"), n > 0 && n], " "));
+    const label = !asked()
+      ? t("Answer from {n} documents", { n })
+      : upstream
+        ? t("Answers come from {n} documents, whose passages go to {server}", { n, server: upstream })
+        : t("Answers come from {n} documents", { n });
+    for (const name of ["title", "aria-label"]) show(toggle, name, label);
     toggle.classList.toggle("away", upstream !== undefined);
-    byId("prompt").setAttribute("placeholder", asked() ? "Ask your documents" : "Write a message");
+    show(byId("prompt"), "placeholder", asked() ? t("Ask your documents") : t("Write a message"));
     const loading = busy.get("");
-    byId("search-how").textContent = loading
-      ? `${loading} …`
-      : embedder.chosen
-        ? `By meaning, with ${embedder.chosen.name}, and by words.`
-        : "By words alone. An embedding model finds what is said in other words, too.";
+    const how = embedder.chosen
+      ? t("By meaning, with {name}, and by words.", { name: embedder.chosen.name })
+      : t("By words alone. An embedding model finds what is said in other words, too.");
+    say(byId("search-how"), loading ?? how);
     if (library.trouble && !loading) {
-      error.textContent = `Searched by words alone. ${library.trouble}`;
+      say(error, sentences(t("Searched by words alone."), library.trouble));
       error.hidden = false;
     }
     byId("embedder-form").hidden = embedder.chosen !== null || loading !== undefined;
     byId("embedder-forget").hidden = !embedder.chosen || loading !== undefined;
     byId("documents-away").hidden = !upstream;
-    byId("documents-away").textContent =
-      `${upstream} answers now: the passages found for a question leave this computer with it.`;
+    if (upstream)
+      say(
+        byId("documents-away"),
+        t("{server} answers now: the passages found for a question leave this computer with it.", { server: upstream }),
+      );
   };
 
   const remove = async (/** @type {import("../retrieval/database.js").Document} */ document) => {
     await library.remove(document.id);
-    announce(`${document.name} is removed.`);
+    announce(t("{name} is removed.", { name: document.name }));
     byId("documents-choose").focus();
   };
   const add = async (/** @type {File[]} */ files) => {
     for (const file of files) {
       library.add(file).then(
-        () => announce(`${file.name} is ready.`),
+        () => announce(t("{name} is ready.", { name: file.name })),
         (failure) => {
-          const { message, more } = explain(failure);
-          const text = `${file.name} was not read.`;
-          notify({ key: `document ${file.name}`, text, more: more ? `${message} ${more}` : message, kind: "error" });
-          if (dialog.open) errors.append(h("p", { class: "form-error", role: "alert" }, `${text} ${message}`));
+          const { code, message } = explain(failure);
+          const text = t("{name} was not read.", { name: file.name });
+          notify({ key: `document ${file.name}`, text, more: sentences(message, adviceFor(code)), kind: "error" });
+          if (dialog.open) errors.append(h("p", { class: "form-error", role: "alert" }, sentences(text, message)));
         },
       );
     }
@@ -80,7 +89,8 @@ export function startDocuments(engine) {
     try {
       await library.choose(chosen);
     } catch (failure) {
-      error.textContent = `${chosen?.name} is not used. ${explain(failure).message}`;
+      const text = t("{name} is not used.", { name: chosen?.name ?? "" });
+      say(error, sentences(text, explain(failure).message));
       error.hidden = false;
     }
   };
@@ -154,18 +164,18 @@ async function pdfReader(dialog) {
   return (/** @type {ArrayBuffer} */ data) => readPdf(data, url(dialog.dataset.pdfWorker));
 }
 
-/** @param {string} name @param {string} about */
+/** @param {string} name @param {import("./texts.js").Text} about */
 function documentText(name, about) {
   return h("div", {}, h("strong", {}, name), h("small", {}, about));
 }
 
-/** @param {import("../retrieval/database.js").Document} document @param {string | undefined} busy @param {() => void} remove */
+/** @param {import("../retrieval/database.js").Document} document @param {import("./texts.js").Text | undefined} busy @param {() => void} remove */
 function documentItem({ name, size, pages, passages }, busy, remove) {
-  const facts = [pages && plural(pages, "page"), plural(passages, "passage"), bytes(size)].filter(Boolean).join(" · ");
+  const facts = joined([pages && t("{n} pages", { n: pages }), t("{n} passages", { n: passages }), bytes(size)]);
   return h(
     "li",
     { class: busy ? "document busy" : "document" },
-    documentText(name, busy ? `${busy} …` : facts),
-    iconButton("trash", `Remove ${name}`, remove),
+    documentText(name, busy ?? facts),
+    iconButton("trash", t("Remove {name}", { name }), remove),
   );
 }

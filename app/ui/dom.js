@@ -1,4 +1,8 @@
+import { Phrase } from "../language/phrase.js";
 import { icon } from "./icons.js";
+import { show, textNode } from "./texts.js";
+
+/** @typedef {import("./texts.js").Text} Text */
 
 /**
  * Finds an element that index.html defines.
@@ -13,11 +17,11 @@ export function byId(id) {
 
 /**
  * Creates an element. Keys: `class`, `icon`, `on` ({event: handler}), `aria-*`, `data-*`, `role`; any other is a property.
- * Strings become text nodes, never HTML.
+ * Strings become text nodes, never HTML. Phrases follow the page's language.
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K} tag
  * @param {Record<string, any>} [props]
- * @param {...(Node | string | null | undefined | false)} children
+ * @param {...(Node | Text | null | undefined | false)} children
  * @returns {HTMLElementTagNameMap[K]}
  */
 export function h(tag, props = {}, ...children) {
@@ -28,16 +32,20 @@ export function h(tag, props = {}, ...children) {
     else if (key === "icon") element.prepend(icon(value));
     else if (key === "on")
       for (const [event, handler] of Object.entries(value)) element.addEventListener(event, handler);
+    else if (value instanceof Phrase) show(element, key, value);
     else if (/^(aria-|data-|role$)/.test(key)) element.setAttribute(key, String(value));
     else Object.assign(element, { [key]: value });
   }
-  element.append(...children.filter((child) => child !== null && child !== undefined && child !== false));
+  for (const child of children) {
+    if (child === null || child === undefined || child === false) continue;
+    element.append(child instanceof Phrase ? textNode(child) : child);
+  }
   return element;
 }
 
 /**
  * Creates a button with an icon only; `label` is its name and tooltip.
- * @param {string} name of the icon @param {string} label @param {() => void} action @param {string} [className]
+ * @param {string} name of the icon @param {Text} label @param {() => void} action @param {string} [className]
  */
 export function iconButton(name, label, action, className = "icon-button") {
   return h("button", {

@@ -1,7 +1,9 @@
 /** The download queue in the model dialog: progress, pause, resume, order and how many run at once. */
+import { joined, t } from "../language/phrase.js";
 import { byId, h, iconButton } from "./dom.js";
-import { bytes, duration } from "./format.js";
+import { bytes, duration, speed as speedOf } from "./format.js";
 import { announce, notify } from "./notices.js";
+import { say } from "./texts.js";
 
 /**
  * @typedef {import("../sdk/types.d.ts").QueuedDownload} QueuedDownload
@@ -41,17 +43,19 @@ export function startDownloads({ wisp, choose, openFile }) {
   function offer(models, model, url) {
     const key = `update ${url}`;
     const update = async () => {
-      notify({ key, text: `${model} is being updated …` });
+      notify({ key, text: t("{name} is being updated …", { name: model }) });
       try {
         await models.update(url);
         const run = () => choose({ model: url, name: model, keep: url });
-        notify({ key, text: `${model} is updated.`, actions: [{ label: "Load it", run }] });
+        const text = t("{name} is updated.", { name: model });
+        notify({ key, text, actions: [{ label: t("Load it"), run }] });
       } catch (/** @type {any} */ error) {
-        notify({ key, text: `${model} was not updated.`, more: error.message, kind: "error" });
+        const text = t("{name} was not updated.", { name: model });
+        notify({ key, text, more: error.message, kind: "error" });
       }
     };
-    const actions = [{ label: "Update", run: () => void update() }];
-    notify({ key, text: `There is a newer version of ${model}.`, actions });
+    const actions = [{ label: t("Update"), run: () => void update() }];
+    notify({ key, text: t("There is a newer version of {name}.", { name: model }), actions });
   }
 
   /** @param {QueuedDownload[]} downloads */
@@ -79,27 +83,30 @@ export function startDownloads({ wisp, choose, openFile }) {
     states.set(id, state);
     if (before === undefined || before === state) return;
     const key = `download ${id}`;
-    if (state === "done")
-      notify({ key, text: `${model} is stored.`, actions: [{ label: "Run", run: () => choose(choiceOf(download)) }] });
+    if (state === "done") {
+      const actions = [{ label: t("Run"), run: () => choose(choiceOf(download)) }];
+      notify({ key, text: t("{name} is stored.", { name: model }), actions });
+    }
     if (state === "failed") {
       const full = error?.code === "quota_exceeded";
-      const actions = full ? [{ label: "Run without storing", run: () => choose(choiceOf(download)) }] : [];
-      if (full && openFile) actions.push({ label: "Open a file instead", run: openFile });
-      notify({ key, text: `${model} was not stored.`, more: error?.message, kind: "error", actions });
+      const actions = full ? [{ label: t("Run without storing"), run: () => choose(choiceOf(download)) }] : [];
+      if (full && openFile) actions.push({ label: t("Open a file instead"), run: openFile });
+      const text = t("{name} was not stored.", { name: model });
+      notify({ key, text, more: error?.message, kind: "error", actions });
     }
   }
 
   /** @param {QueuedDownload} download */
   function itemOf({ id, model }) {
     const about = h("small", {});
-    const bar = h("progress", { max: 1, "aria-label": `Download of ${model}` });
+    const bar = h("progress", { max: 1, "aria-label": t("Download of {name}", { name: model }) });
     const buttons = h("div", { class: "download-actions" });
     const item = h("li", {}, h("div", {}, h("span", {}, model), bar, about), buttons);
     let shown = "";
     /** @param {QueuedDownload} download */
     const update = (download) => {
       const { state, loaded, total } = download;
-      about.textContent = textOf(download);
+      say(about, textOf(download));
       bar.value = total ? Math.min(1, loaded / total) : 0;
       bar.hidden = state === "done";
       if (shown === state) return; // else a focused button would be replaced
@@ -109,21 +116,24 @@ export function startDownloads({ wisp, choose, openFile }) {
     /** @param {QueuedDownload} download */
     const actionsOf = (download) => {
       const { state } = download;
-      const away = iconButton("close", `Remove ${model} from the queue`, () => run((queue) => queue.remove(id)));
+      const away = iconButton("close", t("Remove {name} from the queue", { name: model }), () =>
+        run((queue) => queue.remove(id)),
+      );
       if (state === "done") {
         const use = h(
           "button",
           { type: "button", class: "text-button", on: { click: () => choose(choiceOf(download)) } },
-          "Run",
+          t("Run"),
         );
         return [use, away];
       }
       if (state === "loading") return [away];
       const waits = state === "paused" || state === "failed";
-      const first = iconButton("first", `Download ${model} first`, () => run((queue) => queue.move(id, 0)));
+      const name = { name: model };
+      const first = iconButton("first", t("Download {name} first", name), () => run((queue) => queue.move(id, 0)));
       const turn = waits
-        ? iconButton("again", `Resume the download of ${model}`, () => run((queue) => queue.resume(id)))
-        : iconButton("pause", `Pause the download of ${model}`, () => run((queue) => queue.pause(id)));
+        ? iconButton("again", t("Resume the download of {name}", name), () => run((queue) => queue.resume(id)))
+        : iconButton("pause", t("Pause the download of {name}", name), () => run((queue) => queue.pause(id)));
       return [...(state === "queued" ? [first] : []), turn, away];
     };
     return { item, update };
@@ -141,7 +151,7 @@ export function startDownloads({ wisp, choose, openFile }) {
     add({ model, sha256, name }) {
       const urls = /** @type {string | string[]} */ (model);
       run((queue) => queue.add({ model: urls, name, sha256 }));
-      announce(`${name} is in the download queue.`);
+      announce(t("{name} is in the download queue.", { name }));
     },
   };
 }
@@ -152,12 +162,14 @@ function choiceOf({ urls, model: name }) {
   return { model, name, keep: model };
 }
 
+const WAITING = { queued: t("waits"), paused: t("paused"), loading: t("loading") };
+
 /** @param {QueuedDownload} download */
 function textOf({ state, loaded, total, speed, seconds_left, error }) {
-  const amount = total ? `${bytes(loaded)} of ${bytes(total)}` : "";
-  if (state === "done") return `${bytes(total)} · stored`;
-  if (state === "failed") return error?.message ?? "failed";
-  if (state !== "running") return [amount, state === "queued" ? "waits" : state].filter(Boolean).join(" · ");
-  const left = seconds_left !== null && speed > 0 && `${duration(seconds_left)} left`;
-  return [amount || "Starting", speed > 0 && `${bytes(Math.round(speed))}/s`, left].filter(Boolean).join(" · ");
+  const amount = total ? t("{part} of {whole}", { part: bytes(loaded), whole: bytes(total) }) : null;
+  if (state === "done") return joined([bytes(total), t("stored")]);
+  if (state === "failed") return error?.message ?? t("failed");
+  if (state !== "running") return joined([amount, WAITING[state]]);
+  const left = seconds_left !== null && speed > 0 && t("{time} left", { time: duration(seconds_left) });
+  return joined([amount ?? t("Starting"), speed > 0 && speedOf(speed), left]);
 }

@@ -2,6 +2,7 @@
  * The page's engine: booted once, and again after a crash. One load runs at a time; a failed load leaves the previous
  * model in place.
  */
+import { t } from "../language/phrase.js";
 import { Wisp, WispError } from "../wisp.js";
 
 /**
@@ -88,7 +89,7 @@ export class Engine {
   async ready() {
     await this.#settled;
     if (!this.#wisp || !this.loaded)
-      throw Object.assign(new Error("No model is loaded."), { code: "model_not_loaded" });
+      throw Object.assign(new Error(`${t("No model is loaded.")}`), { code: "model_not_loaded" });
     return this.#wisp;
   }
 
@@ -174,6 +175,6 @@ export class Engine {
 
 /** @param {AbortSignal} signal @returns {Promise<never>} */
 function rejectedBy(signal) {
-  const error = new WispError({ message: "Cancelled.", type: "invalid_request_error", code: "aborted" });
+  const error = new WispError({ message: `${t("Cancelled.")}`, type: "invalid_request_error", code: "aborted" });
   return new Promise((_, reject) => signal.addEventListener("abort", () => reject(error), { once: true }));
 }

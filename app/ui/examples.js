@@ -1,12 +1,14 @@
-/** Example prompts for the start page, of kinds that Wisp Mini answers well. */
+/** Example prompts for the start page, of kinds that Wisp Mini answers well: it knows English. */
+import { t } from "../language/phrase.js";
+
 export const EXAMPLES = [
-  { label: "Ask", prompt: "What is WebGPU?" },
-  { label: "Write", prompt: "Write a short story about a fox who finds a silver key." },
-  { label: "Compare", prompt: "Make a table of France and Japan with the capital and the currency." },
-  { label: "Code", prompt: "Write a Python function that reverses a string." },
-  { label: "Translate", prompt: 'How do you say "hello" in Japanese, Korean and Russian?' },
+  { label: t("Ask"), prompt: "What is WebGPU?" },
+  { label: t("Write"), prompt: "Write a short story about a fox who finds a silver key." },
+  { label: t("Compare"), prompt: "Make a table of France and Japan with the capital and the currency." },
+  { label: t("Code"), prompt: "Write a Python function that reverses a string." },
+  { label: t("Translate"), prompt: 'How do you say "hello" in Japanese, Korean and Russian?' },
   {
-    label: "Extract",
+    label: t("Extract"),
     prompt: "Extract name, age and city as JSON: Maria is 31 years old, lives in Porto and works as a nurse.",
   },
 ];

@@ -3,13 +3,14 @@
  * bytes. It may ask the user once more whether the page may read them.
  */
 import { openDB } from "idb";
+import { t } from "../language/phrase.js";
 import { nameOf } from "./models.js";
 
 /** @typedef {import("./engine.js").Choice} Choice */
 /** @typedef {FileSystemFileHandle & { queryPermission?: (options: { mode: "read" }) => Promise<PermissionState>, requestPermission?: (options: { mode: "read" }) => Promise<PermissionState> }} Handle */
 
 const PREFIX = "file:"; // begins `keep` of a choice whose files are remembered
-const TYPES = [{ description: "GGUF models", accept: { "application/octet-stream": [".gguf"] } }];
+const ACCEPT = { "application/octet-stream": [".gguf"] };
 
 const opened = () => openDB("wisp-files", 1, { upgrade: (db) => void db.createObjectStore("handles") });
 
@@ -22,9 +23,14 @@ export const isRemembered = (keep) => typeof keep === "string" && keep.startsWit
 /** Has the user choose the files of a model, and remembers them. @returns {Promise<Choice | null>} null if the user chose none */
 export async function chooseFiles() {
   const pick = /** @type {any} */ (globalThis).showOpenFilePicker;
+  const types = [{ description: `${t("GGUF models")}`, accept: ACCEPT }];
   /** @type {Handle[]} */
-  const handles = await pick({ multiple: true, types: TYPES, id: "models" }).catch(() => []);
-  if (!handles.length) return null;
+  const handles = await pick({ multiple: true, types, id: "models" }).catch(() => []);
+  return handles.length ? handleChoice(handles) : null;
+}
+
+/** Remembers the files of a model. @param {Handle[]} handles one at least @returns {Promise<Choice>} */
+export async function handleChoice(handles) {
   handles.sort((a, b) => a.name.localeCompare(b.name));
   const name = nameOf(handles[0].name);
   const keep = PREFIX + name;
@@ -40,7 +46,7 @@ export async function chooseFiles() {
 export async function rememberedFiles(keep, ask = false) {
   /** @type {Handle[]} */
   const handles = (await (await opened()).get("handles", keep)) ?? [];
-  if (!handles.length) throw new Error("The file is not known any more.");
+  if (!handles.length) throw new Error(`${t("The file is not known any more.")}`);
   for (const handle of handles) {
     const mode = { mode: /** @type {const} */ ("read") };
     const state = await (ask ? handle.requestPermission?.(mode) : handle.queryPermission?.(mode));

@@ -2,10 +2,12 @@
 import { Hub } from "../hub/client.js";
 import { HUB } from "../hub/settings.js";
 import { bytesAt4Bits, CURATED } from "../hub/curated.js";
+import { joined, number, t } from "../language/phrase.js";
 import { explain } from "./advice.js";
 import { byId, h } from "./dom.js";
 import { bytes } from "./format.js";
 import { Repository } from "./hub_files.js";
+import { say, show as put } from "./texts.js";
 import { VirtualRows } from "./virtual_rows.js";
 
 /**
@@ -47,16 +49,16 @@ export function startHub(actions) {
       found.parameters && parametersOf(found.parameters),
       found.license,
       found.task,
-      `${count(found.downloads)} downloads`,
-      `${count(found.likes)} likes`,
-      found.gated && "needs a token",
+      t("{count} downloads", { n: found.downloads, count: count(found.downloads) }),
+      t("{count} likes", { n: found.likes, count: count(found.likes) }),
+      found.gated && t("needs a token"),
     ];
     const [owner, name] = found.id.split("/");
     return h(
       "button",
       { type: "button", class: "hub-row", on: { click: () => void open(found.id) } },
       h("strong", {}, name ?? owner, name ? h("span", {}, ` ${owner}`) : null),
-      h("small", {}, about.filter(Boolean).join(" · ")),
+      h("small", {}, joined(about)),
     );
   }
 
@@ -66,7 +68,7 @@ export function startHub(actions) {
     const { signal } = asking;
     searched = true;
     next = null;
-    status.textContent = "Searching …";
+    say(status, t("Searching …"));
     try {
       const hub = await Hub.open();
       const data = Object.fromEntries(/** @type {any} */ (new FormData(form)));
@@ -75,11 +77,11 @@ export function startHub(actions) {
       if (signal.aborted) return;
       next = page.next;
       rows.show(page.models);
-      status.textContent = page.models.length ? "" : "Nothing found. Try fewer words or other filters.";
+      say(status, page.models.length ? "" : t("Nothing found. Try fewer words or other filters."));
     } catch (error) {
       if (signal.aborted) return;
       rows.show([]);
-      status.textContent = explain(error).message;
+      say(status, explain(error).message);
       showSettings(error);
     }
   }
@@ -95,7 +97,7 @@ export function startHub(actions) {
       next = page.next;
       rows.add(page.models);
     } catch (error) {
-      if (!signal.aborted) status.textContent = explain(error).message;
+      if (!signal.aborted) say(status, explain(error).message);
     }
   }
 
@@ -149,7 +151,8 @@ export function startHub(actions) {
 
   byId("curated-list").replaceChildren(
     ...CURATED.map(({ name, repository: id, parameters, license, kind, about }) => {
-      const facts = [kind, parametersOf(parameters), `about ${bytes(bytesAt4Bits(parameters))}`, license].join(" · ");
+      const size = t("about {size}", { size: bytes(bytesAt4Bits(parameters)) });
+      const facts = joined([kind, parametersOf(parameters), size, license]);
       const click = () => void open(id);
       return h(
         "li",
@@ -173,9 +176,10 @@ function startSettings(changed) {
   const field = (/** @type {string} */ name) => /** @type {HTMLInputElement} */ (form.elements.namedItem(name));
   const error = byId("hub-settings-error");
   details.addEventListener("toggle", async () => {
+    const { value } = field("baseURL");
     const hub = await Hub.open();
-    field("baseURL").value = hub.baseURL === HUB ? "" : hub.baseURL;
-    field("token").placeholder = hub.hasToken ? "stored; enter another to replace it" : "none";
+    if (field("baseURL").value === value) field("baseURL").value = hub.baseURL === HUB ? "" : hub.baseURL; // not typed yet
+    put(field("token"), "placeholder", hub.hasToken ? t("stored; enter another to replace it") : t("none"));
     byId("hub-forget").hidden = !hub.hasToken;
   });
   const change = async (/** @type {{ baseURL?: string, token?: string }} */ changes) => {
@@ -183,7 +187,7 @@ function startSettings(changed) {
     try {
       await Hub.configure(changes);
     } catch (failure) {
-      error.textContent = explain(failure).message;
+      say(error, explain(failure).message);
       error.hidden = false;
       return;
     }
@@ -202,8 +206,11 @@ function startSettings(changed) {
 /** @param {number} parameters */
 export const parametersOf = (parameters) =>
   parameters >= 999.5e6
-    ? `${(parameters / 1e9).toFixed(parameters < 9.95e9 ? 1 : 0)} B parameters`
-    : `${Math.round(parameters / 1e6)} M parameters`;
+    ? t("{count} B parameters", { count: number(parameters / 1e9, digits(parameters < 9.95e9 ? 1 : 0)) })
+    : t("{count} M parameters", { count: Math.round(parameters / 1e6) });
 
-/** @param {number} number */
-const count = (number) => new Intl.NumberFormat(undefined, { notation: "compact" }).format(number);
+/** @param {number} digits after the point */
+const digits = (digits) => ({ minimumFractionDigits: digits, maximumFractionDigits: digits });
+
+/** @param {number} value */
+const count = (value) => number(value, { notation: "compact" });

@@ -2,9 +2,11 @@
 import { Hub } from "../hub/client.js";
 import { best, fitBySize, likely } from "../hub/fit.js";
 import { remember } from "../hub/next.js";
+import { joined, sentences, t } from "../language/phrase.js";
 import { explain } from "./advice.js";
 import { byId, h, iconButton } from "./dom.js";
-import { bytes, plural, rate } from "./format.js";
+import { bytes, rate, tokens } from "./format.js";
+import { say, show } from "./texts.js";
 
 /**
  * @typedef {import("./engine.js").Choice} Choice
@@ -50,7 +52,7 @@ export class Repository {
     this.#parameters = 0;
     byId("hub-name").textContent = id;
     byId("hub-error").hidden = true;
-    byId("hub-about").textContent = "Reading its list of files …";
+    say(byId("hub-about"), t("Reading its list of files …"));
     byId("hub-files").replaceChildren();
     try {
       const hub = await Hub.open();
@@ -62,7 +64,9 @@ export class Repository {
       this.#parameters = found.parameters ?? 0;
       this.#about(found, hub);
       this.#draw();
-      if (found.gated && !hub.hasToken) return this.#fail(`${id} is gated. Enter your token to use its files.`, true);
+      if (found.gated && !hub.hasToken) {
+        return this.#fail(t("{name} is gated. Enter your token to use its files.", { name: id }), true);
+      }
       await this.#inspect(signal);
     } catch (error) {
       if (signal.aborted) return;
@@ -85,18 +89,19 @@ export class Repository {
   #about(found, hub) {
     const { id, files, license, gated } = found;
     const facts = [
-      files.length ? plural(files.length, "model file") : "No GGUF model in it",
+      files.length ? t("{n} model files", { n: files.length }) : t("No GGUF model in it"),
       license,
-      gated && "gated",
+      gated && t("gated"),
     ];
-    const link = h("a", { href: hub.page(id), target: "_blank", rel: "noopener" }, "its page");
-    byId("hub-about").replaceChildren(`${facts.filter(Boolean).join(" · ")} · `, link);
+    const link = h("a", { href: hub.page(id), target: "_blank", rel: "noopener" }, t("its page"));
+    say(byId("hub-about"), "");
+    byId("hub-about").replaceChildren(h("span", {}, joined(facts)), " · ", link);
   }
 
-  /** @param {string} message @param {boolean} [needsToken] */
+  /** @param {import("./texts.js").Text} message @param {boolean} [needsToken] */
   #fail(message, needsToken = false) {
     const error = byId("hub-error");
-    error.textContent = message;
+    say(error, message);
     error.hidden = false;
     if (needsToken) /** @type {HTMLDetailsElement} */ (byId("hub-settings")).open = true;
   }
@@ -139,30 +144,31 @@ export class Repository {
   /** @param {ModelFile} file @param {boolean} chosen */
   #item(file, chosen) {
     const fit = this.#fits.get(file);
-    const parts = file.urls.length > 1 && plural(file.urls.length, "part");
-    const head = [bytes(file.size), parts].filter(Boolean).join(" · ");
+    const parts = file.urls.length > 1 && t("{n} parts", { n: file.urls.length });
+    const head = joined([bytes(file.size), parts]);
     const usable = fit?.verdict !== "unsupported" && fit?.verdict !== "too_large";
     const label = file.quantization ?? file.name;
+    const use = this.#embeds ? t("Use for documents") : t("Run");
     const button = h(
       "button",
       {
         type: "button",
+        "aria-label": joined([use, file.name], " "),
         class: chosen ? "button primary" : "button",
         disabled: !usable,
         on: { click: () => this.#use(file) },
       },
-      this.#embeds ? "Use for documents" : "Run",
+      use,
     );
-    button.setAttribute("aria-label", `${button.textContent} ${file.name}`);
     return h(
       "li",
       { class: chosen ? "hub-file best" : "hub-file", "data-name": file.name },
       h(
         "div",
         {},
-        h("strong", {}, label, h("span", { class: "hub-size" }, ` ${head}`)),
-        chosen ? h("span", { class: "badge" }, "Best for this device") : null,
-        h("small", { class: fit?.verdict ?? "" }, fit ? textOf(fit) : "Checking whether it fits …"),
+        h("strong", {}, label, " ", h("span", { class: "hub-size" }, head)),
+        chosen ? h("span", { class: "badge" }, t("Best for this device")) : null,
+        h("small", { class: fit?.verdict ?? "" }, fit ? textOf(fit) : t("Checking whether it fits …")),
       ),
       h("div", { class: "hub-actions" }, button, usable && this.#downloadButton(file)),
     );
@@ -170,11 +176,12 @@ export class Repository {
 
   /** @param {ModelFile} file */
   #downloadButton(file) {
-    const button = iconButton("fetch", `Download ${file.name}`, () => {
+    const button = iconButton("fetch", t("Download {name}", { name: file.name }), () => {
       this.#actions.download(choiceOf(file));
       button.disabled = true;
       button.classList.add("done");
-      button.title = button.ariaLabel = `${file.name} is in the download queue`;
+      for (const name of ["title", "aria-label"])
+        show(button, name, t("{name} is in the download queue.", { name: file.name }));
     });
     return button;
   }
@@ -196,10 +203,16 @@ function choiceOf({ urls, name, sha256 }) {
 
 /** @param {Fit} fit */
 export function textOf({ verdict, advice, context_length, total, tokens_per_second, backend, about }) {
-  if (verdict === "unsupported" || verdict === "too_large") return advice ?? "Too large for this device.";
-  const speed =
-    tokens_per_second && `up to ${rate(tokens_per_second)} tokens/s${backend === "cpu" ? " on the CPU" : ""}`;
-  const memory = total && `${about ? "about " : ""}${bytes(total)} of memory`;
-  if (verdict === "maybe") return [`May be too large: ${memory}`, speed].filter(Boolean).join(" · ");
-  return [`Fits with ${plural(context_length ?? 0, "token")} of context`, memory, speed].filter(Boolean).join(" · ");
+  if (verdict === "unsupported" || verdict === "too_large") return advice ?? t("Too large for this device.");
+  const speed = tokens_per_second && speedOf(tokens_per_second, backend === "cpu");
+  const size = bytes(total ?? 0);
+  const memory = total && (about ? t("about {size} of memory", { size }) : t("{size} of memory", { size }));
+  if (verdict === "maybe") return joined([t("May be too large: {memory}", { memory: memory || "" }), speed]);
+  return joined([t("Fits with {tokens} of context", { tokens: tokens(context_length ?? 0) }), memory, speed]);
+}
+
+/** @param {number} perSecond tokens @param {boolean} onCpu */
+function speedOf(perSecond, onCpu) {
+  const speed = { rate: rate(perSecond) };
+  return onCpu ? t("up to {rate} tokens/s on the CPU", speed) : t("up to {rate} tokens/s", speed);
 }

@@ -37,9 +37,12 @@ const PATHS = /** @type {Record<string, string>} */ ({
   pulse: "M3 13h4l3-8 4 14 3-6h4",
   words: "M4 8h5M12 8h8M4 15.5h9M16 15.5h4M4 19h9",
   expand: "M9 4H4v5M15 4h5v5M9 20H4v-5M15 20h5v-5",
+  keyboard: "M3 6.5h18v11H3zM7 10v.2M10.5 10v.2M14 10v.2M17 10v.2M8 14h8",
   info: "M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16M12 11v5M12 8v.2",
   warning: "M12 4.5L3.5 19h17zM12 10v4.5M12 16.6v.2",
 });
+
+const TURNS = new Set(["left", "right", "forward", "menu", "words", "sliders"]); // with the direction of the language
 
 /** @param {string} name @returns {SVGSVGElement} */
 export function icon(name) {
@@ -47,7 +50,7 @@ export function icon(name) {
   const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
   svg.setAttribute("viewBox", "0 0 24 24");
   svg.setAttribute("aria-hidden", "true");
-  svg.setAttribute("class", "icon");
+  svg.setAttribute("class", TURNS.has(name) ? "icon turns" : "icon");
   path.setAttribute("d", PATHS[name] ?? "");
   svg.append(path);
   return svg;

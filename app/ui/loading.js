@@ -1,17 +1,21 @@
 /** Shows the progress of a load: stage, bytes, speed and one bar over all stages. */
+import { joined, t } from "../language/phrase.js";
 import { byId, h } from "./dom.js";
-import { bytes } from "./format.js";
+import { bytes, speed as speedOf } from "./format.js";
+import { say } from "./texts.js";
+
+/** @typedef {import("./texts.js").Text} Text */
 
 /**
  * The steps that the page shows, the engine's stages of each, and each step's weight on the bar.
- * @type {{ label: string, doing: string, stages: string[], weight: number }[]}
+ * @type {{ label: Text, doing: Text, stages: string[], weight: number }[]}
  */
 const STEPS = [
-  { label: "Start", doing: "Starting Python", stages: ["pyodide", "packages", "python"], weight: 3 },
-  { label: "Fetch", doing: "Downloading", stages: ["download", "cache"], weight: 4 },
-  { label: "Check", doing: "Checking", stages: ["hash"], weight: 1 },
-  { label: "Upload", doing: "Uploading the weights", stages: ["upload"], weight: 1 },
-  { label: "Compile", doing: "Compiling kernels", stages: ["compile"], weight: 3 },
+  { label: t("Start"), doing: t("Starting Python"), stages: ["pyodide", "packages", "python"], weight: 3 },
+  { label: t("Fetch"), doing: t("Downloading"), stages: ["download", "cache"], weight: 4 },
+  { label: t("Check"), doing: t("Checking"), stages: ["hash"], weight: 1 },
+  { label: t("Upload"), doing: t("Uploading the weights"), stages: ["upload"], weight: 1 },
+  { label: t("Compile"), doing: t("Compiling kernels"), stages: ["compile"], weight: 3 },
 ];
 
 const UPLOAD = 3;
@@ -24,6 +28,7 @@ export class Loading {
   /** @type {(import("../sdk/connection.js").Progress | null)[]} the last progress of each step */
   #seen = [];
   #shown = 0;
+  /** @type {Text} */
   #needs = "";
   #tuning = false; // kernels are being measured, during the download if there is one
 
@@ -46,7 +51,7 @@ export class Loading {
       this.#tuning = progress.loaded < progress.total;
       if (!this.#panel.hidden) this.#draw();
     }
-    if (progress.stage === "memory") this.#needs = `needs ${bytes(progress.total)} of memory`;
+    if (progress.stage === "memory") this.#needs = t("needs {size} of memory", { size: bytes(progress.total) });
     const step = STEPS.findIndex(({ stages }) => stages.includes(progress.stage));
     if (step < 0 || this.#panel.hidden) return;
     const before = this.#seen[step];
@@ -63,22 +68,14 @@ export class Loading {
   #draw(step = this.#current()) {
     const progress = this.#seen[step];
     const { doing } = STEPS[step];
-    const cached = progress?.stage === "cache";
-    const what = step === 1 ? this.#name : "";
     const last = step === STEPS.length - 1 && this.#done(step);
     const tuning = this.#tuning && !this.#seen[1];
-    byId("loading-stage").textContent = last
-      ? "Warming up"
-      : tuning
-        ? "Choosing the fastest kernels"
-        : `${cached ? "Reading" : doing} ${what}`.trim();
-    byId("loading-detail").textContent = tuning
-      ? "once per model"
-      : step === 0
-        ? "once per visit"
-        : progress && !last
-          ? detail(progress, step, this.#needs)
-          : "";
+    const name = { name: this.#name };
+    const fetching = progress?.stage === "cache" ? t("Reading {name}", name) : t("Downloading {name}", name);
+    const now = tuning ? t("Choosing the fastest kernels") : step === 1 ? fetching : doing;
+    say(byId("loading-stage"), last ? t("Warming up") : now);
+    const once = tuning ? t("once per model") : step === 0 ? t("once per visit") : null;
+    say(byId("loading-detail"), once ?? (progress && !last ? detail(progress, step, this.#needs) : ""));
     const items = byId("loading-steps").children;
     for (let index = this.#from; index < STEPS.length; index++) {
       const state = this.#done(index) || index < step ? "done" : index === step ? "active" : "";
@@ -86,8 +83,8 @@ export class Loading {
     }
     const steps = STEPS.map((entry, index) => ({ weight: entry.weight, part: this.#part(index) })).slice(this.#from);
     const total = steps.reduce((sum, { weight }) => sum + weight, 0);
-    const now = steps.reduce((sum, { weight, part }) => sum + weight * part, 0) / total;
-    this.#shown = Math.max(this.#shown, now); // the bar never moves backwards, whatever the order of the stages
+    const part = steps.reduce((sum, { weight, part }) => sum + weight * part, 0) / total;
+    this.#shown = Math.max(this.#shown, part); // the bar never moves backwards, whatever the order of the stages
     this.#bar.value = this.#shown;
   }
 
@@ -116,9 +113,11 @@ export class Loading {
   }
 }
 
-/** @param {import("../sdk/connection.js").Progress} progress @param {number} step @param {string} needs */
+/** @param {import("../sdk/connection.js").Progress} progress @param {number} step @param {Text} needs */
 function detail({ loaded, total, speed }, step, needs) {
-  if (STEPS[step].stages[0] === "compile") return total ? `${loaded} of ${total}` : "";
-  const amount = total ? `${bytes(loaded)} of ${bytes(total)}` : bytes(loaded);
-  return [amount, speed && `${bytes(Math.round(speed))}/s`, step === 1 && needs].filter(Boolean).join(", ");
+  if (STEPS[step].stages[0] === "compile") {
+    return total ? t("{part} of {whole}", { part: loaded, whole: total }) : "";
+  }
+  const amount = total ? t("{part} of {whole}", { part: bytes(loaded), whole: bytes(total) }) : bytes(loaded);
+  return joined([amount, speed && speedOf(speed), step === 1 && needs]);
 }

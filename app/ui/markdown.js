@@ -131,7 +131,7 @@ function partsOf(text, versionOf) {
 const plain = (text) => ({ raw: text, tokens: [] });
 
 /** @param {string} text */
-const plainText = (text) => h("div", { class: "block plain" }, text);
+const plainText = (text) => h("div", { class: "block plain", dir: "auto" }, text);
 
 /** @param {Part} part @returns {Block} */
 function textBlock({ raw, tokens }) {
@@ -143,7 +143,7 @@ function textBlock({ raw, tokens }) {
   }
   typeset(fragment);
   const isTable = tokens[0].type === "table_open";
-  return { raw, element: isTable ? tableBlock(fragment) : h("div", { class: "block" }, fragment) };
+  return { raw, element: isTable ? tableBlock(fragment) : h("div", { class: "block", dir: "auto" }, fragment) };
 }
 
 /** Opens a link in a new tab, and shows where it leads unless its text does. @param {HTMLAnchorElement} link */

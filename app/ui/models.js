@@ -1,12 +1,15 @@
 /** The model dialog: choose from the catalog, a local file (picked or dropped), or an address. */
+import { joined, t } from "../language/phrase.js";
 import { decoded } from "../sdk/percent.js";
 import { byId, h } from "./dom.js";
-import { bytes, plural } from "./format.js";
+import { bytes, tokens } from "./format.js";
 import { notify } from "./notices.js";
+import { known } from "./texts.js";
 
 /**
  * @typedef {import("./engine.js").Choice} Choice
  * @typedef {import("./engine.js").Loaded} Loaded
+ * @typedef {import("./texts.js").Text} Text
  */
 
 /**
@@ -74,7 +77,7 @@ export function nameOf(url) {
 }
 
 /** @param {File[]} files @returns {Choice | null} */
-function choiceOfFiles(files) {
+export function choiceOfFiles(files) {
   if (!files.length) return null;
   const parts = files.toSorted((a, b) => a.name.localeCompare(b.name));
   return { model: parts.length > 1 ? parts : parts[0], name: nameOf(parts[0].name) };
@@ -84,7 +87,7 @@ function choiceOfFiles(files) {
 function modelItem(model, loaded, take) {
   const current = (loaded?.choice.keep ?? loaded?.stats.model) === model.id;
   const name = model.name ?? model.id;
-  const about = [bytes(model.size), model.license].filter(Boolean).join(" · ");
+  const about = joined([bytes(model.size), model.license, current && t("in use")]);
   const button = h(
     "button",
     {
@@ -94,8 +97,8 @@ function modelItem(model, loaded, take) {
       on: { click: () => take({ model: model.id, name, keep: model.id }) },
     },
     h("strong", {}, name),
-    model.description ? h("span", {}, model.description) : null,
-    h("small", {}, current ? `${about} · in use` : about),
+    model.description ? h("span", { dir: "auto" }, known(model.description)) : null,
+    h("small", {}, about),
   );
   return h("li", {}, button);
 }
@@ -108,15 +111,13 @@ function facts(loaded) {
   const adapter = [stats.adapter?.description || stats.adapter?.vendor, stats.adapter?.architecture]
     .filter(Boolean)
     .join(", ");
-  /** @type {[string, string | undefined | false][]} */
+  const gpu = `WebGPU${adapter && ` (${adapter})`}`;
+  /** @type {[Text, Text | undefined | false][]} */
   const rows = [
-    ["Answering", loaded.name],
-    [
-      "Runs on",
-      loaded.choice.upstream ?? (stats.backend === "webgpu" ? `WebGPU${adapter && ` (${adapter})`}` : "the CPU"),
-    ],
-    ["Context", stats.context_length && plural(stats.context_length, "token")],
-    ["Memory", memory.length > 0 && bytes(memory.reduce((sum, value) => sum + value, 0))],
+    [t("Answering"), loaded.name],
+    [t("Runs on"), loaded.choice.upstream ?? (stats.backend === "webgpu" ? gpu : t("the CPU"))],
+    [t("Context"), stats.context_length && tokens(stats.context_length)],
+    [t("Memory"), memory.length > 0 && bytes(memory.reduce((sum, value) => sum + value, 0))],
   ];
   return rows.flatMap(([term, value]) => (value ? [h("dt", {}, term), h("dd", {}, value)] : []));
 }
@@ -140,6 +141,6 @@ function startDrop(takeFiles) {
     veil.hidden = true;
     const files = [...(event.dataTransfer?.files ?? [])];
     if (files.length) return takeFiles(files);
-    notify({ key: "drop", text: "That was not a file.", more: "Drop files from this computer.", kind: "error" });
+    notify({ key: "drop", text: t("That was not a file."), more: t("Drop files from this computer."), kind: "error" });
   });
 }

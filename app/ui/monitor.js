@@ -1,6 +1,8 @@
 /** Opens the monitor, which is loaded with its first use, and notes what the engine does by itself until then. */
+import { t } from "../language/phrase.js";
 import { byId } from "./dom.js";
 import { importPart, applyStyle } from "./parts.js";
+import { show } from "./texts.js";
 
 /** @typedef {{ time: number, text: string }} Reaction */
 
@@ -26,7 +28,7 @@ export function startMonitor(engine) {
     } catch (error) {
       panel = null;
       console.warn("The monitor cannot be loaded:", error);
-      button.title = "The monitor cannot be loaded. Check the connection and try again.";
+      show(button, "title", t("The monitor cannot be loaded. Check the connection and try again."));
     }
   };
   return { note: (text) => void reactions.push({ time: Date.now(), text }) };

@@ -1,14 +1,17 @@
 /** Notices above the composer, which may disappear after some seconds, and announcements for screen readers. */
+import { t } from "../language/phrase.js";
 import { byId, h, iconButton } from "./dom.js";
 import { icon } from "./icons.js";
 
 /**
+ * @typedef {import("./texts.js").Text} Text
+ *
  * @typedef {object} Notice
  * @property {string} key one notice per key; a new one replaces the old
- * @property {string} text
- * @property {string} [more] a second sentence: what to do
+ * @property {Text} text
+ * @property {Text} [more] a second sentence: what to do
  * @property {"info" | "error"} [kind]
- * @property {{ label: string, run: () => void }[]} [actions]
+ * @property {{ label: Text, run: () => void }[]} [actions]
  * @property {number} [seconds] after which it disappears
  * @property {() => void} [onDismiss]
  */
@@ -31,13 +34,19 @@ export function notify({ key, text, more, kind = "info", actions = [], seconds, 
     onDismiss?.();
     byId("prompt").focus();
   };
+  const lines = { dir: "auto" }; // the engine's own texts are English
   const element = h(
     "div",
     { class: `notice ${kind}`, role: kind === "error" ? "alert" : "status", "data-key": key },
     icon(kind === "error" ? "warning" : "info"),
-    h("div", { class: "notice-text" }, h("span", {}, text), more ? h("span", { class: "more" }, more) : null),
+    h(
+      "div",
+      { class: "notice-text" },
+      h("span", lines, text),
+      more ? h("span", { class: "more", ...lines }, more) : null,
+    ),
     buttons.length > 0 && h("div", { class: "notice-actions" }, ...buttons),
-    iconButton("close", "Dismiss", close),
+    iconButton("close", t("Dismiss"), close),
   );
   shown.set(key, element);
   byId("notices").append(element);
@@ -50,9 +59,9 @@ export function dismiss(key) {
   shown.delete(key);
 }
 
-/** Announces a text to screen readers without showing it. @param {string} text */
+/** Announces a text to screen readers without showing it. @param {Text} text */
 export function announce(text) {
   const live = byId("live");
   live.textContent = "";
-  setTimeout(() => (live.textContent = text), 50);
+  setTimeout(() => (live.textContent = String(text)), 50);
 }

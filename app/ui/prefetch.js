@@ -3,11 +3,12 @@
  * a link that costs nothing by the byte. It goes through the download queue, where the user sees and can stop it.
  */
 import { nextModel } from "../hub/next.js";
+import { t } from "../language/phrase.js";
 import { h } from "./dom.js";
 
 const TEXTS = {
-  label: "Fetch the next model ahead",
-  about: "the one you looked at, or a larger good one: while you are away, on an unmetered link",
+  label: t("Fetch the next model ahead"),
+  about: t("the one you looked at, or a larger good one: while you are away, on an unmetered link"),
 };
 
 const KEY = "wisp.prefetch"; // "on"

@@ -1,4 +1,6 @@
 /** Registers the service worker. When a newer version has been fetched, a notice offers to reload. */
+import { t } from "../language/phrase.js";
+import { languageUrl } from "./language.js";
 import { notify } from "./notices.js";
 
 export async function startPwa() {
@@ -18,9 +20,13 @@ export async function startPwa() {
       reloading = true;
       waiting.postMessage("take over");
     };
-    notify({ key: "update", text: "A newer Wisp is ready.", actions: [{ label: "Reload", run }] });
+    notify({ key: "update", text: t("A newer Wisp is ready."), actions: [{ label: t("Reload"), run }] });
   };
-  serviceWorker.addEventListener("controllerchange", () => reloading && location.reload());
+  serviceWorker.addEventListener("controllerchange", () => {
+    if (reloading) return location.reload();
+    const url = languageUrl();
+    if (url) fetch(url).catch(() => {}); // the service worker caches it: the page had fetched it before there was one
+  });
   const watch = (/** @type {ServiceWorker | null} */ worker) => {
     worker?.addEventListener("statechange", () => worker.state === "installed" && hadOne && offer(worker));
   };

@@ -2,7 +2,9 @@
  * The user's settings, edited in the settings sheet and turned into request fields. They are stored for all chats
  * (localStorage), for a model (localStorage) and for a chat (in its entry); the narrower wins.
  */
+import { number, t } from "../language/phrase.js";
 import { byId } from "./dom.js";
+import { say } from "./texts.js";
 
 /**
  * @typedef {object} Settings empty numbers are null
@@ -122,15 +124,20 @@ export function startSettings({ chat, changeChat, model, onContextLength }) {
         .closest(".field")
         ?.classList.toggle("set-here", scope() !== "all" && name in own);
     }
-    input("temperature_shown").value = values.temperature.toFixed(2);
+    showTemperature(values.temperature);
     byId("context-field").hidden = scope() === "chat"; // a model has one context for all chats
-    byId("settings-reset").textContent = scope() === "all" ? "Reset to defaults" : "Use the settings of all chats";
-    byId("settings-for").textContent = {
-      all: "Where a model or a chat has settings of its own, those win.",
-      model: `For every chat with ${model() ?? "this model"}. Marked ones differ from the settings of all chats.`,
-      chat: "For this chat alone. Marked ones differ from the settings of all chats.",
-    }[scope()];
+    say(byId("settings-reset"), scope() === "all" ? t("Reset to defaults") : t("Use the settings of all chats"));
+    const texts = {
+      all: t("Where a model or a chat has settings of its own, those win."),
+      model: t("For every chat with {model}. Marked ones differ from the settings of all chats.", {
+        model: model() ?? t("this model"),
+      }),
+      chat: t("For this chat alone. Marked ones differ from the settings of all chats."),
+    };
+    say(byId("settings-for"), texts[scope()]);
   };
+  const showTemperature = (/** @type {number} */ value) =>
+    say(input("temperature_shown"), number(value, { minimumFractionDigits: 2 }));
   const change = (/** @type {Event} */ event) => {
     const field = /** @type {HTMLInputElement} */ (event.target);
     if (field.name === "scope") return show();
@@ -141,7 +148,7 @@ export function startSettings({ chat, changeChat, model, onContextLength }) {
     const value = name === "system" ? field.value : number;
     write({ ...layer(), [name]: value });
     field.closest(".field")?.classList.toggle("set-here", scope() !== "all");
-    if (name === "temperature") input("temperature_shown").value = Number(value).toFixed(2);
+    if (name === "temperature") showTemperature(Number(value));
   };
   form.addEventListener("input", change);
   byId("settings-reset").onclick = () => {

@@ -20,5 +20,12 @@ export function startSidebar() {
   };
   narrow.addEventListener("change", adapt);
   adapt();
-  return { close: () => document.body.classList.contains("sidebar-open") && setOpen(false) };
+  return {
+    close: () => document.body.classList.contains("sidebar-open") && setOpen(false),
+    /** Shows the search field, and goes to it. */
+    search() {
+      if (narrow.matches) setOpen(true);
+      byId("chat-search").focus();
+    },
+  };
 }

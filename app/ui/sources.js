@@ -1,4 +1,5 @@
 /** The sources of an answer: citations in its text that unfold passages, and the list of passages below it. */
+import { joined, t } from "../language/phrase.js";
 import { CITATION, cited, matching } from "../retrieval/prompt.js";
 import { h } from "./dom.js";
 
@@ -10,7 +11,7 @@ import { h } from "./dom.js";
  * @returns {HTMLElement}
  */
 export function showSources(body, answer, sources) {
-  if (!sources.length) return h("p", { class: "sources none" }, "Nothing in the documents matched the question.");
+  if (!sources.length) return h("p", { class: "sources none" }, t("Nothing in the documents matched the question."));
   const named = cited(answer, sources.length);
   const supporting = named.length ? named : matching(answer, sources);
   const items = sources.map((source, i) => sourceItem(source, i + 1, supporting.includes(i + 1)));
@@ -23,20 +24,21 @@ export function showSources(body, answer, sources) {
   mark(body, sources, open);
   const shown = supporting.map((number) => items[number - 1]);
   const others = items.filter((_, i) => !supporting.includes(i + 1));
+  const rests = { n: others.length };
   const rest = h(
     "details",
     { class: "sources-rest" },
-    h("summary", {}, `${others.length}${shown.length ? " more" : ""} given to the model`),
+    h("summary", {}, shown.length ? t("{n} more given to the model", rests) : t("{n} given to the model", rests)),
     ...others,
   );
   const label = named.length
-    ? "Sources"
+    ? t("Sources")
     : supporting.length
-      ? "Sources, found by the answer's words"
-      : "The answer names no source";
+      ? t("Sources, found by the answer's words")
+      : t("The answer names no source");
   return h(
     "section",
-    { class: "sources", "aria-label": "Sources" },
+    { class: "sources", "aria-label": t("Sources") },
     h("h3", {}, label),
     ...shown,
     others.length > 0 && rest,
@@ -45,13 +47,24 @@ export function showSources(body, answer, sources) {
 
 /** Where a passage is from, in words. @param {Source} source */
 function place({ document, page, heading }) {
-  return [document, page && `p. ${page}`, heading].filter(Boolean).join(" · ");
+  return joined([document, page && t("p. {page}", { page }), heading]);
 }
 
 /** @param {Source} source @param {number} number @param {boolean} supports */
 function sourceItem(source, number, supports) {
-  const summary = h("summary", {}, h("span", { class: "source-number" }, `[${number}]`), ` ${place(source)}`);
-  return h("details", { class: supports ? "source supporting" : "source" }, summary, h("blockquote", {}, source.text));
+  const summary = h(
+    "summary",
+    {},
+    h("span", { class: "source-number" }, `[${number}]`),
+    " ",
+    h("bdi", {}, place(source)),
+  );
+  return h(
+    "details",
+    { class: supports ? "source supporting" : "source" },
+    summary,
+    h("blockquote", { dir: "auto" }, source.text),
+  );
 }
 
 /**
@@ -82,7 +95,7 @@ function pieces(text, sources, open) {
     if (!numbers.every((number) => number >= 1 && number <= sources.length)) continue;
     out.push(text.slice(from, match.index));
     for (const number of numbers) {
-      const label = `Source ${number}: ${place(sources[number - 1])}`;
+      const label = t("Source {number}: {place}", { number, place: place(sources[number - 1]) });
       const props = {
         type: "button",
         class: "cite",

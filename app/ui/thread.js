@@ -1,4 +1,6 @@
 /** Shows the messages of a conversation. */
+import { sentences, t } from "../language/phrase.js";
+import { adviceFor } from "./advice.js";
 import { textWithTex } from "./answer/math.js";
 import { explorer } from "./answer/explorer.js";
 import { toolCalls } from "./answer/tool_calls.js";
@@ -6,11 +8,13 @@ import { wordsOf } from "./answer/words.js";
 import { copyButton } from "./copy.js";
 import { byId, h, iconButton } from "./dom.js";
 import { icon } from "./icons.js";
-import { plural, rate, seconds } from "./format.js";
+import { rate, seconds, tokens } from "./format.js";
 import { columns, pickButton } from "./chats/pair.js";
 import { answered, firstSent } from "./chats/turns.js";
+import { isKey } from "./shortcuts.js";
 import { Markdown } from "./markdown.js";
 import { showSources } from "./sources.js";
+import { say } from "./texts.js";
 
 /**
  * @typedef {import("./chats/database.js").Message} Message
@@ -25,8 +29,9 @@ import { showSources } from "./sources.js";
  * @property {(message: Message, word: number, token: number) => void} branch goes on from a word with another one
  */
 
-const NOT_SENT =
-  "The model does not see the messages above this line. A longer context, or a model with one, sees them again.";
+const NOT_SENT = t(
+  "The model does not see the messages above this line. A longer context, or a model with one, sees them again.",
+);
 const BUSY = 4; // a long answer is rendered for a fifth of the time at most
 
 export class Thread {
@@ -35,7 +40,7 @@ export class Thread {
   #list = byId("thread");
   #scroller = byId("scroller");
   #toEnd = byId("to-end");
-  #line = h("li", { class: "not-sent", title: NOT_SENT }, "not sent: the context is full");
+  #line = h("li", { class: "not-sent", title: NOT_SENT }, t("not sent: the context is full"));
   #pinned = true; // follow the newest line until the user scrolls up
   #lastTop = 0;
 
@@ -99,10 +104,12 @@ export class Thread {
   #versions(message) {
     const { index, count } = this.#conversation?.tree.version(message) ?? { index: 0, count: 1 };
     if (count < 2) return null;
-    const what = message.role === "user" ? "question" : "answer";
+    const isQuestion = message.role === "user";
     const step = (/** @type {number} */ by) => this.actions.turn(message, by);
-    const before = iconButton("left", `Previous version of the ${what}`, () => step(-1));
-    const after = iconButton("right", `Next version of the ${what}`, () => step(1));
+    const previous = isQuestion ? t("Previous version of the question") : t("Previous version of the answer");
+    const next = isQuestion ? t("Next version of the question") : t("Next version of the answer");
+    const before = iconButton("left", previous, () => step(-1));
+    const after = iconButton("right", next, () => step(1));
     before.disabled = index === 0;
     after.disabled = index === count - 1;
     return h("span", { class: "versions" }, before, h("span", {}, `${index + 1}/${count}`), after);
@@ -138,15 +145,15 @@ export class Thread {
 
 /** @param {Message} message @param {Actions} actions @param {HTMLElement | null} versions */
 function userItem(message, actions, versions) {
-  const bubble = h("div", { class: "bubble" }, message.content);
+  const bubble = h("div", { class: "bubble", dir: "auto" }, message.content);
   const tools = h(
     "div",
     { class: "tools" },
     versions,
-    copyButton("Copy your message", () => message.content),
-    iconButton("edit", "Edit and send again", () => editInPlace(item, message, actions)),
+    copyButton(t("Copy your message"), () => message.content),
+    iconButton("edit", t("Edit and send again"), () => editInPlace(item, message, actions)),
   );
-  const item = h("li", { class: "message user" }, h("h2", { class: "hidden" }, "You"), bubble, tools);
+  const item = h("li", { class: "message user" }, h("h2", { class: "hidden" }, t("You")), bubble, tools);
   return item;
 }
 
@@ -161,7 +168,8 @@ function editInPlace(item, message, actions) {
   const field = h("textarea", {
     value: message.content,
     rows: Math.min(8, message.content.split("\n").length + 1),
-    "aria-label": "Edit your message",
+    dir: "auto",
+    "aria-label": t("Edit your message"),
   });
   const cancel = () => {
     item.replaceChildren(...before);
@@ -169,26 +177,26 @@ function editInPlace(item, message, actions) {
   };
   const send = () => field.value.trim() && actions.edit(message, field.value.trim());
   field.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") {
+    if (isKey("close", event)) {
       event.stopPropagation();
       cancel();
     }
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    if (!isKey("send", event) || event.isComposing) return;
     event.preventDefault();
     send();
   });
   const row = h(
     "div",
     { class: "row" },
-    h("button", { type: "button", class: "button", on: { click: cancel } }, "Cancel"),
-    h("button", { type: "button", class: "button primary", on: { click: send } }, "Send"),
+    h("button", { type: "button", class: "button", on: { click: cancel } }, t("Cancel")),
+    h("button", { type: "button", class: "button primary", on: { click: send } }, t("Send")),
   );
   item.replaceChildren(before[0], h("div", { class: "editor" }, field, row));
   field.focus();
 }
 
 export class AnswerView {
-  #thought = h("p", { class: "thought-text" });
+  #thought = h("p", { class: "thought-text", dir: "auto" });
   #thoughtFor = h("summary");
   #thinking = h("details", { class: "thought", hidden: true }, this.#thoughtFor, this.#thought);
   #open = false;
@@ -208,7 +216,7 @@ export class AnswerView {
     this.element = h(
       "li",
       { class: "message assistant" },
-      h("h2", { class: "hidden" }, "Answer"),
+      h("h2", { class: "hidden" }, t("Answer")),
       this.#thinking,
       this.#body,
       this.#calls,
@@ -239,7 +247,8 @@ export class AnswerView {
   #think({ reasoning, thoughtMs }, open) {
     if (!reasoning) return;
     this.#thought.textContent = reasoning;
-    this.#thoughtFor.textContent = open ? "Thinking…" : thoughtMs ? `Thought for ${seconds(thoughtMs)}` : "Thoughts";
+    const thought = thoughtMs ? t("Thought for {time}", { time: seconds(thoughtMs) }) : t("Thoughts");
+    say(this.#thoughtFor, open ? t("Thinking…") : thought);
     if (this.#open !== open) this.#thinking.toggleAttribute("open", open); // otherwise the reader decides
     this.#open = open;
     this.#thinking.hidden = false;
@@ -254,18 +263,18 @@ export class AnswerView {
     this.#markdown.render(message.content);
     if (message.toolCalls) this.#calls.replaceChildren(toolCalls(message.toolCalls));
     if (message.sources) this.#foot.before(showSources(this.#body, message.content, message.sources));
-    const other = iconButton("swap", "Answer with another model", () => this.actions.other(message, other));
+    const other = iconButton("swap", t("Answer with another model"), () => this.actions.other(message, other));
     other.setAttribute("aria-haspopup", "menu");
     const tools = h(
       "div",
       { class: "tools" },
       this.versions,
-      message.content ? copyButton("Copy the answer", () => message.content) : null,
+      message.content ? copyButton(t("Copy the answer"), () => message.content) : null,
       message.words && message.trace ? this.#wordsButton(message) : null,
       canContinue(message)
-        ? iconButton("forward", "Continue the answer", () => this.actions.continue(), "icon-button only-last")
+        ? iconButton("forward", t("Continue the answer"), () => this.actions.continue(), "icon-button only-last")
         : null,
-      iconButton("again", "Answer again", () => this.actions.regenerate(message)),
+      iconButton("again", t("Answer again"), () => this.actions.regenerate(message)),
       other,
     );
     this.#foot.replaceChildren(...[awayMark(message), statsLine(message)].filter((part) => part !== null), tools);
@@ -285,7 +294,7 @@ export class AnswerView {
       this.#body.hidden = shown !== null;
       button.setAttribute("aria-pressed", String(shown !== null));
     };
-    const button = iconButton("words", "Words and their probabilities", toggle);
+    const button = iconButton("words", t("Words and their probabilities"), toggle);
     button.setAttribute("aria-pressed", "false");
     return button;
   }
@@ -296,21 +305,22 @@ export class AnswerView {
   }
 }
 
-/** @param {{ message: string, more?: string, code: string }} error */
-function errorBox({ message, more, code }) {
-  const text = h("div", {}, h("strong", {}, message), more ? h("span", { class: "more" }, more) : null);
-  return h("div", { class: "answer-error", role: "group", "aria-label": "Error", "data-code": code }, text);
+/** @param {{ message: string, code: string }} error */
+function errorBox({ message, code }) {
+  const more = adviceFor(code);
+  const text = h("div", {}, h("strong", { dir: "auto" }, message), more ? h("span", { class: "more" }, more) : null);
+  return h("div", { class: "answer-error", role: "group", "aria-label": t("Error"), "data-code": code }, text);
 }
 
 /** Says that this answer was not made on this machine. @param {Message} message */
 function awayMark({ upstream }) {
   if (!upstream) return null;
-  const title = `This chat left this computer: ${upstream} answered.`;
+  const title = t("This chat left this computer: {server} answered.", { server: upstream });
   return h(
     "span",
     { class: "badge away", title },
     icon("away"),
-    h("span", { class: "hidden" }, "Answered by "),
+    h("span", { class: "hidden" }, t("Answered by"), " "),
     upstream,
   );
 }
@@ -320,18 +330,17 @@ function statsLine({ stats, finish }) {
   const parts = [];
   if (stats) {
     parts.push(
-      `${rate(stats.perSecond)} tokens/s`,
-      `first token in ${seconds(stats.firstMs)}`,
-      plural(stats.tokens, "token"),
+      t("{rate} tokens/s", { rate: rate(stats.perSecond) }),
+      t("first token in {time}", { time: seconds(stats.firstMs) }),
+      tokens(stats.tokens),
     );
   }
-  if (finish === "stopped") parts.push("stopped");
-  if (finish === "length") parts.push("cut off");
-  const title = [
-    stats?.prompt && `${stats.prompt} prompt tokens, ${stats.cached ?? 0} of them reused from before.`,
-    finish === "length" && "Cut off: the longest answer or the end of the context is reached.",
-  ]
-    .filter(Boolean)
-    .join(" ");
+  if (finish === "stopped") parts.push(t("stopped"));
+  if (finish === "length") parts.push(t("cut off"));
+  const title = sentences(
+    stats?.prompt &&
+      t("{n} prompt tokens, {cached} of them reused from before.", { n: stats.prompt, cached: stats.cached ?? 0 }),
+    finish === "length" && t("Cut off: the longest answer or the end of the context is reached."),
+  );
   return h("p", { class: "stats", title, hidden: !parts.length }, ...parts.map((part) => h("span", {}, part)));
 }

@@ -1,8 +1,10 @@
 /** Lists and edits the user's upstreams, and counts the requests that left this machine. */
+import { listed, t } from "../language/phrase.js";
 import { byId, h, iconButton } from "./dom.js";
-import { plural } from "./format.js";
+import { clock } from "./format.js";
 import { icon } from "./icons.js";
 import { announce, notify } from "./notices.js";
+import { say, show } from "./texts.js";
 
 /**
  * @typedef {import("../wisp.js").Wisp} Wisp
@@ -34,7 +36,7 @@ export function startUpstreams({ wisp, removed }) {
     input("name").value = upstream?.name ?? "";
     input("name").readOnly = upstream !== null;
     input("baseURL").value = upstream?.base_url ?? "";
-    input("apiKey").placeholder = upstream?.key ? `${upstream.key} stays` : "none";
+    show(input("apiKey"), "placeholder", upstream?.key ? t("{key} stays", { key: upstream.key }) : t("none"));
     form.hidden = false;
     add.hidden = true;
     input(upstream ? "baseURL" : "name").focus();
@@ -59,7 +61,7 @@ export function startUpstreams({ wisp, removed }) {
     try {
       const saved = await (await wisp()).upstreams.set({ name, baseURL, ...(apiKey ? { apiKey } : {}) });
       close();
-      announce(saved.error ?? `${name} has ${plural(saved.models.length, "model")}.`);
+      announce(saved.error ?? t("{name} has {n} models.", { name, n: saved.models.length }));
       await draw();
       add.focus();
     } catch (/** @type {any} */ failure) {
@@ -87,21 +89,21 @@ export function startUpstreams({ wisp, removed }) {
       removed(name);
       await draw();
       add.focus();
-      notify({ key: "upstream", text: `${name} is removed, and its key forgotten.`, seconds: 6 });
+      notify({ key: "upstream", text: t("{name} is removed, and its key forgotten.", { name }), seconds: 6 });
     };
     const head = h(
       "div",
       { class: "upstream-head" },
       h("div", {}, h("strong", {}, name), h("small", {}, base_url)),
-      iconButton("again", `Ask ${name} for its models again`, again),
-      iconButton("edit", `Change ${name}`, () => open(upstream)),
-      iconButton("trash", `Remove ${name}`, remove),
+      iconButton("again", t("Ask {name} for its models again", { name }), again),
+      iconButton("edit", t("Change {name}", { name }), () => open(upstream)),
+      iconButton("trash", t("Remove {name}", { name }), remove),
     );
     return h(
       "li",
       { class: "upstream" },
       head,
-      h("p", { class: "badge away" }, icon("away"), `leaves this computer: goes to ${name}`),
+      h("p", { class: "badge away" }, icon("away"), t("leaves this computer: goes to {name}", { name })),
       upstream.error ? h("p", { class: "form-error" }, upstream.error) : null,
       sent(upstream),
       choices(models, name),
@@ -117,12 +119,16 @@ export function startUpstreams({ wisp, removed }) {
       const props = { type: "button", class: model === current ? "model current" : "model", on: { click } };
       return h("li", {}, h("button", { ...props, "aria-current": model === current ? "true" : null }, name));
     });
-    const list = h("ul", { class: "upstream-models", "aria-label": `Models of ${upstream}` }, ...items);
+    const list = h(
+      "ul",
+      { class: "upstream-models", "aria-label": t("Models of {name}", { name: upstream }) },
+      ...items,
+    );
     if (models.length <= SEARCH_FROM) return list;
     const search = h("input", {
       type: "search",
-      placeholder: "Search",
-      "aria-label": `Search the models of ${upstream}`,
+      placeholder: t("Search"),
+      "aria-label": t("Search the models of {name}", { name: upstream }),
     });
     search.addEventListener("input", () => {
       const words = search.value.toLowerCase().split(/\s+/);
@@ -144,8 +150,9 @@ export function startUpstreams({ wisp, removed }) {
     left(text) {
       const name = text.split(":")[0];
       counts.set(name, (counts.get(name) ?? 0) + 1);
-      const all = [...counts].map(([server, count]) => `${plural(count, "request")} for ${server}`);
-      byId("privacy").textContent = `Runs in this tab. Since it was opened, ${all.join(" and ")} left this computer.`;
+      const all = [...counts].map(([server, n]) => t("{n} requests for {server}", { n, server }));
+      const requests = listed(all);
+      say(byId("privacy"), t("Runs in this tab. Since it was opened, {requests} left this computer.", { requests }));
       byId("privacy").classList.add("left");
     },
   };
@@ -154,6 +161,6 @@ export function startUpstreams({ wisp, removed }) {
 /** @param {Upstream} upstream */
 function sent({ requests, last_request }) {
   if (!requests || !last_request) return null;
-  const when = new Date(last_request * 1000).toLocaleTimeString([], { timeStyle: "short" });
-  return h("p", { class: "note" }, `${plural(requests, "request")} went there, the last at ${when}.`);
+  const time = clock(last_request * 1000);
+  return h("p", { class: "note" }, t("{n} requests went there, the last at {time}.", { n: requests, time }));
 }

@@ -1,5 +1,6 @@
 /** A list that draws only the rows in view: buttons of one height, in a container that scrolls. */
 import { h } from "./dom.js";
+import { keyOf } from "./shortcuts.js";
 
 const BEYOND = 4; // rows drawn above and below the view
 
@@ -101,8 +102,7 @@ export class VirtualRows {
 
   /** @param {KeyboardEvent} event */
   #move(event) {
-    const steps = /** @type {Record<string, number>} */ ({ ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity });
-    const step = steps[event.key];
+    const step = [1, -1][keyOf("step", event)] ?? [-Infinity, Infinity][keyOf("ends", event)];
     const at = this.#focused();
     if (step === undefined || at === undefined) return;
     event.preventDefault();

@@ -14,6 +14,7 @@ from pyodide.ffi import to_js
 from py_engine.errors import WispError
 from py_engine.gpu.gpu import Gpu, device_lost
 from py_engine.gpu.memory import obj
+from py_engine.gpu.step_times import StepTimes
 from py_engine.plan.lists import DECODE
 from py_engine.plan.packing import PackedBatch
 from py_engine.plan.placement import Placement
@@ -30,7 +31,6 @@ TIMED_TOKENS = 16  # tokens timed together, because the browser reports finished
 # How far to sample ahead under a constraint, which may reject tokens. The browser takes 2 to 3 ms to report a token. It
 # reports submits one after the other.
 LOOKAHEAD_MS = 16.0
-SMOOTHING = 0.3  # weight of the newest step time
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class GpuRunner:
         self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
         self._preparing: set[str] = set()
         self._in_flight: deque[Submit] = deque()
-        self._times: dict[tuple[int, bool], float] = {}  # kind of submit -> milliseconds of a step
+        self._times = StepTimes()
         self._tokens, self._ms = 0, 0.0  # tokens of take() since the last update of the step time, and their time
         self._held: HeldSequence | None = None
 
@@ -198,8 +198,7 @@ class GpuRunner:
             self._in_flight.popleft()
         result = await self._awaited(self.gpu.replay.result())
         submit = self._in_flight.popleft()
-        if result.queued:
-            self._time(submit.kind, float(result.ms) / submit.steps)
+        self._times.add(submit.kind, float(result.ms) / submit.steps, bool(result.queued))
         return self._batches(submit, result)
 
     def _batches(self, submit: Submit, result: Any) -> list[Batch]:
@@ -215,23 +214,14 @@ class GpuRunner:
             out.append(Batch(ids[i * count : (i + 1) * count], scored))
         return out
 
-    def _time(self, kind: tuple[int, bool], ms: float) -> None:
-        before = self._times.get(kind)
-        self._times[kind] = ms if before is None else (1 - SMOOTHING) * before + SMOOTHING * ms
-
     def step_ms(self, rows: int, *, drafting: bool = False) -> float:
-        return self._times.get((rows, drafting), 0.0)
+        return self._times.ms((rows, drafting))
 
     def steps_in(self, rows: int, ms: float, *, drafting: bool = False) -> int:
-        step_ms = self.step_ms(rows, drafting=drafting)
-        if not step_ms:
-            return 1
-        # Where the browser reports submits late, a step alone in one seems to take twice its time, and stayed alone.
-        least = 2 if step_ms <= 2 * ms else 1
-        return max(least, min(MAX_STEPS // 4 if drafting else MAX_STEPS, int(ms / step_ms)))
+        return self._times.steps_in((rows, drafting), ms, MAX_STEPS // 4 if drafting else MAX_STEPS)
 
     def prompt_token_ms(self) -> float:
-        return self._times.get((0, False), 0.0)
+        return self._times.ms((0, False))
 
     def prompt_tokens_in(self, ms: float) -> int:
         token = self.prompt_token_ms()
@@ -284,7 +274,7 @@ class GpuRunner:
         if self._tokens >= TIMED_TOKENS:
             per_token, before = self._ms / self._tokens, self.step_ms(1)
             if not before or per_token < before:  # a longer time may include waits for the host
-                self._time((1, False), per_token)
+                self._times.add((1, False), per_token, queued=True)
             self._tokens, self._ms = 0, 0.0
         return batch, bool(result.resampled)
 

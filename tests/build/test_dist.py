@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tools import dist as maker
-from tools import pyodide
+from tools import pyodide, texts
 from tools.paths import ROOT, STATIC
 
 
@@ -68,7 +68,8 @@ def test_service_worker_caches_everything_but_the_models_and_what_is_seldom_used
     models = {path for path in everything if path.endswith(".gguf")}
     on_use = set(precache["onUse"])
     seldom = {"mermaid", "highlight", "packages", "pyodide", "wheels", "icons/icon", "screenshots/chat"}
-    assert {path.removeprefix("assets/").partition("-")[0] for path in on_use} == seldom
+    languages = {f"languages/{code}" for code in texts.codes()}
+    assert {path.removeprefix("assets/").partition("-")[0] for path in on_use} == seldom | languages
     assert everything - set(precache["files"]) == {"sw.js", "_headers"} | models | on_use
     assert set(precache["files"]) <= everything
 

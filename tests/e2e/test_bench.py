@@ -12,12 +12,12 @@ from playwright.sync_api import Browser, Page, expect
 
 from bench import report
 from tests.support.browser import watch
+from tests.support.page_looks import faults
 from tools.paths import ROOT
 from tools.serve import Server
 
 TINY = "?backend=cpu&runs=1&prompts=8&contexts=8,100000&tokens=8"
 MEASURED_MS = 90_000
-FAULTS = (ROOT / "tests" / "support" / "page_faults.js").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +58,7 @@ def test_page_shows_figures_and_gives_them_as_json(bench_page: Page) -> None:
         page.set_viewport_size({"width": width, "height": 800})
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         page.wait_for_timeout(100)
-        faults = page.evaluate(FAULTS)
-        assert not faults, f"{width} {scheme}: {json.dumps(faults, indent=1)}"
+        assert faults(page) == [], f"{width} {scheme}"
 
 
 def test_stop_ends_a_measurement(bench_page: Page) -> None:

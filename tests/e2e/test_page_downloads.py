@@ -1,6 +1,5 @@
 """The download queue in the page: pause, resume, order, reloads, other tabs, and loads of what is on its way."""
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,12 +8,12 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from tests.support.chat_page import ask, wait_ready
 from tests.support.faulty_server import FaultyServer, File
+from tests.support.page_looks import faults
 from tests.support.waiting import wait_for
 from tools.paths import ROOT
 from tools.serve import Server
 
 MINI = (ROOT / "static" / "models" / "wisp-mini-q8_0.gguf").read_bytes()
-FAULTS = (ROOT / "tests" / "support" / "page_faults.js").read_text(encoding="utf-8")
 ADD = """async (model) => {
     const { Wisp } = await import("/wisp.js");
     return (await Wisp.create()).downloads.add({ model });
@@ -193,8 +192,7 @@ def test_order_limit_and_errors(page: Page, bad_server: FaultyServer) -> None:
         page.set_viewport_size({"width": width, "height": 844})
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
         item(page, "three").scroll_into_view_if_needed()
-        faults = page.evaluate(FAULTS)
-        assert not faults, json.dumps(faults, indent=1)
+        assert faults(page) == []
     for name in ("two", "three"):
         item(page, name).get_by_role("button", name="Remove").click()
     expect(item(page, "three")).to_have_count(0)

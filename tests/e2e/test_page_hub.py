@@ -12,13 +12,13 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from tests.support.chat_page import SETTINGS, ask, wait_ready
 from tests.support.fake_hub import TOKEN, FakeHub, Repository
 from tests.support.hub_mirror import use_mirror
+from tests.support.page_looks import faults
 from tests.support.waiting import wait_for
 from tools.paths import ROOT
 from tools.serve import Server
 
 MODELS = ROOT / "static" / "models"
 SPLIT = ROOT / "tests" / "golden" / "split"
-FAULTS = (ROOT / "tests" / "support" / "page_faults.js").read_text(encoding="utf-8")
 CURATED = "HuggingFaceTB/SmolLM2-360M-Instruct-GGUF"
 
 
@@ -99,7 +99,10 @@ def test_three_clicks_to_a_model_of_the_hub(page: Page, hub: FakeHub) -> None:
 def test_wisp_mini_is_listed_once_and_every_curated_model_has_a_licence(page: Page) -> None:
     page.click("#model-button")
     expect(page.locator("#model-list button")).to_have_count(1)
-    curated = page.evaluate("async () => (await import('/repo/app/hub/curated.js')).CURATED")
+    curated = page.evaluate(
+        """async () => (await import('/repo/app/hub/curated.js')).CURATED.map(({ kind, about, ...model }) =>
+            ({ ...model, kind: String(kind), about: String(about) }))"""
+    )
     assert 12 <= len(curated) <= 16
     assert {model["kind"] for model in curated} == {"Chat", "Reasoning", "Code", "Embedding"}
     assert len({model["repository"] for model in curated}) == len(curated)
@@ -199,7 +202,7 @@ def test_nothing_overflows_and_everything_has_a_name(
 
     def check(what: str) -> None:
         page.screenshot(path=tmp_path / f"{what}.png")
-        assert not page.evaluate(FAULTS), what
+        assert faults(page) == [], what
 
     page.click("#model-button")
     check("models")

@@ -1,6 +1,5 @@
-"""The page on a phone and on a desktop, light and dark: no overflow, every control has a name, enough contrast."""
+"""Every view of the page, on a phone and on a desktop, light and dark, from left to right and from right to left."""
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,14 +8,21 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.chat_page import ask, last_answer, new_chat, open_page
-from tools.paths import ROOT
+from tests.support.page_looks import faults
 from tools.serve import Server
 
 SIZES = {"phone": (390, 844), "desktop": (1280, 800), "small phone": (320, 568)}
+# Each size in light and dark; Arabic in each of these; German has the longest words.
+LOOKS = [
+    ("desktop", "light", "en"),
+    ("desktop", "dark", "ar"),
+    ("phone", "light", "ar"),
+    ("phone", "dark", "de"),
+    ("small phone", "light", "de"),
+]
 
 LONG_NAME = "a-rather-long-name-of-a-file-that-is-no-model.gguf"
 PUMP = b"The Zorbix Pro costs 420 euros. The battery of the Zorbix Pro lasts 14 hours."
-FAULTS = (ROOT / "tests" / "support" / "page_faults.js").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +46,8 @@ def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterato
     context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", SIZES)
-def test_nothing_overflows_and_everything_has_a_name(opened: Page, tmp_path: Path, size: str, scheme: Any) -> None:
+@pytest.mark.parametrize(("size", "scheme", "language"), LOOKS)
+def test_every_view_fits_and_is_accessible(opened: Page, tmp_path: Path, size: str, scheme: Any, language: str) -> None:
     page = opened
     page.evaluate("document.querySelectorAll('dialog[open]').forEach((dialog) => dialog.close())")
     width, height = SIZES[size]
@@ -52,35 +57,84 @@ def test_nothing_overflows_and_everything_has_a_name(opened: Page, tmp_path: Pat
     def check(what: str) -> None:
         page.wait_for_timeout(100)
         page.screenshot(path=tmp_path / f"{what}.png")
-        faults = page.evaluate(FAULTS)
-        assert not faults, f"{what}: {json.dumps(faults, indent=1)}"
+        assert faults(page) == [], what
 
-    narrow = width < 821
-    if narrow:
-        page.click("#open-sidebar")
-        check("chats")
+    def sidebar() -> None:
+        if width < 821:
+            page.click("#open-sidebar")
+
+    page.click("#settings-button")
+    page.select_option("#language", language)
+    expect(page.locator("html")).to_have_attribute("lang", language)
+    page.keyboard.press("Escape")
+    sidebar()
+    page.fill("#chat-search", "Zorbix")
+    expect(page.locator("#chat-list mark").first).to_be_visible()
+    check("chats")
+    page.fill("#chat-search", "")
     page.locator("#chat-list .chat-open").first.click()
     expect(page.locator("#thread")).to_be_visible()
     check("conversation")
     for name in ("model", "documents", "settings"):
-        button, dialog = f"#{name}-button", f"#{name}-dialog"
-        page.click(button)
-        expect(page.locator(dialog)).to_be_visible()
-        check(dialog[1:])
+        page.click(f"#{name}-button")
+        expect(page.locator(f"#{name}-dialog")).to_be_visible()
+        check(name)
+        if name == "model":
+            page.click("#hub-open")
+            check("hub")
+            page.keyboard.press("Escape")
         page.keyboard.press("Escape")
+    for name in ("help", "monitor"):
+        sidebar()
+        page.click(f"#{name}-button")
+        expect(page.locator("#help-dialog, .monitor").locator("visible=true")).to_be_visible()
+        check(name)
+        page.keyboard.press("Escape")
+        if width < 821:
+            page.click("#close-sidebar")
     page.click("#assistant-button")
     check("menu")
-    page.get_by_role("menuitem", name="Edit assistants and snippets").click()
-    page.get_by_role("button", name="New assistant").click()
+    page.get_by_role("menuitem").last.click()
+    page.click("#assistants > button")
     check("presets")
-    page.get_by_role("button", name="Cancel").click()
+    page.keyboard.press("Escape")
     page.keyboard.press("Escape")
     page.set_input_files("#file-input", {"name": LONG_NAME, "mimeType": "", "buffer": b"no"})
     expect(page.locator("#notices .error")).to_be_visible()
     check("error")
-    page.locator("#notices .error").get_by_role("button", name="Dismiss").click()
+    page.locator("#notices .error > .icon-button").click()
     new_chat(page)
     check("welcome")
+    sidebar()
+    page.click("#private-chat")
+    check("private")
+
+
+def test_the_help_sheet_lists_the_shortcuts_and_returns_the_focus(opened: Page) -> None:
+    page = opened
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.keyboard.press("Control+Comma")
+    page.select_option("#language", "en")
+    page.keyboard.press("Escape")
+    new_chat(page)
+    sheet = page.get_by_role("dialog", name="Keyboard shortcuts")
+    page.press("#prompt", "?")  # a question mark, while one writes
+    expect(sheet).to_be_hidden()
+    page.focus("#documents-button")
+    page.keyboard.press("?")
+    expect(sheet.get_by_role("term").nth(2)).to_have_text("CtrlShiftO")
+    expect(sheet.get_by_role("definition")).to_have_count(15)
+    for _ in range(3):
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement === document.body || !!document.activeElement.closest('dialog')")
+    page.keyboard.press("Escape")
+    expect(page.locator("#documents-button")).to_be_focused()
+    page.get_by_role("button", name="Keyboard shortcuts").click()
+    expect(sheet).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="Keyboard shortcuts")).to_be_focused()
+    page.keyboard.press("Control+KeyK")
+    expect(page.locator("#chat-search")).to_be_focused()
 
 
 def test_the_theme_button_overrides_the_system(opened: Page) -> None:

@@ -1,6 +1,5 @@
 """The token explorer on the real page: probabilities, alternatives, branches."""
 
-import json
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -8,10 +7,8 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.support.browser import watch
 from tests.support.chat_page import ask, last_answer, open_page, wait_answer
-from tools.paths import ROOT
+from tests.support.page_looks import faults
 from tools.serve import Server
-
-FAULTS = (ROOT / "tests" / "support" / "page_faults.js").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -49,15 +46,14 @@ def test_words_have_probabilities_and_a_branch_goes_on_from_another_word(page: P
     words.nth(5).hover()
     panel = page.locator(".word-panel")
     shares = [
-        float(text.removesuffix(" %").removeprefix("<")) for text in panel.locator("span:last-child").all_inner_texts()
+        float(text.removesuffix("%").removeprefix("<")) for text in panel.locator("span:last-child").all_inner_texts()
     ]
     assert shares == sorted(shares, reverse=True)
     assert sum(shares) <= 100.5
     expect(panel.locator("button:disabled")).to_have_text(
         texts[5] + str(panel.locator("button:disabled span").last.inner_text())
     )
-    faults = page.evaluate(FAULTS)
-    assert not faults, json.dumps(faults, indent=1)
+    assert faults(page) == []
     other = panel.locator("button:enabled .word-text").first.inner_text()
     panel.locator("button:enabled").first.click()
     wait_answer(page)

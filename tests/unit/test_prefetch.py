@@ -25,7 +25,7 @@ def test_links_that_cost_nothing_by_the_byte(evaluate: Evaluate) -> None:
 
 
 def test_the_model_that_was_looked_at_comes_first_then_the_smallest_larger_one(evaluate: Evaluate) -> None:
-    chats = evaluate("m.CURATED.filter(({ kind }) => kind === 'Chat').sort((a, b) => a.parameters - b.parameters)")
+    chats = evaluate("m.CURATED.filter(({ kind }) => kind === m.CHAT).sort((a, b) => a.parameters - b.parameters)")
     names = [model["repository"] for model in chats]
     code = "m.candidates(a[0], (id) => a[1].includes(id))"
     assert evaluate(code, VIEWED, []) == [VIEWED, *names]

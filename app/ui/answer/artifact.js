@@ -2,8 +2,10 @@
  * Previews HTML, SVG and Mermaid that a model wrote: artifact.html shows it in a frame of an opaque origin, without
  * network, storage or access to the page.
  */
+import { t } from "../../language/phrase.js";
 import { h, iconButton } from "../dom.js";
 import { partUrl } from "../parts.js";
+import { say } from "../texts.js";
 
 /** @typedef {(code: string) => string | Promise<string>} Draw makes the document of a preview */
 
@@ -48,17 +50,17 @@ export function previewOf(language, code, block) {
     shown = shown ? null : preview(draw, code());
     if (shown) block.append(shown);
     block.classList.toggle("previewing", shown !== null);
-    button.textContent = shown ? "Code" : "Preview";
+    say(button, shown ? t("Code") : t("Preview"));
   };
-  const button = h("button", { type: "button", class: "text-button", on: { click: toggle } }, "Preview");
+  const button = h("button", { type: "button", class: "text-button", on: { click: toggle } }, t("Preview"));
   return button;
 }
 
 /** @param {Draw} draw @param {string} code */
 function preview(draw, code) {
-  const frame = h("iframe", { class: "artifact-frame", title: "Preview of the code", src: partUrl("artifact") });
-  const note = h("p", { class: "artifact-note" }, "Runs without network, and without access to this page.");
-  const whole = iconButton("expand", "Full screen", () => void frame.requestFullscreen());
+  const frame = h("iframe", { class: "artifact-frame", title: t("Preview of the code"), src: partUrl("artifact") });
+  const note = h("p", { class: "artifact-note" }, t("Runs without network, and without access to this page."));
+  const whole = iconButton("expand", t("Full screen"), () => void frame.requestFullscreen());
   const made = Promise.resolve(code).then(draw);
   const listen = async (/** @type {MessageEvent} */ { source, origin }) => {
     if (source !== frame.contentWindow || origin !== location.origin) return;
@@ -66,7 +68,8 @@ function preview(draw, code) {
     try {
       frame.contentWindow?.postMessage({ artifact: WITHOUT_PEERS + (await made) }, location.origin);
     } catch (error) {
-      note.textContent = `It cannot be shown: ${error instanceof Error ? error.message : error}`;
+      const why = error instanceof Error ? error.message : String(error);
+      say(note, t("It cannot be shown: {why}", { why }));
       frame.remove();
     }
   };
@@ -84,10 +87,11 @@ function page(body, dark = false) {
 async function mermaid(code) {
   const response = await fetch(partUrl("mermaid") ?? "").catch(() => null);
   if (!response?.ok)
-    throw new Error("Mermaid, which draws diagrams, cannot be loaded. Check the connection and try again.");
+    throw new Error(`${t("Mermaid, which draws diagrams, cannot be loaded. Check the connection and try again.")}`);
   const library = inScript(await response.text());
   const dark = prefersDark();
-  const call = inScript(`drawDiagram(${JSON.stringify(code)}, ${dark})`);
+  const mistake = JSON.stringify(String(t("The diagram has a mistake.")));
+  const call = inScript(`drawDiagram(${JSON.stringify(code)}, ${dark}, ${mistake})`);
   return page(`<div id="diagram"></div><script>${library}</script><script>${call}</script>`, dark);
 }
 

@@ -1,6 +1,8 @@
 /** A block of code: its language, buttons to copy and preview it, colours, and long code folded. */
+import { t } from "../../language/phrase.js";
 import { copyButton } from "../copy.js";
 import { h } from "../dom.js";
+import { say } from "../texts.js";
 import { previewOf } from "./artifact.js";
 import { showCode } from "./highlight.js";
 
@@ -11,7 +13,7 @@ export class CodeBlock {
   #code = h("code");
   #language = h("span", { class: "code-language" });
   #tools = h("div", { class: "code-tools" });
-  #pre = h("pre", { tabIndex: 0, role: "group", "aria-label": "Code" }, this.#code);
+  #pre = h("pre", { tabIndex: 0, role: "group", "aria-label": t("Code"), dir: "ltr" }, this.#code);
   #fold = h("button", { type: "button", class: "code-fold", hidden: true, on: { click: () => this.#toggle() } });
   #text = "";
   #name = "";
@@ -23,7 +25,7 @@ export class CodeBlock {
 
   /** @param {string} text @param {string} language @param {boolean} growing more of it is coming */
   constructor(text, language, growing) {
-    this.#tools.append(copyButton("Copy the code", () => this.#text));
+    this.#tools.append(copyButton(t("Copy the code"), () => this.#text));
     const head = h("div", { class: "code-head" }, this.#language, this.#tools);
     this.element = h("div", { class: "block code" }, head, this.#pre, this.#fold);
     this.update(text, language, growing);
@@ -35,7 +37,7 @@ export class CodeBlock {
     this.#text = text;
     this.#name = language;
     this.#growing = growing;
-    this.#language.textContent = language || "text";
+    say(this.#language, language || t("text"));
     this.#show();
     if (!growing) this.#finish();
   }
@@ -64,6 +66,7 @@ export class CodeBlock {
   #setFolded(folded) {
     this.element.classList.toggle("folded", folded);
     this.#fold.setAttribute("aria-expanded", String(!folded));
-    this.#fold.textContent = folded ? `Show all ${this.#lines} lines` : `Show the first ${FOLDED_LINES} lines`;
+    const all = t("Show all {n} lines", { n: this.#lines });
+    say(this.#fold, folded ? all : t("Show the first {n} lines", { n: FOLDED_LINES }));
   }
 }

@@ -2,18 +2,22 @@
  * The token explorer: an answer's words coloured by probability. Hovering or focusing one shows what the model might have
  * written instead; choosing that lets the answer go on from there.
  */
+import { joined, t } from "../../language/phrase.js";
 import { h } from "../dom.js";
+import { percent as percentOf } from "../format.js";
+import { isKey, keyOf } from "../shortcuts.js";
+import { show as put } from "../texts.js";
 
 /**
  * @typedef {import("./words.js").Word} Word
  * @typedef {(index: number, id: number) => void} Choose
  */
 
-const END = "end of the answer";
+const END = t("end of the answer");
 
 /** @param {number} probability */
 const percent = (probability) =>
-  `${probability < 0.001 ? "<0.1" : (100 * probability).toFixed(probability < 0.1 ? 1 : 0)} %`;
+  probability < 0.001 ? joined(["<", percentOf(0.001, 1)], "") : percentOf(probability, probability < 0.1 ? 1 : 0);
 
 /** A text on one line, with spaces that can be seen. @param {string} text */
 const visible = (text) => text.replaceAll("\n", "↵").replaceAll("\t", "⇥") || END;
@@ -26,7 +30,7 @@ const level = (probability) =>
 export function explorer(words, choose) {
   const panel = h("div", { class: "word-panel", role: "group", hidden: true });
   const spans = words.map((word, i) => {
-    const label = `${visible(word.text)}, ${percent(word.probability)}`;
+    const label = joined([visible(word.text), percent(word.probability)], ", ");
     const props = {
       class: `word ${level(word.probability)}`,
       tabIndex: i ? -1 : 0,
@@ -35,7 +39,11 @@ export function explorer(words, choose) {
     };
     return h("span", { ...props, "data-word": i }, word.text.includes("\n") ? `↵${word.text}` : word.text);
   });
-  const text = h("div", { class: "words", role: "group", "aria-label": "Words and their probabilities" }, ...spans);
+  const text = h(
+    "div",
+    { class: "words", role: "group", "aria-label": t("Words and their probabilities"), dir: "auto" },
+    ...spans,
+  );
   const root = h("div", { class: "explorer" }, text, panel);
   let current = -1;
 
@@ -45,7 +53,7 @@ export function explorer(words, choose) {
     panel.hidden = index < 0;
     if (index < 0) return;
     const word = words[index];
-    panel.setAttribute("aria-label", `Instead of ${visible(word.text)}`);
+    put(panel, "aria-label", t("Instead of {word}", { word: visible(word.text) }));
     panel.replaceChildren(...choicesOf(word).map((choice) => row(choice, choice.id === word.id, index)));
     const { offsetLeft, offsetTop, offsetHeight } = spans[index];
     panel.style.top = `${offsetTop + offsetHeight}px`;
@@ -61,7 +69,7 @@ export function explorer(words, choose) {
       h("span", {}, percent(choice.probability)),
     ];
     const click = () => choose?.(index, choice.id);
-    const title = taken ? "The answer's word" : "Go on from here with this word";
+    const title = taken ? t("The answer's word") : t("Go on from here with this word");
     return h(
       "button",
       { type: "button", class: "word-choice", disabled: taken || !choose, title, on: { click } },
@@ -75,6 +83,7 @@ export function explorer(words, choose) {
     spans[index].focus();
   };
 
+  const rightwards = () => (getComputedStyle(text).direction === "rtl" ? -1 : 1);
   const wordAt = (/** @type {EventTarget | null} */ target) =>
     Number((target instanceof Element ? target.closest(".word") : null)?.getAttribute("data-word") ?? -1);
   text.addEventListener("pointerover", ({ target }) => wordAt(target) >= 0 && show(wordAt(target)));
@@ -90,14 +99,14 @@ export function explorer(words, choose) {
     const at = buttons.indexOf(/** @type {Element} */ (event.target));
     const to = (/** @type {Element | undefined} */ element) =>
       /** @type {HTMLElement | undefined} */ (element)?.focus();
-    if (event.key === "Escape" && at >= 0) move(current);
-    else if (event.key === "Escape" && current >= 0) show(-1);
-    else if (event.key === "ArrowDown") to(buttons[at + 1]);
-    else if (event.key === "ArrowUp" && at > 0) to(buttons[at - 1]);
-    else if (event.key === "ArrowUp" && at === 0) move(current);
-    else if (event.key === "ArrowRight" && at < 0) move(wordAt(event.target) + 1);
-    else if (event.key === "ArrowLeft" && at < 0) move(wordAt(event.target) - 1);
-    else if (event.key === "Enter" && at < 0) to(buttons[0]);
+    const step = [1, -1][keyOf("step", event)];
+    const right = [1, -1][keyOf("word", event)];
+    if (isKey("close", event) && at >= 0) move(current);
+    else if (isKey("close", event) && current >= 0) show(-1);
+    else if (step === -1 && at === 0) move(current);
+    else if (step && (step === 1 || at > 0)) to(buttons[at + step]);
+    else if (right && at < 0) move(wordAt(event.target) + right * rightwards());
+    else if (isKey("choose", event) && at < 0) to(buttons[0]);
     else return;
     event.preventDefault();
     event.stopPropagation();

@@ -1,4 +1,6 @@
 /** Typesets mathematics with KaTeX, which is loaded with the first formula. Until then, and where it fails, TeX is shown. */
+import { t } from "../../language/phrase.js";
+import { show } from "../texts.js";
 import { applyStyle, importPart, partUrl } from "../parts.js";
 
 const MAX_LENGTH = 5_000; // characters of a formula
@@ -35,7 +37,11 @@ function typesetOne(code) {
   const display = code.dataset.math === "display";
   const formula = document.createElement("span");
   formula.className = display ? "math wide" : "math";
-  if (display) Object.assign(formula, { tabIndex: 0, role: "group", ariaLabel: "Formula" });
+  formula.dir = "ltr";
+  if (display) {
+    Object.assign(formula, { tabIndex: 0, role: "group" });
+    show(formula, "aria-label", t("Formula"));
+  }
   try {
     katex.render(tex, formula, { ...OPTIONS, displayMode: display }); // builds elements: no HTML is parsed
   } catch (error) {

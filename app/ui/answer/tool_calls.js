@@ -1,4 +1,5 @@
 /** The functions that an answer calls: put together from its chunks, and shown with their arguments. */
+import { t } from "../../language/phrase.js";
 import { h } from "../dom.js";
 
 /** @typedef {{ name: string, arguments: string }} ToolCall `arguments`: JSON, perhaps not complete yet */
@@ -19,15 +20,15 @@ export function withCalls(calls = [], deltas) {
 /** @param {ToolCall[]} calls */
 export function toolCalls(calls) {
   const items = calls.map((call) => {
-    const summary = h("summary", {}, "Calls ", h("code", {}, call.name));
+    const summary = h("summary", {}, t("Calls"), " ", h("code", {}, call.name));
     return h(
       "details",
       { class: "tool-call" },
       summary,
-      h("pre", { tabIndex: 0 }, h("code", {}, readable(call.arguments))),
+      h("pre", { tabIndex: 0, dir: "ltr" }, h("code", {}, readable(call.arguments))),
     );
   });
-  return h("div", { class: "tool-calls", role: "group", "aria-label": "Function calls" }, ...items);
+  return h("div", { class: "tool-calls", role: "group", "aria-label": t("Function calls") }, ...items);
 }
 
 /** @param {string} json */

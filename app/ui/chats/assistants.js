@@ -1,5 +1,7 @@
 /** Assistants: presets of system prompt and sampling, chosen for a chat. */
+import { t } from "../../language/phrase.js";
 import { byId } from "../dom.js";
+import { say } from "../texts.js";
 import { openMenu } from "./menu.js";
 import { Presets, startEditor } from "./presets.js";
 
@@ -7,19 +9,19 @@ import { Presets, startEditor } from "./presets.js";
 
 /** @type {import("./presets.js").Field[]} */
 const FIELDS = [
-  { name: "name", label: "Name", kind: "text", required: true },
-  { name: "system", label: "System prompt", kind: "long", note: "what it should know, and how it should answer" },
+  { name: "name", label: t("Name"), kind: "text", required: true },
+  { name: "system", label: t("System prompt"), kind: "long", note: t("what it should know, and how it should answer") },
   {
     name: "temperature",
-    label: "Temperature",
+    label: t("Temperature"),
     kind: "number",
     limits: { min: 0, max: 2 },
-    note: "empty: as in Settings",
+    note: t("empty: as in Settings"),
   },
-  { name: "top_p", label: "Top-p", kind: "number", limits: { min: 0, max: 1 } },
-  { name: "top_k", label: "Top-k", kind: "number", limits: { min: 0, max: 1000, step: 1 } },
-  { name: "min_p", label: "Min-p", kind: "number", limits: { min: 0, max: 1 } },
-  { name: "max_tokens", label: "Longest answer, in tokens", kind: "number", limits: { min: 1, step: 1 } },
+  { name: "top_p", label: t("Top-p"), kind: "number", limits: { min: 0, max: 1 } },
+  { name: "top_k", label: t("Top-k"), kind: "number", limits: { min: 0, max: 1000, step: 1 } },
+  { name: "min_p", label: t("Min-p"), kind: "number", limits: { min: 0, max: 1 } },
+  { name: "max_tokens", label: t("Longest answer, in tokens"), kind: "number", limits: { min: 1, step: 1 } },
 ];
 
 /**
@@ -34,7 +36,8 @@ export function startAssistants({ chosen, choose }) {
   const button = byId("assistant-button");
   startEditor(byId("assistants"), {
     presets,
-    noun: "assistant",
+    plural: t("assistants"),
+    add: t("New assistant"),
     fields: FIELDS,
     read({ name, ...values }) {
       const settings = Object.entries(values).filter(([, value]) => value !== "");
@@ -46,7 +49,7 @@ export function startAssistants({ chosen, choose }) {
     values: ({ name, settings }) => ({ name, ...settings }),
   });
   const show = () => {
-    byId("assistant-name").textContent = chosen()?.name ?? "No assistant";
+    say(byId("assistant-name"), chosen()?.name ?? t("No assistant"));
     button.classList.toggle("chosen", chosen() !== undefined);
   };
   button.onclick = () => {
@@ -57,9 +60,9 @@ export function startAssistants({ chosen, choose }) {
       run: () => choose(assistant),
     });
     openMenu(button, [
-      ...(current ? [{ label: "No assistant", icon: "close", run: () => choose(undefined) }] : []),
+      ...(current ? [{ label: t("No assistant"), icon: "close", run: () => choose(undefined) }] : []),
       ...presets.all.map(entry),
-      { label: "Edit assistants and snippets", icon: "edit", run: () => dialog.showModal() },
+      { label: t("Edit assistants and snippets"), icon: "edit", run: () => dialog.showModal() },
     ]);
   };
   presets.onChange(show);

@@ -1,4 +1,5 @@
 /** The shown chat and the list of all: sends messages, receives answers, stores both. */
+import { t } from "../../language/phrase.js";
 import { explain } from "../advice.js";
 import { branchOf } from "../answer/words.js";
 import { announce, notify } from "../notices.js";
@@ -231,7 +232,7 @@ export class Chat {
       )();
       this.parts.changed();
     };
-    notify({ key: "deleted", text: "Chat deleted.", actions: [{ label: "Undo", run: undo }], seconds: 8 });
+    notify({ key: "deleted", text: t("Chat deleted."), actions: [{ label: t("Undo"), run: undo }], seconds: 8 });
   }
 
   /** Streams the answer into its message, the last of the shown branch. @param {Message} message */
@@ -325,7 +326,8 @@ export class Chat {
     if (message.finish === "stop") delete message.cut;
     view.finish(message);
     this.#touch(conversation, [message]);
-    if (this.conversation === conversation) announce(message.error ? "The answer failed." : `Answer: ${view.spoken}`);
+    if (this.conversation !== conversation) return;
+    announce(message.error ? t("The answer failed.") : t("Answer: {text}", { text: view.spoken }));
   }
 
   /**

@@ -1,4 +1,5 @@
 /** One chat: its entry in the list and the tree of its messages. Stored as it changes, unless it is private. */
+import { t } from "../../language/phrase.js";
 import { dismiss, notify } from "../notices.js";
 import * as database from "./database.js";
 import { Tree } from "./tree.js";
@@ -11,11 +12,15 @@ import { Tree } from "./tree.js";
 database.tabs.blocked = () =>
   notify({
     key: "tabs",
-    text: "Close the other tabs of Wisp.",
-    more: "They have an older version, which uses the chats.",
+    text: t("Close the other tabs of Wisp."),
+    more: t("They have an older version, which uses the chats."),
   });
 database.tabs.replaced = () =>
-  notify({ key: "tabs", text: "Reload this tab.", more: "Another one has a newer version, which uses the chats now." });
+  notify({
+    key: "tabs",
+    text: t("Reload this tab."),
+    more: t("Another one has a newer version, which uses the chats now."),
+  });
 
 /** @type {Promise<unknown>} pending writes, in order */
 let writing = Promise.resolve();
@@ -25,7 +30,7 @@ function enqueue(write) {
   return (writing = writing.then(write).then(
     () => dismiss("storage"),
     (error) =>
-      notify({ key: "storage", text: "This browser could not store the chat.", more: `${error}`, kind: "error" }),
+      notify({ key: "storage", text: t("This browser could not store the chat."), more: `${error}`, kind: "error" }),
   ));
 }
 

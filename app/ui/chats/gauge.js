@@ -1,6 +1,7 @@
 /** The gauge under the message field: how much of the context the chat fills. */
+import { joined, number, sentences, t } from "../../language/phrase.js";
 import { byId } from "../dom.js";
-import { plural } from "../format.js";
+import { say, show } from "../texts.js";
 
 /**
  * @typedef {{ used: number, context: number, dropped: number }} Usage in tokens; `dropped`: turns that are not sent
@@ -17,16 +18,17 @@ export function startGauge(usage) {
     const part = Math.min(1, used / context);
     gauge.setAttribute("aria-valuemax", String(context));
     gauge.setAttribute("aria-valuenow", String(Math.min(used, context)));
-    gauge.setAttribute("aria-valuetext", `${used} of ${plural(context, "token")}`);
+    show(gauge, "aria-valuetext", t("{used} of {n} tokens", { used, n: context }));
     gauge.classList.toggle("full", part > 0.9);
     byId("gauge-bar").style.width = `${Math.round(100 * part)}%`;
-    byId("gauge-text").textContent = `${short(used)} / ${short(context)}`;
-    const unsent = dropped && `${plural(dropped, "older question")} with their answers are not sent.`;
-    byId("gauge-tip").textContent = [
-      `This chat fills ${plural(used, "token")} of the ${context.toLocaleString()} that the context holds.`,
-      unsent || "When it is full, the oldest questions are left out.",
-      "Settings has the context length.",
-    ].join(" ");
+    say(byId("gauge-text"), joined([short(used), short(context)], " / "));
+    const unsent = dropped && t("{n} older questions with their answers are not sent.", { n: dropped });
+    const tip = sentences(
+      t("This chat fills {n} tokens of the {context} that the context holds.", { n: used, context }),
+      unsent || t("When it is full, the oldest questions are left out."),
+      t("Settings has the context length."),
+    );
+    say(byId("gauge-tip"), tip);
   };
 
   return {
@@ -43,5 +45,5 @@ export function startGauge(usage) {
 
 /** @param {number} tokens */
 function short(tokens) {
-  return tokens < 10_000 ? tokens.toLocaleString() : `${Math.round(tokens / 1000).toLocaleString()}k`;
+  return tokens < 10_000 ? number(tokens) : t("{count}k", { count: Math.round(tokens / 1000) });
 }

@@ -1,7 +1,9 @@
 /** The list of chats in the sidebar: pinned, in folders, then by age; or what a search finds. */
+import { t } from "../../language/phrase.js";
 import { byId, h, iconButton } from "../dom.js";
-import { plural } from "../format.js";
 import { announce, notify } from "../notices.js";
+import { isKey } from "../shortcuts.js";
+import { say, show } from "../texts.js";
 import { VirtualList } from "../virtual.js";
 import { readMessages } from "./database.js";
 import { openMenu } from "./menu.js";
@@ -26,8 +28,8 @@ const CLOSED = "wisp.folders"; // the closed ones
 export function startChatList(actions) {
   const field = /** @type {HTMLInputElement} */ (byId("chat-search"));
   const view = new VirtualList(byId("chat-list"), byId("chat-rows"));
-  const search = new Search(
-    ({ done, total }) => (byId("chat-found").textContent = `Reading chats: ${done} of ${total}`),
+  const search = new Search(({ done, total }) =>
+    say(byId("chat-found"), t("Reading chats: {done} of {total}", { done, total })),
   );
   /** @type {ChatInfo[]} */
   let chats = [];
@@ -55,7 +57,7 @@ export function startChatList(actions) {
     const midnight = new Date().setHours(0, 0, 0, 0);
     const groups = Map.groupBy(chats, (info) => groupOf(info, midnight));
     const folders = [...groups.keys()].filter((name) => name.startsWith("/")).sort((a, b) => a.localeCompare(b));
-    return ["Pinned", ...folders, ...AGES].flatMap((name) => {
+    return [PINNED, ...folders, ...AGES.keys()].flatMap((name) => {
       const members = groups.get(name) ?? [];
       if (!members.length) return [];
       const isClosed = closed.includes(name);
@@ -69,7 +71,8 @@ export function startChatList(actions) {
     height: HEIGHTS.head,
     state: [count, isClosed],
     draw() {
-      if (!name.startsWith("/")) return h("li", { class: "chat-head" }, h("h2", {}, name));
+      if (!name.startsWith("/"))
+        return h("li", { class: "chat-head" }, h("h2", {}, name === PINNED ? t("Pinned") : AGES.get(name)));
       const toggle = () => {
         const closed = readClosed();
         const changed = isClosed ? closed.filter((other) => other !== name) : [...closed, name];
@@ -103,7 +106,7 @@ export function startChatList(actions) {
   const item = (info, sought) => {
     const { id, title, pinned } = info;
     const isCurrent = id === current;
-    const excerpt = sought ? h("small", {}) : null;
+    const excerpt = sought ? h("small", { dir: "auto" }) : null;
     if (excerpt && sought) {
       readMessages(id).then(
         (messages) => excerpt.replaceChildren(...excerptOf(messages, sought)),
@@ -119,7 +122,7 @@ export function startChatList(actions) {
         "aria-current": isCurrent ? "page" : null,
         on: { click: () => actions.open(id) },
       },
-      h("span", {}, title),
+      h("span", { dir: "auto" }, title),
       excerpt,
     );
     const edit = (/** @type {"title" | "folder"} */ what) => {
@@ -127,18 +130,18 @@ export function startChatList(actions) {
       draw();
       byId("chat-rows").querySelector("input")?.select();
     };
-    const more = iconButton("more", `More for “${title}”`, () =>
+    const more = iconButton("more", t("More for “{title}”", { title }), () =>
       openMenu(more, [
-        { label: "Rename", icon: "edit", run: () => edit("title") },
+        { label: t("Rename"), icon: "edit", run: () => edit("title") },
         {
-          label: pinned ? "Unpin" : "Pin",
+          label: pinned ? t("Unpin") : t("Pin"),
           icon: "pin",
           run: () => actions.change(id, { pinned: pinned ? undefined : true }),
         },
-        { label: "Move to a folder", icon: "folder", run: () => edit("folder") },
-        { label: "Save as Markdown", icon: "file", run: () => actions.save(id, "markdown") },
-        { label: "Save as JSON", icon: "file", run: () => actions.save(id, "json") },
-        { label: "Delete", icon: "trash", run: () => actions.remove(id) },
+        { label: t("Move to a folder"), icon: "folder", run: () => edit("folder") },
+        { label: t("Save as Markdown"), icon: "file", run: () => actions.save(id, "markdown") },
+        { label: t("Save as JSON"), icon: "file", run: () => actions.save(id, "json") },
+        { label: t("Delete"), icon: "trash", run: () => actions.remove(id) },
       ]),
     );
     more.setAttribute("aria-haspopup", "menu");
@@ -146,8 +149,8 @@ export function startChatList(actions) {
       "li",
       { class: isCurrent ? "chat current" : "chat" },
       open,
-      iconButton("edit", `Rename “${title}”`, () => edit("title"), "icon-button only-wide"),
-      iconButton("trash", `Delete “${title}”`, () => actions.remove(id), "icon-button only-wide"),
+      iconButton("edit", t("Rename “{title}”", { title }), () => edit("title"), "icon-button only-wide"),
+      iconButton("trash", t("Delete “{title}”", { title }), () => actions.remove(id), "icon-button only-wide"),
       more,
     );
   };
@@ -156,10 +159,10 @@ export function startChatList(actions) {
   const editedItem = (info, what) => {
     const value = info[what] ?? "";
     const isTitle = what === "title";
-    const label = isTitle ? "Title of the chat" : "Folder of the chat; empty for none";
-    const input = h("input", { class: "chat-rename", value, "aria-label": label, title: label });
+    const label = isTitle ? t("Title of the chat") : t("Folder of the chat; empty for none");
+    const input = h("input", { class: "chat-rename", value, dir: "auto", "aria-label": label, title: label });
     if (!isTitle) {
-      input.placeholder = "Name of a folder";
+      show(input, "placeholder", t("Name of a folder"));
       input.setAttribute("list", "folders");
       const names = new Set(chats.flatMap(({ folder }) => folder ?? []));
       byId("folders").replaceChildren(...[...names].map((name) => h("option", { value: name })));
@@ -173,8 +176,8 @@ export function startChatList(actions) {
       draw();
     };
     input.addEventListener("keydown", (event) => {
-      if (event.key === "Escape") event.stopPropagation();
-      if (event.key === "Enter" || event.key === "Escape") end(event.key === "Enter");
+      if (isKey("close", event)) event.stopPropagation();
+      if (isKey("send", event) || isKey("close", event)) end(isKey("send", event));
     });
     input.addEventListener("blur", () => end(true));
     return h("li", { class: "chat" }, input);
@@ -192,19 +195,19 @@ export function startChatList(actions) {
       found = ids;
       draw();
       const count = foundRows(ids).length;
-      byId("chat-found").textContent = count ? plural(count, "chat") : "No chat has these words.";
+      say(byId("chat-found"), count ? t("{n} chats", { n: count }) : t("No chat has these words."));
     } catch (error) {
-      notify({ key: "search", text: "The search failed.", more: `${error}`, kind: "error" });
+      notify({ key: "search", text: t("The search failed."), more: `${error}`, kind: "error" });
     }
   };
   field.addEventListener("focus", () => search.find("").catch(() => {}));
   field.addEventListener("input", seek);
   field.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape" || !field.value) return;
+    if (!isKey("close", event) || !field.value) return;
     event.stopPropagation();
     field.value = "";
     seek();
-    announce("The search is cleared.");
+    announce(t("The search is cleared."));
   });
 
   return {
@@ -217,14 +220,21 @@ export function startChatList(actions) {
   };
 }
 
-const AGES = ["Today", "Yesterday", "This week", "Earlier"];
+const PINNED = "pinned";
+/** The groups by age, the newest first. */
+const AGES = new Map([
+  ["today", t("Today")],
+  ["yesterday", t("Yesterday")],
+  ["week", t("This week")],
+  ["earlier", t("Earlier")],
+]);
 
 /** The group of a chat; "/" begins a folder's. @param {ChatInfo} info @param {number} midnight before today */
 function groupOf({ pinned, folder, updated }, midnight) {
-  if (pinned) return "Pinned";
+  if (pinned) return PINNED;
   if (folder) return `/${folder}`;
   const days = (midnight - updated) / 86_400_000;
-  return AGES[days <= 0 ? 0 : days <= 1 ? 1 : days <= 7 ? 2 : 3];
+  return days <= 0 ? "today" : days <= 1 ? "yesterday" : days <= 7 ? "week" : "earlier";
 }
 
 /** @returns {string[]} */

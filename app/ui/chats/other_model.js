@@ -1,4 +1,5 @@
 /** Answers a question again with another model, which is loaded first. */
+import { t } from "../../language/phrase.js";
 import { notify } from "../notices.js";
 import { openMenu } from "./menu.js";
 
@@ -20,10 +21,15 @@ export async function chooseOther(button, message, { list, load, regenerate, mor
     icon: choice.upstream ? "away" : "again",
     run: async () => {
       if (await load(choice)) regenerate(message);
-      else notify({ key: "other", text: `${choice.name} does not answer.`, more: "The answer stays as it is." });
+      else
+        notify({
+          key: "other",
+          text: t("{name} does not answer.", { name: choice.name }),
+          more: t("The answer stays as it is."),
+        });
     },
   }));
-  openMenu(button, [...entries, { label: "Another model", icon: "more", run: more }]);
+  openMenu(button, [...entries, { label: t("Another model"), icon: "more", run: more }]);
 }
 
 /** @param {Record<string, any>} model @returns {Choice | []} */

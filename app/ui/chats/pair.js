@@ -1,4 +1,5 @@
 /** Two answers to one question, in columns; the user picks the one that the chat goes on with. */
+import { t } from "../../language/phrase.js";
 import { h } from "../dom.js";
 
 /**
@@ -7,8 +8,8 @@ import { h } from "../dom.js";
  */
 
 const TEXTS = {
-  both: "Answers of two models",
-  pick: "Go on with this answer",
+  both: t("Answers of two models"),
+  pick: t("Go on with this answer"),
 };
 
 /** The button under an answer that picks it. @param {() => void} pick */

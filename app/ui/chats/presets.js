@@ -1,16 +1,18 @@
 /** Named things that the user writes: assistants and snippets. Stored in localStorage, edited in a sheet. */
+import { t } from "../../language/phrase.js";
 import { h, iconButton } from "../dom.js";
 import { announce, notify } from "../notices.js";
 
 /**
  * @typedef {{ id: string, name: string }} Preset
+ * @typedef {import("../texts.js").Text} Text
  *
  * @typedef {object} Field of the form
  * @property {string} name
- * @property {string} label
+ * @property {Text} label
  * @property {"text" | "long" | "number"} kind
  * @property {boolean} [required]
- * @property {string} [note]
+ * @property {Text} [note]
  * @property {Record<string, string | number>} [limits] of a number: min, max, step
  */
 
@@ -44,7 +46,8 @@ export class Presets {
   remove(preset) {
     this.#write(this.all.filter(({ id }) => id !== preset.id));
     const undo = () => this.set(preset);
-    notify({ key: "deleted", text: `${preset.name} is deleted.`, actions: [{ label: "Undo", run: undo }], seconds: 8 });
+    const text = t("{name} is deleted.", { name: preset.name });
+    notify({ key: "deleted", text, actions: [{ label: t("Undo"), run: undo }], seconds: 8 });
   }
 
   #read() {
@@ -72,13 +75,13 @@ export class Presets {
  * @template {Preset} P
  * @param {HTMLElement} section
  * @param {object} about
- * @param {Presets<P>} about.presets @param {string} about.noun @param {Field[]} about.fields
+ * @param {Presets<P>} about.presets @param {Text} about.plural @param {Text} about.add the button's text @param {Field[]} about.fields
  * @param {(values: Record<string, string>) => Omit<P, "id">} about.read the preset of a form's values
  * @param {(preset: P) => Record<string, any>} about.values the form's values of a preset
  */
-export function startEditor(section, { presets, noun, fields, read, values }) {
-  const list = h("ul", { class: "document-list", "aria-label": `${noun}s` });
-  const add = h("button", { type: "button", class: "button", icon: "plus" }, `New ${noun}`);
+export function startEditor(section, { presets, plural, add: addText, fields, read, values }) {
+  const list = h("ul", { class: "document-list", "aria-label": plural });
+  const add = h("button", { type: "button", class: "button", icon: "plus" }, addText);
   const form = h("form", { class: "upstream-form", hidden: true, autocomplete: "off" });
   section.append(add, form, list);
   let id = "";
@@ -89,16 +92,16 @@ export function startEditor(section, { presets, noun, fields, read, values }) {
       "li",
       { class: "document" },
       h("div", {}, h("strong", {}, preset.name)),
-      iconButton("edit", `Edit ${preset.name}`, () => open(preset)),
-      iconButton("trash", `Delete ${preset.name}`, () => {
+      iconButton("edit", t("Edit {name}", { name: preset.name }), () => open(preset)),
+      iconButton("trash", t("Delete {name}", { name: preset.name }), () => {
         presets.remove(preset);
         add.focus();
       }),
     );
   const open = (/** @type {P | null} */ preset) => {
     id = preset?.id ?? crypto.randomUUID();
-    const cancel = h("button", { type: "button", class: "text-button", on: { click: close } }, "Cancel");
-    const save = h("button", { type: "submit", class: "button primary" }, "Save");
+    const cancel = h("button", { type: "button", class: "text-button", on: { click: close } }, t("Cancel"));
+    const save = h("button", { type: "submit", class: "button primary" }, t("Save"));
     form.replaceChildren(...fields.map(labelled), h("div", { class: "row" }, cancel, save));
     const shown = preset ? values(preset) : {};
     for (const { name } of fields) field(name).value = String(shown[name] ?? "");
@@ -125,7 +128,7 @@ export function startEditor(section, { presets, noun, fields, read, values }) {
     const preset = /** @type {P} */ ({ id, ...read(Object.fromEntries(entries)) });
     presets.set(preset);
     close();
-    announce(`${preset.name} is saved.`);
+    announce(t("{name} is saved.", { name: preset.name }));
   });
   presets.onChange(draw);
   draw();
@@ -136,7 +139,7 @@ export function startEditor(section, { presets, noun, fields, read, values }) {
 function labelled({ name, label, kind, required = false, note, limits }) {
   const input =
     kind === "long"
-      ? h("textarea", { name, rows: 4, required })
+      ? h("textarea", { name, rows: 4, required, dir: "auto" })
       : h("input", { name, type: kind, required, step: "any", ...limits });
   return h("label", { class: "field" }, label, input, note ? h("small", {}, note) : null);
 }

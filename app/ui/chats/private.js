@@ -1,7 +1,6 @@
 /** Private chats: nothing of them is stored. The button above starts one, and a line says that it is. */
+import { joined, t } from "../../language/phrase.js";
 import { byId } from "../dom.js";
-
-const TITLE = "Private chat · Wisp"; // the browser's history has a page's title
 
 /** @param {(isPrivate: boolean) => void} start starts a chat */
 export function startPrivate(start) {
@@ -13,7 +12,7 @@ export function startPrivate(start) {
       button.setAttribute("aria-pressed", String(isPrivate));
       byId("private-mark").hidden = !isPrivate;
       document.body.classList.toggle("private", isPrivate);
-      if (isPrivate) document.title = TITLE;
+      if (isPrivate) document.title = `${joined([t("Private chat"), "Wisp"])}`; // the browser's history has it
     },
   };
 }

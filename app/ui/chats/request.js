@@ -1,4 +1,5 @@
 /** Makes the request for an answer: as many turns as the context holds, passages of documents, and the settings. */
+import { t } from "../../language/phrase.js";
 import { wordFields } from "../answer/words.js";
 import { samplingFields } from "../settings.js";
 import { answered, firstSent, lastAnswer } from "./turns.js";
@@ -83,8 +84,11 @@ async function fit({ turns, begun, context, limits, system }, count) {
     begun = await fittingEnd(begun, limits.target, (text) => tokens(dropped, text));
   const least = await tokens(dropped);
   if (least <= limits.last) return { dropped, begun };
-  const message = `The question and the system prompt have ${least} tokens. The context holds ${context}, the answer included.`;
-  throw Object.assign(new Error(message), { code: "context_length_exceeded" });
+  const message = t(
+    "The question and the system prompt have {least} tokens. The context holds {context}, the answer included.",
+    { least, context },
+  );
+  throw Object.assign(new Error(`${message}`), { code: "context_length_exceeded" });
 }
 
 /** How many turns the last request left out, if it was for the same context. @param {Message[]} turns @param {number | null} context */

@@ -2,8 +2,10 @@
  * A second model that answers each question beside the first one. Both are loaded where memory allows. Where it does not,
  * the engine evicts the idle one for each answer, so that they answer one after the other.
  */
+import { t } from "../../language/phrase.js";
 import { h } from "../dom.js";
 import { notify } from "../notices.js";
+import { show } from "../texts.js";
 import { openMenu } from "./menu.js";
 import { choiceOf } from "./other_model.js";
 
@@ -13,10 +15,10 @@ import { choiceOf } from "./other_model.js";
  */
 
 const TEXTS = {
-  none: "Ask a second model, too",
-  chosen: (/** @type {string} */ name) => `${name} answers, too. Choose another second model`,
-  off: "Ask one model only",
-  failed: (/** @type {string} */ name) => `${name} was not loaded.`,
+  none: t("Ask a second model, too"),
+  chosen: (/** @type {string} */ name) => t("{name} answers, too. Choose another second model", { name }),
+  off: t("Ask one model only"),
+  failed: (/** @type {string} */ name) => t("{name} was not loaded.", { name }),
 };
 
 export class SecondModel {
@@ -88,7 +90,8 @@ export class SecondModel {
     const { loaded } = this;
     this.#name.textContent = loaded?.name ?? "";
     this.#button.setAttribute("aria-pressed", String(loaded !== null));
-    this.#button.title = loaded ? TEXTS.chosen(loaded.name) : TEXTS.none;
-    this.#button.setAttribute("aria-label", this.#button.title);
+    const label = loaded ? TEXTS.chosen(loaded.name) : TEXTS.none;
+    show(this.#button, "title", label);
+    show(this.#button, "aria-label", label);
   }
 }

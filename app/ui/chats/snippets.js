@@ -2,8 +2,11 @@
  * Snippets: texts that are inserted into the message field by "/" and their name. {{date}}, {{time}} and {{clipboard}} are
  * filled in; every other {{name}} is selected, one after the other with Tab, to be written over.
  */
+import { date, t } from "../../language/phrase.js";
 import { byId, h } from "../dom.js";
+import { clock } from "../format.js";
 import { announce } from "../notices.js";
+import { isKey, keyOf } from "../shortcuts.js";
 import { Presets, startEditor } from "./presets.js";
 
 /** @typedef {import("./presets.js").Preset & { text: string }} Snippet */
@@ -17,15 +20,16 @@ export function startSnippets() {
   const presets = new Presets("wisp.snippets");
   const editor = startEditor(byId("snippets"), {
     presets,
-    noun: "snippet",
+    plural: t("snippets"),
+    add: t("New snippet"),
     fields: [
-      { name: "name", label: "Name", kind: "text", required: true, note: "one word; typed after /" },
+      { name: "name", label: t("Name"), kind: "text", required: true, note: t("one word; typed after /") },
       {
         name: "text",
-        label: "Text",
+        label: t("Text|of a snippet"),
         kind: "long",
         required: true,
-        note: "{{date}}, {{time}} and {{clipboard}} are filled in; Tab goes to every other {{name}}",
+        note: t("{{date}}, {{time}} and {{clipboard}} are filled in; Tab goes to every other {{name}}"),
       },
     ],
     read: ({ name, text }) => ({ name: name.replace(/\s+/g, "-").replace(/^\//, ""), text }),
@@ -54,7 +58,7 @@ export function startSnippets() {
           class: "menu-entry",
           on,
         };
-        return h("li", props, h("strong", {}, `/${name}`), h("span", {}, text));
+        return h("li", props, h("strong", {}, `/${name}`), h("span", { dir: "auto" }, text));
       }),
     );
     list.hidden = false;
@@ -86,7 +90,7 @@ export function startSnippets() {
     if (!found) return false;
     const start = found.input === field.value ? found.index : from + found.index;
     field.setSelectionRange(start, start + found[0].length);
-    announce(`Write ${found[0].replace(/[{}]/g, "").trim()}.`);
+    announce(t("Write {what}.", { what: found[0].replace(/[{}]/g, "").trim() }));
     return true;
   };
 
@@ -94,16 +98,16 @@ export function startSnippets() {
   field.addEventListener("blur", close);
   // Before the field's own keys: Enter sends there.
   const onKey = (/** @type {KeyboardEvent} */ event) => {
-    if (event.key === "Tab" && !event.shiftKey && inserted && !shown.length) {
+    if (isKey("blank", event) && inserted && !shown.length) {
       inserted = select(field.selectionEnd);
       if (inserted) event.preventDefault();
       return;
     }
     if (!shown.length || event.isComposing) return;
-    if (event.key === "ArrowDown") at = (at + 1) % shown.length;
-    else if (event.key === "ArrowUp") at = (at + shown.length - 1) % shown.length;
-    else if (event.key === "Escape") close();
-    else if (event.key === "Enter" || event.key === "Tab") void insert(at);
+    const step = [1, -1][keyOf("step", event)];
+    if (step) at = (at + shown.length + step) % shown.length;
+    else if (isKey("close", event)) close();
+    else if (isKey("send", event) || isKey("blank", event)) void insert(at);
     else return;
     if (shown.length) draw();
     event.preventDefault();
@@ -115,11 +119,11 @@ export function startSnippets() {
 
 /** @param {string} text */
 async function fill(text) {
-  const now = new Date();
+  const now = Date.now();
   const clipboard = /\{\{\s*clipboard\s*\}\}/.test(text) ? await readClipboard() : "";
   return text
-    .replace(/\{\{\s*date\s*\}\}/g, now.toLocaleDateString())
-    .replace(/\{\{\s*time\s*\}\}/g, now.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }))
+    .replace(/\{\{\s*date\s*\}\}/g, String(date(now)))
+    .replace(/\{\{\s*time\s*\}\}/g, String(clock(now)))
     .replace(/\{\{\s*clipboard\s*\}\}/g, () => clipboard);
 }
 
@@ -127,7 +131,7 @@ async function readClipboard() {
   try {
     return await navigator.clipboard.readText();
   } catch {
-    announce("The browser did not allow reading the clipboard.");
+    announce(t("The browser did not allow reading the clipboard."));
     return "";
   }
 }

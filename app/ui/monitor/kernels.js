@@ -1,7 +1,10 @@
 /** GPU time of a decode step by kernel, measured when the user asks for it. */
+import { number, t } from "../../language/phrase.js";
 import { h } from "../dom.js";
+import { percent } from "../format.js";
 
 /** @typedef {import("../../wisp.js").Wisp} Wisp */
+/** @typedef {import("../texts.js").Text} Text */
 
 const POSITION = 128; // in the context
 const MOST = 8; // kernels
@@ -11,7 +14,7 @@ export function kernels(engine) {
   const result = h("div", { role: "status" });
   const measure = async () => {
     button.disabled = true;
-    result.replaceChildren(h("p", { class: "note" }, "Measuring…"));
+    result.replaceChildren(h("p", { class: "note" }, t("Measuring…")));
     try {
       const wisp = await engine();
       const { context_length: context } = await wisp.stats();
@@ -22,7 +25,7 @@ export function kernels(engine) {
     }
     button.disabled = false;
   };
-  const button = h("button", { type: "button", class: "button", on: { click: measure } }, "Measure a token");
+  const button = h("button", { type: "button", class: "button", on: { click: measure } }, t("Measure a token"));
   return h("div", { class: "kernels" }, button, result);
 }
 
@@ -35,20 +38,28 @@ function table(dispatches) {
   const sorted = [...times].sort(([, a], [, b]) => b - a);
   const sum = sorted.reduce((total, [, ns]) => total + ns, 0);
   const rest = sorted.slice(MOST).reduce((total, [, ns]) => total + ns, 0);
-  const rows = [...sorted.slice(0, MOST), ...(rest ? [/** @type {[string, number]} */ (["others", rest])] : [])];
+  /** @type {[Text, number][]} */
+  const rows = [...sorted.slice(0, MOST), ...(rest ? [/** @type {[Text, number]} */ ([t("others"), rest])] : [])];
   return h(
     "table",
     { class: "kernel-table" },
-    h("caption", {}, `A step takes ${micro(whole)}; its kernels one by one ${micro(sum)}.`),
+    h(
+      "caption",
+      {},
+      t("A step takes {whole}; its kernels one by one {sum}.", { whole: micro(whole), sum: micro(sum) }),
+    ),
     h("tbody", {}, ...rows.map(([kernel, ns]) => row(kernel, ns, sum))),
   );
 }
 
-/** @param {string} kernel @param {number} ns @param {number} sum */
+/** @param {Text} kernel @param {number} ns @param {number} sum */
 function row(kernel, ns, sum) {
-  const cells = [h("td", {}, micro(ns)), h("td", {}, `${Math.round((100 * ns) / Math.max(1, sum))} %`)];
+  const cells = [h("td", {}, micro(ns)), h("td", {}, percent(ns / Math.max(1, sum)))];
   return h("tr", {}, h("th", { scope: "row" }, kernel), ...cells);
 }
 
 /** @param {number} ns */
-const micro = (ns) => (ns < 1e6 ? `${(ns / 1e3).toFixed(1)} µs` : `${(ns / 1e6).toFixed(2)} ms`);
+const micro = (ns) =>
+  ns < 1e6
+    ? t("{time} µs", { time: number(ns / 1e3, { maximumFractionDigits: 1 }) })
+    : t("{time} ms", { time: number(ns / 1e6, { maximumFractionDigits: 2 }) });

@@ -1,6 +1,8 @@
 /** The monitor: an engine's figures with their history, warnings, and what the engine did by itself. A bundle of its own. */
+import { date, joined, number, t } from "../../language/phrase.js";
 import { h, iconButton } from "../dom.js";
-import { bytes, rate, seconds } from "../format.js";
+import { bytes, percent, rate, seconds, speed } from "../format.js";
+import { known } from "../texts.js";
 import { kernels } from "./kernels.js";
 import { Plot } from "./plot.js";
 import { warningsOf } from "./warnings.js";
@@ -12,55 +14,57 @@ import { warningsOf } from "./warnings.js";
  * @typedef {{ wisp: () => Promise<Wisp>, reactions: Reaction[], closed: () => void }} Parts
  */
 
-const percent = (/** @type {number} */ part) => `${Math.round(100 * part)} %`;
-const orNone = (/** @type {number | null} */ value, /** @type {(value: number) => string} */ text) =>
+/** @typedef {import("../texts.js").Text} Text */
+
+const orNone = (/** @type {number | null} */ value, /** @type {(value: number) => Text} */ text) =>
   value === null ? "–" : text(value);
 
 /** @type {import("./plot.js").Figure[]} */
 const PLOTS = [
   {
-    title: "Tokens per second",
+    title: t("Tokens per second"),
     values: (sample) => [sample.tokens_per_second],
     format: rate,
     text: (sample) => rate(sample.tokens_per_second),
   },
   {
-    title: "Time to the first token",
+    title: t("Time to the first token"),
     values: (sample) => [sample.first_token_ms],
-    format: (ms) => (ms ? seconds(ms) : "0 s"),
+    format: (ms) => (ms ? seconds(ms) : t("{time} s", { time: 0 })),
     text: (sample) => orNone(sample.first_token_ms, seconds),
   },
   {
-    title: "Prompt tokens per second",
+    title: t("Prompt tokens per second"),
     values: (sample) => [sample.prompt_tokens_per_second],
     format: rate,
     text: (sample) => orNone(sample.prompt_tokens_per_second, rate),
   },
   {
-    title: "Prompt tokens from the cache",
+    title: t("Prompt tokens from the cache"),
     values: (sample) => [sample.cache_hit_rate],
-    format: percent,
-    text: (sample) => orNone(sample.cache_hit_rate, percent),
+    format: (part) => percent(part),
+    text: (sample) => orNone(sample.cache_hit_rate, (part) => percent(part)),
     max: 1,
   },
   {
-    title: "Memory and its budget",
+    title: t("Memory and its budget"),
     values: (sample) => [sample.used, sample.budget],
-    format: bytes,
-    text: (sample) => `${bytes(sample.used)} of ${bytes(sample.budget)}`,
+    format: (size) => bytes(size),
+    text: ({ used, budget }) => t("{part} of {whole}", { part: bytes(used), whole: bytes(budget) }),
   },
   {
-    title: "Python's memory",
+    title: t("Python's memory"),
     values: (sample) => [sample.heap],
-    format: bytes,
-    text: (sample) => `${bytes(sample.heap)}${sample.heap_growth > 0 ? `, ${bytes(sample.heap_growth)} more` : ""}`,
+    format: (size) => bytes(size),
+    text: ({ heap, heap_growth: growth }) =>
+      growth > 0 ? t("{size}, {growth} more", { size: bytes(heap), growth: bytes(growth) }) : bytes(heap),
   },
 ];
 
-const POOLS = /** @type {Record<string, string>} */ ({
-  weights: "Weights",
-  kv: "KV cache",
-  activations: "Activations",
+const POOLS = /** @type {Record<string, Text>} */ ({
+  weights: t("Weights"),
+  kv: t("KV cache"),
+  activations: t("Activations"),
 });
 
 export class Panel {
@@ -80,29 +84,29 @@ export class Panel {
   /** @param {Parts} parts */
   constructor(parts) {
     this.#parts = parts;
-    const close = iconButton("close", "Close the monitor", () => this.toggle());
+    const close = iconButton("close", t("Close the monitor"), () => this.toggle());
     const save = h(
       "button",
       { type: "button", class: "button", on: { click: () => this.#save() } },
-      "Save as JSON lines",
+      t("Save as JSON lines"),
     );
     this.#element = h(
       "aside",
       { class: "monitor", hidden: true, "aria-labelledby": "monitor-title" },
-      h("div", { class: "monitor-head" }, h("h2", { id: "monitor-title" }, "Monitor"), close),
+      h("div", { class: "monitor-head" }, h("h2", { id: "monitor-title" }, t("Monitor")), close),
       h(
         "div",
-        { class: "monitor-body", tabIndex: 0, role: "group", "aria-label": "Figures" },
+        { class: "monitor-body", tabIndex: 0, role: "group", "aria-label": t("Figures") },
         this.#warnings,
         h("div", { class: "figures" }, ...this.#plots.map(({ element }) => element)),
         this.#facts,
-        h("h3", {}, "KV cache by request"),
+        h("h3", {}, t("KV cache by request")),
         this.#sequences,
-        h("h3", {}, "Memory of this model"),
+        h("h3", {}, t("Memory of this model")),
         this.#pools,
-        h("h3", {}, "GPU time by kernel"),
+        h("h3", {}, t("GPU time by kernel")),
         kernels(parts.wisp),
-        h("h3", {}, "What the engine did by itself"),
+        h("h3", {}, t("What the engine did by itself")),
         this.#reactions,
         save,
       ),
@@ -118,7 +122,7 @@ export class Panel {
       this.#show();
     };
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
-    new MutationObserver(repaint).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+    new MutationObserver(repaint).observe(document.documentElement, { attributeFilter: ["data-theme", "lang"] });
   }
 
   async toggle() {
@@ -146,22 +150,21 @@ export class Panel {
       this.#warnings.replaceChildren(...warnings.map((text) => h("p", { class: "monitor-warning" }, text)));
     this.#warnings.dataset.shown = warnings.join();
     this.#facts.replaceChildren(
-      ...fact("Model", now.model ?? "none"),
-      ...fact("Requests", String(now.requests)),
+      ...fact(t("Model"), now.model ?? t("none")),
+      ...fact(t("Requests"), number(now.requests)),
       ...fact(
-        "Tokens a step with drafts",
-        orNone(now.tokens_per_draft_step, (value) => value.toFixed(2)),
+        t("Tokens a step with drafts"),
+        orNone(now.tokens_per_draft_step, (value) => number(value, { maximumFractionDigits: 2 })),
       ),
-      ...fact(
-        "Download",
-        orNone(now.link, (speed) => `${bytes(speed)}/s`),
-      ),
+      ...fact(t("Download"), orNone(now.link, speed)),
     );
     const context = now.context_length ?? 0;
-    const running = now.sequences.map(({ number, tokens, waits }) =>
-      meter(`Request ${number + 1}${waits ? ", waits" : ""}`, tokens, context, `${tokens} of ${context} tokens`),
-    );
-    this.#sequences.replaceChildren(...(running.length ? running : [h("p", { class: "note" }, "No request runs.")]));
+    const running = now.sequences.map(({ number: index, tokens, waits }) => {
+      const which = { number: index + 1 };
+      const name = waits ? t("Request {number}, waits", which) : t("Request {number}", which);
+      return meter(name, tokens, context, t("{used} of {n} tokens", { used: tokens, n: context }));
+    });
+    this.#sequences.replaceChildren(...(running.length ? running : [h("p", { class: "note" }, t("No request runs."))]));
     this.#pools.replaceChildren(
       ...Object.entries(now.memory).map(([pool, size]) => meter(POOLS[pool] ?? pool, size, now.budget, bytes(size))),
     );
@@ -172,10 +175,10 @@ export class Panel {
   #showReactions({ notices }) {
     const { reactions } = this.#parts;
     const lines = [
-      ...reactions.map(({ time, text }) => `${new Date(time).toLocaleTimeString()} ${text}`),
-      ...notices.filter((notice) => !reactions.some(({ text }) => text.endsWith(notice))),
+      ...reactions.map(({ time, text }) => joined([date(time, { timeStyle: "medium" }), text], " ")),
+      ...notices.filter((notice) => !reactions.some(({ text }) => text.endsWith(notice))).map(known),
     ];
-    const items = (lines.length ? lines : ["Nothing yet."]).map((line) => h("li", {}, line));
+    const items = (lines.length ? lines : [t("Nothing yet.")]).map((line) => h("li", { dir: "auto" }, line));
     if (lines.join() !== this.#reactions.dataset.shown) this.#reactions.replaceChildren(...items);
     this.#reactions.dataset.shown = lines.join();
   }
@@ -188,10 +191,10 @@ export class Panel {
   }
 }
 
-/** @param {string} name @param {string} value */
+/** @param {Text} name @param {Text} value */
 const fact = (name, value) => [h("dt", {}, name), h("dd", {}, value)];
 
-/** @param {string} name @param {number} value @param {number} max @param {string} text */
+/** @param {Text} name @param {number} value @param {number} max @param {Text} text */
 function meter(name, value, max, text) {
   const bar = h("meter", { min: 0, max: Math.max(1, max), value, high: 0.8 * max, "aria-label": name });
   return h("div", { class: "meter" }, h("span", {}, name), bar, h("span", {}, text));

@@ -1,22 +1,28 @@
 /** A small plot of one or two figures over time. The value beside it says the newest in words. */
 import uPlot from "uplot";
+import { date } from "../../language/phrase.js";
 import { h } from "../dom.js";
+import { say } from "../texts.js";
 
 const HEIGHT = 96; // px
+const SECONDS = [1, 5, 10, 30, 60, 300, 600, 1800, 3600]; // between two times on the axis
 
 /**
  * @typedef {import("../../sdk/monitor.js").Sample} Sample
  * @typedef {object} Figure
- * @property {string} title
+ * @property {import("../texts.js").Text} title
  * @property {(sample: Sample) => (number | null)[]} values one per line
- * @property {(value: number) => string} format of the axis
- * @property {(sample: Sample) => string} text the newest value in words
+ * @property {(value: number) => import("../texts.js").Text} format of the axis
+ * @property {(sample: Sample) => import("../texts.js").Text} text the newest value in words
  * @property {number} [max] of the axis
  */
 
+/** @param {number} time seconds since 1970 */
+const clock = (time) => String(date(1000 * time, { minute: "2-digit", second: "2-digit" }));
+
 export class Plot {
   #value = h("strong");
-  #place = h("div", { class: "plot", "aria-hidden": "true" });
+  #place = h("div", { class: "plot", dir: "ltr", "aria-hidden": "true" });
   /** @type {uPlot | null} */
   #plot = null;
   #figure;
@@ -42,7 +48,7 @@ export class Plot {
     const rows = samples.map(this.#figure.values);
     const lines = rows[0].map((_, line) => rows.map((row) => row[line]));
     const times = samples.map(({ time }) => time / 1000);
-    this.#value.textContent = this.#figure.text(samples[samples.length - 1]);
+    say(this.#value, this.#figure.text(samples[samples.length - 1]));
     this.#plot ??= this.#made(lines.length);
     this.#plot.setData(/** @type {any} */ ([times, ...lines]));
   }
@@ -73,8 +79,8 @@ export class Plot {
           })),
         ],
         axes: [
-          { ...axis, size: 22, space: 70 },
-          { ...axis, size: 58, space: 26, values: (_, values) => values.map(format) },
+          { ...axis, size: 22, space: 70, incrs: SECONDS, values: (_, times) => times.map(clock) },
+          { ...axis, size: 58, space: 26, values: (_, values) => values.map((value) => String(format(value))) },
         ],
       },
       undefined,

@@ -1,5 +1,6 @@
 /** What a user should know about the figures of an engine. */
-import { bytes, seconds } from "../format.js";
+import { t } from "../../language/phrase.js";
+import { bytes, percent, seconds } from "../format.js";
 
 /** @typedef {import("../../sdk/monitor.js").Sample} Sample */
 
@@ -8,7 +9,7 @@ const SLOWER = 2; // times the usual time of a token
 const KNOWN = 3; // requests before something is usual
 const HIT_RATE = 0.85;
 
-/** @param {Sample[]} samples oldest first @returns {string[]} */
+/** @param {Sample[]} samples oldest first */
 export function warningsOf(samples) {
   const now = samples.at(-1);
   if (!now) return [];
@@ -19,8 +20,11 @@ export function warningsOf(samples) {
 /** @param {Sample} now */
 function memory({ used, budget }) {
   if (!budget || used < MEMORY * budget) return null;
-  const part = `${Math.round((100 * used) / budget)} % of the memory budget (${bytes(used)} of ${bytes(budget)})`;
-  return `Models take ${part}. Unload one, or set a shorter context.`;
+  const figures = { percent: percent(used / budget), used: bytes(used), budget: bytes(budget) };
+  return t(
+    "Models take {percent} of the memory budget ({used} of {budget}). Unload one, or set a shorter context.",
+    figures,
+  );
 }
 
 /** @param {Sample} now @param {Sample[]} samples of the same model */
@@ -31,21 +35,29 @@ function latency(now, samples) {
   if (known.length < KNOWN || now.token_ms === null) return null;
   const usual = known[known.length >> 1];
   if (now.token_ms < SLOWER * usual) return null;
-  const compared = `${seconds(now.token_ms)}, usually ${seconds(usual)}`;
-  return `A token takes ${compared}. A longer context, other requests and other programs make it slower.`;
+  return t(
+    "A token takes {time}, usually {usual}. A longer context, other requests and other programs make it slower.",
+    { time: seconds(now.token_ms), usual: seconds(usual) },
+  );
 }
 
 /** @param {Sample} now @param {Sample[]} samples of the same model */
 function hits({ cache_hit_rate: rate }, samples) {
   const was = samples.some(({ cache_hit_rate: before }) => before !== null && before >= HIT_RATE);
   if (rate === null || rate >= HIT_RATE || !was) return null;
-  return `Only ${Math.round(100 * rate)} % of the prompts' tokens came from the cache. New chats and edited beginnings are computed anew.`;
+  return t(
+    "Only {percent} of the prompts' tokens came from the cache. New chats and edited beginnings are computed anew.",
+    { percent: percent(rate) },
+  );
 }
 
 /** @param {Sample} now */
 function waiting({ sequences }) {
   const count = sequences.filter(({ waits }) => waits).length;
   return count
-    ? `${count} of ${sequences.length} requests wait for memory of the KV cache, and go on by themselves.`
+    ? t("{n} of {all} requests wait for memory of the KV cache, and go on by themselves.", {
+        n: count,
+        all: sequences.length,
+      })
     : null;
 }

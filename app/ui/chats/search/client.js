@@ -1,4 +1,5 @@
 /** The page's end of the search over all chats; a worker has the index. */
+import { t } from "../../../language/phrase.js";
 import { byId } from "../../dom.js";
 
 export class Search {
@@ -35,7 +36,8 @@ export class Search {
     };
     worker.onerror = () => {
       this.#worker = null; // the next search starts another one
-      for (const waiting of this.#waiting.values()) waiting.reject(new Error("The search stopped. Search again."));
+      for (const waiting of this.#waiting.values())
+        waiting.reject(new Error(`${t("The search stopped. Search again.")}`));
       this.#waiting.clear();
     };
     return worker;

@@ -1,4 +1,5 @@
 /** ChatGPT's export: conversations.json, a list of conversations whose `mapping` is a tree of messages. */
+import { t } from "../../../language/phrase.js";
 import { chatOf } from "./tree.js";
 
 /** @param {any} entry */
@@ -7,7 +8,11 @@ export const isChatGpt = (entry) => isObject(entry?.mapping);
 /** @param {any} conversation @returns {import("./tree.js").Stored} */
 export function fromChatGpt({ title, create_time, update_time, mapping, current_node }) {
   const nodes = Object.entries(mapping).map(([id, node]) => nodeOf(id, node));
-  const about = { title: textOf(title) || "Untitled", created: Number(create_time), updated: Number(update_time) };
+  const about = {
+    title: textOf(title) || `${t("Untitled")}`,
+    created: Number(create_time),
+    updated: Number(update_time),
+  };
   return chatOf(about, nodes, current_node);
 }
 
@@ -34,7 +39,7 @@ function contentOf({ content_type, parts, text, language }) {
   if (content_type === "code") return `\`\`\`${textOf(language)}\n${textOf(text)}\n\`\`\``;
   if (!Array.isArray(parts)) return textOf(text);
   return parts
-    .map((part) => (typeof part === "string" ? part : textOf(part?.text) || "[attachment]"))
+    .map((part) => (typeof part === "string" ? part : textOf(part?.text) || `[${t("attachment")}]`))
     .join("\n\n")
     .trim();
 }

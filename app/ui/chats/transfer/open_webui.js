@@ -1,4 +1,5 @@
 /** Open WebUI's export: a list of {title, chat}, where chat.history.messages is a tree of messages by ids. */
+import { t } from "../../../language/phrase.js";
 import { chatOf } from "./tree.js";
 
 /** @param {any} entry */
@@ -14,7 +15,7 @@ export function fromOpenWebUi({ title, chat, created_at, updated_at, pinned }) {
     nodeOf(message, index, list, !history),
   );
   const system = typeof params?.system === "string" ? params.system : undefined;
-  const name = [title, chat.title].find((text) => typeof text === "string" && text) ?? "Untitled";
+  const name = [title, chat.title].find((text) => typeof text === "string" && text) ?? `${t("Untitled")}`;
   const about = { title: name, created: seconds(created_at ?? chat.timestamp), updated: seconds(updated_at), system };
   const made = chatOf(about, nodes, history?.currentId);
   if (pinned === true) made.info.pinned = true;
@@ -28,7 +29,9 @@ export function fromOpenWebUi({ title, chat, created_at, updated_at, pinned }) {
 function nodeOf(message, index, list, linear) {
   const idAt = (/** @type {number} */ at) => String(list[at]?.id ?? at);
   const { role, content, model, parentId } = message ?? {};
-  const text = Array.isArray(content) ? content.map((part) => part?.text ?? "[attachment]").join("\n\n") : content;
+  const text = Array.isArray(content)
+    ? content.map((part) => part?.text ?? `[${t("attachment")}]`).join("\n\n")
+    : content;
   const parent = linear ? (index ? idAt(index - 1) : null) : typeof parentId === "string" ? parentId : null;
   return {
     id: idAt(index),

@@ -1,5 +1,7 @@
 /** Wisp's own file of chats: JSON that holds everything, all branches included. */
 
+import { t } from "../../../language/phrase.js";
+
 /** @typedef {import("./tree.js").Stored} Stored */
 
 export const FORMAT = "wisp-chats";
@@ -47,23 +49,24 @@ const MESSAGE_OPTIONS = {
 
 /** The chats of a file. An Error names what is wrong and where. @param {any} file @returns {Stored[]} */
 export function fromOwn({ version, chats }) {
-  if (version !== VERSION) throw new Error(`The file has version ${version}; this page reads version ${VERSION}.`);
-  if (!Array.isArray(chats)) throw new Error("The file has no list of chats.");
+  if (version !== VERSION)
+    throw failure(t("The file has version {version}; this page reads version {known}.", { version, known: VERSION }));
+  if (!Array.isArray(chats)) throw failure(t("The file has no list of chats."));
   return chats.map((chat, index) => checked(chat, `chats[${index}]`));
 }
 
 /** @param {any} chat @param {string} where @returns {Stored} */
 function checked(chat, where) {
-  if (!isObject(chat?.info) || !Array.isArray(chat.messages)) throw new Error(`${where} is not a chat.`);
+  if (!isObject(chat?.info) || !Array.isArray(chat.messages)) throw failure(t("{where} is not a chat.", { where }));
   check(chat.info, CHAT, CHAT_OPTIONS, `${where}.info`);
   const seen = new Set();
   const messages = chat.messages.map((/** @type {any} */ message, /** @type {number} */ index) => {
     const place = `${where}.messages[${index}]`;
-    if (!isObject(message)) throw new Error(`${place} is not a message.`);
+    if (!isObject(message)) throw failure(t("{where} is not a message.", { where: place }));
     check(message, MESSAGE, MESSAGE_OPTIONS, place);
     const parent = message.parent ?? null;
     if (seen.has(message.n) || (parent !== null && !seen.has(parent)))
-      throw new Error(`${place} does not follow a message before it.`);
+      throw failure(t("{where} does not follow a message before it.", { where: place }));
     seen.add(message.n);
     return { ...message, parent };
   });
@@ -71,12 +74,16 @@ function checked(chat, where) {
   return { info: { ...info, shown: info.shown ?? null }, messages };
 }
 
+/** @param {import("../../../language/phrase.js").Phrase} text */
+const failure = (text) => new Error(`${text}`);
+
 /** @param {any} object @param {typeof CHAT} required @param {typeof CHAT} optional @param {string} where */
 function check(object, required, optional, where) {
   for (const [name, isGood] of Object.entries(required)) {
-    if (!isGood(object[name])) throw new Error(`${where}.${name} is missing or wrong.`);
+    if (!isGood(object[name])) throw failure(t("{where} is missing or wrong.", { where: `${where}.${name}` }));
   }
   for (const [name, isGood] of Object.entries(optional)) {
-    if (object[name] !== undefined && !isGood(object[name])) throw new Error(`${where}.${name} is wrong.`);
+    if (object[name] !== undefined && !isGood(object[name]))
+      throw failure(t("{where} is wrong.", { where: `${where}.${name}` }));
   }
 }

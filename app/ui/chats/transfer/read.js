@@ -1,4 +1,5 @@
 /** Reads files of chats: Wisp's own, ChatGPT's and Open WebUI's. */
+import { t } from "../../../language/phrase.js";
 import { fromChatGpt, isChatGpt } from "./chatgpt.js";
 import { fromOpenWebUi, isOpenWebUi } from "./open_webui.js";
 import { FORMAT, fromOwn } from "./own.js";
@@ -7,25 +8,31 @@ import { FORMAT, fromOwn } from "./own.js";
 
 /** The chats of a file's text. An Error says what is wrong. @param {string} text @returns {Stored[]} */
 export function chatsOf(text) {
-  if (text.startsWith("PK")) throw new Error("This is a ZIP archive. Unpack it, and choose conversations.json.");
+  if (text.startsWith("PK")) throw failure(t("This is a ZIP archive. Unpack it, and choose conversations.json."));
   /** @type {any} */
   let file;
   try {
     file = JSON.parse(text.replace(/^\ufeff/, ""));
   } catch (error) {
-    throw new Error(`This is not JSON, or it is damaged: ${/** @type {Error} */ (error).message}`);
+    throw failure(t("This is not JSON, or it is damaged: {why}", { why: whyOf(error) }));
   }
   if (file?.format === FORMAT) return fromOwn(file);
   const list = Array.isArray(file) ? file : [file];
-  if (!list.length) throw new Error("The file has no chats.");
+  if (!list.length) throw failure(t("The file has no chats."));
   return list.map((entry, index) => {
-    const where = `Chat ${index + 1} of ${list.length}`;
+    const place = { number: index + 1, count: list.length };
     const read = isChatGpt(entry) ? fromChatGpt : isOpenWebUi(entry) ? fromOpenWebUi : null;
-    if (!read) throw new Error(`${where} is not of ChatGPT, Open WebUI or Wisp.`);
+    if (!read) throw failure(t("Chat {number} of {count} is not of ChatGPT, Open WebUI or Wisp.", place));
     try {
       return read(entry);
     } catch (error) {
-      throw new Error(`${where} is damaged: ${/** @type {Error} */ (error).message}`);
+      throw failure(t("Chat {number} of {count} is damaged: {why}", { ...place, why: whyOf(error) }));
     }
   });
 }
+
+/** @param {import("../../../language/phrase.js").Phrase} text */
+const failure = (text) => new Error(`${text}`);
+
+/** @param {unknown} error */
+const whyOf = (error) => /** @type {Error} */ (error).message;

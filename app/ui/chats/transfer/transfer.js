@@ -1,6 +1,6 @@
 /** Saves chats as files, and reads chats from files. */
+import { sentences, t } from "../../../language/phrase.js";
 import { byId, h } from "../../dom.js";
-import { plural } from "../../format.js";
 import { announce, dismiss, notify } from "../../notices.js";
 import * as database from "../database.js";
 import { openMenu } from "../menu.js";
@@ -19,15 +19,16 @@ export function startTransfer({ imported, presets }) {
   const button = byId("chats-more");
   button.onclick = () =>
     openMenu(button, [
-      { label: "Import chats", icon: "file", run: () => input.click() },
-      { label: "Save all as JSON", icon: "down", run: () => saveAll("json") },
-      { label: "Save all as Markdown", icon: "down", run: () => saveAll("markdown") },
-      { label: "Assistants and snippets", icon: "person", run: presets },
+      { label: t("Import chats"), icon: "file", run: () => input.click() },
+      { label: t("Save all as JSON"), icon: "down", run: () => saveAll("json") },
+      { label: t("Save all as Markdown"), icon: "down", run: () => saveAll("markdown") },
+      { label: t("Assistants and snippets"), icon: "person", run: presets },
     ]);
   input.addEventListener("change", async () => {
     const files = [...(input.files ?? [])];
     input.value = "";
-    for (const file of files) await importFile(file).catch((error) => failed(`${file.name} was not imported.`, error));
+    for (const file of files)
+      await importFile(file).catch((error) => failed(t("{name} was not imported.", { name: file.name }), error));
     await imported();
   });
 }
@@ -38,7 +39,7 @@ export async function saveChat(id, form) {
     const info = await database.readChat(id);
     if (info) await save([info], fileName(info.title, form), form);
   } catch (error) {
-    failed("The chat was not saved.", error);
+    failed(t("The chat was not saved."), error);
   }
 }
 
@@ -48,19 +49,19 @@ async function saveAll(form) {
     const name = `wisp-chats-${new Date().toISOString().slice(0, 10)}`;
     await save(await database.listChats(), fileName(name, form), form);
   } catch (error) {
-    failed("The chats were not saved.", error);
+    failed(t("The chats were not saved."), error);
   }
 }
 
 /** @param {database.ChatInfo[]} infos @param {string} name @param {Form} form */
 async function save(infos, name, form) {
   let isCancelled = false;
-  const cancel = { label: "Cancel", run: () => (isCancelled = true) };
+  const cancel = { label: t("Cancel"), run: () => (isCancelled = true) };
   const [start, end, between] = FRAME[form];
   const parts = [start];
   for (const [index, info] of infos.entries()) {
     if (index % SHOWN === SHOWN - 1) {
-      const text = `Saving chats: ${index + 1} of ${infos.length}`;
+      const text = t("Saving chats: {done} of {total}", { done: index + 1, total: infos.length });
       notify({ key: "transfer", text, actions: [cancel] });
     }
     if (isCancelled) return;
@@ -70,12 +71,12 @@ async function save(infos, name, form) {
   const url = URL.createObjectURL(new Blob([...parts, end], { type: "application/octet-stream" }));
   h("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
-  announce(`${name} is saved.`);
+  announce(t("{name} is saved.", { name }));
 }
 
 /** Adds the chats of a file, all or none. Chats that are there already stay as they are. @param {File} file */
 async function importFile(file) {
-  notify({ key: "transfer", text: `Reading ${file.name} …` });
+  notify({ key: "transfer", text: t("Reading {name} …", { name: file.name }) });
   try {
     const chats = chatsOf(await file.text());
     const there = new Map((await database.listChats()).map((info) => [info.id, info]));
@@ -88,15 +89,15 @@ async function importFile(file) {
       }));
     await database.saveChats(added);
     const skipped = chats.length - added.length;
-    const more = skipped ? `${plural(skipped, "chat")} ${skipped === 1 ? "was" : "were"} empty or there already.` : "";
-    notify({ key: "imported", text: `${plural(added.length, "chat")} imported.`, more, seconds: 10 });
+    const more = skipped ? t("{n} chats were empty or there already.", { n: skipped }) : "";
+    notify({ key: "imported", text: t("{n} chats imported.", { n: added.length }), more, seconds: 10 });
   } finally {
     dismiss("transfer");
   }
 }
 
-/** @param {string} text @param {unknown} error */
+/** @param {import("../../texts.js").Text} text @param {unknown} error */
 function failed(text, error) {
   const message = error instanceof Error ? error.message : String(error);
-  notify({ key: text, text, more: `${message} Your chats are as they were.`, kind: "error" });
+  notify({ key: `${text}`, text, more: sentences(message, t("Your chats are as they were.")), kind: "error" });
 }

@@ -1,4 +1,5 @@
 /** Writes chats to files: JSON, which holds everything, and Markdown, which has the shown branch. */
+import { t } from "../../../language/phrase.js";
 import { Tree } from "../tree.js";
 import { FORMAT, VERSION } from "./own.js";
 
@@ -19,7 +20,7 @@ export const WRITE = { json: (chat) => JSON.stringify(chat), markdown };
 /** @param {Stored} chat */
 function markdown({ info, messages }) {
   const parts = new Tree(messages, info.shown).path().map(({ role, content, model }) => {
-    const who = role === "user" ? "You" : model || "Answer";
+    const who = role === "user" ? t("You") : model || t("Answer");
     return `## ${who}\n\n${content}`;
   });
   const date = new Date(info.created).toISOString().slice(0, 10);

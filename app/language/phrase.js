@@ -1,0 +1,101 @@
+/**
+ * The page's texts, by their English: `t("{name} is ready.", { name })` is a phrase, which is looked up each time it is shown.
+ * Where a text has two senses, which differ in other languages, it names one after "|", as in `t("Text|of a snippet")`.
+ *
+ * A number is formatted as the language does. `n` chooses the plural form. English has its singular forms in english.js,
+ * the other languages are JSON files beside it.
+ */
+import { SINGULAR } from "./english.js";
+
+/**
+ * @typedef {string | number | Phrase} Value
+ * @typedef {string | Partial<Record<Intl.LDMLPluralRule, string>>} Entry of a language: a text, or one for each plural form
+ * @typedef {{ locale: string, rtl: boolean, entries: Record<string, Entry> }} Language
+ */
+
+/** @type {Language} */
+const ENGLISH = { locale: "en", rtl: false, entries: {} };
+
+// Bundles of their own, such as the monitor, have a copy of this module. All of them show one language.
+const shared = (globalThis.wispLanguage ??= { current: ENGLISH });
+
+/** A text in the language that the page has when it is shown. */
+export class Phrase {
+  #make;
+
+  /** @param {() => string} make */
+  constructor(make) {
+    this.#make = make;
+  }
+
+  toString() {
+    return this.#make();
+  }
+}
+
+/** The language of the page. */
+export const language = () => shared.current;
+
+/** @param {Partial<Language>} next */
+export function setLanguage(next) {
+  shared.current = { ...ENGLISH, ...next };
+}
+
+/** @param {string} text in English @param {Record<string, Value>} [values] of its `{names}` */
+export const t = (text, values = {}) => new Phrase(() => translated(text, values));
+
+/** @typedef {(Value | null | undefined | false)[]} Parts empty ones are left out */
+
+/** Several texts as one. @param {Parts} parts @param {string} [separator] */
+export const joined = (parts, separator = " · ") =>
+  new Phrase(() =>
+    parts
+      .filter(Boolean)
+      .map((part) => isolated(/** @type {Value} */ (part)))
+      .join(separator),
+  );
+
+/** Several sentences as one text; no space follows Chinese and Japanese ones. @param {Parts} parts */
+export const sentences = (...parts) => new Phrase(() => String(joined(parts, " ")).replace(/(?<=[。！？]) /g, ""));
+
+/** "a, b and c". @param {Value[]} parts */
+export const listed = (parts) => new Phrase(() => formatter(Intl.ListFormat, {}).format(parts.map(shown)));
+
+/** @param {number} value @param {Intl.NumberFormatOptions} [options] */
+export const number = (value, options = {}) => new Phrase(() => formatter(Intl.NumberFormat, options).format(value));
+
+/** @param {number} time ms since 1970 @param {Intl.DateTimeFormatOptions} [options] */
+export const date = (time, options = {}) => new Phrase(() => formatter(Intl.DateTimeFormat, options).format(time));
+
+/** @type {Map<string, any>} formatters take long to make */
+const formatters = new Map();
+
+/**
+ * @template F, O @param {new (locale: string, options: O) => F} kind @param {O} options @returns {F}
+ */
+function formatter(kind, options) {
+  const { locale } = language();
+  const key = `${kind.name} ${locale} ${JSON.stringify(options)}`;
+  const made = formatters.get(key) ?? new kind(locale, options);
+  formatters.set(key, made);
+  return made;
+}
+
+/** @param {string} text @param {Record<string, Value>} values */
+function translated(text, values) {
+  const entry = language().entries[text] ?? SINGULAR[text] ?? "";
+  const form = typeof entry === "string" ? entry : (entry[rule(values.n)] ?? entry.other);
+  return (form || text.split("|")[0]).replace(/\{(\w+)\}/g, (braced, name) => {
+    const value = values[name];
+    return value === undefined ? braced : isolated(value);
+  });
+}
+
+/** @param {Value} n */
+const rule = (n) => formatter(Intl.PluralRules, {}).select(Number(n));
+
+/** @param {Value} value */
+const shown = (value) => String(typeof value === "number" ? number(value) : value);
+
+/** A name in a text that runs from right to left stands alone, else its punctuation would move. @param {Value} value */
+const isolated = (value) => (language().rtl && typeof value === "string" ? `\u2068${value}\u2069` : shown(value));

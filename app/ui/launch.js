@@ -1,0 +1,82 @@
+/**
+ * What the system opens with the installed page: files, what was shared, and the shortcuts of its icon
+ * (manifest.webmanifest). A model is loaded, and a shared file is added, only after the user says so.
+ */
+import { listed, t } from "../language/phrase.js";
+import { handleChoice } from "./handles.js";
+import { choiceOfFiles } from "./models.js";
+import { notify } from "./notices.js";
+
+/**
+ * @typedef {import("./engine.js").Choice} Choice
+ * @typedef {{ files?: readonly FileSystemFileHandle[], targetURL?: string | null }} Launch
+ *
+ * @typedef {object} Actions
+ * @property {Record<string, () => void>} shortcuts by the name in the address
+ * @property {(text: string) => void} write into the message field
+ * @property {(file: File) => boolean} isDocument
+ * @property {(files: File[]) => void} addDocuments
+ * @property {(choice: Choice) => void} load
+ */
+
+/** @param {Actions} actions */
+export async function startLaunch(actions) {
+  const opened = location.href;
+  const { searchParams } = new URL(opened);
+  if (location.search) history.replaceState(null, "", location.pathname + location.hash); // a reload does not repeat it
+  follow(searchParams, actions);
+  const shared = searchParams.get("shared");
+  if (shared) await takeShared(shared, actions);
+  let first = true;
+  const queue = /** @type {any} */ (globalThis).launchQueue; // Chromium's; elsewhere each launch opens a page
+  queue?.setConsumer(async (/** @type {Launch} */ { files = [], targetURL }) => {
+    if (targetURL && !(first && targetURL === opened)) follow(new URL(targetURL).searchParams, actions);
+    first = false;
+    await takeHandles([...files], actions);
+  });
+}
+
+/** @param {URLSearchParams} searchParams @param {Actions} actions */
+function follow(searchParams, { shortcuts }) {
+  for (const [name, run] of Object.entries(shortcuts)) if (searchParams.has(name)) run();
+}
+
+/** Files that the user opened with Wisp. @param {FileSystemFileHandle[]} handles @param {Actions} actions */
+async function takeHandles(handles, { isDocument, addDocuments, load }) {
+  const files = await Promise.all(handles.map((handle) => handle.getFile()));
+  const documents = files.filter(isDocument);
+  const models = handles.filter((_, index) => !isDocument(files[index]));
+  if (documents.length) addDocuments(documents);
+  if (models.length) offerModel(await handleChoice(models), load);
+}
+
+/** @param {string} number @param {Actions} actions */
+async function takeShared(number, { write, isDocument, addDocuments, load }) {
+  const url = new URL(`share/${number}`, document.baseURI).href;
+  const cache = await caches.open(`wisp-shared ${new URL("./", document.baseURI).href}`);
+  const form = await (await cache.match(url))?.formData();
+  await cache.delete(url);
+  if (!form) return;
+  const texts = ["title", "text", "url"].map((name) => String(form.get(name) ?? "").trim());
+  const text = texts.filter((one, index) => one && texts.indexOf(one) === index).join("\n");
+  if (text) write(text);
+  const files = form.getAll("files").filter((file) => file instanceof File);
+  const documents = files.filter(isDocument);
+  const model = choiceOfFiles(files.filter((file) => !isDocument(file)));
+  if (documents.length) {
+    const names = listed(documents.map(({ name }) => name));
+    const actions = [{ label: t("Add"), run: () => addDocuments(documents) }];
+    notify({ key: "shared", text: t("{names} were shared with Wisp.", { names, n: documents.length }), actions });
+  }
+  if (model) offerModel(model, load);
+}
+
+/** @param {Choice} choice @param {Actions["load"]} load */
+function offerModel(choice, load) {
+  notify({
+    key: "opened",
+    text: t("{name} was opened with Wisp.", { name: choice.name }),
+    more: t("Loading it replaces the model that answers now."),
+    actions: [{ label: t("Load"), run: () => load(choice) }],
+  });
+}

@@ -1,0 +1,23 @@
+"""What is wrong with how a page looks and with what its elements say to assistive technology."""
+
+from typing import Any
+
+from playwright.sync_api import Page
+
+from tools.paths import NODE_MODULES, ROOT
+
+FAULTS = (ROOT / "tests" / "support" / "page_faults.js").read_text(encoding="utf-8")
+AXE = NODE_MODULES / "axe-core" / "axe.min.js"
+# All rules, in the page as it is now. Frames are previews of what a model wrote.
+RUN = """async () => {
+    const { violations } = await axe.run(document, { resultTypes: ["violations"], iframes: false });
+    return violations.flatMap(({ id, nodes }) =>
+        nodes.map(({ html, any }) => `${id}: ${html.slice(0, 150)} ${any[0]?.message ?? ""}`));
+}"""
+
+
+def faults(page: Page) -> list[Any]:
+    """Elements that overflow the window, buttons that are too small, and axe-core's violations."""
+    if not page.evaluate("'axe' in globalThis"):
+        page.evaluate(AXE.read_text(encoding="utf-8"))
+    return [*page.evaluate(FAULTS), *page.evaluate(RUN)]
