@@ -1,12 +1,14 @@
 """One question to two models: their answers side by side, the pick, and what stays of both."""
 
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from tests.support.browser import watch
 from tests.support.chat_page import ANSWER_MS, READY_MS, ask, last_answer, new_chat, open_page, send, wait_ready
+from tests.support.page_looks import faults
 from tools.serve import Server
 
 ITALY = "What is the capital of Italy?"
@@ -41,6 +43,19 @@ def answers(page: Page) -> Locator:
     expect(page.locator("#thread .pair .growing")).to_have_count(0, timeout=ANSWER_MS)
     expect(page.locator("#send")).to_be_visible(timeout=ANSWER_MS)
     return page.locator("#thread .pair .assistant")
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_columns_look_right(page: Page, size: tuple[int, int], scheme: Literal["light", "dark"]) -> None:
+    if not page.locator("#thread .pair").count():
+        new_chat(page)
+        send(page, ITALY)
+        answers(page)
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    found = faults(page)
+    assert not found, "\n".join(found)
 
 
 def test_both_answer_and_the_user_picks_one(page: Page) -> None:
