@@ -4,6 +4,7 @@ import asyncio
 import math
 import random
 from array import array
+from collections.abc import Hashable
 from typing import Any
 
 import js
@@ -12,6 +13,7 @@ from pyodide.ffi import to_js
 from py_engine.engine import Engine
 from py_engine.generate import time_slices
 from py_engine.generate.answer import AnswerLimits, GenerationStats
+from py_engine.gpu.step_times import StepTimes
 from py_engine.plan.lists import PREFILL_END, SAMPLE
 from py_engine.plan.sampling import Sampling
 from tests.support.page.engines import collect
@@ -54,10 +56,23 @@ class RandomConstraint:
         return False
 
 
-def set_speed(engine: Engine, steps: int) -> None:
-    """Tell the runner that the GPU is fast enough to submit `steps` steps ahead."""
-    runner: Any = engine.runner
-    runner._times[1, False] = STEP_MS / steps
+class FixedTimes(StepTimes):
+    """A GPU that takes as long for `steps` steps as a submit should take, whatever was measured."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self._steps = steps
+
+    def add(self, kind: Hashable, ms: float, queued: bool) -> None:
+        """Ignore what was measured."""
+
+    def ms(self, kind: Hashable) -> float:
+        """Milliseconds of a step."""
+        return STEP_MS / self._steps
+
+    def steps_in(self, kind: Hashable, ms: float, most: int) -> int:
+        """As many as were set."""
+        return min(self._steps, most)
 
 
 async def generate_ahead(
@@ -70,13 +85,12 @@ async def generate_ahead(
 ) -> list[int]:
     """An answer with `steps` steps submitted ahead, whatever their duration."""
     runner: Any = engine.runner
-    set_speed(engine, steps)
-    measure, runner._time = runner._time, lambda kind, ms: None
+    measured, runner._times = runner._times, FixedTimes(steps)
     try:
         stream = engine.generate(ids, sampling, AnswerLimits(count), constraint)
         return [i async for batch in stream for i in batch.ids]
     finally:
-        runner._time = measure
+        runner._times = measured
 
 
 async def answers(engine: Engine) -> dict[str, Any]:
@@ -173,17 +187,16 @@ async def aborts_and_shifts(engine: Engine) -> list[Any]:
     biased = Sampling(temperature=0, logit_bias=((3, 9.0),), logprobs=2)
     dice = random.Random(4)
     runner: Any = engine.runner
-    runner._time = lambda kind, ms: None
     wants, shifted = [], []
     for steps in (3, 64):
-        set_speed(engine, steps)
+        runner._times = FixedTimes(steps)
         stream = engine.generate(prompt, warm, AnswerLimits(120, keep=4))
         shifted.append([i async for batch in stream for i in batch.ids])
     dropped = engine.last.shifted_tokens
     for number in range(101):
         if number % 20 == 0:
             wants.append([await collect(engine, prompt, sampling, 12) for sampling in (warm, shaped)])
-        set_speed(engine, dice.choice([1, 2, 8, 64]))
+        runner._times = FixedTimes(dice.choice([1, 2, 8, 64]))
         ids = prompt[: dice.randint(1, 12)] + [dice.randrange(vocab) for _ in range(dice.randint(0, 12))]
         sampling = dice.choice([warm, shaped, biased])
         constraint = RandomConstraint(vocab, 0.7, True) if number % 5 == 0 else None
