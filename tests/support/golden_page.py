@@ -82,7 +82,11 @@ class GoldenPage(Page):
 
     async def load(self, name: str, **fields: Any) -> Any:
         """Load a file that was added."""
-        return await self.call("load", model=File(name, len(self.platform.files[name])), name=name, **fields)  # type: ignore[arg-type]
+        return await self.call("load", model=File(name), name=name, **fields)
+
+    async def estimate(self, name: str, context_length: int) -> Any:
+        """The memory that loading a file would take."""
+        return await self.call("estimate", model=File(name), contextLength=context_length, backend="cpu")
 
 
 def with_template(data: bytes, template: str) -> bytes:
