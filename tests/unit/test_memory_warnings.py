@@ -1,4 +1,4 @@
-"""Users are warned before the memory budget refuses anything."""
+"""Users are warned before the memory budget refuses anything: 20 random sequences of small steps."""
 
 import asyncio
 import random
@@ -12,59 +12,45 @@ from app.models.loaded import Loaded
 from app.models.registry import Models
 from tests.support.golden_page import GoldenPage
 
-FILES = ("llama/llama.F16", "qwen/qwen3.F16", "gemma/gemma3.F16", "gpt2/gpt2.F16", "lfm2/lfm2.F16")
-CONTEXTS = range(16, 257, 24)  # tokens
-MOST_STEPS = 200
+ENCODERS = ("embedding/bert.F16", "embedding/jina-bert-v2.F16", "embedding/gemma-embedding.F16")
+GENERATORS = ("llama/llama.F16", "qwen/qwen3.F16", "gemma/gemma3.F16", "gpt2/gpt2.F16", "lfm2/lfm2.F16")
+MOST_STEPS = 100
 Load = tuple[int, str, int]  # bytes, file, contextLength
 
 
-@pytest.fixture(scope="module")
-def loads() -> list[Load]:
-    """Loads of golden models, the smallest first."""
-
-    async def estimates() -> list[Load]:
-        page = GoldenPage()
-        for file in FILES:
-            page.add(file, file)
-        return [
-            ((await page.estimate(file, context))["total"], file, context) for file in FILES for context in CONTEXTS
-        ]
-
-    return sorted(asyncio.run(estimates()))
-
-
 class Pressure:
-    """A page whose memory use rises in random steps of 7 % at most: a lower budget, larger models, more requests."""
+    """A page whose memory use rises in small random steps: a lower budget, larger models, more requests."""
 
     def __init__(self, loads: list[Load], seed: int) -> None:
         self.page, self.loads, self.random = GoldenPage(), [*loads], random.Random(seed)
-        self.budget = int(loads[-1][0] * self.random.uniform(1.1, 1.5))
+        self.budget = 0
 
     async def start(self) -> None:
-        for file in FILES:
+        """Load the smallest model under a budget that it does not come close to."""
+        for file in {file for _, file, _ in self.loads}:
             self.page.add(file, file)
+        self.budget = int(self.loads[0][0] * self.random.uniform(1.28, 1.34))
         await self.page.call("budget", bytes=self.budget)
         assert not await self.add()
 
     async def lower(self) -> None:
+        """Lower the budget by 2 to 7 %."""
         self.budget = int(self.budget * self.random.uniform(0.93, 0.98))
         await self.page.call("budget", bytes=self.budget)
 
     async def add(self) -> bool:
         """Load the next larger model; whether it was refused."""
-        if len(self.loads) > 1:
-            del self.loads[0]
-        _, file, context = self.loads[0]
-        answer = await self.page.load(file, contextLength=context, backend="cpu")
+        _, file, context = self.loads.pop(0) if len(self.loads) > 1 else self.loads[0]
+        answer = await self.page.load(file, contextLength=context, backend="cpu", parallel=32)
         refused: bool = answer.get("kind") == "error"
         assert not refused or answer["error"]["code"] == "out_of_memory", answer
         return refused
 
     async def ask(self) -> None:
-        """Run up to eight requests at once on a model that was loaded."""
-        request = {"prompt": "The", "max_tokens": 12, "temperature": 1.5, "ignore_eos": True}
-        count = self.random.randint(1, 8)
-        await asyncio.gather(*(self.page.send("completions", request=request)[1] for _ in range(count)))
+        """Run up to eight requests at once. Each has a prompt of its own, so that no pages are shared."""
+        prompts = [f"{i}{self.random.random()}" for i in range(self.random.randint(1, 8))]
+        sent = [self.page.send("completions", request={"prompt": prompt, "max_tokens": 1}) for prompt in prompts]
+        await asyncio.gather(*(task for _, task in sent))
 
     def warned(self) -> bool:
         return any(
@@ -72,10 +58,43 @@ class Pressure:
             for message in self.page.platform.messages
         )
 
+    async def rise(self, steps: tuple[Any, ...], refused: list[int]) -> None:
+        """Take random steps until one is refused: a warning must have come in an earlier step."""
+        await self.start()
+        assert not self.warned()
+        for _ in range(MOST_STEPS):
+            warned, step = self.warned(), self.random.choice(steps)
+            if await step(self) or refused:
+                assert warned, f"{step.__name__} was the first step that came close to the budget"
+                return
+        raise AssertionError("nothing was refused")
+
+
+def loads_of(files: tuple[str, ...], contexts: range) -> list[Load]:
+    """Loads of golden models with contexts of so many tokens, the smallest first."""
+
+    async def estimates() -> list[Load]:
+        page = GoldenPage()
+        for file in files:
+            page.add(file, file)
+        return [((await page.estimate(file, n))["total"], file, n) for file in files for n in contexts]
+
+    return sorted(asyncio.run(estimates()))
+
+
+@pytest.fixture(scope="module")
+def encoders() -> list[Load]:
+    return loads_of(ENCODERS, range(16, 257, 16))
+
+
+@pytest.fixture(scope="module")
+def generators() -> list[Load]:
+    return loads_of(GENERATORS, range(160, 257, 24))
+
 
 @pytest.fixture
 def refused(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The bytes of every growth of a KV cache that was refused."""
+    """The bytes of every growth of a KV cache that was refused: the request then waits."""
     found: list[int] = []
     growth = Models._growth
 
@@ -90,15 +109,11 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(20))
-async def test_a_warning_comes_before_the_first_refusal(loads: list[Load], seed: int, refused: list[int]) -> None:
-    pressure = Pressure(loads, seed)
-    await pressure.start()
-    assert not pressure.warned()
-    for _ in range(MOST_STEPS):
-        warned = pressure.warned()
-        step: Any = pressure.random.choice((pressure.lower, pressure.add, pressure.ask))
-        if await step() or refused:
-            assert warned, f"{step.__name__} was the first step that came close to the budget"
-            return
-    raise AssertionError("nothing was refused")
+@pytest.mark.parametrize("seed", range(4))
+async def test_before_a_larger_model_is_refused(encoders: list[Load], seed: int, refused: list[int]) -> None:
+    await Pressure(encoders, seed).rise((Pressure.add,), refused)
+
+
+@pytest.mark.parametrize("seed", range(16))
+async def test_before_the_first_refusal(generators: list[Load], seed: int, refused: list[int]) -> None:
+    await Pressure(generators, seed).rise((Pressure.lower, Pressure.add, Pressure.ask), refused)
