@@ -1,16 +1,19 @@
 /**
  * Starts Python: Pyodide from a memory snapshot (tools/snapshot.py), or without one if that fails. Then unpacks Wisp's
- * packages.
+ * packages. Modules that this leaves out are fetched when Python imports them (on_demand.py).
+ */
+import { fetchEncoded } from "./encoded.js";
+import { startFrom } from "./memory_snapshot.js";
+
+/**
+ * @typedef {{ pyodide: string, zip: string, snapshot: string, library: string, packages: string, wheels: string[],
+ *   whole: { library: string, numpy: string } }} PythonAssets
+ * The snapshot holds the modules of `packages`; a Python that starts without one needs them. `library` and `wheels` have
+ * the modules that Wisp imports, `whole` has all.
  */
 
-/** @typedef {{ pyodide: string, zip: string, snapshot: string, wheels: string[] }} PythonAssets */
-
-/** @param {string} url @returns {Promise<Uint8Array>} */
-async function unzipped(url) {
-  const { body } = await fetch(url);
-  const stream = /** @type {ReadableStream} */ (body).pipeThrough(new DecompressionStream("gzip"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
-}
+/** @param {string} url @returns {Promise<ArrayBuffer>} */
+const bytes = async (url) => (await fetchEncoded(url)).arrayBuffer();
 
 /** The URL of a wheel. @param {PythonAssets} assets @param {string} name of its package */
 export const wheelOf = (assets, name) =>
@@ -25,24 +28,28 @@ export const wheelOf = (assets, name) =>
 export async function startPython(assets, report, packages) {
   report("pyodide", 0, 3);
   const indexURL = assets.pyodide;
-  const snapshot = unzipped(assets.snapshot).catch(() => undefined);
-  const archive = fetch(assets.zip).then((response) => response.arrayBuffer());
-  import(`${indexURL}pyodide.asm.mjs`).catch(() => undefined); // fetched in parallel with the snapshot: Pyodide imports it later
+  const asm = () => import(`${indexURL}pyodide.asm.mjs`);
+  const snapshot = bytes(assets.snapshot);
+  const archive = bytes(assets.zip);
+  asm().catch(() => undefined); // fetched in parallel with the snapshot: Pyodide imports it later
   const { loadPyodide } = await import(`${indexURL}pyodide.mjs`);
-  const _loadSnapshot = await snapshot;
-  let fromSnapshot = _loadSnapshot !== undefined;
-  const pyodide = await loadPyodide({ indexURL, _loadSnapshot }).catch((/** @type {unknown} */ error) => {
-    if (!fromSnapshot) throw error;
-    fromSnapshot = false;
-    return loadPyodide({ indexURL });
-  });
+  let fromSnapshot = true;
+  const pyodide = await snapshot
+    .then((packed) => loadPyodide({ indexURL, stdLibURL: assets.library, ...startFrom(packed, asm) }))
+    .catch(() => {
+      fromSnapshot = false;
+      return loadPyodide({ indexURL });
+    });
   report("packages", 1, 3);
   const wheels = pyodide.loadPackage(
     packages.map((name) => wheelOf(assets, name)),
     { messageCallback() {} },
   );
-  pyodide.unpackArchive(await archive, "zip", { extractDir: "/wisp" });
+  const unpack = (/** @type {ArrayBuffer} */ zip) => pyodide.unpackArchive(zip, "zip", { extractDir: "/wisp" });
+  unpack(await archive);
+  if (!fromSnapshot) unpack(await bytes(assets.packages));
   pyodide.runPython("import random, sys; random.seed(); sys.path.insert(0, '/wisp')"); // the snapshot's random state is the same everywhere
+  pyodide.pyimport("app.on_demand").install(pyodide.toPy(assets.whole));
   report("python", 2, 3);
   await wheels;
   return { pyodide, fromSnapshot };

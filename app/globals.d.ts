@@ -5,7 +5,10 @@ declare const __WISP_ASSETS__: {
   pyodide: string;
   zip: string;
   snapshot: string;
+  library: string;
+  packages: string;
   wheels: string[];
+  whole: { library: string; numpy: string };
   catalog: string;
   grammar: string;
 };

@@ -11,6 +11,7 @@ import { startChatList } from "./ui/chats/list.js";
 import { startGauge } from "./ui/chats/gauge.js";
 import { chooseOther } from "./ui/chats/other_model.js";
 import { startPrivate } from "./ui/chats/private.js";
+import { SecondModel } from "./ui/chats/second_model.js";
 import { startSnippets } from "./ui/chats/snippets.js";
 import { startComposer } from "./ui/composer.js";
 import { startTitles } from "./ui/chats/titles.js";
@@ -29,6 +30,7 @@ import { Loading } from "./ui/loading.js";
 import { nameOf, startModels } from "./ui/models.js";
 import { startMonitor } from "./ui/monitor.js";
 import { announce, dismiss, notify } from "./ui/notices.js";
+import { startPrefetch } from "./ui/prefetch.js";
 import { startPwa } from "./ui/pwa.js";
 import { contextLengthFor, startSettings } from "./ui/settings.js";
 import { isKey, startShortcuts } from "./ui/shortcuts.js";
@@ -63,6 +65,7 @@ const engine = new Engine({
       localStorage.setItem(STORED_MODEL, JSON.stringify({ keep: choice.keep, name, upstream: choice.upstream }));
       navigator.storage?.persist?.().catch(() => {}); // ask the browser not to evict the model when the disk gets full
     }
+    prefetch.loaded(choice.keep);
     announce(t("{name} is ready.", { name }));
     dismiss("backend");
     const lines = /** @type {string[]} */ (stats.notices ?? []);
@@ -101,9 +104,12 @@ const otherModel = {
   more: () => byId("model-button").click(),
 };
 const documents = startDocuments(engine);
+const loadBeside = (/** @type {Choice} */ choice) =>
+  engine.beside(choice, { contextLength: contextLengthFor(choice.name) });
 const chat = new Chat({
   engine,
   thread,
+  second: new SecondModel(engine, loadBeside),
   documents,
   assistant: (chosen) => assistants.current(chosen),
   changed: showChat,
@@ -165,6 +171,7 @@ const downloads = startDownloads({
   choose: useStored,
   openFile: canRemember ? openRemembered : null,
 });
+const prefetch = startPrefetch({ wisp: () => engine.wisp(), busy: () => engine.isLoading || chat.busy });
 startHub({
   wisp: () => engine.wisp(),
   choose: useStored,

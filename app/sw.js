@@ -7,6 +7,7 @@
  * tab of the old one has closed, or until the page sends "take over". Models are in IndexedDB, not here.
  */
 /// <reference lib="webworker" />
+import { fetchEncoded } from "./encoded.js";
 import { answerApi, isApi } from "./sw/api.js";
 import { isShared, receive } from "./sw/share.js";
 
@@ -38,11 +39,18 @@ async function install() {
   const cache = await caches.open(CACHE);
   const one = async (/** @type {string} */ url) => {
     const old = url.includes("/assets/") ? await caches.match(url) : undefined;
-    const response = old ?? (await fetch(url, { cache: url.includes("/assets/") ? "default" : "reload" }));
+    const response = old ?? (await fetched(url));
     if (!response.ok) throw new Error(`${url}: HTTP status ${response.status}`);
     await cache.put(url, response);
   };
   await Promise.all([...PRECACHED].map(one));
+}
+
+/** From the network, or from the browser's cache: the page has loaded most files already. @param {string} url */
+function fetched(url) {
+  const address = url === INDEX() ? worker.registration.scope : url; // as the page was opened
+  if (!url.includes("/assets/")) return fetch(address, { cache: "no-cache" }); // asks whether it is still the same
+  return /\.(bin|zip)$/.test(url) ? fetchEncoded(url) : fetch(url); // boot.js fetches these so, too
 }
 
 async function activate() {

@@ -265,7 +265,7 @@ export class Wisp extends Endpoints {
   /**
    * Figures of a loaded model, or the default one: adapter, memory, cache hits, timings, notices, dispatches. Figures of
    * all: `models` with the bytes of each, their sum `bytes`, the `budget`, and the number of `clients`.
-   * @param {Which} [which] @returns {Promise<Json>}
+   * @param {Which} [which] @returns {Promise<import("./sdk/types.d.ts").Stats>}
    */
   stats({ model } = {}) {
     return this.#connection.call("stats", { model });
@@ -309,7 +309,7 @@ let lost = null;
 /** @param {boolean} shared */
 function open(shared) {
   const { worker, ...others } = __WISP_ASSETS__;
-  const name = Object.values(others).flat().join(" "); // one worker for pages of the same version, and no others
+  const name = JSON.stringify(others); // one worker for pages of the same version, and no others
   const link = () => openLink(new URL(worker, import.meta.url).href, `wisp ${name}`, shared);
   const connection = new Connection(link, { prepare });
   let endDownloads = () => {};
@@ -358,14 +358,17 @@ async function hosted() {
  * @param {import("./sdk/connection.js").Call} call @param {Record<string, any>[]} loads
  */
 async function prepare(call, loads) {
-  const { pyodide, zip, snapshot, wheels, catalog, grammar } = __WISP_ASSETS__;
+  const { pyodide, zip, snapshot, library, packages, wheels, whole, catalog, grammar } = __WISP_ASSETS__;
   /** @param {string} url */
   const resolve = (url) => new URL(url, import.meta.url).href;
   const assets = {
     pyodide: resolve(pyodide.endsWith("/") ? pyodide : `${pyodide}/`),
     zip: resolve(zip),
     snapshot: resolve(snapshot),
+    library: resolve(library),
+    packages: resolve(packages),
     wheels: wheels.map(resolve),
+    whole: { library: resolve(whole.library), numpy: resolve(whole.numpy) },
     catalog: resolve(catalog),
     grammar: resolve(grammar),
   };

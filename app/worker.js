@@ -4,7 +4,7 @@
  *   wispReplay, wispPages, wispUpload   py_engine/gpu/replay.js, pages.js, upload.js
  *   wispShards, wispTextStore           py_engine/files/shards.js, text_store.js
  *   wispHashes       hash-wasm, for wispShards
- *   wispAssets       the URLs it was booted with: {pyodide, zip, snapshot, wheels, catalog, grammar}
+ *   wispAssets       the URLs it was booted with (boot.js), with {catalog, grammar}
  *   wispLoadPackage  (name) => Promise; loads a compiled wheel (numpy) on first use
  *   wispImport       (url) => Promise; imports a JavaScript module
  */

@@ -31,7 +31,7 @@ from py_engine.loader import LoadPackage, OnProgress
 from py_engine.options import PARALLEL, LoadOptions
 from py_engine.plan import budget
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import ALL_LOGITS, BATCH_STEP, DECODE_STEP, EMBED, NORMALIZE, PREFILL, SMALL_BATCH_END
+from py_engine.plan.lists import ALL_LOGITS, BATCH_STEP, DECODE_STEP, EMBED, NORMALIZE, PREFILL
 from py_engine.plan.plan import Plan
 from py_engine.plan.pooling import NAMES
 from py_engine.plan.sampling import Batch, Constraint, Sampling
@@ -106,8 +106,6 @@ class Engine:
             from py_engine.gpu.adapter import describe
 
             self.adapter = describe(adapter)
-        if runner.on_gpu and self.plan.generates:
-            runner.prepared(SMALL_BATCH_END)  # compiled in the background, before the first short prompt
         if tuning.measure_later is not None:
             self._measuring = MeasureWhenIdle(lambda: self._generation.sequences.idle, tuning.measure_later)
         return self

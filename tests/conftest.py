@@ -1,5 +1,6 @@
 """Fixtures that tests share. Browsers and engine pages live as long as the run: starting one costs seconds."""
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,22 +14,24 @@ from tools.serve import Server
 
 expect.set_options(timeout=30_000)  # ms; a busy machine needs more than Playwright's 5 s
 BROWSER_FIXTURES = {"playwright_run", "chromium"}
+CHECKERS = "test_style.py"  # processes of their own, which run beside whatever browser test comes last
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what drives a browser, and run its files last: once Playwright has started, no other event loop may run."""
+    """Mark what drives a browser, and run its files late: once Playwright has started, no other event loop may run."""
     late = set()
     for item in items:
         if BROWSER_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.browser)
             late.add(item.path)
-    items.sort(key=lambda item: item.path in late)
+    items.sort(key=lambda item: (item.path.name == CHECKERS, item.path in late))
 
 
 @pytest.fixture(scope="session")
 def dist(pytestconfig: pytest.Config) -> Path:
     """dist/, made from the checkout as it is now."""
-    return DIST if hasattr(pytestconfig, "workerinput") else dist_maker.build(quiet=True)
+    made = hasattr(pytestconfig, "workerinput") or dist_maker.MADE in os.environ
+    return DIST if made else dist_maker.build(quiet=True)
 
 
 @pytest.fixture(scope="session")

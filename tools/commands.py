@@ -2,7 +2,7 @@
 
 python3 build.py serve [--port N] [--api]         build the page and serve it on this machine
 python3 build.py dev [--port N]                   serve, rebuild what changes and reload the page
-python3 build.py build                            make dist/, a folder that any static host can serve
+python3 build.py build                            make dist/ for a release: a folder that any static host can serve
 python3 build.py test [--fast] [pytest arguments] run every test; --fast: those of a minute
 python3 build.py lint                             run the linters, type checkers and the WGSL validator
 python3 build.py format                           format the sources
@@ -16,6 +16,7 @@ import argparse
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 from tools.failure import Failure, plain
 from tools.paths import ROOT
@@ -60,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     dev.add_argument("--port", type=int, help="the port to serve on (default: the first free one from 8000 on)")
     dev.add_argument("--no-open", action="store_true", help="do not open a browser")
     dev.set_defaults(run=_dev)
-    commands.add_parser("build", help="make dist/").set_defaults(run=_build)
+    commands.add_parser("build", help="make dist/ for a release: best compression").set_defaults(run=_build)
     commands.add_parser("test", help="run every test, or with --fast those of a minute; takes pytest's arguments")
     commands.add_parser("lint", help="run every checker; status 1 if one fails").set_defaults(run=_lint)
     commands.add_parser("format", help="format the sources").set_defaults(run=_format)
@@ -103,14 +104,20 @@ def _server_arguments(options: argparse.Namespace) -> list[str]:
 def _build(_: argparse.Namespace) -> int:
     from tools import dist
 
-    dist.build()
+    dist.build(release=True)
     return 0
 
 
 def _test(arguments: list[str]) -> int:
+    from tools.browser import ensure_browser
+    from tools.environment import ensure_venv
     from tools.npm import ensure_node_modules
 
-    ensure_node_modules(dev=True)
+    with ThreadPoolExecutor() as pool:  # npm, pip and apt mostly wait for the network
+        packages = [pool.submit(ensure, dev=True) for ensure in (ensure_node_modules, ensure_venv)]
+        pool.submit(ensure_browser).result()
+    for done in packages:
+        done.result()
     if "--fast" in arguments:
         arguments = [*FAST, *(argument for argument in arguments if argument != "--fast")]
     return _in_environment(["-m", "pytest", *arguments])
@@ -141,13 +148,14 @@ def _chat(options: argparse.Namespace) -> int:
 
 
 def _in_environment(arguments: list[str]) -> int:
-    """Make dist/, find a browser, and run the environment's Python; return its exit status."""
+    """Find a browser, make dist/, and run the environment's Python; return its exit status."""
     from tools import browser, dist
     from tools.environment import ensure_venv
 
     python = ensure_venv(dev=True)
+    found = browser.ensure_browser()
     dist.build()
-    return _run([str(python), *arguments], {**os.environ, "WISP_BROWSER": browser.ensure_browser()})
+    return _run([str(python), *arguments], {**os.environ, "WISP_BROWSER": found, dist.MADE: "1"})
 
 
 def _run(command: list[str], env: dict[str, str]) -> int:

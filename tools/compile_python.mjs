@@ -1,5 +1,6 @@
 // Compiles Python sources to the bytecode of Pyodide's own Python, with that Python.
-// argv: the folder of Pyodide's core; stdin: {name: base64 of a .py}; stdout: {name: base64 of its .pyc}.
+// argv: the folder of Pyodide's core; stdin: {files: {name: base64 of a .py}, prefix: of their paths in the page,
+// documented: [name of a file whose docstrings stay]}; stdout: {name: base64 of its .pyc}.
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 
@@ -9,13 +10,22 @@ const { loadPyodide } = await import(pathToFileURL(`${folder}/pyodide.mjs`).href
 const pyodide = await loadPyodide({ indexURL: folder });
 const compiled = pyodide.runPython(
   `
-import base64, importlib._bootstrap_external as external, importlib.util, json
+import ast, base64, importlib._bootstrap_external as external, importlib.util, json
+
+def without_docstrings(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            if ast.get_docstring(node, clean=False) is not None:
+                node.body = node.body[1:] or [ast.copy_location(ast.Pass(), node.body[0])]
+    return tree
 
 def compile_all(request):
     out = {}
-    for name, text in json.loads(request).items():
+    request = json.loads(request)
+    for name, text in request["files"].items():
         source = base64.b64decode(text)
-        code = compile(source, f"/wisp/{name}", "exec", dont_inherit=True, optimize=0)
+        tree = ast.parse(source) if name in request["documented"] else without_docstrings(ast.parse(source))
+        code = compile(tree, request["prefix"] + name, "exec", dont_inherit=True, optimize=0)
         # Unchecked: the archive's name has the hash of everything in it, nothing can be out of date.
         pyc = external._code_to_hash_pyc(code, importlib.util.source_hash(source), False)
         out[name] = base64.b64encode(pyc).decode()

@@ -2,7 +2,7 @@
 
 index.html, bench.html, artifact.html, notices.html, wisp.js, sw.js and manifest.webmanifest keep their names. All other
 files are under assets/ and have a part of their SHA-256 in their name: they can be cached for ever, and builds never
-mix.
+mix. Beside a file, FILE.br and FILE.gz are the same compressed, for hosts that send them with a Content-Encoding.
 """
 
 import hashlib
@@ -12,15 +12,16 @@ import shutil
 import time
 from pathlib import Path
 
-from tools import catalog, notices, pyodide, python_zip
-from tools.bytecode import with_bytecode
+from tools import catalog, delivery, notices, pyodide, python_parts, python_zip
+from tools.bytecode import bytecode
+from tools.compressed import BEST, QUICK, compressed
 from tools.environment import ensure_venv, pyproject
 from tools.failure import Failure, run, say
 from tools.fonts import with_fonts
 from tools.headers import ARTIFACT, ARTIFACT_PAGE_CSP, PAGE_CSP, headers_file, with_policy
 from tools.npm import ensure_node_modules, node
 from tools.paths import DIST, ROOT, STATIC
-from tools.snapshot import snapshot
+from tools.snapshot import imported, snapshot
 
 # Bundle -> its entry point. Pages refer to it by this path.
 PAGES = {
@@ -41,6 +42,8 @@ PAGES = {
 }
 SCRIPTS = {"mermaid"}  # bundles that are no modules
 ON_USE = {"highlight-all", "mermaid"}  # large and seldom used: the service worker caches them when they are first used
+MADE = "WISP_DIST_IS_MADE"  # in the environment: whoever started this process has just made dist/
+FOR_INSTALLATION = re.compile(r"^screenshots/|-512\.png$")
 VERSION = "__WISP_VERSION__"  # the placeholder for Wisp's version in pages
 
 
@@ -77,8 +80,8 @@ class Site:
         return text
 
 
-def build(*, quiet: bool = False) -> Path:
-    """Install what is missing, write dist/ and return its path."""
+def build(*, quiet: bool = False, release: bool = False) -> Path:
+    """Install what is missing, write dist/ and return its path. `release`: compress as well as possible."""
     ensure_venv(dev=False)
     ensure_node_modules()
     wheels = pyodide.wheels()
@@ -86,28 +89,19 @@ def build(*, quiet: bool = False) -> Path:
     site = Site()
     bundles, packages = _bundles()
 
-    members = with_bytecode(python_zip.sources())
-    archive = python_zip.pack(members)
+    sources = python_zip.sources()
+    python, on_use = _add_python(site, sources, wheels)
     assets: dict[str, object] = {
-        "pyodide": _add_pyodide(site),
-        "zip": site.add_hashed("assets", "py.zip", archive),
-        "snapshot": site.add_hashed("assets", "python.bin", snapshot(members)),
-        # Pyodide reads a wheel's name and version from its file name: the hash goes into the folder's name.
-        "wheels": [
-            site.add(f"assets/wheels-{short_hash(data)}/{path.name}", data)
-            for path, data in ((wheel, wheel.read_bytes()) for wheel in wheels)
-        ],
+        **python,
         "worker": site.add_hashed("assets", "worker.js", bundles["worker"].encode()),
         "downloads": site.add_hashed("assets", "downloads.js", bundles["downloads"].encode()),
         "grammar": site.add_hashed("assets", "grammar.js", bundles["grammar"].encode()),
     }
-    _add_static(site)
-    offline = list(site.files)  # the service worker caches these; models have a cache of their own
-    models = _add_models(site, archive)
+    on_use += _add_static(site)
+    offline = [path for path in site.files if path not in on_use]  # the service worker caches these, not the models
+    models = _add_models(site, python_zip.pack(sources))
     assets["catalog"] = models
     offline.append(models)
-
-    on_use: list[str] = []
 
     def publish_font(name: str, data: bytes) -> str:
         offline.append(site.add_hashed("assets/fonts", name, data))
@@ -126,7 +120,7 @@ def build(*, quiet: bool = False) -> Path:
     sdk = f"const __WISP_ASSETS__ = {json.dumps(assets)};\n" + bundles["wisp"]
     offline.append(site.add("wisp.js", sdk.encode()))
     version = pyproject()["project"]["version"]
-    licences = notices.page(notices.notices(packages, members, wheels), version)
+    licences = notices.page(notices.notices(packages, sources, wheels), version)
     offline.append(site.add("notices.html", with_policy(licences).encode()))
     for name in ("index.html", "bench.html", ARTIFACT, "manifest.webmanifest"):
         if (STATIC / name).exists():
@@ -141,9 +135,13 @@ def build(*, quiet: bool = False) -> Path:
         precache = {"version": digest.hexdigest()[:12], "files": sorted(offline), "onUse": sorted(on_use)}
         site.add("sw.js", (f"const __WISP_PRECACHE__ = {json.dumps(precache)};\n" + bundles["sw"]).encode())
 
+    encoded = compressed(site.files, BEST if release else QUICK)
     site.add("_headers", headers_file(site.files).encode())
+    site.files |= encoded
 
     _write(site)
+    if release and (size := delivery.first_visit().bytes) > delivery.LIMIT:
+        raise Failure(f"A first visit transfers {size:,} bytes; at most {delivery.LIMIT:,} (python -m tools.delivery)")
     if not quiet:
         size = sum(len(data) for data in site.files.values())
         say(f"dist/ is made: {len(site.files)} files, {size / 1e6:.1f} MB, {time.perf_counter() - started:.1f} s")
@@ -177,22 +175,49 @@ def _bundles() -> tuple[dict[str, str], list[str]]:
     return made["outputs"], made["packages"]
 
 
-def _add_pyodide(site: Site) -> str:
-    """Publish Pyodide's core, whose files load each other by name; return its folder, with a slash."""
+def _add_python(site: Site, sources: dict[str, bytes], wheels: list[Path]) -> tuple[dict[str, object], list[str]]:
+    """Publish Pyodide, the snapshot and the archives; return their assets and the paths that few visitors load."""
     core = {name: (pyodide.core_dir() / name).read_bytes() for name in pyodide.CORE_FILES}
     folder = f"assets/pyodide-{short_hash(b''.join(core.values()))}/"
     for name, data in core.items():
         site.add(folder + name, data)
-    return folder
+    whole_library = folder + "python_stdlib.zip"
+    library = python_parts.bytecode_library(core["python_stdlib.zip"])
+    members = bytecode(sources, "/wisp/")
+    started = snapshot(members, imported(sources), python_zip.pack(library), wheels)
+    start, modules = python_parts.start_of_library(library, started)
+    parts, left_out, whole_numpy = [], {"library": modules}, ""
+    for wheel in wheels:
+        data = wheel.read_bytes()
+        # Pyodide reads a wheel's name and version from its file name: the hash goes into the folder's name.
+        if wheel.name.startswith("numpy-"):
+            whole_numpy = site.add(f"assets/wheels-{short_hash(data)}/{wheel.name}", data)
+            data, left_out["numpy"] = python_parts.start_of_numpy(wheel, started)
+        parts.append(site.add(f"assets/wheels-{short_hash(data)}/{wheel.name}", data))
+    archive, packages = python_parts.start_of_archive(members, started, left_out)
+    assets: dict[str, object] = {
+        "pyodide": folder,
+        "zip": site.add_hashed("assets", "py.zip", archive),
+        "snapshot": site.add_hashed("assets", "python.bin", started.data),
+        "library": site.add_hashed("assets", "library.zip", start),
+        "packages": site.add_hashed("assets", "packages.zip", packages),
+        "wheels": parts,
+        "whole": {"library": whole_library, "numpy": whole_numpy},
+    }
+    return assets, [whole_library, whole_numpy, str(assets["packages"])]
 
 
-def _add_static(site: Site) -> None:
-    """Publish the files in the folders of static/, such as icons, except the models."""
+def _add_static(site: Site) -> list[str]:
+    """Publish the files in the folders of static/, except the models. Return those that only an installation reads."""
+    on_use = []
     for path in sorted(STATIC.glob("*/**/*")):
         inside = path.relative_to(STATIC)
         if path.is_file() and inside.parts[0] != "models":
             folder = f"assets/{inside.parent.as_posix()}"
-            site.add_hashed(folder, path.name, path.read_bytes(), f"static/{inside.as_posix()}")
+            hashed = site.add_hashed(folder, path.name, path.read_bytes(), f"static/{inside.as_posix()}")
+            if FOR_INSTALLATION.search(inside.as_posix()):
+                on_use.append(hashed)
+    return on_use
 
 
 def _add_models(site: Site, archive: bytes) -> str:

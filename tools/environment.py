@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tools.failure import Failure, run, say
 from tools.paths import PYPROJECT, ROOT, VENV, site_packages, venv_python
 
 LOCK = ROOT / "requirements.lock"
+_one_at_a_time = threading.RLock()
 
 
 def pyproject() -> dict[str, Any]:
@@ -27,11 +29,12 @@ def pyproject() -> dict[str, Any]:
 
 def ensure_venv(*, dev: bool) -> Path:
     """Install the page's packages and, with `dev`, the tests' too; return the environment's interpreter."""
-    if not venv_python().exists() or not site_packages().is_dir():
-        _create()
-    _install("runtime", pyproject()["project"]["dependencies"])  # alone, so that a first `serve` stays quick
-    if dev:
-        _install("dev", pins())
+    with _one_at_a_time:
+        if not venv_python().exists() or not site_packages().is_dir():
+            _create()
+        _install("runtime", pyproject()["project"]["dependencies"])  # alone, so that a first `serve` stays quick
+        if dev:
+            _install("dev", pins())
     return venv_python()
 
 

@@ -29,6 +29,10 @@ HEADERS = {
 }
 
 
+IMMUTABLE = "public, max-age=31536000, immutable"  # below assets/: names have a hash of their content
+REVALIDATED = "no-cache"  # all others
+
+
 def headers_of(name: str) -> dict[str, str]:
     """Return the headers of the file of dist/ with that name."""
     if name != ARTIFACT:
@@ -43,7 +47,8 @@ def headers_file(paths: Iterable[str]) -> str:
     pages = [name for path in tops for name in _addresses(path)]
     lines = []
     for address, name in [("/", "index.html"), *pages]:
-        lines += [address, *(f"  {header}: {value}" for header, value in headers_of(name).items())]
+        caching = {"Cache-Control": IMMUTABLE if address == "/assets/*" else REVALIDATED}
+        lines += [address, *(f"  {header}: {value}" for header, value in {**headers_of(name), **caching}.items())]
     return "\n".join(lines) + "\n"
 
 

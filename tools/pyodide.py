@@ -5,6 +5,7 @@ index that contains Pyodide's wheels. Its SHA-256 must always be the one in pyod
 """
 
 import hashlib
+import itertools
 import json
 import os
 import tempfile
@@ -52,7 +53,7 @@ def wheels() -> list[Path]:
     missing = [wheel for wheel in wanted if not _is_right(cache / wheel.file_name, wheel)]
     if missing:
         say(f"Fetching {', '.join(wheel.name for wheel in missing)} for Pyodide {version()} ...")
-        missing = [wheel for wheel in missing if not _from_cdn(wheel, cache)]
+        missing = list(itertools.dropwhile(lambda wheel: _from_cdn(wheel, cache), missing))  # ask it in vain once
     if missing:
         _from_index(missing, cache)
     return [cache / wheel.file_name for wheel in wanted]

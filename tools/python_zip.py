@@ -2,7 +2,7 @@
 
 import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tools.paths import ROOT, site_packages
@@ -36,12 +36,10 @@ def _tree(folder: Path, prefix: str, pattern: str) -> Iterator[tuple[str, bytes]
         yield f"{prefix}/{path.relative_to(folder).as_posix()}", path.read_bytes()
 
 
-def pack(members: dict[str, bytes]) -> bytes:
-    """Return a zip of the members; equal members give equal bytes."""
+def pack(members: Mapping[str, bytes]) -> bytes:
+    """Return a zip of the members, uncompressed: as a whole, it is sent in half the bytes."""
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         for name, content in members.items():
-            info = zipfile.ZipInfo(name, EPOCH)
-            info.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(info, content)
+            archive.writestr(zipfile.ZipInfo(name, EPOCH), content)
     return out.getvalue()

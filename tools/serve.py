@@ -1,4 +1,7 @@
-"""Serve dist/ on 127.0.0.1: cross-origin isolated, with the page's security policy, byte ranges and keep-alive."""
+"""Serve dist/ on 127.0.0.1: cross-origin isolated, with the page's security policy, byte ranges and keep-alive.
+
+Where dist/ has FILE.br or FILE.gz beside FILE, clients that accept the encoding get that.
+"""
 
 import mimetypes
 import os
@@ -13,7 +16,7 @@ from pathlib import Path
 
 from tools.connections import WRITE_S, BadRequest, BoundedServer, RequestHandler, number
 from tools.failure import Failure
-from tools.headers import HEADERS, headers_of
+from tools.headers import HEADERS, IMMUTABLE, REVALIDATED, headers_of
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 8000
@@ -29,6 +32,7 @@ MIME = {
     ".zip": "application/zip",
     ".svg": "image/svg+xml",
 }
+ENCODINGS = {"br": ".br", "gzip": ".gz"}  # as in Accept-Encoding -> suffix in dist/; the first is the smallest
 
 
 class Handler(RequestHandler):
@@ -73,10 +77,11 @@ class Handler(RequestHandler):
         if path is None:
             self._fail(HTTPStatus.NOT_FOUND)
             return
-        status = path.stat()
+        encoding, sent = self._encoded(path)
+        status = sent.stat()
         # a name with a hash always means the same content, so a rebuild must not change the tag
         hashed = path.is_relative_to(self.server.root / "assets")
-        etag = f'"{path.name}"' if hashed else f'"{status.st_mtime_ns:x}-{status.st_size:x}"'
+        etag = f'"{sent.name}"' if hashed else f'"{status.st_mtime_ns:x}-{status.st_size:x}"'
         if self.headers.get("If-None-Match") == etag:
             self.send_response(HTTPStatus.NOT_MODIFIED)
             self._common(path, etag)
@@ -94,14 +99,29 @@ class Handler(RequestHandler):
         self._common(path, etag)
         if span:
             self.send_header("Content-Range", f"bytes {start}-{end - 1}/{status.st_size}")
+        if encoding:
+            self.send_header("Content-Encoding", encoding)
         self.send_header("Content-Type", MIME.get(path.suffix) or mimetypes.guess_type(path.name)[0] or BYTES)
         self.send_header("Content-Length", str(end - start))
         self.send_header("Last-Modified", formatdate(status.st_mtime, usegmt=True))
         self.end_headers()
         if body:
-            with path.open("rb") as file:
+            with sent.open("rb") as file:
                 file.seek(start)
                 _copy(file, self.wfile, end - start)
+
+    def _encoded(self, path: Path) -> tuple[str, Path]:
+        """Return the encoding to send and the file that has it; ranges are of the file as it is.
+
+        A compressed file older than its original was not made of it: somebody has changed dist/ by hand.
+        """
+        accepted = accepted_encodings(self.headers.get("Accept-Encoding", ""))
+        for encoding, suffix in ENCODINGS.items():
+            packed = path.with_name(path.name + suffix)
+            usable = encoding in accepted and "Range" not in self.headers and packed.is_file()
+            if usable and packed.stat().st_mtime_ns >= path.stat().st_mtime_ns:
+                return encoding, packed
+        return "", path
 
     def _file(self) -> Path | None:
         """Return the requested file; None if it does not exist or is outside the root."""
@@ -122,8 +142,9 @@ class Handler(RequestHandler):
         for name, value in {**headers_of(path.name), **self.server.headers}.items():
             self.send_header(name, value)
         hashed = path.is_relative_to(self.server.root / "assets")
-        self.send_header("Cache-Control", "public, max-age=31536000, immutable" if hashed else "no-cache")
+        self.send_header("Cache-Control", IMMUTABLE if hashed else REVALIDATED)
         self.send_header("ETag", etag)
+        self.send_header("Vary", "Accept-Encoding")
         self.send_header("Accept-Ranges", "bytes")
 
     def _fail(self, status: HTTPStatus, headers: dict[str, str] | None = None) -> None:
@@ -137,6 +158,12 @@ class Handler(RequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(text)
+
+
+def accepted_encodings(header: str) -> set[str]:
+    """Return the encodings that an Accept-Encoding header names, without those of quality 0."""
+    named = [part.strip().lower().partition(";") for part in header.split(",")]
+    return {name.strip() for name, _, quality in named if not re.fullmatch(r"q=0(\.0*)?", quality.replace(" ", ""))}
 
 
 class UnsatisfiableRange(Exception):

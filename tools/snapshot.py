@@ -10,6 +10,8 @@ import json
 import os
 import re
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tools import pyodide
@@ -18,34 +20,56 @@ from tools.npm import node
 from tools.paths import ROOT, cache_dir
 from tools.python_zip import OWN_PACKAGES
 
-MAKER = ROOT / "tools" / "make_snapshot.mjs"
+MAKERS = [ROOT / "tools" / "make_snapshot.mjs", ROOT / "app" / "memory_snapshot.js"]
 IMPORT = re.compile(rb"^\s*(?:from|import) ([\w.]+)", re.M)
 ALSO = ("shutil", "zipfile")  # they unpack the archive
+# Imported after the snapshot was taken: compiled packages, and what Python imports by itself when it is needed.
+LATER = (
+    "numpy", "numpy.typing", "regex", "tarfile", "_strptime", "calendar", "encodings.ascii", "encodings.cp437",
+    "encodings.idna", "encodings.latin_1", "encodings.raw_unicode_escape", "encodings.unicode_escape",
+    "encodings.utf_16_le", "encodings.utf_8_sig",
+)  # fmt: skip
 
 
-def snapshot(members: dict[str, bytes]) -> bytes:
-    """Return the snapshot, gzipped. `members`: the archive's files, name -> content."""
+@dataclass(frozen=True)
+class Snapshot:
+    """A started Python: its memory (app/memory_snapshot.js), the modules in it, and files LATER needs beside it."""
+
+    data: bytes
+    modules: frozenset[str]
+    later: frozenset[str]
+
+
+def snapshot(members: Mapping[str, bytes], modules: Sequence[str], library: bytes, wheels: Sequence[Path]) -> Snapshot:
+    """Return the snapshot.
+
+    `members`: the archive's files, name -> content; `modules`: what to import; `library`: Python's own, as a zip.
+    """
     files = {name: data for name, data in members.items() if _package(name) not in (*OWN_PACKAGES, "wgsl")}
-    names = modules(members)
-    digest = hashlib.sha256(f"{pyodide.version()} {names} ".encode() + MAKER.read_bytes())
-    for name, data in sorted(files.items()):
+    digest = hashlib.sha256(f"{pyodide.version()} {modules} {LATER} {[wheel.name for wheel in wheels]} ".encode())
+    for name, data in [("library", library), *((str(maker), maker.read_bytes()) for maker in MAKERS), *files.items()]:
         digest.update(name.encode() + b"\0" + data + b"\0")
     cached = cache_dir("snapshots") / f"{digest.hexdigest()}.bin"
-    if not cached.exists():
+    about = cached.with_suffix(".json")
+    if not (cached.exists() and about.exists()):
         say(f"Starting Python of Pyodide {pyodide.version()} once, to take a snapshot of its memory ...")
-        part = cached.with_suffix(f".{os.getpid()}.part")
-        request = {"files": {name: base64.b64encode(data).decode() for name, data in files.items()}, "modules": names}
-        command: list[str | Path] = [node(), MAKER, pyodide.core_dir(), part]
-        run(command, "Cannot start Pyodide's Python", stdin=json.dumps(request))
+        part, zip = (cached.with_suffix(f".{os.getpid()}.{kind}") for kind in ("part", "zip"))
+        zip.write_bytes(library)
+        request = {"files": {name: base64.b64encode(data).decode() for name, data in files.items()}, "modules": modules,
+                   "wheels": [str(wheel) for wheel in wheels], "later": LATER}  # fmt: skip
+        command: list[str | Path] = [node(), MAKERS[0], pyodide.core_dir(), zip, part]
+        about.write_text(run(command, "Cannot start Pyodide's Python", stdin=json.dumps(request)))
         part.replace(cached)
-    return cached.read_bytes()
+        zip.unlink()
+    found = json.loads(about.read_text())
+    return Snapshot(cached.read_bytes(), frozenset(found["snapshot"]), frozenset(found["later"]))
 
 
-def modules(members: dict[str, bytes]) -> list[str]:
+def imported(sources: Mapping[str, bytes]) -> list[str]:
     """Return what Wisp's modules import from Python's own library and from the packages in the archive."""
-    packages = {_package(name) for name in members} - {*OWN_PACKAGES, "wgsl"}
+    packages = {_package(name) for name in sources} - {*OWN_PACKAGES, "wgsl"}
     found = {*ALSO}
-    for name, source in members.items():
+    for name, source in sources.items():
         if _package(name) in OWN_PACKAGES and name.endswith(".py"):
             found |= {match.decode() for match in IMPORT.findall(source)}
     return sorted(m for m in found if (root := m.partition(".")[0]) in packages or root in sys.stdlib_module_names)

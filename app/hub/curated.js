@@ -13,6 +13,7 @@
 import { t } from "../language/phrase.js";
 
 const APACHE = "Apache-2.0";
+export const CHAT = t("Chat");
 
 /** @type {Curated[]} the smallest first in each kind */
 export const CURATED = [
@@ -21,7 +22,7 @@ export const CURATED = [
     repository: "HuggingFaceTB/SmolLM2-360M-Instruct-GGUF",
     parameters: 360e6,
     license: APACHE,
-    kind: t("Chat"),
+    kind: CHAT,
     about: t("The smallest here: short English answers on any device."),
   },
   {
@@ -29,7 +30,7 @@ export const CURATED = [
     repository: "Qwen/Qwen2.5-0.5B-Instruct-GGUF",
     parameters: 494e6,
     license: APACHE,
-    kind: t("Chat"),
+    kind: CHAT,
     about: t("Small, in many languages."),
   },
   {
@@ -37,7 +38,7 @@ export const CURATED = [
     repository: "ggml-org/gemma-3-1b-it-GGUF",
     parameters: 1e9,
     license: "Gemma",
-    kind: t("Chat"),
+    kind: CHAT,
     about: t("Google's small model for text: fluent, with little memory for context."),
   },
   {
@@ -45,7 +46,7 @@ export const CURATED = [
     repository: "LiquidAI/LFM2-1.2B-GGUF",
     parameters: 1.17e9,
     license: "LFM Open License 1.0",
-    kind: t("Chat"),
+    kind: CHAT,
     about: t("Made for phones and laptops: mostly short convolutions, so long contexts cost little."),
   },
   {
@@ -53,7 +54,7 @@ export const CURATED = [
     repository: "bartowski/Llama-3.2-1B-Instruct-GGUF",
     parameters: 1.24e9,
     license: "Llama 3.2 Community",
-    kind: t("Chat"),
+    kind: CHAT,
     about: t("Meta's small model: summaries and rewriting."),
   },
   {
@@ -61,7 +62,7 @@ export const CURATED = [
     repository: "allenai/OLMo-2-0425-1B-Instruct-GGUF",
     parameters: 1.48e9,
     license: APACHE,
-    kind: t("Chat"),
+    kind: CHAT,
     about: t("Fully open: its training data and code are published, too."),
   },
   {
@@ -69,7 +70,7 @@ export const CURATED = [
     repository: "ibm-granite/granite-3.3-2b-instruct-GGUF",
     parameters: 2.53e9,
     license: APACHE,
-    kind: t("Chat"),
+    kind: CHAT,
     about: t("IBM's model for work: summaries, extraction, tool calls."),
   },
   {
@@ -77,7 +78,7 @@ export const CURATED = [
     repository: "microsoft/Phi-3-mini-4k-instruct-gguf",
     parameters: 3.82e9,
     license: "MIT",
-    kind: t("Chat"),
+    kind: CHAT,
     about: t("Microsoft's small model: knowledge and logic in English."),
   },
   {

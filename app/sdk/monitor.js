@@ -1,33 +1,18 @@
 /** Samples of an engine's figures, as `engine.monitor()` takes them. */
 
 /**
- * @typedef {object} Sample one moment. `last`: of the newest request
- * @property {number} time ms since 1970
- * @property {string | null} model
- * @property {number} requests since the model was loaded
- * @property {number} tokens_per_second generated since the sample before, by all requests
- * @property {number | null} token_ms time of a token, last
- * @property {number | null} first_token_ms time to the first token, last
- * @property {number | null} prompt_tokens_per_second last; without cached tokens
- * @property {number | null} tokens_per_draft_step 1 and the accepted draft tokens
- * @property {number | null} cache_hit_rate part of the prompts' tokens that came from the cache, of up to 8 requests
- * @property {{ number: number, tokens: number, waits: number }[]} sequences that run: tokens in the KV cache, waits for pages
- * @property {number | null} context_length tokens
- * @property {Record<string, number>} memory bytes of the model by pool
- * @property {number} heap bytes of Python's memory
- * @property {number} heap_growth bytes since the first sample
- * @property {number} used bytes of all models
- * @property {number} budget bytes for all models
- * @property {number | null} link bytes per second of a download, null while there is none
- * @property {string[]} notices what the engine did by itself
+ * @typedef {import("./figures.d.ts").Sample} Sample
+ * @typedef {import("./figures.d.ts").Stats} Stats
+ * @typedef {import("./figures.d.ts").MonitorHandle} MonitorHandle
  */
 
 const REQUESTS = 8; // that the hit rate covers
 const LINK_MS = 3000; // after which a download's speed no longer counts
 const SHORT_PROMPT = 16; // tokens: fewer give no rate
 
-/** @typedef {{ sample: Sample, totals: Record<string, number> | null }} Entry */
+/** @typedef {{ sample: Sample, totals: Stats["totals"] | null }} Entry */
 
+/** @implements {MonitorHandle} */
 export class Monitor {
   /** @type {Entry[]} */
   #entries = [];
@@ -42,7 +27,7 @@ export class Monitor {
   onSample = () => {};
 
   /**
-   * @param {() => Promise<Record<string, any>>} read `stats()`
+   * @param {() => Promise<Stats>} read `stats()`
    * @param {{ interval?: number, most?: number }} options ms between two samples; how many are held, the newest ones
    */
   constructor(read, { interval = 1000, most = 3600 } = {}) {
@@ -95,14 +80,14 @@ export class Monitor {
   }
 }
 
-/** @param {Record<string, any>} stats @param {Entry[]} before @param {number | null} link @param {number} time @returns {Sample} */
+/** @param {Stats} stats @param {Entry[]} before @param {number | null} link @param {number} time @returns {Sample} */
 export function sampleOf(stats, before, link, time) {
   const { totals, last, memory } = stats;
   const { wasm_heap: heap = 0, ...pools } = memory ?? {};
   const newest = before.at(-1);
   const own = totals ? before.filter((entry) => sameModel(entry, stats)) : [];
   const since = own.at(-1);
-  const made = since?.totals ? totals.completion_tokens - since.totals.completion_tokens : 0;
+  const made = totals && since?.totals ? totals.completion_tokens - since.totals.completion_tokens : 0;
   const fed = last ? last.prompt_tokens - last.cached_tokens : 0;
   const decoded = last ? last.completion_tokens - 1 : 0;
   return {
@@ -110,9 +95,9 @@ export function sampleOf(stats, before, link, time) {
     model: stats.model ?? null,
     requests: totals?.requests ?? 0,
     tokens_per_second: since ? (1000 * made) / Math.max(1, time - since.sample.time) : 0,
-    token_ms: decoded > 0 && last.decode_ms ? last.decode_ms / decoded : null,
+    token_ms: decoded > 0 && last?.decode_ms ? last.decode_ms / decoded : null,
     first_token_ms: last?.prefill_ms || null,
-    prompt_tokens_per_second: fed >= SHORT_PROMPT && last.prefill_ms ? (1000 * fed) / last.prefill_ms : null,
+    prompt_tokens_per_second: fed >= SHORT_PROMPT && last?.prefill_ms ? (1000 * fed) / last.prefill_ms : null,
     tokens_per_draft_step: totals?.draft_steps ? totals.draft_tokens / totals.draft_steps : null,
     cache_hit_rate: totals ? hitRate(totals, own) : null,
     sequences: stats.sequences ?? [],
@@ -128,12 +113,12 @@ export function sampleOf(stats, before, link, time) {
   };
 }
 
-/** Whether an entry's counters are of the model that is loaded now: those of another one begin again. @param {Entry} entry @param {Record<string, any>} stats */
+/** Whether an entry's counters are of the model that is loaded now: those of another one begin again. @param {Entry} entry @param {Stats} stats */
 function sameModel({ sample, totals }, stats) {
-  return totals !== null && sample.model === (stats.model ?? null) && totals.requests <= stats.totals.requests;
+  return Boolean(totals && stats.totals && sample.model === stats.model && totals.requests <= stats.totals.requests);
 }
 
-/** @param {Record<string, number>} totals @param {Entry[]} own earlier entries of the same model */
+/** @param {NonNullable<Stats["totals"]>} totals @param {Entry[]} own earlier entries of the same model */
 function hitRate(totals, own) {
   const from = own.findLast((entry) => totals.requests - (entry.totals?.requests ?? 0) >= REQUESTS)?.totals;
   const prompts = totals.prompt_tokens - (from?.prompt_tokens ?? 0);

@@ -5,23 +5,12 @@
 import { WispError } from "./error.js";
 
 /**
- * @typedef {object} QualityOptions
- * @property {string} [model] a loaded one; default: the default model
- * @property {number} [contextLength] tokens of a chunk; default 512
- * @property {(done: number, total: number) => void} [onProgress] chunks, or questions
- * @property {AbortSignal} [signal] ends it after the present chunk
- *
- * @typedef {{ perplexity: number, error: number, tokens: number, chunks: number }} Perplexity `error`: its standard error
- * @typedef {object} Divergence
- * @property {number} mean KL divergence of a token, in nats
- * @property {number} max
- * @property {number} same_top part of the tokens whose most probable token is the same
- * @property {Perplexity} base
- * @property {Perplexity} model
- * @property {number} tokens
- *
- * @typedef {{ question: string, choices: string[], answer: number }} Question `answer`: index of the right choice
- * @typedef {{ correct: number, total: number, accuracy: number, chosen: number[] }} Score
+ * @typedef {import("./figures.d.ts").QualityOptions} QualityOptions
+ * @typedef {import("./figures.d.ts").Perplexity} Perplexity
+ * @typedef {import("./figures.d.ts").Divergence} Divergence
+ * @typedef {import("./figures.d.ts").Question} Question
+ * @typedef {import("./figures.d.ts").Score} Score
+ * @typedef {import("./figures.d.ts").QualityFigures} QualityFigures
  *
  * @typedef {Pick<import("../wisp.js").Wisp, "tokenize" | "evaluate" | "stats">} Model what evaluates
  * @typedef {{ logits: Float32Array, shape: [number, number] }} Logits
@@ -29,6 +18,7 @@ import { WispError } from "./error.js";
 
 const CHUNK = 512; // tokens, llama-perplexity's default
 
+/** @implements {QualityFigures} */
 export class Quality {
   #engine;
 
@@ -117,7 +107,7 @@ export class Quality {
    */
   async #each(text, models, { contextLength = CHUNK, onProgress = () => {}, signal }, score) {
     const [model] = models;
-    const { context_length: most } = await this.#engine.stats({ model });
+    const most = (await this.#engine.stats({ model })).context_length ?? 0;
     if (!Number.isInteger(contextLength) || contextLength < 4 || contextLength > most)
       throw invalid(`contextLength must be a whole number from 4 to ${most}.`, "contextLength");
     const ids = await this.#engine.tokenize(text, { addSpecial: true, model });

@@ -1,5 +1,19 @@
 /** Requests of the SDK: OpenAI's, with llama.cpp's extensions. */
 
+export type {
+  Divergence,
+  LastRequest,
+  MonitorHandle,
+  Perplexity,
+  Pools,
+  QualityFigures,
+  QualityOptions,
+  Question,
+  Sample,
+  Score,
+  Stats,
+} from "./figures.d.ts";
+
 /** A JSON schema of draft 2020-12; a keyword that cannot be enforced exactly is rejected with an error that names it. */
 export type Schema = boolean | Record<string, any>;
 

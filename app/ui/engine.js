@@ -61,6 +61,30 @@ export class Engine {
     this.#loading?.abort();
   }
 
+  /**
+   * Loads a model beside the one that answers, which stays the default. Rejects if it cannot be loaded.
+   * @param {Choice} choice @param {{ contextLength?: number }} options @returns {Promise<Loaded>}
+   */
+  async beside(choice, options = {}) {
+    const wisp = await this.ready();
+    if (choice.upstream) return { name: choice.name, choice, stats: {} };
+    const controller = new AbortController();
+    this.#loading?.abort();
+    this.#loading = controller;
+    this.events.loading(choice, true);
+    try {
+      const { model, sha256 } = choice;
+      const { signal } = controller;
+      const stats = await wisp.load({ model, sha256, clampContext: true, default: false, ...options }, { signal });
+      return { name: choice.name, choice, stats };
+    } finally {
+      if (this.#loading === controller) {
+        this.#loading = null;
+        this.events.idle();
+      }
+    }
+  }
+
   /** The engine with its model, after the load in progress. @returns {Promise<Wisp>} */
   async ready() {
     await this.#settled;

@@ -1,6 +1,7 @@
 /** A repository in the hub dialog: its files, whether each fits this device, and buttons to use one. */
 import { Hub } from "../hub/client.js";
 import { best, fitBySize, likely } from "../hub/fit.js";
+import { remember } from "../hub/next.js";
 import { joined, sentences, t } from "../language/phrase.js";
 import { explain } from "./advice.js";
 import { byId, h, iconButton } from "./dom.js";
@@ -57,6 +58,7 @@ export class Repository {
       const hub = await Hub.open();
       const found = await hub.files(id, { signal });
       if (signal.aborted) return;
+      if (found.files.length) remember(id);
       this.#files = found.files;
       this.#embeds = /feature-extraction|sentence-similarity/.test(found.task ?? "");
       this.#parameters = found.parameters ?? 0;

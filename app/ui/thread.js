@@ -9,6 +9,7 @@ import { copyButton } from "./copy.js";
 import { byId, h, iconButton } from "./dom.js";
 import { icon } from "./icons.js";
 import { rate, seconds, tokens } from "./format.js";
+import { columns, pickButton } from "./chats/pair.js";
 import { answered, firstSent } from "./chats/turns.js";
 import { isKey } from "./shortcuts.js";
 import { Markdown } from "./markdown.js";
@@ -77,6 +78,26 @@ export class Thread {
     const view = new AnswerView(message, this.actions, this.#versions(message));
     this.#list.append(view.element);
     return view;
+  }
+
+  /**
+   * Adds two answers that grow, side by side. Their buttons pick the answer first.
+   * @param {Message[]} messages @param {string[]} names of their models @param {(message: Message) => void} pick
+   */
+  pair(messages, names, pick) {
+    const views = messages.map((message) => {
+      const continued = () => {
+        pick(message);
+        this.actions.continue();
+      };
+      return new AnswerView(
+        message,
+        { ...this.actions, continue: continued },
+        pickButton(() => pick(message)),
+      );
+    });
+    this.#list.append(columns(views, names));
+    return views;
   }
 
   /** The switch between the versions of a message; null: it has one. @param {Message} message */

@@ -161,6 +161,7 @@ class UrlSource(Source):
     async def _prefetch(self, plan: list[Record]) -> None:
         """Download the first DOWNLOAD_AHEAD records that are not cached. records() takes them from memory."""
         await self._prepare(plan)
+        self._loaded = 0  # the first request's bytes are counted with their records
         for record in [r for r in plan if (r.offset, r.length) not in self._cached][:DOWNLOAD_AHEAD]:
             self._prefetched.add(record.offset)
             self._prefetching[record.offset] = asyncio.ensure_future(self._obtain(record))
@@ -321,7 +322,7 @@ class UrlSource(Source):
                     if have < record.length and self._storing.possible and self._remote.ranged:
                         await self._parts.keep(target, 0, record.offset, record.offset + have)
                 await self._complete(target, record, max(have, 0))
-                self._on_progress("hash", self._loaded, self.size)
+                self._on_progress("hash", min(self._loaded, self.size), self.size)
                 return await target.finish()
             except JsException as error:
                 if error.name != WORKER_LOST:

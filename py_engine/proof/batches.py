@@ -15,6 +15,7 @@ from py_engine.cpu.call import Array
 from py_engine.plan.pages import MAX_GROUPS, SEGMENT_WORDS, STATE_WORDS, pages_for
 from py_engine.plan.plan import Op, Plan
 from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
+from py_engine.proof.numbers import Numbers
 
 READ_PAGES = 3  # pages that are read and not written; prime
 START = 61  # default position of a case's first token: near the end of a page, so that a batch crosses it
@@ -38,7 +39,7 @@ class Batch:
         """Tokens of the batch."""
         return len(self.places)
 
-    def state(self, plan: Plan, random: np.random.Generator) -> tuple[Array, int]:
+    def state(self, plan: Plan, random: Numbers) -> tuple[Array, int]:
         """The words of the state buffer, and the number of pages that a cache needs; one more is never referenced."""
         states = np.full((MAX_SMALL_BATCH, STATE_WORDS), NOWHERE, np.uint32)
         count = self.n if self.per_token else 1

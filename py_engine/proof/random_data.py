@@ -18,6 +18,7 @@ from py_engine.cpu.call import Array
 from py_engine.cpu.executor import DTYPES, dequantize
 from py_engine.plan import quants
 from py_engine.plan.plan import Weight
+from py_engine.proof.numbers import Numbers
 
 DISTINCT_ROWS, DISTINCT_TOKENS = 13, 5
 POOL = 65521  # random numbers that all buffers are filled from; prime, so that rows do not repeat
@@ -109,7 +110,7 @@ class RandomData:
     """Random arrays of one seed. Equal requests for matrices and for rows of x share their memory."""
 
     def __init__(self, seed: int) -> None:
-        self.numbers = np.random.default_rng(seed)
+        self.numbers = Numbers(seed)
         self._pools = {"f32": self.numbers.standard_normal(POOL).astype(np.float32)}
         self._matrices: dict[tuple[Any, ...], tuple[dict[str, Array], Array]] = {}
         self._distinct: dict[tuple[Q, int], tuple[Array, Array]] = {}

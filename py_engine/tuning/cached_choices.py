@@ -19,7 +19,7 @@ FIELDS = ("f16", "subgroup", "matrix", "dot8")  # fields of Device that a choice
 def kernels_hash(files: Iterable[Path] | None = None) -> str:
     """Hash the kernels' text and the code that chooses their tiles."""
     engine = Path(__file__).parent.parent
-    code = [engine / "plan" / "tiles.py", *sorted((engine / "tuning").glob("*.py"))]
+    code = [*(engine / "plan").glob("tiles.py*"), *sorted((engine / "tuning").glob("*.py*"))]  # a page has bytecode
     digest = hashlib.sha256()
     for path in files or [*sorted(WGSL.rglob("*.wgsl")), *code]:
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")

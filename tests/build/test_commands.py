@@ -3,8 +3,6 @@
 import subprocess
 import sys
 
-import pytest
-
 from tools.paths import ROOT
 
 
@@ -21,10 +19,10 @@ def test_help_lists_every_command() -> None:
         assert f"build.py {command}" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("name", "status"), [("test_smoke", pytest.ExitCode.OK), ("test_distribution", pytest.ExitCode.NO_TESTS_COLLECTED)]
-)
-def test_fast_leaves_slow_tests_out(name: str, status: int) -> None:
+def test_fast_leaves_slow_tests_out() -> None:
     """pytest's own arguments pass through."""
-    done = build("test", "--fast", "--collect-only", "-q", "-n", "0", "-k", name)
-    assert done.returncode == status, done.stdout + done.stderr
+    done = build("test", "--fast", "--collect-only", "-q", "-n", "0", "-k", "test_smoke or test_samplers")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "test_the_page_answers" in done.stdout
+    assert "test_shaped_logits" in done.stdout
+    assert "test_draws_follow_the_definition" not in done.stdout

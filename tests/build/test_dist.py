@@ -1,11 +1,11 @@
 """The build's files: names with content hashes, nothing missing, equal bytes each time."""
 
+import gzip
 import hashlib
 import io
 import json
 import re
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ def injected(file: Path, name: str) -> dict[str, Any]:
 
 
 def test_hashed_names_say_what_is_in_them(dist: Path) -> None:
-    hashed = [path for path in dist.glob("assets/**/*") if path.is_file() and "pyodide-" not in str(path)]
+    hashed = [p for p in dist.glob("assets/**/*") if p.is_file() and not re.search(r"pyodide-|\.(br|gz)$", str(p))]
     assert len(hashed) > 5
     for path in hashed:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
@@ -39,7 +39,8 @@ def test_hashed_names_say_what_is_in_them(dist: Path) -> None:
 
 
 def test_the_sdk_names_files_that_exist(dist: Path, assets: dict[str, Any]) -> None:
-    for path in [assets["zip"], assets["snapshot"], assets["worker"], assets["catalog"], *assets["wheels"]]:
+    names = ["zip", "snapshot", "library", "packages", "worker", "catalog"]
+    for path in [*(assets[name] for name in names), *assets["wheels"], *assets["whole"].values()]:
         assert (dist / path).is_file(), path
     for name in pyodide.CORE_FILES:
         assert (dist / assets["pyodide"] / name).is_file(), name
@@ -47,8 +48,7 @@ def test_the_sdk_names_files_that_exist(dist: Path, assets: dict[str, Any]) -> N
 
 def test_wheels_are_the_ones_that_pyodide_names(dist: Path, assets: dict[str, Any]) -> None:
     lock = json.loads((dist / assets["pyodide"] / "pyodide-lock.json").read_text(encoding="utf-8"))["packages"]
-    for path in assets["wheels"]:
-        name = Path(path).name.split("-")[0]
+    for name, path in {"numpy": assets["whole"]["numpy"], "regex": assets["wheels"][1]}.items():
         assert hashlib.sha256((dist / path).read_bytes()).hexdigest() == lock[name]["sha256"]
 
 
@@ -63,14 +63,13 @@ def test_page_refers_to_built_files_only(dist: Path) -> None:
 
 def test_service_worker_caches_everything_but_the_models_and_what_is_seldom_used(dist: Path) -> None:
     precache = injected(dist / "sw.js", "__WISP_PRECACHE__")
-    everything = {path.relative_to(dist).as_posix() for path in dist.rglob("*") if path.is_file()}
+    files = [path for path in dist.rglob("*") if path.is_file() and path.suffix not in (".br", ".gz")]
+    everything = {path.relative_to(dist).as_posix() for path in files}
     models = {path for path in everything if path.endswith(".gguf")}
     on_use = set(precache["onUse"])
-    assert {path.partition("-")[0] for path in on_use} == {
-        "assets/mermaid",
-        "assets/highlight",
-        *(f"assets/languages/{code}" for code in texts.codes()),
-    }
+    seldom = {"mermaid", "highlight", "packages", "pyodide", "wheels", "icons/icon", "screenshots/chat"}
+    languages = {f"languages/{code}" for code in texts.codes()}
+    assert {path.removeprefix("assets/").partition("-")[0] for path in on_use} == seldom | languages
     assert everything - set(precache["files"]) == {"sw.js", "_headers"} | models | on_use
     assert set(precache["files"]) <= everything
 
@@ -94,27 +93,38 @@ def test_catalog_says_what_the_models_are(dist: Path, assets: dict[str, Any]) ->
         assert data == (STATIC / "models" / f"{entry['id']}.gguf").read_bytes()
 
 
-def test_archive_holds_the_checkout_and_bytecode_of_each_file(dist: Path, assets: dict[str, Any]) -> None:
+def test_archive_holds_bytecode_of_the_checkout(dist: Path, assets: dict[str, Any]) -> None:
     with zipfile.ZipFile(io.BytesIO((dist / assets["zip"]).read_bytes())) as archive:
         names = set(archive.namelist())
-        for package in ("app", "py_engine"):
-            for path in (ROOT / package).rglob("*.py"):
-                name = path.relative_to(ROOT).as_posix()
-                assert archive.read(name) == path.read_bytes()
-        sources = [name for name in names if name.endswith(".py")]
-        for name in sources:
-            folder, _, file = name.rpartition("/")
-            assert f"{folder}/__pycache__/{file[:-3]}.cpython-314.pyc" in names
-    assert {"jinja2/sandbox.py", "markupsafe/_native.py", "gguf/quants.py", "wgsl/matvec.wgsl"} <= names
-    assert not [name for name in names if name.endswith((".so", ".js"))]
+        left_out = json.loads(archive.read("app/on_demand.json"))
+    ours = {
+        path.relative_to(ROOT).as_posix() for package in ("app", "py_engine") for path in (ROOT / package).rglob("*.py")
+    }
+    assert {name for name in names if name.startswith(("app/", "py_engine/")) and name.endswith(".pyc")} == {
+        f"{name}c" for name in ours
+    }
+    assert {"jinja2/debug.pyc", "wgsl/matvec.wgsl"} <= names
+    assert not [name for name in names if name.endswith((".so", ".js", ".py"))]
+    assert {"csv", "unittest.mock"} < {*left_out["library"]}
+    assert {"numpy.random.mtrand", "numpy.ma.core"} < {*left_out["numpy"]}
 
 
-def test_reduced_gguf_imports_without_the_rest(dist: Path, assets: dict[str, Any], tmp_path: Path) -> None:
-    code = f"import sys; sys.path.insert(0, {str(dist / assets['zip'])!r}); import gguf.constants, gguf.quants; " \
-           "print(gguf.__file__, 'yaml' in sys.modules)"  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert ".zip" in done.stdout
-    assert "False" in done.stdout
+def test_a_python_without_a_snapshot_finds_all_packages(dist: Path, assets: dict[str, Any]) -> None:
+    with zipfile.ZipFile(dist / assets["packages"]) as archive:
+        names = set(archive.namelist())
+    assert {"jinja2/sandbox.pyc", "markupsafe/_native.pyc", "gguf/quants.pyc"} <= names
+
+
+def test_compressed_files_hold_the_same(dist: Path) -> None:
+    """Each is smaller than its file, and of every large text there is one."""
+    packed = [*dist.rglob("*.gz")]
+    for path in packed:
+        original = path.with_suffix("").read_bytes()
+        assert gzip.decompress(path.read_bytes()) == original
+        assert path.with_suffix(".br").stat().st_size < path.stat().st_size < len(original)
+    large = [p for p in dist.rglob("*") if p.suffix in (".js", ".mjs", ".wasm", ".bin") and p.stat().st_size > 10_000]
+    assert len(large) > 10
+    assert {path.with_suffix("") for path in packed} >= {*large}
 
 
 def test_a_second_build_changes_nothing_and_compiles_no_python(dist: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,9 +114,6 @@ def test_no_browser(checkout: Path, bare_path: Path, tmp_path: Path) -> None:
     assert node
     (bare_path / "node").symlink_to(os.path.realpath(node))
     env = {**NO_NETWORK, "PATH": str(bare_path), "PLAYWRIGHT_DOWNLOAD_HOST": "http://127.0.0.1:9"}
-    wheels = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wisp"
-    shutil.copytree(wheels / "pyodide-wheels", tmp_path / "cache" / "wisp" / "pyodide-wheels")
-    shutil.copytree(wheels / "bytecode", tmp_path / "cache" / "wisp" / "bytecode")
     line = said(build(checkout, "chat", "hello", XDG_CACHE_HOME=str(tmp_path / "cache"), **env))
     assert "install Chromium" in line
 

@@ -1,6 +1,7 @@
 """The server of `build.py serve`, over real sockets."""
 
 import http.client
+import os
 import re
 import signal
 import socket
@@ -82,6 +83,28 @@ def test_unsatisfiable_ranges(site: Server) -> None:
     assert ask(site, "/assets/a%20b.gguf", Range="bytes=0-1", If_Range='"other"')[2] == DATA
     with pytest.raises(UnsatisfiableRange):
         parse_range("bytes=-0", 10)
+
+
+def test_compressed_files_go_to_those_who_accept_them(site: Server) -> None:
+    folder = site.root / "assets"
+    (folder / "x.js").write_text("text")
+    for suffix in ("br", "gz"):
+        (folder / f"x.js.{suffix}").write_text(suffix)
+
+    def sent(accepted: str, **headers: str) -> tuple[str | None, bytes]:
+        _, answer, body = ask(site, "/assets/x.js", Accept_Encoding=accepted, **headers)
+        assert (answer["vary"], answer["content-type"]) == ("Accept-Encoding", "text/javascript; charset=utf-8")
+        assert int(answer["content-length"]) == len(body)
+        return answer.get("content-encoding"), body
+
+    assert sent("gzip, deflate, br") == ("br", b"br")
+    assert sent("gzip, br;q=0") == ("gzip", b"gz")
+    assert sent("identity") == (None, b"text")
+    assert sent("br", Range="bytes=0-1") == (None, b"te")
+    tags = {ask(site, "/assets/x.js", Accept_Encoding=name)[1]["etag"] for name in ("br", "gzip", "identity")}
+    assert len(tags) == 3
+    os.utime(folder / "x.js.br", (0, 0))  # x.js was changed after it
+    assert sent("br") == (None, b"text")
 
 
 def test_nothing_outside_the_folder(site: Server) -> None:

@@ -20,11 +20,12 @@ def evaluate(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.browser
 def test_questions_are_answered(tmp_path: Path) -> None:
     file = tmp_path / "questions.jsonl"
-    file.write_text("\n".join(json.dumps(question) for question in GOLDEN["questions"]), encoding="utf-8")
+    questions = GOLDEN["questions"][:3]
+    file.write_text("\n".join(json.dumps(question) for question in questions), encoding="utf-8")
     done = evaluate(str(file), "--model", "wisp-mini-q4_0")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert found["total"] == len(GOLDEN["questions"])
+    assert found["total"] == len(questions)
     assert found["accuracy"] == found["correct"] / found["total"]
     assert "questions ..." in done.stderr
 

@@ -45,7 +45,7 @@ def test_heaps_stay_small(playwright_run: Playwright, dist: Path, large_model: P
     mounts = {"tests/": ROOT / "tests" / "support" / "pages", "large/": large_model.parent}
     server = Server(dist, 0, mounts=mounts).start()
     flags = ("--enable-blink-features=ForceEagerMeasureMemory",)
-    browser = browsers.launch(playwright_run, "lavapipe-optimized", extra_flags=flags)
+    browser = browsers.launch(playwright_run, "lavapipe", extra_flags=flags)
     try:
         page = browser.new_page()
         page.set_default_timeout(300_000)

@@ -311,7 +311,7 @@ def test_forms_and_tools_on_webgpu(chromium: Callable[[str | None], Browser], se
     call, text, held = page.evaluate(
         """async ([question, paris, tools]) => {
             const engine = await (await import("/wisp.js")).Wisp.create();
-            await engine.load({ backend: "webgpu", contextLength: 1024 });
+            await engine.load({ backend: "webgpu", contextLength: 512 });
             const ask = async (content, more) => (await engine.chat.completions.create(
                 { messages: [{ role: "user", content }], temperature: 0, ...more })).choices[0];
             const called = await ask(paris, { tools, tool_choice: "required" });

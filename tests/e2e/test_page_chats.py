@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, FilePayload, Page, expect
 
 from tests.support.browser import watch
-from tests.support.chat_page import ask, last_answer, new_chat, open_page, wait_answer, wait_ready
+from tests.support.chat_page import ask, keep_engine, last_answer, new_chat, open_page, wait_answer, wait_ready
 from tests.support.chat_store import chat, store_chats
 from tools.serve import Server
 
@@ -39,6 +39,7 @@ def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterato
     ]
     before.evaluate(OLD, old)
     before.close()
+    keep_engine(context, server.url)
     page = open_page(context, server.url, settings={"max_tokens": 8})
     yield page, watch(page)
     context.close()

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.browser import watch
-from tests.support.chat_page import ask, last_answer, open_page, wait_answer, wait_ready
+from tests.support.chat_page import ask, keep_engine, last_answer, open_page, wait_answer, wait_ready
 from tests.support.chat_store import store_chat
 from tools.serve import Server
 
@@ -18,6 +18,7 @@ SETTINGS = {"context_length": CONTEXT, "max_tokens": 2}
 def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[tuple[Page, list[str]]]:
     """A page on the CPU with a small context, and its console errors."""
     context = chromium(None).new_context()
+    keep_engine(context, server.url)
     page = open_page(context, server.url, settings=SETTINGS)
     yield page, watch(page)
     context.close()

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.support.browser import wait_until
-from tests.support.chat_page import open_page
+from tests.support.chat_page import keep_engine, open_page
 from tests.support.chat_store import store_chat
 from tools.headers import ARTIFACT_PAGE_CSP, CSP, PAGE_CSP
 from tools.serve import Server
@@ -34,6 +34,7 @@ HOSTILE = {
 def page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
     """The page with its model, on the CPU, which loads fastest."""
     context = chromium(None).new_context()
+    keep_engine(context, server.url)
     yield open_page(context, server.url)
     context.close()
 

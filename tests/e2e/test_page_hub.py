@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.support.chat_page import SETTINGS, ask, wait_ready
 from tests.support.fake_hub import TOKEN, FakeHub, Repository
+from tests.support.hub_mirror import use_mirror
 from tests.support.page_looks import faults
 from tests.support.waiting import wait_for
 from tools.paths import ROOT
@@ -19,19 +20,6 @@ from tools.serve import Server
 MODELS = ROOT / "static" / "models"
 SPLIT = ROOT / "tests" / "golden" / "split"
 CURATED = "HuggingFaceTB/SmolLM2-360M-Instruct-GGUF"
-STORE = """async (text) => {
-    const db = await new Promise((resolve) => {
-        const opening = indexedDB.open("wisp-kept", 1);
-        opening.onupgradeneeded = () => opening.result.createObjectStore("texts");
-        opening.onsuccess = () => resolve(opening.result);
-    });
-    await new Promise((resolve) => {
-        const writing = db.transaction("texts", "readwrite");
-        writing.objectStore("texts").put(text, "hub");
-        writing.oncomplete = resolve;
-    });
-    db.close();
-}"""
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +44,7 @@ def hub() -> Iterator[FakeHub]:
 def context(chromium: Callable[[str | None], Browser], server: Server, hub: FakeHub) -> Iterator[BrowserContext]:
     """An empty profile but for the address of the hub's mirror."""
     made = chromium(None).new_context(reduced_motion="reduce")
-    page = made.new_page()
-    page.goto(f"{server.url}tests/blank.html")
-    page.evaluate(STORE, json.dumps({"baseURL": hub.url}))
-    page.close()
+    use_mirror(made, server.url, hub.url)
     yield made
     made.close()
 

@@ -10,25 +10,42 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from playwright.sync_api import Error as PlaywrightError
 
 from tests.support.browser import watch
-from tests.support.chat_page import ask, last_answer, open_page, send, wait_answer, wait_ready
+from tests.support.chat_page import ask, keep_engine, last_answer, open_page, send, wait_answer, wait_ready
 from tests.support.chat_store import store_chat
 from tools.serve import Server
 
 STORY = "Write a short story about a dragon named Ember who finds a silver key."
 
 
-@pytest.fixture
-def context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
-    """A fresh profile without WebGPU: these tests load often, and the CPU backend loads fastest."""
+FORGET = """async () => {
+    localStorage.clear();
+    await new Promise((resolve) => (indexedDB.deleteDatabase("wisp-page").onsuccess = resolve));
+}"""
+
+
+@pytest.fixture(scope="module")
+def profile(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[tuple[BrowserContext, Page]]:
+    """A profile without WebGPU, and its tab that keeps the engine."""
     made = chromium(None).new_context()
-    yield made
+    yield made, keep_engine(made, server.url)
     made.close()
 
 
-@pytest.fixture(params=["swiftshader", None])
-def any_context(chromium: Callable[[str | None], Browser], request: pytest.FixtureRequest) -> Iterator[BrowserContext]:
-    """A fresh profile, with and without WebGPU."""
-    made = chromium(request.param).new_context()
+@pytest.fixture
+def context(profile: tuple[BrowserContext, Page]) -> Iterator[BrowserContext]:
+    """A profile in which nothing is stored but the model."""
+    made, keeper = profile
+    yield made
+    for page in made.pages:
+        if page is not keeper:
+            page.close()
+    keeper.evaluate(FORGET)
+
+
+@pytest.fixture
+def fresh_context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
+    """A fresh profile: Python starts again with each page."""
+    made = chromium(None).new_context()
     yield made
     made.close()
 
@@ -151,8 +168,8 @@ def test_what_a_model_writes_cannot_run(context: BrowserContext, server: Server)
     assert not [url for url in requests if "example.org" in url]
 
 
-def test_everything_works_offline_after_the_first_visit(any_context: BrowserContext, server: Server) -> None:
-    context = any_context
+def test_everything_works_offline_after_the_first_visit(fresh_context: BrowserContext, server: Server) -> None:
+    context = fresh_context
     page = open_page(context, server.url)
     wait_installed(page)
     requests: list[str] = []
@@ -171,10 +188,10 @@ def test_everything_works_offline_after_the_first_visit(any_context: BrowserCont
     context.set_offline(False)
 
 
-def test_a_newer_version_is_offered_and_taken(context: BrowserContext, dist: Path, tmp_path: Path) -> None:
+def test_a_newer_version_is_offered_and_taken(fresh_context: BrowserContext, dist: Path, tmp_path: Path) -> None:
     shutil.copytree(dist, tmp_path / "site")
     server = Server(tmp_path / "site", 0).start()
-    page = open_page(context, server.url)
+    page = open_page(fresh_context, server.url)
     wait_installed(page)
     assert len(page.evaluate("caches.keys()")) == 1
     worker, index = (tmp_path / "site" / name for name in ("sw.js", "index.html"))

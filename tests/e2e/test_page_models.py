@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.support.chat_page import ask, last_answer, new_chat, open_page, send, wait_answer, wait_ready
+from tests.support.chat_page import ask, keep_engine, last_answer, new_chat, open_page, send, wait_answer, wait_ready
 from tools.paths import ROOT
 from tools.serve import Server
 
@@ -17,6 +17,7 @@ Q8 = ROOT / "static" / "models" / "wisp-mini-q8_0.gguf"
 def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
     """One page for all tests of this module."""
     context = chromium("swiftshader").new_context()
+    keep_engine(context, server.url)
     yield open_page(context, server.url)
     context.close()
 

@@ -1,5 +1,6 @@
 """wisp.js, used by another program on the page."""
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.support.chat_page import open_page
+from tools.paths import ROOT
 from tools.serve import Server
 
 STORY = "Write a short story about a dragon named Ember who finds a silver key."
@@ -45,6 +47,22 @@ def run(page: Page, code: str) -> Any:
 def test_the_page_and_its_guests_share_one_engine(sdk: Page) -> None:
     assert run(sdk, "return await Wisp.create() === await Wisp.create();")
     assert run(sdk, "return (await engine.stats()).model;")  # the model that the page loaded
+
+
+def test_stats_have_the_fields_of_their_type(sdk: Page) -> None:
+    types = (ROOT / "app" / "sdk" / "figures.d.ts").read_text(encoding="utf-8")
+
+    def fields(name: str, text: str = types) -> set[str]:
+        body = text.partition(f"export interface {name} {{\n")[2].partition("\n}")[0]
+        return set(re.findall(r"^  (\w+)\??:", body, re.M))
+
+    stats = run(sdk, "await engine.chat.completions.create(ask('Hi', { max_tokens: 2 })); return engine.stats();")
+    assert set(stats) == fields("Stats")
+    assert set(stats["last"]) == fields("LastRequest")
+    sample = run(
+        sdk, "const m = engine.monitor(); const s = await new Promise((r) => (m.onSample = r)); m.stop(); return s;"
+    )
+    assert set(sample) == fields("Sample")
 
 
 def test_a_whole_answer_has_the_shape_of_openai(sdk: Page) -> None:

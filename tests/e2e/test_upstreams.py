@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.support.browser import watch
-from tests.support.chat_page import READY_MS, ask, last_answer, new_chat, open_page, send, wait_answer
+from tests.support.chat_page import READY_MS, ask, keep_engine, last_answer, new_chat, open_page, send, wait_answer
 from tests.support.openai_client import client_path
 from tests.support.upstream_server import HOSTILE_MODEL, UpstreamServer
 from tests.support.waiting import wait_for
@@ -65,6 +65,7 @@ def upstream(bridge: ApiServer, server: Server) -> Iterator[UpstreamServer]:
 @pytest.fixture(scope="module")
 def page(context: BrowserContext, server: Server, upstream: UpstreamServer, bridge: ApiServer) -> Page:
     """The page, after the user has added the server in it."""
+    keep_engine(context, server.url)
     page = open_page(context, server.url)
     assert bridge.wait_for_tab(60)
     page.click("#model-button")

@@ -1,5 +1,5 @@
-"""Logits and greedy tokens in the browser: llama models on both software GPUs and on the CPU, the other architectures
-on the faster of the two GPUs (tests/unit/test_goldens.py runs them with numpy).
+"""Logits and greedy tokens in the browser: every architecture on lavapipe, some llamas on SwiftShader and on the CPU
+(tests/unit/test_goldens.py runs every model with numpy).
 """
 
 import json
@@ -27,21 +27,19 @@ WAYS = {  # name -> (adapter, backend, KV cache, precision)
 }
 
 
-# SwiftShader is some 15 times slower than lavapipe, and numpy computes the same inside and outside a browser. So both
-# run only llamas of these types. tests/kernels/test_quants.py runs the kernels of every type on SwiftShader;
-# tests/unit/test_goldens.py runs every model with numpy.
-EVERYWHERE = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_K"}
-# lavapipe runs every architecture. Some llamas differ only in their type; of these it runs one per kind of type.
-# WISP_ALL_GOLDENS=1 runs the others, too.
-KINDS = EVERYWHERE | {"Q5_1", "Q6_K", "Q4_K_M", "IQ4_XS", "IQ2_XXS", "IQ1_M", "TQ1_0", "MXFP4", "MXFP4_MOE"}
+# SwiftShader compiles the kernels of every load again (Mesa's cache is lavapipe's), and numpy computes the same inside
+# and outside a browser. tests/kernels runs every kernel and every type on SwiftShader, too.
+SOME = {"swiftshader": {"llama.F32", "llama.Q4_K", "mixtral.F16"}, "cpu": {"llama.F16", "llama.Q4_K", "mixtral.F16"}}
+# lavapipe runs every architecture. Some llamas differ only in their type; of these it runs one per kind of type, with
+# Q4_K and Q6_K in the mix of Q4_K_M. WISP_ALL_GOLDENS=1 runs the others, too.
+KINDS = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q5_1", "Q4_K_M", "IQ4_XS", "IQ2_XXS", "TQ1_0", "MXFP4", "MXFP4_MOE"}
 
 
 def runs(model: str, way: str) -> bool:
     """Whether a golden runs in one of WAYS."""
-    type = model.rsplit(".", maxsplit=1)[-1]
     if way == "lavapipe":
-        return type in KINDS or "WISP_ALL_GOLDENS" in os.environ
-    return model.startswith("llama/") and type in EVERYWHERE
+        return model.rsplit(".", maxsplit=1)[-1] in KINDS or "WISP_ALL_GOLDENS" in os.environ
+    return model.removeprefix("llama/") in SOME[way]
 
 
 CASES = [(model, way) for way in WAYS for model in MODELS if runs(model, way)]
@@ -132,12 +130,24 @@ def test_packed_embeddings(engine_pages: Callable[[str | None], Page], model: st
 
 
 @pytest.mark.lavapipe
-@pytest.mark.parametrize("model", ["llama.Q4_0", "llama.Q8_0", "llama.Q4_K_M"])
-@pytest.mark.parametrize("variant", [{"dot8": True}, {"f16": False, "subgroup": 0}, {"software": False}], ids=str)
+@pytest.mark.parametrize(
+    ("model", "variant"),
+    [
+        ("llama.Q4_0", {"dot8": True}),
+        ("llama.Q8_0", {"subgroup": 0, "dot8": True, "software": False}),
+        ("llama.Q4_K_M", {"software": False}),
+        ("llama.Q4_0", {"f16": False, "software": False}),
+        ("llama.Q8_0", {"f16": False, "subgroup": 0}),
+        ("llama.Q4_K_M", {"f16": False, "subgroup": 0, "dot8": True}),
+    ],
+    ids=str,
+)
 def test_every_variant_gives_llama_cpps_logits_and_ids(
     engine_pages: Callable[[str | None], Page], model: str, variant: dict[str, bool | int]
 ) -> None:
-    """Variants that this GPU would not choose: activations in bytes, no f16 or subgroups, tiles of hardware GPUs."""
+    """Variants that this GPU would not choose, every two together: activations in bytes, no f16, no subgroups, tiles of
+    hardware GPUs. No software GPU has subgroup matrices; tests/kernels/test_matrices.py emulates them in plain WGSL.
+    """
     golden = np.load(GOLDEN / "llama" / f"{model}.npz")
     about = json.loads((GOLDEN / "llama" / f"{model}.json").read_text())
     out = run(
@@ -149,7 +159,10 @@ def test_every_variant_gives_llama_cpps_logits_and_ids(
         kv_type="f32",
         context_length=about["settings"]["n_ctx"],
         variant=variant,
+        tune=False,
     )
+    device = out["kernels"]["device"]
+    assert all(device.get(name, value) == value for name, value in variant.items())
     precision = "f32" if variant.get("f16") is False else "f16"
     assert_close(golden["logits_ref"], logits_of(out), precision)
     # llama.cpp rounds activations to bytes, too: the same error is allowed here
@@ -178,8 +191,11 @@ def test_model_in_several_files(engine_pages: Callable[[str | None], Page]) -> N
 @pytest.mark.lavapipe
 @pytest.mark.parametrize("quant", ["q4_0", "q8_0"])
 def test_chats_match_llama_cpp(engine_pages: Callable[[str | None], Page], quant: str) -> None:
-    """At least 95 in 100 greedy answers of the embedded model are equal. The others differ at a near tie."""
-    chats = json.loads((GOLDEN / "wisp-mini-chat.json").read_text())["chats"]
+    """At least 95 in 100 greedy answers of the embedded model are equal. The others differ at a near tie.
+
+    The 8-bit model answers every third chat.
+    """
+    chats = json.loads((GOLDEN / "wisp-mini-chat.json").read_text())["chats"][:: 1 if quant == "q4_0" else 3]
     wanted = [{"prompt": c["prompt_tokens"], "tokens": c["answers"][quant]["tokens"]} for c in chats]
     out = run(
         engine_pages("lavapipe-optimized"),
@@ -190,5 +206,5 @@ def test_chats_match_llama_cpp(engine_pages: Callable[[str | None], Page], quant
     )
     for one in out:
         print(f"{quant}, chat {chats[one['chat']]['id']}: token {one['at']} differs by a logit gap of {one['gap']:.4f}")
-    assert len(out) <= 0.05 * len(chats)
+    assert len(out) <= max(1, 0.05 * len(chats))
     assert all(0 <= one["gap"] < 0.05 for one in out)

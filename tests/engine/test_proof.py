@@ -14,7 +14,8 @@ from tests.support.tolerances import assert_close
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "llama"
 URL = "/repo/tests/golden/llama/llama.Q4_0.gguf"
-OPTIONS: dict[str, Any] = {"backend": "webgpu", "kv_type": "f32", "context_length": 128, "prove": True}
+F32 = {"f16": False}
+OPTIONS: dict[str, Any] = {"backend": "webgpu", "kv_type": "f32", "context_length": 128, "prove": True, "variant": F32}
 Faults = list[tuple[str, str, str]]  # (how a kernel's label begins, from, to)
 # A GPU that computes wrong: kernels' texts are edited on their way to the browser, which the engine cannot see.
 EDIT = """(faults) => {
@@ -32,10 +33,13 @@ UPLOAD: Faults = [("repack ", "raw[i + 1u]", "raw[i]")]
 SAMPLER: Faults = [("sample_shape ", "subgroupShuffleXor(best_of_block.value, block)", "value")]
 
 
+pytestmark = pytest.mark.lavapipe
+
+
 @pytest.fixture
 def page(engine_pages: Callable[[str | None], Page]) -> Page:
     """A page on which nothing is proven yet."""
-    page = engine_pages("swiftshader")
+    page = engine_pages("lavapipe")  # whose shader cache has what an earlier load compiled
     call_python(page, "proof_faults.forget")
     return page
 
@@ -81,7 +85,7 @@ def test_wrong_kernels_are_replaced_by_another_variant(page: Page) -> None:
 
 @pytest.mark.parametrize("faults", [NO_VARIANT, UPLOAD])
 def test_without_a_right_variant_the_cpu_takes_over(page: Page, faults: Faults) -> None:
-    out = load(page, faults, backend="auto", variant={"software": False})
+    out = load(page, faults, backend="auto", variant=F32 | {"software": False})
     assert out["backend"] == "cpu"
     assert list(out["proof"]["wrong"]) == [faults[0][0].strip()]
     assert out["notices"][0].endswith("The model runs on the CPU, which is slower.")

@@ -7,13 +7,9 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.support.kernels.bench import RUNNER, Bench, bench_of
+from tests.support.kernels.variants import VARIANTS
 from tools.paths import ROOT
 from tools.serve import Server
-
-VARIANTS = {
-    "swiftshader": ("f32", "f32 subgroups"),
-    "lavapipe": ("f16", "f16 subgroups"),
-}
 
 
 @pytest.fixture(scope="session")
@@ -36,13 +32,13 @@ def kernel_pages(
         page.close()
 
 
-@pytest.fixture(params=[f"{a}: {v}" for a, names in VARIANTS.items() for v in names])
+@pytest.fixture
 def bench(request: pytest.FixtureRequest, kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
-    """A bench for each adapter and variant. KeyError if the adapter lacks one."""
+    """The bench of a variant, which tests name by tests/support/kernels/variants.py."""
     return bench_of(request.param, kernel_pages)
 
 
-@pytest.fixture(params=[f"swiftshader: {v}" for v in VARIANTS["swiftshader"]])
+@pytest.fixture(params=[v for v in VARIANTS if v.startswith("swiftshader")])
 def swift_bench(request: pytest.FixtureRequest, kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
     """A bench for each variant on SwiftShader, which compiles fast."""
     return bench_of(request.param, kernel_pages)

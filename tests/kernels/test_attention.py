@@ -1,4 +1,4 @@
-"""QKV projections, caches and attention in every variant: GPU against numpy.
+"""QKV projections, caches and attention in variants of the kernels: GPU against numpy.
 
 Outputs start as NaN. NaN remains where a kernel does not write, and spreads where it reads too early.
 """
@@ -6,7 +6,6 @@ Outputs start as NaN. NaN remains where a kernel does not write, and spreads whe
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine.plan import alibi
@@ -16,13 +15,14 @@ from py_engine.plan.rope import Rope, frequencies, table
 from py_engine.plan.shortconv import shortconv
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check, tolerance
+from tests.support.kernels.variants import BOTH_ADAPTERS, in_pairs, in_turn
 
 
-@pytest.mark.parametrize(
-    ("heads", "rope_dim", "kv_type"), [((1, 1, 4), 4, "f32"), ((3, 1, 32), 16, "f16"), ((4, 2, 64), 64, "f16")]
+@in_pairs(
+    ("heads, rope_dim, kv_type", [((1, 1, 4), 4, "f32"), ((3, 1, 32), 16, "f16"), ((4, 2, 64), 64, "f16")]),
+    ("neox", [False, True]),
+    ("batch", [1, 3]),
 )
-@pytest.mark.parametrize("neox", [False, True])
-@pytest.mark.parametrize("batch", [1, 3])
 def test_qkv(bench: Bench, heads: tuple[int, int, int], rope_dim: int, neox: bool, kv_type: str, batch: int) -> None:
     n_head, n_kv, dim = heads
     cols = 96
@@ -49,10 +49,10 @@ def test_qkv(bench: Bench, heads: tuple[int, int, int], rope_dim: int, neox: boo
         check(bench, got, want, max(tolerance(bench), 1e-8))
 
 
-@pytest.mark.parametrize(
-    ("heads", "kind"), [((3, 1, 32), "head"), ((4, 2, 96), "wide"), ((3, 1, 16), "own"), ((2, 2, 32), "values")]
+@in_pairs(
+    ("heads, kind", [((3, 1, 32), "head"), ((4, 2, 96), "wide"), ((3, 1, 16), "own"), ((2, 2, 32), "values")]),
+    ("batch", [1, 3]),
 )
-@pytest.mark.parametrize("batch", [1, 3])
 def test_normalised_queries_and_keys(bench: Bench, heads: tuple[int, int, int], kind: str, batch: int) -> None:
     """A norm per head with half a head rotated, one norm over all heads without rotation, a layer norm per head."""
     wide, own = kind == "wide", kind == "own"
@@ -75,35 +75,32 @@ def test_normalised_queries_and_keys(bench: Bench, heads: tuple[int, int, int], 
         check(bench, np.nan_to_num(gpu[name]), np.nan_to_num(host[name]))
 
 
-@pytest.mark.parametrize("kv_type", ["f16", "f32", "q8_0"])
-@pytest.mark.parametrize("page", [32, 64])
-def test_scattered_pages(bench: Bench, kv_type: str, page: int) -> None:
+@in_pairs(("kv_type", ["f16", "f32", "q8_0"]), ("page", [32, 64]), ("batch", [1, 9]))
+def test_scattered_pages(bench: Bench, kv_type: str, page: int, batch: int) -> None:
     """Attention through a window in a cache whose pages are in any order. Pages before the window are freed: their
     entries in the block table lead to finite poison. Decode's tiles cross into
     other pages, and are longer than the shorter pages.
     """
-    n_head, n_kv, dim, n, pos, window = 4, 2, 32, 9, 60, 33
-    for batch in (1, n):
-        ops = bench.begin(Setup(batch=batch, n=batch, pos=pos, n_ctx=192, page=page))
-        cache = bench.cache(n_kv * dim, kv_type, window)
-        q = ops.rows("q", n_head * dim)
-        for b in (q, *(cache.staged or ())):
-            bench.fill(b)
-        before = bench.cache_rows(range(max(0, pos - window + 1) // page * page), cache=cache)
-        for b in (cache.k, cache.v) if kv_type != "q8_0" else ():
-            bench.data[b.name][before] = 1e4
-        if kv_type == "q8_0":
-            ops.quantize_cache(cache, n_kv * dim)
-        y = ops.attention(q, cache, (n_head, n_kv, dim), AttentionOptions(0.1, window=window))
-        gpu, host = bench.run(ops)
-        limit = 1e-5 if kv_type == "q8_0" else None  # a value between two bytes may round either way
-        check(bench, gpu[y.name][:batch, : n_head * dim], host[y.name][:batch, : n_head * dim], limit)
-        if kv_type == "q8_0":
-            assert (gpu["k.0"] == host["k.0"]).mean() > 0.98
+    n_head, n_kv, dim, pos, window = 4, 2, 32, 60, 33
+    ops = bench.begin(Setup(batch=batch, n=batch, pos=pos, n_ctx=192, page=page))
+    cache = bench.cache(n_kv * dim, kv_type, window)
+    q = ops.rows("q", n_head * dim)
+    for b in (q, *(cache.staged or ())):
+        bench.fill(b)
+    before = bench.cache_rows(range(max(0, pos - window + 1) // page * page), cache=cache)
+    for b in (cache.k, cache.v) if kv_type != "q8_0" else ():
+        bench.data[b.name][before] = 1e4
+    if kv_type == "q8_0":
+        ops.quantize_cache(cache, n_kv * dim)
+    y = ops.attention(q, cache, (n_head, n_kv, dim), AttentionOptions(0.1, window=window))
+    gpu, host = bench.run(ops)
+    limit = 1e-5 if kv_type == "q8_0" else None  # a value between two bytes may round either way
+    check(bench, gpu[y.name][:batch, : n_head * dim], host[y.name][:batch, : n_head * dim], limit)
+    if kv_type == "q8_0":
+        assert (gpu["k.0"] == host["k.0"]).mean() > 0.98
 
 
-@pytest.mark.parametrize("kv_type", ["f16", "f32"])
-@pytest.mark.parametrize("batch", [1, 3])
+@in_pairs(("kv_type", ["f16", "f32"]), ("batch", [1, 3]))
 def test_append_to_pages(bench: Bench, kv_type: str, batch: int) -> None:
     """Fused and unfused kernels: a batch that begins at the end of a page goes on in the next page of the table."""
     ops = bench.begin(Setup(batch=batch, n=batch, pos=63, n_ctx=192, seq=5))
@@ -124,7 +121,7 @@ def test_append_to_pages(bench: Bench, kv_type: str, batch: int) -> None:
         assert np.isfinite(gpu[name]).all(axis=1).sum() == batch
 
 
-@pytest.mark.parametrize(("heads", "n", "pos"), [((4, 2, 32), 9, 60), ((2, 1, 64), 40, 0)])
+@in_turn("heads, n, pos", [((4, 2, 32), 9, 60), ((2, 1, 64), 40, 0)], BOTH_ADAPTERS)
 def test_attention_through_a_window(bench: Bench, heads: tuple[int, int, int], n: int, pos: int) -> None:
     """With a soft cap and attention sinks. Positions before every query's window are poisoned."""
     n_head, n_kv, dim = heads
@@ -145,7 +142,7 @@ def test_attention_through_a_window(bench: Bench, heads: tuple[int, int, int], n
         check(bench, gpu[y.name][:batch, : n_head * dim], host[y.name][:batch, : n_head * dim])
 
 
-@pytest.mark.parametrize(("heads", "n", "window"), [((3, 1, 16), 19, 0), ((3, 1, 16), 40, 10)])
+@in_turn("heads, n, window", [((3, 1, 16), 19, 0), ((3, 1, 16), 40, 10)], BOTH_ADAPTERS)
 def test_attention_both_ways(bench: Bench, heads: tuple[int, int, int], n: int, window: int) -> None:
     """An encoder's attention, with ALiBi and heads that are not whole groups. Positions after the end are poisoned."""
     n_head, n_kv, dim = heads
@@ -163,7 +160,7 @@ def test_attention_both_ways(bench: Bench, heads: tuple[int, int, int], n: int, 
     check(bench, gpu[y.name][:n, : n_head * dim], host[y.name][:n, : n_head * dim])
 
 
-@pytest.mark.parametrize(("pos", "kv_type"), [(0, "f16"), (1, "f32"), (9, "f16"), (30, "f16")])
+@in_pairs(("pos, kv_type", [(0, "f16"), (1, "f32"), (9, "f16"), (30, "f16")]))
 def test_shortconv(bench: Bench, pos: int, kv_type: str) -> None:
     """Batches at the start of a sequence and later in it, where earlier inputs are in the cache."""
     for n in (1, 5):
@@ -182,17 +179,16 @@ def test_shortconv(bench: Bench, pos: int, kv_type: str) -> None:
         check(bench, got, want, 1e-8)
 
 
-@pytest.mark.parametrize(
-    ("heads", "n", "pos", "kv_type"),
-    [((1, 1, 4), 1, 0, "f32"), ((3, 3, 32), 3, 30, "f16"), ((4, 2, 64), 1, 150, "f16")],
+@in_pairs(
+    ("heads, n, pos, kv_type", [((1, 1, 4), 1, 0, "f32"), ((3, 3, 32), 3, 30, "f16"), ((4, 2, 64), 1, 150, "f16")])
 )
 def test_attention(bench: Bench, heads: tuple[int, int, int], n: int, pos: int, kv_type: str) -> None:
     """Prefill in tiles; decoding in splits that are then combined. Positions after the end are poisoned."""
     attention(bench, heads, n, pos, kv_type)
 
 
-@pytest.mark.parametrize(
-    ("heads", "n", "pos", "kv_type"),
+@in_turn(
+    "heads, n, pos, kv_type",
     [
         ((8, 2, 64), 17, 31, "f32"),
         ((4, 1, 80), 5, 1, "f16"),
@@ -201,13 +197,11 @@ def test_attention(bench: Bench, heads: tuple[int, int, int], n: int, pos: int, 
         ((8, 1, 512), 3, 9, "f16"),
     ],
 )
-def test_attention_of_wide_groups(
-    swift_bench: Bench, heads: tuple[int, int, int], n: int, pos: int, kv_type: str
-) -> None:
+def test_attention_of_wide_groups(bench: Bench, heads: tuple[int, int, int], n: int, pos: int, kv_type: str) -> None:
     """Only on SwiftShader, with a software GPU's tiles: lavapipe takes a minute to compile such a kernel. On lavapipe,
     the goldens of tests/engine run groups of four.
     """
-    attention(Bench(swift_bench.page, replace(swift_bench.device, software=True)), heads, n, pos, kv_type)
+    attention(Bench(bench.page, replace(bench.device, software=True)), heads, n, pos, kv_type)
 
 
 def attention(bench: Bench, heads: tuple[int, int, int], n: int, pos: int, kv_type: str) -> None:

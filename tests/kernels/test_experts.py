@@ -17,6 +17,7 @@ from py_engine.plan.weights import ExpertMatrices
 from tests.support.kernels.bench import Bench, Setup, bench_of
 from tests.support.kernels.checks import EPS, check
 from tests.support.kernels.quantised import matrix
+from tests.support.kernels.variants import in_pairs, in_turn
 
 Pages = Callable[[str], tuple[Page, dict[str, Any]]]
 PLACES = ((7, 3), (30, 0), (8, 3), (0, 5), (9, 3))  # (position, sequence)
@@ -81,8 +82,8 @@ def _experts(bench: Bench, ops: Ops, shape: Shape, favourite: int | None = None)
     return y
 
 
-@pytest.mark.parametrize(
-    ("n", "used", "gating", "normalised", "biased"),
+@in_turn(
+    "n, used, gating, normalised, biased",
     [
         (1, 1, "softmax", 1, 0),
         (5, 2, "softmax", 0, 1),
@@ -91,9 +92,8 @@ def _experts(bench: Bench, ops: Ops, shape: Shape, favourite: int | None = None)
         (300, 8, "sigmoid", 0, 0),
     ],
 )
-def test_route(swift_bench: Bench, n: int, used: int, gating: str, normalised: int, biased: int) -> None:
+def test_route(bench: Bench, n: int, used: int, gating: str, normalised: int, biased: int) -> None:
     """The choice, with two equal logits, and the weights."""
-    bench = swift_bench
     ops = bench.begin(Setup(batch=9, n=7))
     logits = ops.rows("router", n)
     values = bench.fill(logits)
@@ -127,8 +127,8 @@ def test_grouping(plain_bench: Bench, n: int, used: int, tokens: int) -> None:
     assert (gpu[groups.tiles.name][count:] == 0).all()
 
 
-@pytest.mark.parametrize(
-    ("shape", "limit", "favourite", "tokens"),
+@in_turn(
+    "shape, limit, favourite, tokens",
     [
         (Shape(5, 2, 33, 7), 1 << 27, None, 1),
         (Shape(5, 2, 33, 7), 1 << 27, None, 257),
@@ -139,9 +139,9 @@ def test_grouping(plain_bench: Bench, n: int, used: int, tokens: int) -> None:
         (Shape(9, 3, 64, 96, Q.Q8_0, biased=True, normed=True, activation="swiglu_oai"), 1 << 27, None, 257),
     ],
 )
-def test_many_tokens(swift_bench: Bench, shape: Shape, limit: int, favourite: int | None, tokens: int) -> None:
+def test_many_tokens(bench: Bench, shape: Shape, limit: int, favourite: int | None, tokens: int) -> None:
     """Experts without tokens, one that all tokens use, and matrices split over several bindings."""
-    bench = Bench(swift_bench.page, replace(swift_bench.device, max_binding=limit))
+    bench = Bench(bench.page, replace(bench.device, max_binding=limit))
     ops = bench.begin(Setup(batch=260, n=tokens))
     y = _experts(bench, ops, shape, favourite)
     assert {"group_experts", "matmul"} <= {op.kernel for op in ops.ops}
@@ -159,8 +159,14 @@ def test_many_tokens_in_f16(variant: str, kernel_pages: Pages) -> None:
     check(bench, gpu[y.name][:67, :96], host[y.name][:67, :96])
 
 
-@pytest.mark.parametrize("tokens", [1, 33, 130])
-@pytest.mark.parametrize("tile", [{"TM": 32, "TN": 64, "SM": 1, "SN": 2}, {"TM": 64, "TN": 64, "SM": 2, "SN": 2}])
+@pytest.mark.parametrize(
+    ("tokens", "tile"),
+    [
+        (1, {"TM": 32, "TN": 64, "SM": 1, "SN": 2}),
+        (130, {"TM": 32, "TN": 64, "SM": 1, "SN": 2}),
+        (33, {"TM": 64, "TN": 64, "SM": 2, "SN": 2}),
+    ],
+)
 def test_many_tokens_with_matrices(
     plain_bench: Bench, tokens: int, tile: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,8 +181,8 @@ def test_many_tokens_with_matrices(
     check(bench, gpu[y.name][:tokens, :96], host[y.name][:tokens, :96], 1e-10)
 
 
-@pytest.mark.parametrize(
-    ("shape", "limit", "places"),
+@in_turn(
+    "shape, limit, places",
     [
         (Shape(5, 2, 33, 7), 1 << 27, ()),
         (Shape(5, 2, 33, 7), 1 << 27, PLACES),
@@ -186,9 +192,9 @@ def test_many_tokens_with_matrices(
         (Shape(9, 3, 64, 96, Q.Q8_0, biased=True, normed=True, activation="swiglu_oai"), 1 << 27, PLACES),
     ],
 )
-def test_small_batch(swift_bench: Bench, shape: Shape, limit: int, places: tuple[tuple[int, int], ...]) -> None:
+def test_small_batch(bench: Bench, shape: Shape, limit: int, places: tuple[tuple[int, int], ...]) -> None:
     """One token, or several with a State each. Split matrices are multiplied as those of many tokens."""
-    bench = Bench(swift_bench.page, replace(swift_bench.device, max_binding=limit))
+    bench = Bench(bench.page, replace(bench.device, max_binding=limit))
     n = max(1, len(places))
     ops = bench.begin(Setup(batch=MAX_SMALL_BATCH if places else 1, n=n, places=places))
     y = _experts(bench, ops, shape)
@@ -198,11 +204,10 @@ def test_small_batch(swift_bench: Bench, shape: Shape, limit: int, places: tuple
     assert (gpu[y.name][n:] == bench.data[y.name][n:]).all()
 
 
-@pytest.mark.parametrize("type", [Q.Q8_0, Q.Q4_K, Q.Q6_K, Q.MXFP4])
-@pytest.mark.parametrize("places", [(), PLACES])
-def test_small_batch_of_bytes(swift_bench: Bench, type: Q, places: tuple[tuple[int, int], ...]) -> None:
+@in_pairs(("type", [Q.Q8_0, Q.Q4_K, Q.Q6_K, Q.MXFP4]), ("places", [(), PLACES]), adapters=["swiftshader"])
+def test_small_batch_of_bytes(bench: Bench, type: Q, places: tuple[tuple[int, int], ...]) -> None:
     """Integer dot products. Values between two steps may round either way."""
-    bench = Bench(swift_bench.page, replace(swift_bench.device, dot8=True, max_workgroup_storage=32768))
+    bench = Bench(bench.page, replace(bench.device, dot8=True, max_workgroup_storage=32768))
     n = max(1, len(places))
     ops = bench.begin(Setup(batch=MAX_SMALL_BATCH if places else 1, n=n, places=places))
     shape = Shape(6, 3, 512, 256, type, biased=True, normed=True)

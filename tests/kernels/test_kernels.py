@@ -1,4 +1,4 @@
-"""Each kernel in every variant, with awkward shapes: GPU against numpy.
+"""Each kernel in variants, with awkward shapes: GPU against numpy.
 
 Outputs start as NaN. NaN remains where a kernel does not write, and spreads where it reads too early.
 """
@@ -15,10 +15,10 @@ from py_engine.plan.plan import Weight
 from py_engine.tuning.read_rate import stream
 from tests.support.kernels.bench import Bench, Setup, dispatch, planes
 from tests.support.kernels.checks import EPS, PLAIN, QUANTISED, check, cols_of
+from tests.support.kernels.variants import in_every_variant, in_pairs
 
 
-@pytest.mark.parametrize("type", PLAIN + QUANTISED)
-@pytest.mark.parametrize(("rows", "cols"), [(1, 1), (33, 33), (7, 1056)])
+@in_pairs(("type", PLAIN + QUANTISED), ("rows, cols", [(1, 1), (33, 33), (7, 1056)]))
 def test_embed(bench: Bench, type: Q, rows: int, cols: int) -> None:
     cols = cols_of(type, cols)
     ops = bench.begin(Setup(batch=3, n=3, pos=5, vocab=rows))
@@ -27,7 +27,7 @@ def test_embed(bench: Bench, type: Q, rows: int, cols: int) -> None:
     check(bench, gpu[x.name][:, :cols], host[x.name][:, :cols], 1e-14)
 
 
-@pytest.mark.parametrize(("n", "cols"), [(1, 1), (3, 31), (5, 255), (31, 257), (1, 2048)])
+@in_pairs(("n, cols", [(1, 1), (3, 31), (5, 255), (31, 257), (1, 2048)]))
 def test_rms_norm(bench: Bench, n: int, cols: int) -> None:
     ops = bench.begin(Setup(batch=n + 1, n=n))
     x = ops.rows("x", cols)
@@ -38,7 +38,7 @@ def test_rms_norm(bench: Bench, n: int, cols: int) -> None:
     assert np.isnan(gpu[y.name][n:]).all()
 
 
-@pytest.mark.parametrize(("n", "cols"), [(3, 31), (2, 288)])
+@in_pairs(("n, cols", [(3, 31), (2, 288)]))
 def test_layer_norm(bench: Bench, n: int, cols: int) -> None:
     """A layer norm of every row of x, for a list of any batch size; an RMS norm that is added to y."""
     ops = bench.begin(Setup(batch=1, n=n))
@@ -53,6 +53,7 @@ def test_layer_norm(bench: Bench, n: int, cols: int) -> None:
     check(bench, gpu[total.name][:, :cols], host[total.name][:, :cols], 1e-10)
 
 
+@in_every_variant
 def test_scales(bench: Bench) -> None:
     """Scaled embeddings, added position embeddings, a scaled sum, soft caps of one and of several rows of logits."""
     ops = bench.begin(Setup(batch=3, n=2, pos=5, vocab=9))
@@ -76,9 +77,9 @@ def test_scales(bench: Bench) -> None:
     check(bench, gpu[capped[1].name], host[capped[1].name], 1e-10)
 
 
-@pytest.mark.parametrize("type", PLAIN + QUANTISED)
-@pytest.mark.parametrize(
-    ("rows", "cols", "bias"), [(1, 1, False), (31, 33, True), (257, 255, False), (100, 1056, False)]
+@in_pairs(
+    ("type", PLAIN + QUANTISED),
+    ("rows, cols, bias", [(1, 1, False), (31, 33, True), (257, 255, False), (100, 1056, False)]),
 )
 def test_matvec(bench: Bench, type: Q, rows: int, cols: int, bias: bool) -> None:
     cols = cols_of(type, cols)
@@ -91,28 +92,24 @@ def test_matvec(bench: Bench, type: Q, rows: int, cols: int, bias: bool) -> None
     check(bench, gpu[y.name][:, :rows], host[y.name][:, :rows])
 
 
-@pytest.mark.parametrize("type", QUANTISED)
-@pytest.mark.parametrize(("rows", "cols"), [(3, 32), (257, 288), (31, 2080)])
-def test_matvec_with_activations_in_bytes(bench: Bench, type: Q, rows: int, cols: int) -> None:
+@in_pairs(("type", QUANTISED), ("rows, cols", [(3, 32), (257, 288), (31, 2080)]), ("norm", [False, True]))
+def test_matvec_with_activations_in_bytes(bench: Bench, type: Q, rows: int, cols: int, norm: bool) -> None:
     """Activations rounded as in llama.cpp. Values between two steps may round either way."""
     bytes_ = Bench(bench.page, replace(bench.device, dot8=True))
-    for norm in (False, True):
-        ops = bytes_.begin(Setup(batch=1, n=1))
-        x, y = ops.rows("x", cols), ops.rows("hidden", rows)
-        bytes_.fill(x)
-        if norm:
-            y = ops.gated(
-                x, Projection([bytes_.weight("w", type, 2 * rows, cols)], None, bytes_.vector("norm", cols), EPS)
-            )
-        else:
-            bytes_.fill(y)
-            ops.linear(x, bytes_.weight("w", type, rows, cols), bytes_.vector("bias", rows), y)
-        assert ops.ops[-1].params["DOT8"] == 1
-        gpu, host = bytes_.run(ops)
-        check(bytes_, gpu[y.name][:, :rows], host[y.name][:, :rows], 1e-6)
+    ops = bytes_.begin(Setup(batch=1, n=1))
+    x, y = ops.rows("x", cols), ops.rows("hidden", rows)
+    bytes_.fill(x)
+    if norm:
+        y = ops.gated(x, Projection([bytes_.weight("w", type, 2 * rows, cols)], None, bytes_.vector("norm", cols), EPS))
+    else:
+        bytes_.fill(y)
+        ops.linear(x, bytes_.weight("w", type, rows, cols), bytes_.vector("bias", rows), y)
+    assert ops.ops[-1].params["DOT8"] == 1
+    gpu, host = bytes_.run(ops)
+    check(bytes_, gpu[y.name][:, :rows], host[y.name][:, :rows], 1e-6)
 
 
-@pytest.mark.parametrize(("rows", "cols", "n"), [(257, 33, 1), (31, 255, 3), (1025, 64, 2)])
+@in_pairs(("rows, cols, n", [(257, 33, 1), (31, 255, 3), (1025, 64, 2)]))
 def test_head(bench: Bench, rows: int, cols: int, n: int) -> None:
     """Norm and logits of the batch's last row."""
     ops = bench.begin(Setup(batch=1, n=n))
@@ -123,8 +120,7 @@ def test_head(bench: Bench, rows: int, cols: int, n: int) -> None:
     check(bench, gpu[logits.name], host[logits.name])
 
 
-@pytest.mark.parametrize("type", PLAIN + QUANTISED)
-@pytest.mark.parametrize(("n_ff", "cols", "batch"), [(1, 1, 1), (31, 33, 5), (129, 288, 1)])
+@in_pairs(("type", PLAIN + QUANTISED), ("n_ff, cols, batch", [(1, 1, 1), (31, 33, 5), (129, 288, 1)]))
 def test_gated(bench: Bench, type: Q, n_ff: int, cols: int, batch: int) -> None:
     """The fused gated mat-vec of one token; norm, mat-mul and SiLU of several tokens."""
     cols = cols_of(type, cols)
@@ -142,7 +138,7 @@ def test_gated(bench: Bench, type: Q, n_ff: int, cols: int, batch: int) -> None:
     check(bench, gpu[y.name][:n, :n_ff], host[y.name][:n, :n_ff])
 
 
-@pytest.mark.parametrize("batch", [1, 3])
+@in_pairs(("batch", [1, 3]))
 def test_gelu(bench: Bench, batch: int) -> None:
     """GELU, gated and plain, with and without a norm of x."""
     ops = bench.begin(Setup(batch=batch, n=batch))
@@ -160,8 +156,7 @@ def test_gelu(bench: Bench, batch: int) -> None:
     check(bench, gpu[y.name][:, :31], host[y.name][:, :31])
 
 
-@pytest.mark.parametrize("type", PLAIN + QUANTISED)
-@pytest.mark.parametrize(("rows", "cols", "n"), [(1, 1, 1), (65, 33, 31), (70, 257, 33)])
+@in_pairs(("type", PLAIN + QUANTISED), ("rows, cols, n", [(1, 1, 1), (65, 33, 31), (70, 257, 33)]))
 def test_matmul(bench: Bench, type: Q, rows: int, cols: int, n: int) -> None:
     cols = cols_of(type, cols)
     ops = bench.begin(Setup(batch=n + 1, n=n))
@@ -173,26 +168,27 @@ def test_matmul(bench: Bench, type: Q, rows: int, cols: int, n: int) -> None:
     check(bench, gpu[y.name][:n, :rows], host[y.name][:n, :rows])
 
 
-def test_split_by_rows(bench: Bench) -> None:
+@in_pairs(("batch", [1, 3]))
+def test_split_by_rows(bench: Bench, batch: int) -> None:
     """A matrix over the binding limit runs in parts, each with its part of the bias and its rows of y."""
     small = Bench(bench.page, bench.device.__class__(**{**bench.device.__dict__, "max_binding": 2048}))
-    for batch in (1, 3):
-        ops = small.begin(Setup(batch=batch, n=batch, vocab=40))
-        table_ = small.weight("w", Q.F32, 40, 64)
-        parts = table_.split(2048)
-        assert len(parts) > 4
-        for _, part in parts:  # the parts' bytes, as the loader would upload them
-            _, first, rows = part.sources[0]
-            small.raw[part.name] = small.raw["w"].reshape(40, -1)[first : first + rows].reshape(-1)
-            small.plan.weights[part.name] = Weight(part.name, part.type, rows, 64, ((part.name, 0, rows),))
-        x = ops.embed(table_)
-        y = ops.rows("y", 40)
-        small.fill(y)
-        ops.linear(x, table_, small.vector("bias", 40), y)
-        gpu, host = small.run(ops)
-        check(small, gpu[y.name][:, :40], host[y.name][:, :40])
+    ops = small.begin(Setup(batch=batch, n=batch, vocab=40))
+    table_ = small.weight("w", Q.F32, 40, 64)
+    parts = table_.split(2048)
+    assert len(parts) > 4
+    for _, part in parts:  # the parts' bytes, as the loader would upload them
+        _, first, rows = part.sources[0]
+        small.raw[part.name] = small.raw["w"].reshape(40, -1)[first : first + rows].reshape(-1)
+        small.plan.weights[part.name] = Weight(part.name, part.type, rows, 64, ((part.name, 0, rows),))
+    x = ops.embed(table_)
+    y = ops.rows("y", 40)
+    small.fill(y)
+    ops.linear(x, table_, small.vector("bias", 40), y)
+    gpu, host = small.run(ops)
+    check(small, gpu[y.name][:, :40], host[y.name][:, :40])
 
 
+@in_every_variant
 def test_inputs_of_layers(bench: Bench) -> None:
     """A norm per part of a row, a gate on one of the parts, and a row times a scalar weight."""
     ops = bench.begin(Setup(batch=3, n=2))
@@ -208,8 +204,7 @@ def test_inputs_of_layers(bench: Bench) -> None:
     assert np.isnan(gpu[y.name][2]).all()
 
 
-@pytest.mark.parametrize("type", PLAIN)
-@pytest.mark.parametrize(("rows", "cols"), [(1, 1), (3, 31), (5, 33), (2, 255)])
+@in_pairs(("type", PLAIN), ("rows, cols", [(1, 1), (3, 31), (5, 33), (2, 255)]))
 def test_repack_pad(bench: Bench, type: Q, rows: int, cols: int) -> None:
     elem = 4 if type == Q.F32 else 2
     random = np.random.default_rng(cols)

@@ -19,16 +19,14 @@ def matrix_bench(plain_bench: Bench) -> Bench:
 
 
 @pytest.mark.parametrize(
-    "tile",
+    ("type", "rows", "cols", "n", "tile"),
     [
-        {"TM": 64, "TN": 64, "DEPTH": 32},
-        {"TM": 32, "TN": 32, "DEPTH": 64, "AHEAD": 1},
-        {"TM": 128, "TN": 32, "DEPTH": 32, "SN": 1},
+        (Q.F16, 1, 1, 1, {"TM": 64, "TN": 64, "DEPTH": 32}),
+        (Q.Q4_0, 70, 288, 130, {"TM": 64, "TN": 64, "DEPTH": 32}),
+        (Q.F32, 65, 33, 31, {"TM": 32, "TN": 32, "DEPTH": 64, "AHEAD": 1}),
+        (Q.Q8_0, 257, 96, 3, {"TM": 32, "TN": 32, "DEPTH": 64, "AHEAD": 1}),
+        (Q.Q4_0, 70, 288, 130, {"TM": 128, "TN": 32, "DEPTH": 32, "SN": 1}),
     ],
-)
-@pytest.mark.parametrize(
-    ("type", "rows", "cols", "n"),
-    [(Q.F16, 1, 1, 1), (Q.F32, 65, 33, 31), (Q.Q4_0, 70, 288, 130), (Q.Q8_0, 257, 96, 3)],
 )
 def test_matmul(matrix_bench: Bench, type: Q, rows: int, cols: int, n: int, tile: dict[str, int]) -> None:
     """Mat-mul with a bias, both epilogues, and padding of tokens, rows and columns.

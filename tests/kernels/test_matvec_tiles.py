@@ -12,10 +12,11 @@ from py_engine.plan.rope import Rope, frequencies, table
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check
 from tests.support.kernels.quantised import matrix
+from tests.support.kernels.variants import in_turn
 
 
-@pytest.mark.parametrize(
-    ("type", "tile"),
+@in_turn(
+    "type, tile",
     [
         (Q.Q4_0, {"TK": 32, "TR": 8, "R": 8, "AHEAD": 1}),
         (Q.Q4_0, {"TK": 8, "TR": 32, "R": 1, "AHEAD": 5}),
@@ -27,12 +28,10 @@ from tests.support.kernels.quantised import matrix
         (Q.F16, {"TK": 32, "TR": 2, "R": 8}),
     ],
 )
-def test_matvec_in_every_tile(
-    swift_bench: Bench, type: Q, tile: dict[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_matvec_in_every_tile(bench: Bench, type: Q, tile: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles for matrices of many rows and of few, with every fusion of mat-vec."""
     monkeypatch.setattr(tiles, "matvec", lambda *_: tile)
-    bench = Bench(swift_bench.page, replace(swift_bench.device, dot8=type is not Q.F16))
+    bench = Bench(bench.page, replace(bench.device, dot8=type is not Q.F16))
     cols, heads = 1280, (6, 2, 64)
     ops = bench.begin(Setup(batch=1, n=1))
     x, y = ops.rows("x", cols), ops.rows("y", 640)

@@ -1,4 +1,4 @@
-"""The kernels that packed batches need, in every variant: GPU against numpy.
+"""The kernels that packed batches need, in variants: GPU against numpy.
 
 Outputs start as NaN. NaN remains where a kernel does not write, and spreads where it reads too early.
 """
@@ -17,11 +17,12 @@ from py_engine.plan.rope import Rope, frequencies, table
 from py_engine.plan.shortconv import shortconv
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check, tolerance
+from tests.support.kernels.variants import BOTH_ADAPTERS, in_pairs, in_turn
 
 SEGMENTS = (3, 1, 31, 33, 2, 40)
 
 
-@pytest.mark.parametrize(("n", "pos"), [(1, 0), (3, 0), (31, 5), (33, 33), (64, 20)])
+@in_pairs(("n, pos", [(1, 0), (3, 0), (31, 5), (33, 33), (64, 20)]))
 def test_pooling(bench: Bench, n: int, pos: int) -> None:
     """Segments that begin in this batch or in one before it, and end in it or after it."""
     ops = bench.begin(Setup(batch=65, n=n, pos=pos, n_ctx=192, segments=SEGMENTS))
@@ -35,7 +36,7 @@ def test_pooling(bench: Bench, n: int, pos: int) -> None:
         check(bench, gpu[kind], host[kind], 1e-12)
 
 
-@pytest.mark.parametrize("cols", [1, 3, 31, 33, 255, 257])
+@in_pairs(("cols", [1, 3, 31, 33, 255, 257]))
 def test_normalize(bench: Bench, cols: int) -> None:
     """The padding after a row and the rows that are not asked for keep their contents."""
     ops = bench.begin(Setup(batch=4, n=3))
@@ -51,7 +52,7 @@ def test_normalize(bench: Bench, cols: int) -> None:
     assert np.isnan(gpu["pooled"][:, cols:]).all()
 
 
-@pytest.mark.parametrize(("n", "pos"), [(3, 0), (33, 5)])
+@in_pairs(("n, pos", [(3, 0), (33, 5)]))
 def test_rows_of_positions(bench: Bench, n: int, pos: int) -> None:
     """Position embeddings count from a segment's beginning."""
     ops = bench.begin(Setup(batch=34, n=n, pos=pos, n_ctx=192, vocab=9, segments=SEGMENTS))
@@ -61,7 +62,7 @@ def test_rows_of_positions(bench: Bench, n: int, pos: int) -> None:
     check(bench, gpu[x.name][:n, :33], host[x.name][:n, :33], 1e-10)
 
 
-@pytest.mark.parametrize("kv_type", ["f16", "f32"])
+@in_pairs(("kv_type", ["f16", "f32"]))
 def test_rotation(bench: Bench, kv_type: str) -> None:
     """Rotation counts from a segment's beginning; keys and values go to the packed sequence's positions."""
     n, pos = 33, 30
@@ -97,9 +98,10 @@ def causal(bench: Bench, ops: Ops, n: int, pos: int, heads: tuple[int, int, int]
     assert np.isnan(gpu[y.name][n:]).all()
 
 
-@pytest.mark.parametrize(
-    ("heads", "n", "pos", "kv_type", "window"),
+@in_turn(
+    "heads, n, pos, kv_type, window",
     [((3, 1, 32), 64, 0, "f16", 0), ((4, 2, 64), 33, 31, "f32", 0), ((2, 1, 32), 60, 20, "q8_0", 9)],
+    BOTH_ADAPTERS,
 )
 def test_attention(bench: Bench, heads: tuple[int, int, int], n: int, pos: int, kv_type: str, window: int) -> None:
     """A token sees its own segment, in this batch and in those before it."""
@@ -109,8 +111,7 @@ def test_attention(bench: Bench, heads: tuple[int, int, int], n: int, pos: int, 
 
 
 @pytest.mark.parametrize(
-    ("heads", "n", "pos", "kv_type", "window"),
-    [((3, 1, 32), 64, 0, "f16", 0), ((4, 2, 64), 33, 31, "f32", 0), ((2, 1, 32), 60, 20, "q8_0", 9)],
+    ("heads", "n", "pos", "kv_type", "window"), [((4, 2, 64), 33, 31, "f16", 0), ((2, 1, 32), 60, 20, "q8_0", 9)]
 )
 def test_attention_with_matrices(
     plain_bench: Bench,
@@ -151,14 +152,13 @@ def both_ways(bench: Bench, heads: tuple[int, int, int], window: int, slopes: bo
     check(bench, gpu[y.name][:n, : n_head * dim], host[y.name][:n, : n_head * dim])
 
 
-@pytest.mark.parametrize(("window", "slopes"), [(0, True), (10, False)])
+@in_turn("window, slopes", [(0, True), (10, False)], BOTH_ADAPTERS)
 def test_attention_both_ways(bench: Bench, window: int, slopes: bool) -> None:
     bench = Bench(bench.page, replace(bench.device, software=True))
     both_ways(bench, (3, 1, 16), window, slopes, SEGMENTS)
 
 
-@pytest.mark.parametrize("window", [0, 10])
-@pytest.mark.parametrize("segments", [SEGMENTS, ()])
+@pytest.mark.parametrize(("window", "segments"), [(10, SEGMENTS), (0, ())])
 def test_attention_both_ways_with_matrices(
     plain_bench: Bench, window: int, segments: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,7 +166,7 @@ def test_attention_both_ways_with_matrices(
     both_ways(with_matrices(plain_bench, heads, monkeypatch), heads, window, False, segments)
 
 
-@pytest.mark.parametrize(("n", "pos"), [(33, 0), (31, 34)])
+@in_pairs(("n, pos", [(33, 0), (31, 34)]))
 def test_shortconv(bench: Bench, n: int, pos: int) -> None:
     """A segment's first tokens have nothing before them, though the cache has."""
     ops = bench.begin(Setup(batch=n, n=n, pos=pos, n_ctx=192, page=8, segments=SEGMENTS))

@@ -4,21 +4,20 @@ Both must give the same token for every combination of parameters, the same shap
 A row of a small batch must give exactly what it gives alone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Page
 
 from py_engine.plan import sampler_ops
 from py_engine.plan.ops import Ops
 from py_engine.plan.sampler_ops import Sampler
 from py_engine.plan.sampling import Sampling
 from py_engine.plan.shared import BUCKETS, LOGPROB_ROWS, MAX_LOGPROBS, MAX_SMALL_BATCH
-from tests.support.kernels.bench import Bench, Setup, bench_of, nmse
+from tests.support.kernels.bench import Bench, Setup, nmse
 from tests.support.kernels.checks import give
+from tests.support.kernels.variants import SWIFTSHADER, in_pairs, in_turn
 
 POS, N = 40, 3  # the batch whose last token's logits these are
 SEQ = 3  # its sequence
@@ -66,10 +65,8 @@ LARGE = [
 ]
 
 
-@pytest.fixture(params=["swiftshader: f32", "swiftshader: f32 subgroups", "lavapipe: f16 subgroups"])
-def bench(request: pytest.FixtureRequest, kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
-    """A bench per variant that matters: these kernels have no f16 code, and compile slowly on lavapipe."""
-    return bench_of(request.param, kernel_pages)
+# These kernels have no f16 code, and compile slowly on lavapipe.
+DEVICES = [*SWIFTSHADER, "lavapipe: f16 subgroups"]
 
 
 def prepare(bench: Bench, logits: np.ndarray, sampling: Sampling, seed: int, mask: np.ndarray | None = None) -> Ops:
@@ -126,20 +123,21 @@ def check_token(bench: Bench, ops: Ops, sampling: Sampling) -> int:
 
 @pytest.mark.parametrize("vocab", [1, 5, 31, 257, 4096])
 @pytest.mark.parametrize("sampling", PLAIN, ids=range(len(PLAIN)))
+@pytest.mark.parametrize("bench", DEVICES, indirect=True)
 def test_sample(bench: Bench, vocab: int, sampling: Sampling) -> None:
     sampling = within(sampling, vocab)
     check_token(bench, prepare(bench, normal(vocab, 0), sampling, 0), sampling)
 
 
-@pytest.mark.parametrize("vocab", [1, 3, 33, 1025, 2500])
+@in_turn("vocab", [1, 3, 33, 1025, 2500], DEVICES)
 def test_shaped(bench: Bench, vocab: int) -> None:
     """Bias, penalties and DRY, with and without filters; one token for each set of parameters, with its own seed."""
     for number, sampling in enumerate(within(s, vocab) for s in SHAPED):
         check_token(bench, prepare(bench, normal(vocab, number), sampling, number), sampling)
 
 
-@pytest.mark.parametrize("kind", ["flat", "normal", "peaked", "levels", "far"])
-def test_large_vocabulary(swift_bench: Bench, kind: str) -> None:
+@in_turn("kind", ["flat", "normal", "peaked", "levels", "far"])
+def test_large_vocabulary(bench: Bench, kind: str) -> None:
     """Logits close together, with many ties, or far apart: the bound is among thousands of logits, or among few."""
     for number, sampling in enumerate(within(s, 9001) for s in LARGE):
         logits = {
@@ -149,37 +147,37 @@ def test_large_vocabulary(swift_bench: Bench, kind: str) -> None:
             "levels": np.round(normal(9001, number, 2.0)),
             "far": normal(9001, number, 100.0) - 400,
         }[kind]
-        check_token(swift_bench, prepare(swift_bench, logits, sampling, number), sampling)
+        check_token(bench, prepare(bench, logits, sampling, number), sampling)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("vocab", [32000, 128256, 262144])
-def test_the_largest_vocabularies(swift_bench: Bench, vocab: int) -> None:
+@in_turn("vocab", [128256, 262144])
+def test_the_largest_vocabularies(bench: Bench, vocab: int) -> None:
     for number, logits in enumerate((normal(vocab, 1, 1.0), peaked(vocab, 2))):
         for sampling in (PLAIN[5], Sampling(top_p=0.95), Sampling(typical_p=0.9), Sampling(top_k=1000)):
-            check_token(swift_bench, prepare(swift_bench, logits, sampling, number), sampling)
+            check_token(bench, prepare(bench, logits, sampling, number), sampling)
 
 
-@pytest.mark.parametrize("vocab", [5, 1500])
-def test_equal_logits(swift_bench: Bench, vocab: int) -> None:
+@in_turn("vocab", [5, 1500])
+def test_equal_logits(bench: Bench, vocab: int) -> None:
     """Every filter keeps tokens that tie with its bound, so all of them may be sampled."""
     for sampling in (within(s, vocab) for s in (*PLAIN, *SHAPED)):
-        check_token(swift_bench, prepare(swift_bench, np.zeros(vocab), sampling, 3), sampling)
+        check_token(bench, prepare(bench, np.zeros(vocab), sampling, 3), sampling)
 
 
-@pytest.mark.parametrize("value", [np.nan, -np.inf, -1e30])
-def test_rows_without_a_likeliest_token(swift_bench: Bench, value: float) -> None:
+@in_turn("value", [np.nan, -np.inf, -1e30])
+def test_rows_without_a_likeliest_token(bench: Bench, value: float) -> None:
     """The token is inside the vocabulary whatever the logits are."""
     for sampling in (within(s, 1500) for s in PLAIN):
-        gpu, _ = swift_bench.run(prepare(swift_bench, np.full(1500, value), sampling, 1))
+        gpu, _ = bench.run(prepare(bench, np.full(1500, value), sampling, 1))
         assert gpu["tokens"][SEQ, POS + N] < 1500
         logits = np.full(1500, value, np.float32)
         logits[777] = 1.0
-        gpu, _ = swift_bench.run(prepare(swift_bench, logits, sampling, 1))
+        gpu, _ = bench.run(prepare(bench, logits, sampling, 1))
         assert gpu["tokens"][SEQ, POS + N] == 777, sampling
 
 
-@pytest.mark.parametrize("vocab", [3, 257, 1023])
+@in_turn("vocab", [3, 257, 1023], DEVICES)
 def test_mask(bench: Bench, vocab: int) -> None:
     """An allowed token stays. A rejected token is counted, and replaced by one sampled among the allowed tokens."""
     again = set()
@@ -223,9 +221,8 @@ def tokens_of_batch(
     )
 
 
-@pytest.mark.parametrize("masks", [False, True])
-@pytest.mark.parametrize("vocab", [33, 2500])
-def test_a_row_gives_what_it_gives_alone(swift_bench: Bench, vocab: int, masks: bool) -> None:
+@in_pairs(("vocab", [33, 2500]), ("masks", [False, True]), adapters=["swiftshader"])
+def test_a_row_gives_what_it_gives_alone(bench: Bench, vocab: int, masks: bool) -> None:
     """Rows with any parameters side by side, and each by itself."""
     places = ((7, 3), (30, 0), (0, 5), (22, 1), (11, 2), (40, 6), (9, 7))
     samplings = [
@@ -239,19 +236,22 @@ def test_a_row_gives_what_it_gives_alone(swift_bench: Bench, vocab: int, masks: 
     ]
     samplings = [within(s, vocab) for s in samplings]
     logits = np.stack([normal(vocab, seed) for seed in range(len(places))])
-    tokens, logprobs = tokens_of_batch(swift_bench, logits, places, samplings, masks)
+    tokens, logprobs = tokens_of_batch(bench, logits, places, samplings, masks)
     for m, place in enumerate(places):
-        alone = tokens_of_batch(swift_bench, logits[m : m + 1], [place], [samplings[m]], masks)
+        alone = tokens_of_batch(bench, logits[m : m + 1], [place], [samplings[m]], masks)
         assert alone[0] == [tokens[m]], samplings[m]
         count = 1 + max(0, samplings[m].logprobs)
         assert (alone[1][0, :count] == logprobs[m, :count]).all()
 
 
-@pytest.mark.parametrize(("vocab", "n"), [(1, 0), (3, 20), (255, 1), (1025, 20), (60000, 20)])
-@pytest.mark.parametrize("equal", [False, True])
-def test_logprobs(swift_bench: Bench, vocab: int, n: int, equal: bool) -> None:
+@in_pairs(
+    ("vocab, n", [(1, 0), (3, 20), (255, 1), (1025, 20), (60000, 20)]),
+    ("equal", [False, True]),
+    adapters=["swiftshader"],
+)
+def test_logprobs(bench: Bench, vocab: int, n: int, equal: bool) -> None:
     """The likeliest tokens in falling order; among equals, the first wins."""
-    bench, pos = swift_bench, LOGPROB_ROWS + 5
+    pos = LOGPROB_ROWS + 5
     ops = bench.begin(Setup(batch=1, n=1, pos=pos, n_ctx=LOGPROB_ROWS + 8, vocab=vocab, seq=SEQ))
     logits = ops.buffer("logits", (vocab,))
     values = bench.fill(logits)

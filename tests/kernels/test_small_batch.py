@@ -21,6 +21,7 @@ from py_engine.plan.shortconv import shortconv
 from tests.support.kernels.bench import Bench, Setup, bench_of
 from tests.support.kernels.checks import EPS, check, cols_of, give, tolerance
 from tests.support.kernels.quantised import matrix
+from tests.support.kernels.variants import in_pairs, in_turn
 
 Pages = Callable[[str], tuple[Page, dict[str, Any]]]
 TWO = ((7, 3), (30, 0))  # (position, sequence)
@@ -28,13 +29,14 @@ FIVE = ((30, 0), (7, 3), (8, 3), (9, 3), (0, 5))  # three consecutive tokens of 
 EIGHT = tuple((7 + i, i % MAX_SMALL_BATCH) for i in range(MAX_SMALL_BATCH))
 
 
-@pytest.mark.parametrize("type", [Q.F16, Q.Q4_0])
-@pytest.mark.parametrize(
-    ("rows", "cols", "places"), [(1, 1, TWO), (31, 33, EIGHT), (257, 255, TWO[:1]), (40, 1056, FIVE)]
+@in_pairs(
+    ("type", [Q.F16, Q.Q4_0]),
+    ("rows, cols, places", [(1, 1, TWO), (31, 33, EIGHT), (257, 255, TWO[:1]), (40, 1056, FIVE)]),
+    adapters=["swiftshader"],
 )
-def test_products(swift_bench: Bench, type: Q, rows: int, cols: int, places: tuple[tuple[int, int], ...]) -> None:
+def test_products(bench: Bench, type: Q, rows: int, cols: int, places: tuple[tuple[int, int], ...]) -> None:
     """Mat-vec with both epilogues, with and without bias and norm. Rows outside the batch stay unwritten."""
-    bench, cols, n = swift_bench, cols_of(type, cols), len(places)
+    cols, n = cols_of(type, cols), len(places)
     ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=n, places=places))
     x, y = ops.rows("x", cols), ops.rows("y", rows)
     for b in (x, y):
@@ -48,15 +50,14 @@ def test_products(swift_bench: Bench, type: Q, rows: int, cols: int, places: tup
         assert np.isnan(gpu[b.name][n:]).all()
 
 
-@pytest.mark.parametrize(
-    ("type", "cols"), [(Q.Q4_0, 1280), (Q.Q8_0, 1056), (Q.Q6_K, 1280)], ids=["Q4_0", "odd number of groups", "Q6_K"]
+@in_pairs(
+    ("type, cols", [(Q.Q4_0, 1280), (Q.Q8_0, 1056), (Q.Q6_K, 1280)]),  # 1056: an odd number of groups
+    ("rows, places", [(31, EIGHT), (260, TWO[:1]), (40, FIVE)]),
+    adapters=["swiftshader"],
 )
-@pytest.mark.parametrize(("rows", "places"), [(31, EIGHT), (260, TWO[:1]), (40, FIVE)])
-def test_products_of_bytes(
-    swift_bench: Bench, type: Q, cols: int, rows: int, places: tuple[tuple[int, int], ...]
-) -> None:
+def test_products_of_bytes(bench: Bench, type: Q, cols: int, rows: int, places: tuple[tuple[int, int], ...]) -> None:
     """Integer dot products. Values between two steps may round either way."""
-    bench, n = Bench(swift_bench.page, replace(swift_bench.device, dot8=True)), len(places)
+    bench, n = Bench(bench.page, replace(bench.device, dot8=True)), len(places)
     ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=n, places=places))
     x, y = ops.rows("x", cols), ops.rows("y", rows)
     for b in (x, y):
@@ -82,11 +83,10 @@ def test_products_of_bytes(
         assert (gpu[name][n:] == bench.data[name][n:]).all() or np.isnan(gpu[name][n:].view(np.float32)).all()
 
 
-@pytest.mark.parametrize("dot8", [False, True])
-@pytest.mark.parametrize("type", [Q.F16, Q.Q4_0, Q.Q4_K, Q.Q6_K])
-def test_a_token_gets_what_it_gets_alone(swift_bench: Bench, type: Q, dot8: bool) -> None:
+@in_turn("type, dot8", [(Q.F16, False), (Q.Q4_0, True), (Q.Q4_0, False), (Q.Q4_K, True), (Q.Q6_K, True)])
+def test_a_token_gets_what_it_gets_alone(bench: Bench, type: Q, dot8: bool) -> None:
     """Bit by bit, with every fusion. tests/engine/test_batch_bits.py has whole models, on lavapipe too."""
-    bench = Bench(swift_bench.page, replace(swift_bench.device, dot8=dot8))
+    bench = Bench(bench.page, replace(bench.device, dot8=dot8))
     batch = _fused(bench, type, np.arange(len(FIVE)))
     for m in (0, 3):
         for got, want in zip(batch, _fused(bench, type, np.array([m])), strict=True):
@@ -120,19 +120,15 @@ def _fused(bench: Bench, type: Q, tokens: np.ndarray) -> list[np.ndarray]:
     return [gpu[b.name][: len(places), :count] for b, count in outputs]
 
 
-@pytest.mark.parametrize(
-    "tile", [{"TK": 32, "TR": 2, "R": 4}, {"TK": 4, "TR": 16, "R": 2}, {"TK": 64, "TR": 1, "R": 4}]
-)
-def test_products_in_every_tile(swift_bench: Bench, tile: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+@in_turn("tile", [{"TK": 32, "TR": 2, "R": 4}, {"TK": 4, "TR": 16, "R": 2}, {"TK": 64, "TR": 1, "R": 4}])
+def test_products_in_every_tile(bench: Bench, tile: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "matvec_small_batch", lambda *_: tile)
-    ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=5, places=FIVE))
+    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=5, places=FIVE))
     x = ops.rows("x", 1056)
-    swift_bench.fill(x)
-    hidden = ops.gated(
-        x, Projection([swift_bench.weight("w", Q.Q4_0, 130, 1056)], None, swift_bench.vector("n", 1056), EPS)
-    )
-    gpu, host = swift_bench.run(ops)
-    check(swift_bench, gpu[hidden.name][:5, :65], host[hidden.name][:5, :65])
+    bench.fill(x)
+    hidden = ops.gated(x, Projection([bench.weight("w", Q.Q4_0, 130, 1056)], None, bench.vector("n", 1056), EPS))
+    gpu, host = bench.run(ops)
+    check(bench, gpu[hidden.name][:5, :65], host[hidden.name][:5, :65])
 
 
 @pytest.mark.parametrize(

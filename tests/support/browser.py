@@ -53,7 +53,7 @@ def lavapipe_icd() -> Path:
     if not icd.exists():
         _need("cc", "gcc libc6-dev")
         done = _build_lavapipe(work)
-        if done.returncode and _apt("mesa-vulkan-drivers"):
+        if done.returncode and install_by_apt("mesa-vulkan-drivers"):
             done = _build_lavapipe(work)
         if done.returncode:
             raise RuntimeError(
@@ -69,10 +69,10 @@ def _build_lavapipe(work: Path) -> subprocess.CompletedProcess[str]:
 
 def _need(command: str, packages: str) -> None:
     if not shutil.which(command):
-        _apt(*packages.split())
+        install_by_apt(*packages.split())
 
 
-def _apt(*packages: str) -> bool:
+def install_by_apt(*packages: str) -> bool:
     """Install system packages where that is possible."""
     if not shutil.which("apt-get") or os.geteuid() != 0:
         return False

@@ -10,6 +10,16 @@ ANSWER_MS = 90_000
 SETTINGS = {"temperature": 0, "max_tokens": 160}
 
 
+def keep_engine(context: BrowserContext, url: str) -> Page:
+    """Open a tab in which the shared engine lives on while other tabs are reloaded or closed. Starting Python takes
+    most of a page's start.
+    """
+    page = context.new_page()
+    page.goto(f"{url}notices.html")
+    page.evaluate("async () => void (await (await import('/wisp.js')).Wisp.create())")
+    return page
+
+
 def open_page(context: BrowserContext, url: str, *, settings: dict[str, Any] | None = None) -> Page:
     """Open the page in a new tab and wait for its model. Sampling is greedy unless `settings` says otherwise."""
     page = context.new_page()

@@ -8,7 +8,7 @@
     `${element.tagName}#${element.id}.${element.className} ${element.textContent.slice(0, 30)}`;
   if (document.documentElement.scrollWidth > innerWidth) faults.push("the page scrolls sideways");
   for (const element of document.querySelectorAll("body *")) {
-    if (!visible(element) || element.closest(".code pre, .wide")) continue;
+    if (!visible(element) || element.closest(".code pre, .wide, .columns")) continue;
     const box = element.getBoundingClientRect();
     if (box.width && (box.right > innerWidth + 1 || box.left < -1)) faults.push(`overflows: ${describe(element)}`);
   }

@@ -6,6 +6,7 @@ has a browser of its own per adapter. Mesa's shader cache is shared.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from xdist.scheduler import LoadScopeScheduling
 from tools import dist
 
 WORKERS = 2
+# Numpy's small products take four times as long with threads, which wait for each other where cores are busy.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -26,7 +29,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(trylast=True)  # after the terminal reporter
 def pytest_configure(config: pytest.Config) -> None:
-    """Name failures when they happen: a run takes half an hour."""
+    """Name failures when they happen: a run takes many minutes."""
     terminal = config.pluginmanager.getplugin("terminalreporter")
     if terminal is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(FailureNames(terminal))
@@ -46,22 +49,23 @@ class FailureNames:
 
 def pytest_xdist_setupnodes() -> None:
     """Make dist/ before the workers start; their fixture `dist` relies on it."""
-    dist.build(quiet=True)
+    if dist.MADE not in os.environ:
+        dist.build(quiet=True)
 
 
 def scope(nodeid: str) -> str:
     """Return the name of the tests that one worker runs in a row, because they share fixtures or pipelines.
 
     These are a file's tests. Kernels' tests share the pipelines of a test function in one variant. Engines share
-    nothing. Tests of the build share dist/, which they write. Those of `dev` write a copy, and run late, because they
-    start a browser (conftest.py).
+    nothing, nor do checkers. Tests of the build share dist/, which they write. Those of `dev` write a copy, and run
+    late, because they start a browser (conftest.py).
     """
     file, _, name = nodeid.partition("::")
     if file.startswith("tests/build/") and file != "tests/build/test_dev.py":
         return "tests/build"
     if file.startswith("tests/kernels/"):
         return f"{file}::{name.partition('-')[0]}"
-    return nodeid if file.startswith("tests/engine/") else file
+    return nodeid if file.startswith(("tests/engine/", "tests/unit/test_style.py")) else file
 
 
 class Scheduler(LoadScopeScheduling):

@@ -25,7 +25,7 @@ from py_engine.plan.sampling import Filters, Sampling, read_logprobs, samplers
 from tests.support import sampling_reference as reference
 from tests.support.sampling_reference import chi_square
 
-VOCAB, DRAWS, ANSWER = 60, 3000, 12
+VOCAB, DRAWS, ANSWER = 60, 1500, 12
 HISTORY = [5, 1, 2, 3, 9, 1, 2, 3, 4, 7, 1, 2, 5, 6, 5, 6, 5, 0, 1, 2, 3, 11, 8, 1, 2, 3]
 LOGITS = np.random.default_rng(3).normal(0, 1.2, VOCAB).astype(np.float32)
 LOGITS[[4, 9, 11, 5, 2]] = [2.2, 2.5, 2.1, 1.8, 2.3]  # tokens that would continue a repetition
@@ -111,7 +111,7 @@ def test_draws_follow_the_definition(name: str) -> None:
     if name != "plain" and "one" not in name:
         assert chi_square_rejects(counts, plain), "the test would not see whether the sampler does anything"
     if not sampling.is_shaped:
-        assert (draws(sampling, SAMPLE, 500) == draws(sampling, SHAPED_SAMPLE, 500)).all()
+        assert (draws(sampling, SAMPLE, 300) == draws(sampling, SHAPED_SAMPLE, 300)).all()
 
 
 def chi_square_rejects(counts: np.ndarray, expected: np.ndarray) -> bool:
@@ -153,7 +153,7 @@ def test_a_masked_draw_follows_the_definition(fraction: float) -> None:
         counts = draws(sampling, SHAPED_SAMPLE, mask=mask)
         statistic, limit = chi_square(counts, expected)
         assert statistic < limit
-        assert (draws(sampling, SAMPLE, mask=mask) == counts).all()
+        assert (draws(sampling, SAMPLE, 300, mask) == draws(sampling, SHAPED_SAMPLE, 300, mask)).all()
         if sampling.top_k == 0:  # without top_k, this equals one draw among the allowed tokens
             np.testing.assert_allclose(expected, again, atol=1e-12)
 

@@ -49,7 +49,7 @@ def seconds(work: Callable[[], object]) -> float:
 def grows_linearly(work: Callable[[int], object], size: int) -> None:
     """Compare the time of 8 times the size. A quadratic algorithm would take 64 times as long."""
     small = max(min(seconds(lambda: work(size)) for _ in range(2)), 0.002)
-    assert min(seconds(lambda: work(8 * size)) for _ in range(2)) < 32 * small
+    assert any(seconds(lambda: work(8 * size)) < 32 * small for _ in range(2))
 
 
 @pytest.mark.parametrize("name", sorted(pretokenize._SPLITS))

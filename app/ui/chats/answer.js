@@ -9,8 +9,10 @@ import { answered } from "./turns.js";
  * @typedef {import("./database.js").Cut} Cut
  * @typedef {import("../engine.js").Loaded} Loaded
  *
+ * @typedef {{ ready: () => Promise<import("../../wisp.js").Wisp>, loaded: Loaded | null, forgetAfter: (error: unknown) => void }} Answering
+ *
  * @typedef {object} Asked
- * @property {import("../engine.js").Engine} engine
+ * @property {Answering} engine with the model that answers
  * @property {import("./request.js").Documents} documents
  * @property {import("../settings.js").Settings} settings
  * @property {boolean} isPrivate nothing of it is stored

@@ -18,6 +18,7 @@ import { lastAnswer } from "./turns.js";
  * @typedef {object} Parts
  * @property {import("../engine.js").Engine} engine
  * @property {import("../thread.js").Thread} thread
+ * @property {import("./second_model.js").SecondModel} second
  * @property {import("./request.js").Documents} documents
  * @property {(chosen: import("./database.js").Assistant) => import("./database.js").Assistant} assistant as it is now
  * @property {() => void} changed called when the list of chats, the shown chat or its state changed
@@ -46,6 +47,7 @@ export class Chat {
   /** @type {AbortController | null} of the answer in progress */
   #answering = null;
   #opening = 0;
+  #paired = false; // two answers are shown side by side
 
   /** @param {Parts} parts */
   constructor(parts) {
@@ -65,7 +67,12 @@ export class Chat {
 
   /** The settings that the shown chat's requests have. */
   get settings() {
-    return effectiveSettings({ ...this.conversation.info, assistant: this.assistant }, this.parts.engine.loaded?.name);
+    return this.#settingsFor(this.parts.engine.loaded?.name);
+  }
+
+  /** @param {string | undefined} model its name */
+  #settingsFor(model) {
+    return effectiveSettings({ ...this.conversation.info, assistant: this.assistant }, model);
   }
 
   /**
@@ -124,6 +131,7 @@ export class Chat {
   }
 
   #draw() {
+    this.#paired = false;
     this.parts.thread.show(this.conversation);
     this.parts.changed();
   }
@@ -136,9 +144,10 @@ export class Chat {
     for (const message of cut) delete message.cut; // only the last answer can go on
     const question = tree.add({ role: "user", content: text }, parent);
     this.conversation.save([...cut, question]);
-    if (parent === undefined) this.parts.thread.add(question);
-    else this.parts.thread.show(this.conversation);
-    this.#answer(tree.add({ role: "assistant", content: "" }));
+    if (parent === undefined && !this.#paired) this.parts.thread.add(question);
+    else this.#draw();
+    if (this.parts.second.loaded) this.#answerTwice(question, this.parts.second);
+    else this.#answer(tree.add({ role: "assistant", content: "" }));
   }
 
   /** Answers a question again: another version of its answer. @param {Message} message the answer */
@@ -147,6 +156,7 @@ export class Chat {
     const { tree } = this.conversation;
     const again = message.content ? tree.add({ role: "assistant", content: "" }, message.parent) : emptied(message);
     tree.shown = again.n;
+    this.#paired = false;
     this.parts.thread.show(this.conversation, again);
     this.#answer(again);
   }
@@ -162,6 +172,7 @@ export class Chat {
     const { model, sources } = message;
     const branch = tree.add({ role: "assistant", content, model, sources, cut }, message.parent);
     tree.shown = branch.n;
+    this.#paired = false;
     this.parts.thread.show(this.conversation, branch);
     this.#answer(branch);
   }
@@ -226,22 +237,73 @@ export class Chat {
 
   /** Streams the answer into its message, the last of the shown branch. @param {Message} message */
   async #answer(message) {
-    const { conversation } = this;
-    const { thread, engine, documents } = this.parts;
-    const history = conversation.messages.slice(0, -1);
+    const { thread, engine } = this.parts;
+    const controller = this.#begin();
     const view = thread.answer(message);
     thread.toEnd();
-    this.#touch(conversation, [message], true);
+    await this.#stream(message, this.conversation.messages.slice(0, -1), { view, engine, controller });
+    this.#end(controller);
+  }
 
+  /**
+   * Streams the answers of two models. The chat goes on with the first one's, unless the user picks the other.
+   * @param {Message} question @param {import("./second_model.js").SecondModel} second
+   */
+  async #answerTwice(question, second) {
+    const { thread, engine } = this.parts;
+    const { conversation } = this;
+    const { tree, messages: history } = conversation;
+    const engines = [engine, second];
+    const controller = this.#begin();
+    const answers = engines.map(() => tree.add({ role: "assistant", content: "" }, question.n));
+    tree.shown = answers[0].n;
+    const names = engines.map(({ loaded }) => loaded?.name ?? "");
+    const views = thread.pair(answers, names, (message) => this.#pick(conversation, message));
+    this.#paired = true;
+    thread.toEnd();
+    await Promise.all(
+      answers.map((message, i) => this.#stream(message, history, { view: views[i], engine: engines[i], controller })),
+    );
+    this.#end(controller);
+  }
+
+  /** Goes on with one of two answers; the other stays as another version. @param {Conversation} conversation @param {Message} message */
+  #pick(conversation, message) {
+    if (this.conversation !== conversation) return;
+    this.stop();
+    message.finish ??= "stopped";
+    conversation.tree.shown = message.n;
+    conversation.save([message]);
+    this.#draw();
+  }
+
+  #begin() {
     const controller = new AbortController();
     this.#answering = controller;
+    return controller;
+  }
+
+  /** @param {AbortController} controller of answers that ended */
+  #end(controller) {
+    if (this.#answering === controller) this.#answering = null;
+    this.parts.changed();
+  }
+
+  /**
+   * @param {Message} message @param {Message[]} history the messages before it
+   * @param {{ view: import("../thread.js").AnswerView, engine: import("./answer.js").Answering, controller: AbortController }} how
+   */
+  async #stream(message, history, { view, engine, controller }) {
+    const { conversation } = this;
+    const { thread, documents } = this.parts;
+    this.#touch(conversation, [message], true);
     this.parts.changed();
     let saved = performance.now();
     try {
       await stream(message, history, {
         engine,
         documents,
-        settings: this.settings,
+        settings: this.#settingsFor(engine.loaded?.name),
         isPrivate: conversation.info.private ?? false,
         signal: controller.signal,
         begins: () => thread.markDropped(history, message.dropped),
@@ -264,8 +326,6 @@ export class Chat {
     if (message.finish === "stop") delete message.cut;
     view.finish(message);
     this.#touch(conversation, [message]);
-    if (this.#answering === controller) this.#answering = null;
-    this.parts.changed();
     if (this.conversation !== conversation) return;
     announce(message.error ? t("The answer failed.") : t("Answer: {text}", { text: view.spoken }));
   }

@@ -33,7 +33,7 @@ export async function chooseOther(button, message, { list, load, regenerate, mor
 }
 
 /** @param {Record<string, any>} model @returns {Choice | []} */
-function choiceOf({ id, name, owned_by, size }) {
+export function choiceOf({ id, name, owned_by, size }) {
   if (owned_by !== "wisp") {
     return { model: id, name: id.slice(owned_by.length + 1), keep: id, upstream: owned_by };
   }

@@ -148,55 +148,75 @@ class Bench:
                 self.data[b.name] = np.full(self.shape(b), 0xFFFFFFFF if kind is np.uint32 else np.nan, kind)
         host = cpu.Cpu(self.plan, {w.name: cpu.dequantize(w, self.raw[w.name]) for w in self.plan.weights.values()})
         host.buffers = {k: v.copy() for k, v in self.data.items()}
-        gpu = {k: v.copy() for k, v in self.data.items()}
         for op in ops.ops:
-            self._dispatch(op, gpu)
             host.run_op(op)
+        steps = [self._step(op) for op in ops.ops]
+        weights = {k: v for _, found in steps for k, v in found.items()}
+        gpu = {k: v.copy() for k, v in self.data.items()}
+        for name, got in run_steps(self.page, gpu | weights, [step for step, _ in steps]).items():
+            assert name not in weights, f"a kernel writes to weight {name}"
+            values = gpu[name]
+            gpu[name] = got.view(values.dtype)[: values.size].reshape(values.shape)
         return gpu, host.buffers
 
     def states(self, data: dict[str, np.ndarray]) -> np.ndarray:
         """The States of a small batch's tokens, (tokens, 4)."""
         return data["state"][: TABLES // 4].reshape(-1, 4)
 
-    def _dispatch(self, op: Op, data: dict[str, np.ndarray]) -> None:
+    def _step(self, op: Op) -> tuple[Step, dict[str, np.ndarray]]:
+        """An op's step, and the planes of its weights by the names that the step has for them."""
         shader = kernels.expand(op.kernel, op.params, self.device)
         if self.device.matrix:
             shader = emulated(shader)
-        contents: dict[str, tuple[np.ndarray, Buffer | None]] = {}
+        buffers: dict[str, str] = {}
+        weights: dict[str, np.ndarray] = {}
         for name, bound in op.bindings.items():
             if isinstance(bound, Buffer):
-                contents[name] = data[bound.name], bound
-            elif name == "w":
-                contents |= {k: (v, None) for k, v in planes(bound, self.raw[bound.name]).items()}
-            else:
-                contents[name] = planes(bound, self.raw[bound.name])["w_qs"], None
-        if set(shader.bindings) - {"p"} != set(contents):
-            raise KeyError(f"{shader.label} binds {sorted(shader.bindings)}, the op gives {sorted(contents)}")
+                buffers[name] = bound.name
+                continue
+            for plane, data in planes(bound, self.raw[bound.name]).items():
+                if name == "w" or plane == "w_qs":
+                    buffers[plane if name == "w" else name] = f"{plane} of {bound.name}"
+                    weights[f"{plane} of {bound.name}"] = data
+        if set(shader.bindings) - {"p"} != set(buffers):
+            raise KeyError(f"{shader.label} binds {sorted(shader.bindings)}, the op gives {sorted(buffers)}")
         grid = [g.count(self.n) if isinstance(g, PerToken) else g for g in op.grid]
-        out = dispatch(self.page, shader, {k: v for k, (v, _) in contents.items()}, op.consts, grid)
-        for name, got in out.items():
-            values, buffer = contents[name]
-            assert buffer is not None, f"{shader.label} writes to weight {name}"
-            data[buffer.name] = got.view(values.dtype)[: values.size].reshape(values.shape)
+        return Step(shader, buffers, op.consts, grid), weights
+
+
+@dataclass(frozen=True)
+class Step:
+    """One dispatch: `buffers` has the name of the data for each binding."""
+
+    shader: kernels.Shader
+    buffers: dict[str, str]
+    consts: dict[str, Any]
+    grid: list[int]
+
+    def job(self) -> dict[str, Any]:
+        """The step as runner.js expects it."""
+        bindings = [
+            {"access": access, "buffer": self.buffers.get(name, name)} for name, access in self.shader.bindings.items()
+        ]
+        params = base64.b64encode(self.shader.pack(self.consts)).decode() if "p" in self.shader.bindings else ""
+        return {"code": self.shader.code, "params": params, "bindings": bindings, "grid": self.grid}
+
+
+def run_steps(page: Page, data: dict[str, np.ndarray], steps: Sequence[Step]) -> dict[str, np.ndarray]:
+    """Run dispatches one after another: name -> bytes of the written data afterwards."""
+    used = {name for step in steps for name in step.buffers.values()}
+    padded = {name: (raw := data[name].tobytes()) + bytes(-len(raw) % 4) for name in used}  # WebGPU writes whole words
+    buffers = {name: base64.b64encode(raw).decode() for name, raw in padded.items()}
+    job = {"buffers": buffers, "steps": [step.job() for step in steps]}
+    out = page.evaluate("(job) => kernels.run(job)", job)
+    return {k: np.frombuffer(base64.b64decode(v), np.uint8).copy() for k, v in out.items()}
 
 
 def dispatch(
     page: Page, shader: kernels.Shader, contents: dict[str, np.ndarray], consts: dict[str, Any], grid: list[int]
 ) -> dict[str, np.ndarray]:
     """Run a shader: name -> bytes of its writable buffers afterwards."""
-
-    def data(name: str) -> str:
-        raw = contents[name].tobytes()
-        return base64.b64encode(raw + bytes(-len(raw) % 4)).decode()  # WebGPU writes whole words
-
-    buffers = [
-        {"name": name, "access": access, "data": "" if access == "uniform" else data(name)}
-        for name, access in shader.bindings.items()
-    ]
-    params = base64.b64encode(shader.pack(consts)).decode() if "p" in shader.bindings else ""
-    job = {"code": shader.code, "params": params, "buffers": buffers, "grid": grid}
-    out = page.evaluate("(job) => kernels.run(job)", job)
-    return {k: np.frombuffer(base64.b64decode(v), np.uint8).copy() for k, v in out.items()}
+    return run_steps(page, contents, [Step(shader, {name: name for name in contents}, consts, grid)])
 
 
 def variants(capabilities: dict[str, Any]) -> dict[str, Device]:

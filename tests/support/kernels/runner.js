@@ -1,4 +1,4 @@
-// Runs one shader in the page, with buffers as base64, for tests/kernels.
+// Runs shaders in the page, with buffers as base64, for tests/kernels.
 
 const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 const text = (data) => {
@@ -46,36 +46,44 @@ async function compile(code, buffers) {
 }
 
 /**
- * @param {{code: string, params: string, buffers: {name: string, access: string, data: string}[], grid: number[]}} job
- * @returns {Promise<Record<string, string>>} the contents of the writable buffers afterwards
+ * Runs shaders one after another. Data goes in and out once, because that takes longer than small kernels do.
+ * @typedef {{code: string, params: string, bindings: {access: string, buffer: string}[], grid: number[]}} Step
+ * @param {{buffers: Record<string, string>, steps: Step[]}} job
+ * @returns {Promise<Record<string, string>>} the contents of the written buffers afterwards
  */
-async function run({ code, params, buffers, grid }) {
+async function run({ buffers, steps }) {
   device.pushErrorScope("validation");
-  if (!pipelines.has(code)) pipelines.set(code, await compile(code, buffers));
-  const [layout, pipeline] = pipelines.get(code);
+  const made = [];
   const make = (data, usage) => {
     const size = Math.max(16, Math.ceil(data.length / 16) * 16);
-    const buffer = device.createBuffer({ size, usage: usage | GPUBufferUsage.COPY_DST | GPUBufferUsage.COPY_SRC });
-    device.queue.writeBuffer(buffer, 0, data);
-    return buffer;
+    made.push(device.createBuffer({ size, usage: usage | GPUBufferUsage.COPY_DST | GPUBufferUsage.COPY_SRC }));
+    device.queue.writeBuffer(made.at(-1), 0, data);
+    return made.at(-1);
   };
-  const made = buffers.map((b) =>
-    b.access === "uniform" ? make(bytes(params), GPUBufferUsage.UNIFORM) : make(bytes(b.data), GPUBufferUsage.STORAGE),
+  const held = Object.fromEntries(
+    Object.entries(buffers).map(([name, data]) => [name, make(bytes(data), GPUBufferUsage.STORAGE)]),
   );
-  const entries = made.map((buffer, binding) => ({ binding, resource: { buffer } }));
   const encoder = device.createCommandEncoder();
-  const pass = encoder.beginComputePass();
-  pass.setPipeline(pipeline);
-  pass.setBindGroup(0, device.createBindGroup({ layout, entries }));
-  pass.dispatchWorkgroups(...grid);
-  pass.end();
-  const out = [];
-  buffers.forEach((b, i) => {
-    if (b.access !== "storage, read_write") return;
-    const size = made[i].size;
+  const written = new Set();
+  for (const { code, params, bindings, grid } of steps) {
+    if (!pipelines.has(code)) pipelines.set(code, await compile(code, bindings));
+    const [layout, pipeline] = pipelines.get(code);
+    const entries = bindings.map(({ access, buffer }, binding) => {
+      if (access === "storage, read_write") written.add(buffer);
+      const bound = access === "uniform" ? make(bytes(params), GPUBufferUsage.UNIFORM) : held[buffer];
+      return { binding, resource: { buffer: bound } };
+    });
+    const pass = encoder.beginComputePass();
+    pass.setPipeline(pipeline);
+    pass.setBindGroup(0, device.createBindGroup({ layout, entries }));
+    pass.dispatchWorkgroups(...grid);
+    pass.end();
+  }
+  const out = [...written].map((name) => {
+    const { size } = held[name];
     const copy = device.createBuffer({ size, usage: GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ });
-    encoder.copyBufferToBuffer(made[i], 0, copy, 0, size);
-    out.push([b.name, copy]);
+    encoder.copyBufferToBuffer(held[name], 0, copy, 0, size);
+    return [name, copy];
   });
   device.queue.submit([encoder.finish()]);
   const error = await device.popErrorScope();

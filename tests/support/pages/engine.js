@@ -1,9 +1,8 @@
 // A page with the engine alone: Pyodide, the Python archive and replay.js, driven by tests/support/browser.py.
 const sdk = await (await fetch("/wisp.js")).text();
 const assets = JSON.parse(sdk.slice(sdk.indexOf("{"), sdk.indexOf("};") + 1));
-const absolute = (/** @type {string} */ path) => new URL(`/${path}`, location.href).href;
-globalThis.wispAssets = Object.fromEntries(
-  Object.entries(assets).map(([key, value]) => [key, Array.isArray(value) ? value.map(absolute) : absolute(value)]),
+globalThis.wispAssets = JSON.parse(JSON.stringify(assets), (_, value) =>
+  typeof value === "string" ? new URL(`/${value}`, location.href).href : value,
 );
 const { startPython } = await import("/repo/app/boot.js");
 const { pyodide, fromSnapshot } = await startPython(globalThis.wispAssets, () => undefined, ["numpy", "regex"]);

@@ -1,0 +1,97 @@
+/**
+ * A second model that answers each question beside the first one. Both are loaded where memory allows. Where it does not,
+ * the engine evicts the idle one for each answer, so that they answer one after the other.
+ */
+import { t } from "../../language/phrase.js";
+import { h } from "../dom.js";
+import { notify } from "../notices.js";
+import { show } from "../texts.js";
+import { openMenu } from "./menu.js";
+import { choiceOf } from "./other_model.js";
+
+/**
+ * @typedef {import("../engine.js").Choice} Choice
+ * @typedef {import("../engine.js").Loaded} Loaded
+ */
+
+const TEXTS = {
+  none: t("Ask a second model, too"),
+  chosen: (/** @type {string} */ name) => t("{name} answers, too. Choose another second model", { name }),
+  off: t("Ask one model only"),
+  failed: (/** @type {string} */ name) => t("{name} was not loaded.", { name }),
+};
+
+export class SecondModel {
+  /** @type {Loaded | null} */
+  loaded = null;
+  #name = h("span", { class: "model-name" });
+  #button = h("button", { type: "button", class: "second-model icon-button", icon: "columns" }, this.#name);
+
+  /** @param {import("../engine.js").Engine} engine @param {(choice: Choice) => Promise<Loaded>} load beside the first one */
+  constructor(engine, load) {
+    this.engine = engine;
+    this.load = load;
+    this.#button.setAttribute("aria-haspopup", "menu");
+    this.#button.onclick = () => void this.#open();
+    document.getElementById("model-button")?.after(this.#button);
+    this.#show();
+  }
+
+  /** The engine, for a request to the second model. */
+  ready() {
+    return this.engine.ready();
+  }
+
+  /** @param {unknown} error of a request */
+  forgetAfter(error) {
+    this.engine.forgetAfter(error);
+    if (!this.engine.loaded) this.#use(null);
+  }
+
+  async #open() {
+    const models = await this.engine.models().catch(() => []);
+    const known = models.flatMap(choiceOf).map((choice) => ({ id: choice.model, choice }));
+    const stored = (await this.engine.cached().catch(() => []))
+      .filter(({ id, complete }) => complete && !known.some((other) => other.id === id))
+      .map(({ id, url }) => ({ id, choice: { model: url, name: id, keep: url } }));
+    const others = [...known, ...stored].filter(({ id }) => id !== this.#first());
+    const entries = others.map((/** @type {{ choice: Choice }} */ { choice }) => ({
+      label: choice.name,
+      icon: choice.upstream ? "away" : "columns",
+      run: () => void this.#choose(choice),
+    }));
+    const off = { label: TEXTS.off, icon: "close", run: () => this.#use(null) };
+    openMenu(this.#button, this.loaded ? [off, ...entries] : entries);
+  }
+
+  /** The id of the model that answers first. */
+  #first() {
+    const { choice, stats } = this.engine.loaded ?? {};
+    return choice?.upstream ? choice.model : stats?.model;
+  }
+
+  /** @param {Choice} choice */
+  async #choose(choice) {
+    try {
+      this.#use(await this.load(choice));
+    } catch (/** @type {any} */ error) {
+      if (error?.code === "aborted") return;
+      notify({ key: "second", text: TEXTS.failed(choice.name), more: `${error?.message ?? error}`, kind: "error" });
+    }
+  }
+
+  /** @param {Loaded | null} loaded */
+  #use(loaded) {
+    this.loaded = loaded;
+    this.#show();
+  }
+
+  #show() {
+    const { loaded } = this;
+    this.#name.textContent = loaded?.name ?? "";
+    this.#button.setAttribute("aria-pressed", String(loaded !== null));
+    const label = loaded ? TEXTS.chosen(loaded.name) : TEXTS.none;
+    show(this.#button, "title", label);
+    show(this.#button, "aria-label", label);
+  }
+}

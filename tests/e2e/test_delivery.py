@@ -1,0 +1,151 @@
+"""What visits transfer: a server that counts the bytes of each answer, against tools/delivery.py."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext
+
+from tests.support.chat_page import ask, open_page, wait_ready
+from tests.support.waiting import wait_for
+from tools import delivery
+from tools.paths import ROOT
+from tools.serve import Handler, Server
+
+CONTROLLED = "navigator.serviceWorker.controller !== null"
+
+
+class CountingHandler(Handler):
+    """Records each answer."""
+
+    server: "CountingServer"
+
+    def setup(self) -> None:
+        super().setup()
+        self.written = 0
+        write = self.wfile.write
+
+        def count(data: Any) -> int:
+            self.written += len(data)
+            return write(data)
+
+        self.wfile.write = count  # type: ignore[method-assign]
+
+    def send_response(self, code: int, message: str | None = None) -> None:
+        self.status = code
+        super().send_response(code, message)
+
+    def end_headers(self) -> None:
+        super().end_headers()
+        self.written = 0  # the body begins
+
+    def route(self) -> None:
+        super().route()
+        self.server.answers.append((self.decoded_path().lstrip("/") or "index.html", self.status, self.written))
+
+
+class CountingServer(Server):
+    """`answers`: (path, status, bytes of the body) of each request."""
+
+    handler = CountingHandler
+
+    def __init__(self, *args: Any) -> None:
+        self.answers: list[tuple[str, int, int]] = []
+        super().__init__(*args)
+
+    def sent(self) -> Counter[str]:
+        """Path -> bytes, of all answers with a body but the model's."""
+        found: Counter[str] = Counter()
+        for path, status, size in self.answers:
+            if status == HTTPStatus.OK and not path.endswith(".gguf"):
+                found[path] += size
+        return found
+
+
+@pytest.fixture
+def counting(dist: Path) -> Iterator[CountingServer]:
+    made = CountingServer(dist, 0)
+    made.start()
+    yield made
+    made.shutdown()
+    made.server_close()
+
+
+@pytest.fixture
+def context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
+    """A fresh profile."""
+    made = chromium(None).new_context()
+    yield made
+    made.close()
+
+
+def test_visits_transfer_what_the_tool_says(counting: CountingServer, context: BrowserContext) -> None:
+    """Nothing is fetched twice, and a return loads the whole page from the service worker."""
+    page = open_page(context, counting.url)
+    wait_for(lambda: page.evaluate(CONTROLLED))
+    assert "Rome" in ask(page, "What is the capital of Italy?")
+    visit = delivery.first_visit()
+    assert counting.sent() == visit.files
+    asked = [path for path, status, _ in counting.answers if status == HTTPStatus.NOT_MODIFIED]
+    assert sorted(asked) == [*delivery.ASKED_AGAIN]
+    assert visit.bytes < 1.05 * delivery.LIMIT  # tests build with a quicker compression than a release
+
+    counting.answers.clear()
+    page.reload()
+    wait_ready(page)
+    assert not counting.sent()
+
+
+RUN = """async (code) => {
+  const sdk = await (await fetch("/wisp.js")).text();
+  const assets = JSON.parse(sdk.slice(sdk.indexOf("{"), sdk.indexOf("};") + 1), (_, value) =>
+    typeof value === "string" ? new URL(`/${value}`, location.href).href : value);
+  const worker = new Worker("/tests/python_worker.js", { type: "module" });
+  const answer = new Promise((resolve) => (worker.onmessage = ({ data }) => resolve(data)));
+  worker.postMessage({ assets, code });
+  return answer;
+}"""
+# What user's code may import: of Python's library and of numpy, from the part that pages load and from the rest.
+EVERYTHING = """
+import csv, email.mime.text, inspect, json, sqlite3, unittest.mock, xml.etree.ElementTree
+import numpy as np, numpy.ma, numpy.polynomial, numpy.testing
+assert inspect.getsource(csv.DictReader).startswith("class DictReader")
+numpy.testing.assert_allclose(np.fft.ifft(np.fft.fft([1, 2, 3])).real, [1, 2, 3])
+numpy.testing.assert_allclose(np.linalg.solve([[2, 0], [0, 4]], [2, 4]), [1, 1])
+int(numpy.ma.array([1, 2], mask=[0, 1]).sum() + np.random.default_rng(0).integers(5, 6))
+"""
+
+
+def test_what_a_page_leaves_out_is_imported_on_demand(counting: CountingServer, context: BrowserContext) -> None:
+    counting.mounts |= {"tests/": ROOT / "tests" / "support" / "pages", "repo/": ROOT}
+    page = context.new_page()
+    page.goto(f"{counting.url}tests/blank.html")
+    assert page.evaluate(RUN, "__import__('json').dumps(1)") == {"value": "1"}
+    whole = [path for path in counting.sent() if path.endswith("python_stdlib.zip")]
+    assert not whole
+    assert page.evaluate(RUN, EVERYTHING) == {"value": 6}
+    assert "No module named 'wsgiref.nothing'" in page.evaluate(RUN, "import wsgiref.nothing")["error"]
+
+
+def test_an_import_without_a_network_says_what_is_missing(counting: CountingServer, context: BrowserContext) -> None:
+    counting.mounts |= {"tests/": ROOT / "tests" / "support" / "pages", "repo/": ROOT}
+    page = context.new_page()
+    page.route("**/python_stdlib.zip", lambda route: route.abort())
+    page.goto(f"{counting.url}tests/blank.html")
+    assert "ModuleNotFoundError: csv is not in this page, and http" in page.evaluate(RUN, "import csv")["error"]
+
+
+def test_a_host_that_compresses_nothing_is_asked_for_the_compressed_files(
+    counting: CountingServer, context: BrowserContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Handler, "_encoded", lambda _, path: ("", path))
+    counting.mounts |= {"tests/": ROOT / "tests" / "support" / "pages", "repo/": ROOT}
+    page = context.new_page()
+    page.goto(f"{counting.url}tests/blank.html")
+    assert page.evaluate(RUN, "import jinja2; jinja2.__name__") == {"value": "jinja2"}
+    asked = {delivery.plain_name(path) for path in counting.sent()}
+    assert {"python.bin.gz", "py.zip.gz"} <= asked
+    assert "packages.zip" not in asked  # Python has started from the snapshot

@@ -1,0 +1,52 @@
+"""The page in Firefox: it starts, answers on the CPU, stores chats, and shares its engine with a second tab."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.firefox import Firefox, Tab, running_firefox
+from tests.support.waiting import wait_for
+from tools.serve import Server
+
+READY = "() => document.querySelector('#model-dot').className"
+CLIENTS = "async () => (await (await (await import('/wisp.js')).Wisp.create()).stats()).clients"
+
+
+@pytest.fixture(scope="module")
+def firefox() -> Iterator[Firefox]:
+    with running_firefox() as running:
+        yield running
+
+
+def opened(firefox: Firefox, url: str) -> Tab:
+    """A tab whose model is ready. Sampling is greedy."""
+    tab = firefox.tab()
+    tab.open(f"{url}notices.html")
+    tab.evaluate("() => { localStorage['wisp.settings'] = '{\"temperature\": 0, \"max_tokens\": 40}' }")
+    tab.open(url)
+    wait_for(lambda: tab.evaluate(READY) == "dot ready")
+    return tab
+
+
+def ask(tab: Tab, question: str) -> str:
+    """Send a message and return the whole answer."""
+    tab.type("#prompt", question)
+    wait_for(lambda: tab.evaluate("() => document.querySelector('#thread > .assistant:last-child .stats') !== null"))
+    return tab.text("#thread > .assistant .body")
+
+
+def test_the_page_answers_and_stores_the_chat_and_a_second_tab_shares_the_engine(
+    firefox: Firefox, server: Server
+) -> None:
+    """One test: starting the page costs most of its time."""
+    tab = opened(firefox, server.url)
+    assert tab.text("#model-badge") == "CPU"
+    assert "Rome" in ask(tab, "What is the capital of Italy?")
+
+    second = opened(firefox, server.url)
+    wait_for(lambda: "Rome" in second.text("#thread .assistant .body"))  # the chat that was open
+    assert second.evaluate(CLIENTS) == 2
+    assert "Paris" in ask(second, "What is the capital of France?")
+
+    tab.reload()
+    wait_for(lambda: "Paris" in tab.text("#thread .assistant .body"))

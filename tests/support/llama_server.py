@@ -1,0 +1,49 @@
+"""llama.cpp's own OpenAI-compatible server (from the package xllamacpp) in a process of its own.
+
+python -m tests.support.llama_server MODEL CONTEXT KEY prints its address, and serves until its input ends.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tools.paths import ROOT
+
+
+@contextmanager
+def llama_server(model: Path, context: int, key: str) -> Iterator[str]:
+    """Serve a model; yield the base URL for clients."""
+    command = [sys.executable, "-m", __name__, str(model), str(context), key]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        try:
+            assert process.stdout
+            lines = (line for line in process.stdout if line.startswith("Serving "))
+            yield f"{next(lines).split()[1]}/v1"
+        finally:
+            process.kill()
+
+
+def _serve(model: str, context: str, key: str) -> None:
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path = model
+    params.model_alias = {Path(model).stem}
+    params.n_ctx = int(context)
+    params.n_parallel = 1
+    params.port = 0
+    params.cpuparams.n_threads = 1
+    params.cpuparams_batch.n_threads = 1
+    params.api_keys = [key]
+    params.warmup = False
+    server = xllamacpp.Server(params)
+    print(f"Serving {server.listening_address}", flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    _serve(*sys.argv[1:])
