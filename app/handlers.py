@@ -206,8 +206,7 @@ class Worker:
         self._tell_loads()
 
     async def _budget(self, fields: Fields, call: Call) -> int:
-        self._models.memory.set(fields.get("bytes"))
-        return self._models.memory.budget
+        return self._models.set_budget(fields.get("bytes"))
 
     @answers("models")
     async def _list(self, fields: Fields, call: Call) -> dict[str, Any]:

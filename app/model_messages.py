@@ -1,4 +1,4 @@
-"""Messages about a loaded model that are no endpoints: its tokenizer, template, rules, logits and kernels."""
+"""Messages about a loaded model that are not OpenAI endpoints: tokenizer, template, constraints, logits, kernels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LoadGrammar = Callable[[int], Awaitable[Any]]
 
 
 class ModelMessages:
-    """Their handlers, by the messages' kinds."""
+    """The handlers of these messages, by kind."""
 
     def __init__(self, models: Models, load_grammar: LoadGrammar) -> None:
         self._models, self._load_grammar = models, load_grammar
@@ -35,7 +35,7 @@ class ModelMessages:
         }
 
     def _held(self, fields: Fields, call: Call) -> AbstractAsyncContextManager[Loaded]:
-        """The model that a message names, pinned, without waiting in its queue."""
+        """The model that a message names, pinned. It may run requests meanwhile."""
         return self._models.hold(model_name(fields), call.job, call.progress)
 
     def _alone(self, fields: Fields, call: Call) -> AbstractAsyncContextManager[Loaded]:

@@ -35,7 +35,7 @@ import { startPwa } from "./ui/pwa.js";
 import { contextLengthFor, startSettings } from "./ui/settings.js";
 import { isKey, startShortcuts } from "./ui/shortcuts.js";
 import { startSidebar } from "./ui/sidebar.js";
-import { known, say, show } from "./ui/texts.js";
+import { say, show, translated } from "./ui/texts.js";
 import { startTheme } from "./ui/theme.js";
 import { Thread } from "./ui/thread.js";
 import { startUpstreams } from "./ui/upstreams.js";
@@ -69,7 +69,7 @@ const engine = new Engine({
     announce(t("{name} is ready.", { name }));
     dismiss("backend");
     const lines = /** @type {string[]} */ (stats.notices ?? []);
-    const text = sentences(...lines.map(known));
+    const text = sentences(...lines.map(translated));
     const gist = lines.join(" ").replace(/\d+/g, ""); // measured times differ between loads
     const onDismiss = () => localStorage.setItem(READ_NOTICE, gist);
     if (gist && gist !== localStorage.getItem(READ_NOTICE)) notify({ key: "backend", text, onDismiss });

@@ -15,15 +15,14 @@ from gguf.constants import GGML_QUANT_SIZES, TokenType
 from gguf.constants import GGMLQuantizationType as Q
 
 from bench.shapes import MIX, SHAPES, Shape, metadata, tensors
+from py_engine.proof.random_data import SCALES
 
 TYPES = ("F32", "F16", "Q8_0", "Q4_0", "Q4_K", "Q5_K", "Q6_K", MIX)
-# Bytes of a block at which its f16 scales are
-SCALES = {Q.Q4_0: (0,), Q.Q5_0: (0,), Q.Q8_0: (0,), Q.Q4_K: (0, 2), Q.Q5_K: (0, 2), Q.Q6_K: (208,)}
-POOL = 1 << 16  # random blocks that all matrices of a type repeat
+POOL = 1 << 16  # random blocks, which all matrices of a type repeat
 
 
 class Weights:
-    """Random contents of tensors: (rows, bytes of a row) for quantised types."""
+    """Makes random tensors: uint8 (..., rows, bytes of a row) for quantised types, else floats of their shape."""
 
     def __init__(self, peak: float) -> None:
         """`peak`: factor of the logits; 6 is like a trained model's."""
@@ -47,6 +46,7 @@ class Weights:
         return blocks.reshape(*shape[:-1], -1)
 
     def _blocks(self, type: Q, block: int, size: int) -> np.ndarray:
+        """POOL random blocks of `block` values in `size` bytes, with a small scale: (POOL, size) uint8."""
         raw = self._random.integers(0, 256, (POOL, size), np.uint8)
         for at in SCALES[type]:
             raw[:, at : at + 2] = np.array([0.002 if block == 32 else 0.00004], np.float16).view(np.uint8)
@@ -54,7 +54,7 @@ class Weights:
 
 
 def write(shape: Shape, type: str, path: str, name: str, peak: float = 1.0) -> None:
-    """Write the file. Every quantisation block has random values and a small scale."""
+    """Write the file. `type`: of all matrices, or MIX; `peak`: factor of the logits."""
     writer, weights = GGUFWriter(path, shape.architecture), Weights(peak)
     writer.add_name(name)
     for key, value in metadata(shape).items():

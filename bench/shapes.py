@@ -1,9 +1,10 @@
-"""Hyperparameters of models that people run, and the tensors of a GGUF file of such a shape."""
+"""Hyperparameters of models that people run, and the tensors of their GGUF files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from gguf.constants import GGML_QUANT_SIZES
@@ -11,15 +12,15 @@ from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine.files.gguf_header import Header, TensorInfo
 
-MIX = "Q4_K_M"  # of types, as llama.cpp's quantize makes it
-# Where the mix's type does not divide a row, its quantize takes the other.
-INSTEAD = {Q.Q4_K: Q.Q5_0, Q.Q6_K: Q.Q8_0}
+MIX = "Q4_K_M"  # the only file type here that mixes tensor types, as llama.cpp's quantize does
+# llama.cpp's fallback types, for rows that are no multiple of a K-quant's block of 256 values.
+FALLBACK = {Q.Q4_K: Q.Q5_0, Q.Q6_K: Q.Q8_0}
 ALIGNMENT = 32  # bytes
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Hyperparameters. `n_ff`: of an expert in a mixture; `window`: of sliding layers, 0: none."""
+    """A model's hyperparameters. `n_ff`: of one expert in a mixture; `window`: tokens of sliding attention, 0: none."""
 
     architecture: str
     n_layer: int
@@ -54,8 +55,8 @@ SHAPES = {
 
 
 @dataclass(frozen=True)
-class Matrix:
-    """One tensor of a file: `shape` in numpy's order, (rows, cols) or (experts, rows, cols)."""
+class Tensor:
+    """One tensor of a file. `shape` in numpy's order: (size,), (rows, cols) or (experts, rows, cols)."""
 
     name: str
     shape: tuple[int, ...]
@@ -63,7 +64,7 @@ class Matrix:
 
 
 def metadata(shape: Shape) -> dict[str, Any]:
-    """The keys of the GGUF file but those of the tokenizer."""
+    """The file's GGUF keys, without the tokenizer's."""
     found: dict[str, Any] = {
         "block_count": shape.n_layer,
         "context_length": shape.context,
@@ -89,17 +90,17 @@ def metadata(shape: Shape) -> dict[str, Any]:
     return {f"{shape.architecture}.{name}": value for name, value in found.items()}
 
 
-def tensors(shape: Shape, type: str) -> Iterator[Matrix]:
-    """The tensors, in a file's order. `type`: of all matrices, or MIX."""
+def tensors(shape: Shape, type: str) -> Iterator[Tensor]:
+    """The tensors, in the file's order. `type`: of all matrices, or MIX."""
     dim, q, kv = shape.n_embd, shape.n_head * shape.head_dim, shape.n_head_kv * shape.head_dim
     low, high = (Q.Q4_K, Q.Q6_K) if type == MIX else (Q[type], Q[type])
 
-    def vector(name: str, size: int, end: str = "weight") -> Matrix:
-        return Matrix(f"{name}.{end}", (size,), Q.F32)
+    def vector(name: str, size: int, end: str = "weight") -> Tensor:
+        return Tensor(f"{name}.{end}", (size,), Q.F32)
 
-    def matrix(name: str, kind: Q, *size: int) -> Matrix:
+    def matrix(name: str, kind: Q, *size: int) -> Tensor:
         fits = size[-1] % GGML_QUANT_SIZES[kind][0] == 0
-        return Matrix(f"{name}.weight", size, kind if fits else INSTEAD[kind])
+        return Tensor(f"{name}.weight", size, kind if fits else FALLBACK[kind])
 
     yield matrix("token_embd", high if shape.tied else low, shape.vocab, dim)
     yield vector("output_norm", dim)
@@ -107,7 +108,7 @@ def tensors(shape: Shape, type: str) -> Iterator[Matrix]:
         yield matrix("output", high, shape.vocab, dim)
     for i in range(shape.n_layer):
         b = f"blk.{i}."
-        better = high if _more_bits(i, shape.n_layer) else low
+        better = high if _use_more_bits(i, shape.n_layer) else low
         yield vector(b + "attn_norm", dim)
         yield vector(b + "ffn_norm", dim)
         if shape.architecture in ("qwen3", "gemma3", "qwen3moe"):
@@ -124,7 +125,7 @@ def tensors(shape: Shape, type: str) -> Iterator[Matrix]:
             for part, rows in (("q", q), ("k", kv), ("v", kv)):
                 yield vector(f"{b}attn_{part}", rows, "bias")
         if shape.experts:
-            yield Matrix(b + "ffn_gate_inp.weight", (shape.experts, dim), Q.F32)
+            yield Tensor(b + "ffn_gate_inp.weight", (shape.experts, dim), Q.F32)
             yield matrix(b + "ffn_gate_exps", low, shape.experts, shape.n_ff, dim)
             yield matrix(b + "ffn_up_exps", low, shape.experts, shape.n_ff, dim)
             yield matrix(b + "ffn_down_exps", better, shape.experts, dim, shape.n_ff)
@@ -134,20 +135,18 @@ def tensors(shape: Shape, type: str) -> Iterator[Matrix]:
             yield matrix(b + "ffn_down", better, dim, shape.n_ff)
 
 
-def _more_bits(layer: int, layers: int) -> bool:
-    """Whether the mix has better types for a layer's values and down projection (llama.cpp's use_more_bits)."""
+def _use_more_bits(layer: int, layers: int) -> bool:
+    """Whether the mix has `high` for a layer's attn_v and ffn_down: llama.cpp's use_more_bits."""
     return layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2
 
 
 def header(shape: Shape, type: str) -> Header:
-    """The header of such a file, as far as a plan needs it."""
-    found, at = {}, 0
+    """The header of such a file, with what a plan reads: no tokenizer."""
+    infos, at = {}, 0
     for tensor in tensors(shape, type):
         block, size = GGML_QUANT_SIZES[tensor.type]
-        count = 1
-        for length in tensor.shape:
-            count *= length
-        found[tensor.name] = TensorInfo(tensor.name, tensor.shape[::-1], tensor.type, at, count // block * size)
-        at += -(-found[tensor.name].nbytes // ALIGNMENT) * ALIGNMENT
-    about = {"general.architecture": shape.architecture, **metadata(shape)}
-    return Header(3, about, found, ALIGNMENT, 0, at)
+        nbytes = prod(tensor.shape) // block * size
+        infos[tensor.name] = TensorInfo(tensor.name, tensor.shape[::-1], tensor.type, at, nbytes)
+        at += -(-nbytes // ALIGNMENT) * ALIGNMENT
+    keys = {"general.architecture": shape.architecture, **metadata(shape)}
+    return Header(3, keys, infos, ALIGNMENT, 0, at)

@@ -92,7 +92,7 @@ class Engine:
         if device is not None and options.variant:
             device = replace(device, **options.variant)  # type: ignore[arg-type]
         plan = await plan_that_fits(parts, device, options)
-        parts.prefetch()  # the download runs meanwhile; it leaves the GPU to a measurement
+        parts.prefetch()  # downloads while kernels are measured, without using the GPU
         tuning = await tuned_plan(parts, adapter, device, plan, options, report)
         right, loader, name, runner = await run_loader(parts, adapter, tuning, options, report, load_package)
         # A software GPU takes too long to compile the kernels for drafts.
@@ -106,8 +106,8 @@ class Engine:
             from py_engine.gpu.adapter import describe
 
             self.adapter = describe(adapter)
-        if tuning.later is not None:
-            self._measuring = MeasureWhenIdle(lambda: self._generation.sequences.idle, tuning.later)
+        if tuning.measure_later is not None:
+            self._measuring = MeasureWhenIdle(lambda: self._generation.sequences.idle, tuning.measure_later)
         return self
 
     @staticmethod

@@ -47,7 +47,7 @@ async def plan_for(parts: Parts, device: Device | None, options: LoadOptions) ->
 
 
 async def plan_that_fits(parts: Parts, device: Device | None, options: LoadOptions) -> Plan:
-    """The same; WispError model_too_large where it exceeds the device's limits."""
+    """Plan a model for a device, or for numpy. WispError model_too_large if it exceeds the device's limits."""
     plan = await plan_for(parts, device, options)
     if device is not None and (error := budget.limit_error(plan, device)):
         raise error
@@ -56,12 +56,12 @@ async def plan_that_fits(parts: Parts, device: Device | None, options: LoadOptio
 
 @dataclass(frozen=True)
 class Tuning:
-    """The choice of kernels for a load. `device`: with what was chosen; `kernels`: Engine.stats()'s."""
+    """The kernels chosen for a load. `device`: with the choices; `kernels`: for Engine.stats()."""
 
     device: Device | None
     plan: Plan
     kernels: dict[str, Any] | None
-    later: Callable[[], Awaitable[object]] | None = None  # measures for the next load, as this one cannot wait for it
+    measure_later: Callable[[], Awaitable[object]] | None = None  # for the next load, where this one does not wait
 
 
 async def tuned_plan(
@@ -69,7 +69,7 @@ async def tuned_plan(
 ) -> Tuning:
     """Choose the kernels that were measured to be the fastest.
 
-    Unless asked, a model that needs to be downloaded does not wait for a measurement.
+    A model that must be downloaded does not wait for a measurement, unless the load's `tune` is true.
     """
     if device is None:
         return Tuning(None, plan, None)
@@ -81,13 +81,14 @@ async def tuned_plan(
     load_settings = {"n_ctx": plan.n_ctx, "kv_type": options.kv_type}
     choose = partial(tuned, adapter, device, parts.header, load_settings, options.variant, plan)
     chosen, kernels = await choose(measure=options.tune or parts.local)
-    later = choose if kernels.get("why") == LATER else None
+    measure_later = choose if kernels.get("why") == LATER else None
     report("tune", 1, 1)
-    return Tuning(chosen, plan if chosen == device else await plan_that_fits(parts, chosen, options), kernels, later)
+    chosen_plan = plan if chosen == device else await plan_that_fits(parts, chosen, options)
+    return Tuning(chosen, chosen_plan, kernels, measure_later)
 
 
-async def known_of(adapter: Any, device: Device | None, options: LoadOptions) -> Proven | None:
-    """What is known of the device's kernels; None if they are not to be proven."""
+async def proven_kernels(adapter: Any, device: Device | None, options: LoadOptions) -> Proven | None:
+    """The kernels that are known to be right or wrong on the device; None if the load is not to prove any."""
     if device is None or not (options.prove if options.prove is not None else not device.software):
         return None
     from py_engine.proof.proven import Proven
@@ -127,7 +128,7 @@ class RightPlan:
 
 
 async def right_plan(parts: Parts, device: Device, plan: Plan, options: LoadOptions, proven: Proven) -> RightPlan:
-    """The plan, or another variant's if it has kernels that are known to be wrong. WispError if all have."""
+    """The plan, or another variant's if it has kernels that are known to be wrong. WrongKernels if all have."""
     if not proven.has_faults:
         return RightPlan(device, plan)
     try:
@@ -154,12 +155,12 @@ async def run_loader(
     report: OnProgress,
     load_package: LoadPackage | None,
 ) -> tuple[RightPlan, Loader, str, Runner]:
-    """Load the weights, once more for each variant whose kernels turn out to be wrong.
+    """Load the weights. Load them again with another variant if kernels turn out to be wrong.
 
-    The plan that runs, its loader, and the loader's result.
+    Returns the plan that runs, its loader, and the loader's result: the backend's name and the runner.
     """
     device, plan = tuning.device, tuning.plan
-    proven, right = await known_of(adapter, device, options), RightPlan(device, plan)
+    proven, right = await proven_kernels(adapter, device, options), RightPlan(device, plan)
     found_wrong = False
     while True:
         if proven is not None and device is not None:

@@ -40,7 +40,7 @@ BATCH = 400  # shaders that one process of Dawn validates
 WAIT_S = 120.0  # for a batch; it takes a second or two
 ATTEMPTS = 4
 PARTS = ("vocab", "split")  # folders of golden files that are not whole models
-REAL_TYPES = (shapes.MIX, "Q4_0", "Q8_0")  # of the weights of models of real sizes
+REAL_TYPES = (shapes.MIX, "Q4_0", "Q8_0")  # file types of the models of real sizes
 N_CTX = 256  # tokens
 
 
@@ -83,7 +83,7 @@ def golden_models() -> list[Path]:
 
 
 def headers_of(models: Iterable[Path]) -> Iterator[Header]:
-    """The headers of files; without any, of the golden models and of the sizes that people run."""
+    """The headers of the named files. If none is named: of the golden models, and of bench/shapes.py's."""
     chosen = list(models)
     for path in chosen or golden_models():
         data = path.read_bytes()

@@ -1,7 +1,7 @@
 """Compare the page's texts with its languages: `python -m tools.texts` prints what is missing or not used.
 
-A text is the English in `t("...")` of the page's JavaScript, or in index.html. app/language/CODE.json has it in another
-language.
+A text is the English literal of a `t("...")` in the page's JavaScript, or a text in index.html. It is the key of its
+translations in app/language/CODE.json.
 """
 
 import json
@@ -16,7 +16,7 @@ LANGUAGES = ROOT / "app" / "language"
 FOLDERS = ("app/ui", "app/hub", "app/retrieval")
 INDEX = ROOT / "static" / "index.html"
 CATALOG = ROOT / "static" / "models" / "catalog.json"
-# What the engine says while all goes well. Its errors stay English, as the API has them.
+# Notices of the engine. Its errors are not translated: the API has them in English.
 NOTICES = (
     "No WebGPU here: running on the CPU, which is slower.",
     "The GPU was lost during the load, which began again on a new device.",
@@ -25,38 +25,27 @@ NOTICES = (
 WORD = re.compile(r"[^\W\d_]")
 CALL = re.compile(r'(?<![\w.])t\(\s*("(?:[^"\\]|\\.)*")')
 ANY_CALL = re.compile(r"(?<![\w.])t\(")
-ADOPTS = "app/ui/texts.js"  # makes phrases of index.html's texts
+ADOPTS = "app/ui/texts.js"  # calls t() with the texts of index.html, and with the NOTICES
 
-# Literals that look like a text for the user: a sentence or a capital with a word, or small words of English.
+# Literals that look like a text for users: they begin with a capitalized word, or have small words of English.
 PROSE = re.compile(
     r"^[A-Z][a-z]+(?:[ .,:…!?]|$)|(?:^|\s)(?:a|and|are|at|by|cannot|for|from|in|is|not|of|that|the|this|to|was|with)\s"
 )
-# What stands before a literal that nobody reads: a call or a key of another purpose.
+# Code before a literal that is not shown to users, or that is in t() already.
 UNREAD = re.compile(
     r"(?:console\.\w+|querySelector\w*|closest|matches|import|getElementById)\(\s*$|\bt\(\s*$|\bfrom\s*$"
 )
-# Names, and what models read.
+# Literals that stay English: names, and texts for models.
 ENGLISH = re.compile(
     r"^(?:Wisp(?: Mini)?$|Bearer |Question: |Cite the source|Answer the question using|The style sheet \{\}|<!doctype"
     r"|(?:Gemma|Llama|Granite|Nomic)\b|English$|Deutsch$|Español$|Français$)"
 )
 ENGLISH_FILES = {"app/ui/examples.js", "app/ui/markdown.js", "app/ui/unframed.js", "app/retrieval/search.js"}
-KEYS = {
-    "Control",
-    "Ctrl",
-    "Meta",
-    "Escape",
-    "Enter",
-    "Tab",
-    "Home",
-    "End",
-    "ArrowDown",
-    "ArrowUp",
-    "ArrowLeft",
-    "ArrowRight",
-    "Shift",
-    "Files",
-}
+# Names of keys in keyboard events, and of a type in drag events.
+EVENT_NAMES = {
+    "Control", "Ctrl", "Meta", "Shift", "Escape", "Enter", "Tab", "Home", "End",
+    "ArrowDown", "ArrowUp", "ArrowLeft", "ArrowRight", "Files",
+}  # fmt: skip
 
 Found = tuple[str, str]  # file, text
 
@@ -78,7 +67,7 @@ def keys() -> set[str]:
 
 
 def computed() -> list[str]:
-    """Return the scripts that call t() with something else than a literal, which no language could have."""
+    """Return the scripts that call t() with something other than a literal: its texts would be missing here."""
     return [
         name
         for name, source in scripts()
@@ -87,7 +76,7 @@ def computed() -> list[str]:
 
 
 def entries(code: str) -> dict[str, Any]:
-    """Return what a language has for each text: a text, or one for each plural form."""
+    """Return a language's translations by English text: one text, or one for each plural form."""
     found: dict[str, Any] = json.loads((LANGUAGES / f"{code}.json").read_text(encoding="utf-8"))
     return found
 
@@ -102,7 +91,10 @@ def hard_coded(source: str) -> list[str]:
     return [
         text
         for before, text in _literals(source)
-        if PROSE.search(text) and text not in KEYS and not ENGLISH.search(text) and not UNREAD.search(before[-40:])
+        if PROSE.search(text)
+        and text not in EVENT_NAMES
+        and not ENGLISH.search(text)
+        and not UNREAD.search(before[-40:])
     ]
 
 
@@ -112,7 +104,7 @@ def untranslated() -> list[Found]:
 
 
 def _literals(source: str) -> Iterator[tuple[str, str]]:
-    """Yield what is before each string and template of a script, and its content; a template's values are left out."""
+    """Yield (code before it, content) of each string and template literal of a script. `{}` is a template's value."""
     token = re.compile(
         r"/\*.*?\*/|//[^\n]*"  # comments
         r"|(?P<string>\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')"
@@ -120,8 +112,8 @@ def _literals(source: str) -> Iterator[tuple[str, str]]:
         r"|(?P<mark>[`{}])",
         re.S,
     )
-    nested: list[str] = []  # open templates ("`") and braces ("{")
-    parts: list[tuple[str, str]] = []  # of each open template: what is before it, its text so far
+    nested: list[str] = []  # templates ("`") and braces ("{") that are open at `at`
+    parts: list[tuple[str, str]] = []  # of each open template: (code before it, its text so far)
     at = 0
     while match := (re.compile(r"\\.|`|\$\{", re.S) if nested[-1:] == ["`"] else token).search(source, at):
         found = match[0]
@@ -146,7 +138,7 @@ def _literals(source: str) -> Iterator[tuple[str, str]]:
 
 
 class _Texts(HTMLParser):
-    """Collects the texts of a page as app/ui/texts.js does."""
+    """Collects the texts of a page as adoptPage() of app/ui/texts.js does."""
 
     VOID = frozenset({"br", "hr", "img", "input", "link", "meta", "circle", "path", "stop", "use"})
     FIXED = frozenset({"code", "head", "noscript", "script", "svg"})
@@ -155,7 +147,7 @@ class _Texts(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.texts: list[str] = []
-        self.open: list[tuple[str, bool, list[str]]] = []  # tag, whether it stays English, its text and elements
+        self.open: list[tuple[str, bool, list[str]]] = []  # (tag, stays English, texts with "" for each child)
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         values = dict(attributes)
@@ -192,7 +184,7 @@ def html_texts(page: str) -> list[str]:
 
 
 def main() -> int:
-    """Print what is wrong with each language; return the exit status."""
+    """Print missing and unused translations, and texts that are not in t(); return the exit status."""
     wanted = keys()
     lines = [f"{code}: missing: {text}" for code in codes() for text in sorted(wanted - set(entries(code)))]
     lines += [f"{code}: not used: {text}" for code in codes() for text in sorted(set(entries(code)) - wanted)]

@@ -1,9 +1,10 @@
 /**
- * The page's texts, by their English: `t("{name} is ready.", { name })` is a phrase, which is looked up each time it is shown.
- * Where a text has two senses, which differ in other languages, it names one after "|", as in `t("Text|of a snippet")`.
+ * The page's texts. `t("{name} is ready.", { name })` makes a phrase: its English text is the key of the translations, and
+ * it is translated each time it is shown. Where one English text has two senses, the key names the sense after "|", as in
+ * `t("Text|of a snippet")`; it is not shown.
  *
- * A number is formatted as the language does. `n` chooses the plural form. English has its singular forms in english.js,
- * the other languages are JSON files beside it.
+ * Numbers are formatted for the language. The value `n` chooses the plural form. english.js has the English singular
+ * forms; the JSON files beside it have the other languages.
  */
 import { SINGULAR } from "./english.js";
 
@@ -16,10 +17,10 @@ import { SINGULAR } from "./english.js";
 /** @type {Language} */
 const ENGLISH = { locale: "en", rtl: false, entries: {} };
 
-// Bundles of their own, such as the monitor, have a copy of this module. All of them show one language.
+// Global, because separate bundles, such as the monitor, each have a copy of this module.
 const shared = (globalThis.wispLanguage ??= { current: ENGLISH });
 
-/** A text in the language that the page has when it is shown. */
+/** A text that is translated when it is shown. toString() has it in the page's language of that moment. */
 export class Phrase {
   #make;
 
@@ -67,7 +68,7 @@ export const number = (value, options = {}) => new Phrase(() => formatter(Intl.N
 /** @param {number} time ms since 1970 @param {Intl.DateTimeFormatOptions} [options] */
 export const date = (time, options = {}) => new Phrase(() => formatter(Intl.DateTimeFormat, options).format(time));
 
-/** @type {Map<string, any>} formatters take long to make */
+/** @type {Map<string, any>} (kind, locale, options) -> formatter: making one is slow */
 const formatters = new Map();
 
 /**
@@ -84,7 +85,7 @@ function formatter(kind, options) {
 /** @param {string} text @param {Record<string, Value>} values */
 function translated(text, values) {
   const entry = language().entries[text] ?? SINGULAR[text] ?? "";
-  const form = typeof entry === "string" ? entry : (entry[rule(values.n)] ?? entry.other);
+  const form = typeof entry === "string" ? entry : (entry[pluralRule(values.n)] ?? entry.other);
   return (form || text.split("|")[0]).replace(/\{(\w+)\}/g, (braced, name) => {
     const value = values[name];
     return value === undefined ? braced : isolated(value);
@@ -92,10 +93,10 @@ function translated(text, values) {
 }
 
 /** @param {Value} n */
-const rule = (n) => formatter(Intl.PluralRules, {}).select(Number(n));
+const pluralRule = (n) => formatter(Intl.PluralRules, {}).select(Number(n));
 
 /** @param {Value} value */
 const shown = (value) => String(typeof value === "number" ? number(value) : value);
 
-/** A name in a text that runs from right to left stands alone, else its punctuation would move. @param {Value} value */
+/** Isolates a name within right-to-left text (U+2068, U+2069), or its punctuation would move. @param {Value} value */
 const isolated = (value) => (language().rtl && typeof value === "string" ? `\u2068${value}\u2069` : shown(value));

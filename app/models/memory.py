@@ -7,6 +7,7 @@ from typing import Any
 from py_engine.errors import WispError
 
 GIB = 1 << 30
+WARN_AT = 0.8  # part of the budget, as in app/ui/monitor/warnings.js
 UNKNOWN_MEMORY = 8.0  # GiB assumed where the browser does not report the machine's memory
 
 
@@ -21,6 +22,7 @@ class MemoryBudget:
         self._of_the_machine = of_the_machine
         self._set: int | None = None
         self.reserved = 0  # bytes for models that are loading and caches that grow
+        self._warned = False
 
     @property
     def estimated(self) -> bool:
@@ -41,6 +43,17 @@ class MemoryBudget:
         if value is not None and not 0 < value < 1 << 53:
             raise WispError("memoryBudget must be a positive number of bytes.", "invalid_value", param="memoryBudget")
         self._set = None if value is None else int(value)
+
+    def warning(self, used: int) -> str | None:
+        """What to tell users when `used` bytes reach WARN_AT of the budget. Said once, until fewer bytes are used."""
+        full, warned = used >= WARN_AT * self.budget, self._warned
+        self._warned = full
+        if not full or warned:
+            return None
+        return (
+            f"Models need {100 * used / self.budget:.0f} % of the memory budget ({used / 2**20:.1f} of "
+            f"{self.budget / 2**20:.1f} MiB). Unload one, or set a shorter context."
+        )
 
     @contextmanager
     def reserve(self, needed: int) -> Iterator[None]:

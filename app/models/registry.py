@@ -46,10 +46,25 @@ class Models:
         """Bytes of all loaded models on the device."""
         return sum(model.bytes for model in self.loaded.values())
 
+    def _used(self) -> int:
+        """Bytes that count against the budget."""
+        return self.bytes + sum(model.bytes for model in self._leaving) + self.memory.reserved
+
     def _free(self) -> int:
         """Bytes that are left of the budget; negative where an estimated budget is exceeded."""
-        leaving = sum(model.bytes for model in self._leaving)
-        return self.memory.budget - self.bytes - leaving - self.memory.reserved
+        return self.memory.budget - self._used()
+
+    def _warn(self, used: int) -> None:
+        """Tell users before memory is refused, if `used` bytes come close to the budget."""
+        if text := self.memory.warning(used):
+            self._tell_users(text)
+
+    def set_budget(self, value: Any) -> int:
+        """Set the memory budget in bytes, from the next load on; None restores the default. Returns the budget."""
+        self.memory.set(value)
+        if not self.memory.estimated:
+            self._warn(self._used())
+        return self.memory.budget
 
     def stats(self) -> dict[str, Any]:
         """Plain JSON: every loaded model, their bytes, and the budget."""
@@ -276,6 +291,9 @@ class Models:
         )
 
     async def _make_capacity(self, options: Options, needed: int, evicted: list[Options]) -> None:
+        if not self.memory.estimated:
+            idle = sum(m.bytes for m in self.loaded.values() if not m.pins or m.id == options.choice.id)
+            self._warn(self._used() - idle + needed)
         if not self.memory.estimated and needed > self.memory.budget:
             raise OverBudgetError(
                 f"{options.choice.id} needs {needed / 2**20:.0f} MiB; all models together may take "
@@ -339,9 +357,12 @@ class Models:
         Evicts idle models, least recently used first, or none if that would not suffice.
         """
         idle = sorted((m for m in self.loaded.values() if not m.pins and m.bytes and m is not model), key=_last_used)
-        if needed > self._free() + sum(m.bytes for m in idle) and not self._may_exceed(model, idle):
-            yield False
-            return
+        if not self._may_exceed(model, idle):
+            needed_in_all = self._used() - sum(m.bytes for m in idle) + needed
+            self._warn(needed_in_all)
+            if needed_in_all > self.memory.budget:
+                yield False
+                return
         with self.memory.reserve(needed):
             while self._free() < 0 and idle:
                 victim = idle.pop(0)

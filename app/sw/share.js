@@ -1,8 +1,9 @@
 /**
- * The share target of manifest.webmanifest: the system posts what was shared with Wisp as a form. The form is put aside for
- * the page, which is opened with its number and takes it (app/ui/launch.js).
+ * The share target of manifest.webmanifest. The system posts what was shared with Wisp as a form. The worker stores it and
+ * opens the page with the form's id; the page takes it (app/ui/launch.js).
  */
 /// <reference lib="webworker" />
+import { openSharedForms, sharedFormUrl } from "../shared_forms.js";
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const { scope } = worker.registration;
@@ -10,11 +11,11 @@ const { scope } = worker.registration;
 /** @param {Request} request */
 export const isShared = ({ method, url }) => method === "POST" && url === new URL("share", scope).href;
 
-/** @param {Request} request @returns {Promise<Response>} to the page */
+/** @param {Request} request @returns {Promise<Response>} a redirect to the page */
 export async function receive(request) {
-  const number = crypto.randomUUID();
+  const id = crypto.randomUUID();
   const headers = { "content-type": request.headers.get("content-type") ?? "" };
-  const cache = await caches.open(`wisp-shared ${scope}`);
-  await cache.put(new URL(`share/${number}`, scope), new Response(request.body, { headers }));
-  return Response.redirect(new URL(`./?shared=${number}`, scope), 303);
+  const cache = await openSharedForms(scope);
+  await cache.put(sharedFormUrl(id, scope), new Response(request.body, { headers }));
+  return Response.redirect(new URL(`./?shared=${id}`, scope), 303);
 }

@@ -1,9 +1,9 @@
-/** The language of the page: by the browser's languages, until the user chooses one in the settings. */
+/** The language of the page: the first of the browser's that it has, until the user chooses another in the settings. */
 import { language, setLanguage, t } from "../language/phrase.js";
 import { byId, h } from "./dom.js";
 import { notify } from "./notices.js";
 import { partUrl } from "./parts.js";
-import { adoptPage, showAgain } from "./texts.js";
+import { adoptPage, translatePage } from "./texts.js";
 
 const STORED = "wisp.language";
 
@@ -18,7 +18,7 @@ const LANGUAGES = {
   ar: "العربية",
 };
 
-/** @param {() => void} changed shows again what is not an element's text */
+/** @param {() => void} changed updates texts outside of the document's body, such as the window's title */
 export function startLanguage(changed) {
   adoptPage();
   const field = /** @type {HTMLSelectElement} */ (byId("language"));
@@ -35,7 +35,7 @@ export function startLanguage(changed) {
       shown = code;
       setLanguage({ locale: localeOf(code), rtl: code === "ar", entries });
       Object.assign(document.documentElement, { lang: code, dir: language().rtl ? "rtl" : "ltr" });
-      showAgain();
+      translatePage();
       changed();
     } catch {
       if (field.value !== code) return;
@@ -45,7 +45,7 @@ export function startLanguage(changed) {
     }
   };
   field.addEventListener("input", (event) => {
-    event.stopPropagation(); // it is no setting of requests
+    event.stopPropagation(); // the form's listener stores settings of requests
     localStorage.setItem(STORED, field.value);
     void use(field.value);
   });
@@ -71,10 +71,10 @@ function preferred() {
   return codes.find((code) => Object.hasOwn(LANGUAGES, code)) ?? "en";
 }
 
-/** With the region of the browser's languages, for numbers and dates. @param {string} code */
+/** The language with the browser's region, for numbers and dates. @param {string} code */
 function localeOf(code) {
   const locale = navigator.languages.find((other) => codeOf(other) === code) ?? code;
-  return code === "ar" ? `${locale}-u-nu-latn` : locale; // the digits of model names and number fields
+  return code === "ar" ? `${locale}-u-nu-latn` : locale; // digits 0 to 9, as in the names of models and in number fields
 }
 
 /** @param {string} locale */

@@ -1,8 +1,9 @@
 /**
- * What the system opens with the installed page: files, what was shared, and the shortcuts of its icon
- * (manifest.webmanifest). A model is loaded, and a shared file is added, only after the user says so.
+ * What the system opens the installed page with: files, shared texts and files, and the icon's shortcuts
+ * (manifest.webmanifest). The user is asked before a model is loaded or a shared file is added: any site can share.
  */
 import { listed, t } from "../language/phrase.js";
+import { openSharedForms, sharedFormUrl } from "../shared_forms.js";
 import { handleChoice } from "./handles.js";
 import { choiceOfFiles } from "./models.js";
 import { notify } from "./notices.js";
@@ -23,20 +24,21 @@ import { notify } from "./notices.js";
 export async function startLaunch(actions) {
   const opened = location.href;
   const { searchParams } = new URL(opened);
-  if (location.search) history.replaceState(null, "", location.pathname + location.hash); // a reload does not repeat it
+  if (location.search) history.replaceState(null, "", location.pathname + location.hash); // not repeated by a reload
   follow(searchParams, actions);
   const shared = searchParams.get("shared");
   if (shared) await takeShared(shared, actions);
   let first = true;
   const queue = /** @type {any} */ (globalThis).launchQueue; // Chromium's; elsewhere each launch opens a page
   queue?.setConsumer(async (/** @type {Launch} */ { files = [], targetURL }) => {
-    if (targetURL && !(first && targetURL === opened)) follow(new URL(targetURL).searchParams, actions);
+    const followed = first && targetURL === opened; // the queue begins with the launch that opened this page
+    if (targetURL && !followed) follow(new URL(targetURL).searchParams, actions);
     first = false;
     await takeHandles([...files], actions);
   });
 }
 
-/** @param {URLSearchParams} searchParams @param {Actions} actions */
+/** Runs the shortcuts that an address names. @param {URLSearchParams} searchParams @param {Actions} actions */
 function follow(searchParams, { shortcuts }) {
   for (const [name, run] of Object.entries(shortcuts)) if (searchParams.has(name)) run();
 }
@@ -50,10 +52,11 @@ async function takeHandles(handles, { isDocument, addDocuments, load }) {
   if (models.length) offerModel(await handleChoice(models), load);
 }
 
-/** @param {string} number @param {Actions} actions */
-async function takeShared(number, { write, isDocument, addDocuments, load }) {
-  const url = new URL(`share/${number}`, document.baseURI).href;
-  const cache = await caches.open(`wisp-shared ${new URL("./", document.baseURI).href}`);
+/** What was shared with Wisp. @param {string} id @param {Actions} actions */
+async function takeShared(id, { write, isDocument, addDocuments, load }) {
+  const scope = new URL("./", document.baseURI).href;
+  const cache = await openSharedForms(scope);
+  const url = sharedFormUrl(id, scope);
   const form = await (await cache.match(url))?.formData();
   await cache.delete(url);
   if (!form) return;

@@ -4,7 +4,7 @@ import { decoded } from "../sdk/percent.js";
 import { byId, h } from "./dom.js";
 import { bytes, tokens } from "./format.js";
 import { notify } from "./notices.js";
-import { known } from "./texts.js";
+import { translated } from "./texts.js";
 
 /**
  * @typedef {import("./engine.js").Choice} Choice
@@ -97,7 +97,7 @@ function modelItem(model, loaded, take) {
       on: { click: () => take({ model: model.id, name, keep: model.id }) },
     },
     h("strong", {}, name),
-    model.description ? h("span", { dir: "auto" }, known(model.description)) : null,
+    model.description ? h("span", { dir: "auto" }, translated(model.description)) : null,
     h("small", {}, about),
   );
   return h("li", {}, button);

@@ -1,4 +1,4 @@
-/** The keyboard shortcuts: one table for the handlers of keys, the tooltips of buttons and the help sheet. */
+/** The keyboard shortcuts: one table for event handlers, tooltips and the help sheet. */
 import { joined, t } from "../language/phrase.js";
 import { byId, h } from "./dom.js";
 import { show } from "./texts.js";
@@ -6,7 +6,7 @@ import { show } from "./texts.js";
 /**
  * @typedef {import("./texts.js").Text} Text
  * @typedef {object} Shortcut
- * @property {string[]} keys as KeyboardEvent.key has them, after "Ctrl+" and "Shift+"; Ctrl is Command on a Mac
+ * @property {string[]} keys alternatives: a KeyboardEvent.key each, after "Ctrl+" and "Shift+"; Ctrl is Command on a Mac
  * @property {Text} text
  */
 
@@ -28,7 +28,7 @@ const GROUPS = [
     where: t("In the message field"),
     shortcuts: {
       send: { keys: ["Enter"], text: t("Send") },
-      line: { keys: ["Shift+Enter"], text: t("Add a line") }, // the browser does it
+      line: { keys: ["Shift+Enter"], text: t("Add a line") }, // handled by the browser
       snippet: { keys: ["/"], text: t("Insert a snippet") },
       blank: { keys: ["Tab"], text: t("Go to the next blank of a snippet") },
     },
@@ -66,7 +66,7 @@ const NAMES = {
   ArrowLeft: "←",
 };
 
-/** Which of a shortcut's keys an event is; -1: none. @param {string} name @param {KeyboardEvent} event */
+/** The index of the shortcut's key that an event presses; -1: none. @param {string} name @param {KeyboardEvent} event */
 export function keyOf(name, event) {
   return /** @type {Shortcut} */ (SHORTCUTS[name]).keys.findIndex((keys) => isPressed(keys, event));
 }
@@ -78,7 +78,7 @@ export const isKey = (name, event) => keyOf(name, event) >= 0;
 function isPressed(keys, { key, ctrlKey, metaKey, shiftKey, altKey }) {
   const [last, ...modifiers] = keys.split("+").reverse();
   if (key.toLowerCase() !== last.toLowerCase() || altKey) return false;
-  const shifts = modifiers.includes("Shift") === shiftKey || /^[?/,]$/.test(last); // keyboards differ in where signs are
+  const shifts = modifiers.includes("Shift") === shiftKey || /^[?/,]$/.test(last); // some keyboards need Shift for these
   return modifiers.includes("Ctrl") === (ctrlKey || metaKey) && shifts;
 }
 

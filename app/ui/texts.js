@@ -1,14 +1,14 @@
-/** Shows texts. A phrase is shown again when the page's language changes. */
+/** Puts texts into the page. Phrases are put again when the page's language changes. */
 import { Phrase, t } from "../language/phrase.js";
 
 /** @typedef {string | Phrase} Text */
 
-// Shared by all bundles, as the language is.
-/** @type {WeakMap<Node, Map<string, () => void>>} node -> property -> shows its phrase again */
+// Global, because separate bundles each have a copy of this module.
+/** @type {WeakMap<Node, Map<string, () => void>>} node -> property -> puts its phrase again */
 const phrases = (globalThis.wispPhrases ??= new WeakMap());
 
 /**
- * Sets a property, or an attribute with a dash, to a text.
+ * Sets a property to a text, or an attribute if the name has a dash.
  * @param {Node} node @param {string} name @param {Text} text
  */
 export function show(node, name, text) {
@@ -21,8 +21,8 @@ export function show(node, name, text) {
 /** Sets the text of an element. @param {Element} element @param {Text} text */
 export const say = (element, text) => show(element, "textContent", text);
 
-/** A text of the catalog or the engine, which may be known in other languages: tools/texts.py lists them. @param {string} text */
-export const known = (text) => t(text);
+/** A text of the catalog or the engine. Those that tools/texts.py lists have translations. @param {string} text */
+export const translated = (text) => t(text);
 
 /** @param {Phrase} phrase */
 export function textNode(phrase) {
@@ -31,16 +31,16 @@ export function textNode(phrase) {
   return node;
 }
 
-/** @param {Node} node @param {string} name @param {boolean} again whether it is shown again @param {() => void} put */
-function bind(node, name, again, put) {
+/** @param {Node} node @param {string} name @param {boolean} isPhrase whether to put it again @param {() => void} put */
+function bind(node, name, isPhrase, put) {
   const bound = phrases.get(node) ?? new Map();
-  if (again) phrases.set(node, bound.set(name, put));
+  if (isPhrase) phrases.set(node, bound.set(name, put));
   else bound.delete(name);
   put();
 }
 
-/** Shows all phrases of the document again. */
-export function showAgain() {
+/** Puts all phrases of the document in the page's language. */
+export function translatePage() {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT);
   const nodes = [];
   while (walker.nextNode()) nodes.push(walker.currentNode);
@@ -52,8 +52,8 @@ const FIXED = "[translate=no], [translate=no] *, code, noscript, script, svg, sv
 const WORD = /\p{L}/u;
 
 /**
- * Makes the English texts of index.html phrases. Where text surrounds other elements, these are {0}, {1} and so on.
- * tools/texts.py finds the same ones.
+ * Makes phrases of the English texts of index.html. In a text around other elements, these are {0}, {1} and so on.
+ * tools/texts.py finds the same texts.
  */
 export function adoptPage() {
   for (const element of document.body.querySelectorAll(`:not(${FIXED})`)) {

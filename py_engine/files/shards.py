@@ -26,7 +26,7 @@ from py_engine.files.source import CachedRecords, FileSource, OnProgress, Source
 from py_engine.files.storing import Storing
 from py_engine.files.verification import Verification
 
-DOWNLOAD_AHEAD = 8  # records in download while one is in use; also, in memory, before the upload begins
+DOWNLOAD_AHEAD = 8  # records that are downloaded ahead of the one in use, or before the first upload
 WORKERS_FROM = 64 << 20  # bytes of a file that is downloaded in pages' workers
 
 
@@ -46,7 +46,7 @@ class UrlSource(Source):
         self._remote = Remote(url, self._on_bytes)
         self._loaded = 0
         self._times = {"read_ms": 0.0, "hash_ms": 0.0}  # of cached records, summed over parallel reads
-        self._prefetching: dict[int, asyncio.Task[Any]] = {}  # offset -> download of a record that was not used yet
+        self._prefetching: dict[int, asyncio.Task[Any]] = {}  # offset -> download of a record; records() takes it
         self._prefetched: set[int] = set()  # offsets of records that were prefetched
         self._prefetch_task: asyncio.Task[None] | None = None
         self._prepared = False
@@ -159,7 +159,7 @@ class UrlSource(Source):
             self._prefetch_task.add_done_callback(_retrieve_exception)
 
     async def _prefetch(self, plan: list[Record]) -> None:
-        """Begin to download the first records that are not cached. They stay in memory until records() takes them."""
+        """Download the first DOWNLOAD_AHEAD records that are not cached. records() takes them from memory."""
         await self._prepare(plan)
         self._loaded = 0  # the first request's bytes are counted with their records
         for record in [r for r in plan if (r.offset, r.length) not in self._cached][:DOWNLOAD_AHEAD]:

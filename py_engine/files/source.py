@@ -86,7 +86,7 @@ class Source:
         return None
 
     def prefetch(self, plan: list[Record]) -> None:
-        """Start to download the first records, if there is a cache. records() reports the errors."""
+        """Start to download the first records, where that helps. records() reports the errors."""
 
     def close(self) -> None:
         """Cancel all downloads and reads."""

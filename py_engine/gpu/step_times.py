@@ -1,23 +1,24 @@
-"""How long the steps of each kind of submit take, from the times at which their results came."""
+"""Estimates how long a step takes in each kind of submit, from the times between results."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 
-SMOOTHING = 0.3  # weight of the newest time
+SMOOTHING = 0.3  # weight of the newest time in the estimate
 
 
 class StepTimes:
-    """Milliseconds of a step, by the submits' kind."""
+    """Estimated milliseconds of a step, by the kind of submit."""
 
     def __init__(self) -> None:
         self._times: dict[Hashable, float] = {}
 
     def add(self, kind: Hashable, ms: float, queued: bool) -> None:
-        """Add the time of a step. Unless another submit ran before it (`queued`), it includes waiting.
+        """Add the measured milliseconds of a step. `queued`: the device went on to it from the submit before.
 
-        Waiting makes a time longer. So one that is shorter than the estimate counts anyway: after a delay, the estimate
-        may be so long that one submit seems enough work for the device, and no submit is queued any more.
+        The time of a submit that was not queued includes waiting for the host, so it only counts where it is shorter
+        than the estimate. It has to count there: after a delay the estimate may be so long that the scheduler sends
+        one submit at a time. Then none is queued, and the estimate would never recover.
         """
         before = self._times.get(kind)
         if queued:
@@ -26,7 +27,7 @@ class StepTimes:
             self._times[kind] = ms
 
     def ms(self, kind: Hashable) -> float:
-        """Milliseconds of a step; 0: not measured yet."""
+        """Estimated milliseconds of a step; 0: not measured yet."""
         return self._times.get(kind, 0.0)
 
     def steps_in(self, kind: Hashable, ms: float, most: int) -> int:
@@ -34,6 +35,7 @@ class StepTimes:
         step = self.ms(kind)
         if not step:
             return 1
-        # Where the browser reports submits late, a step alone in one seems to take twice its time, and stayed alone.
+        # A browser that reports submits late makes a submit of one step look twice as long. With two steps or more,
+        # the next estimate is right again.
         least = 2 if step <= 2 * ms else 1
         return max(least, min(most, int(ms / step)))

@@ -107,7 +107,7 @@ def matvec_small_batch(device: Device, weight: Weight, in_bytes: bool) -> dict[s
     tk = matvec(device, weight, in_bytes)["TK"]
     if not in_bytes:
         r = 1 if device.software else 2
-        return {"TK": tk, "TR": max(4 // r, 64 // tk), "R": r}  # a quad of rows is rotated together
+        return {"TK": tk, "TR": max(4 // r, 64 // tk), "R": r}  # four rows at least: RoPE rotates them together
     tr, r = (256 if tk > 16 else 128) // tk, 1 if weight.layout.groups_per_thread > 1 else 2 if tk == 64 else 4
     row_bytes = 4 * MAX_SMALL_BATCH * tr * _parts_of_a_sum(device, tk)  # of the sums of a row per thread
     while r > 1 and (weight.rows < FULL_OCCUPANCY * tr * r or r * row_bytes > device.max_workgroup_storage):

@@ -1,4 +1,4 @@
-"""The batch that a case runs on: states, block tables, segments and tokens, in awkward places.
+"""The batch that a case runs on: states, block tables, segments and tokens, chosen so that wrong indices show.
 
 Positions cross pages, block tables scatter the pages, and pages that are only read appear several times in a table: a
 long context then takes little memory.
@@ -17,12 +17,12 @@ from py_engine.plan.plan import Op, Plan
 from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
 from py_engine.proof.numbers import Numbers
 
-READ_PAGES = 3  # pages that only are read; prime
-START = 61  # position of a case's first token where nothing needs another: near the end of a page
+READ_PAGES = 3  # pages that are read and not written; prime
+START = 61  # default position of a case's first token: near the end of a page, so that a batch crosses it
 SEQUENCES = 6  # sequence slots in use, at most
-NOWHERE = 0xFFFFFF
+NOWHERE = 0xFFFFFF  # an index that no kernel may use
 REJECTIONS = 3  # State.resampled before a case
-# (position, sequence) of a small batch's tokens; None: far from the beginning. The first three follow each other.
+# (position, sequence) of a small batch's tokens; None: the position of _far(). The first three are one sequence's.
 SMALL_BATCH = ((62, 1), (63, 1), (64, 1), (0, 0), (None, 2), (3, 3), (20, 4), (45, 5))
 
 

@@ -27,10 +27,10 @@ from py_engine.proof.variants import SAMPLER_KERNELS
 
 DERIVED = {"xq", "xq_scale", "x_scale", "chosen", "weights", "slots", "tiles"}  # bindings that numpy computes first
 PRODUCERS = {"quantize_rows", "route", "group_experts"}  # of DERIVED
-ADDING = {"add_scaled", "soft_cap", "rope_append", "scale_by", "pool", "normalize", "weighted_sum"}  # to their y
+ADDING = {"add_scaled", "soft_cap", "rope_append", "scale_by", "pool", "normalize", "weighted_sum"}  # to y
 OF_EXPERTS = {"experts", "group_experts", "activate", "weighted_sum"}  # their buffers may have several rows per token
 EXPERTS = 2  # of a mixture that a case uses
-SMALL = 0.01  # factor of what is normalised, so that eps counts
+SMALL = 0.01  # factor of inputs that are normalised: large ones would hide a wrong eps
 
 
 @dataclass
@@ -210,7 +210,7 @@ class _Maker:
                 chosen[: case.batch.n] = self.random.numbers.integers(0, EXPERTS, chosen[: case.batch.n].shape)
         for op in case.ops:
             if op.kernel == "attention_decode" and op.params["FRESH"] and op.params["STATE_PER_TOKEN"]:
-                host.run_op(_quantizing(op))
+                host.run_op(_kv_quantize(op))
         case.data = {name: np.ascontiguousarray(values) for name, values in host.buffers.items()}
         host.buffers = {name: values.copy() for name, values in case.data.items()}
         for op in case.ops:
@@ -223,8 +223,8 @@ class _Maker:
 _EMPTY = Plan(1, 1, 1, buffers={"state": Buffer("state", (64,), "u32", "state")})
 
 
-def _quantizing(op: Op) -> Op:
-    """The op before a small batch's attention, which stores the batch's keys and values in a q8_0 cache."""
+def _kv_quantize(op: Op) -> Op:
+    """The op that stores a small batch's keys and values in a q8_0 cache, before its attention `op` reads them."""
     cols = int(op.consts["n_head_kv"]) * int(op.params["HEAD_DIM"])
     return replace(op, kernel="kv_quantize", params={**op.params, "COLS": cols})
 

@@ -1,4 +1,4 @@
-"""Whether what a device computed equals numpy's result, up to rounding.
+"""Compares what a device computed with numpy's result, up to rounding.
 
 Every value counts: a single wrong one is a fault. What numpy leaves untouched must be untouched on the device, too.
 """
@@ -14,13 +14,13 @@ from py_engine.plan.cache import GROUP
 from py_engine.plan.plan import Op
 from py_engine.proof.cases import Case
 
-# The largest error of a value, as a part of the values' root mean square, where a kernel
-FLOATS = 3e-4  # computes in f32
-HALVES_STORED = 4e-3  # stores f16
-BYTES = 1e-2  # multiplies x rounded to bytes: one may be rounded the other way
-HALVES = 2e-2  # computes in f16
-LEVEL = 4e-2  # stores bytes
-HALF_STEP = 2.0**-10  # between neighbouring f16, as a part of the smaller one
+# The largest error of a value, relative to the root mean square of the values, where a kernel
+F32 = 3e-4  # computes in f32
+STORED_F16 = 4e-3  # stores f16
+DOT8 = 1e-2  # multiplies x rounded to int8: a value may be rounded the other way
+F16 = 2e-2  # computes in f16
+STORED_Q8_0 = 4e-2  # stores int8 with f32 scales
+F16_STEP = 2.0**-10  # relative distance of two neighbouring f16
 
 PASSED_ON = {"parts", "partial", "rows", "bounds", "histogram", "spread", "sorted"}  # read by later ops of a case only
 PAIRS = {"best": (0, 1), "drawn": (0, 1), "logprobs": (1, 0)}  # u32 pairs: places of (a float's bits, an id)
@@ -44,13 +44,14 @@ def fault(case: Case, got: dict[str, Array]) -> str | None:
 def _limit(op: Op, binding: str) -> float:
     params = op.params
     if op.kernel.startswith(("matmul", "attention")) and (params.get("HALVES") or params.get("Y16")):
-        return HALVES
+        return F16
     if params.get("DOT8") or op.kernel == "quantize_rows":
-        return BYTES
-    return HALVES_STORED if _stores_halves(op, binding) else FLOATS
+        return DOT8
+    return STORED_F16 if _stores_f16(op, binding) else F32
 
 
-def _stores_halves(op: Op, binding: str) -> bool:
+def _stores_f16(op: Op, binding: str) -> bool:
+    """Whether an op rounds what it writes to f16."""
     return (binding.endswith("cache") and op.params.get("KV") == "f16") or bool(op.params.get("Y16"))
 
 
@@ -65,9 +66,9 @@ def _difference(case: Case, op: Op, binding: str, got: Array, want: Array) -> st
     if want.dtype == np.uint32:
         if binding in ("k_cache", "v_cache"):
             got, want = (_cached_values(op, values) for values in (got, want))
-            return _float_difference(op, got, want, LEVEL)
+            return _float_difference(op, got, want, STORED_Q8_0)
         return None if np.array_equal(got, want) else "other integers"
-    return _float_difference(op, got, want, _limit(op, binding), HALF_STEP * _stores_halves(op, binding))
+    return _float_difference(op, got, want, _limit(op, binding), F16_STEP * _stores_f16(op, binding))
 
 
 def _float_difference(op: Op, got: Array, want: Array, limit: float, step: float = 0.0) -> str | None:
@@ -85,7 +86,7 @@ def _pairs_difference(got: Array, want: Array, value: int, token: int) -> str | 
         return "another token"
     if (others[~valid] > REMOVED).any():
         return "a token that a filter removes"
-    return _error(others[valid], numbers[valid], FLOATS)
+    return _error(others[valid], numbers[valid], F32)
 
 
 def _filter_difference(case: Case, got: dict[str, Array]) -> str | None:
@@ -114,7 +115,10 @@ def keys_of(values: Array) -> Array:
 
 
 def _error(got: Array, want: Array, limit: float, step: float = 0.0) -> str | None:
-    """What is wrong if a value is off by more than `limit` of the values' size and `step` of itself."""
+    """Describe the largest error, if it exceeds `limit` times the root mean square of the right values; else None.
+
+    `step`: relative error of each value that counts as none, because it was rounded the other way.
+    """
     if not want.size:
         return None
     got, want = got.astype(np.float32), want.astype(np.float32)

@@ -23,7 +23,7 @@ from py_engine.proof.numbers import Numbers
 DISTINCT_ROWS, DISTINCT_TOKENS = 13, 5
 POOL = 65521  # random numbers that all buffers are filled from; prime, so that rows do not repeat
 
-# Bytes of a raw block at which f16 scales begin. Their exponent is set, so that no block outweighs the others.
+# Byte offsets of the f16 scales in a raw block. Their exponent is set, so that no block outweighs the others.
 SCALES: dict[Q, tuple[int, ...]] = {
     Q.Q8_0: (0,), Q.Q4_0: (0,), Q.Q4_1: (0, 2), Q.Q5_0: (0,), Q.Q5_1: (0, 2), Q.Q2_K: (80, 82), Q.Q3_K: (108,),
     Q.Q4_K: (0, 2), Q.Q5_K: (0, 2), Q.Q6_K: (208,), Q.IQ4_NL: (0,), Q.IQ4_XS: (0,), Q.TQ1_0: (52,), Q.TQ2_0: (64,),
@@ -141,7 +141,10 @@ class RandomData:
         return self.numbers.integers(0, 1 << 32, shape, dtype=np.uint32)
 
     def levels(self, shape: tuple[int, ...]) -> Array:
-        """Random u32 of four signed bytes each. None is -128, which rounding never yields: unpack4x8snorm clamps it."""
+        """Random u32 of four int8 each, as a q8_0 cache has them: none is -128.
+
+        Rounding never yields -128, and unpack4x8snorm would read it as -127.
+        """
         words = self.words(shape)
         signed = words.view(np.int8)
         signed[signed == -128] = 127

@@ -1,4 +1,4 @@
-"""What a template's operators, methods and filters may cost, checked by their arguments before they run."""
+"""Limits on what a template's operators, methods and filters cost, checked on their arguments before they run."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from jinja2.runtime import Undefined
 
 from py_engine.text.template_limits import LimitExceeded, Limits
 
-MAX_REPEAT = 1_000_000  # length of a sequence made by * in a template
+MAX_REPEAT = 1_000_000  # length of a sequence that * makes
 MAX_BITS = 4096  # of an integer
 MAX_WIDTH = 10_000  # of a padded or indented text, and of a number in a format
 
 
 def words(text: str) -> frozenset[str]:
-    """The names in a text."""
+    """Split a text into names."""
     return frozenset(text.split())
 
 
@@ -37,7 +37,8 @@ _METHODS: dict[type, frozenset[str]] = {
     int: words("bit_count bit_length is_integer"),
 }
 _PADDING = words("center expandtabs ljust rjust zfill")
-_QUADRATIC = words("lstrip rfind rindex rpartition rsplit rstrip strip")  # length times argument, at worst
+# At worst they compare length times argument characters. 64 comparisons count as one character: they are fast.
+_QUADRATIC = words("lstrip rfind rindex rpartition rsplit rstrip strip")
 _FORMAT = re.compile(r"%(?:\([^)]*\))?[#0\- +]*(\*|\d*)(?:\.(\*|\d*))?")
 
 

@@ -40,7 +40,6 @@ MAX_NODES = 20_000  # of its syntax tree
 MAX_DEPTH = 60  # of that tree
 MAX_BRANCHES = 100  # {% elif %} of one {% if %}
 
-
 _REMOVED = words("pprint striptags urlize wordwrap xmlattr")  # cost that cannot be foreseen; no model needs them
 _SORTING = words("dictsort groupby sort unique")
 _CHOOSING = words("attr d default first last max min random")  # return a value that was there before
@@ -265,9 +264,6 @@ def _check_tree(tree: nodes.Node) -> None:
         if any(isinstance(node, nodes.If) and len(node.elif_) > MAX_BRANCHES for node in level):
             raise LimitExceeded(f"an if has more than {MAX_BRANCHES} branches")
         level = [child for node in level for child in node.iter_child_nodes()]
-
-
-# -- checks of operators and methods: refuse what would exhaust memory or time
 
 
 def _tojson(

@@ -34,7 +34,7 @@ MIN_MEASURABLE_NS = 5e4  # shorter times are taken as this: browsers round their
 ROUNDS = 2
 GIVE_UP_RATIO = 1.2  # a candidate this many times slower than the best is not measured further
 
-LATER = "Not measured yet: it will be when the model is idle, for its next load."
+LATER = "Not measured yet: kernels are measured when the model is idle, for its next load."
 
 T = TypeVar("T")
 
@@ -50,8 +50,8 @@ async def tuned(
 ) -> tuple[Device, dict[str, Any]]:
     """Choose kernels for a model: (the device with the choices, Engine.stats()'s "kernels").
 
-    `load_settings`: plain JSON that the choices depend on; `plan`: made for the device as it is; `measure`: else only
-    what was measured before is chosen.
+    `load_settings`: plain JSON that the choices depend on; `plan`: made for the device as it is; `measure`:
+    whether to measure where no choice is cached.
     """
     started = time.perf_counter()
     info = adapter.info

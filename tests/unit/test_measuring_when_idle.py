@@ -11,7 +11,7 @@ from py_engine.tuning.when_idle import MeasureWhenIdle
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(when_idle, "QUIET_S", 0.02)
-    monkeypatch.setattr(when_idle, "LOOK_S", 0.005)
+    monkeypatch.setattr(when_idle, "CHECK_S", 0.005)
 
 
 class Device:

@@ -136,6 +136,32 @@ async def test_growing_caches_count_against_the_budget(page: Models) -> None:
     assert await page.loaded() == ["a"]
 
 
+async def test_users_are_warned_once_at_80_percent_of_a_budget(page: Models) -> None:
+    def warnings() -> int:
+        return sum("of the memory budget" in str(message.get("text")) for message in page.platform.messages)
+
+    await page.call("budget", bytes=SIZE * 100 // 79)
+    await page.load("a")
+    assert not warnings()
+    await page.call("budget", bytes=SIZE * 100 // 80)
+    await page.call("budget", bytes=SIZE * 100 // 90)
+    assert warnings() == 1
+    await page.call("budget", bytes=2 * SIZE)
+    await page.call("budget", bytes=SIZE)
+    assert warnings() == 2
+
+
+async def test_users_are_warned_before_caches_may_not_grow(page: Models) -> None:
+    await page.call("budget", bytes=4 * SIZE)
+    await page.load("a")
+    warned = []
+    for _ in range(100):
+        warned.append(any("of the memory budget" in str(message.get("text")) for message in page.platform.messages))
+        if not await page.made["a"][0].grow(SIZE // 4):
+            break
+    assert warned == [False] * 9 + [True] * 4, "from 80 % of the budget on"
+
+
 async def test_loads_in_progress_count_against_the_budget(page: Models) -> None:
     await page.call("budget", bytes=2 * SIZE)
     await page.load("a")

@@ -2,7 +2,7 @@
 import { date, joined, number, t } from "../../language/phrase.js";
 import { h, iconButton } from "../dom.js";
 import { bytes, percent, rate, seconds, speed } from "../format.js";
-import { known } from "../texts.js";
+import { translated } from "../texts.js";
 import { kernels } from "./kernels.js";
 import { Plot } from "./plot.js";
 import { warningsOf } from "./warnings.js";
@@ -176,7 +176,7 @@ export class Panel {
     const { reactions } = this.#parts;
     const lines = [
       ...reactions.map(({ time, text }) => joined([date(time, { timeStyle: "medium" }), text], " ")),
-      ...notices.filter((notice) => !reactions.some(({ text }) => text.endsWith(notice))).map(known),
+      ...notices.filter((notice) => !reactions.some(({ text }) => text.endsWith(notice))).map(translated),
     ];
     const items = (lines.length ? lines : [t("Nothing yet.")]).map((line) => h("li", { dir: "auto" }, line));
     if (lines.join() !== this.#reactions.dataset.shown) this.#reactions.replaceChildren(...items);

@@ -4,7 +4,7 @@ import { bytes, percent, seconds } from "../format.js";
 
 /** @typedef {import("../../sdk/monitor.js").Sample} Sample */
 
-const MEMORY = 0.8; // of the budget
+const MEMORY = 0.8; // of the budget, as WARN_AT of app/models/memory.py
 const SLOWER = 2; // times the usual time of a token
 const KNOWN = 3; // requests before something is usual
 const HIT_RATE = 0.85;
