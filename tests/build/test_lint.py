@@ -17,8 +17,8 @@ MODEL = "tests/golden/llama/llama.F16.gguf"
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """run(arguments) -> the environment's Python in a copy of the engine, the kernels and tools/."""
-    for name in ("tools", "py_engine", "wgsl"):
+    """run(arguments) -> the environment's Python in a copy of the engine, the kernels, bench/ and tools/."""
+    for name in ("tools", "bench", "py_engine", "wgsl"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "node_modules").symlink_to(ROOT / "node_modules")
 
