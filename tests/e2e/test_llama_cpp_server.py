@@ -10,20 +10,13 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.support.chat_page import ask, last_answer, open_page, send, wait_answer
 from tests.support.llama_server import llama_server
+from tests.support.weather_tool import WEATHER_TOOL
 from tools.paths import STATIC
 from tools.serve import Server
 
 MODEL = STATIC / "models" / "wisp-mini-q4_0.gguf"
 KEY = "sk-of-the-test"
 CONTEXT = 256
-TOOL: dict[str, Any] = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "The weather of a city",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-    },
-}
 ENGINE = "const engine = await (await import('/wisp.js')).Wisp.create();"
 ASK = f"""async (request) => {{
   {ENGINE}
@@ -77,7 +70,7 @@ def test_it_answers_as_the_pages_own_model_does(page: Page) -> None:
 
 
 def test_it_calls_functions(page: Page) -> None:
-    got = page.evaluate(ASK, question("What is the weather in Paris?") | {"tools": [TOOL]})
+    got = page.evaluate(ASK, question("What is the weather in Paris?") | {"tools": [WEATHER_TOOL]})
     (call,) = got["whole"]["choices"][0]["message"]["tool_calls"]
     streamed = {name: "".join(part.get(name) or "" for part in got["calls"]) for name in ("name", "arguments")}
     for function in (call["function"], streamed):

@@ -16,18 +16,11 @@ from tests.support.chat_page import READY_MS, ask, keep_engine, last_answer, new
 from tests.support.openai_client import client_path
 from tests.support.upstream_server import HOSTILE_MODEL, UpstreamServer
 from tests.support.waiting import wait_for
+from tests.support.weather_tool import WEATHER_TOOL
 from tools.api import ApiServer
 from tools.serve import Server
 
 MODEL = "office/wisp-mini-q8_0"
-TOOL: dict[str, Any] = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "The weather of a city",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-    },
-}
 CLIENT = """async ({ client, how, model }) => {
     const { default: OpenAI } = await import(client);
     const { Wisp } = await import("/wisp.js");
@@ -103,7 +96,7 @@ ROUNDS = f"""
         named.add(chunk.model);
     }}
     const asked = [{{ role: "user", content: "What is the weather in Paris?" }}];
-    const tools = [{json.dumps(TOOL)}];
+    const tools = [{json.dumps(WEATHER_TOOL)}];
     const calls = [];
     for await (const chunk of await openai.chat.completions.create({{ model, messages: asked, temperature: 0, tools,
                                                                      stream: true }}))
