@@ -168,6 +168,8 @@ class Engine:
             self._generation.prefixes.close()
         self._generation.prefixes = other._generation.prefixes
         self.proof, self.notices = other.proof, other.notices
+        if other._measuring is not None:
+            other._measuring.stop()  # it would take this engine's requests for idleness
         self._generation.restart(other.runner)
 
     async def persist_prefixes(self, open_store: Callable[[str], BlockStore]) -> None:

@@ -155,13 +155,13 @@ class UrlSource(Source):
 
     def prefetch(self, plan: list[Record]) -> None:
         if self._storing.possible and self._prefetch_task is None:
+            self._loaded = 0  # the first request's bytes are counted with their records
             self._prefetch_task = asyncio.ensure_future(self._prefetch(plan))
             self._prefetch_task.add_done_callback(_retrieve_exception)
 
     async def _prefetch(self, plan: list[Record]) -> None:
         """Download the first DOWNLOAD_AHEAD records that are not cached. records() takes them from memory."""
         await self._prepare(plan)
-        self._loaded = 0  # the first request's bytes are counted with their records
         for record in [r for r in plan if (r.offset, r.length) not in self._cached][:DOWNLOAD_AHEAD]:
             self._prefetched.add(record.offset)
             self._prefetching[record.offset] = asyncio.ensure_future(self._obtain(record))
