@@ -11,6 +11,8 @@ declare const __WISP_ASSETS__: {
   whole: { library: string; numpy: string };
   catalog: string;
   grammar: string;
+  media: string;
+  cpu: import("../py_engine/cpu/compute.js").Modules;
 };
 declare const __WISP_PRECACHE__: { version: string; files: string[]; onUse: string[] };
 

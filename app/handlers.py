@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from app.answers import chat, embeddings
 from app.answers.journal import Journal
+from app.answers.media import Fetch
 from app.client import Call, Client, Fields
 from app.model_messages import ModelMessages, model_name
 from app.models import loading
@@ -83,7 +84,7 @@ class Worker:
             "models.inspect": self._inspect,
             **messages(self._downloads.handlers),
             "estimate": self._estimate,
-            **ModelMessages(self._models, platform.load_grammar).handlers,
+            **ModelMessages(self._models, platform).handlers,
             "stats": self._stats,
             "abort": self._abort,
         }
@@ -161,7 +162,8 @@ class Worker:
         name = fields.get("name")
         if name is not None and not isinstance(name, str):
             raise WispError("name must be a string.", "invalid_type", param="name")
-        return loading.options((await self._models.catalog()).choose(fields.get("model"), name), fields)
+        catalog, model = await self._models.catalog(), fields.get("model")
+        return loading.options(catalog.choose(model, name), fields, catalog.projector(fields.get("projector"), model))
 
     async def _estimate(self, fields: Fields, call: Call) -> dict[str, Any]:
         options = await self._load_options(fields)
@@ -182,7 +184,7 @@ class Worker:
             self._models.know(options)
             return {}
         load = self._models.load(options, default is not False, call.job, call.progress)
-        with self._downloads.lent(options.choice.parts):
+        with self._downloads.lent(options.parts):
             async with load as model:
                 for notice in model.notices:
                     call.client.log("warning", notice)
@@ -194,7 +196,7 @@ class Worker:
 
     async def _look_for_update(self, options: loading.Options) -> None:
         """Tell every client if a model's host has a newer version of it."""
-        for url in await self._storage.newer(options.choice.parts):
+        for url in await self._storage.newer(options.parts):
             for client in self._clients:
                 client.post({"kind": "modelUpdate", "model": options.choice.id, "url": url})
 
@@ -230,7 +232,7 @@ class Worker:
     @answers("chat/completions")
     async def _chat(self, fields: Fields, call: Call) -> Any:
         request = chat_request(fields.get("request"))
-        exchange = _exchange(fields, call, request.stream)
+        exchange = _exchange(fields, call, request.stream, self._platform.fetch_media)
         async with self._shared(fields.get("request"), call) as model:
             result = await chat.chat(model, request, exchange, self._platform.load_grammar)
         return DONE if result is None else result
@@ -238,7 +240,7 @@ class Worker:
     @answers("completions")
     async def _complete(self, fields: Fields, call: Call) -> Any:
         request = completion_request(fields.get("request"))
-        exchange = _exchange(fields, call, request.stream)
+        exchange = _exchange(fields, call, request.stream, self._platform.fetch_media)
         async with self._shared(fields.get("request"), call) as model:
             result = await chat.complete(model, request, exchange, self._platform.load_grammar)
         return DONE if result is None else result
@@ -249,7 +251,7 @@ class Worker:
         request = responses_request(body)
         assert isinstance(body, dict)
         streamed = bool(body.get("stream"))
-        exchange = _exchange(fields, call, streamed)
+        exchange = _exchange(fields, call, streamed, self._platform.fetch_media)
         async with self._shared(body, call) as model:
             journal = exchange.journal
             response = Response(body, model.id, journal.chunk if streamed else None, journal.identity)
@@ -296,19 +298,21 @@ class Worker:
         stats["memory"] = {**(stats.get("memory") or {}), "wasm_heap": self._platform.heap()}
         stats["timings"] = {"boot_ms": self._platform.boot_ms, **(stats.get("timings") or {})}
         if model is not None:
+            stats["media"] = model.senses
             stats["notices"] = [*model.notices, *(getattr(engine, "notices", None) or [])]
             stats["timings"] |= model.timings
             stats["cache"] = model.source_stats()
+            stats["projector"] = model.projector.stats() if model.projector is not None else None
         return stats | self._models.stats() | {"clients": len(self._clients)}
 
 
 DONE: Any = object()  # a handler's result after a streamed answer
 
 
-def _exchange(fields: Fields, call: Call, streamed: bool) -> chat.Exchange:
+def _exchange(fields: Fields, call: Call, streamed: bool, fetch: Fetch) -> chat.Exchange:
     """What a generation needs of its message, with the journal of an earlier worker if it has one."""
     journal = Journal(call.post, streamed=streamed, resume=fields.get("resume"), replay=fields.get("replay") is True)
-    return chat.Exchange(call.job, journal.chunk, journal, time.perf_counter())
+    return chat.Exchange(call.job, journal.chunk, journal, time.perf_counter(), fetch)
 
 
 def internal_error(error: Exception) -> WispError:

@@ -5,7 +5,8 @@ handlers.py decides what to do about each kind of message; it knows no JavaScrip
 
 import json
 from array import array
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import js
 from pyodide.ffi import JsException, JsProxy, to_js
@@ -18,7 +19,12 @@ from py_engine import json_input
 from py_engine.errors import WispError
 from py_engine.options import LoadOptions
 
-_ARRAYS = ("logits", "embedding")  # fields of a result that are sent as Float32Arrays
+if TYPE_CHECKING:
+    from app.models.loaded import Loaded
+    from app.models.projector import LoadedProjector
+
+_ARRAYS = ("logits", "embedding", "pixels", "mel", "positions")  # fields of a result that are sent as typed arrays
+_FILES = ("model", "projector")  # fields of a load that may be File objects
 
 
 def connect(port: Any) -> Client:
@@ -27,23 +33,42 @@ def connect(port: Any) -> Client:
     def post(message: dict[str, Any]) -> None:
         """Post a message as JSON: one crossing, None becomes null, no proxies to free."""
         result = message.get("result")
-        arrays = {}
+        arrays: dict[str, Any] = {}
+        in_chunks: list[dict[str, Any]] = []
         if isinstance(result, dict):
-            arrays = {name: result.pop(name) for name in _ARRAYS if name in result}
+            arrays = _arrays_of(result)
+            in_chunks = [_arrays_of(chunk) for chunk in result.get("chunks", ())]
         vectors: list[array[float]] = []  # embeddings: as JSON, their numbers would take longer than the model
         loads = message.get("loads", [])
-        if loads:  # whose models may be File objects
-            message = {**message, "loads": [{**load, "model": None} for load in loads]}
+        files = [{name: load[name] for name in _FILES if name in load} for load in loads]
+        if loads:
+            message = {**message, "loads": [{**load, **dict.fromkeys(_FILES)} for load in loads]}
         out = js.JSON.parse(json.dumps(message, default=vectors.append))
-        for i, load in enumerate(loads):
-            out.loads[i].model = to_js(load["model"])
+        for i, names in enumerate(files):
+            for name, parts in names.items():
+                setattr(out.loads[i], name, to_js(parts))
         for item, vector in zip(out.result.data if vectors else (), vectors, strict=True):
             item.embedding = getattr(js.Array, "from")(to_js(vector))
-        for name, values in arrays.items():
-            setattr(out.result, name, values if isinstance(values, JsProxy) else to_js(values.ravel()))
+        if arrays:
+            _set_arrays(out.result, arrays)
+        for i, of_chunk in enumerate(in_chunks):
+            _set_arrays(out.result.chunks[i], of_chunk)
         port.postMessage(out)
 
     return _worker.connect(post)
+
+
+def _arrays_of(result: dict[str, Any]) -> dict[str, Any]:
+    """Take the fields out of a result that are sent as typed arrays."""
+    return {name: result.pop(name) for name in _ARRAYS if result.get(name) is not None}
+
+
+def _set_arrays(result: Any, arrays: dict[str, Any]) -> None:
+    """Set typed arrays in a result that is a JavaScript object."""
+    for name, values in arrays.items():
+        if not isinstance(values, JsProxy):
+            values = to_js(values.ravel() if hasattr(values, "ravel") else memoryview(values))  # noqa: PLW2901
+        setattr(result, name, values)
 
 
 def leave(client: Client) -> None:
@@ -109,9 +134,13 @@ class Browser:
                 "network_error",
             ) from None
         for entry in entries:
-            entry["url"] = str(js.URL.new(entry["url"], address).href)
-            hashes = entry.pop("records", {})  # offset -> SHA-256; JSON's keys are strings
-            self._hashes[entry["url"]] = {int(offset): digest for offset, digest in hashes.items()}
+            for name in ("url", "projector"):
+                if name in entry:
+                    entry[name] = str(js.URL.new(entry[name], address).href)
+            for name, key in (("url", "records"), ("projector", "projector_records")):
+                hashes = entry.pop(key, {})  # offset -> SHA-256; JSON's keys are strings
+                if name in entry:
+                    self._hashes[entry[name]] = {int(offset): digest for offset, digest in hashes.items()}
         return Catalog(entries)
 
     async def open_source(self, part: Any, on_progress: OnProgress) -> Any:
@@ -194,6 +223,40 @@ class Browser:
             await engine.unload()
             raise
         return engine
+
+    async def load_projector(
+        self, model: "Loaded", source: Any, header: Any, options: LoadOptions, on_progress: OnProgress
+    ) -> "LoadedProjector":
+        from app.models.projector import LoadedProjector, chunker_of
+        from py_engine.encoder import Encoder, fitted
+        from py_engine.media.decoder import prepare
+        from py_engine.media.projector import Projector
+
+        options = replace(options, backend=model.engine.backend, context_length=None)
+        encoder = await Encoder.load(source, header, options, on_progress, js.wispLoadPackage)
+        projector = fitted(Projector.from_gguf(header[0]), encoder.engine.plan)
+        return LoadedProjector(projector, chunker_of(model, projector), encoder, prepare, encoder.identity)
+
+    async def read_media(self, file: Any) -> bytes:
+        """The bytes of a Blob."""
+        if not _is_file(file):
+            raise WispError("media must be a list of files (Blobs).", "invalid_type", param="media")
+        return bytes((await file.arrayBuffer()).to_bytes())
+
+    async def fetch_media(self, url: str) -> bytes:
+        """Fetch a picture or a sound without cookies or referrer."""
+        options = {"credentials": "omit", "mode": "cors", "referrerPolicy": "no-referrer"}
+        try:
+            response = await js.fetch(url, to_js(options, dict_converter=js.Object.fromEntries))
+            if not response.ok:
+                raise WispError(f"{url:.200} answers with status {response.status}.", "http_error")
+            return bytes((await response.arrayBuffer()).to_bytes())
+        except JsException:
+            raise WispError(
+                f"{url:.200} cannot be fetched: it is not there, or its server allows no other site (CORS). Send the "
+                "file itself.",
+                "network_error",
+            ) from None
 
     async def load_grammar(self, instance: int) -> Any:
         """Import grammar.js on first use. Another number: with a WebAssembly module and memory of its own."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, Protocol
 
-from app.answers import chat, grammar
+from app.answers import chat, encoding, grammar
 from app.client import Call, Fields
 from app.models.loaded import Loaded
 from app.models.registry import Models
@@ -16,19 +16,32 @@ from py_engine.errors import WispError
 from py_engine.text.chat_template import ChatTemplate
 
 _TEMPLATE_OPTIONS = ("tools", "documents", "template", "addGenerationPrompt")
-LoadGrammar = Callable[[int], Awaitable[Any]]
+
+
+class Platform(Protocol):
+    """What the browser does for these handlers."""
+
+    async def load_grammar(self, instance: int) -> Any:
+        """An instance of grammar.js as a module."""
+
+    async def fetch_media(self, url: str) -> bytes:
+        """The picture or sound at an address."""
+
+    async def read_media(self, file: Any) -> bytes:
+        """The bytes of a file of the browser. WispError invalid_type for anything else."""
 
 
 class ModelMessages:
     """The handlers of these messages, by kind."""
 
-    def __init__(self, models: Models, load_grammar: LoadGrammar) -> None:
-        self._models, self._load_grammar = models, load_grammar
+    def __init__(self, models: Models, platform: Platform) -> None:
+        self._models, self._platform = models, platform
         self.handlers: dict[str, Callable[[Fields, Call], Awaitable[Any]]] = {
             "tokenize": self._tokenize,
             "detokenize": self._detokenize,
             "applyTemplate": self._apply_template,
             "countTokens": self._count_tokens,
+            "encode": self._encode,
             "evaluate": self._evaluate,
             "validate": self._validate,
             "profile": self._profile,
@@ -81,7 +94,7 @@ class ModelMessages:
         request = chat_request(body)
         assert isinstance(body, dict)
         async with self._held(body, call) as model:
-            return chat.count_tokens(model, request)
+            return await chat.count_tokens(model, request, self._platform.fetch_media)
 
     async def _validate(self, fields: Fields, call: Call) -> dict[str, bool]:
         body, text = fields.get("format"), fields.get("text")
@@ -94,13 +107,28 @@ class ModelMessages:
             if form is None:
                 return {"accepted": True, "complete": True}
             rules = grammar.rules_of(form)
-            matcher = await (await grammar.compiled(model, rules, frozenset(), self._load_grammar)).matcher()
+            matcher = await (await grammar.compiled(model, rules, frozenset(), self._platform.load_grammar)).matcher()
             try:
                 return await matcher.judge(text)
             finally:
                 matcher.close()
 
+    async def _encode(self, fields: Fields, call: Call) -> dict[str, Any]:
+        async with self._alone(fields, call) as model:
+            return {"chunks": await encoding.encode(await self._prompt(fields, model))}
+
+    async def _prompt(self, fields: Fields, model: Loaded) -> encoding.EncodedPrompt:
+        """The chunks of a message's prompt with its media."""
+        text, media = fields.get("prompt"), fields.get("media")
+        if not isinstance(text, str):
+            raise WispError("prompt must be a string.", "invalid_type", param="prompt")
+        if not isinstance(media, list):
+            raise WispError("media must be a list of files.", "invalid_type", param="media")
+        return await encoding.chunks_of(model, text, [await self._platform.read_media(one) for one in media])
+
     async def _evaluate(self, fields: Fields, call: Call) -> dict[str, Any]:
+        if "prompt" in fields:
+            return await self._evaluate_media(fields, call)
         ids = _ids(fields.get("ids"))
         if not ids:
             raise WispError("ids is empty.", "invalid_value", param="ids")
@@ -120,6 +148,16 @@ class ModelMessages:
                 embedding, embedded = await engine.embed(ids, pooling)
                 return {"embedding": embedding, "shape": list(embedded)}
             logits, shape = await engine.evaluate(ids)
+        return {"logits": logits, "shape": list(shape)}
+
+    async def _evaluate_media(self, fields: Fields, call: Call) -> dict[str, Any]:
+        """Logits of each text position of a prompt's last chunk, then of each of the ids that follow."""
+        following = _ids(fields.get("ids") or [])
+        async with self._alone(fields, call) as model:
+            engine = model.engine_or_error()
+            model.check_ids(following, "ids")
+            prompt = await self._prompt(fields, model)
+            logits, shape = await engine.evaluate([*prompt.ids, *following], prompt.media)
         return {"logits": logits, "shape": list(shape)}
 
     async def _profile(self, fields: Fields, call: Call) -> list[dict[str, Any]]:

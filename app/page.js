@@ -27,12 +27,15 @@ import { startHub } from "./ui/hub.js";
 import { startLanguage } from "./ui/language.js";
 import { startLaunch } from "./ui/launch.js";
 import { Loading } from "./ui/loading.js";
-import { nameOf, startModels } from "./ui/models.js";
+import { nameOf } from "./ui/address.js";
+import { startModels } from "./ui/models.js";
 import { startMonitor } from "./ui/monitor.js";
 import { announce, dismiss, notify } from "./ui/notices.js";
 import { startPrefetch } from "./ui/prefetch.js";
 import { startPwa } from "./ui/pwa.js";
 import { contextLengthFor, startSettings } from "./ui/settings.js";
+import { startAttachments } from "./ui/media/attachments.js";
+import { rememberProjector } from "./ui/media/known_projectors.js";
 import { isKey, startShortcuts } from "./ui/shortcuts.js";
 import { startSidebar } from "./ui/sidebar.js";
 import { say, show, translated } from "./ui/texts.js";
@@ -55,6 +58,7 @@ const loading = new Loading();
 const engine = new Engine({
   loading(choice, booted) {
     dismiss("load");
+    dismiss("unsuited");
     loading.start(choice.name, booted);
     announce(t("Loading {name}.", { name: choice.name }));
     showModel();
@@ -63,6 +67,7 @@ const engine = new Engine({
   loaded({ name, choice, stats }) {
     if (choice.keep) {
       localStorage.setItem(STORED_MODEL, JSON.stringify({ keep: choice.keep, name, upstream: choice.upstream }));
+      rememberProjector(choice.keep, choice.projector ?? choice.foundProjector);
       navigator.storage?.persist?.().catch(() => {}); // ask the browser not to evict the model when the disk gets full
     }
     prefetch.loaded(choice.keep);
@@ -77,6 +82,10 @@ const engine = new Engine({
     tellContext(name, stats.context_length, contextLengthFor(name));
   },
   failed: loadFailed,
+  unsuited(error, { name }) {
+    const text = t("{name} reads text alone: it could not be loaded with its projector.", { name });
+    notify({ key: "unsuited", text, more: explain(error).message });
+  },
   left: (text) => upstreams.left(text),
   noticed(text) {
     monitor.note(text);
@@ -122,7 +131,16 @@ const assistants = startAssistants({
   chosen: () => chat.assistant,
   choose: (assistant) => chat.change(chat.conversation.id, { assistant }),
 });
-const composer = startComposer({ send: (text) => chat.send(text), stop: () => chat.stop() });
+const attachments = startAttachments(engine, {
+  changed: () => composer.check(),
+  addProjector: () => models.addProjector(),
+  load,
+});
+const composer = startComposer({
+  send: (text) => chat.send(text, attachments.take()),
+  stop: () => chat.stop(),
+  hasMedia: () => attachments.size > 0,
+});
 startSnippets();
 startTransfer({
   imported: () => chat.reload(),
@@ -149,10 +167,10 @@ const models = startModels({
   },
   list: () => engine.models(),
   opened: (loaded, take) => void upstreams.show(loaded, take),
-  documents(files) {
-    const rest = files.filter((file) => !documents.isDocument(file));
-    if (rest.length < files.length) documents.add(files.filter((file) => !rest.includes(file)));
-    return rest;
+  others(files) {
+    documents.add(files.filter(documents.isDocument));
+    attachments.add(files);
+    return files.filter((file) => !documents.isDocument(file) && !attachments.isMedium(file));
   },
 });
 const useStored = (/** @type {Choice} */ choice) => {
@@ -294,6 +312,7 @@ function showModel() {
   const here = t("A language model, here in this tab. Nothing you write leaves this computer.");
   say(byId("welcome-text"), upstream ? away : here);
   documents.show();
+  attachments.check();
   gauge.update();
   titles.consider();
 }
@@ -368,6 +387,8 @@ await chat.restore(localStorage.getItem(STORED_CHAT)).catch((error) => {
 await startLaunch({
   shortcuts: { new: () => newChat(), private: () => newChat(true), models: () => byId("model-button").click() },
   write: (text) => composer.fill(text),
+  isMedium: attachments.isMedium,
+  addMedia: attachments.add,
   isDocument: documents.isDocument,
   addDocuments(files) {
     byId("documents-button").click();

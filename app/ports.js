@@ -6,9 +6,12 @@
  *                    "lend" {port}: also serve the client at the other end of that port
  *                    "leave": the client disconnects; "end": it does, and the engine may end if no other page is connected
  *                    "downloads" {port}: use the download worker at the other end of that port
+ *                    "compute" {port}: use the compute worker at the other end of that port
  *   from the worker  "hello" {lock, gpu}: the Web Lock that the worker holds while it runs; whether it has WebGPU
  *                    "dead" {message}: why it ends now
  *                    "downloads": it needs a page's download workers
+ *                    "decodeSound" {bytes, answer}: a page decodes it, and posts {samples} or {error} to the port
+ *                    "compute": it needs a compute worker of the page
  *
  * Locks report every end at once, including crashes. (Ports do not: Chromium has no "close" event on ports of shared workers.)
  * Where there are no locks (on a page from plain http), the worker belongs to one page and ends with it.
@@ -27,8 +30,12 @@ const alive = new Promise((resolve) => {
 export class Ports {
   /** @type {Map<MessagePort, boolean>} of every connected client -> whether it is a page */
   #pages = new Map();
+  /** @type {Set<{ page: MessagePort, failed: (error: Error) => void }>} what pages were asked to decode */
+  #asked = new Set();
   #serve;
   #addDownloadWorker;
+  /** @type {Map<MessagePort, { lent: (link: import("../py_engine/cpu/compute.js").Link) => void, lost: (reason: string) => void }>} of pages whose compute worker is in use */
+  #computing = new Map();
 
   /** @param {(port: MessagePort) => Served} serve @param {(port: MessagePort) => void} addDownloadWorker */
   constructor(serve, addDownloadWorker) {
@@ -42,18 +49,71 @@ export class Ports {
     page?.[0].postMessage({ kind: "downloads" });
   }
 
+  /**
+   * Lets a page decode a sound file: workers have no audio context.
+   * @param {Uint8Array} bytes @returns {Promise<Float32Array>} mono at 16 kHz
+   */
+  decodeSound(bytes) {
+    const page = [...this.#pages].find(([, isPage]) => isPage)?.[0];
+    if (!page) return Promise.reject(new Error("no page is open"));
+    const { port1, port2 } = new MessageChannel();
+    return new Promise((resolve, failed) => {
+      const asked = { page, failed };
+      this.#asked.add(asked);
+      port1.onmessage = ({ data }) => {
+        this.#asked.delete(asked);
+        if (data.samples) resolve(data.samples);
+        else failed(new Error(data.error));
+      };
+      page.postMessage({ kind: "decodeSound", bytes, answer: port2 }, [port2, bytes.buffer]);
+    });
+  }
+
+  /**
+   * Asks a page for a compute worker, which ends with it. Prefers pages that lend none yet.
+   * @returns {Promise<import("../py_engine/cpu/compute.js").Link>}
+   */
+  askForCompute() {
+    const pages = [...this.#pages].filter(([, isPage]) => isPage).map(([port]) => port);
+    const page = pages.find((port) => !this.#computing.has(port)) ?? pages[0];
+    if (!page) return Promise.reject(new Error("no page is open"));
+    return new Promise((resolve) => {
+      /** @type {(reason: string) => void} */
+      let lost = () => {};
+      /** @type {Promise<string>} */
+      const ended = new Promise((ends) => (lost = ends));
+      const before = this.#computing.get(page);
+      let lent = false;
+      this.#computing.set(page, {
+        lent: (link) => (resolve({ ...link, ended }), (lent = true)),
+        lost: (reason) => {
+          before?.lost(reason);
+          lost(reason);
+          if (!lent) resolve(this.askForCompute());
+        },
+      });
+      page.postMessage({ kind: "compute" });
+    });
+  }
+
   /** @param {MessagePort} port of a client that has not sent "hello" yet */
   add(port) {
     const served = this.#serve(port);
     const leave = () => {
       if (!this.#pages.delete(port)) return;
+      this.#computing.get(port)?.lost("its tab was closed");
+      this.#computing.delete(port);
       port.close();
+      for (const { page, failed } of this.#asked) if (page === port) failed(new Error("its page was closed"));
       served.leave();
     };
     port.onmessage = async ({ data }) => {
       if (data.kind === "lend") this.add(data.port);
       else if (data.kind === "downloads") this.#addDownloadWorker(data.port);
-      else if (data.kind === "leave") leave();
+      else if (data.kind === "compute") {
+        const close = () => data.port.close();
+        this.#computing.get(port)?.lent({ port: data.port, ended: new Promise(() => {}), close });
+      } else if (data.kind === "leave") leave();
       else if (data.kind === "end") {
         leave();
         if (![...this.#pages.values()].includes(true)) self.close();

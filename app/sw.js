@@ -3,12 +3,13 @@
  * shared with the installed page (sw/share.js).
  *
  * The build lists every file of the page in `__WISP_PRECACHE__`. Each version of the page has a cache of its own, with the
- * headers the files were served with, so that the page stays cross-origin isolated. A new version waits until the last
+ * headers that make the page cross-origin isolated: of hosts that send none, too (sw/isolated.js). A new version waits until the last
  * tab of the old one has closed, or until the page sends "take over". Models are in IndexedDB, not here.
  */
 /// <reference lib="webworker" />
 import { fetchEncoded } from "./encoded.js";
 import { answerApi, isApi } from "./sw/api.js";
+import { isolated } from "./sw/isolated.js";
 import { isShared, receive } from "./sw/share.js";
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
@@ -41,7 +42,7 @@ async function install() {
     const old = url.includes("/assets/") ? await caches.match(url) : undefined;
     const response = old ?? (await fetched(url));
     if (!response.ok) throw new Error(`${url}: HTTP status ${response.status}`);
-    await cache.put(url, response);
+    await cache.put(url, isolated(response));
   };
   await Promise.all([...PRECACHED].map(one));
 }
@@ -67,6 +68,7 @@ async function answer(url, request) {
   if (found || !ON_USE.has(url)) return found ?? fetch(request);
   const old = await caches.match(url); // of an older version: its name contains its hash
   const response = old ?? (await fetch(request));
-  if (response.ok) await cache.put(url, response.clone());
-  return response;
+  if (!response.ok) return response;
+  await cache.put(url, isolated(response.clone()));
+  return isolated(response);
 }

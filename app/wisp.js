@@ -12,6 +12,7 @@ import { Connection } from "./sdk/connection.js";
 import { Endpoints } from "./sdk/endpoints.js";
 import { WispError } from "./sdk/error.js";
 import { engineFetch } from "./sdk/fetch.js";
+import { startComputeWorker } from "./sdk/compute.js";
 import { startDownloadWorkers } from "./sdk/downloads.js";
 import { startHosting } from "./sdk/host.js";
 import { openLink } from "./sdk/link.js";
@@ -31,6 +32,7 @@ export { WispError };
  *
  * @typedef {object} LoadRequest
  * @property {Model} [model] default: the catalog's default
+ * @property {Model} [projector] with which the model sees or hears; default: the catalog's, if it has one
  * @property {string} [name] its name in answers and requests; default: the file's name
  * @property {boolean} [default] whether it answers requests that name no model; default: true
  * @property {number} [contextLength] tokens; default: 8,192, or the model's limit where that is less
@@ -42,6 +44,7 @@ export { WispError };
  * @property {boolean} [tune] choose kernels by measuring them once on this device; default: on a real GPU
  * @property {boolean} [prove] run each kernel once on this device against the CPU's result; default: on a real GPU
  * @property {number} [parallel] requests that run side by side, 1 to 8; default: 4
+ * @property {number} [threads] on the CPU; default: as many as the device has
  * @property {boolean} [speculation] draft tokens where that pays; default: true
  * @property {boolean} [vocabOnly] tokenizer and template without weights
  * @property {string | string[]} [sha256] the SHA-256 that the file, or each file, must have, in hex
@@ -115,8 +118,9 @@ export class Wisp extends Endpoints {
    * the models loaded before still answer.
    * @param {LoadRequest} [request] @param {CallOptions} [options] @returns {Promise<Json>} its `stats()`
    */
-  load({ model, ...rest } = {}, options = {}) {
-    return this.#connection.call("load", { ...rest, model: absolute(model) }, options);
+  load({ model, projector, ...rest } = {}, options = {}) {
+    const files = { model: absolute(model), ...(projector && { projector: absolute(projector) }) };
+    return this.#connection.call("load", { ...rest, ...files }, options);
   }
 
   /**
@@ -234,13 +238,28 @@ export class Wisp extends Endpoints {
 
   /**
    * Logits at every position. For an embedding model, or with a pooling: the embedding, not normalised.
-   * @param {ArrayLike<number>} ids
+   * For a prompt with pictures or sounds (as encode() takes it): of each position of its last text, then of each of `ids`.
+   * @param {ArrayLike<number> | { prompt: string, media: Blob[], ids?: ArrayLike<number> }} ids
    * @param {{ pooling?: "none" | "mean" | "cls" | "last" | "rank" } & Which} [options] default: the model's
    * @returns {Promise<{ logits: Float32Array, shape: [number, number] } | { embedding: Float32Array, shape: number[] }>}
    *   shape is [n, vocab] of logits, [n_embd] of an embedding, [n, n_embd] of one for each id ("none")
    */
   evaluate(ids, { pooling, model } = {}) {
+    if (isPrompt(ids)) {
+      const { prompt, media, ids: following = [] } = ids;
+      return this.#connection.call("evaluate", { prompt, media, ids: Array.from(following), model });
+    }
     return this.#connection.call("evaluate", { ids: Array.from(ids), pooling, model });
+  }
+
+  /**
+   * What the model reads of a prompt with pictures or sounds: the ids of its texts, and what the projector makes of each
+   * of the media. `prompt` has the marker <__media__> once for each of `media`.
+   * @param {{ prompt: string, media: Blob[] }} request @param {Which} [which]
+   * @returns {Promise<{ chunks: import("./sdk/types.d.ts").PromptChunk[] }>}
+   */
+  encode({ prompt, media }, { model } = {}) {
+    return this.#connection.call("encode", { prompt, media, model });
   }
 
   /**
@@ -318,6 +337,10 @@ function open(shared) {
     const url = new URL(__WISP_ASSETS__.downloads, import.meta.url).href;
     endDownloads = startDownloadWorkers(url, (port) => connection.lend(port, "downloads"));
   };
+  connection.onCompute = () => {
+    const url = new URL(__WISP_ASSETS__.cpu.worker, import.meta.url).href;
+    startComputeWorker(url, (port) => connection.lend(port, "compute"));
+  };
   connection.onRestart = (reason) => {
     if (connection.onQueue.size) connection.call("downloads.list").catch(() => {}); // goes on with the queue
     const text = `The engine stopped (${reason}) and was started again; answers continue.`;
@@ -354,11 +377,17 @@ async function hosted() {
 }
 
 /**
+ * @param {ArrayLike<number> | { prompt: string, media: Blob[], ids?: ArrayLike<number> }} given
+ * @returns {given is { prompt: string, media: Blob[], ids?: ArrayLike<number> }}
+ */
+const isPrompt = (given) => "prompt" in given;
+
+/**
  * Boots a worker, and loads the models that the last one had.
  * @param {import("./sdk/connection.js").Call} call @param {Record<string, any>[]} loads
  */
 async function prepare(call, loads) {
-  const { pyodide, zip, snapshot, library, packages, wheels, whole, catalog, grammar } = __WISP_ASSETS__;
+  const { pyodide, zip, snapshot, library, packages, wheels, whole, catalog, grammar, media, cpu } = __WISP_ASSETS__;
   /** @param {string} url */
   const resolve = (url) => new URL(url, import.meta.url).href;
   const assets = {
@@ -371,6 +400,8 @@ async function prepare(call, loads) {
     whole: { library: resolve(whole.library), numpy: resolve(whole.numpy) },
     catalog: resolve(catalog),
     grammar: resolve(grammar),
+    media: resolve(media),
+    cpu: { worker: resolve(cpu.worker), simd: resolve(cpu.simd), pairs: resolve(cpu.pairs), dots: resolve(cpu.dots) },
   };
   await call("boot", { assets });
   lost = null;

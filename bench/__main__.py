@@ -49,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--prompts", type=_lengths, default=[32, 512], metavar="N,N", help="default: 32,512")
     parser.add_argument("--contexts", type=_lengths, default=[16, 1024], metavar="N,N", help="default: 16,1024")
     parser.add_argument("--tokens", type=int, default=64, help="tokens to decode in each run (default: 64)")
+    parser.add_argument("--threads", type=int, help="on the CPU (default: all)")
     parser.add_argument("--context-length", type=int, help="default: the model's own")
     parser.add_argument("--peer", action="store_true", help="also measure wllama on the same file, and compare")
     return parser

@@ -14,6 +14,7 @@ import { loadAgain } from "./upload.js";
  * @property {number} [secondsPerRow] start no further run of a row after this time; one always runs
  * @property {string} [backend]
  * @property {number} [contextLength]
+ * @property {number} [threads] on the CPU
  * @property {"f16" | "f32" | "q8_0"} [kvType]
  * @property {boolean} [tune] as for `load()`
  * @property {number[]} [together] requests at once
@@ -56,10 +57,10 @@ const MARGIN = 64; // positions that the engine's profile needs after the last o
 export async function bench(engine, options, onRow = () => {}) {
   const { model, prompts = [32, 512, 2048], contexts = [16, 1024, 8192], tokens = 128, runs = 5, signal } = options;
   const { profileAt = contexts, profilePrompts = [32, 512], secondsPerRow = Infinity } = options;
-  const { backend, contextLength, kvType, tune, together = [1, 2, 4, 8] } = options;
+  const { backend, contextLength, kvType, tune, threads, together = [1, 2, 4, 8] } = options;
   const parallel = Math.max(1, ...together);
   // Answers to random prompts often repeat themselves, so speculative decoding would look too good.
-  const request = { model, backend, contextLength, kvType, tune, parallel, speculation: false };
+  const request = { model, backend, contextLength, kvType, tune, parallel, threads, speculation: false };
   await engine.unload(); // a model that is loaded already would take no time
   const started = performance.now();
   await engine.load(request, { signal });
@@ -71,7 +72,7 @@ export async function bench(engine, options, onRow = () => {}) {
     model: first.model ?? String(model?.name ?? model),
     date: new Date().toISOString(),
     user_agent: navigator.userAgent,
-    threads: navigator.hardwareConcurrency,
+    threads: first.threads || navigator.hardwareConcurrency,
     options: { prompts, contexts, tokens, runs, backend: backend ?? "auto" },
     ...{ backend: first.backend, adapter: first.adapter, context_length: limit, load_ms },
     ...{ timings: first.timings, memory: first.memory, notices: first.notices },

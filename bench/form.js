@@ -75,6 +75,7 @@ export function readForm() {
     runs,
     tokens,
     contextLength: contextLength || undefined,
+    threads: Number(new URLSearchParams(location.search).get("threads")) || undefined,
     profilePrompts: prompts.filter((n) => n > 1).slice(0, 2), // longer prompts consist of such batches
     secondsPerRow: SECONDS_PER_ROW,
   };

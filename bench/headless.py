@@ -19,6 +19,7 @@ from tools.serve import Server
 
 PEER = NODE_MODULES / "@wllama" / "wllama" / "esm"
 PEER_BACKENDS = ("wasm", "wasm threads", "webgpu")
+CPU_BACKENDS = ("wasm", "wasm threads")
 PEER_CSP = "default-src 'self' blob: data: 'unsafe-inline' 'unsafe-eval'; connect-src *"  # its worker is a blob
 READY_MS = 120_000
 
@@ -93,6 +94,7 @@ def measure(browser: Browser, options: argparse.Namespace) -> dict[str, Any]:
         "contexts": ",".join(map(str, options.contexts)),
         "tokens": options.tokens,
         "contextLength": options.context_length or "",
+        "threads": options.threads or "",
     }
     with _page(browser, Server(DIST, 0), f"bench.html?{urlencode(query)}") as page:
         if file:
@@ -109,7 +111,7 @@ def measure_peers(browser: Browser, options: argparse.Namespace, n_ctx: int) -> 
     """Measure wllama on the same file. A backend that does not start gives an error."""
     file, address = _peer_model(options.model)
     found: list[dict[str, Any]] = []
-    for backend in PEER_BACKENDS:
+    for backend in CPU_BACKENDS if options.backend == "cpu" else PEER_BACKENDS:
         request = {
             "backend": backend,
             "file": address,

@@ -1,6 +1,6 @@
 """The engine: token ids in, token ids out. Read this first.
 
-    load      header -> plan (planner.py) -> runner (WebGPU, else numpy) -> weights of every record
+    load      header -> plan (planner.py) -> runner (WebGPU, else the CPU) -> weights of every record
     generate  reuse what a KV cache holds -> feed the rest of the prompt in batches -> yield ids as they are sampled
     evaluate  logits of every position
     embed     the embedding of a sequence, or of each of its tokens
@@ -24,12 +24,14 @@ from py_engine.files.parts import Parts
 from py_engine.files.stored_blocks import BlockStore
 from py_engine.generate.answer import Answer, AnswerLimits, Begun, GenerationStats
 from py_engine.generate.generation import AskForMemory, Generation
+from py_engine.generate.media import PromptMedia
 from py_engine.generate.pooled import Group, Pooled, pooled_rows
 from py_engine.generate.prefix_store import PrefixStore, layout_of
 from py_engine.load_plan import adapter_for, plan_for, plan_that_fits, run_loader, tuned_plan
 from py_engine.loader import LoadPackage, OnProgress
 from py_engine.options import PARALLEL, LoadOptions
 from py_engine.plan import budget
+from py_engine.plan.encoder import EncoderInputs
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import ALL_LOGITS, BATCH_STEP, DECODE_STEP, EMBED, NORMALIZE, PREFILL
 from py_engine.plan.plan import Plan
@@ -45,7 +47,7 @@ from py_engine.tuning.when_idle import MeasureWhenIdle
 if TYPE_CHECKING:
     from py_engine.files.source import Source
 
-DEFAULTS = LoadOptions()
+DEFAULTS, NO_MEDIA = LoadOptions(), PromptMedia()
 
 
 class Engine:
@@ -63,7 +65,7 @@ class Engine:
         self.proof: dict[str, Any] | None = None  # of the kernels; None if they were not proven
         self.read_rates: list[tuple[int, float]] = []  # of the device, once it was profiled
         self.last = GenerationStats()
-        self._content: str | None = None  # identifies the model's bytes
+        self.content: str | None = None  # identifies the model's bytes
         self._device: Device | None = None  # the kernel variants; None on the CPU
         self._recovery: Recovery | None = None
         self._measuring: MeasureWhenIdle | None = None
@@ -101,7 +103,7 @@ class Engine:
         self.notices, self.timings = [*right.notices, *loader.notices], loader.timings
         self.kernels = tuning.kernels if right.device == tuning.device else right.kernels
         self.proof = right.stats(loader.prover) if loader.proven is not None else None
-        self._content, self._device = await parts.content(), right.device if name == "webgpu" else None
+        self.content, self._device = await parts.content(), right.device if name == "webgpu" else None
         if adapter is not None:
             from py_engine.gpu.adapter import describe
 
@@ -128,19 +130,20 @@ class Engine:
         constraint: Constraint | None = None,
         stats: GenerationStats | None = None,
         begun: Begun | None = None,
+        media: PromptMedia = NO_MEDIA,
     ) -> AsyncGenerator[Batch, None]:
         """Yield ids in batches as they are sampled, and an empty batch after each batch of the prompt.
 
         Closing the generator aborts the request at once. `constraint` limits each token. `stats` is updated as the
         answer grows. Up to `parallel` requests run side by side; more wait. `begun`: the answer's first tokens, which
-        are not yielded; the constraint has advanced past them. WispError for ids outside the vocabulary and prompts
-        longer than the context.
+        are not yielded; the constraint has advanced past them. `media`: of the prompt. WispError for ids that are
+        neither of the vocabulary nor of the media, and prompts longer than the context.
         """
-        self._check_ids(prompt_ids)
+        self._check_ids(prompt_ids, media)
         self.check_generates()
         self._check_sampling(sampling)
         seeded = sampling.seeded() if begun is None else replace(sampling, seed=begun.seed).seeded()
-        answer = Answer(list(prompt_ids), seeded, limits.max_tokens, limits.stop_ids, constraint)
+        answer = Answer(list(prompt_ids), seeded, limits.max_tokens, limits.stop_ids, constraint, media)
         answer.exact, answer.private = sampling.seed is not None, limits.private
         answer.stats = self.last = stats or GenerationStats()
         answer.stats.prompt_tokens, answer.stats.seed = len(prompt_ids), seeded.seed
@@ -178,9 +181,9 @@ class Engine:
         `open_store(layout)`: the blocks of one layout (prefix_store.layout_of). Does nothing for encoders and for
         models whose bytes are not identified.
         """
-        if not self.plan.generates or self._content is None:
+        if not self.plan.generates or self.content is None:
             return
-        layout = layout_of(self._content, self.plan, repr(self._device))
+        layout = layout_of(self.content, self.plan, repr(self._device))
         sizes = [self.plan.page_bytes(group) for group in self.plan.page_groups]
         self._generation.prefixes = PrefixStore(open_store(layout), sizes)
         await self._generation.prefixes.blocks()
@@ -197,19 +200,24 @@ class Engine:
         """Empty the KV caches: the next request computes all of its prompt."""
         self._generation.sequences.clear()
 
-    async def evaluate(self, ids: list[int]) -> tuple[Any, tuple[int, int]]:
-        """Logits of every position, float32 (n, vocab): a numpy array on the CPU, a flat Float32Array on the GPU."""
-        self._check_ids(ids)
-        self.check_generates()
-        return await self._generation.again_after_loss(lambda: self._evaluate(ids))
+    async def evaluate(self, ids: list[int], media: PromptMedia = NO_MEDIA) -> tuple[Any, tuple[int, int]]:
+        """Logits of every position after the last medium, float32 (n, vocab).
 
-    async def _evaluate(self, ids: list[int]) -> tuple[Any, tuple[int, int]]:
+        A flat Float32Array, or a numpy array of numpy's runner. WispError as generate().
+        """
+        self._check_ids(ids, media)
+        self.check_generates()
+        first = max((span.end for span in media.spans(ids)), default=0)
+        return await self._generation.again_after_loss(lambda: self._evaluate(ids, first, media))
+
+    async def _evaluate(self, ids: list[int], first: int, media: PromptMedia) -> tuple[Any, tuple[int, int]]:
         parts = []
         size = min(planner.ALL_LOGITS_BATCH, self.plan.batch)
-        async with aclosing(self._generation.feed(ids, size, [PREFILL, ALL_LOGITS])) as batches:
+        feed = self._generation.feed(ids, size, [PREFILL, ALL_LOGITS], first, media)
+        async with aclosing(feed) as batches:
             async for n in batches:
                 parts.append(await self.runner.logits(n))
-        return self._joined(parts), (len(ids), self.plan.n_vocab)
+        return self._joined(parts), (len(ids) - first, self.plan.n_vocab)
 
     async def embed(self, ids: list[int], pooling: str | None = None) -> tuple[Any, tuple[int, ...]]:
         """The embedding of a sequence before normalisation, float32 as evaluate() returns it, and its shape.
@@ -225,7 +233,7 @@ class Engine:
             name = "ranked" if kind == "rank" else "pooled"
             async with aclosing(pooled_rows(self._generation, [[ids]], Pooled(kind, name, width))) as results:
                 rows = await anext(results)
-            return (rows[0] if self.backend == "cpu" else rows), (width,)
+            return (rows[0] if self.runner.numpy else rows), (width,)
         return await self._generation.again_after_loss(lambda: self._rows(ids)), (len(ids), width)
 
     async def _rows(self, ids: list[int]) -> Any:
@@ -236,6 +244,11 @@ class Engine:
             async for n in batches:
                 parts.append(await self.runner.rows(self.plan.embedding.rows, n, width))
         return self._joined(parts)
+
+    async def encode(self, modality: str, inputs: EncoderInputs) -> Any:
+        """Run an encoder of a projector (encoder.py): float32 (tokens, width), as evaluate() returns it."""
+        encoder = self.plan.encoders[modality]
+        return await self._generation.again_after_loss(lambda: self.runner.encode(encoder, inputs))
 
     async def embed_all(self, groups: Iterable[Group], pooling: str) -> AsyncGenerator[Any]:
         """Pooled embeddings of length 1, in order: rows of some sequences at a time, (n, n_embd), as evaluate() does.
@@ -257,7 +270,7 @@ class Engine:
         what = Pooled("rank", "ranked", labels)
         async with aclosing(pooled_rows(self._generation, self._checked(groups), what)) as results:
             async for found in results:
-                flat = (found.reshape(-1) if self.backend == "cpu" else found.to_py()).tolist()
+                flat = (found.reshape(-1) if self.runner.numpy else found.to_py()).tolist()
                 rows: list[list[float]] = [flat[at : at + labels] for at in range(0, len(flat), labels)]
                 yield [_softmax(row) for row in rows] if softmax else rows
 
@@ -296,7 +309,7 @@ class Engine:
         return not self.plan.generates or pooling not in (None, "none")
 
     def _joined(self, parts: list[Any]) -> Any:
-        if self.backend == "cpu":
+        if self.runner.numpy:
             import numpy as np
 
             return np.concatenate(parts)
@@ -313,17 +326,17 @@ class Engine:
                 param="model",
             )
 
-    def _check_ids(self, ids: Sequence[int]) -> None:
+    def _check_ids(self, ids: Sequence[int], media: PromptMedia = NO_MEDIA) -> None:
         if not ids:
             raise WispError("The list of token ids is empty. Give at least one.", "invalid_value")
-        self._check_vocabulary(ids)
+        self._check_vocabulary([i for i in ids if i not in media] if media else ids)
         if len(ids) > self.context_length:
             raise WispError(
                 f"{len(ids)} tokens do not fit the context of {self.context_length}.", "context_length_exceeded"
             )
 
     def _check_vocabulary(self, ids: Sequence[int]) -> None:
-        for bad in (min(ids), max(ids)):
+        for bad in (min(ids, default=0), max(ids, default=0)):
             if not 0 <= bad < self.plan.n_vocab:
                 raise WispError(f"Token id {bad} is outside the vocabulary of {self.plan.n_vocab}.", "invalid_value")
 
@@ -371,6 +384,7 @@ class Engine:
             "adapter": self.adapter,
             "notices": self.notices,
             "memory": self._memory(),
+            "threads": self.runner.threads,
             "batch": self.plan.batch,
             "parallel": self.parallel,
             "pages": self._generation.sequences.stats(),

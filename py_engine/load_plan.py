@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine import planner
+from py_engine.cpu.device import MAX_BYTES
 from py_engine.errors import WispError
+from py_engine.files.convolutions import PROJECTOR
 from py_engine.files.gguf_header import Header
 from py_engine.files.parts import Parts
 from py_engine.loader import Loader, LoadPackage, OnProgress, fits_on_cpu
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 DEFAULT_CONTEXT = 8192  # tokens, or the model's limit where that is less
 ENCODER_CONTEXT = 2048  # the same for encoders, whose activations cover the whole context
+CPU = Device(software=True, max_binding=MAX_BYTES, max_buffer=MAX_BYTES)  # the CPU engine as a device of plans
 BATCH, SOFTWARE_BATCH = 512, 64  # most tokens of a prefill step, on a real GPU and on a software one or the CPU
 
 
@@ -38,11 +41,15 @@ async def plan_for(parts: Parts, device: Device | None, options: LoadOptions) ->
     n_ctx = _context(parts.header, options.context_length, options.clamp_context)
     factors = await _rope_factors(parts, n_ctx)
     most = SOFTWARE_BATCH if device is None or device.software else BATCH
-    batch = min(options.batch or most, most)
+    batch, media_width = min(options.batch or most, most), 0
+    if options.media is not None:
+        media_width = options.media.width
+        if planner.family(parts.header).Config.from_gguf(parts.header).whole_media:  # a picture is one step
+            batch = max(batch, options.media.tokens)
     return planner.make_plan(
         parts.header,
-        device or Device(software=True),
-        planner.PlanOptions(n_ctx, batch, options.kv_type, factors),
+        device or CPU,
+        planner.PlanOptions(n_ctx, batch, options.kv_type, factors, media_width=media_width),
     )
 
 
@@ -169,8 +176,9 @@ async def run_loader(
         report("memory", needed, needed)
         backend = "cpu" if right.device is None and device is not None else options.backend
         loader = Loader(
-            parts, right.plan, adapter, right.device, backend, report, load_package, proven, prove_first=found_wrong
-        )
+            parts, right.plan, adapter, right.device, backend, report, load_package, proven, prove_first=found_wrong,
+            threads=options.threads,
+        )  # fmt: skip
         try:
             return right, loader, *await loader.run()
         except WrongKernels:
@@ -183,6 +191,8 @@ def _all_shaders(plan: Plan, device: Device) -> list[Shader]:
 
 
 def _context(header: Header, asked: int | None, clamp: bool) -> int:
+    if header.architecture == PROJECTOR:
+        return 1
     cfg = planner.family(header).Config.from_gguf(header)
     limit: int = cfg.context_length
     if asked is not None and asked > limit and not clamp:
@@ -209,16 +219,19 @@ async def _rope_factors(parts: Parts, n_ctx: int) -> list[float] | None:
 
 
 async def adapter_for(backend: str) -> tuple[Any, Device | None]:
-    """(adapter, its kernel variants), or (None, None) where numpy is to run."""
+    """(adapter, its kernel variants), or (None, None) where the CPU is to run."""
     if backend == "cpu":
         return None, None
     from py_engine.gpu.adapter import device_of, request_adapter
 
     adapter = await request_adapter()
+    device = device_of(adapter) if adapter is not None else None
+    if backend == "auto" and device is not None and device.software:
+        return None, None  # the CPU engine is faster than WebGPU emulated on the CPU
     if adapter is None and backend == "webgpu":
         raise WispError(
             "This browser offers no WebGPU. Use a recent Chrome, Edge, Safari or Firefox, turn hardware acceleration "
             'on, or load with backend "cpu".',
             "no_webgpu",
         )
-    return adapter, device_of(adapter) if adapter is not None else None
+    return adapter, device

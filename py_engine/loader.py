@@ -9,15 +9,17 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, cast
 
+from py_engine.cpu.device import MAX_BYTES, BrowserDevice
+from py_engine.cpu.lowering import supports
 from py_engine.cpu.runner import CpuRunner
-from py_engine.errors import WispError
+from py_engine.cpu.wasm_runner import WasmRunner
 from py_engine.files.parts import Parts
 from py_engine.files.records import PieceIndex, Record, plan_records
-from py_engine.plan import quants
+from py_engine.plan import budget, quants
 from py_engine.plan.kernels import Device
 from py_engine.plan.placement import Placements
 from py_engine.plan.plan import Plan
-from py_engine.runners import Runner, measured_step_ms, warm_up
+from py_engine.runners import Runner, warm_up
 
 if TYPE_CHECKING:
     from py_engine.files.source import Source
@@ -25,15 +27,13 @@ if TYPE_CHECKING:
     from py_engine.proof.proven import Proven
     from py_engine.proof.prover import Prover
 
-CPU_LIMIT = 1 << 30  # bytes of float32 weights that fit into the memory of 32-bit WebAssembly
-
 OnProgress = Callable[[str, int, int], None]  # (stage, done, total)
 LoadPackage = Callable[[str], Awaitable[Any]]
 
 
 def fits_on_cpu(plan: Plan) -> bool:
-    """Whether numpy can hold the plan's weights."""
-    return 4 * sum(w.rows * w.cols for w in plan.weights.values()) <= CPU_LIMIT
+    """Whether the memory of 32-bit WebAssembly can hold the plan."""
+    return sum(budget.pools(plan, on_cpu=True).values()) <= MAX_BYTES
 
 
 @dataclass(frozen=True)
@@ -63,38 +63,29 @@ class Loader:
     load_package: LoadPackage | None
     proven: Proven | None = None
     prove_first: bool = False
+    threads: int | None = None  # on the CPU; None: all
     prover: Prover | None = None
     timings: dict[str, float] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
 
     async def run(self) -> tuple[str, Runner]:
         """Load the model: ("webgpu" or "cpu", its runner). Raises WispError, with nothing left allocated."""
-        fits_cpu = fits_on_cpu(self.plan)
-        if self.device is None and not fits_cpu:
-            raise WispError(
-                "This model is too large to run on the CPU in a browser, and WebGPU is not available here. "
-                "Choose a smaller model, or a browser and machine with WebGPU.",
-                "model_too_large",
-            )
-        undecided = self.device is not None and self.device.software and self.backend == "auto" and fits_cpu
         runners: dict[str, Runner] = {}
         compiling: asyncio.Future[None] | None = None
         try:
             if self.device is not None:
                 gpu = await self._open_gpu(self.device)
                 runners["webgpu"] = gpu
-                if not undecided:
-                    compiling = asyncio.ensure_future(self._compile(gpu))
-                    compiling.add_done_callback(lambda task: task.cancelled() or task.exception())  # retrieved
-                if compiling and self.prove_first:
+                compiling = asyncio.ensure_future(self._compile(gpu))
+                compiling.add_done_callback(lambda task: task.cancelled() or task.exception())  # retrieved
+                if self.prove_first:
                     await compiling
-            if self.device is None or undecided:
-                await self._package("numpy")
-                runners["cpu"] = CpuRunner(self.plan)
+            else:
+                runners["cpu"] = await self._open_cpu()
             await self._weights(runners)
             if compiling:
                 await compiling
-            name = await self._choose(runners) if undecided else next(iter(runners))
+            ((name, runner),) = runners.items()
         except BaseException as error:
             if compiling:
                 compiling.cancel()
@@ -104,15 +95,26 @@ class Loader:
             raise cause from None
         if self.prover is not None:
             self.prover.model_in_use()
-        for other in [n for n in runners if n != name]:
-            runners[other].close()
-        if name == "cpu" and self.backend == "auto" and not undecided:
-            self.notices.append("No WebGPU here: running on the CPU, which is slower.")
-        return name, runners[name]
+        if name == "cpu" and self.backend == "auto":
+            self.notices.append("No GPU here: running on the CPU, which is slower.")
+        return name, runner
 
     async def _package(self, name: str) -> None:
         if self.load_package:
             await self.load_package(name)
+
+    async def _open_cpu(self) -> Runner:
+        """The CPU engine; numpy for a plan with ops that the engine lacks."""
+        if not supports(self.plan):
+            await self._package("numpy")
+            return CpuRunner(self.plan)
+        runner = WasmRunner(self.plan, await BrowserDevice.open(), self.threads)
+        try:
+            await runner.open()
+        except BaseException:
+            runner.close()
+            raise
+        return runner
 
     async def _open_gpu(self, device: Device) -> GpuRunner:
         from py_engine.gpu.gpu import Gpu
@@ -195,22 +197,3 @@ class Loader:
         file.source.mark_uploaded(uploaded, read_ms)
         self.report("upload", file.done + sum(record.length for record in uploaded), self.parts.size)
         return uploaded
-
-    async def _choose(self, runners: dict[str, Runner]) -> str:
-        """On a software GPU: the CPU, unless WebGPU is measured to be faster.
-
-        Compiling every kernel takes seconds there, so one kernel is timed first. Its time may settle the choice.
-        """
-        gpu = cast("GpuRunner", runners["webgpu"])
-        cpu_ms = await measured_step_ms(runners["cpu"])
-        gpu_ms, about = await gpu.gpu.least_step_ms() if self.plan.generates else 0.0, "at least "
-        if gpu_ms < cpu_ms:
-            await self._compile(gpu)
-            gpu_ms, about = await measured_step_ms(gpu), ""
-        name = "cpu" if cpu_ms <= gpu_ms else "webgpu"
-        chosen = "the CPU" if name == "cpu" else "WebGPU"
-        self.notices.append(
-            f"No GPU found (software rendering only). Running on {chosen}: "
-            f"{cpu_ms:.0f} ms a token on the CPU, {about}{gpu_ms:.0f} ms on WebGPU."
-        )
-        return name

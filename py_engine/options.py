@@ -9,19 +9,29 @@ REDUCED_BATCH = 128  # the first step down: a shorter dispatch, smaller activati
 
 
 @dataclass(frozen=True)
+class MediaOptions:
+    """The pictures and sounds that prompts may have."""
+
+    width: int  # values of an embedding
+    tokens: int  # of a picture or a piece of sound, at most
+
+
+@dataclass(frozen=True)
 class LoadOptions:
     """Options of Engine.load() and Engine.estimate()."""
 
     context_length: int | None = None  # tokens; None: the default, or the model's limit where that is less
-    backend: str = "auto"  # "webgpu", "cpu", or "auto": WebGPU unless its adapter is a software one and numpy is faster
+    backend: str = "auto"  # "webgpu", "cpu", or "auto": WebGPU unless its adapter is a software one
     kv_type: str = "f16"  # of the KV cache: "f16", "f32" or "q8_0"
     parallel: int = PARALLEL  # requests that run side by side, MAX_SEQUENCES at most
+    threads: int | None = None  # on the CPU; None: as many as the device has
     speculation: bool = True  # draft the next tokens where that pays
     tune: bool | None = None  # choose kernels by measuring them, once per device and model; None: on a real GPU
     prove: bool | None = None  # run each kernel once against numpy, once per device; None: on a real GPU
     variant: dict[str, bool | int] = field(default_factory=dict)  # fields of kernels.Device to force
     clamp_context: bool = False  # lower a context_length above the model's limit to it, instead of an error
     batch: int | None = None  # most tokens of a prefill step; None: the default of the device
+    media: MediaOptions | None = None  # None: prompts are text only
 
 
 def step_down(options: LoadOptions) -> tuple[LoadOptions, str] | None:

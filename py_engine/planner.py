@@ -2,6 +2,7 @@
 
 Prompts
     PREFILL             up to `batch` tokens through the layers
+    MEDIA               PREFILL where tokens belong to pictures or sounds (plan/media.py)
     PACKED              tokens of several sequences through the layers; each sees only its own sequence
     LAST_LOGITS         after it: logits of the batch's last token
     ALL_LOGITS          after it: logits of every token, ALL_LOGITS_BATCH at most (Engine.evaluate)
@@ -30,6 +31,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from py_engine.errors import WispError
+from py_engine.files.convolutions import PROJECTOR, flattened
 from py_engine.files.gguf_header import Header
 from py_engine.models import (
     bert,
@@ -53,8 +55,10 @@ from py_engine.models import (
     stablelm,
 )
 from py_engine.models.architecture import Architecture, Decoder
+from py_engine.models.common import natural
 from py_engine.models.config import Config
-from py_engine.plan import sampler_ops
+from py_engine.models.projectors import families
+from py_engine.plan import media, sampler_ops
 from py_engine.plan.cache import UNPAGED, Cache, make_cache, make_conv_cache, page_group
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import (
@@ -71,7 +75,7 @@ from py_engine.plan.lists import (
 )
 from py_engine.plan.ops import Ops
 from py_engine.plan.packing import packed
-from py_engine.plan.pages import PAGE
+from py_engine.plan.pages import PAGE, shift_index
 from py_engine.plan.plan import Plan
 from py_engine.plan.rope import Rope, RopeSpec, table
 from py_engine.plan.shared import MAX_SMALL_BATCH
@@ -167,10 +171,13 @@ class PlanOptions:
     kv_type: str  # "f16", "f32" or "q8_0"
     rope_factors: Sequence[float] | None = None  # divisors of RoPE's frequencies, if the file has them
     page: int = PAGE  # positions of a page of the caches
+    media_width: int = 0  # values of an embedding of media, if prompts may have any
 
 
 def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
-    """Plan the model for a device."""
+    """Plan the model for a device. A projector's plan has encoders only, and its sizes come from its header."""
+    if header.architecture == PROJECTOR:
+        return families.make_plan(flattened(header), device)
     model = family(header)
     cfg = model.Config.from_gguf(header)
     n_ctx = options.n_ctx
@@ -194,6 +201,9 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
         plan.lazy.add(PREFILL)
         return plan
     head = _decoder(header)
+    if options.media_width:
+        deep = natural(header, "n_deepstack_layers")
+        media.add_list(prefill, prefill.layer_ends[:deep], options.media_width, cfg.embedding_length)
     plan.lazy |= {name for name in plan.lists if name in (PACKED, EMBED, NORMALIZE) or name.startswith("pool.")}
     head.output(cfg, weights, Ops(plan, LAST_LOGITS, 1, device), x)
     head.output(cfg, weights, Ops(plan, ALL_LOGITS, min(ALL_LOGITS_BATCH, plan.batch), device), x, all_tokens=True)
@@ -224,6 +234,8 @@ def _cache(cfg: Config, ops: Ops, layer: int, kv_type: str) -> Cache:
 
 def _rope(plan: Plan, ops: Ops, spec: RopeSpec, neox: bool, name: str, factors: Sequence[float] | None) -> Rope:
     """The table of RoPE frequencies as a constant buffer."""
-    buffer = ops.buffer(name, (max(4, spec.dim // 2),), "u32", "state")
-    plan.constants[name] = table(spec.frequencies(factors)) if spec.dim else bytes(16)
-    return Rope(spec.dim, neox, buffer, spec.magnitude)
+    axes = spec.axes if spec.sections else []
+    buffer = ops.buffer(name, (max(4, spec.dim // 2 + len(axes)),), "u32", "state")
+    plan.constants[name] = table(spec.frequencies(factors), axes) if spec.dim else bytes(16)
+    shifts = shift_index(plan.n_ctx, plan.page) if axes else None
+    return Rope(spec.dim, neox, buffer, spec.magnitude, shifts)

@@ -84,7 +84,8 @@ class Recovery:
                 steps += step
         self._engine.take_over(new)
         less = f" Until it is unloaded, {' and '.join(steps)}." if steps else ""
-        self._notify(f"The GPU was lost ({reason}) and the model was loaded again; answers continue.{less}")
+        what = "The GPU" if self._engine.backend == "webgpu" else "The CPU engine's worker"
+        self._notify(f"{what} was lost ({reason}) and the model was loaded again; answers continue.{less}")
 
     def _present_options(self) -> LoadOptions:
         """The options, without a new choice between WebGPU and the CPU."""

@@ -1,4 +1,5 @@
-"""What the engine needs of an executor. There are two: gpu/runner.py (WebGPU) and cpu/runner.py (numpy).
+"""What the engine needs of an executor. There are gpu/runner.py (WebGPU), cpu/wasm_runner.py (the CPU engine)
+and cpu/runner.py (numpy).
 
 `load` copies weights out of a record. Work is submitted, and its results are read later, in the same order:
     feed                             tokens of a sequence, at their positions: a part of a prompt
@@ -11,12 +12,13 @@ generate/ schedules the calls.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
+from py_engine.plan.encoder import EncoderInputs, EncoderPlan
 from py_engine.plan.lists import DECODE_STEP, EMBED, GREEDY, PACKED, PREFILL_END, pool
+from py_engine.plan.media import MediaBatch
 from py_engine.plan.packing import PackedBatch, packed_batches
 from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Plan
@@ -53,6 +55,8 @@ class Runner(Protocol):
     plan: Plan
     on_gpu: bool  # a real GPU, where small batches have kernels of their own
     queues: bool  # whether submits run while the host goes on
+    numpy: bool  # whether rows of results are numpy arrays; else JavaScript Float32Arrays
+    threads: int  # of the CPU that compute; 0: a GPU does
 
     @property
     def lost(self) -> str | None:
@@ -89,10 +93,14 @@ class Runner(Protocol):
         will follow.
         """
 
-    def feed(self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False) -> None:
+    def feed(
+        self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
+        media: MediaBatch | None = None, shift: int | None = None,
+    ) -> None:  # fmt: skip
         """Submit lists over a sequence's tokens at `position`. The lists must be prepared.
 
-        `read`: result() then returns the token that they sampled.
+        `read`: result() then returns the token that they sampled. `media`: what the list MEDIA needs. `shift`: rotary
+        position - position, of later tokens without media (M-RoPE); None: as it is.
         """
 
     async def prepare(self, lists: Sequence[str]) -> None:
@@ -167,6 +175,9 @@ class Runner(Protocol):
         What is submitted later does not change them.
         """
 
+    async def encode(self, encoder: EncoderPlan, inputs: EncoderInputs) -> Any:
+        """Run an encoder; its results, float32 (tokens, width). One run at a time."""
+
     def counts(self) -> Counts:
         """Work of the device so far."""
 
@@ -180,37 +191,24 @@ async def warm_up(runner: Runner) -> None:
     May run while weights arrive: nothing of its results is used.
     """
     if not runner.plan.generates:
-        await _encode_ms(runner)
+        await (_encode_media(runner) if runner.plan.encoders else _encode(runner))
         return
     for n, lists in ((WARM_UP_TOKENS, (*PREFILL_END, GREEDY)), (1, DECODE_STEP)):
         runner.feed(0, [0] * min(n, runner.plan.batch), lists, read=True)
         await runner.result()
 
 
-async def measured_step_ms(runner: Runner, steps: int = 3) -> float:
-    """Milliseconds of one decode step, averaged after a warm-up; for an encoder, of a token in a small batch."""
-    if not runner.plan.generates:
-        return await _encode_ms(runner)
-    await runner.configure(Sampling(), 1, 0, False)
-    runner.feed(0, [0], [*PREFILL_END, *Sampling().lists()], read=True)
-    await runner.result()
-    started = 0.0
-    for i in range(steps + 2):
-        if i == 2:
-            started = time.perf_counter()
-        runner.decode([Row(0, 1 + i)], 1)
-        await runner.result()
-    return 1000 * (time.perf_counter() - started) / steps
+async def _encode_media(runner: Runner) -> None:
+    """Run a projector's first encoder, on inputs of zeros."""
+    encoder = next(iter(runner.plan.encoders.values()))
+    rows = {name: min(WARM_UP_TOKENS, most) for name, most in encoder.capacity.items()}
+    await runner.encode(encoder, EncoderInputs((), rows, 1))
 
 
-async def _encode_ms(runner: Runner) -> float:
+async def _encode(runner: Runner) -> None:
     n = min(16, runner.plan.batch)
-    started = 0.0
     lists = [PACKED, EMBED, pool("last")]
     await runner.prepare(lists)
-    for _ in range(2):  # the first run warms up
-        started = time.perf_counter()
-        for batch in packed_batches([[0] * n], n, n):
-            runner.feed_packed(batch, lists)
-        await runner.pooled("pooled", 1, 1)
-    return 1000 * (time.perf_counter() - started) / n
+    for batch in packed_batches([[0] * n], n, n):
+        runner.feed_packed(batch, lists)
+    await runner.pooled("pooled", 1, 1)

@@ -2,14 +2,13 @@
 
 import hashlib
 import json
-import os
-import tempfile
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tools.failure import Failure, run
-from tools.paths import STATIC, venv_python
+from tools.failure import Failure
+from tools.paths import STATIC
+from tools.python_zip import run_with
 
 MODELS = STATIC / "models"
 
@@ -28,28 +27,37 @@ print(json.dumps(out))
 
 
 def entries() -> list[dict[str, Any]]:
-    """Return the catalog's entries; each names its `file` in static/models."""
+    """Return the catalog's entries; each names its `file` in static/models, and perhaps its `projector`."""
     found: list[dict[str, Any]] = json.loads((MODELS / "catalog.json").read_text(encoding="utf-8"))
     return found
+
+
+def files_of(entry: dict[str, Any]) -> list[str]:
+    """The files of an entry in static/models."""
+    return [entry[key] for key in ("file", "projector") if key in entry]
 
 
 def finished(names: dict[str, str], archive: bytes) -> bytes:
     """Return the published catalog.json.
 
     `names`: file in static/models -> published name beside the catalog; `archive`: the zip with the page's Python.
-    In the result `url` is relative to the catalog's address, and `records` maps each record's offset to its SHA-256.
+    In the result `url` and `projector` are relative to the catalog's address, `size` is that of both, and `records` and
+    `projector_records` map each record's offset to its SHA-256.
     """
     out = []
-    paths = [MODELS / entry["file"] for entry in entries()]
+    paths = [MODELS / file for entry in entries() for file in files_of(entry)]
     for path in paths:
         if not path.exists():
             raise Failure(f"static/models/catalog.json names {path.name}, which static/models does not hold")
     records = _records(tuple(paths), archive)
-    for entry, path in zip(entries(), paths, strict=True):
-        data = path.read_bytes()
+    for entry in entries():
+        data = (MODELS / entry["file"]).read_bytes()
         rest = {key: value for key, value in entry.items() if key != "file"}
-        digest = hashlib.sha256(data).hexdigest()
-        facts = {"url": names[entry["file"]], "size": len(data), "sha256": digest, "records": records[str(path)]}
+        size = sum((MODELS / file).stat().st_size for file in files_of(entry))
+        facts = {"url": names[entry["file"]], "size": size, "sha256": hashlib.sha256(data).hexdigest()}
+        facts["records"] = records[str(MODELS / entry["file"])]
+        if projector := entry.get("projector"):
+            facts |= {"projector": names[projector], "projector_records": records[str(MODELS / projector)]}
         out.append({**rest, **facts})
     return json.dumps(out, indent=1).encode()
 
@@ -57,10 +65,6 @@ def finished(names: dict[str, str], archive: bytes) -> bytes:
 @lru_cache(1)  # `dev` builds again and again, mostly with the same archive
 def _records(paths: tuple[Path, ...], archive: bytes) -> dict[str, dict[str, str]]:
     """Return path -> offset -> SHA-256 of each record."""
-    with tempfile.TemporaryDirectory() as folder:
-        packed = Path(folder) / "py.zip"
-        packed.write_bytes(archive)
-        env = {**os.environ, "PYTHONPATH": str(packed)}
-        answer = run([venv_python(), "-c", RECORDS, *paths], "Cannot read the models in static/models", env=env)
+    answer = run_with(archive, RECORDS, paths, "Cannot read the models in static/models")
     found: dict[str, dict[str, str]] = json.loads(answer)
     return found

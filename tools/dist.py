@@ -12,7 +12,7 @@ import shutil
 import time
 from pathlib import Path
 
-from tools import catalog, delivery, notices, pyodide, python_parts, python_zip
+from tools import catalog, delivery, notices, pyodide, python_parts, python_zip, wasm
 from tools.bytecode import bytecode
 from tools.compressed import BEST, QUICK, compressed
 from tools.environment import ensure_venv, pyproject
@@ -90,16 +90,20 @@ def build(*, quiet: bool = False, release: bool = False) -> Path:
     bundles, packages = _bundles()
 
     sources = python_zip.sources()
+    archive = python_zip.pack(sources)
     python, on_use = _add_python(site, sources, wheels)
     assets: dict[str, object] = {
         **python,
         "worker": site.add_hashed("assets", "worker.js", bundles["worker"].encode()),
         "downloads": site.add_hashed("assets", "downloads.js", bundles["downloads"].encode()),
         "grammar": site.add_hashed("assets", "grammar.js", bundles["grammar"].encode()),
+        "media": site.add_hashed("assets", "media.js", bundles["media"].encode()),
+        "cpu": _add_cpu_engine(site, bundles["compute"], archive),
     }
+    on_use += [path for path in site.files if path.endswith(".wasm") and "/cpu-" in path]  # a browser uses one
     on_use += _add_static(site)
     offline = [path for path in site.files if path not in on_use]  # the service worker caches these, not the models
-    models = _add_models(site, python_zip.pack(sources))
+    models = _add_models(site, archive)
     assets["catalog"] = models
     offline.append(models)
 
@@ -155,7 +159,9 @@ def _bundles() -> tuple[dict[str, str], list[str]]:
         ("wisp", "app/wisp.js", "esm"),
         ("worker", "app/worker.js", "esm"),
         ("downloads", "py_engine/files/download_worker.js", "esm"),
+        ("compute", "py_engine/cpu/compute_worker.js", "esm"),
         ("grammar", "app/answers/grammar.js", "esm"),
+        ("media", "py_engine/media/media.js", "esm"),
         ("sw", "app/sw.js", "iife"),
         ("sw", "static/sw.js", "iife"),
     ]
@@ -207,6 +213,14 @@ def _add_python(site: Site, sources: dict[str, bytes], wheels: list[Path]) -> tu
     return assets, [whole_library, whole_numpy, str(assets["packages"])]
 
 
+def _add_cpu_engine(site: Site, worker: str, archive: bytes) -> dict[str, str]:
+    """Publish the CPU engine's worker and modules; return their paths."""
+    paths = {"worker": site.add_hashed("assets", "compute.js", worker.encode())}
+    for name, module in wasm.modules(archive).items():
+        paths[name] = site.add_hashed("assets", f"cpu-{name}.wasm", module)
+    return paths
+
+
 def _add_static(site: Site) -> list[str]:
     """Publish the files in the folders of static/, except the models. Return those that only an installation reads."""
     on_use = []
@@ -224,9 +238,9 @@ def _add_models(site: Site, archive: bytes) -> str:
     """Publish the catalog and its models; return the catalog's path."""
     names = {}
     for entry in catalog.entries():
-        path = catalog.MODELS / entry["file"]
-        if path.exists():
-            names[entry["file"]] = Path(site.add_hashed("assets/models", path.name, path.read_bytes())).name
+        for path in (catalog.MODELS / file for file in catalog.files_of(entry)):
+            if path.exists():
+                names[path.name] = Path(site.add_hashed("assets/models", path.name, path.read_bytes())).name
     return site.add_hashed("assets/models", "catalog.json", catalog.finished(names, archive))
 
 

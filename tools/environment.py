@@ -34,15 +34,27 @@ def ensure_venv(*, dev: bool) -> Path:
             _create()
         _install("runtime", pyproject()["project"]["dependencies"])  # alone, so that a first `serve` stays quick
         if dev:
-            _install("dev", pins())
+            _install("dev", [pin for pin in pins() if pin != compiler()])
     return venv_python()
+
+
+def compiler() -> str:
+    """The package that compiles wasm/, as NAME==VERSION."""
+    pin: str = pyproject()["tool"]["wisp"]["compiler"]
+    return pin
+
+
+def ensure_compiler() -> None:
+    """Install the compiler of wasm/, of some 100 MB."""
+    with _one_at_a_time:
+        _install("compiler", [compiler()])
 
 
 def pins() -> list[str]:
     """Every package that may be installed, as NAME==VERSION, some with a marker of the system that needs it."""
     settings = pyproject()
     tests: list[str] = settings["dependency-groups"]["dev"]
-    return [*settings["project"]["dependencies"], *tests, *settings["tool"]["wisp"]["constraints"]]
+    return [*settings["project"]["dependencies"], *tests, *settings["tool"]["wisp"]["constraints"], compiler()]
 
 
 def locked(requirements: list[str]) -> str:

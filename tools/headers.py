@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 PAGE_CSP = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data: blob:; "
-    "connect-src 'self' https: http://127.0.0.1:* http://localhost:*; worker-src 'self'; manifest-src 'self'; "
-    "font-src 'self'; frame-src 'self'; "
+    "media-src 'self' data: blob:; connect-src 'self' blob: https: http://127.0.0.1:* http://localhost:*; "
+    "worker-src 'self'; manifest-src 'self'; font-src 'self'; frame-src 'self'; "
     "base-uri 'none'; form-action 'none'"
 )
 CSP = f"{PAGE_CSP}; frame-ancestors 'none'"

@@ -1,11 +1,14 @@
 """Pack the page's Python into one zip: Wisp's own packages, its kernels, and the pure packages they import."""
 
 import io
+import os
+import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tools.paths import ROOT, site_packages
+from tools.failure import run
+from tools.paths import ROOT, site_packages, venv_python
 
 OWN_PACKAGES = ("app", "py_engine")
 # Importing the whole `gguf` package costs 0.8 s and needs PyYAML and tqdm; these modules import each other only.
@@ -16,6 +19,15 @@ EPOCH = (2020, 1, 1, 0, 0, 0)  # a fixed time, so that equal contents give equal
 def sources() -> dict[str, bytes]:
     """Return archive name -> content, sorted by name."""
     return dict(sorted(_members()))
+
+
+def run_with(archive: bytes, code: str, arguments: Sequence[str | Path], otherwise: str) -> str:
+    """Run Python code with the page's archive on its path; return its stdout. Failure with `otherwise`."""
+    with tempfile.TemporaryDirectory() as folder:
+        packed = Path(folder) / "py.zip"
+        packed.write_bytes(archive)
+        env = {**os.environ, "PYTHONPATH": str(packed)}
+        return run([venv_python(), "-c", code, *arguments], otherwise, env=env)
 
 
 def _members() -> Iterator[tuple[str, bytes]]:

@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import shapes
+from bench import encoder_shapes, shapes
 from py_engine import planner
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header, parse
@@ -30,6 +30,7 @@ from py_engine.plan import kernels
 from py_engine.plan.kernels import Device, Shader
 from py_engine.tuning import read_rate
 from tools.failure import Failure
+from tools.goldens import golden_models, golden_projectors, text_models_with_media
 from tools.npm import node
 from tools.paths import NODE_MODULES, ROOT, cache_dir
 
@@ -39,9 +40,9 @@ DONE = "done"  # its last line
 BATCH = 400  # shaders that one process of Dawn validates
 WAIT_S = 120.0  # for a batch; it takes a second or two
 ATTEMPTS = 4
-PARTS = ("vocab", "split")  # folders of golden files that are not whole models
 REAL_TYPES = (shapes.MIX, "Q4_0", "Q8_0")  # file types of the models of real sizes
 N_CTX = 256  # tokens
+READS_MEDIA = ("gemma3", "gemma4", "qwen2vl", "qwen3vl")  # the architectures with kernels of their own for media
 
 
 class Setup(NamedTuple):
@@ -77,20 +78,17 @@ class Invalid(NamedTuple):
         return f"{self.label}\n    line {self.line}: {self.message}\n    {self.text.strip()}"
 
 
-def golden_models() -> list[Path]:
-    """The golden files that hold whole models."""
-    return sorted(p for p in ROOT.glob("tests/golden/*/*.gguf") if p.parent.name not in PARTS)
-
-
 def headers_of(models: Iterable[Path]) -> Iterator[Header]:
     """The headers of the named files. If none is named: of the golden models, and of bench/shapes.py's."""
     chosen = list(models)
-    for path in chosen or golden_models():
+    for path in chosen or [*golden_models(), *golden_projectors(), *text_models_with_media()]:
         data = path.read_bytes()
         yield parse(data, len(data))
     if not chosen:
         for shape, type in itertools.product(shapes.SHAPES.values(), REAL_TYPES):
             yield shapes.header(shape, type)
+        for encoder in encoder_shapes.SHAPES.values():
+            yield encoder_shapes.header(encoder)
 
 
 def expanded(models: Iterable[Path]) -> Iterator[Shader]:
@@ -113,18 +111,24 @@ def _of_device(device: Device) -> Iterator[Shader]:
 
 def _of_model(header: Header, setup: Setup) -> Iterator[Shader]:
     device = setup.device
+    options = planner.PlanOptions(N_CTX, setup.batch, setup.kv_type, media_width=_media_width(header))
     try:
-        plan = planner.make_plan(header, device, planner.PlanOptions(N_CTX, setup.batch, setup.kv_type))
+        plan = planner.make_plan(header, device, options)
     except WispError:  # this model's rows do not fit a q8_0 cache
-        plan = planner.make_plan(
-            header, device, planner.PlanOptions(N_CTX, setup.batch, "f16" if device.f16 else "f32")
-        )
+        plan = planner.make_plan(header, device, replace(options, kv_type="f16" if device.f16 else "f32"))
     for weight in plan.weights.values():
         if shader := repack.shader_for(weight, device):
             yield shader
     for ops in plan.lists.values():
         for op in ops:
             yield kernels.expand(op.kernel, op.params, device)
+
+
+def _media_width(header: Header) -> int:
+    """Values of an embedding of media, of the architectures that have goldens with media; 0 of others."""
+    if header.architecture not in READS_MEDIA:
+        return 0
+    return int(header.arch("embedding_length")) * (1 + int(header.arch("n_deepstack_layers", 0)))
 
 
 def validate(shaders: Iterable[Shader]) -> list[Invalid]:
@@ -171,8 +175,9 @@ def report(errors: list[Invalid]) -> str:
 def sources_digest() -> str:
     """Return the hash of all that decides the result: the engine, the kernels, the models, Dawn and this file."""
     digest = hashlib.sha256((NODE_MODULES / "webgpu" / "package.json").read_bytes())
-    files = [*ROOT.glob("py_engine/**/*.py"), *ROOT.glob("wgsl/**/*.wgsl"), *golden_models()]
-    files += [ROOT / "bench" / "shapes.py", VALIDATOR, Path(__file__)]
+    files = [*ROOT.glob("py_engine/**/*.py"), *ROOT.glob("wgsl/**/*.wgsl")]
+    files += [*golden_models(), *golden_projectors()]
+    files += [*(ROOT / "bench").glob("*shapes.py"), VALIDATOR, Path(__file__)]
     for path in sorted(files):
         digest.update(f"{path.relative_to(ROOT)} {path.stat().st_size} ".encode())
         digest.update(path.read_bytes() if path.suffix != ".gguf" else b"")

@@ -18,7 +18,7 @@ INDEX = ROOT / "static" / "index.html"
 CATALOG = ROOT / "static" / "models" / "catalog.json"
 # Notices of the engine. Its errors are not translated: the API has them in English.
 NOTICES = (
-    "No WebGPU here: running on the CPU, which is slower.",
+    "No GPU here: running on the CPU, which is slower.",
     "The GPU was lost during the load, which began again on a new device.",
 )
 

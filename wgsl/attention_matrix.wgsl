@@ -7,6 +7,7 @@
 // A single row of sums in registers cannot be rescaled. So growth of a row's maximum by up to SLACK is ignored: weights
 // then exceed 1, which f16 can hold. Larger growth rescales all sums, through workgroup memory.
 #param HEAD_DIM
+#param DIM // HEAD_DIM, rounded up to whole matrices; what is added is zeros
 #param G // query heads per key/value head
 #param TQ // tokens of a tile
 #param ROWS // TQ * G, rounded up to whole strips
@@ -28,7 +29,8 @@ alias Output = f32;
 @bind var<storage, read_write> y: array<Output>; // (n, n_head * HEAD_DIM padded to 32)
 
 const WG = ROWS / STRIP * LANES;
-const PITCH = HEAD_DIM + 8u; // the pitches are padded against bank conflicts
+const DIM_VECS = DIM / 4u;
+const PITCH = DIM + 8u; // the pitches are padded against bank conflicts
 const S_PITCH = TS + 4u;
 const P_PITCH = TS + 8u;
 const ROW_LANES = 4u; // lanes that share a row of scores
@@ -44,6 +46,9 @@ var<workgroup> needs_rescale: array<u32, 4>;
 
 // Four dimensions of the key or value at position s of `page`, or at the last one: what is masked must be finite, no more.
 fn cached_halves(values: bool, page: u32, s: u32, end: u32, head: u32, c: u32) -> vec4<f16> {
+  if (DIM != HEAD_DIM && c >= VECS) {
+    return vec4<f16>();
+  }
   let at = (row_in(page, min(s, end - 1u)) * p.n_head_kv + head) * VECS + c;
 #if KV == "f16"
   if (values) {
@@ -74,16 +79,20 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let r0 = sub * STRIP; // this subgroup's first row
   // Queries, TS rows at a time.
 #for i in STRIP // SIDE
-#for k in HEAD_DIM // SIDE
+#for k in DIM // SIDE
   var q${i}_${k}: Left;
 #endfor
 #endfor
 #for c in (ROWS + TS - 1) // TS
-  for (var e = t; e < TS * VECS; e += WG) {
-    let row = min(${c}u * TS + e / VECS, TQ * G - 1u);
+  for (var e = t; e < TS * DIM_VECS; e += WG) {
+    let row = min(${c}u * TS + e / DIM_VECS, TQ * G - 1u);
     let m = min(m0 + row / G, state.n - 1u);
-    let v = vec4<f16>(q[m * (p.q_stride / 4u) + (head * G + row % G) * VECS + e % VECS] * p.scale);
-    let to = e / VECS * PITCH + e % VECS * 4u;
+    let column = min(e % DIM_VECS, VECS - 1u);
+    var v = vec4<f16>(q[m * (p.q_stride / 4u) + (head * G + row % G) * VECS + column] * p.scale);
+    if (DIM != HEAD_DIM && e % DIM_VECS >= VECS) {
+      v = vec4<f16>();
+    }
+    let to = e / DIM_VECS * PITCH + e % DIM_VECS * 4u;
     ks[to] = v.x;
     ks[to + 1u] = v.y;
     ks[to + 2u] = v.z;
@@ -92,7 +101,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   workgroupBarrier();
   if (r0 / TS == ${c}u) {
 #for i in STRIP // SIDE
-#for k in HEAD_DIM // SIDE
+#for k in DIM // SIDE
     q${i}_${k} = subgroupMatrixLoad<Left>(&ks, (r0 % TS + ${i}u * SIDE) * PITCH + ${k}u * SIDE, false, PITCH);
 #endfor
 #endfor
@@ -112,18 +121,18 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endif
 #endfor
 #for i in STRIP // SIDE
-#for j in HEAD_DIM // SIDE
+#for j in DIM // SIDE
   var sum${i}_${j} = Result();
 #endfor
 #endfor
   let begin = first_seen.x / TS * TS; // skips tiles that no row sees
   var next_page = tile_page(begin); // of the keys that are loaded next
-#for i in (TS * HEAD_DIM // 4 + ROWS // STRIP * LANES - 1) // (ROWS // STRIP * LANES)
+#for i in (TS * DIM // 4 + ROWS // STRIP * LANES - 1) // (ROWS // STRIP * LANES)
   {
     let e = t + ${i}u * WG;
-    if (e < TS * VECS) {
-      let v = cached_halves(false, next_page, begin + e / VECS, end, head, e % VECS);
-      let to = min(e, TS * VECS - 1u) / VECS * PITCH + e % VECS * 4u;
+    if (e < TS * DIM_VECS) {
+      let v = cached_halves(false, next_page, begin + e / DIM_VECS, end, head, e % DIM_VECS);
+      let to = min(e, TS * DIM_VECS - 1u) / DIM_VECS * PITCH + e % DIM_VECS * 4u;
       ks[to] = v.x;
       ks[to + 1u] = v.y;
       ks[to + 2u] = v.z;
@@ -142,7 +151,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #for j in TS // SIDE
     {
       var dots = Result();
-#for k in HEAD_DIM // SIDE
+#for k in DIM // SIDE
       {
         let b = subgroupMatrixLoad<Right>(&ks, ${j}u * SIDE * PITCH + ${k}u * SIDE, true, PITCH);
         dots = subgroupMatrixMultiplyAccumulate(q${i}_${k}, b, dots);
@@ -153,9 +162,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
 #endfor
     workgroupBarrier();
-#for i in (TS * HEAD_DIM // 4 + ROWS // STRIP * LANES - 1) // (ROWS // STRIP * LANES)
-    let v${i} = cached_halves(true, page, s0 + (t + ${i}u * WG) / VECS, end, head, (t + ${i}u * WG) % VECS);
-    let k${i} = cached_halves(false, next_page, s0 + TS + (t + ${i}u * WG) / VECS, end, head, (t + ${i}u * WG) % VECS);
+#for i in (TS * DIM // 4 + ROWS // STRIP * LANES - 1) // (ROWS // STRIP * LANES)
+    let at${i} = t + ${i}u * WG;
+    let v${i} = cached_halves(true, page, s0 + at${i} / DIM_VECS, end, head, at${i} % DIM_VECS);
+    let k${i} = cached_halves(false, next_page, s0 + TS + at${i} / DIM_VECS, end, head, at${i} % DIM_VECS);
 #endfor
     // Whether every row sees all positions of the tile.
     let all_visible = s0 >= last_seen.x && s0 + TS <= first_seen.y;
@@ -195,11 +205,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
     }
 #endfor
-#for i in (TS * HEAD_DIM // 4 + ROWS // STRIP * LANES - 1) // (ROWS // STRIP * LANES)
+#for i in (TS * DIM // 4 + ROWS // STRIP * LANES - 1) // (ROWS // STRIP * LANES)
     {
       let e = t + ${i}u * WG;
-      if (e < TS * VECS) {
-        let to = min(e, TS * VECS - 1u) / VECS * PITCH + e % VECS * 4u;
+      if (e < TS * DIM_VECS) {
+        let to = min(e, TS * DIM_VECS - 1u) / DIM_VECS * PITCH + e % DIM_VECS * 4u;
         vs[to] = v${i}.x;
         vs[to + 1u] = v${i}.y;
         vs[to + 2u] = v${i}.z;
@@ -216,7 +226,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
         needs_rescale[0] = 0u;
       }
 #for i in STRIP // SIDE
-#for j in HEAD_DIM // SIDE
+#for j in DIM // SIDE
       subgroupMatrixStore(&scores, (r0 + ${i}u * SIDE) * S_PITCH, sum${i}_${j}, false, S_PITCH);
       workgroupBarrier();
       for (var e = lane; e < SIDE * SIDE; e += LANES) {
@@ -233,7 +243,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #for i in STRIP // SIDE
       let a${i} = subgroupMatrixLoad<Left>(&weights, (r0 + ${i}u * SIDE) * P_PITCH + ${k}u * SIDE, false, P_PITCH);
 #endfor
-#for j in HEAD_DIM // SIDE
+#for j in DIM // SIDE
       {
         let b = subgroupMatrixLoad<Right>(&vs, ${k}u * SIDE * PITCH + ${j}u * SIDE, false, PITCH);
 #for i in STRIP // SIDE
@@ -252,13 +262,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   workgroupBarrier();
   let y_stride = (p.n_head_kv * G * HEAD_DIM + 31u) / 32u * 32u;
 #for i in STRIP // SIDE
-#for j in HEAD_DIM // SIDE
+#for j in DIM // SIDE
   subgroupMatrixStore(&scores, (r0 + ${i}u * SIDE) * S_PITCH, sum${i}_${j}, false, S_PITCH);
   workgroupBarrier();
   for (var e = lane; e < SIDE * SIDE; e += LANES) {
     let r = r0 + ${i}u * SIDE + e / SIDE;
     let m = m0 + r / G;
-    if (r < TQ * G && m < state.n) {
+    if (r < TQ * G && m < state.n && (DIM == HEAD_DIM || ${j}u * SIDE + e % SIDE < HEAD_DIM)) {
       let at = (head * G + r % G) * HEAD_DIM + ${j}u * SIDE + e % SIDE;
       y[m * y_stride + at] = Output(scores[r * S_PITCH + e % SIDE] * row_factor[r]);
     }

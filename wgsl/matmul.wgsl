@@ -9,6 +9,7 @@
 #param MN // rows of a thread
 #param BIAS // 1: y has a bias
 #param EPILOGUE // "store": y = ...; "add": y += ...
+#param SUMS32 // 1: products of f16 are summed in f32
 #param F16
 #param HALVES // 1: W is dequantised in f16
 #include "lib/matmul_inputs.wgsl"
@@ -17,6 +18,12 @@
 alias h4 = vec4<f16>;
 #else
 alias h4 = vec4f;
+#endif
+
+#if SUMS32
+alias s4 = vec4f;
+#else
+alias s4 = h4;
 #endif
 
 const WM = TM / MM; // threads along the tokens
@@ -55,7 +62,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
     }
     workgroupBarrier();
-    var part = array<array<h4, MN>, MM>(); // sums of this group alone: few terms, so f16 errs by a thousandth at most
+    var part = array<array<s4, MN>, MM>(); // sums of this group alone: few terms, so f16 errs by a thousandth at most
     for (var c = 0u; c < 8u; c++) {
       var b: array<h4, MN>;
       for (var j = 0u; j < MN; j++) {
@@ -64,7 +71,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       for (var i = 0u; i < MM; i++) {
         let a = xs[(i * WM + tm) * PAD + c];
         for (var j = 0u; j < MN; j++) {
-          part[i][j] = fma(a, b[j], part[i][j]);
+          part[i][j] = fma(s4(a), s4(b[j]), part[i][j]);
         }
       }
     }

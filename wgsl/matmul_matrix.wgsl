@@ -12,7 +12,7 @@
 #param SN // subgroups along the rows
 #param DEPTH // columns at a time: 32 or 64
 #param AHEAD // 1: the next columns are loaded into registers before the current ones are multiplied
-#param BIAS // 1: y has a bias
+#param BIAS // 1: y has a bias, added to each result; 2: added as a product
 #param EPILOGUE // "store": y = ...; "add": y += ...
 #param F16
 #param HALVES // 1: W is dequantised in f16
@@ -52,7 +52,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   var acc${i}_${j} = Result();
 #endfor
 #endfor
-#if not GROUPED and not BIAS
+#if not GROUPED and BIAS != 1
   // Whole tiles are stored, or read, as matrices. Rows of y are aligned as these need it.
   let whole = tile.count == TM && n0 + TN <= p.rows && p.row0 % 4u == 0u;
   let stride = p.y_stride;
@@ -66,6 +66,30 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
   }
 #endif
+#endif
+#if BIAS == 2
+  // Two columns of ones times the bias's f16 and what rounding leaves of it: results then stay in matrices.
+  for (var e = t; e < TM * SIDE; e += WG) {
+    xs[e / SIDE * PITCH + e % SIDE] = select(f16(0.0), f16(1.0), e % SIDE < 2u);
+  }
+  for (var e = t; e < TN * SIDE; e += WG) {
+    let b = bias[p.row0 + min(n0 + e / SIDE, p.rows - 1u)];
+    let rest = select(f16(0.0), f16(b - f32(f16(b))), e % SIDE == 1u);
+    ws[e / SIDE * PITCH + e % SIDE] = select(rest, f16(b), e % SIDE == 0u);
+  }
+  workgroupBarrier();
+#for j in TN // SN // SIDE
+  let bias${j} = subgroupMatrixLoad<Right>(&ws, (sn + ${j}u * SIDE) * PITCH, true, PITCH);
+#endfor
+#for i in TM // SM // SIDE
+  {
+    let a = subgroupMatrixLoad<Left>(&xs, (sm + ${i}u * SIDE) * PITCH, false, PITCH);
+#for j in TN // SN // SIDE
+    acc${i}_${j} = subgroupMatrixMultiplyAccumulate(a, bias${j}, acc${i}_${j});
+#endfor
+  }
+#endfor
+  workgroupBarrier();
 #endif
 #if AHEAD
   {
@@ -127,7 +151,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
     workgroupBarrier();
   }
-#if not GROUPED and not BIAS
+#if not GROUPED and BIAS != 1
   if (whole) {
 #for i in TM // SM // SIDE
 #for j in TN // SN // SIDE

@@ -50,8 +50,8 @@ fn allows(seq: u32, token: u32) -> bool {
   return ((rules[seq * RULE_WORDS + token / 32u] >> (token % 32u)) & 1u) == 1u;
 }
 
-fn breaks(seq: u32, token: u32) -> bool {
-  return ((rules[seq * RULE_WORDS + BIT_WORDS + token / 32u] >> (token % 32u)) & 1u) == 1u;
+fn breaks(seq: u32, token: u32) -> bool { // media break a sequence, too
+  return token >= p.vocab || ((rules[seq * RULE_WORDS + BIT_WORDS + token / 32u] >> (token % 32u)) & 1u) == 1u;
 }
 
 fn find_biases(seq: u32, first: u32, t: u32) { // those of the partition

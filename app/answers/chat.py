@@ -11,16 +11,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from app.answers import prompts
+from app.answers import media, prompts
 from app.answers.dialects import dialect_of
 from app.answers.grammar import Compiled, Load, Matcher, compiled, rules_of
 from app.answers.journal import Journal, Recorded
+from app.answers.media import Fetch
 from app.answers.parsing import Parser, PlainParser
 from app.answers.prompts import Prompt
 from app.answers.stream import AnswerStream
 from app.models.loaded import Loaded
 from app.models.request_queue import Job
 from app.openai.answers import Answer, Delta, Logprobs, Message, Usage
+from app.openai.messages import PromptWithMedia
 from app.openai.requests import ChatRequest, CompletionRequest, Request
 from py_engine.generate.answer import AnswerLimits, Begun, GenerationStats
 from py_engine.plan.sampling import Batch, Sampling
@@ -38,6 +40,7 @@ class Exchange:
     emit: Emit
     journal: Journal
     received: float  # time.perf_counter(), for the time to the first token
+    fetch: Fetch  # the bytes of a picture or a sound at an address
 
 
 async def chat(model: Loaded, request: ChatRequest, exchange: Exchange, load: Load) -> Result:
@@ -47,9 +50,10 @@ async def chat(model: Loaded, request: ChatRequest, exchange: Exchange, load: Lo
     dialect = dialect_of(model.template, request.tools)
     rules = dialect.rules(request.format)
     run = Run(model, request, Answer(model.id, chat=True, identity=identity), exchange, rules is not None)
-    messages = dialect.messages(model.template.prepare(prompts.harmless(model, request.messages)))
+    given, placed = await media.of_messages(model, request.messages, exchange.fetch)
+    messages = dialect.messages(model.template.prepare(prompts.harmless(model, placed)))
     asked_at = datetime.fromtimestamp(identity.created)
-    prompt = prompts.of_chat(model, request, messages, dialect.template_tools(), asked_at)
+    prompt = prompts.of_chat(given, request, messages, dialect.template_tools(), asked_at)
     run.parser = lambda choice: dialect.parser(prompt.text, request.split_reasoning, identity.random_bytes(choice))
     run.shown = frozenset(model.tokenizer.vocab.ids[t] for t in dialect.markers if t in model.tokenizer.vocab.ids)
     if rules is not None:
@@ -57,11 +61,12 @@ async def chat(model: Loaded, request: ChatRequest, exchange: Exchange, load: Lo
     return await run.all_choices([prompt])
 
 
-def count_tokens(model: Loaded, request: ChatRequest) -> dict[str, int | None]:
+async def count_tokens(model: Loaded, request: ChatRequest, fetch: Fetch) -> dict[str, int | None]:
     """The tokens of a chat request's prompt, and of the model's context."""
     dialect = dialect_of(model.template, request.tools)
-    messages = dialect.messages(model.template.prepare(prompts.harmless(model, request.messages)))
-    tokens = prompts.tokens_of_chat(model, request, messages, dialect.template_tools())
+    given, placed = await media.of_messages(model, request.messages, fetch)
+    messages = dialect.messages(model.template.prepare(prompts.harmless(model, placed)))
+    tokens = prompts.tokens_of_chat(given, request, messages, dialect.template_tools())
     return {"tokens": tokens, "context_length": model.engine and model.engine.context_length}
 
 
@@ -71,10 +76,18 @@ async def complete(model: Loaded, request: CompletionRequest, exchange: Exchange
     rules = rules_of(request.format) if request.format is not None else None
     answer = Answer(model.id, chat=False, identity=exchange.journal.identity)
     run = Run(model, request, answer, exchange, rules is not None)
-    found = [prompts.of_completion(model, request, prompt) for prompt in request.prompts]
+    found = [await _prompt(model, request, prompt, exchange.fetch) for prompt in request.prompts]
     if rules is not None:
         run.compiled = await compiled(model, rules, frozenset(), load)
     return await run.all_choices(found)
+
+
+async def _prompt(
+    model: Loaded, request: CompletionRequest, prompt: str | list[int] | PromptWithMedia, fetch: Fetch
+) -> Prompt:
+    if isinstance(prompt, PromptWithMedia):
+        return prompts.with_media(await media.of_parts(model, prompt.media, fetch), prompt)
+    return prompts.of_completion(model, request, prompt)
 
 
 class Run:
@@ -166,7 +179,7 @@ class Run:
             if not (stream.ended or stream.tokens >= limit):
                 limits = AnswerLimits(limit, ends, prompt.keep if request.truncate else None, request.private)
                 async with self._constraint(recorded.ids) as constraint:
-                    batches = engine.generate(prompt.ids, sampling, limits, constraint, stats, begun)
+                    batches = engine.generate(prompt.ids, sampling, limits, constraint, stats, begun, prompt.media)
                     await self._generate(batches, output, clock, stats)
             self.job.check()
             if self._failed is not None:

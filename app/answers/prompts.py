@@ -1,14 +1,18 @@
 """The token ids of a request's prompt, truncated where the request allows it."""
 
+import re
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from app.answers.media import RequestMedia
 from app.models.loaded import Loaded
+from app.openai.messages import MARKER, PromptWithMedia
 from app.openai.requests import ChatRequest, CompletionRequest, Request
 from py_engine.errors import WispError
+from py_engine.generate.media import PromptMedia
 from py_engine.text.tokenizer import remove_breaks
 
 Messages = list[dict[str, Any]]
@@ -23,37 +27,42 @@ class Prompt:
     text: str = ""
     keep: int = 0  # tokens that stay when the context is shifted
     truncated: int = 0  # tokens dropped so that it fits
+    media: PromptMedia = field(default_factory=PromptMedia)
 
 
 def of_chat(
-    model: Loaded, request: ChatRequest, conversation: Messages, tools: list[Any] | None, at: datetime | None = None
-) -> Prompt:
+    media: RequestMedia, request: ChatRequest, conversation: Messages, tools: list[Any] | None,
+    at: datetime | None = None,
+) -> Prompt:  # fmt: skip
     """The prompt of a chat. `conversation`: the messages as the template expects them. `at`: when it was asked for."""
+    model = media.model
     render = _renderer(model, request, tools, at)
 
-    def without(turns: int) -> tuple[list[int], str]:
+    def without(turns: int) -> tuple[list[int], str, PromptMedia]:
         text = render(without_oldest_turns(conversation, turns)) + request.continued
-        return model.tokenizer.encode_prompt(text), remove_breaks(text)
+        ids, given = media.encode(text)
+        return ids, remove_breaks(media.without_markers(text)), given
 
-    ids, text = without(0)
+    ids, text, given = without(0)
     capacity = _prompt_capacity(model, request)
     if not request.truncate:
         _check_fits(model, ids, "messages")
-        return Prompt(ids, text)
+        return Prompt(ids, text, media=given)
     whole, dropped = len(ids), 0
     if whole > capacity:  # by bisection: rendering and encoding a long conversation takes long
         turns = range(1, sum(m["role"] == "user" for m in conversation))
         dropped = min(1 + bisect_left(turns, True, key=lambda n: len(without(n)[0]) <= capacity), len(turns))
-        ids, text = without(dropped)
+        ids, text, given = without(dropped)
     _check_fits(model, ids, "messages")
     remaining = without_oldest_turns(conversation, dropped)
-    return Prompt(ids, text, _system_tokens(model, remaining, ids, lambda m: render(m, False)), whole - len(ids))
+    keep = _system_tokens(model, remaining, ids, lambda m: render(m, False))
+    return Prompt(ids, text, keep, whole - len(ids), given)
 
 
-def tokens_of_chat(model: Loaded, request: ChatRequest, conversation: Messages, tools: list[Any] | None) -> int:
+def tokens_of_chat(media: RequestMedia, request: ChatRequest, conversation: Messages, tools: list[Any] | None) -> int:
     """The number of tokens of a chat's prompt, whether the context holds them or not."""
-    text = _renderer(model, request, tools, None)(conversation) + request.continued
-    return len(model.tokenizer.encode_prompt(text))
+    text = _renderer(media.model, request, tools, None)(conversation) + request.continued
+    return len(media.encode(text)[0])
 
 
 def _renderer(model: Loaded, request: ChatRequest, tools: list[Any] | None, at: datetime | None) -> Callable[..., str]:
@@ -112,6 +121,15 @@ def of_completion(model: Loaded, request: CompletionRequest, prompt: str | list[
         ids = [*ids[:keep], *ids[keep + dropped :]]
     _check_fits(model, ids, "prompt")
     return Prompt(ids, text, keep, dropped)
+
+
+def with_media(media: RequestMedia, prompt: PromptWithMedia) -> Prompt:
+    """The prompt of a completion that has media."""
+    markers = iter(media.markers)
+    text = re.sub(re.escape(MARKER), lambda _: next(markers), prompt.text)
+    ids, given = media.encode(text)
+    _check_fits(media.model, ids, "prompt")
+    return Prompt(ids, media.without_markers(text), media=given)
 
 
 def without_oldest_turns(messages: Messages, turns: int) -> Messages:

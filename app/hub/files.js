@@ -7,6 +7,7 @@
  * @property {number} size bytes of all parts
  * @property {string[]} urls of the parts, in order
  * @property {string[] | null} sha256 of each part, if the hub has them
+ * @property {string | null} projector the URL of the file with which it sees or hears
  *
  * @typedef {{ rfilename: string, size?: number, lfs?: { sha256?: string, size?: number } | null }} Sibling as the hub's API has it
  */
@@ -14,6 +15,11 @@
 const PART = /-(\d{5})-of-(\d{5})$/;
 const QUANTIZATION = /(?:^|[-_.])((?:I?Q\d(?:_[0-9A-Z]+)*|TQ\d_\d|MXFP4(?:_MOE)?|BF16|F16|F32))(?=[-_.]|$)/gi;
 const OTHER = /mmproj|imatrix/i; // GGUF files that are no language models
+const PROJECTOR = /mmproj[^/]*\.gguf$/i;
+const PREFERRED = ["F16", "Q8_0", "BF16", "F32"]; // types of projectors: small and exact first
+
+/** Whether a file is a projector, by its name. @param {string} path */
+export const isProjector = (path) => PROJECTOR.test(path);
 
 /** @param {string} name of a file, without its ending @returns {string | null} */
 export function quantizationOf(name) {
@@ -37,6 +43,7 @@ export function modelFiles(siblings, address) {
     set.parts.set(Number(number), sibling);
     sets.set(key, set);
   }
+  const projector = projectorOf(siblings.map(({ rfilename }) => String(rfilename ?? "")));
   const files = [...sets]
     .filter(([, { count, parts }]) => parts.size === count)
     .map(([key, set]) => entry(key, set.parts));
@@ -53,6 +60,16 @@ export function modelFiles(siblings, address) {
       size: ordered.reduce((sum, { size, lfs }) => sum + (size ?? lfs?.size ?? 0), 0),
       urls: ordered.map(({ rfilename }) => address(rfilename)),
       sha256: hashes.every((hash) => /^[0-9a-f]{64}$/.test(hash)) ? hashes : null,
+      projector: projector && address(projector),
     };
   }
+}
+
+/** The projector beside models that is small and exact; null: there is none. @param {string[]} paths */
+function projectorOf(paths) {
+  const rank = (/** @type {string} */ path) => {
+    const at = PREFERRED.indexOf(quantizationOf(path.replace(/\.gguf$/i, "")) ?? "");
+    return at < 0 ? PREFERRED.length : at;
+  };
+  return paths.filter(isProjector).sort((a, b) => rank(a) - rank(b))[0] ?? null;
 }

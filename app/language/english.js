@@ -33,4 +33,5 @@ export const SINGULAR = {
   "{n} requests went there, the last at {time}.": { one: "{n} request went there, at {time}." },
   "{n} tokens": { one: "{n} token" },
   "{used} of {n} tokens": { one: "{used} of {n} token" },
+  "the CPU, {n} threads": { one: "the CPU, {n} thread" },
 };

@@ -44,6 +44,14 @@ class Catalog:
             )
         return Choice(name or _name(model), (_address(model),))
 
+    def projector(self, projector: Any, model: Any) -> tuple[Any, ...]:
+        """The parts of the projector that a load asks for; of a model of the catalog, its own; () if there is none."""
+        if projector is None:
+            entry = self._entries.get(model if isinstance(model, str) else self._default() if model is None else "", {})
+            return (entry["projector"],) if "projector" in entry else ()
+        parts = tuple(projector) if isinstance(projector, list | tuple) else (projector,)
+        return tuple(_address(part, "projector") for part in parts)
+
     def _default(self) -> str:
         chosen = next((i for i, e in self._entries.items() if e.get("default")), next(iter(self._entries), None))
         if chosen is None:
@@ -79,15 +87,17 @@ def _model(model_id: str, loaded: set[str], default: str | None, details: dict[s
     return {**head, **details, "loaded": model_id in loaded, "default": model_id == default}
 
 
-def _address(part: Any) -> Any:
+def _address(part: Any, param: str = "model") -> Any:
     """Check that a part is a URL or a File."""
     if isinstance(part, str):
         if _ADDRESS.match(part):
             return part
-        raise WispError(f"{part!r} is not an address. It must start with https://.", "invalid_value", param="model")
+        raise WispError(f"{part!r} is not an address. It must start with https://.", "invalid_value", param=param)
     if part is None or isinstance(part, bool | int | float | dict | list | tuple) or not hasattr(part, "size"):
         raise WispError(
-            "model must be a catalog id, the address of a .gguf file, or a file.", "invalid_type", param="model"
+            f"{param} must be {'a catalog id, ' if param == 'model' else ''}the address of a .gguf file, or a file.",
+            "invalid_type",
+            param=param,
         )
     return part
 

@@ -52,7 +52,7 @@ class Download:
     @property
     def urls(self) -> list[str]:
         """Addresses of its files."""
-        return [str(part) for part in self.options.choice.parts]
+        return [str(part) for part in self.options.parts]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON, as the SDK has it."""
@@ -104,9 +104,9 @@ class Downloads:
         """Add the model of a load request. One that is in the queue already goes on."""
         await self._restored()
         chosen = await self._choose(fields)
-        if not all(isinstance(part, str) for part in chosen.choice.parts):
+        if not all(isinstance(part, str) for part in chosen.parts):
             raise WispError("A file of this computer needs no download.", "invalid_value", param="model")
-        key = " ".join(str(part) for part in chosen.choice.parts)
+        key = " ".join(str(part) for part in chosen.parts)
         item = self._items.get(key)
         if item is None or item.state == DONE:
             self._items.pop(key, None)
@@ -260,7 +260,7 @@ class Downloads:
                 chosen = await self._choose(entry["request"])
             except (WispError, KeyError, TypeError):  # of another version
                 continue
-            key = " ".join(str(part) for part in chosen.choice.parts)
+            key = " ".join(str(part) for part in chosen.parts)
             state = PAUSED if entry.get("paused") else QUEUED
             self._items[key] = Download(key, chosen, state, int(entry.get("loaded", 0)), int(entry.get("total", 0)))
         self._pump()

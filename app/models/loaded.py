@@ -24,6 +24,7 @@ class Loaded:
     tokenizer: Tokenizer
     template: ChatTemplate
     engine: Any = None
+    projector: Any = None  # app.models.projector.LoadedProjector; None: it reads text only
     notices: list[str] = field(default_factory=list)
     timings: dict[str, float] = field(default_factory=dict)  # milliseconds
     source_stats: Callable[[], dict[str, Any]] = dict
@@ -55,7 +56,16 @@ class Loaded:
     @property
     def memory(self) -> dict[str, int]:
         """Bytes on the device, by pool."""
-        return dict(self.engine.stats().get("memory") or {}) if self.engine is not None else {}
+        own = dict(self.engine.stats().get("memory") or {}) if self.engine is not None else {}
+        if self.projector is not None:
+            own["projector"] = sum(self.projector.memory.values())
+        return own
+
+    @property
+    def senses(self) -> dict[str, bool]:
+        """Which media its prompts may have."""
+        projector = self.projector.projector if self.projector is not None else None
+        return {"image": bool(projector and projector.vision), "audio": bool(projector and projector.audio)}
 
     @property
     def bytes(self) -> int:
@@ -78,8 +88,12 @@ class Loaded:
         """Free its memory. No request may use it afterwards."""
         if self.grammars is not None:
             self.grammars.close()
-        if self.engine is not None:
-            await self.engine.unload()
+        try:
+            if self.projector is not None:
+                await self.projector.close()
+        finally:
+            if self.engine is not None:
+                await self.engine.unload()
 
     def tokens_with(self, words: tuple[str, ...]) -> tuple[int, ...]:
         """Ids of the tokens whose text contains one of the words."""

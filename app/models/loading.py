@@ -6,12 +6,13 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
 from app.models.catalog import Choice
 from app.models.loaded import Loaded
+from app.models.projector import LoadedProjector, media_options
 from app.models.request_queue import Job, aborted
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header, read_header
@@ -23,6 +24,7 @@ from py_engine.text.chat_template import from_metadata
 from py_engine.text.tokenizer import load_tokenizer
 
 OnProgress = Callable[[str, int, int], None]  # stage, bytes loaded, total bytes
+LoadProjector = Callable[[Loaded, list[Any], list[Header], LoadOptions, OnProgress], Awaitable[LoadedProjector]]
 
 
 @dataclass(frozen=True)
@@ -31,9 +33,15 @@ class Options:
 
     choice: Choice
     engine: LoadOptions = field(default_factory=LoadOptions)
+    projector: tuple[Any, ...] = ()  # its parts; none: the model reads text only
     vocab_only: bool = False
     sha256: tuple[str, ...] = ()  # expected of each file, in hex; none: nothing is expected by the caller
     fields: dict[str, Any] = field(default_factory=dict, compare=False)  # of the request
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """Addresses and files of the model and its projector."""
+        return (*self.choice.parts, *self.projector)
 
     @property
     def request(self) -> dict[str, Any]:
@@ -45,7 +53,8 @@ class Options:
     @property
     def key(self) -> tuple[Any, ...]:
         """Equal for two requests that load the same model with the same options."""
-        return (self.choice.id, *map(_identity, self.choice.parts), self.vocab_only, self.sha256, repr(self.engine))
+        parts = (*map(_identity, self.choice.parts), "", *map(_identity, self.projector))
+        return (self.choice.id, *parts, self.vocab_only, self.sha256, repr(self.engine))
 
 
 def _identity(part: Any) -> Any:
@@ -57,13 +66,13 @@ def _identity(part: Any) -> Any:
 
 
 _FIELDS = (
-    "name", "contextLength", "clampContext", "backend", "kvType", "parallel", "speculation", "tune", "variant",
-    "vocabOnly", "sha256",
+    "name", "contextLength", "clampContext", "backend", "kvType", "parallel", "threads", "speculation", "tune",
+    "variant", "vocabOnly", "sha256", "projector",
 )  # fmt: skip
 VARIANTS = ("dot8", "f16", "matrix", "software", "subgroup")  # fields of kernels.Device that a load may force
 
 
-def options(choice: Choice, fields: dict[str, Any]) -> Options:
+def options(choice: Choice, fields: dict[str, Any], projector: tuple[Any, ...] = ()) -> Options:
     """Check the fields of a load request (docs/sdk.md). WispError with the name of the wrong field."""
     variant = fields.get("variant")
     if variant is not None and not isinstance(variant, dict):
@@ -82,13 +91,14 @@ def options(choice: Choice, fields: dict[str, Any]) -> Options:
         backend=_one_of(fields, "backend", ("auto", "webgpu", "cpu")),
         kv_type=_one_of(fields, "kvType", KINDS),
         parallel=_integer(fields, "parallel", MAX_SEQUENCES) or PARALLEL,
+        threads=_integer(fields, "threads"),
         speculation=speculation is not False,
         tune=_switch(fields, "tune"),
         prove=_switch(fields, "prove"),
         variant=variant or {},
     )
     hashes = _hashes(fields.get("sha256"), len(choice.parts))
-    return Options(choice, engine, bool(_switch(fields, "vocabOnly")), hashes, fields)
+    return Options(choice, engine, projector, bool(_switch(fields, "vocabOnly")), hashes, fields)
 
 
 def _hashes(value: Any, files: int) -> tuple[str, ...]:
@@ -139,6 +149,7 @@ async def load(
     open_source: Callable[[Any, OnProgress], Awaitable[Any]],
     load_engine: Callable[..., Awaitable[Any]],
     on_progress: OnProgress,
+    load_projector: LoadProjector,
     estimate_engine: Callable[..., Awaitable[dict[str, Any]]] | None = None,
     make_capacity: Callable[[int], Awaitable[None]] | None = None,
 ) -> Loaded:
@@ -147,25 +158,38 @@ async def load(
     `make_capacity(bytes)` is awaited before anything is allocated, with the bytes that `estimate_engine` returns.
     """
     started = time.perf_counter()
+    model: Loaded | None = None
 
     async def reload(changed: LoadOptions) -> Any:
         """Load the engine again; the files come from the cache, if they are there."""
-        async with _opened(options, open_source) as (sources, headers):
+        async with _opened(options.choice.parts, options.sha256, open_source) as (sources, headers):
             return await load_engine(sources, headers, changed, lambda *_: None)
 
     try:
-        async with _opened(options, open_source, on_progress) as (sources, headers):
+        async with _opened(options.choice.parts, options.sha256, open_source, on_progress) as (sources, headers):
             timings = {"header_ms": _since(started)}
             model = vocabulary(options.choice.id, headers[0], timings)
             model.source_stats = lambda: _sum([source.stats for source in sources])
             if not options.vocab_only:
-                if estimate_engine is not None and make_capacity is not None:
-                    await make_capacity((await estimate_engine(sources, headers, options.engine))["total"])
-                model.engine = await load_engine(sources, headers, options.engine, on_progress)
-                model.engine.reload_after_loss(options.engine, reload, model.notify)
+                async with _opened(options.projector, (), open_source, on_progress) as projector:
+                    media = media_options(model, projector[1]) if options.projector else None
+                    engine = replace(options.engine, media=media)
+                    if estimate_engine is not None and make_capacity is not None:
+                        needed = [(await estimate_engine(sources, headers, engine))["total"]]
+                        if media:
+                            needed.append((await estimate_engine(*projector, options.engine))["total"])
+                        await make_capacity(sum(needed))
+                    model.engine = await load_engine(sources, headers, engine, on_progress)
+                    model.engine.reload_after_loss(engine, reload, model.notify)
+                    if media:
+                        model.projector = await load_projector(model, *projector, options.engine, on_progress)
             model.notices += [notice for source in sources for notice in source.notices]
             timings["load_ms"] = _since(started)
-    except MemoryError:
+    except BaseException as error:
+        if model is not None:
+            await model.close()
+        if not isinstance(error, MemoryError):
+            raise
         raise WispError(
             "The page has too little memory for this model on the CPU. Unload other models, choose a smaller one, or "
             "use a browser with WebGPU.",
@@ -180,7 +204,7 @@ async def estimate(
     estimate_engine: Callable[..., Awaitable[dict[str, Any]]],
 ) -> dict[str, Any]:
     """Memory that loading would take. Reads the files' headers only."""
-    async with _opened(options, open_source) as (sources, headers):
+    async with _opened(options.choice.parts, options.sha256, open_source) as (sources, headers):
         return {
             "model": options.choice.id,
             "download": sum(source.size for source in sources),
@@ -195,7 +219,7 @@ async def inspect(
     capacity: tuple[int, bool],
 ) -> dict[str, Any]:
     """Whether and how well the model would run here. Reads the files' headers only."""
-    async with _opened(options, open_source) as (sources, headers):
+    async with _opened(options.choice.parts, options.sha256, open_source) as (sources, headers):
         found = await inspect_engine(sources, headers, options.engine, *capacity)
         travelled = sum(int(source.stats["downloaded_bytes"]) for source in sources)
         download = sum(source.size for source in sources)
@@ -216,8 +240,7 @@ async def download(
 
         return report
 
-    parts = options.choice.parts
-    for i, (part, sha256) in enumerate(zip_longest(parts, options.sha256)):
+    for i, (part, sha256) in enumerate(zip_longest(options.parts, options.sha256)):
         source = await open_source(part, reporter(i))
         try:
             source.expected = sha256
@@ -231,16 +254,17 @@ async def download(
 
 @asynccontextmanager
 async def _opened(
-    options: Options,
+    parts: tuple[Any, ...],
+    sha256: tuple[str, ...],
     open_source: Callable[[Any, OnProgress], Awaitable[Any]],
     on_progress: OnProgress = lambda *_: None,
 ) -> AsyncIterator[tuple[list[Any], list[Header]]]:
-    """The sources and headers of a model's files."""
+    """The sources and headers of the files of a model or a projector."""
     sources: list[Any] = []
     try:
-        for part, sha256 in zip_longest(options.choice.parts, options.sha256):
+        for part, expected in zip_longest(parts, sha256):
             sources.append(await open_source(part, on_progress))
-            sources[-1].expected = sha256
+            sources[-1].expected = expected
         yield sources, [await read_header(source.read, source.size, source.header_bytes) for source in sources]
     finally:
         for source in sources:
@@ -256,7 +280,8 @@ def vocabulary(name: str, header: Header, timings: dict[str, float]) -> Loaded:
         header.metadata, tokenizer.text_of(tokenizer.bos_id), tokenizer.text_of(tokenizer.eos_id)
     )
     timings["tokenizer_ms"] = _since(started)
-    return Loaded(name, header, tokenizer, template, None, [*tokenizer.notices, *notices], timings)
+    notices = [*tokenizer.notices, *notices]
+    return Loaded(name, header, tokenizer, template, notices=notices, timings=timings)
 
 
 def _since(started: float) -> float:

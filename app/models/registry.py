@@ -117,7 +117,7 @@ class Models:
 
     def urls(self) -> set[str]:
         """Addresses of the models that are loaded or being loaded."""
-        loaded = [part for model in self.loaded.values() for part in model.options.choice.parts]
+        loaded = [part for model in self.loaded.values() for part in model.options.parts]
         coming = [part for _, key in self._loadings for part in key if isinstance(part, str) and "://" in part]
         return {part for part in [*loaded, *coming] if isinstance(part, str)}
 
@@ -134,7 +134,7 @@ class Models:
             return self._known[name]
         catalog = await self.catalog()
         if name in catalog:
-            return loading.options(catalog.choose(name), {})
+            return loading.options(catalog.choose(name), {}, catalog.projector(None, name))
         known = dict.fromkeys([*self.loaded, *self._known, *catalog.ids])
         raise WispError(
             f"There is no model {name!r}. There are: {', '.join(known) or 'none'}. Others are loaded with "
@@ -286,6 +286,7 @@ class Models:
             source.open_source,
             source.load_engine,
             report,
+            source.load_projector,
             source.estimate_engine if make_capacity else None,
             make_capacity,
         )

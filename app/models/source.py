@@ -3,7 +3,9 @@
 from typing import Any, Protocol
 
 from app.models.catalog import Catalog
+from app.models.loaded import Loaded
 from app.models.loading import OnProgress
+from app.models.projector import LoadedProjector
 from py_engine.options import LoadOptions
 
 
@@ -26,6 +28,17 @@ class Source(Protocol):
 
     async def load_engine(self, source: Any, header: Any, options: LoadOptions, on_progress: OnProgress) -> Any:
         """py_engine.engine.Engine.load."""
+
+    async def load_projector(
+        self, model: Loaded, source: Any, header: Any, options: LoadOptions, on_progress: OnProgress
+    ) -> LoadedProjector:
+        """py_engine.encoder.Encoder.load, beside a text model that is loaded."""
+
+    async def fetch_media(self, url: str) -> bytes:
+        """The picture or sound at an address. WispError network_error, http_error."""
+
+    async def read_media(self, file: Any) -> bytes:
+        """The bytes of a file of the browser. WispError invalid_type for anything else."""
 
     async def cached_models(self) -> list[dict[str, Any]]:
         """py_engine.files.model_cache.cached_models."""

@@ -1,9 +1,22 @@
-"""Check the messages of a chat and the prompts of a completion. Messages keep OpenAI's shape; parts must be text."""
+"""Check the messages of a chat and the prompts of a completion. Messages keep OpenAI's shape."""
+
+from dataclasses import dataclass
 
 from app.openai.fields import Json, boolean, unsupported, whole, wrong_type, wrong_value
+from app.openai.media import TYPES as MEDIA_TYPES
+from app.openai.media import MediaPart, from_base64, media_part
 from py_engine.errors import WispError
 
+MARKER = "<__media__>"  # of a medium in a completion's prompt, as in llama.cpp
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+
+
+@dataclass(frozen=True)
+class PromptWithMedia:
+    """The prompt of a completion: a text with MARKER for each of its media."""
+
+    text: str
+    media: list[MediaPart]
 
 
 def messages(value: Json) -> list[dict[str, Json]]:
@@ -52,7 +65,7 @@ def _check_message(message: Json, path: str) -> None:
     if not isinstance(content, list):
         raise wrong_type(f"{path}.content", "a string or a list of parts", content)
     for j, part in enumerate(content):
-        _check_part(part, f"{path}.content[{j}]")
+        _check_part(part, f"{path}.content[{j}]", role)
 
 
 def _check_call(call: Json, path: str) -> None:
@@ -68,30 +81,59 @@ def _check_call(call: Json, path: str) -> None:
         raise wrong_type(f"{path}.function.arguments", "a string", arguments)
 
 
-def _check_part(part: Json, path: str) -> None:
+def _check_part(part: Json, path: str, role: str) -> None:
     if not isinstance(part, dict):
         raise wrong_type(path, "an object", part)
     kind = part.get("type")
-    if kind in ("image_url", "input_audio", "file", "refusal"):
-        raise unsupported(f"{path} is of type {kind!r}; this engine reads text only.", path)
+    if kind in MEDIA_TYPES:
+        if role not in ("user", "tool"):
+            raise wrong_value(f"{path} is of type {kind!r}, which a message of the role {role} cannot have.", path)
+        media_part(part, path)
+        return
+    if kind in ("file", "refusal"):
+        raise unsupported(f"{path} is of type {kind!r}; this engine reads text, images and sound.", path)
     if kind != "text":
-        raise wrong_value(f"{path}.type is {kind!r}; it must be 'text'.", f"{path}.type")
+        raise wrong_value(f"{path}.type is {kind!r}; it must be 'text', 'image_url' or 'input_audio'.", f"{path}.type")
     if not isinstance(part.get("text"), str):
         raise wrong_type(f"{path}.text", "a string", part.get("text"))
     boolean(part, "untrusted", param=f"{path}.untrusted")
 
 
-def prompts(value: Json) -> list[str | list[int]]:
-    """Check and return the prompts: a string, token ids, or a list of either."""
+def prompts(value: Json) -> list[str | list[int] | PromptWithMedia]:
+    """Check and return the prompts: a string, token ids, a text with media (llama.cpp's form), or a list of these."""
     if isinstance(value, str):
         return [value]
+    if isinstance(value, dict):
+        return [_with_media(value, "prompt")]
     if isinstance(value, list) and value:
-        if all(isinstance(p, str | list) for p in value):
-            return [p if isinstance(p, str) else _ids(p, value) for p in value]
+        if all(isinstance(p, str | list | dict) for p in value):
+            return [_prompt(p, value, f"prompt[{i}]") for i, p in enumerate(value)]
         return [_ids(value, value)]
     if value == []:
         raise wrong_value("prompt is empty: give at least one.", "prompt")
     raise wrong_type("prompt", "a string, token ids, or a list of either", value)
+
+
+def _prompt(value: Json, whole_prompt: Json, path: str) -> str | list[int] | PromptWithMedia:
+    if isinstance(value, dict):
+        return _with_media(value, path)
+    return value if isinstance(value, str) else _ids(value, whole_prompt)
+
+
+def _with_media(value: dict[str, Json], path: str) -> PromptWithMedia:
+    text, data = value.get("prompt_string"), value.get("multimodal_data", [])
+    if not isinstance(text, str):
+        raise wrong_type(f"{path}.prompt_string", "a string", text)
+    if not isinstance(data, list) or not all(isinstance(one, str) for one in data):
+        raise wrong_type(f"{path}.multimodal_data", "a list of Base64 texts", data)
+    if text.count(MARKER) != len(data):
+        raise wrong_value(
+            f"{path}.prompt_string has the marker {MARKER} {text.count(MARKER)} times, and multimodal_data has "
+            f"{len(data)} media.",
+            path,
+        )
+    paths = [f"{path}.multimodal_data[{i}]" for i in range(len(data))]
+    return PromptWithMedia(text, [MediaPart(p, from_base64(one, p)) for p, one in zip(paths, data, strict=True)])
 
 
 def _ids(value: list[Json], whole_prompt: Json) -> list[int]:

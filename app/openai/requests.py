@@ -19,7 +19,7 @@ from app.openai.fields import (
     wrong_value,
 )
 from app.openai.formats import Format
-from app.openai.messages import messages, prompts, split_final
+from app.openai.messages import PromptWithMedia, messages, prompts, split_final
 from app.openai.sampling import TextParameters
 from app.openai.tools import Tools
 from py_engine.plan.sampling import Sampling
@@ -80,7 +80,7 @@ class Request:
 
 @dataclass
 class ChatRequest(Request):
-    """A checked chat completion request. Messages have OpenAI's shape, with text parts only."""
+    """A checked chat completion request. Messages have OpenAI's shape."""
 
     messages: list[dict[str, Json]] = field(default_factory=list)
     template_variables: dict[str, Json] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class ChatRequest(Request):
 class CompletionRequest(Request):
     """A checked completion request. Prompts are texts or token ids."""
 
-    prompts: list[str | list[int]] = field(default_factory=list)
+    prompts: list[str | list[int] | PromptWithMedia] = field(default_factory=list)
     echo: bool = False
 
 

@@ -119,11 +119,17 @@ def _content(content: Json, path: str) -> Json:
     parts = []
     for j, part in enumerate(content):
         kind = part.get("type") if isinstance(part, dict) else None
-        if kind not in ("input_text", "output_text", "text"):
+        if kind == "input_image" and part.get("image_url") is not None:
+            parts.append({"type": "image_url", "image_url": {"url": part["image_url"], "detail": part.get("detail")}})
+        elif kind == "input_audio":
+            parts.append({"type": "input_audio", "input_audio": part.get("input_audio")})
+        elif kind in ("input_text", "output_text", "text"):
+            parts.append({"type": "text", "text": part.get("text")})
+        else:
             raise unsupported(
-                f"{path}.content[{j}] is of type {kind!r}; this engine reads text only.", f"{path}.content[{j}]"
+                f"{path}.content[{j}] is of type {kind!r}; this engine reads text, images by address and sound.",
+                f"{path}.content[{j}]",
             )
-        parts.append({"type": "text", "text": part.get("text")})
     return parts
 
 

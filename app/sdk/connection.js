@@ -1,5 +1,6 @@
 import { WispError } from "./error.js";
 import { record } from "./journal.js";
+import { decodeSound } from "./sound.js";
 import { ChunkStream } from "./stream.js";
 
 /**
@@ -80,6 +81,7 @@ export class Connection {
   /** @type {(reason: string) => void} called when a worker had ended and the next one is ready */
   onRestart = () => {};
   onDownloads = () => {}; // called when the engine needs this page's download workers
+  onCompute = () => {}; // called when the engine needs a compute worker of this page
 
   /** @param {() => Promise<Link>} open connects to a worker @param {Options} [options] */
   constructor(open, { lost = WispError.crashed, prepare = async () => {} } = {}) {
@@ -136,8 +138,8 @@ export class Connection {
   }
 
   /**
-   * Connects the client, or the download worker, at the other end of a port to the same engine.
-   * @param {MessagePort} port @param {"lend" | "downloads"} kind
+   * Connects the client, or the worker, at the other end of a port to the same engine.
+   * @param {MessagePort} port @param {"lend" | "downloads" | "compute"} kind
    */
   lend(port, kind = "lend") {
     this.link.then((link) => link.port.postMessage({ kind, port }, [port])).catch(() => {});
@@ -266,6 +268,8 @@ export class Connection {
   #receive(message) {
     const { kind } = message;
     if (kind === "downloads") return this.onDownloads();
+    if (kind === "decodeSound") return void decodeSound(message);
+    if (kind === "compute") return this.onCompute();
     if (kind === "modelUpdate") return this.onUpdate.forEach((listener) => listener(message));
     if (kind === "downloadQueue") return this.onQueue.forEach((listener) => listener(message.downloads));
     if (kind === "loads") return void (this.loads = message.loads);

@@ -17,6 +17,12 @@ export interface Stats {
   } | null;
   /** tokens */
   context_length: number | null;
+  /** of the CPU that the model runs on; 0 on a GPU */
+  threads: number;
+  /** the projector of a model that sees or hears; `encoded`: pictures and pieces of sound that it was run for */
+  projector: { backend: string; modalities: string[]; encoded: number } | null;
+  /** whether the model's projector has an encoder of pictures, and one of sound */
+  media?: { image: boolean; audio: boolean };
   /** of the model by pool; `wasm_heap` is Python's memory */
   memory: Pools & { wasm_heap: number };
   /** steps of the start and of the load */

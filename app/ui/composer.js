@@ -2,8 +2,11 @@
 import { byId } from "./dom.js";
 import { isKey } from "./shortcuts.js";
 
-/** @param {{ send: (text: string) => void, stop: () => void }} actions */
-export function startComposer({ send, stop }) {
+/**
+ * @param {{ send: (text: string) => void, stop: () => void, hasMedia: () => boolean }} actions `hasMedia`: a question may
+ *   have no text
+ */
+export function startComposer({ send, stop, hasMedia }) {
   const field = /** @type {HTMLTextAreaElement} */ (byId("prompt"));
   const sendButton = /** @type {HTMLButtonElement} */ (byId("send"));
   const stopButton = /** @type {HTMLButtonElement} */ (byId("stop"));
@@ -13,7 +16,7 @@ export function startComposer({ send, stop }) {
   const fit = () => {
     field.style.height = "auto";
     field.style.height = `${Math.min(field.scrollHeight, 200)}px`;
-    sendButton.disabled = !field.value.trim();
+    sendButton.disabled = !field.value.trim() && !hasMedia();
   };
   field.addEventListener("input", fit);
   field.addEventListener("keydown", (event) => {
@@ -24,7 +27,7 @@ export function startComposer({ send, stop }) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const text = field.value.trim();
-    if (!text || busy) return;
+    if ((!text && !hasMedia()) || busy) return;
     field.value = "";
     fit();
     send(text);
@@ -40,6 +43,8 @@ export function startComposer({ send, stop }) {
       stopButton.hidden = !now;
       if (moveFocus) (now ? stopButton : field).focus();
     },
+    /** Looks again whether there is something to send. */
+    check: fit,
     focus: () => field.focus(),
     /** @param {string} text */
     fill(text) {

@@ -6,7 +6,7 @@ import { askDocuments } from "./ask.js";
 import { byId, h, iconButton } from "./dom.js";
 import { bytes } from "./format.js";
 import { Library } from "../retrieval/library.js";
-import { isAddress, nameOf } from "./models.js";
+import { isAddress, nameOf } from "./address.js";
 import { announce, notify } from "./notices.js";
 import { say, show } from "./texts.js";
 

@@ -2,6 +2,8 @@
 import { joined, t } from "../language/phrase.js";
 import { byId, h, iconButton } from "./dom.js";
 import { bytes, duration, speed as speedOf } from "./format.js";
+import { isProjector } from "../hub/files.js";
+import { rememberProjector } from "./media/known_projectors.js";
 import { announce, notify } from "./notices.js";
 import { say } from "./texts.js";
 
@@ -119,6 +121,7 @@ export function startDownloads({ wisp, choose, openFile }) {
       const away = iconButton("close", t("Remove {name} from the queue", { name: model }), () =>
         run((queue) => queue.remove(id)),
       );
+      if (state === "done" && isProjector(download.urls[0])) return [away];
       if (state === "done") {
         const use = h(
           "button",
@@ -148,9 +151,13 @@ export function startDownloads({ wisp, choose, openFile }) {
     /** Continues what an earlier visit has left. */
     resume: () => run(() => Promise.resolve()),
     /** @param {Choice} choice a model at addresses */
-    add({ model, sha256, name }) {
+    add({ model, sha256, name, foundProjector }) {
       const urls = /** @type {string | string[]} */ (model);
       run((queue) => queue.add({ model: urls, name, sha256 }));
+      if (foundProjector) {
+        rememberProjector(urls, foundProjector);
+        run((queue) => queue.add({ model: foundProjector, name: `${name} (mmproj)` }));
+      }
       announce(t("{name} is in the download queue.", { name }));
     },
   };

@@ -3,12 +3,15 @@
  * model in place.
  */
 import { t } from "../language/phrase.js";
+import { knownProjector } from "./media/known_projectors.js";
 import { Wisp, WispError } from "../wisp.js";
 
 /**
  * @typedef {object} Choice a model to load
  * @property {import("../wisp.js").Model} [model] none: the catalog's default
  * @property {string} name shown
+ * @property {import("../wisp.js").Model} [projector] with which it sees or hears
+ * @property {string} [foundProjector] published beside it: the model is loaded without it if they do not suit
  * @property {string} [upstream] the configured server that runs it; nothing is loaded then
  * @property {string | string[]} [keep] catalog id or addresses that the next visit loads again
  * @property {string[]} [sha256] of each file, if they are known
@@ -23,6 +26,7 @@ import { Wisp, WispError } from "../wisp.js";
  * @property {import("../wisp.js").OnProgress} progress
  * @property {(loaded: Loaded) => void} loaded
  * @property {(error: unknown, choice: Choice) => void} failed
+ * @property {(error: unknown, choice: Choice) => void} unsuited the model was loaded without the projector found for it
  * @property {() => void} idle no load is in progress
  * @property {(text: string) => void} left a request left this machine: "NAME: PATH"
  * @property {(text: string) => void} noticed something happened to a loaded model, such as the loss of the GPU
@@ -73,10 +77,7 @@ export class Engine {
     this.#loading = controller;
     this.events.loading(choice, true);
     try {
-      const { model, sha256 } = choice;
-      const { signal } = controller;
-      const stats = await wisp.load({ model, sha256, clampContext: true, default: false, ...options }, { signal });
-      return { name: choice.name, choice, stats };
+      return await this.#start(wisp, choice, { default: false, ...options }, controller.signal);
     } finally {
       if (this.#loading === controller) {
         this.#loading = null;
@@ -144,6 +145,26 @@ export class Engine {
     return Wisp.create({ onProgress: this.events.progress, onLog });
   }
 
+  /**
+   * Loads the files of a choice.
+   * @param {Wisp} wisp @param {Choice} choice @param {{ contextLength?: number, default?: boolean }} options
+   * @param {AbortSignal} signal @returns {Promise<Loaded>}
+   */
+  async #start(wisp, choice, options, signal) {
+    const { name, model, sha256, projector, keep } = choice;
+    const found = projector ? undefined : (choice.foundProjector ?? knownProjector(keep));
+    const request = { model, sha256, projector: projector ?? found, clampContext: true, ...options };
+    try {
+      const stats = await wisp.load(request, { signal });
+      return { name, choice: found ? { ...choice, foundProjector: found } : choice, stats };
+    } catch (error) {
+      if (!found || ["aborted", "worker_crashed"].includes(/** @type {any} */ (error).code)) throw error;
+      const stats = await wisp.load({ ...request, projector: undefined }, { signal });
+      this.events.unsuited(error, choice);
+      return { name, choice: { ...choice, foundProjector: undefined }, stats };
+    }
+  }
+
   /** @param {Choice} choice @param {{ contextLength?: number }} options @param {AbortController} controller */
   async #load(choice, options, controller) {
     const { signal } = controller;
@@ -151,12 +172,9 @@ export class Engine {
     this.events.loading(choice, this.#wisp !== null);
     try {
       this.#wisp ??= await Promise.race([this.#boot(), rejectedBy(signal)]);
-      const { model, sha256 } = choice;
-      const loading = choice.upstream
-        ? {}
-        : this.#wisp.load({ model, sha256, clampContext: true, ...options }, { signal });
-      const stats = await loading;
-      this.loaded = { name: choice.name, choice, stats };
+      this.loaded = choice.upstream
+        ? { name: choice.name, choice, stats: {} }
+        : await this.#start(this.#wisp, choice, options, signal);
       if (mine()) this.events.loaded(this.loaded);
       navigator.storage?.persist?.().catch(() => {}); // a model is cached: ask the browser not to evict it
       return true;

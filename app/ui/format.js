@@ -38,6 +38,12 @@ export function duration(seconds) {
   return t("{hours} h {minutes} min", { hours: Math.floor(minutes / 60), minutes: minutes % 60 });
 }
 
+/** The length of a clip, such as "1:07". @param {number} seconds */
+export function playingTime(seconds) {
+  const whole = Math.round(seconds);
+  return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
+}
+
 /** @param {number} tokens */
 export const tokens = (tokens) => t("{n} tokens", { n: tokens });
 

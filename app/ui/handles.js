@@ -4,7 +4,7 @@
  */
 import { openDB } from "idb";
 import { t } from "../language/phrase.js";
-import { nameOf } from "./models.js";
+import { nameOf } from "./address.js";
 
 /** @typedef {import("./engine.js").Choice} Choice */
 /** @typedef {FileSystemFileHandle & { queryPermission?: (options: { mode: "read" }) => Promise<PermissionState>, requestPermission?: (options: { mode: "read" }) => Promise<PermissionState> }} Handle */

@@ -145,7 +145,7 @@ export class Repository {
   #item(file, chosen) {
     const fit = this.#fits.get(file);
     const parts = file.urls.length > 1 && t("{n} parts", { n: file.urls.length });
-    const head = joined([bytes(file.size), parts]);
+    const head = joined([bytes(file.size), parts, file.projector && t("with its projector")]);
     const usable = fit?.verdict !== "unsupported" && fit?.verdict !== "too_large";
     const label = file.quantization ?? file.name;
     const use = this.#embeds ? t("Use for documents") : t("Run");
@@ -196,9 +196,9 @@ export class Repository {
 }
 
 /** @param {ModelFile} file @returns {Choice} */
-function choiceOf({ urls, name, sha256 }) {
+function choiceOf({ urls, name, sha256, projector }) {
   const model = urls.length > 1 ? urls : urls[0];
-  return { model, name, keep: model, sha256: sha256 ?? undefined };
+  return { model, name, keep: model, sha256: sha256 ?? undefined, foundProjector: projector ?? undefined };
 }
 
 /** @param {Fit} fit */

@@ -22,6 +22,9 @@ const PATHS = /** @type {Record<string, string>} */ ({
   pause: "M9 6v12M15 6v12",
   first: "M6 5h12M12 20V9M7 13.5l5-5 5 5",
   fetch: "M12 4v10.5M7.5 10.5L12 15l4.5-4.5M5 19h14",
+  camera: "M4 8h3.5L9 5.5h6L16.5 8H20v11H4zM12 10.2a3.3 3.3 0 1 0 0 6.6 3.3 3.3 0 0 0 0-6.6",
+  microphone:
+    "M12 3.5a2.5 2.5 0 0 0-2.5 2.5v5a2.5 2.5 0 1 0 5 0V6A2.5 2.5 0 0 0 12 3.5M6.5 11a5.5 5.5 0 1 0 11 0M12 16.5V20",
   pin: "M9 4h6M10 4v6l-3 3.5h10L14 10V4M12 13.5V20",
   search: "M10.5 4.5a6 6 0 1 0 0 12 6 6 0 0 0 0-12M15 15l5 5",
   documents: "M9 3.5h6.5L19 7v10H9zM15 3.5V7.5h4M9 7H5v13.5h10V17",

@@ -15,6 +15,7 @@ import { notify } from "./notices.js";
  * @typedef {object} Actions
  * @property {Record<string, () => void>} shortcuts by the name in the address
  * @property {(text: string) => void} write into the message field
+ * @property {(file: File) => boolean} isMedium @property {(files: File[]) => void} addMedia to the next question
  * @property {(file: File) => boolean} isDocument
  * @property {(files: File[]) => void} addDocuments
  * @property {(choice: Choice) => void} load
@@ -53,7 +54,7 @@ async function takeHandles(handles, { isDocument, addDocuments, load }) {
 }
 
 /** What was shared with Wisp. @param {string} id @param {Actions} actions */
-async function takeShared(id, { write, isDocument, addDocuments, load }) {
+async function takeShared(id, { write, isMedium, addMedia, isDocument, addDocuments, load }) {
   const scope = new URL("./", document.baseURI).href;
   const cache = await openSharedForms(scope);
   const url = sharedFormUrl(id, scope);
@@ -63,7 +64,9 @@ async function takeShared(id, { write, isDocument, addDocuments, load }) {
   const texts = ["title", "text", "url"].map((name) => String(form.get(name) ?? "").trim());
   const text = texts.filter((one, index) => one && texts.indexOf(one) === index).join("\n");
   if (text) write(text);
-  const files = form.getAll("files").filter((file) => file instanceof File);
+  const shared = form.getAll("files").filter((file) => file instanceof File);
+  addMedia(shared.filter(isMedium));
+  const files = shared.filter((file) => !isMedium(file));
   const documents = files.filter(isDocument);
   const model = choiceOfFiles(files.filter((file) => !isDocument(file)));
   if (documents.length) {

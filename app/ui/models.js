@@ -1,9 +1,10 @@
 /** The model dialog: choose from the catalog, a local file (picked or dropped), or an address. */
 import { joined, t } from "../language/phrase.js";
-import { decoded } from "../sdk/percent.js";
+import { isAddress, nameOf } from "./address.js";
 import { byId, h } from "./dom.js";
 import { bytes, tokens } from "./format.js";
 import { notify } from "./notices.js";
+import { sensesText, startProjector, withoutProjector } from "./media/projector.js";
 import { translated } from "./texts.js";
 
 /**
@@ -14,10 +15,10 @@ import { translated } from "./texts.js";
 
 /**
  * @param {{ choose: (choice: Choice) => void, list: () => Promise<Record<string, any>[]>,
- *   opened: (loaded: Loaded | null, take: (choice: Choice) => void) => void, documents: (files: File[]) => File[] }} actions
- *   `documents` adds the documents among dropped files and returns the other files
+ *   opened: (loaded: Loaded | null, take: (choice: Choice) => void) => void, others: (files: File[]) => File[] }} actions
+ *   `others` takes what is no model among dropped files, and returns the rest
  */
-export function startModels({ choose, list, opened, documents }) {
+export function startModels({ choose, list, opened, others }) {
   const dialog = /** @type {HTMLDialogElement} */ (byId("model-dialog"));
   const input = /** @type {HTMLInputElement} */ (byId("file-input"));
   /** @type {Loaded | null} */
@@ -31,7 +32,9 @@ export function startModels({ choose, list, opened, documents }) {
     const choice = choiceOfFiles(files);
     if (choice) take(choice);
   };
-  byId("model-button").onclick = async () => {
+  const projector = startProjector(take);
+  const open = async () => {
+    projector.show(loaded);
     dialog.showModal();
     byId("model-facts").replaceChildren(...facts(loaded));
     opened(loaded, take);
@@ -40,6 +43,7 @@ export function startModels({ choose, list, opened, documents }) {
       ...models.filter(({ size, variant }) => size && !variant).map((model) => modelItem(model, loaded, take)),
     );
   };
+  byId("model-button").onclick = open;
   byId("open-file").onclick = () => input.click();
   input.addEventListener("change", () => {
     takeFiles([...(input.files ?? [])]);
@@ -54,10 +58,15 @@ export function startModels({ choose, list, opened, documents }) {
     const url = new URL(address, document.baseURI).href;
     take({ model: url, name: nameOf(url), keep: url });
   });
-  startDrop((files) => takeFiles(documents(files)));
+  startDrop((files) => takeFiles(others(files)));
 
   return {
     close: () => dialog.close(),
+    /** Opens the dialog where a projector is added. */
+    addProjector() {
+      open();
+      projector.focus();
+    },
     /** @param {Loaded | null} now the current model */
     show(now) {
       loaded = now;
@@ -65,22 +74,12 @@ export function startModels({ choose, list, opened, documents }) {
   };
 }
 
-/** @param {string} text */
-export function isAddress(text) {
-  return /^(https?:\/\/|\.{0,2}\/)\S+$/i.test(text);
-}
-
-/** A file's name without path and extension. @param {string} url */
-export function nameOf(url) {
-  const last = url.split(/[?#]/)[0].split("/").at(-1) || url;
-  return decoded(last).replace(/\.gguf$/i, "");
-}
-
 /** @param {File[]} files @returns {Choice | null} */
 export function choiceOfFiles(files) {
   if (!files.length) return null;
-  const parts = files.toSorted((a, b) => a.name.localeCompare(b.name));
-  return { model: parts.length > 1 ? parts : parts[0], name: nameOf(parts[0].name) };
+  const { model, projector } = withoutProjector(files);
+  const parts = model.toSorted((a, b) => a.name.localeCompare(b.name));
+  return { model: parts.length > 1 ? parts : parts[0], name: nameOf(parts[0].name), projector };
 }
 
 /** @param {Record<string, any>} model @param {Loaded | null} loaded @param {(choice: Choice) => void} take */
@@ -115,8 +114,12 @@ function facts(loaded) {
   /** @type {[Text, Text | undefined | false][]} */
   const rows = [
     [t("Answering"), loaded.name],
-    [t("Runs on"), loaded.choice.upstream ?? (stats.backend === "webgpu" ? gpu : t("the CPU"))],
+    [
+      t("Runs on"),
+      loaded.choice.upstream ?? (stats.backend === "webgpu" ? gpu : t("the CPU, {n} threads", { n: stats.threads })),
+    ],
     [t("Context"), stats.context_length && tokens(stats.context_length)],
+    [t("Takes"), !loaded.choice.upstream && sensesText(loaded)],
     [t("Memory"), memory.length > 0 && bytes(memory.reduce((sum, value) => sum + value, 0))],
   ];
   return rows.flatMap(([term, value]) => (value ? [h("dt", {}, term), h("dd", {}, value)] : []));

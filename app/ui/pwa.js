@@ -3,6 +3,20 @@ import { t } from "../language/phrase.js";
 import { languageUrl } from "./language.js";
 import { notify } from "./notices.js";
 
+const ISOLATING = "wisp.isolating"; // in the session: the page has been reloaded for it
+
+/**
+ * Reloads the page once where its host sends no headers for cross-origin isolation, and now the service worker does:
+ * the CPU engine then has threads. Not if there is a GPU, and not once the user has begun.
+ */
+async function isolate() {
+  if (globalThis.crossOriginIsolated || navigator.userActivation?.hasBeenActive) return;
+  const adapter = await navigator.gpu?.requestAdapter();
+  if ((adapter && !adapter.info?.isFallbackAdapter) || sessionStorage.getItem(ISOLATING)) return;
+  sessionStorage.setItem(ISOLATING, "1");
+  location.reload();
+}
+
 export async function startPwa() {
   if (!("serviceWorker" in navigator)) return;
   const { serviceWorker } = navigator;
@@ -24,6 +38,7 @@ export async function startPwa() {
   };
   serviceWorker.addEventListener("controllerchange", () => {
     if (reloading) return location.reload();
+    if (!hadOne) isolate();
     const url = languageUrl();
     if (url) fetch(url).catch(() => {}); // the service worker caches it: the page had fetched it before there was one
   });

@@ -13,6 +13,7 @@ import { columns, pickButton } from "./chats/pair.js";
 import { answered, firstSent } from "./chats/turns.js";
 import { isKey } from "./shortcuts.js";
 import { Markdown } from "./markdown.js";
+import { mediaList } from "./media/views.js";
 import { showSources } from "./sources.js";
 import { say } from "./texts.js";
 
@@ -145,15 +146,16 @@ export class Thread {
 
 /** @param {Message} message @param {Actions} actions @param {HTMLElement | null} versions */
 function userItem(message, actions, versions) {
-  const bubble = h("div", { class: "bubble", dir: "auto" }, message.content);
+  const bubble = message.content ? h("div", { class: "bubble", dir: "auto" }, message.content) : null;
+  const asked = h("div", { class: "asked" }, mediaList(message.media), bubble);
   const tools = h(
     "div",
     { class: "tools" },
     versions,
-    copyButton(t("Copy your message"), () => message.content),
+    bubble && copyButton(t("Copy your message"), () => message.content),
     iconButton("edit", t("Edit and send again"), () => editInPlace(item, message, actions)),
   );
-  const item = h("li", { class: "message user" }, h("h2", { class: "hidden" }, t("You")), bubble, tools);
+  const item = h("li", { class: "message user" }, h("h2", { class: "hidden" }, t("You")), asked, tools);
   return item;
 }
 
@@ -175,7 +177,7 @@ function editInPlace(item, message, actions) {
     item.replaceChildren(...before);
     byId("prompt").focus();
   };
-  const send = () => field.value.trim() && actions.edit(message, field.value.trim());
+  const send = () => (field.value.trim() || message.media) && actions.edit(message, field.value.trim());
   field.addEventListener("keydown", (event) => {
     if (isKey("close", event)) {
       event.stopPropagation();
@@ -191,7 +193,7 @@ function editInPlace(item, message, actions) {
     h("button", { type: "button", class: "button", on: { click: cancel } }, t("Cancel")),
     h("button", { type: "button", class: "button primary", on: { click: send } }, t("Send")),
   );
-  item.replaceChildren(before[0], h("div", { class: "editor" }, field, row));
+  item.replaceChildren(before[0], h("div", { class: "editor" }, mediaList(message.media), field, row));
   field.focus();
 }
 

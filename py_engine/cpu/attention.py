@@ -12,32 +12,41 @@ from py_engine.plan.cache import GROUP
 
 
 def rotate(c: Call, x: Array, pos: Array) -> Array:
-    """Rotate (n, heads * head_dim) at positions (n,)."""
+    """Rotate (n, heads * head_dim) at positions (n, 1) or (n, pairs)."""
     dim, head = c.params["ROPE_DIM"], c.params["HEAD_DIM"]
-    # 32-bit wrap-around, as on the GPU
-    turns = (pos.astype(np.uint32)[:, None] * c["rope_freqs"][: dim // 2]).astype(np.uint32).view(np.int32)
+    if c.params.get("TURNS"):
+        turns = np.ascontiguousarray(c["rope_freqs"][: len(x), : dim // 2]).view(np.int32)
+    else:  # 32-bit wrap-around, as on the GPU
+        turns = (pos.astype(np.uint32) * c["rope_freqs"][: dim // 2]).astype(np.uint32).view(np.int32)
     angle = turns.astype(np.float32) * np.float32(2 * np.pi / 2**32)
     cos, sin = ((f(angle) * np.float32(c.consts["rope_scale"]))[:, None, :] for f in (np.cos, np.sin))
     heads = x.reshape(len(x), -1, head)
     out = heads.copy()
-    first, second = (
-        (slice(0, dim // 2), slice(dim // 2, dim)) if c.params["NEOX"] else (slice(0, dim, 2), slice(1, dim, 2))
-    )
+    first, second = _pairs(c.params["NEOX"], dim)
     out[..., first] = heads[..., first] * cos - heads[..., second] * sin
     out[..., second] = heads[..., first] * sin + heads[..., second] * cos
     return out.reshape(x.shape)
 
 
+def _pairs(neox: int, dim: int) -> tuple[Array, Array]:
+    """The dimensions that are rotated together, (dim / 2,) each."""
+    numbers = np.arange(dim)
+    if neox == 0:
+        return numbers[::2], numbers[1::2]
+    blocks = numbers.reshape(neox, 2, -1)  # 2: each half of the dimensions on its own
+    return blocks[:, 0].reshape(-1), blocks[:, 1].reshape(-1)
+
+
 def rope_store(c: Call, rows: Array) -> Array:
     """Return the rotated queries of stacked rows (n, q + 2 kv); store rotated keys and values in the cache."""
     q, kv = c.consts["q_rows"], c.consts["kv_rows"]
-    pos, offsets = c.positions[-len(rows) :], c.offsets[-len(rows) :]
+    pos, rotary = c.positions[-len(rows) :], c.rotary_positions[-len(rows) :]
     if not kv:
-        return rotate(c, rows[:, :q], offsets)
+        return rotate(c, rows[:, :q], rotary)
     cache_rows = np.arange(len(rows)) if c.params["KV"] == "q8_0" else c.rows_of(pos, c.sequences[-len(rows) :])
-    c["k_cache"][cache_rows] = rotate(c, rows[:, q : q + kv], offsets)
+    c["k_cache"][cache_rows] = rotate(c, rows[:, q : q + kv], rotary)
     c["v_cache"][cache_rows] = rows[:, q + kv : q + 2 * kv]
-    return rotate(c, rows[:, :q], offsets)
+    return rotate(c, rows[:, :q], rotary)
 
 
 def rope_append(c: Call) -> None:
@@ -68,7 +77,8 @@ def attention(c: Call) -> None:
     group, kv_heads, head_dim = c.params["G"], c.consts["n_head_kv"], c.params["HEAD_DIM"]
     y = c["y"][: c.n, : kv_heads * group * head_dim].reshape(c.n, kv_heads, group, head_dim)
     for m, end, begin, _ in c.segment_parts():
-        for head, scores, v in _scores(c, c["q"][m:end], c.positions[m:end], c.seq, begin):
+        last = int(c.segments[m, 1]) if c.params.get("PACKED") and not c.params.get("CAUSAL", 1) else None
+        for head, scores, v in _scores(c, c["q"][m:end], c.positions[m:end], c.seq, begin, last):
             top, sink = scores.max(axis=-1, keepdims=True), np.float32(0)
             if c.params["SINKS"]:
                 sinks = c["sinks"][0, head * group : (head + 1) * group, None, None]
@@ -94,19 +104,24 @@ def attention_decode(c: Call) -> None:
                 partial[:, head_dim], partial[:, head_dim + 1] = top[:, 0], e.sum(axis=-1)
 
 
-def _scores(c: Call, q: Array, positions: Array, seq: int, begin: int = 0) -> Iterator[tuple[int, Array, Array]]:
+def _scores(
+    c: Call, q: Array, positions: Array, seq: int, begin: int = 0, end: int | None = None
+) -> Iterator[tuple[int, Array, Array]]:
     """Yield (kv head, scaled and masked scores (group, n, positions), values (positions, head_dim)).
 
-    The queries (n, heads * head_dim) are at consecutive positions of one sequence. They see nothing before `begin`.
+    The queries (n, heads * head_dim) are at consecutive positions of one sequence. They see nothing before `begin`, nor
+    from `end` on, which may be after them.
     """
     head_dim, group, kv_heads = c.params["HEAD_DIM"], c.params["G"], c.consts["n_head_kv"]
     pos, n = int(positions[0]), len(positions)
     q = q[:, : kv_heads * group * head_dim].reshape(n, kv_heads, group, head_dim) * np.float32(c.consts["scale"])
-    seen = np.arange(begin, pos + n)
+    seen = np.arange(begin, pos + n if end is None else end)
     k, v = (_cached(c, name, seen, seq).reshape(-1, kv_heads, head_dim) for name in ("k_cache", "v_cache"))
     distance = positions[:, None] - seen[None, :]
-    window = c.params["WINDOW"] or 2 * (pos + n)
-    if c.params.get("CAUSAL", 1):
+    window = c.params["WINDOW"] or 1 << 30
+    if c.params.get("MEDIA") and c.params["WHOLE_MEDIA"]:
+        hidden = (seen >= c.media_records[:, :1]) | (distance >= window)
+    elif c.params.get("CAUSAL", 1):
         hidden = (distance < 0) | (distance >= window)
     else:
         hidden = abs(distance) > window // 2
@@ -158,6 +173,22 @@ def _quantize(c: Call, cols: int) -> None:
         levels = np.floor(np.float32(0.5) + 127 * (groups * inverse[..., None])).reshape(c.n, cols)
         values, scales = cache_views(c[f"{name}_cache"], page, cols)
         values[at], scales[at] = levels, largest
+
+
+def relative_attention(c: Call) -> None:
+    heads, dim, window = c.params["HEADS"], c.params["HEAD_DIM"], c.params["WINDOW"]
+    q, k, v = c["x"][: c.n, : 3 * heads * dim].reshape(c.n, 3, heads, dim).transpose(1, 0, 2, 3)
+    q = q * np.float32(c.consts["q_scale"]) * c["factor"][0]
+    keys = c["relative"][:window, : heads * dim].reshape(window, heads, dim)
+    scores = np.full((window, c.n, heads), -np.inf, np.float32)
+    for d in range(min(window, c.n)):
+        key = k[: c.n - d] * np.float32(c.consts["k_scale"]) + keys[d]
+        scores[d, d:] = capped((q[d:] * key).sum(axis=-1), c.params["SOFT_CAP"])
+    e = np.exp(scores - scores.max(axis=0))
+    y = np.zeros((c.n, heads, dim), np.float32)
+    for d in range(min(window, c.n)):
+        y[d:] += (e[d, d:] / e[:, d:].sum(axis=0))[..., None] * v[: c.n - d]
+    c["y"][: c.n, : heads * dim] = y.reshape(c.n, heads * dim)
 
 
 def visible(c: Call, pos: int) -> int:

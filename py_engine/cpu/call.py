@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from py_engine.plan.pages import SEGMENT_WORDS
+from py_engine.plan.pages import RECORD_WORDS, SEGMENT_WORDS
 
 Array = NDArray[Any]  # float32, float16 or uint32
 
@@ -72,6 +72,23 @@ class Call:
     def offsets(self) -> Array:
         """Every token's position within its own sequence, int64 (n,)."""
         return self.positions - self.segments[:, 0]
+
+    @property
+    def media_records(self) -> Array:
+        """Of a batch with media, every token's record, int64 (n, 4): end of what it sees, rotary positions."""
+        first = self.params["RECORDS"]
+        return self.tables[first : first + RECORD_WORDS * self.n].astype(np.int64).reshape(self.n, RECORD_WORDS)
+
+    @property
+    def rotary_positions(self) -> Array:
+        """The positions by which every token's pairs are rotated, int64 (n, 1), or (n, pairs) in a batch with media."""
+        if not self.params.get("MROPE"):
+            return self.offsets[:, None]
+        if self.params.get("MEDIA"):
+            axes = self["rope_freqs"][self.params["ROPE_DIM"] // 2 :][: self.params["ROPE_DIM"] // 2]
+            return self.media_records[:, 1 + axes.astype(np.int64)]
+        shifts = self.tables[self.params["SHIFTS"] + self.sequences].view(np.int32)
+        return (self.offsets + shifts)[:, None]
 
     def pages_of(self, positions: Array, sequences: Array | int) -> Array:
         """The pages of a cache that hold (position, sequence) pairs."""

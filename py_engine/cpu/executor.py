@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
 from py_engine.cpu.call import Array, Call
 from py_engine.cpu.kernels import KERNELS
+from py_engine.plan.media import MediaBatch
 from py_engine.plan.packing import PackedBatch
-from py_engine.plan.pages import STATE_WORDS, TABLES, first_tables, segments_offset, table_offset
-from py_engine.plan.plan import Op, Plan, Weight
+from py_engine.plan.pages import STATE_WORDS, TABLES, first_tables, records_at, shift_index, table_offset
+from py_engine.plan.plan import Buffer, Op, Plan, Weight
 from py_engine.plan.quants import row_bytes
 
 DTYPES = {"f32": np.float32, "f16": np.float16, "u32": np.uint32}
@@ -82,6 +85,19 @@ class Cpu:
         """Write tokens of a sequence."""
         self.buffers["tokens"][seq, position : position + len(ids)] = ids
 
+    def set_media(self, seq: int, shift: int | None, media: MediaBatch | None) -> None:
+        """Write the shift of a sequence's rotary positions, and a batch's media, where they are given."""
+        n_ctx, page = self.plan.n_ctx, self.plan.page
+        if shift is not None:
+            self.write("state", struct.pack("<i", shift), TABLES + 4 * shift_index(n_ctx, page, seq))
+        if media is None:
+            return
+        self.write("state", media.records.tobytes(), records_at(n_ctx, page))
+        given = self.buffers["media"]
+        for rows in media.rows:
+            values = np.asarray(rows.values, np.float32).reshape(-1, given.shape[1])
+            given[rows.token : rows.token + rows.count] = values[rows.first : rows.first + rows.count]
+
     def feed(self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0) -> None:
         """Write tokens of a sequence at their positions and run lists on them."""
         self.set_tokens(seq, position, ids)
@@ -91,7 +107,7 @@ class Cpu:
 
     def feed_packed(self, batch: PackedBatch, lists: Sequence[str], seq: int = 0) -> None:
         """Write a batch of a packed sequence and its segments, and run lists on it."""
-        self.write("state", batch.segments.tobytes(), 4 * segments_offset(self.plan.n_ctx, self.plan.page))
+        self.write("state", batch.segments.tobytes(), records_at(self.plan.n_ctx, self.plan.page))
         self.feed(batch.position, batch.ids.tolist(), lists, seq)
 
     def run(self, name: str) -> None:
@@ -101,12 +117,17 @@ class Cpu:
 
     def run_op(self, op: Op) -> None:
         """Run one op."""
-        bound = {
-            k: self.weights[b.name] if isinstance(b, Weight) else self.buffers[b.name] for k, b in op.bindings.items()
-        }
+        bound = {k: self.weights[b.name] if isinstance(b, Weight) else self._array(b) for k, b in op.bindings.items()}
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             tables = self.buffers["state"][TABLES // 4 :]
             KERNELS[op.kernel](Call(op.params, op.consts, bound, self.states, tables, op.grid))
+
+    def _array(self, b: Buffer) -> Array:
+        """A buffer. An op may see an activation in another shape than the plan: several of its rows as one."""
+        array, planned = self.buffers[b.name], self.plan.buffers.get(b.name)
+        if b.pool != "activations" or planned is None or planned.shape == b.shape:
+            return array
+        return array.reshape(-1)[: prod(b.shape)].reshape(b.shape)
 
 
 def dequantize(weight: Weight, raw: Array) -> Array:

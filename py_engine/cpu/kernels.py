@@ -15,12 +15,14 @@ from py_engine.cpu.attention import (
     attention_decode,
     kv_quantize,
     norm_rope_append,
+    relative_attention,
     rope_append,
     rope_store,
 )
 from py_engine.cpu.call import Array, Call
 from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, inverse_rms, normed
 from py_engine.cpu.sampling import advance, logprobs, nothing, sample, sample_best, sample_draw, sample_shape
+from py_engine.plan.shared import FIRST_MEDIA_ID
 
 
 def embed(c: Call) -> None:
@@ -29,18 +31,31 @@ def embed(c: Call) -> None:
     rows = (at if kind != "first" else at * 0) - c.consts["row0"]
     present = (rows >= 0) & (rows < c.consts["rows"])
     x, cols = c["x"][: c.n], c.params["COLS"]
+    if kind == "token" and c.params.get("MEDIA"):
+        media = at >= FIRST_MEDIA_ID
+        if c.params["MEDIA_ROW"] == "given":
+            x[media, :cols] = c["media"][: c.n][media, :cols]
+        elif not c.consts["row0"]:
+            x[media, :cols] = c["w"][0]
     w = c["w"][rows[present]] * np.float32(c.consts["scale"])
     x[present, :cols] = w if kind == "token" else x[present, :cols] + w
 
 
+def add_media(c: Call) -> None:
+    media = c["tokens"][c.sequences, c.positions] >= FIRST_MEDIA_ID
+    first, cols = c.consts["first"], 4 * c.params["VECS"]
+    c["x"][: c.n][media, :cols] += c["media"][: c.n][media, first : first + cols]
+
+
 def norm(c: Call) -> None:
     cols, groups = c.params["COLS"], c.grid[1]
-    x, y = c["x"][: c.n, : cols * groups], c["y"][: c.n, : cols * groups]
+    width = cols if groups == 1 else -(-cols // 32) * 32  # groups are beside each other, each padded
+    x, y = (c[name].reshape(-1)[: c.n * groups * width] if groups > 1 else c[name][: c.n, :cols] for name in ("x", "y"))
     if groups > 1:
-        x, y = x.reshape(c.n, groups, cols), y.reshape(c.n, groups, cols)
+        x, y = (values.reshape(c.n, groups, width)[..., :cols] for values in (x, y))
     if c.params["MEAN"]:
         x = x - x.mean(axis=-1, keepdims=True, dtype=np.float32)
-    out = normed(x, c["norm"][0], c.consts["eps"])
+    out = normed(x, c["norm"][0, :cols], c.consts["eps"])
     if c.params["BIAS"]:
         out = out + c["bias"][0]
     y[:] = y + out if c.params["ADD"] else out
@@ -181,6 +196,69 @@ def scale_by(c: Call) -> None:
     c["x"][: c.n] *= c["factor"][0, 0]
 
 
+def patches(c: Call) -> None:
+    side, places = c.params["PATCH"], c["places"].reshape(-1, 2)[: c.n].astype(np.int64)
+    y, x, channel = np.mgrid[0:side, 0:side, 0:3].transpose(0, 3, 1, 2)  # (3, side, side) each
+    at = places[:, :1, None, None] + y * places[:, 1:, None, None] + 3 * x + channel
+    there = places[:, 1] > 0
+    data = c["pixels"].view(np.uint8)[np.where(there[:, None, None, None], at, 0)]
+    values = c["values"][channel, data].reshape(c.n, -1)
+    c["y"][: c.n, : 3 * side * side] = np.where(there[:, None], values, np.float32(0))
+
+
+def gather(c: Call) -> None:
+    cols, first, tap0 = c.params["COLS"], c.consts["first"], c.consts["tap0"]
+    table = c.buffers["w"] if "w" in c.buffers else c["w_qs"]
+    y = c["y"][: c.n, first : first + cols]
+    total = y if c.params["ADD"] else np.zeros_like(y)
+    for tap in range(tap0, tap0 + c.params["TAPS"]):
+        rows = c["taps"][: c.n, tap, 0].astype(np.int64) - c.consts["row0"]
+        weights = np.ascontiguousarray(c["taps"][: c.n, tap, 1]).view(np.float32)
+        present = (rows >= 0) & (rows < c.consts["rows"]) & (weights != 0)
+        total[present] += weights[present, None] * table[rows[present]][:, :cols]
+    y[:] = total
+
+
+def unfold(c: Call) -> None:
+    cols, count = c.params["COLS"], c.params["TAPS"]
+    rows = c["taps"][: c.n, :count, 0].astype(np.int64)
+    weights = np.ascontiguousarray(c["taps"][: c.n, :count, 1]).view(np.float32)
+    found = np.where(weights[..., None] != 0, c["x"][np.where(weights != 0, rows, 0), :cols], np.float32(0))
+    found = found * weights[..., None]  # (n, taps, cols)
+    c["y"][: c.n, : cols * count] = found.transpose(0, 2, 1).reshape(c.n, cols * count)
+
+
+def depthwise(c: Call) -> None:
+    cols, count = c.params["CHANNELS"], c.params["TAPS"]
+    kernel = c["w"][np.arange(cols)]
+    total = np.zeros((c.n, cols), np.float32)
+    for t in range(count):
+        weights = np.ascontiguousarray(c["taps"][: c.n, t, 1]).view(np.float32)
+        rows = np.where(weights != 0, c["taps"][: c.n, t, 0], 0).astype(np.int64)
+        x = np.where(weights[:, None] != 0, c["x"][rows, :cols], np.float32(0))
+        total += weights[:, None] * kernel[:, t] * x
+    c["y"][: c.n, :cols] = total
+
+
+def clamp(c: Call) -> None:
+    cols, first = c.params["COLS"], c.consts["first"]
+    y, limits = c["y"][: c.n, first : first + cols], c["limits"].reshape(-1)
+    x = y if c.params["IN_PLACE"] else c["x"][: c.n, :cols]
+    y[:] = np.minimum(np.maximum(x, limits[1]), limits[0])
+
+
+def shift_scale(c: Call) -> None:
+    factor, x = c["factor"][0], c["x"][: c.n]
+    cols = len(factor)
+    x[:, :cols] = (x[:, :cols] - c["shift"][0] if c.params["SHIFT"] else x[:, :cols]) * factor
+    x[:, cols:] = 0
+
+
+def matmul_transposed(c: Call) -> None:
+    rows = c.consts["rows"]
+    c["y"][: c.n, : c.params["COLS"]] = c["x"][: c.n, :rows] @ c["w"][np.arange(rows)]
+
+
 def pool(c: Call) -> None:
     for m, end, begin, row in c.segment_parts():
         x, y, before = c["x"][m:end], c["y"], c.pos + m - begin
@@ -286,10 +364,11 @@ def read(c: Call) -> None:
 KERNELS: dict[str, Callable[[Call], None]] = {
     f.__name__: f
     for f in (
-        embed, norm, add_scaled, soft_cap, activate, matmul, matvec, matvec_small_batch, quantize_rows, rope_append,
-        norm_rope_append, kv_quantize, attention, attention_decode, attention_combine, pool, normalize, shortconv,
-        gate, scale_by, route, experts, group_experts, weighted_sum, sample_best, sample_shape, sample_draw, sample,
-        advance, logprobs, read,
+        embed, add_media, norm, add_scaled, soft_cap, activate, matmul, matvec, matvec_small_batch, quantize_rows,
+        rope_append, norm_rope_append, kv_quantize, attention, attention_decode, attention_combine, pool, normalize,
+        shortconv, gate, scale_by, route, experts, group_experts, weighted_sum, sample_best, sample_shape, sample_draw,
+        sample, advance, logprobs, read, patches, gather, unfold, clamp, shift_scale, matmul_transposed,
+        depthwise, relative_attention,
     )
 }  # fmt: skip
 KERNELS |= {"matmul_matrix": matmul, "attention_matrix": attention}

@@ -8,6 +8,9 @@ import numpy as np
 
 from py_engine.cpu.call import Array
 
+# Abramowitz and Stegun 7.1.26: 1 - erf(z) = (the polynomial of 1 / (1 + 0.3275911 z)) * exp(-z^2), within 1.5e-7
+ERF = (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
+
 
 def normed(x: Array, norm: Array | np.float32, eps: float) -> Array:
     """RMS norm of rows."""
@@ -33,6 +36,22 @@ def gelu(x: Array) -> Array:
     return np.float32(0.5) * x * (1 + np.tanh(np.float32((2 / np.pi) ** 0.5) * x * (1 + np.float32(0.044715) * x * x)))
 
 
+def gelu_quick(x: Array) -> Array:
+    """GELU in its sigmoid approximation."""
+    return x / (1 + np.exp(np.float32(-1.702) * x))
+
+
+def gelu_erf(x: Array) -> Array:
+    """GELU by the error function, as in activation.wgsl."""
+    z = np.abs(x) * np.float32(0.5**0.5)
+    t = 1 / (1 + np.float32(0.3275911) * z)
+    series = np.full_like(t, ERF[-1])
+    for factor in ERF[-2::-1]:
+        series = series * t + np.float32(factor)
+    tail = np.float32(0.5) * series * t * np.exp(-z * z)
+    return x * np.where(x < 0, tail, 1 - tail)
+
+
 def gated(act: str, gate: Array, up: Array) -> Array:
     """activation(gate) * up."""
     if act == "swiglu_oai":
@@ -46,4 +65,23 @@ def relu2(x: Array) -> Array:
     return np.square(np.maximum(x, np.float32(0)))
 
 
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"silu": silu, "gelu": gelu, "tanh": np.tanh, "relu2": relu2}
+def hard_sigmoid(x: Array) -> Array:
+    return np.clip((x + np.float32(3)) / np.float32(6), 0, 1)
+
+
+def relu(x: Array) -> Array:
+    return np.maximum(x, np.float32(0))
+
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "silu": silu,
+    "gelu": gelu,
+    "gelu_quick": gelu_quick,
+    "gelu_erf": gelu_erf,
+    "relu": relu,
+    "hard_sigmoid": hard_sigmoid,
+    "hard_swish": lambda x: x * hard_sigmoid(x),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "tanh": np.tanh,
+    "relu2": relu2,
+}

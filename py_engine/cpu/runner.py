@@ -10,7 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from py_engine.plan.encoder import EncoderInputs, EncoderPlan
 from py_engine.plan.lists import DECODE, SMALL_BATCH
+from py_engine.plan.media import MediaBatch
 from py_engine.plan.packing import PackedBatch
 from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Plan
@@ -43,6 +45,7 @@ class CpuRunner:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.on_gpu = self.queues = False
+        self.numpy, self.threads = True, 1
         self.lost: str | None = None
         self._samplings: dict[int, Sampling] = {}  # of every sequence that was configured
         self._rules = Rules(plan.n_vocab)
@@ -120,8 +123,12 @@ class CpuRunner:
     def prepared(self, lists: Sequence[str]) -> bool:
         return True
 
-    def feed(self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False) -> None:
+    def feed(
+        self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
+        media: MediaBatch | None = None, shift: int | None = None,
+    ) -> None:  # fmt: skip
         def run() -> list[Batch]:
+            self._cpu.set_media(seq, shift, media)
             if SMALL_BATCH in lists:
                 self._set_states([Row(seq, position + i) for i in range(len(ids))])
             self._cpu.feed(position, ids, lists, seq)
@@ -298,6 +305,15 @@ class CpuRunner:
         self._states()[0, 1] = rows
         self._run(lists)
         return self._cpu.buffers[name][:rows, :width].copy()
+
+    async def encode(self, encoder: EncoderPlan, inputs: EncoderInputs) -> Any:
+        for name, at, data in inputs.writes:
+            self._cpu.write(name, data, at)
+        for stage in encoder.stages:
+            await self._handle_messages()
+            self._states()[0] = 0, inputs.rows[stage.rows], 0, 0
+            self._run([stage.list])
+        return self._cpu.buffers[encoder.output][: inputs.tokens, : encoder.width].copy()
 
     def counts(self) -> Counts:
         return Counts()

@@ -98,9 +98,9 @@ def shaped(logits: Array, history: Array, s: np.void, rules: Array, words: int) 
     bias = np.zeros(vocab, np.float32)
     bias[pairs[:, 0]] = np.ascontiguousarray(pairs[:, 1]).view(np.float32)
     x = logits + bias
-    seen = np.unique(history[end - min(end, int(s["repeat_last_n"])) :])
+    seen = _tokens_of(np.unique(history[end - min(end, int(s["repeat_last_n"])) :]), vocab)
     x[seen] *= np.where(x[seen] > 0, 1 / s["repeat_penalty"], s["repeat_penalty"])
-    counts = np.bincount(history[int(s["answer"]) :], minlength=vocab)[:vocab].astype(np.float32)
+    counts = np.bincount(_tokens_of(history[int(s["answer"]) :], vocab), minlength=vocab)[:vocab].astype(np.float32)
     x -= counts * s["frequency_penalty"] + np.where(counts > 0, s["presence_penalty"], np.float32(0))
     if s["dry_multiplier"] > 0:
         for token, length in repeats(history, s, bits(rules[:words], vocab)).items():
@@ -108,10 +108,16 @@ def shaped(logits: Array, history: Array, s: np.void, rules: Array, words: int) 
     return np.where(bias <= -100, np.float32(BANNED), np.maximum(x, np.float32(BANNED)))
 
 
+def _tokens_of(history: Array, vocab: int) -> Array:
+    """The ids that are of the vocabulary, not of media."""
+    return history[history < vocab]
+
+
 def repeats(history: Array, s: np.void, breakers: Array) -> dict[int, int]:
     """Token -> length of the longest repetition that it would continue, if at least dry_allowed_length (DRY)."""
     history = history[len(history) - min(len(history), int(s["dry_penalty_last_n"])) :]
-    broken = np.flatnonzero(breakers[history])
+    breaks = np.append(breakers, True)[np.minimum(history, len(breakers))]  # media break a sequence, too
+    broken = np.flatnonzero(breaks)
     longest = min(len(history) - (int(broken[-1]) + 1 if len(broken) else 0), int(s["dry_longest"]))
     allowed = int(s["dry_allowed_length"])
     if longest < allowed:
@@ -128,7 +134,7 @@ def repeats(history: Array, s: np.void, breakers: Array) -> dict[int, int]:
     found: dict[int, int] = {}
     for i in np.flatnonzero(lengths >= allowed):
         token = int(history[i + 1])
-        if not breakers[token]:
+        if not breaks[i + 1]:
             found[token] = max(found.get(token, 0), int(lengths[i]))
     return found
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from py_engine.errors import WispError
+from py_engine.files.convolutions import flattened
 from py_engine.files.gguf_header import Header, TensorInfo
 from py_engine.files.records import plan_records
 
@@ -28,7 +29,7 @@ class Parts:
     def of(cls, source: Source | list[Source], header: Header | list[Header]) -> Parts:
         """Create from one source and header, or lists of them. WispError truncated_file or corrupt_header."""
         sources = source if isinstance(source, list) else [source]
-        headers = header if isinstance(header, list) else [header]
+        headers = [flattened(one) for one in (header if isinstance(header, list) else [header])]
         expected = headers[0].get("split.count", 0) or 1
         if expected != len(headers):
             raise WispError(

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from gguf.constants import GGML_QUANT_SIZES
 
+from py_engine.files.convolutions import flattened
 from py_engine.files.gguf_header import Header, TensorInfo
 
 MAX_RECORD = 16 << 20  # bytes; a download has nine records in memory (shards.py)
@@ -43,6 +44,7 @@ def plan_records(header: Header, file_size: int, max_bytes: int = MAX_RECORD) ->
     is cut between rows, or between quantisation blocks if a row is longer, so no block is cut. Small tensors share a
     record; padding belongs to the tensor before it.
     """
+    header = flattened(header)
     if max_bytes < 1024:
         raise ValueError("Records under 1 KiB cannot hold a quantisation block of every type.")
     head = min(header.data_offset, file_size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from py_engine.generate.media import PromptMedia
 from py_engine.plan.sampling import Batch, Constraint, Sampling
 
 
@@ -54,6 +55,7 @@ class Answer:
     left: int  # tokens that may still follow
     stop_ids: frozenset[int]
     constraint: Constraint | None = None
+    media: PromptMedia = field(default_factory=PromptMedia)
     exact: bool = False  # the text must not depend on the cache, or on an interruption
     private: bool = False  # as in AnswerLimits
     begins: int = field(init=False)  # index of its first token in `ids`

@@ -16,12 +16,14 @@ from py_engine.errors import WispError
 from py_engine.generate.answer import Answer
 from py_engine.generate.constrained import ConstrainedDecoder
 from py_engine.generate.kv_cache import KvCache
+from py_engine.generate.media import PromptMedia
 from py_engine.generate.prefix_store import PrefixStore
 from py_engine.generate.scheduler import Reuse, Scheduler, prompt_part
 from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.generate.sequences import Sequences
 from py_engine.generate.time_slices import TimeSlices
 from py_engine.generate.totals import Totals
+from py_engine.plan.lists import MEDIA
 from py_engine.plan.sampling import Batch
 from py_engine.runners import Counts, Runner
 
@@ -92,6 +94,8 @@ class Generation:
             sequence.private = answer.private
             if self.prefixes is not None:
                 await self.prefixes.restore(answer.ids, self.sequences.cache, self.runner, answer.exact)
+            if answer.media:
+                await self.runner.prepare([MEDIA])
             while not answer.done:
                 async with aclosing(self._continue(answer, sequence)) as batches:
                     async for batch in batches:
@@ -171,35 +175,48 @@ class Generation:
     async def _feed(self, answer: Answer, sequence: SequenceCache) -> bool:
         """Feed parts of a prompt; the last one computes the first logits. False: the time slice or the pages ended."""
         runner = self.runner
+        await answer.media.encode(answer.ids, len(sequence.tokens))
         await runner.configure(answer.sampling, answer.begins, answer.shifted, True, sequence.number)
         while len(sequence.tokens) < len(answer.ids):
             part = prompt_part(answer, sequence, runner, self.plan.batch)
             if not part.ids:
                 answer.lacks_pages = True
                 return False
-            runner.feed(part.at, part.ids, part.lists, sequence.number, read=True)
+            runner.feed(part.at, part.ids, part.lists, sequence.number, read=True, media=part.media, shift=part.shift)
             await runner.result()
             sequence.append(part.ids, generated=part.decoded)
             if len(sequence.tokens) < len(answer.ids) and self.time_slices.expired():
                 return False
         return True
 
-    async def feed(self, ids: list[int], size: int, lists: Sequence[str]) -> AsyncGenerator[int, None]:
-        """Feed a whole sequence in batches of at most `size` tokens; after each, yield how many it had.
+    async def feed(
+        self, ids: list[int], size: int, lists: Sequence[str], first: int = 0, media: PromptMedia | None = None
+    ) -> AsyncGenerator[int, None]:
+        """Feed a whole sequence; from its token `first` on, run lists on batches of at most `size` tokens.
 
-        The caller has the engine to itself.
+        Yields after each of these batches how many tokens it had. Tokens from `first` on are not of media. The caller
+        has the engine to itself.
         """
-        await self.runner.prepare(lists)
+        media = media or PromptMedia()
+        await media.encode(ids, 0)
+        await self.runner.prepare([*lists, MEDIA] if media else lists)
         async with self.sequences.acquire() as sequence:
             if self.plan.generates:
                 await self.sequences.wait_for_pages(sequence, len(ids))
-            for at in range(0, len(ids), size):
-                batch = ids[at : at + size]
-                sequence.reserve(at + len(batch))
-                self.runner.feed(at, batch, lists, sequence.number)
+            at = 0
+            while at < len(ids):
+                wanted = at >= first
+                count = min(size, len(ids) - at) if wanted else media.part(ids[:first], at, self.plan.batch)
+                batch = ids[at : at + count]
+                given, shift = media.batch(ids, at, count)
+                sequence.reserve(at + count)
+                run = lists if wanted else lists[:1] if given is None else [MEDIA]
+                self.runner.feed(at, batch, run, sequence.number, media=given, shift=shift)
                 if self.plan.generates:
                     sequence.append(batch)
-                yield len(batch)
+                at += count
+                if wanted:
+                    yield count
 
     def _update_stats(self, answer: Answer, started: float, before: Counts) -> None:
         """Update the answer's figures. Requests side by side each count all work of the device."""

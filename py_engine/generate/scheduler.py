@@ -20,7 +20,8 @@ from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.generate.speculation import DraftPolicy
 from py_engine.generate.time_slices import TimeSlices
 from py_engine.generate.totals import Totals
-from py_engine.plan.lists import DECODE, PREFILL_END, SMALL_BATCH_END
+from py_engine.plan.lists import DECODE, MEDIA_END, PREFILL_END, SMALL_BATCH_END
+from py_engine.plan.media import MediaBatch
 from py_engine.plan.sampling import Batch
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.runners import Row, Runner
@@ -86,6 +87,8 @@ class PromptPart:
     lists: Sequence[str]
     decoded: bool  # with the rounding of decoded tokens
     last: bool
+    media: MediaBatch | None = None
+    shift: int = 0  # as in Runner.feed()
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,7 @@ class Scheduler:
             if not reuse():
                 self._prompts.release()
                 return
+            await answer.media.encode(answer.ids, len(cache.tokens))
         except BaseException:
             self._prompts.release()
             raise
@@ -278,7 +282,8 @@ class Scheduler:
             sequence.position = len(answer.ids)
             sequence.left -= 1
             self._end_prompt(sequence)
-        runner.feed(part.at, part.ids, lists, sequence.cache.number, read=True)
+        number = sequence.cache.number
+        runner.feed(part.at, part.ids, lists, number, read=True, media=part.media, shift=part.shift)
         sequence.cache.append(part.ids, generated=part.decoded)
         if part.last and self._speculation:  # now, while the device computes the prompt
             sequence.drafts = DraftPolicy(answer.ids)
@@ -321,7 +326,23 @@ def prompt_part(answer: Answer, cache: SequenceCache, runner: Runner, most: int)
     count = min(rest, MAX_SMALL_BATCH if small else 1 if decoded else most)
     if answer.exact and at < answer.prompted:
         count = min(count, answer.prompted - at)
+    media, shift = answer.media.batch(answer.ids, at, count)
+    if media is not None:
+        return _part_with_media(answer, cache, at, most)
     count = min(count, max(0, cache.reserve(at + count) - at))
     last = count == rest
     lists: Sequence[str] = SMALL_BATCH_END if small else (DECODE,) if decoded else PREFILL_END
-    return PromptPart(at, answer.ids[at : at + count], lists if last else lists[:1], decoded or small, last)
+    return PromptPart(
+        at, answer.ids[at : at + count], lists if last else lists[:1], decoded or small, last, None, shift
+    )
+
+
+def _part_with_media(answer: Answer, cache: SequenceCache, at: int, most: int) -> PromptPart:
+    """prompt_part() where pictures or sounds are among the next tokens."""
+    ids = answer.ids[: answer.prompted] if answer.exact else answer.ids
+    count = answer.media.part(ids, at, most)
+    count = answer.media.part_within(ids, at, min(count, cache.reserve(at + count) - at))
+    media, shift = answer.media.batch(answer.ids, at, count)
+    last = at + count == len(answer.ids)
+    lists = PREFILL_END if media is None else MEDIA_END
+    return PromptPart(at, answer.ids[at : at + count], lists if last else lists[:1], False, last, media, shift)

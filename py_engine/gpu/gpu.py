@@ -18,9 +18,9 @@ from py_engine.gpu.pipelines import PipelineCache
 from py_engine.gpu.upload import Upload
 from py_engine.plan import kernels, quants
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import DECODE
+from py_engine.plan.media import MediaBatch
 from py_engine.plan.packing import PackedBatch
-from py_engine.plan.pages import segments_offset
+from py_engine.plan.pages import TABLES, records_at, shift_index
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan
 from py_engine.plan.shared import LOGPROB_ROW_BYTES, LOGPROB_ROWS, MAX_SMALL_BATCH, MAX_STEPS
 from py_engine.runners import Row
@@ -229,6 +229,20 @@ class Gpu(Memory):
         words = to_js(memoryview(struct.pack(f"<{len(ids)}I", *ids)).cast("I"))
         self.replay.feed(seq, position, words, to_js(list(lists)), read, with_rows)
 
+    def set_shift(self, seq: int, shift: int) -> None:
+        """Write the shift of a sequence's rotary positions."""
+        at = TABLES + 4 * shift_index(self.plan.n_ctx, self.plan.page, seq)
+        self.write("state", struct.pack("<i", shift), at)
+
+    def set_media(self, media: MediaBatch) -> None:
+        """Write the records and embeddings of a batch with media."""
+        self.write("state", media.records.tobytes(), records_at(self.plan.n_ctx, self.plan.page))
+        buffer, offset, _ = self.places["media"]
+        width = self.plan.media_width
+        for rows in media.rows:
+            to = offset + 4 * width * rows.token
+            self.device.queue.writeBuffer(buffer, to, rows.values, width * rows.first, width * rows.count)
+
     def decode(
         self,
         rows: Sequence[Row],
@@ -253,7 +267,7 @@ class Gpu(Memory):
     def feed_packed(self, batch: PackedBatch, lists: Sequence[str], seq: int) -> None:
         """Write a batch of a packed sequence and its segments, and run lists on it."""
         ids, segments = (to_js(memoryview(words)) for words in (batch.ids, batch.segments))
-        offset = 4 * segments_offset(self.plan.n_ctx, self.plan.page)
+        offset = records_at(self.plan.n_ctx, self.plan.page)
         self.replay.feedPacked(seq, batch.position, ids, segments, offset, to_js(list(lists)))
 
     def pooled(self, name: str, rows: int, width: int, lists: Sequence[str]) -> Any:
@@ -271,33 +285,6 @@ class Gpu(Memory):
         for i in range(n):
             out.set(padded.subarray(i * width, i * width + cols), i * cols)
         return out
-
-    async def least_step_ms(self) -> float:
-        """A lower bound of a decode step's time, in milliseconds. Costs the compilation of one kernel.
-
-        Times the largest mat-vec and scales its time to all weights; other kernels count as free.
-        """
-        products = [op for op in self.plan.lists[DECODE] if op.kernel == "matvec"]
-        op = max(products, key=lambda op: op.bindings["w"].nbytes)
-        shader = kernels.expand(op.kernel, op.params, self.variant)
-        await self.pipelines.get(shader)
-        params = self._params({0: shader.pack(op.consts)})[0]
-        group = self._group(shader, self._bound(op) | {"p": params})
-        self.device.queue.writeBuffer(self.places["state"][0], 0, to_js(memoryview(struct.pack("<2I", 0, 1))))
-        times = []
-        for _ in range(3):
-            encoder = self.device.createCommandEncoder()
-            compute = encoder.beginComputePass()
-            compute.setPipeline(self.pipelines[shader])
-            compute.setBindGroup(0, group)
-            compute.dispatchWorkgroups(*op.grid)
-            compute.end()
-            begun = js.performance.now()
-            self.device.queue.submit(to_js([encoder.finish()]))
-            await self.device.queue.onSubmittedWorkDone()
-            times.append(js.performance.now() - begun)
-        read = sum(product.bindings["w"].nbytes for product in products)
-        return min(times) * read / op.bindings["w"].nbytes
 
     async def time_lists(self, names: list[str], n: int, repeats: int) -> float:
         """Time lists run one after the other on a batch of n tokens: mean of `repeats`, in nanoseconds."""

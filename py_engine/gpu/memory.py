@@ -109,7 +109,8 @@ class Memory:
     def write(self, name: str, data: Any, at: int = 0) -> None:
         """Write bytes, or a JavaScript typed array, to a buffer of the plan from byte `at` on."""
         buffer, offset, _ = self.places[name]
-        self.device.queue.writeBuffer(buffer, offset + at, to_js(memoryview(data)) if isinstance(data, bytes) else data)
+        content = to_js(memoryview(data)) if isinstance(data, (bytes, memoryview)) else data
+        self.device.queue.writeBuffer(buffer, offset + at, content)
 
     def set_pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:
         """Write entries of a sequence's block table, from entry `first` on."""

@@ -280,6 +280,13 @@ export class Replay extends Lists {
     this.feed(seq, position, ids, lists, false, false);
   }
 
+  /** Runs lists over rows that are no tokens. @param {number} rows @param {string[]} lists */
+  runRows(rows, lists) {
+    this.place([{ seq: 0, position: 0 }], rows);
+    this.places = undefined;
+    this.submit((encoder) => this.pass(encoder, [lists], rows));
+  }
+
   /**
    * Runs lists over rows of a buffer and reads `width` floats of each. Submits before it returns.
    * @param {number} rows @param {string[]} lists

@@ -15,7 +15,9 @@ from py_engine.errors import WispError
 from py_engine.gpu.gpu import Gpu, device_lost
 from py_engine.gpu.memory import obj
 from py_engine.gpu.step_times import StepTimes
+from py_engine.plan.encoder import EncoderInputs, EncoderPlan
 from py_engine.plan.lists import DECODE
+from py_engine.plan.media import MediaBatch
 from py_engine.plan.packing import PackedBatch
 from py_engine.plan.placement import Placement
 from py_engine.plan.sampler_ops import Rules
@@ -69,10 +71,12 @@ class GpuRunner:
     def __init__(self, gpu: Gpu) -> None:
         self.gpu, self.plan = gpu, gpu.plan
         self.on_gpu, self.queues = not gpu.variant.software, True
+        self.numpy, self.threads = False, 0
         self._samplings: dict[int, Sampling] = {}  # of every sequence that was configured
         self._rules = Rules(self.plan.n_vocab)
         self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
         self._preparing: set[str] = set()
+        self._shifts: dict[int, int] = {}  # of rotary positions, by sequence, where it is not 0
         self._in_flight: deque[Submit] = deque()
         self._times = StepTimes()
         self._tokens, self._ms = 0, 0.0  # tokens of take() since the last update of the step time, and their time
@@ -146,8 +150,16 @@ class GpuRunner:
         self._samplings[seq] = sampling
         self._masked.discard(seq)
 
-    def feed(self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False) -> None:
+    def feed(
+        self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
+        media: MediaBatch | None = None, shift: int | None = None,
+    ) -> None:  # fmt: skip
         self._check()
+        if shift is not None and shift != self._shifts.get(seq, 0):
+            self.gpu.set_shift(seq, shift)
+            self._shifts[seq] = shift
+        if media is not None:
+            self.gpu.set_media(media)
         logprobs = self._samplings[seq].logprobs if read and seq in self._samplings else -1
         self._in_flight.append(Submit(0, len(ids), logprobs=(logprobs,), read=read))
         self.gpu.feed(position, ids, lists, seq, read, logprobs >= 0)
@@ -313,6 +325,14 @@ class GpuRunner:
         found = asyncio.ensure_future(self._awaited(self.gpu.pooled(name, rows, width, lists)))
         found.add_done_callback(lambda task: task.cancelled() or task.exception())  # an abort leaves it unread
         return found
+
+    async def encode(self, encoder: EncoderPlan, inputs: EncoderInputs) -> Any:
+        await self.prepare([stage.list for stage in encoder.stages])
+        for name, at, data in inputs.writes:
+            self.gpu.write(name, data, at)
+        for stage in encoder.stages:
+            self.gpu.replay.runRows(inputs.rows[stage.rows], to_js([stage.list]))
+        return await self._awaited(self.gpu.pooled(encoder.output, inputs.tokens, encoder.width, []))
 
     def counts(self) -> Counts:
         counts = self.gpu.replay.counts

@@ -102,6 +102,7 @@ class Config:
     embedding_scale: float = 1.0
     residual_scale: float = 1.0
     logit_scale: float = 1.0  # factor of the logits
+    whole_media: str = ""  # the layers whose tokens of a picture see all of it: "all", "windowed" or none
 
     @classmethod
     def from_gguf(cls: type[C], header: Header) -> C:

@@ -43,6 +43,7 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
             ExpertLayer(cfg, cfg.mixture, w, ops, layer.b).add(x, h, norm)
         else:
             layer.add_feed_forward(layer.feed_forward(x), x)
+        ops.end_layer(x)
     return x
 
 
@@ -100,7 +101,10 @@ class Layer:
         q = self.ops.qkv(h, projection, cache, cfg.heads, self.rope, self._qk_norm())
         sinks = w.optional_vector((b + "attn_sinks.weight", cfg.head_count))
         slopes = alibi.table(self.ops, cfg.head_count, cfg.alibi_max_bias) if cfg.alibi_max_bias else None
-        options = AttentionOptions(cfg.attention_scale, self.window, cfg.attention_soft_cap, sinks, cfg.causal, slopes)
+        whole = cfg.whole_media == "all" or (cfg.whole_media == "windowed" and self.window > 0)
+        options = AttentionOptions(
+            cfg.attention_scale, self.window, cfg.attention_soft_cap, sinks, cfg.causal, slopes, whole
+        )
         return self.ops.attention(q, cache, cfg.heads, options)
 
     def _qk_norm(self) -> HeadNorm | None:

@@ -36,6 +36,7 @@ class Config(config.Config):
             windows=layers,
             ropes=ropes,
             causal=name != "gemma-embedding",
+            whole_media="all" if name == "gemma3" else "",
             activation="gelu",
             embedding_scale=base.embedding_length**0.5,
             attention_scale=number(header, "attention.scale", width**-0.5),

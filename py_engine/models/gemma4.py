@@ -1,4 +1,4 @@
-"""Gemma 4, text only.
+"""Gemma 4's text model.
 
 Layers with a sliding window have other head sizes and another rotation. Values are normalised, too. The last layers
 read the caches of earlier ones. In the small models every layer also gets its own embedding of the token.
@@ -33,6 +33,7 @@ from py_engine.plan.rope import Rope, RopeSpec
 from py_engine.plan.weights import Weights
 
 NEOX = True
+CAUSAL_MEDIA = (1536, 2560)  # embedding lengths of the models (E2B, E4B) whose pictures are read like text
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,7 @@ class Config(config.Config):
             activation="gelu",
             final_soft_cap=optional_number(header, "final_logit_softcapping"),
             embedding_scale=n_embd**0.5,
+            whole_media="" if n_embd in CAUSAL_MEDIA else "windowed",
             head_dim_swa=head_dim_swa,
             layer_head_count_kv=heads_kv,
             layer_feed_forward_length=per_layer(header, "feed_forward_length", blocks),
@@ -132,7 +134,7 @@ def _per_layer_inputs(cfg: Config, w: Weights, ops: Ops, x: Buffer) -> Buffer:
     """The inputs of all layers (n, n_layer * n_per_layer): the token's per-layer embeddings and a projection of x."""
     n, n_embd = cfg.embedding_length_per_layer, cfg.embedding_length
     table = w.matrix("per_layer_token_embd.weight", cfg.vocab, n * cfg.block_count)
-    inputs = ops.embed(table, (n / 2) ** 0.5, name="per_layer")
+    inputs = ops.embed(table, (n / 2) ** 0.5, name="per_layer", media_row="first")
     projection = w.matrix("per_layer_model_proj.weight", n * cfg.block_count, n_embd)
     projected = ops.project("per_layer_projected", x, projection, None)
     norm = w.vector(("per_layer_proj_norm.weight", n))

@@ -2,7 +2,7 @@
 
 Their tensors distinguish them: Qwen 2 has q, k and v biases; Qwen 3 and dots.llm1 instead an RMS norm of each query
 and key head; OLMoE one across all heads. Seed-OSS and GLM 4.5 have another name for the norm before the feed-forward
-network.
+network. The vision models rotate by M-RoPE; from Qwen 3 on, its axes take turns.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
+from py_engine.models.common import rope_sections
 
 NEOX = True
+INTERLEAVED = ("qwen3vl", "qwen3vlmoe")
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,10 @@ class Config(config.Config):
         base = super().from_gguf(header)
         if header.architecture in ("seed_oss", "glm4moe"):
             return replace(base, ffn_norm="post_attention_norm", post_norms=("", ""))
+        if sections := rope_sections(header):
+            turns = header.architecture in INTERLEAVED
+            ropes = tuple(replace(rope, sections=sections, interleaved=turns) for rope in base.ropes)
+            return replace(base, ropes=ropes)
         return base
 
 

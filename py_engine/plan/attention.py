@@ -9,6 +9,7 @@ from py_engine.plan.cache import GROUP, Cache
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.products import Epilogue
+from py_engine.plan.rope import Rope
 from py_engine.plan.shared import THREADS
 
 
@@ -36,6 +37,7 @@ class AttentionOptions:
     sinks: Weight | None = None  # (n_head): an attention sink's score per head; it takes part in the softmax only
     causal: bool = True  # else the batch is the whole sequence, and a window reaches half its size to either side
     slopes: Buffer | None = None  # (n_head): ALiBi, scores fall by slope * distance
+    whole_media: bool = False  # a token of a picture attends to all of the picture
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,17 @@ class Call:
             "SOFT_CAP": float(self.options.soft_cap),
             **self.cache.layout,
         }
+
+
+def qkv_epilogue(heads: tuple[int, int, int], cache: Cache, rope: Rope) -> Epilogue:
+    """What becomes of stacked queries, keys and values. `heads`: (n_head, n_head_kv, head_dim)."""
+    n_head, n_head_kv, head_dim = heads
+    return Epilogue(
+        "qkv",
+        {"HEAD_DIM": head_dim} | rope.params | cache.layout,
+        {"q_rows": n_head * head_dim, "kv_rows": n_head_kv * head_dim, "rope_scale": rope.scale},
+        {"rope_freqs": rope.freqs} | cache.write_bindings,
+    )
 
 
 def rope_append(ops: OpList, rows: Buffer, count: int, epilogue: Epilogue) -> None:
@@ -120,7 +133,9 @@ def prefill(ops: OpList, call: Call) -> None:
     _, n_head_kv, head_dim = call.heads
     causal, sinks, slopes = call.options.causal, call.options.sinks, call.options.slopes
     kernel, tile = tiles.attention(ops.device, ops.batch, head_dim, call.group, slopes is None)
-    mask = {"CAUSAL": int(causal)} | ({"ALIBI": int(slopes is not None)} if kernel == "attention" else {})
+    mask = {"CAUSAL": int(causal), "WHOLE_MEDIA": int(call.options.whole_media)} | (
+        {"ALIBI": int(slopes is not None)} if kernel == "attention" else {}
+    )
     ops.add(
         kernel,
         call.params | tile | {"SINKS": int(sinks is not None), "Y16": int(call.y.dtype == "f16")} | mask,
@@ -180,3 +195,34 @@ def decode(ops: OpList, call: Call, staged: bool) -> None:
         1,
         PerToken(),
     )
+
+
+@dataclass(frozen=True)
+class RelativeHeads:
+    """The heads of attention to the last `window` rows, with a key for each distance. Queries and keys are scaled."""
+
+    count: int
+    head_dim: int
+    window: int
+    soft_cap: float
+    q_scale: float
+    k_scale: float
+
+
+def relative(ops: OpList, x: Buffer, keys: Buffer, factor: Weight, heads: RelativeHeads) -> Buffer:
+    """Attention of rows of queries, keys and values: (n, heads * head_dim).
+
+    `keys` (window, heads * head_dim) of the distances; `factor` (head_dim) of the queries.
+    """
+    y = ops.rows("attn", heads.count * heads.head_dim, ops.input_dtype)
+    params = {"HEADS": heads.count, "HEAD_DIM": heads.head_dim, "WINDOW": heads.window}
+    strides = {"x_stride": x.shape[1], "relative_stride": keys.shape[1], "y_stride": y.shape[1]}
+    ops.add(
+        "relative_attention",
+        params | {"SOFT_CAP": heads.soft_cap, "Y16": int(y.dtype == "f16")},
+        {"q_scale": heads.q_scale, "k_scale": heads.k_scale} | strides,
+        {"state": ops.state, "x": x, "relative": keys, "factor": factor, "y": y},
+        PerToken(THREADS),
+        heads.count,
+    )
+    return y

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from py_engine.errors import WispError
+from py_engine.plan import panels
 from py_engine.plan.cache import GROUP
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Plan
@@ -22,13 +23,12 @@ Q8_0_RATIOS = {"f32": 9 / 32, "f16": 9 / 16}  # size of a q8_0 cache / size of a
 def pools(plan: Plan, *, on_cpu: bool) -> dict[str, int]:
     """Bytes of weights, kv, activations and state.
 
-    With numpy every weight is float32, whatever the file's type, and no buffers share memory.
+    The CPU stores some types in more bytes than a GPU does.
     """
     memory = plan.memory()
     if not on_cpu:
         return memory
-    weights = 4 * sum(w.rows * w.cols for w in plan.weights.values())
-    return {**memory, "weights": weights, "activations": plan.pool_bytes("activations")}
+    return {**memory, "weights": sum(panels.weight_bytes(w.type, w.rows, w.cols) for w in plan.weights.values())}
 
 
 def estimate(plan: Plan, device: Device | None) -> dict[str, Any]:

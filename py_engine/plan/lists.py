@@ -1,6 +1,7 @@
 """The names of a plan's lists of ops. planner.py says what each list computes."""
 
 PREFILL = "prefill"
+MEDIA = "media"  # PREFILL where tokens belong to pictures or sounds (media.py)
 PACKED = "packed"  # PREFILL for several sequences at once (packing.py)
 LAST_LOGITS = "last_logits"
 ALL_LOGITS = "all_logits"
@@ -41,4 +42,5 @@ DECODE_STEP = (DECODE, GREEDY)  # one token of one sequence
 BATCH_FORWARD = (SMALL_BATCH, SMALL_BATCH_LOGITS)  # the logits of every token of a small batch
 BATCH_STEP = (*BATCH_FORWARD, each(GREEDY))  # one token of each of several sequences
 PREFILL_END = (PREFILL, LAST_LOGITS)  # the last batch of a prompt
+MEDIA_END = (MEDIA, LAST_LOGITS)  # the same with media
 SMALL_BATCH_END = (SMALL_BATCH, SMALL_BATCH_LAST_LOGITS)  # the last batch of a prompt, if it is small

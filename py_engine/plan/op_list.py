@@ -7,7 +7,7 @@ from typing import Any
 
 from py_engine.plan import quants
 from py_engine.plan.kernels import Device
-from py_engine.plan.pages import SEGMENT_WORDS, segments_offset
+from py_engine.plan.pages import state_words
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan
 from py_engine.plan.shared import MAX_SEQUENCES
 
@@ -29,9 +29,9 @@ class OpList:
         self.small_batch = batch == 1 or state_per_token
         # of activations that only products read: those of many tokens multiply in f16 where the device has it
         self.input_dtype = "f16" if device.f16 and not self.small_batch else "f32"
+        self.precise = False  # products of f16 are summed in f32, also where f16 is faster
         self.ops: list[Op] = plan.lists.setdefault(name, [])
-        state_words = segments_offset(plan.n_ctx, plan.page) + SEGMENT_WORDS * plan.batch
-        self.state = self.buffer("state", (state_words,), "u32", "state")
+        self.state = self.buffer("state", (state_words(plan.n_ctx, plan.page, plan.batch),), "u32", "state")
         self.tokens = self.buffer("tokens", (MAX_SEQUENCES, plan.n_ctx + 1), "u32", "state")
 
     def buffer(self, name: str, shape: tuple[int, ...], dtype: str = "f32", pool: str = "activations") -> Buffer:

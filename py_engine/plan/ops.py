@@ -53,20 +53,28 @@ class Ops(OpList):
     def __init__(self, plan: Plan, name: str, batch: int, device: Device, state_per_token: bool = False) -> None:
         super().__init__(plan, name, batch, device, state_per_token)
         self._staged: Cache | None = None  # attention reads its newest keys and values as f32
+        self.layer_ends: list[tuple[int, Buffer]] = []  # the index of the op after each layer, and the hidden state
+
+    def end_layer(self, x: Buffer) -> None:
+        """Record that x is the hidden state after a layer."""
+        self.layer_ends.append((len(self.ops), x))
 
     # -- embeddings and norms -----------------------------------------------------------------------------------------
 
-    def embed(self, table: Weight, scale: float = 1.0, row: str = "token", name: str = "x") -> Buffer:
+    def embed(
+        self, table: Weight, scale: float = 1.0, row: str = "token", name: str = "x", media_row: str = "given"
+    ) -> Buffer:
         """Embed the batch: x (n, cols) = scale * the table's rows of the batch's tokens, into the buffer `name`.
 
-        `row` "position" adds the rows of the tokens' positions to x, "first" adds the table's first row.
+        `row` "position" adds the rows of the tokens' positions to x, "first" adds the table's first row. `media_row`:
+        what x is for tokens of media: "given", their embeddings; "first", the table's first row, not scaled.
         """
         x = self.rows(name, table.cols)
         for row0, part in table.split(self.device.max_binding):
             self.add(
                 "embed",
                 {"QUANT": part.layout.fragment, "COLS": table.cols, "ROW": row, "TOKENS": self.tokens.shape[1]}
-                | {"WG": EMBED_THREADS}
+                | {"WG": EMBED_THREADS, "MEDIA_ROW": media_row}
                 | self.state_params,
                 {"row0": row0, "rows": part.rows, "scale": scale},
                 {"state": self.state, "tokens": self.tokens, "w": part, "x": x},
@@ -85,11 +93,17 @@ class Ops(OpList):
         """x / rms(x) * norm for products, which are all that reads it."""
         return self.rms_norm("normed", x, norm, eps, self.input_dtype)
 
-    def layer_norm(self, name: str, x: Buffer, norm: Weight, bias: Weight | None, eps: float) -> Buffer:
+    def layer_norm(
+        self, name: str, x: Buffer, norm: Weight, bias: Weight | None, eps: float, dtype: str = "f32"
+    ) -> Buffer:
         """(x - mean(x)) / deviation(x) * norm + bias, row by row."""
-        y = self.buffer(f"{self.name}.{name}", x.shape)
-        self._norm(x, norm, bias, y, eps, "layer")
+        y = self.buffer(f"{self.name}.{name}", x.shape, dtype)
+        self.layer_norm_into(y, x, norm, bias, eps)
         return y
+
+    def layer_norm_into(self, y: Buffer, x: Buffer, norm: Weight, bias: Weight | None, eps: float) -> None:
+        """y = (x - mean(x)) / deviation(x) * norm + bias, row by row."""
+        self._norm(x, norm, bias, y, eps, "layer")
 
     def add_norm(self, x: Buffer, norm: Weight, add_to: Buffer, eps: float) -> None:
         """add_to += x / rms(x) * norm."""
@@ -131,23 +145,27 @@ class Ops(OpList):
         n_head, n_head_kv, head_dim = heads
         if projection.rows == n_head * head_dim:  # queries only: another layer fills the cache
             n_head_kv = 0
-        epilogue = Epilogue(
-            "qkv",
-            {"HEAD_DIM": head_dim, "ROPE_DIM": rope.dim, "NEOX": int(rope.neox)} | cache.layout,
-            {"q_rows": n_head * head_dim, "kv_rows": n_head_kv * head_dim, "rope_scale": rope.scale},
-            {"rope_freqs": rope.freqs} | cache.write_bindings,
-        )  # fmt: skip
         if self._fusible(projection) and qk_norm is None:
             q = self.rows("q", n_head * head_dim)
+            epilogue = attention.qkv_epilogue((n_head, n_head_kv, head_dim), cache, rope)
             products.matvec(self, self._product(x, projection, q, epilogue))
         else:
             rows = self.normed_stack("qkv", x, projection)
-            q = rows if qk_norm is None else self.rows("q", n_head * head_dim)
-            if qk_norm is None:
-                attention.rope_append(self, rows, projection.rows, epilogue)
-            else:
-                attention.norm_rope_append(self, rows, q, qk_norm, projection.eps, epilogue)
+            q = self.split_qkv(rows, cache, (n_head, n_head_kv, head_dim), rope, qk_norm, projection.eps)
         self.quantize_cache(cache, n_head_kv * head_dim)
+        return q
+
+    def split_qkv(
+        self, rows: Buffer, cache: Cache, heads: tuple[int, int, int], rope: Rope, norm: HeadNorm | None, eps: float
+    ) -> Buffer:
+        """Normalise and rotate rows of stacked queries, keys and values; store keys and values; return the queries."""
+        n_head, n_head_kv, head_dim = heads
+        epilogue = attention.qkv_epilogue(heads, cache, rope)
+        if norm is None:
+            attention.rope_append(self, rows, (n_head + 2 * n_head_kv) * head_dim, epilogue)
+            return rows
+        q = self.rows("q", n_head * head_dim)
+        attention.norm_rope_append(self, rows, q, norm, eps, epilogue)
         return q
 
     def quantize_cache(self, cache: Cache, cols: int) -> None:

@@ -1,8 +1,8 @@
 """Packing: several sequences computed as one, so that short sequences fill a batch.
 
 The sequences, called segments, follow each other in the positions of one sequence and share its block table. Rotation
-counts from a segment's beginning, and its tokens see only each other. After the block tables, the state buffer holds
-the segment of each token of the batch (wgsl/lib/segments.wgsl).
+counts from a segment's beginning, and its tokens see only each other. The state buffer holds the segment of each token
+of the batch (wgsl/lib/segments.wgsl).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from py_engine.plan.kernels import has_param
-from py_engine.plan.pages import MAX_GROUPS, SEGMENT_WORDS, table_offset
+from py_engine.plan.pages import SEGMENT_WORDS, record_index
 from py_engine.plan.plan import Op, Plan
 
 
@@ -29,7 +29,7 @@ class PackedBatch:
 
 def packed_params(plan: Plan) -> dict[str, int]:
     """The #params of the kernels of a packed list."""
-    return {"PACKED": 1, "SEGMENTS": table_offset(plan.n_ctx, plan.page, MAX_GROUPS)}
+    return {"PACKED": 1, "SEGMENTS": record_index(plan.n_ctx, plan.page)}
 
 
 def packed(plan: Plan, ops: Sequence[Op]) -> list[Op]:

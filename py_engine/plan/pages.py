@@ -3,7 +3,8 @@
 All layers with the same window form a page group: a page's number addresses the same rows in each of their caches, so
 one block table serves them all. Position s of a sequence is in row `table[s // page] * page + s % page`.
 The tables are in the state buffer, after the States (wgsl/lib/state.wgsl): u32 (MAX_GROUPS, MAX_SEQUENCES, pages of a
-context). A binding of their own would exceed the storage bindings that some devices allow. Packing's segments follow.
+context). A binding of their own would exceed the storage bindings that some devices allow. Each sequence's shift of its
+rotary positions follows (media.py), then a record for each token of a packed batch (packing.py) or of one with media.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
 PAGE = 64  # positions of a page; the tiles of attention divide it
 MAX_GROUPS = 4  # full attention, two windows, a short convolution's inputs
 STATE_WORDS = 4  # u32 of a State
-SEGMENT_WORDS = 3  # u32 of the segment of a token of a packed batch
+RECORD_WORDS = 4  # u32 of a token's record
+SEGMENT_WORDS = 3  # of it that a packed batch uses
 TABLES = 4 * STATE_WORDS * MAX_SMALL_BATCH  # byte of the state buffer where the block tables begin
 
 
@@ -42,9 +44,24 @@ def table_offset(n_ctx: int, page: int, group: int, seq: int = 0) -> int:
     return (group * MAX_SEQUENCES + seq) * pages_for(n_ctx, page)
 
 
-def segments_offset(n_ctx: int, page: int) -> int:
-    """Words of the state buffer before the segments: a State per token of a small batch, then the block tables."""
-    return STATE_WORDS * MAX_SMALL_BATCH + table_offset(n_ctx, page, MAX_GROUPS)
+def shift_index(n_ctx: int, page: int, seq: int = 0) -> int:
+    """Index of a sequence's shift among the words from the tables on."""
+    return table_offset(n_ctx, page, MAX_GROUPS) + seq
+
+
+def record_index(n_ctx: int, page: int) -> int:
+    """Index of the first token's record among the words from the tables on."""
+    return shift_index(n_ctx, page, MAX_SEQUENCES)
+
+
+def records_at(n_ctx: int, page: int) -> int:
+    """Byte of the state buffer where the records begin."""
+    return TABLES + 4 * record_index(n_ctx, page)
+
+
+def state_words(n_ctx: int, page: int, batch: int) -> int:
+    """u32 of the state buffer."""
+    return records_at(n_ctx, page) // 4 + RECORD_WORDS * batch
 
 
 def first_tables(groups: Sequence[PageGroup], n_ctx: int, page: int) -> bytes:

@@ -13,7 +13,8 @@ from math import prod
 from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine.plan import quants
-from py_engine.plan.lists import DECODE, PACKED
+from py_engine.plan.encoder import EncoderPlan
+from py_engine.plan.lists import DECODE, MEDIA, PACKED
 from py_engine.plan.pages import PAGE, PageGroup
 
 Span = tuple[str, int, int]  # a buffer's lifetime: list ("" for all), first op, last op
@@ -144,6 +145,8 @@ class Plan:
     lazy: set[str] = field(default_factory=set)  # lists that are compiled when a request first needs them
     constants: dict[str, bytes] = field(default_factory=dict)  # contents of "state" buffers that never change
     embedding: Embedding | None = None
+    media_width: int = 0  # values of an embedding in place of a token (media.py); 0: none are expected
+    encoders: dict[str, EncoderPlan] = field(default_factory=dict)  # of "image" and "audio", in a projector's plan
 
     @property
     def generates(self) -> bool:
@@ -155,20 +158,23 @@ class Plan:
 
         Two buffers share a slot if their lifetimes do not overlap in any list. Buffers of one op never share, so that
         no kernel reads what it writes. A buffer used by several lists is live throughout. Greedy: the largest buffer
-        first, each into the first slot that is free over its lifetime.
+        first, each into the first slot that is free over its lifetime. An encoder's stages follow each other: they
+        count as one list.
         """
         lives: dict[str, list[Span]] = {}
+        places = self._stage_places()
         for name, ops in self.lists.items():
-            if name == PACKED:  # the buffers of PREFILL, in the same order
+            if name in (PACKED, MEDIA):  # the buffers of PREFILL, in the same order
                 continue
-            for i, op in enumerate(ops):
+            chain, begin = places.get(name, (name, 0))
+            for i, op in enumerate(ops, begin):
                 for b in op.bindings.values():
                     if isinstance(b, Buffer) and b.pool == "activations":
                         spans = lives.setdefault(b.name, [])
-                        if spans and spans[-1][0] == name:
-                            spans[-1] = (name, spans[-1][1], i)
+                        if spans and spans[-1][0] == chain:
+                            spans[-1] = (chain, spans[-1][1], i)
                         else:
-                            spans.append((name, i, i))
+                            spans.append((chain, i, i))
         for spans in lives.values():
             if len(spans) > 1:
                 spans[:] = [("", 0, 0)]
@@ -186,6 +192,16 @@ class Plan:
             occupied[slot] += lives[b.name]
             sizes[slot] = max(sizes[slot], b.nbytes)
         return assigned, sizes
+
+    def _stage_places(self) -> dict[str, tuple[str, int]]:
+        """An encoder's lists: name -> (encoder, index of the list's first op in it)."""
+        found: dict[str, tuple[str, int]] = {}
+        for modality, encoder in self.encoders.items():
+            at = 0
+            for stage in encoder.stages:
+                found[stage.list] = modality, at
+                at += len(self.lists[stage.list])
+        return found
 
     def page_bytes(self, group: PageGroup) -> int:
         """Bytes of one page in all caches of its group."""

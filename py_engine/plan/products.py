@@ -125,11 +125,13 @@ def halves(ops: OpList, x: Buffer) -> dict[str, int]:
 def _matmul(ops: OpList, p: Product) -> None:
     weight = p.weight
     kernel, tile = tiles.matmul(ops.device, ops.batch, weight)
+    bias = 0 if p.bias is None else 2 if kernel == "matmul_matrix" else 1
     ops.add(
         kernel,
-        {"QUANT": weight.layout.fragment, "COLS": weight.cols, "BIAS": int(p.bias is not None), "GROUPED": 0}
+        {"QUANT": weight.layout.fragment, "COLS": weight.cols, "BIAS": bias, "GROUPED": 0}
         | {"EPILOGUE": p.epilogue.name}
         | halves(ops, p.x)
+        | ({"SUMS32": 1} if ops.precise and ops.device.f16 and kernel == "matmul" else {})
         | tile,
         {"rows": weight.rows, "row0": p.row0, "y_stride": p.y.shape[1]},
         {"state": ops.state, "x": p.x, "w": weight, "y": p.y} | ({"bias": p.bias} if p.bias else {}),

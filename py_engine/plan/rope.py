@@ -14,6 +14,8 @@ from math import ceil, floor, inf, log, pi
 from py_engine.errors import WispError
 from py_engine.plan.plan import Buffer
 
+NO_AXIS = 3  # of a pair that M-RoPE does not rotate
+
 
 @dataclass(frozen=True)
 class Rope:
@@ -23,6 +25,16 @@ class Rope:
     neox: bool  # the pairs are (i, i + dim / 2), not (2i, 2i + 1)
     freqs: Buffer
     scale: float = 1.0
+    shifts: int | None = None  # M-RoPE: index of the sequences' shifts in the state buffer's tables
+    per_token: bool = False  # `freqs` has the turns of each token of a batch, (n, dim / 2): any number of axes
+    halves: bool = False  # each half of the dimensions has pairs of its own
+
+    @property
+    def params(self) -> dict[str, int]:
+        """The #params of the kernels that rotate."""
+        mrope = {} if self.shifts is None else {"MROPE": 1, "SHIFTS": self.shifts}
+        turns = {"TURNS": 1} if self.per_token else {}
+        return {"ROPE_DIM": self.dim, "NEOX": 2 if self.halves else int(self.neox)} | mrope | turns
 
 
 @dataclass(frozen=True)
@@ -38,6 +50,8 @@ class RopeSpec:
     beta_slow: float = 1.0  # YaRN: pairs with fewer rotations are scaled fully
     attn_factor: float = 1.0
     use_factors: bool = True  # divide by the file's frequency factors, if it has them
+    sections: tuple[int, ...] = ()  # M-RoPE: pairs rotated by the position in time, down and across, and not at all
+    interleaved: bool = False  # of M-RoPE: the axes take turns, pair by pair; else the sections follow each other
 
     @property
     def magnitude(self) -> float:
@@ -47,10 +61,30 @@ class RopeSpec:
     def frequencies(self, factors: Sequence[float] | None) -> list[float]:
         """Radians per position for each pair, (dim / 2,). `factors`: the file's divisors, if it has them."""
         plain = frequencies(self.dim, self.base, factors if self.use_factors else None)
+        if self.sections:
+            plain = [f if axis < NO_AXIS else 0.0 for f, axis in zip(plain, self.axes, strict=True)]
         if self.scaling == "none":
             return plain
         ramp = self._yarn_ramp() if self.scaling == "yarn" else [0.0] * len(plain)
         return [f * r + f / self.factor * (1 - r) for f, r in zip(plain, ramp, strict=True)]
+
+    @property
+    def axes(self) -> list[int]:
+        """M-RoPE: the axis of each pair's position: 0 time, 1 down, 2 across; NO_AXIS: it is not rotated.
+
+        Source: ggml's rope with the modes mrope and imrope.
+        """
+        time, down, across, *_ = self.sections
+        cycle = sum(self.sections)
+        ends = (time, time + down, time + down + across)
+        axes = []
+        for pair in range(self.dim // 2):
+            at = pair % cycle
+            if self.interleaved:
+                axes.append(at % 3 if at < 3 * self.sections[at % 3] else NO_AXIS)
+            else:
+                axes.append(sum(at >= end for end in ends))
+        return axes
 
     def _yarn_ramp(self) -> list[float]:
         """YaRN (Peng et al. 2023): from 1 for pairs that rotate often in the original context to 0 for slow ones."""
@@ -76,8 +110,9 @@ def frequencies(dim: int, base: float, factors: Sequence[float] | None = None) -
     return [f / d for f, d in zip(plain, factors, strict=True)]
 
 
-def table(freqs: Sequence[float]) -> bytes:
-    """The u32 table that rope.wgsl reads."""
+def table(freqs: Sequence[float], axes: Sequence[int] = ()) -> bytes:
+    """The u32 table that rope.wgsl reads: frequencies, then the axes of M-RoPE."""
     if not all(0 <= f < 2**40 for f in freqs):  # not NaN either
         raise WispError("The file's RoPE frequencies are damaged. Download the model again.", "corrupt_header")
-    return struct.pack(f"<{len(freqs)}I", *(round(f / (2 * pi) * 2**32) % 2**32 for f in freqs))
+    turns = [round(f / (2 * pi) * 2**32) % 2**32 for f in freqs]
+    return struct.pack(f"<{len(turns) + len(axes)}I", *turns, *(axis % NO_AXIS for axis in axes))

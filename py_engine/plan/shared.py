@@ -14,6 +14,7 @@ MAX_BIASES = 16384  # tokens of a request's logit_bias
 BUCKETS = 1024  # of the histogram of a row's logits
 BANNED = -1e30  # the logit of a token that cannot be sampled
 THREADS = 64  # of a workgroup of an elementwise kernel
+FIRST_MEDIA_ID = 1 << 31  # ids from here on stand for embeddings of pictures and sounds (media.py)
 
 KERNEL_PARAMS: dict[str, int | float | str] = {
     "MAX_SMALL_BATCH": MAX_SMALL_BATCH,
@@ -23,4 +24,5 @@ KERNEL_PARAMS: dict[str, int | float | str] = {
     "BUCKETS": BUCKETS,
     "BANNED": BANNED,
     "THREADS": THREADS,
+    "FIRST_MEDIA_ID": FIRST_MEDIA_ID,
 }

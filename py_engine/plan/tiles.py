@@ -179,11 +179,12 @@ def attention(device: Device, batch: int, head_dim: int, group: int, matrix: boo
     `group`: query heads that share a key head. `matrix`: the kernel with subgroup matrices may be used.
     """
     side = device.matrix if matrix else 0
-    if side and batch >= 64 and head_dim % side == 0 and head_dim <= 256:
-        for rows, positions in ((128, 32), (64, 32)) if 64 < head_dim <= 128 else ((64, 32 if head_dim <= 64 else 16),):
-            used = _attention_matrix_bytes(head_dim, rows, positions)
+    if side and batch >= 64 and head_dim <= 256:
+        dim = -(-head_dim // side) * side
+        for rows, positions in ((128, 32), (64, 32)) if 64 < dim <= 128 else ((64, 32 if dim <= 64 else 16),):
+            used = _attention_matrix_bytes(dim, rows, positions)
             if group <= rows and used <= device.max_workgroup_storage:
-                sides = {"SIDE": side, "LANES": device.subgroup}
+                sides = {"SIDE": side, "LANES": device.subgroup, "DIM": dim}
                 return "attention_matrix", {"TQ": rows // group, "ROWS": rows, "STRIP": 16, "TS": positions} | sides
     size = 2 if device.f16 else 4
     max_tokens = max(1, 16 // group)

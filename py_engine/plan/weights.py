@@ -29,6 +29,11 @@ class Weights:
         info = self.header.tensors.get(tensor)
         return info.shape[1] if info and len(info.shape) > 1 else 0
 
+    def cols(self, tensor: str) -> int:
+        """Columns of a matrix in the file; 0 if there is no such matrix."""
+        info = self.header.tensors.get(tensor)
+        return info.shape[0] if info and len(info.shape) > 1 else 0
+
     def size(self, tensor: str) -> int:
         """Number of values in a tensor of the file."""
         return prod(self.header.tensors[tensor].shape)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from py_engine.cpu.call import Array
-from py_engine.plan.pages import MAX_GROUPS, SEGMENT_WORDS, STATE_WORDS, pages_for
+from py_engine.plan.pages import MAX_GROUPS, RECORD_WORDS, SEGMENT_WORDS, STATE_WORDS, pages_for
 from py_engine.plan.plan import Op, Plan
-from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
+from py_engine.plan.shared import FIRST_MEDIA_ID, MAX_SEQUENCES, MAX_SMALL_BATCH
 from py_engine.proof.numbers import Numbers
 
 READ_PAGES = 3  # pages that are read and not written; prime
@@ -22,6 +22,7 @@ START = 61  # default position of a case's first token: near the end of a page, 
 SEQUENCES = 6  # sequence slots in use, at most
 NOWHERE = 0xFFFFFF  # an index that no kernel may use
 REJECTIONS = 3  # State.resampled before a case
+SHIFTED = 100  # rotary positions and their shifts are below this
 # (position, sequence) of a small batch's tokens; None: the position of _far(). The first three are one sequence's.
 SMALL_BATCH = ((62, 1), (63, 1), (64, 1), (0, 0), (None, 2), (3, 3), (20, 4), (45, 5))
 
@@ -33,6 +34,7 @@ class Batch:
     places: tuple[tuple[int, int], ...]
     per_token: bool
     segments: tuple[int, ...] = ()  # tokens of each segment of a packed sequence, from position 0 on
+    media: bool = False  # every second token belongs to a picture that is seen as a whole
 
     @property
     def n(self) -> int:
@@ -51,6 +53,19 @@ class Batch:
             table[used] = random.integers(0, READ_PAGES, table[used].shape)
             for i, at in enumerate(written):
                 table[at] = READ_PAGES + (i + group) % len(written)
+        shifts = random.integers(0, SHIFTED, (MAX_SEQUENCES,)).astype(np.uint32)
+        return np.concatenate([part.reshape(-1) for part in (states, tables, shifts, self._records(plan, random))]), (
+            READ_PAGES + len(written)
+        )
+
+    def _records(self, plan: Plan, random: Numbers) -> Array:
+        """What the state buffer has for each token of a packed batch, or of one with media."""
+        if self.media:
+            records = random.integers(0, SHIFTED, (plan.batch, RECORD_WORDS)).astype(np.uint32)
+            first = self.places[0][0]
+            begin, end = self.n // 4, max(1, 3 * self.n // 4)
+            records[: self.n, 0] = [first + (end if begin <= m < end else m + 1) for m in range(self.n)]
+            return records
         words = np.full((plan.batch, SEGMENT_WORDS), NOWHERE, np.uint32)
         if self.segments:
             ends = np.cumsum(self.segments)
@@ -58,8 +73,17 @@ class Batch:
                 (end - n, end, i) for i, (n, end) in enumerate(zip(self.segments, ends, strict=True)) for _ in range(n)
             ]
             first = self.places[0][0]
-            words[: self.n] = all_words[first : first + self.n]
-        return np.concatenate([part.reshape(-1) for part in (states, tables, words)]), READ_PAGES + len(written)
+            own = np.array(all_words[first : first + self.n], np.uint32).reshape(-1)
+            begins = [index for encoder in plan.encoders.values() for index in encoder.segments.values()] or [0]
+            for index in begins:  # an encoder has several tables
+                table = words.reshape(-1)[index - min(begins) :]
+                table[: own.size] = own
+        return words
+
+    def write_media(self, tokens: Array) -> None:
+        """Let every second token belong to a picture. `tokens`: (sequences, positions)."""
+        for position, seq in self.places[::2] if self.media else ():
+            tokens[seq, position] |= FIRST_MEDIA_ID
 
 
 def batches_of(op: Op, plan: Plan, capacity: int, most: int) -> Iterator[Batch]:
@@ -83,7 +107,7 @@ def batches_of(op: Op, plan: Plan, capacity: int, most: int) -> Iterator[Batch]:
     if op.params.get("PACKED"):
         lengths = [first + 2, max(1, (n - 2) // 2)] if n > 2 else [first + n]
         lengths += [first + n - sum(lengths)] if sum(lengths) < first + n else []
-    yield Batch(tuple(places), False, tuple(lengths))
+    yield Batch(tuple(places), False, tuple(lengths), bool(op.params.get("MEDIA")) or op.kernel == "add_media")
 
 
 def _far(op: Op) -> int:

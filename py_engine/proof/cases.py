@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from py_engine.cpu.executor import DTYPES, Cpu
 from py_engine.plan import kernels
 from py_engine.plan.cache import GROUP
 from py_engine.plan.kernels import Device, Shader
+from py_engine.plan.op_list import pad
 from py_engine.plan.plan import Buffer, Op, Plan, Weight
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.proof import sampler_data
@@ -27,9 +29,13 @@ from py_engine.proof.variants import SAMPLER_KERNELS
 
 DERIVED = {"xq", "xq_scale", "x_scale", "chosen", "weights", "slots", "tiles"}  # bindings that numpy computes first
 PRODUCERS = {"quantize_rows", "route", "group_experts"}  # of DERIVED
-ADDING = {"add_scaled", "soft_cap", "rope_append", "scale_by", "pool", "normalize", "weighted_sum"}  # to y
+ADDING = {  # to y, or to x
+    "add_media", "add_scaled", "soft_cap", "rope_append", "scale_by", "shift_scale", "pool", "normalize",
+    "weighted_sum",
+}  # fmt: skip
 OF_EXPERTS = {"experts", "group_experts", "activate", "weighted_sum"}  # their buffers may have several rows per token
 EXPERTS = 2  # of a mixture that a case uses
+PIXEL_WORDS = 1 << 14  # of a case's picture
 SMALL = 0.01  # factor of inputs that are normalised: large ones would hide a wrong eps
 
 
@@ -155,16 +161,35 @@ class _Maker:
 
     def _buffer(self, case: Case, part: Reduced, name: str, b: Buffer, capacity: int) -> Array:
         op, n = part.op, case.batch.n
-        if b.name in self.plan.constants:
+        if b.name in self.plan.constants and name != "x":
             given = np.frombuffer(self.plan.constants[b.name], DTYPES[b.dtype])
-            return np.concatenate([given, np.zeros(b.shape[0] - len(given), given.dtype)])
+            return np.concatenate([given, np.zeros(prod(b.shape) - len(given), given.dtype)]).reshape(b.shape)
+        if name == "taps":
+            rows = int(op.consts["row0"] + op.consts["rows"]) + 2 if "rows" in op.consts else n
+            return self._taps((n + 1, *b.shape[1:]), rows)
+        if name == "pixels":
+            return self.random.words((min(b.shape[0], PIXEL_WORDS),))
+        if name == "places":  # rows of pictures that are some pixels wider than a patch
+            found = self.random.numbers.integers(0, 1024, (n + 1, *b.shape[1:])).astype(np.uint32)
+            found[..., 1] = 3 * (int(op.params["PATCH"]) + 5)
+            return found
+        if name == "rope_freqs":  # of each token
+            return self.random.words((n + 1, *b.shape[1:]))
+        if name == "relative":  # of every distance
+            return self.random.normal(b.shape)
+        if name == "w_qs":
+            return self.random.normal((part.rows[name], *b.shape[1:]), b.dtype)
         if name == "tokens":
-            rows = int(op.consts["row0"] + op.consts["rows"]) + 2
-            return self.random.numbers.integers(0, rows, (SEQUENCES, b.shape[1])).astype(np.uint32)
+            rows = int(op.consts.get("row0", 0) + op.consts.get("rows", 0)) + 2
+            tokens = self.random.numbers.integers(0, rows, (SEQUENCES, b.shape[1])).astype(np.uint32)
+            case.batch.write_media(tokens)
+            return tokens
         if b.pool == "kv":
             return self._cache(part, name, b)
         width = part.widths.get(name, b.shape[1:])
         rows = (n + 1) * (max(1, b.shape[0] // capacity) if op.kernel in OF_EXPERTS or "GROUPED" in op.params else 1)
+        if op.kernel == "norm" and b.shape[-1] == pad(int(op.params["COLS"])):  # several rows of x for one of the list
+            rows *= int(op.grid[1])  # type: ignore[arg-type]
         shape = (rows, *width) if len(b.shape) > 1 or name in DERIVED else width or b.shape
         if name == "tiles":
             shape = b.shape
@@ -175,6 +200,14 @@ class _Maker:
         else:
             values = self.random.normal(shape, b.dtype)
         return values * values.dtype.type(SMALL) if "eps" in op.consts and name == "x" else values
+
+    def _taps(self, shape: tuple[int, ...], rows: int) -> Array:
+        """Taps of random rows, some without weight."""
+        found = np.empty(shape, np.uint32)
+        found[..., 0] = self.random.numbers.integers(0, rows, shape[:-1])
+        weights = self.random.normal(shape[:-1])
+        found[..., 1] = np.where(weights > 1, np.float32(0), weights).view(np.uint32)
+        return found
 
     def _written(self, op: Op, name: str) -> bool:
         return self.shader(op).bindings.get(name) == "storage, read_write"
@@ -233,7 +266,8 @@ def _adds(op: Op, name: str) -> bool:
     """Whether a kernel reads what it writes."""
     if op.kernel == "embed":
         return op.params["ROW"] != "token"
-    adds = op.kernel in ADDING or op.params.get("EPILOGUE") == "add" or bool(op.params.get("ADD"))
+    adds = op.kernel in ADDING or op.params.get("EPILOGUE") == "add"
+    adds = adds or bool(op.params.get("ADD") or op.params.get("IN_PLACE"))
     return name in ("x", "y") and adds
 
 
@@ -245,11 +279,14 @@ def _capacity(op: Op) -> int:
     """Tokens that the op's list is planned for."""
     if op.params.get("STATE_PER_TOKEN"):
         return MAX_SMALL_BATCH
+    for name in ("taps", "places"):
+        if name in op.bindings:
+            return op.bindings[name].shape[0]  # type: ignore[union-attr]
     shapes = {n: b.shape for n, b in op.bindings.items() if isinstance(b, Buffer) and b.pool == "activations"}
     if "slots" in shapes:
         return shapes["slots"][0] // int(op.params["USED"])
     if op.kernel in PRODUCTS:
-        return shapes["x"][0]
+        return op.bindings["x"].shape[0]  # type: ignore[union-attr]
     for name in ("chosen", "weights", "up", "q", "k_new"):
         if name in shapes:
             return shapes[name][0]

@@ -37,6 +37,8 @@ def reduced(op: Op, head_count: int = HEADS) -> Reduced:
         return _attention(op, head_count)
     if op.kernel == "embed":
         return _embed(op)
+    if op.kernel in ("gather", "matmul_transposed"):
+        return _table(op)
     return Reduced(op)
 
 
@@ -46,6 +48,8 @@ def tokens_of(op: Op) -> int:
         return int(op.params.get("TM", 2)) + MORE
     if op.kernel in ATTENTIONS:
         return int(op.params["TQ"]) + MORE
+    if op.kernel == "relative_attention":
+        return int(op.params["WINDOW"]) + MORE
     return 11 if op.params.get("PACKED") else 5
 
 
@@ -95,6 +99,13 @@ def _attention(op: Op, most: int) -> Reduced:
     widths |= dict.fromkeys(("k_cache", "v_cache"), (cache,)) | dict.fromkeys(("k_new", "v_new"), (cols,))
     widths |= {"parts": (heads, int(op.params.get("SPLIT", 1)), size + 4)}
     return Reduced(replace(op, consts=consts, grid=(kv_heads, *op.grid[1:])), widths)
+
+
+def _table(op: Op) -> Reduced:
+    """An op on few rows of a table, which is a weight, or a buffer that is bound as one."""
+    rows = min(int(op.consts["rows"]), EMBEDDED_ROWS)
+    consts = dict(op.consts) | {"rows": rows} | ({"row0": ROW0} if "row0" in op.consts else {})
+    return Reduced(replace(op, consts=consts), {}, {"w": rows, "w_qs": rows})
 
 
 def _embed(op: Op) -> Reduced:

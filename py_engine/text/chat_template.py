@@ -4,6 +4,7 @@ Templates come from downloaded files, so they run in a sandbox with limits (temp
 messages and tools.
 """
 
+import re
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -26,6 +27,7 @@ class ChatTemplate:
         self.source = source
         self._bos, self._eos = bos, eos
         self._requires_parts: bool | None = None
+        self._takes_parts: bool | None = None
         self._at: datetime | None = None
         try:
             from py_engine.text.template_sandbox import Sandbox  # imports Jinja, which most models need only later
@@ -79,6 +81,20 @@ class ChatTemplate:
             )
         return self._requires_parts
 
+    @property
+    def takes_parts(self) -> bool:
+        """Whether the template writes the texts of a list of parts itself."""
+        if self._takes_parts is None:
+            first, second = "a0b1c2d3", "e4f5a6b7"
+            parts = [{"type": "text", "text": first}, {"type": "text", "text": second}]
+            try:
+                text = self.render([{"role": "user", "content": parts}])
+            except WispError:
+                text = ""
+            # other templates fail, or write the list as it is
+            self._takes_parts = first in text and second in text and not re.search("['\"]type['\"]", text)
+        return self._takes_parts
+
     def _renders(self, probe: str, content: Any) -> bool:
         try:
             return probe in self.render([{"role": "user", "content": content}])
@@ -95,13 +111,26 @@ class ChatTemplate:
             message["role"] = "system"
         content = message.get("content")
         if isinstance(content, list):
-            content = "\n".join(map(_text_of, content))
+            parts = [{"type": "text", "text": _text_of(part)} for part in content]
+            content = parts if self.takes_parts else _joined(content)
         if content is None:
             content = ""
-        message["content"] = [{"type": "text", "text": content}] if self.requires_parts else content
+        if isinstance(content, str) and self.requires_parts:
+            content = [{"type": "text", "text": content}]
+        message["content"] = content
         if isinstance(message.get("tool_calls"), list):
             message["tool_calls"] = [_with_object_arguments(call) for call in message["tool_calls"]]
         return message
+
+
+def _joined(parts: list[Any]) -> str:
+    """The texts of parts, a line each. Markers of media, which have `media` set, stand within their lines."""
+    text, after_media = "", False
+    for part in parts:
+        media = bool(part.get("media"))
+        text += ("\n" if text and not media and not after_media else "") + _text_of(part)
+        after_media = media
+    return text
 
 
 def _text_of(part: Any) -> str:

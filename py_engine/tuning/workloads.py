@@ -18,6 +18,7 @@ from py_engine.plan.plan import Buffer, Op, Plan, Weight
 WEIGHT_BYTES = 128 << 20  # of throwaway weights
 MAX_COPIES = 16
 MAX_CONTEXT = 8192  # tokens of a throwaway cache
+ENCODER_ROWS = 512
 SHORT_CONTEXT = 2048  # tokens
 EPS = 1e-5
 
@@ -187,16 +188,19 @@ def attention_of(plan: Plan) -> Attention | None:
 
 
 def prefill_of(plan: Plan) -> Prefill | None:
-    """A prefill step."""
-    products = _products(plan, PREFILL, ("matmul", "matmul_matrix"))
-    if not products or plan.batch < 2:
+    """A prefill step, or rows of an encoder of images or sound."""
+    encoders = [stage.list for encoder in plan.encoders.values() for stage in encoder.stages]
+    name = max(encoders, key=lambda name: len(plan.lists[name])) if encoders else PREFILL
+    products = _products(plan, name, ("matmul", "matmul_matrix"))
+    n = min(plan.batch, ENCODER_ROWS) if encoders else plan.batch
+    if not products or n < 2:
         return None
     weight = products[0].bindings["w"]
     assert isinstance(weight, Weight)
     return Prefill(
         "prefill",
-        n=plan.batch,
-        checked=min(plan.batch, 37),
+        n=n,
+        checked=min(n, 37),
         pos=0,
         copies=1,
         sample=_sample(weight, WEIGHT_BYTES // 2),

@@ -14,6 +14,7 @@ import pytest
 
 from tools import dist as maker
 from tools import pyodide, texts
+from tools.catalog import entries
 from tools.paths import ROOT, STATIC
 
 
@@ -67,7 +68,7 @@ def test_service_worker_caches_everything_but_the_models_and_what_is_seldom_used
     everything = {path.relative_to(dist).as_posix() for path in files}
     models = {path for path in everything if path.endswith(".gguf")}
     on_use = set(precache["onUse"])
-    seldom = {"mermaid", "highlight", "packages", "pyodide", "wheels", "icons/icon", "screenshots/chat"}
+    seldom = {"cpu", "mermaid", "highlight", "packages", "pyodide", "wheels", "icons/icon", "screenshots/chat"}
     languages = {f"languages/{code}" for code in texts.codes()}
     assert {path.removeprefix("assets/").partition("-")[0] for path in on_use} == seldom | languages
     assert everything - set(precache["files"]) == {"sw.js", "_headers"} | models | on_use
@@ -84,13 +85,20 @@ def test_the_fonts_of_formulas_are_in_dist(dist: Path) -> None:
 def test_catalog_says_what_the_models_are(dist: Path, assets: dict[str, Any]) -> None:
     catalog = json.loads((dist / assets["catalog"]).read_text(encoding="utf-8"))
     assert [entry["id"] for entry in catalog if entry.get("default")] == ["wisp-mini-q4_0"]
-    for entry in catalog:
-        data = ((dist / assets["catalog"]).parent / entry["url"]).read_bytes()
-        assert (entry["size"], entry["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
-        ends = [*(int(offset) for offset in entry["records"]), len(data)]
-        for (start, digest), end in zip(entry["records"].items(), ends[1:], strict=True):
-            assert digest == hashlib.sha256(data[int(start) : end]).hexdigest()
-        assert data == (STATIC / "models" / f"{entry['id']}.gguf").read_bytes()
+    for entry, source in zip(catalog, entries(), strict=True):
+        folder, size = (dist / assets["catalog"]).parent, 0
+        for url, records, file in (("url", "records", "file"), ("projector", "projector_records", "projector")):
+            if url not in entry:
+                continue
+            data = (folder / entry[url]).read_bytes()
+            size += len(data)
+            ends = [*(int(offset) for offset in entry[records]), len(data)]
+            for (start, digest), end in zip(entry[records].items(), ends[1:], strict=True):
+                assert digest == hashlib.sha256(data[int(start) : end]).hexdigest()
+            assert data == (STATIC / "models" / source[file]).read_bytes()
+        model = (folder / entry["url"]).read_bytes()
+        assert (entry["size"], entry["sha256"]) == (size, hashlib.sha256(model).hexdigest())
+    assert [entry["id"] for entry in catalog if "projector" in entry] == ["wisp-mini-sees-q4_0"]
 
 
 def test_archive_holds_bytecode_of_the_checkout(dist: Path, assets: dict[str, Any]) -> None:

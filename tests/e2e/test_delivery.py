@@ -88,10 +88,13 @@ def test_visits_transfer_what_the_tool_says(counting: CountingServer, context: B
     wait_for(lambda: page.evaluate(CONTROLLED))
     assert "Rome" in ask(page, "What is the capital of Italy?")
     visit = delivery.first_visit()
-    assert counting.sent() == visit.files
+    sent = counting.sent()
+    module = {path: size for path, size in sent.items() if "/cpu-" in path}  # of the CPU engine: there is no GPU here
+    assert len(module) == 1
+    assert sent == visit.files | module
     asked = [path for path, status, _ in counting.answers if status == HTTPStatus.NOT_MODIFIED]
     assert sorted(asked) == [*delivery.ASKED_AGAIN]
-    assert visit.bytes < 1.05 * delivery.LIMIT  # tests build with a quicker compression than a release
+    assert visit.bytes < 1.1 * delivery.LIMIT  # tests build with a quicker compression than a release
 
     counting.answers.clear()
     page.reload()

@@ -8,6 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.support.browser import watch
 from tests.support.chat_page import ask, last_answer, new_chat, open_page, send, wait_answer
+from tests.support.slow_engine import slow_down
 from tools.serve import Server
 
 STORY = "Write a short story about a dragon named Ember who finds a silver key."
@@ -63,6 +64,7 @@ def test_escape_stops_an_answer_and_the_next_works(talk: Page) -> None:
 
 
 def test_the_stop_button_stops_and_gives_the_focus_back(talk: Page) -> None:
+    slow_down(talk)
     send(talk, STORY)
     talk.get_by_role("button", name="Stop").click()
     expect(last_answer(talk).locator(".stats")).to_contain_text("stopped")

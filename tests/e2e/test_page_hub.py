@@ -90,15 +90,17 @@ def test_three_clicks_to_a_model_of_the_hub(page: Page, hub: FakeHub) -> None:
     best.get_by_role("button", name="Run").click()
     wait_ready(page)
     expect(page.locator("#model-name")).to_contain_text("smollm2-360m-instruct")
+    refused = page.locator("[data-key=unsuited]")
+    expect(refused).to_contain_text("could not be loaded with its projector")  # which is no model file at all
     assert "Paris" in ask(page, "What is the capital of France?")
     page.click("#model-button")
     expect(page.locator("#cached-list li", has_text="smollm2")).to_contain_text("verified")
     assert all(token is None for _, token in hub.requests)
 
 
-def test_wisp_mini_is_listed_once_and_every_curated_model_has_a_licence(page: Page) -> None:
+def test_the_pages_models_are_listed_once_and_every_curated_model_has_a_licence(page: Page) -> None:
     page.click("#model-button")
-    expect(page.locator("#model-list button")).to_have_count(1)
+    expect(page.locator("#model-list strong")).to_have_text(["Wisp Mini", "Wisp Mini Sees"])
     curated = page.evaluate(
         """async () => (await import('/repo/app/hub/curated.js')).CURATED.map(({ kind, about, ...model }) =>
             ({ ...model, kind: String(kind), about: String(about) }))"""
@@ -220,7 +222,7 @@ def test_files_of_a_repository(page: Page) -> None:
     names = [
         "model-Q8_0.gguf", "UD/model-UD-Q4_K_XL-00002-of-00002.gguf", "UD/model-UD-Q4_K_XL-00001-of-00002.gguf",
         "lost-Q2_K-00001-of-00003.gguf", "Phi-3-mini-4k-instruct-q4.gguf", "mmproj-F16.gguf", "model.imatrix.gguf",
-        "README.md", "plain.gguf",
+        "README.md", "plain.gguf", "mmproj-F32.gguf", "mmproj-BF16.gguf",
     ]  # fmt: skip
     found = page.evaluate(
         """async (names) => {
@@ -234,6 +236,7 @@ def test_files_of_a_repository(page: Page) -> None:
     ]  # fmt: skip
     assert found[-1]["urls"] == [f"at {names[2]}", f"at {names[1]}"]
     assert found[-1]["sha256"] is None
+    assert {f["projector"] for f in found} == {"at mmproj-F16.gguf"}
 
 
 def test_the_best_file_is_the_most_exact_that_fits_and_is_fast_enough(page: Page) -> None:

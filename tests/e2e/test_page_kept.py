@@ -12,6 +12,7 @@ from playwright.sync_api import Error as PlaywrightError
 from tests.support.browser import watch
 from tests.support.chat_page import ask, keep_engine, last_answer, open_page, send, wait_answer, wait_ready
 from tests.support.chat_store import store_chat
+from tests.support.slow_engine import slow_down
 from tools.serve import Server
 
 STORY = "Write a short story about a dragon named Ember who finds a silver key."
@@ -95,6 +96,7 @@ def test_an_answer_cut_by_a_reload_is_saved(context: BrowserContext, server: Ser
 def test_a_cut_answer_goes_on_with_the_same_text(context: BrowserContext, server: Server, how: str) -> None:
     page = open_page(context, server.url, settings={"temperature": 1, "seed": 7})
     whole = ask(page, STORY)
+    slow_down(page, 400)
     page.get_by_role("button", name="Answer again").click()
     expect(last_answer(page).locator(".block").first).to_be_visible(timeout=60_000)
     if how == "reload":
@@ -211,7 +213,7 @@ def test_a_newer_version_is_offered_and_taken(fresh_context: BrowserContext, dis
 def test_without_webgpu_the_page_says_so_and_answers(context: BrowserContext, server: Server) -> None:
     page = open_page(context, server.url)
     expect(page.locator("#model-badge")).to_have_text("CPU")
-    expect(page.locator("#notices")).to_contain_text("WebGPU")
+    expect(page.locator("#notices")).to_contain_text("No GPU here")
     assert "Rome" in ask(page, "What is the capital of Italy?")
     page.get_by_role("button", name="Dismiss").click()
     page.reload()

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.chat_page import ask, keep_engine, last_answer, new_chat, open_page
+from tests.support.media import MEDIA
 from tests.support.page_looks import faults
 from tools.serve import Server
 
@@ -106,6 +107,15 @@ def test_every_view_fits_and_is_accessible(opened: Page, tmp_path: Path, size: s
     page.locator("#notices .error > .icon-button").click()
     new_chat(page)
     check("welcome")
+    page.set_input_files("#attach-input", [MEDIA / "large.png", MEDIA / "half.wav"])
+    expect(page.locator("#attachments > li")).to_have_count(2)
+    check("attachments")
+    page.press("#prompt", "Enter")
+    expect(page.locator(".answer-error")).to_be_visible()
+    check("media")
+    page.locator("#thread .picture").click()
+    check("picture")
+    page.keyboard.press("Escape")
     sidebar()
     page.click("#private-chat")
     check("private")

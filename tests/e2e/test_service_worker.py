@@ -59,7 +59,7 @@ def test_chat_from_another_tab(asker: Page, host: Page) -> None:
     text = "".join(c["choices"][0]["delta"].get("content") or "" for c in chunks if c["choices"])
     assert "Rome" in text
     assert text == whole["choices"][0]["message"]["content"]
-    assert len(chunks) > 4
+    assert len(chunks) > 2
 
 
 def test_the_same_answers_as_the_engines_own_fetch(host: Page) -> None:

@@ -72,7 +72,7 @@ def page(context: BrowserContext, server: Server, upstream: UpstreamServer, brid
     expect(page.locator("#upstream-form [name=baseURL]")).to_be_focused()
     page.fill("#upstream-form [name=baseURL]", upstream.url)
     page.get_by_role("button", name="Save").click()
-    expect(page.locator("#upstream-list .model")).to_have_count(2)
+    expect(page.locator("#upstream-list .model")).to_have_count(3)
     expect(page.locator("#upstream-list")).to_contain_text("leaves this computer: goes to office")
     assert bridge.key not in page.content()
     assert page.locator("#upstream-form [name=apiKey]").input_value() == ""
@@ -211,7 +211,7 @@ def test_the_bridge_passes_on_too(page: Page, bridge: ApiServer, chromium: Calla
     about = tab.evaluate(
         "async (fields) => (await (await import('/wisp.js')).Wisp.create()).upstreams.set(fields)", fields
     )
-    assert about["models"] == ["loop/wisp-mini-q4_0", "loop/wisp-mini-q8_0"]
+    assert about["models"] == ["loop/wisp-mini-q4_0", "loop/wisp-mini-q8_0", "loop/wisp-mini-sees-q4_0"]
     client = openai.OpenAI(base_url=f"{bridge.url}v1", api_key=bridge.key, max_retries=0, timeout=60)
     question: Any = [{"role": "user", "content": "What is the capital of Italy?"}]
     asked = client.chat.completions.create(model="loop/wisp-mini-q8_0", messages=question, temperature=0, stream=True)

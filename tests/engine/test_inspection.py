@@ -1,17 +1,16 @@
 """What inspect() states before a download is what a load takes."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page
 
 from tests.support.browser import call_python
+from tools.goldens import GOLDEN, golden_models
 
 MINI = "/repo/static/models/wisp-mini-q4_0.gguf"
-GOLDEN = Path(__file__).parents[1] / "golden"
-MODELS = sorted(str(p.relative_to(GOLDEN)) for p in GOLDEN.glob("*/*.gguf") if p.parent.name not in ("vocab", "split"))
+MODELS = [str(p.relative_to(GOLDEN)) for p in golden_models()]
 
 # Counts the bytes of the GPUBuffers that are not destroyed.
 COUNT = """() => {

@@ -5,7 +5,6 @@
 import json
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,9 @@ from playwright.sync_api import Page
 from py_engine.plan.pooling import NAMES
 from tests.support.engine_driver import floats, logits_of, run
 from tests.support.tolerances import assert_close, assert_same_direction, same_ids
+from tools.goldens import GOLDEN, golden_models
 
-GOLDEN = Path(__file__).parents[1] / "golden"
-FILES = sorted(f"{p.parent.name}/{p.stem}" for p in GOLDEN.glob("*/*.gguf") if p.parent.name not in ("vocab", "split"))
+FILES = [f"{p.parent.name}/{p.stem}" for p in golden_models()]
 EMBEDDING = [name for name in FILES if name.startswith("embedding/")]
 MODELS = [name for name in FILES if name not in EMBEDDING]
 WAYS = {  # name -> (adapter, backend, KV cache, precision)

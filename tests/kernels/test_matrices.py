@@ -56,6 +56,7 @@ def test_matmul(matrix_bench: Bench, type: Q, rows: int, cols: int, n: int, tile
         ((4, 2, 64), 17, 31, "f16", 0, 0.0, 16),
         ((3, 1, 32), 33, 60, "f32", 40, 0.0, 32),
         ((2, 2, 48), 5, 100, "q8_0", 0, 2.0, 16),
+        ((2, 1, 40), 21, 70, "f16", 0, 0.0, 16),  # two and a half matrices wide
     ],
 )
 def test_attention(
@@ -75,6 +76,7 @@ def test_attention(
     """
     n_head, n_kv, dim = heads
     tile = {"TQ": 32 * n_kv // n_head, "ROWS": 32, "STRIP": strip, "TS": 32, "SIDE": 16, "LANES": 32}
+    tile["DIM"] = -(-dim // 16) * 16
     monkeypatch.setattr(tiles, "attention", lambda *_: ("attention_matrix", tile))
     ops = matrix_bench.begin(Setup(batch=64, n=n, pos=pos, n_ctx=192))
     q = ops.rows("q", n_head * dim)

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
-from py_engine.plan import alibi, tiles
+from py_engine.plan import alibi
 from py_engine.plan.cache import UNPAGED, Cache, make_conv_cache, page_group
 from py_engine.plan.ops import AttentionOptions, Ops, Projection, pad
 from py_engine.plan.pooling import normalize, pool
 from py_engine.plan.rope import Rope, frequencies, table
 from py_engine.plan.shortconv import shortconv
 from tests.support.kernels.bench import Bench, Setup
-from tests.support.kernels.checks import EPS, check, tolerance
+from tests.support.kernels.checks import EPS, check, tolerance, with_matrices
 from tests.support.kernels.variants import BOTH_ADAPTERS, in_pairs, in_turn
 
 SEGMENTS = (3, 1, 31, 33, 2, 40)
@@ -125,13 +125,6 @@ def test_attention_with_matrices(
     bench = with_matrices(plain_bench, heads, monkeypatch)
     ops = bench.begin(Setup(batch=n + 1, n=n, pos=pos, n_ctx=192, segments=SEGMENTS))
     causal(bench, ops, n, pos, heads, kv_type, window)
-
-
-def with_matrices(bench: Bench, heads: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """A bench with emulated subgroup matrices. In f32, a tile of the usual size exceeds the workgroup's memory."""
-    tile = {"TQ": 32 * heads[1] // heads[0], "ROWS": 32, "STRIP": 16, "TS": 32, "SIDE": 16, "LANES": 32}
-    monkeypatch.setattr(tiles, "attention", lambda *_: ("attention_matrix", tile))
-    return Bench(bench.page, replace(bench.device, subgroup=32, matrix=16))
 
 
 def both_ways(bench: Bench, heads: tuple[int, int, int], window: int, slopes: bool, segments: tuple[int, ...]) -> None:

@@ -11,18 +11,15 @@ from py_engine.models.common import rope_factors
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import ALL_LOGITS, PREFILL
 from py_engine.plan.pages import PAGE
+from tools.goldens import GOLDEN, golden_models
 
-GOLDEN = Path(__file__).parents[1] / "golden"
-ONE_OF_EACH = sorted(
-    {
-        p.parent.name: f"{p.parent.name}/{p.stem}"
-        for p in GOLDEN.glob("*/*.gguf")
-        if p.parent.name not in ("vocab", "split")
-    }.values()
-)  # a model of each folder
+# a model of each folder
+ONE_OF_EACH = sorted({p.parent.name: f"{p.parent.name}/{p.stem}" for p in golden_models()}.values())
 
 
-def load(path: Path, n_ctx: int, batch: int = 16, kv_type: str = "f32", page: int = PAGE) -> cpu.Cpu:
+def load(
+    path: Path, n_ctx: int, batch: int = 16, kv_type: str = "f32", page: int = PAGE, media_width: int = 0
+) -> cpu.Cpu:
     """The numpy executor of a file's plan."""
     data = path.read_bytes()
     header = parse(data, len(data))
@@ -35,7 +32,8 @@ def load(path: Path, n_ctx: int, batch: int = 16, kv_type: str = "f32", page: in
 
     tensor = rope_factors(header, n_ctx)
     factors = np.frombuffer(raw(tensor, 0, 1), np.float32).tolist() if tensor else None
-    plan = planner.make_plan(header, Device(software=True), planner.PlanOptions(n_ctx, batch, kv_type, factors, page))
+    options = planner.PlanOptions(n_ctx, batch, kv_type, factors, page, media_width)
+    plan = planner.make_plan(header, Device(software=True), options)
     weights = {
         w.name: cpu.dequantize(w, np.frombuffer(b"".join(raw(*s) for s in w.sources), np.uint8))
         for w in plan.weights.values()

@@ -52,6 +52,7 @@ class Engine:
         constraint: Any = None,
         stats: Any = None,
         begun: Any = None,
+        media: Any = None,
     ) -> AsyncGenerator[Batch, None]:
         assert not (self.running and self.one_at_a_time), "two requests at once"
         assert not self.unloaded
@@ -176,6 +177,15 @@ class Platform:
         engine.tokenizer = load_tokenizer(header.metadata)
         self.engines.append(engine)
         return engine
+
+    async def load_projector(self, model: Any, source: Any, header: Any, options: LoadOptions, on_progress: Any) -> Any:
+        raise AssertionError("no test here needs it")
+
+    async def fetch_media(self, url: str) -> bytes:
+        raise AssertionError(f"no test here may leave the machine: {url}")
+
+    async def read_media(self, file: Any) -> bytes:
+        raise AssertionError("no test here needs it")
 
     async def read_text(self, name: str) -> str | None:
         return self.kept.get(name)

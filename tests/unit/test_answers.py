@@ -30,6 +30,7 @@ class LogprobEngine(Engine):
         constraint: Any = None,
         stats: Any = None,
         begun: Any = None,
+        media: Any = None,
     ) -> AsyncGenerator[Batch, None]:
         self.asked.append(SimpleNamespace(sampling=sampling, **vars(limits)))
         try:

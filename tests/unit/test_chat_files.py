@@ -50,13 +50,16 @@ def branch(chat: Any, texts: bool = True) -> list[Any]:
 
 
 def test_json_loses_nothing(js: Evaluate) -> None:
-    text = js("m.FRAME.json[0] + a[0].map(m.WRITE.json).join(m.FRAME.json[2]) + m.FRAME.json[1]", [CHAT, CHAT])
+    text = js(
+        "m.FRAME.json[0] + (await Promise.all(a[0].map(m.WRITE.json))).join(m.FRAME.json[2]) + m.FRAME.json[1]",
+        [CHAT, CHAT],
+    )
     assert read(js, text) == [CHAT, CHAT]
     assert read(js, js("m.FRAME.json[0] + m.FRAME.json[1]")) == []
 
 
 def test_markdown_has_the_shown_branch(js: Evaluate) -> None:
-    assert js("m.WRITE.markdown(a[0])", CHAT) == "# Tea\n\n1970-01-01\n\n## You\n\nWhite?\n\n## Answer\n\nYes,"
+    assert js("await m.WRITE.markdown(a[0])", CHAT) == "# Tea\n\n1970-01-01\n\n## You\n\nWhite?\n\n## Answer\n\nYes,"
     assert js("m.fileName('A/b: *c*?', 'markdown')") == "A-b-c.md"
     assert js("m.fileName('///', 'json')") == "chat.json"
 

@@ -214,9 +214,18 @@ def test_prepare_makes_what_templates_expect() -> None:
         "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
     }
     assert text.render(text.prepare([message])) == "system:a\nb;"
-    assert parts.render(parts.prepare([message, {"role": "user", "content": "c"}])) == "a\nb;c;"
+    assert parts.render(parts.prepare([message, {"role": "user", "content": "c"}])) == "a;b;c;"
+    assert parts.takes_parts
+    assert not text.takes_parts, "it would write the list itself"
     call: dict[str, Any] = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
     prepared = text.prepare([{"role": "assistant", "content": None, "tool_calls": [call]}])[0]
     assert prepared["content"] == ""
     assert prepared["tool_calls"][0]["function"]["arguments"] == {"x": 1}
     assert call["function"]["arguments"] == '{"x": 1}'
+
+
+def test_markers_of_media_stand_within_their_lines() -> None:
+    marker = {"type": "text", "text": "<m>", "media": True}
+    content = [{"type": "text", "text": "a"}, marker, {"type": "text", "text": "b"}, {"type": "text", "text": "c"}]
+    template = ChatTemplate("{% for m in messages %}{{ m.content }}{% endfor %}")
+    assert template.render(template.prepare([{"role": "user", "content": content}])) == "a<m>b\nc"

@@ -14,10 +14,11 @@ from py_engine.plan.lists import ALL_LOGITS, DECODE, EMBED, GREEDY, PACKED, PREF
 from py_engine.plan.packing import packed_batches
 from py_engine.plan.pooling import NAMES
 from py_engine.plan.sampling import Sampling
-from tests.support.cpu_models import GOLDEN, evaluate, load
+from tests.support.cpu_models import evaluate, load
 from tests.support.tolerances import assert_close, assert_same_direction, distance, same_ids
+from tools.goldens import GOLDEN, golden_models
 
-FILES = sorted(p for p in GOLDEN.glob("*/*.gguf") if p.parent.name not in ("vocab", "split"))
+FILES = golden_models()
 EMBEDDING = [p for p in FILES if p.parent.name == "embedding"]
 MODELS = [p for p in FILES if p not in EMBEDDING]
 

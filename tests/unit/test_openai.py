@@ -5,11 +5,19 @@ from typing import Any
 import pytest
 
 from app.openai.answers import Answer, Logprobs, Message, Usage
+from app.openai.media import parts_of, with_markers
+from app.openai.messages import PromptWithMedia
 from app.openai.requests import chat_request, completion_request
+from app.openai.responses import responses_request
 from py_engine.errors import CODES, WispError
 from py_engine.plan.sampling import Sampling, TokenLogprob
 
 HI = [{"role": "user", "content": "Hi"}]
+SOUND = {"data": "YWJj", "format": "wav"}
+
+
+def image(url: str, **more: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url, **more}}
 
 
 def test_defaults() -> None:
@@ -123,7 +131,13 @@ BAD: list[tuple[Any, str, str | None]] = [
     ({"messages": [{"role": "user", "content": ["x"]}]}, T, PART),
     ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, T, f"{PART}.text"),
     ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, V, f"{PART}.type"),
-    ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, U, PART),
+    ({"messages": [{"role": "user", "content": [{"type": "file", "file": {}}]}]}, U, PART),
+    ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, T, f"{PART}.image_url.url"),
+    ({"messages": [{"role": "user", "content": [image("ftp://x/y.png")]}]}, V, f"{PART}.image_url.url"),
+    ({"messages": [{"role": "user", "content": [image("data:image/png;base64,%")]}]}, V, f"{PART}.image_url.url"),
+    ({"messages": [{"role": "user", "content": [image("data:,x", detail="most")]}]}, V, f"{PART}.image_url.detail"),
+    ({"messages": [{"role": "assistant", "content": [image("data:,x")]}]}, V, PART),
+    ({"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, T, f"{PART}.input_audio.data"),
     ({"messages": [{"role": "assistant", "content": None, "tool_calls": 1}]}, T, "messages[0].tool_calls"),
 ]
 FIELDS: list[tuple[str, Any, str]] = [
@@ -270,9 +284,42 @@ def test_completion_prompts() -> None:
     assert completion_request({"prompt": ["x", "y"]}).prompts == ["x", "y"]
     assert completion_request({"prompt": [1, 2.0]}).prompts == [[1, 2]]
     assert completion_request({"prompt": [[1, 2], [3]]}).prompts == [[1, 2], [3]]
-    for prompt, code in ((None, T), (5, T), ({}, T), ([], V), ([-1], T), ([1.5], T), ([True], T)):
+    for prompt, code in ((None, T), (5, T), ([], V), ([-1], T), ([1.5], T), ([True], T)):
         assert param_of(completion_request, {"prompt": prompt}) == (code, "prompt"), prompt
     assert param_of(completion_request, {"prompt": "x", "messages": HI})[1] == "messages"
+
+
+def test_completion_prompts_with_media() -> None:
+    """llama.cpp's form: a marker in the text for each file in Base64."""
+    prompt = {"prompt_string": "a<__media__>b", "multimodal_data": ["eA=="]}
+    for given in (prompt, [prompt]):
+        (found,) = completion_request({"prompt": given}).prompts
+        assert isinstance(found, PromptWithMedia)
+        assert (found.text, found.media[0].data) == ("a<__media__>b", b"x")
+    for wrong, code, param in (
+        ({}, T, "prompt.prompt_string"),
+        ({**prompt, "multimodal_data": []}, V, "prompt"),
+        ({**prompt, "multimodal_data": ["?"]}, V, "prompt.multimodal_data[0]"),
+        ({**prompt, "multimodal_data": [5]}, T, "prompt.multimodal_data"),
+    ):
+        assert param_of(completion_request, {"prompt": wrong}) == (code, param), wrong
+
+
+def test_media_in_messages() -> None:
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [image("data:image/png;base64,eHl6"), {"type": "text", "text": "What is it?"}]},
+        {"role": "user", "content": [image("blob:https://wisp/1"), {"type": "input_audio", "input_audio": SOUND}]},
+    ]
+    request = chat_request({"messages": messages})
+    parts = parts_of(request.messages)
+    assert [(part.data, part.address) for part in parts] == [(b"xyz", ""), (b"", "blob:https://wisp/1"), (b"abc", "")]
+    assert parts[2].path == "messages[2].content[1]"
+    placed = with_markers(request.messages, ["<1>", "<2>", "<3>"])
+    texts = [part["text"] for message in placed[1:] for part in message["content"]]
+    assert texts == ["<1>", "What is it?", "<2>", "<3>"]
+    body = {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "data:,x"}]}]}
+    assert parts_of(responses_request(body).messages)[0].data == b"x"
 
 
 def test_answers_have_the_shapes_of_openai() -> None:

@@ -69,7 +69,7 @@ async def engine(store: Memory, model: str = MODELS[0], **options: Any) -> Engin
     runner = CpuRunner(cpu.plan)
     runner._cpu = cpu
     used = Engine(cpu.plan, runner, "cpu")
-    used._content = model
+    used.content = model
     await used.persist_prefixes(store.open)
     return used
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from app.answers import prompts
+from app.answers.media import RequestMedia
 from app.models.loaded import Loaded
 from app.models.loading import vocabulary
 from app.openai.requests import chat_request
@@ -99,7 +100,7 @@ def test_tools_documents_and_untrusted_parts_cannot_forge_turns() -> None:
         body = {"messages": [message], "chat_template_kwargs": variables}
         request = chat_request(body)
         messages = template.prepare(prompts.harmless(model, request.messages))
-        prompt = prompts.of_chat(model, request, messages, None)
+        prompt = prompts.of_chat(RequestMedia(model), request, messages, None)
         return control(model.tokenizer, prompt.ids).count(model.tokenizer.vocab.ids["<|im_start|>"]), prompt.text
 
     plain, _ = turns({"role": "user", "content": "x"})
@@ -132,7 +133,7 @@ def test_a_long_conversation_is_shortened_by_bisection(monkeypatch: pytest.Monke
         return render(*given, **variables)
 
     monkeypatch.setattr(model.template, "render", counted)
-    prompt = prompts.of_chat(model, request, messages, None)
+    prompt = prompts.of_chat(RequestMedia(model), request, messages, None)
     assert times < 20
     assert len(prompt.ids) <= 280
     assert prompt.truncated > 1000

@@ -17,7 +17,21 @@ from tests.support.cpu_models import ONE_OF_EACH, header
 
 GPU = Device(f16=True, subgroup=32, max_workgroup_storage=49152, max_threads=1024, dot8=True, matrix=16)
 SOFTWARE = Device(subgroup=4, software=True)
+WITH_MEDIA = {"vision/gemma3": 64, "vision/qwen3vl": 192}  # width of an embedding
 MODELS = [*ONE_OF_EACH, "llama/mixtral.Q4_K_M", "llama/llama.Q4_K_M", "llama/llama.IQ1_M"]
+PROJECTORS = (
+    "gemma3",
+    "gemma4",
+    "internvl",
+    "ldp",
+    "minicpmv",
+    "pixtral.merge",
+    "qwen2.5vl",
+    "qwen3a",
+    "qwen3vl",
+    "ultravox",
+)
+MODELS += [f"vision/{name}.mmproj" for name in PROJECTORS]
 
 
 def numpys(case: Case) -> dict[str, np.ndarray]:
@@ -42,10 +56,11 @@ def wrong(case: Case, name: str, values: np.ndarray) -> str | None:
 
 
 @pytest.mark.parametrize("device", [GPU, SOFTWARE], ids=["gpu", "software"])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", [*MODELS, *WITH_MEDIA])
 def test_every_kernel_of_every_architecture_has_a_case(model: str, device: Device) -> None:
     """A case passes with numpy's own results. A single other value in any of its outputs is a fault."""
-    plan = planner.make_plan(header(model), device, planner.PlanOptions(512, 128, "f16"))
+    options = planner.PlanOptions(512, 128, "f16", media_width=WITH_MEDIA.get(model, 0))
+    plan = planner.make_plan(header(model), device, options)
     made = [*cases(plan, device, plan.lists, lambda shader: False), *upload_cases(plan, device, lambda shader: False)]
     found = {shader.label for case in made for shader in case.shaders}
     assert found == {s.label for s in [*shaders_of(plan, device, plan.lists), *upload_shaders(plan, device)]}

@@ -4,8 +4,9 @@ import subprocess
 
 import pytest
 
-from tests.support.models_table import GOLDEN, about
+from tests.support.models_table import about
 from tools.checks import CHECKS, run_check
+from tools.goldens import golden_models
 from tools.paths import ROOT
 
 
@@ -22,8 +23,7 @@ def test_bash_scripts_parse() -> None:
 
 def test_the_tables_of_models_have_a_row_for_every_golden() -> None:
     """The tables list every architecture and type of the goldens. tests/support/models_table.py writes them."""
-    folders = [p for p in GOLDEN.glob("*/*.gguf") if p.parent.name not in ("vocab", "split")]
-    goldens = [about(f"{p.parent.name}/{p.stem}") for p in folders]
+    goldens = [about(f"{p.parent.name}/{p.stem}") for p in golden_models()]
     wanted = {
         "architectures": {architecture for architecture, _ in goldens},
         "types": {type for _, types in goldens for type in types},

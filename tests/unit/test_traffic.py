@@ -10,9 +10,9 @@ from py_engine.plan.lists import DECODE, GREEDY, PREFILL, SMALL_BATCH
 from py_engine.plan.plan import Buffer, Plan, Weight
 from py_engine.plan.traffic import StepTimes, Traffic, floor_ns, of_list, profile, step_floor_ns
 from py_engine.planner import PlanOptions, make_plan
+from tools.goldens import GOLDEN, golden_models
 
-GOLDEN = Path(__file__).parents[1] / "golden"
-MODELS = sorted(p for p in GOLDEN.glob("*/*.F16.gguf") if p.parent.name not in ("vocab", "split"))
+MODELS = [p for p in golden_models() if p.name.endswith(".F16.gguf")]
 DEVICE = Device(f16=True, subgroup=32, dot8=True, max_workgroup_storage=32768)
 RATES = [(1000, 10.0), (2000, 12.0), (10_000, 20.0)]
 

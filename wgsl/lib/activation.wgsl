@@ -19,7 +19,36 @@ fn activation(x: f32) -> f32 {
 #if ACTIVATION == "relu2"
   return max(x, 0.0) * max(x, 0.0);
 #else
+#if ACTIVATION == "relu"
+  return max(x, 0.0);
+#else
+#if ACTIVATION == "hard_sigmoid"
+  return clamp((x + 3.0) / 6.0, 0.0, 1.0);
+#else
+#if ACTIVATION == "hard_swish"
+  return x * clamp((x + 3.0) / 6.0, 0.0, 1.0);
+#else
+#if ACTIVATION == "sigmoid"
+  return 1.0 / (1.0 + exp(-x));
+#else
+#if ACTIVATION == "gelu_quick"
+  return x / (1.0 + exp(-1.702 * x));
+#else
+#if ACTIVATION == "gelu_erf"
+  // 1 - erf(z) within 1.5e-7 (Abramowitz and Stegun 7.1.26)
+  let z = abs(x) * 0.7071067811865476;
+  let t = 1.0 / (1.0 + 0.3275911 * z);
+  let series = 0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429)));
+  let tail = 0.5 * series * t * exp(-z * z);
+  return x * select(1.0 - tail, tail, x < 0.0);
+#else
   return x / (1.0 + exp(-x));
+#endif
+#endif
+#endif
+#endif
+#endif
+#endif
 #endif
 #endif
 #endif

@@ -110,7 +110,7 @@ fn store_result(tile: Tile, i: u32, row: u32, sum: f32) {
   let at = (tile.first + i) * p.y_stride + p.row0 + row;
 #endif
   var v = sum;
-#if BIAS
+#if BIAS == 1
 #if GROUPED
   v += bias[(row / ROWS * EXPERTS + tile.expert) * ((ROWS + 31u) / 32u * 32u) + row % ROWS];
 #else

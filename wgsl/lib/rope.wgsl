@@ -1,6 +1,12 @@
 // Rotary embedding (Su et al. 2021) of queries and keys; appends keys and values to the cache.
 // Works on quads: four rows of a head, which are two rotated pairs and two whole words of an f16 cache.
-@bind var<storage, read> rope_freqs: array<u32>; // (ROPE_DIM / 2) turns per position, in units of 2^-32 turns: wraps exactly
+#param MROPE // 1: M-RoPE (Wang et al. 2024), which rotates tokens of pictures by three positions, each some of the pairs
+#if MROPE
+#param SHIFTS // index in state.tables of the first sequence's shift: rotary position - position, of tokens after media
+#endif
+#param TURNS // 1: rope_freqs has the turns of each token of the batch, (n, ROPE_DIM / 2); 0: turns per position
+// (ROPE_DIM / 2) turns in units of 2^-32 turns: wraps exactly. MROPE: then each pair's axis (media.wgsl).
+@bind var<storage, read> rope_freqs: array<u32>;
 #param KV // element type of the cache: "f16" or "f32"; "q8_0": this batch alone in f32, for kv_quantize.wgsl
 #include "lib/pages.wgsl"
 @bind var<storage, read_write> k_cache: array<u32>; // (rows, kv_rows): pairs of f16, or f32
@@ -8,7 +14,8 @@
 
 const QUADS = HEAD_DIM / 4u;
 
-// Matrix row of slot i. NEOX: quad j of a head has rows 2j, 2j + 1 and their partners, ROPE_DIM / 2 further on.
+// Matrix row of slot i. NEOX: quad j of a head has rows 2j, 2j + 1 and their partners, ROPE_DIM / 2 further on. NEOX 2: the
+// same for each half of the ROPE_DIM rows.
 fn rope_row(i: u32) -> u32 {
   if (NEOX == 0u) {
     return i;
@@ -18,7 +25,9 @@ fn rope_row(i: u32) -> u32 {
   if (4u * quad >= ROPE_DIM) { // not rotated: neighbours
     return i;
   }
-  return head + 2u * quad + (i & 1u) + ((i & 2u) >> 1u) * (ROPE_DIM / 2u);
+  const BLOCK = max(ROPE_DIM / max(NEOX, 1u), 4u);
+  let block = 4u * quad / BLOCK;
+  return head + block * BLOCK + 2u * (quad - block * BLOCK / 4u) + (i & 1u) + ((i & 2u) >> 1u) * (BLOCK / 2u);
 }
 
 // (cos, sin) of an angle in units of 2^-32 turns. The built-in functions may err by 2^-11. Here the quadrant is exact. A
@@ -38,12 +47,31 @@ fn rotate(v: vec2f, cs: vec2f) -> vec2f {
   return vec2f(fma(v.x, cs.x, -v.y * cs.y), fma(v.x, cs.y, v.y * cs.x));
 }
 
+// Position by which a pair of token m is rotated.
+fn rotary_position(m: u32, pair: u32) -> u32 {
+#if MROPE
+#if MEDIA
+  return media_place(m, rope_freqs[ROPE_DIM / 2u + pair]);
+#else
+  return offset_of(m) + state.tables[SHIFTS + seq_of(m)];
+#endif
+#else
+  return offset_of(m);
+#endif
+}
+
 // Rotation of a quad's two pairs: (cos, sin, cos, sin). Separate from rope_store, so that a kernel can load the
 // frequencies before it has the values.
 fn rope_rotation(quad: u32, m: u32) -> vec4f {
   let j = min(2u * (quad % QUADS), max(ROPE_DIM / 2u, 2u) - 2u);
-  let pos = offset_of(m);
-  return p.rope_scale * vec4f(cos_sin(pos * rope_freqs[j]), cos_sin(pos * rope_freqs[j + 1u]));
+#if TURNS
+  let at = m * (ROPE_DIM / 2u) + j;
+  return p.rope_scale * vec4f(cos_sin(rope_freqs[at]), cos_sin(rope_freqs[at + 1u]));
+#else
+  let a = cos_sin(rotary_position(m, j) * rope_freqs[j]);
+  let b = cos_sin(rotary_position(m, j + 1u) * rope_freqs[j + 1u]);
+  return p.rope_scale * vec4f(a, b);
+#endif
 }
 
 // Row of the cache for token m of the batch. Separate from rope_store, as rope_rotation.
@@ -85,7 +113,7 @@ fn rope_store(quad: u32, v: vec4f, rotation: vec4f, cache_row: u32, y0: u32) {
   var rows = vec2u(rope_row(i), rope_row(i + 2u)); // of v.xy and v.zw
   var out = v;
   if ((is_query || is_key) && 4u * j < ROPE_DIM) {
-    if (NEOX == 1u) {
+    if (NEOX != 0u) {
       let a = rotate(v.xz, rotation.xy);
       let b = rotate(v.yw, rotation.zw);
       out = vec4f(a.x, b.x, a.y, b.y);

@@ -3,6 +3,7 @@
 #param STATE_PER_TOKEN // 0: one State; 1: one State per token, and the first one's n is the size of the batch
 #include "lib/state.wgsl"
 #include "lib/segments.wgsl"
+#include "lib/media.wgsl"
 @bind var<storage, read> state: States;
 
 fn count() -> u32 {

@@ -11,6 +11,7 @@ struct State {
 
 struct States {
   tokens: array<State, MAX_SMALL_BATCH>, // one per token of a small batch; any other batch has only the first
-  // block tables: (group, sequence, page of the context); then the segments of a packed batch (segments.wgsl)
+  // block tables: (group, sequence, page of the context); each sequence's shift of its rotary positions (rope.wgsl); then
+  // a record per token: its segment in a packed batch (segments.wgsl), its places in one with media (media.wgsl)
   tables: array<u32>,
 }

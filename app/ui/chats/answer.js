@@ -1,6 +1,7 @@
 /** One answer: asks the model and adds what streams back to the message. */
 import { withCalls } from "../answer/tool_calls.js";
 import { withWords } from "../answer/words.js";
+import { withMedia } from "./media_parts.js";
 import { contextOf, requestFor } from "./request.js";
 import { answered } from "./turns.js";
 
@@ -39,7 +40,8 @@ export async function stream(message, history, { engine, documents, settings, is
     const request = resumed?.request ?? (await Promise.race([requestFor(message, history, parts), stopped]));
     begins();
     const options = { signal, resume: resumed?.journal };
-    const chunks = await wisp.chat.completions.create(/** @type {any} */ (request), options);
+    const sent = await withMedia(/** @type {any} */ (request), history, loaded.choice.upstream !== undefined);
+    const chunks = await wisp.chat.completions.create(sent, options);
     return { request, chunks };
   };
   /** @returns {ReturnType<typeof send>} */

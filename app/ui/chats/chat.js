@@ -13,6 +13,7 @@ import { lastAnswer } from "./turns.js";
 
 /**
  * @typedef {import("./database.js").Message} Message
+ * @typedef {import("./database.js").Medium} Medium
  * @typedef {import("./database.js").ChatInfo} ChatInfo
  *
  * @typedef {object} Parts
@@ -136,13 +137,16 @@ export class Chat {
     this.parts.changed();
   }
 
-  /** @param {string} text @param {number | null} [parent] the message that it follows; default: the last one shown */
-  send(text, parent) {
+  /**
+   * @param {string} text @param {Medium[]} [media]
+   * @param {number | null} [parent] the message that it follows; default: the last one shown
+   */
+  send(text, media = [], parent) {
     const { info, tree, messages } = this.conversation;
-    if (!messages.length) info.title ||= titleOf(text);
+    if (!messages.length) info.title ||= titleOf(text || media[0].name);
     const cut = messages.filter((message) => message.cut);
     for (const message of cut) delete message.cut; // only the last answer can go on
-    const question = tree.add({ role: "user", content: text }, parent);
+    const question = tree.add({ role: "user", content: text, ...(media.length && { media }) }, parent);
     this.conversation.save([...cut, question]);
     if (parent === undefined && !this.#paired) this.parts.thread.add(question);
     else this.#draw();
@@ -191,7 +195,7 @@ export class Chat {
   /** Asks a question in other words: another version of it. @param {Message} message @param {string} text */
   edit(message, text) {
     this.stop();
-    this.send(text, message.parent);
+    this.send(text, message.media, message.parent);
   }
 
   /** Shows another version of a message. @param {Message} message @param {number} step */

@@ -15,9 +15,17 @@ import { openDB } from "idb";
  * @property {import("../../sdk/journal.js").Journal} journal
  * @property {string} [begun] the answer's text before that request
  *
+ * @typedef {object} Medium a picture or a sound of a question
+ * @property {"image" | "audio"} kind
+ * @property {string} name of its file
+ * @property {Blob} blob
+ * @property {number} [seconds] of a sound
+ * @property {number[]} [peaks] of a sound: the loudest sample of each part, 0 to 1
+ *
  * @typedef {object} Draft a message that is not in a chat yet
  * @property {"user" | "assistant"} role
  * @property {string} content
+ * @property {Medium[]} [media] of a question
  * @property {string} [reasoning] what the model thought before it answered
  * @property {number} [thoughtMs] how long it thought
  * @property {import("../answer/words.js").Words} [words] with their probabilities, if they were asked for

@@ -2,6 +2,7 @@
 import { t } from "../../language/phrase.js";
 import { wordFields } from "../answer/words.js";
 import { samplingFields } from "../settings.js";
+import { contentOf, sensesOf, textOf, withMedia, withText } from "./media_parts.js";
 import { answered, firstSent, lastAnswer } from "./turns.js";
 import { fittingEnd, limitsOf, turnsToDrop } from "./window.js";
 
@@ -29,22 +30,27 @@ export async function requestFor(message, history, { wisp, loaded, documents, se
   const fields = { ...fieldsFor(loaded, settings), ...(isPrivate && !loaded.choice.upstream && NOT_STORED) };
   const context = contextOf(loaded);
   const limits = context && limitsOf(context, settings.max_tokens, documents.asked());
+  const { system } = settings;
+  const senses = sensesOf(loaded);
+  refuse(turns.at(-1), senses, loaded.name);
+  const messagesOf = (/** @type {number} */ dropped) => promptMessages(turns, dropped, { system, senses });
   let begun = message.content;
   if (limits && (begun || !surelyFits(turns, loaded, settings, limits.most))) {
-    const fitted = await fit({ turns, begun, context, limits, system: settings.system }, (part) =>
-      countOf(wisp, { ...fields, ...part }),
+    const fitted = await fit({ turns, begun, context, limits, messagesOf }, (part) =>
+      countOf(wisp, { ...fields, ...part }, history),
     );
     message.dropped = fitted.dropped;
     begun = fitted.begun;
   } else if (limits || message.dropped === undefined) {
     message.dropped = droppedBefore(turns, context);
   }
-  const messages = promptMessages(turns, message.dropped ?? 0, settings.system);
+  const messages = messagesOf(message.dropped ?? 0);
   const question = messages[messages.length - 1];
-  const found = await documents.ask(question.content, messages.slice(0, -1), begun);
+  const asked = textOf(question.content);
+  const found = asked && (await documents.ask(asked, messages.slice(0, -1), begun));
   if (found) {
     message.sources = found.sources;
-    question.content = found.content;
+    question.content = withText(question.content, found.content);
   }
   return { ...fields, ...continued(messages, begun), stream: true, stream_options: { include_usage: true } };
 }
@@ -60,8 +66,9 @@ export async function tokensOf(history, wisp, loaded, settings) {
   if (known) return /** @type {number} */ (last.stats?.prompt) + /** @type {number} */ (last.stats?.tokens);
   const turns = answered(history);
   if (!turns.length) return 0;
-  const messages = promptMessages(turns, droppedBefore(turns, contextOf(loaded)), settings.system);
-  return countOf(wisp, { model: loaded.stats.model, messages });
+  const parts = { system: settings.system, senses: sensesOf(loaded) };
+  const messages = promptMessages(turns, droppedBefore(turns, contextOf(loaded)), parts);
+  return countOf(wisp, { model: loaded.stats.model, messages }, history);
 }
 
 /** The tokens of a model's context; null where it is not known, as on other servers. @param {Loaded} loaded */
@@ -71,13 +78,13 @@ export function contextOf({ choice, stats }) {
 
 /**
  * The turns that fit, and as much of the begun answer.
- * @param {{ turns: Message[], begun: string, context: number, limits: import("./window.js").Limits, system: string }} about
+ * @param {{ turns: Message[], begun: string, context: number, limits: import("./window.js").Limits,
+ *   messagesOf: (dropped: number) => Messages }} about
  * @param {(part: { messages: Messages }) => Promise<number>} count
  */
-async function fit({ turns, begun, context, limits, system }, count) {
+async function fit({ turns, begun, context, limits, messagesOf }, count) {
   const questions = turns.filter(({ role }) => role === "user").length;
-  const tokens = (/** @type {number} */ dropped, text = begun) =>
-    count(continued(promptMessages(turns, dropped, system), text));
+  const tokens = (/** @type {number} */ dropped, text = begun) => count(continued(messagesOf(dropped), text));
   const dropped = await turnsToDrop(questions, droppedBefore(turns, context), limits, tokens);
   if (dropped < questions - 1) return { dropped, begun };
   if (begun && (await tokens(dropped)) > limits.most)
@@ -105,14 +112,22 @@ function surelyFits(turns, loaded, { system }, most) {
   const last = lastAnswer(turns);
   const { prompt, tokens = 0, context } = last?.stats ?? {};
   if (!last || prompt === undefined || last.model !== loaded.name || context !== contextOf(loaded)) return false;
-  const added = turns.slice(turns.indexOf(last) + 1).map(({ content }) => content);
+  const later = turns.slice(turns.indexOf(last) + 1);
+  if (later.some(({ media }) => media?.length)) return false;
+  const added = later.map(({ content }) => content);
   const bytes = new TextEncoder().encode([system, ...added].join("")).length; // a token has a byte at least
   return prompt + tokens + bytes + TEMPLATE <= most;
 }
 
-/** The messages of a request, the system prompt first. @param {Message[]} turns @param {number} dropped @param {string} system @returns {Messages} */
-function promptMessages(turns, dropped, system) {
-  const sent = turns.slice(firstSent(turns, dropped)).map(({ role, content }) => ({ role, content }));
+/**
+ * The messages of a request, the system prompt first.
+ * @param {Message[]} turns @param {number} dropped
+ * @param {{ system: string, senses: import("./media_parts.js").Senses }} parts @returns {Messages}
+ */
+function promptMessages(turns, dropped, { system, senses }) {
+  const sent = turns
+    .slice(firstSent(turns, dropped))
+    .map((message) => ({ role: message.role, content: contentOf(message, senses) }));
   return system.trim() ? [{ role: "system", content: system.trim() }, ...sent] : sent;
 }
 
@@ -122,9 +137,23 @@ function continued(messages, begun) {
   return { messages: [...messages, { role: "assistant", content: begun }], continue_final_message: true };
 }
 
-/** @param {import("../../wisp.js").Wisp} wisp @param {{ messages: Messages } & Record<string, any>} request */
-async function countOf(wisp, request) {
-  return (await wisp.countTokens(request)).tokens;
+/**
+ * @param {import("../../wisp.js").Wisp} wisp @param {{ messages: Messages } & Record<string, any>} request
+ * @param {Message[]} history with the media that the request names
+ */
+async function countOf(wisp, request, history) {
+  return (await wisp.countTokens(await withMedia(request, history, false))).tokens;
+}
+
+/** Refuses a question with media that the model does not take. @param {Message | undefined} question @param {import("./media_parts.js").Senses} senses @param {string} name of the model */
+function refuse(question, senses, name) {
+  const lacking = question?.media?.find(({ kind }) => !senses[kind]);
+  if (!lacking) return;
+  const message =
+    lacking.kind === "image"
+      ? t("{name} does not see pictures.", { name })
+      : t("{name} does not hear sound.", { name });
+  throw Object.assign(new Error(`${message}`), { code: "no_projector" });
 }
 
 /** The fields of a request that depend on model and settings. @param {Loaded} loaded @param {Settings} settings */

@@ -5,9 +5,9 @@
  * @template {import("./database.js").Draft} M @param {M[]} messages
  */
 export function answered(messages) {
-  return messages.filter(({ role, content }, index) => {
+  return messages.filter(({ role, content, media }, index) => {
     const next = messages[index + 1];
-    return content && !(role === "user" && next && !next.content);
+    return (content || media?.length) && !(role === "user" && next && !next.content);
   });
 }
 

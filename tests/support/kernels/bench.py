@@ -19,7 +19,7 @@ from py_engine.plan.cache import GROUP, Cache, make_cache, page_group
 from py_engine.plan.kernels import Device
 from py_engine.plan.ops import Ops
 from py_engine.plan.packing import packed
-from py_engine.plan.pages import MAX_GROUPS, SEGMENT_WORDS, TABLES, pages_for, table_offset
+from py_engine.plan.pages import MAX_GROUPS, RECORD_WORDS, SEGMENT_WORDS, TABLES, pages_for, table_offset
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan, Weight
 from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
 from py_engine.proof.random_data import planes
@@ -43,6 +43,7 @@ class Setup:
     page: int = 32  # positions of a page of the caches
     places: Sequence[tuple[int, int]] = ()  # (position, sequence) of each token of a small batch
     segments: Sequence[int] = ()  # tokens of each segment of the packed sequence that the batch is part of
+    records: Sequence[tuple[int, int, int, int]] = ()  # of each token of a batch with media
 
 
 class Bench:
@@ -68,9 +69,10 @@ class Bench:
         segments = [
             (end - n, end, i) for i, (n, end) in enumerate(zip(setup.segments, ends, strict=True)) for _ in range(n)
         ]
-        words = np.full((setup.batch, SEGMENT_WORDS), 0xFFFFFF, np.uint32)
-        words[:n] = segments[setup.pos : setup.pos + n] or words[:n]
-        self.data["state"] = np.concatenate([states.reshape(-1), tables.reshape(-1), words.reshape(-1)])
+        shifts = self.random.integers(0, 1 << 32, MAX_SEQUENCES, dtype=np.uint32)
+        words = np.full((setup.batch, RECORD_WORDS if setup.records else SEGMENT_WORDS), 0xFFFFFF, np.uint32)
+        words[:n] = setup.records or segments[setup.pos : setup.pos + n] or words[:n]
+        self.data["state"] = np.concatenate([part.reshape(-1) for part in (states, tables, shifts, words)])
         self.packed = bool(segments)
         shape = MAX_SEQUENCES, setup.n_ctx + 1
         self.data["tokens"] = self.random.integers(0, setup.vocab, shape).astype(np.uint32)

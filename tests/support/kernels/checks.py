@@ -1,8 +1,12 @@
 """Shared by the tests of kernels: types, and the tolerance between GPU and numpy."""
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
+from py_engine.plan import tiles
 from py_engine.plan.ops import pad
 from py_engine.plan.sampler_ops import Rules
 from py_engine.plan.sampling import FIELDS, Sampling
@@ -47,3 +51,11 @@ def give(
     for at, part in parts:
         words = np.frombuffer(part, np.uint32)
         rules.reshape(-1)[at // 4 : at // 4 + len(words)] = words
+
+
+def with_matrices(bench: Bench, heads: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """A bench with emulated subgroup matrices. In f32, a tile of the usual size exceeds the workgroup's memory."""
+    tile = {"TQ": 32 * heads[1] // heads[0], "ROWS": 32, "STRIP": 16, "TS": 32, "SIDE": 16, "LANES": 32}
+    tile["DIM"] = -(-heads[2] // 16) * 16
+    monkeypatch.setattr(tiles, "attention", lambda *_: ("attention_matrix", tile))
+    return Bench(bench.page, replace(bench.device, subgroup=32, matrix=16))

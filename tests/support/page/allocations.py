@@ -32,16 +32,21 @@ async def stated_and_taken(url: str, backend: str, *, compiled: bool) -> dict[st
             gpu.close()
         else:
             engine = await Engine.load(source, header, options)
-            taken = int(js.allocatedBytes()) - before if backend == "webgpu" else _of_numpy(engine.runner)
+            taken = int(js.allocatedBytes()) - before if backend == "webgpu" else _of_cpu(engine.runner)
             await engine.unload()
     finally:
         source.close()
     return {"stated": stated, "taken": taken}
 
 
-def _of_numpy(runner: Any) -> int:
-    arrays = [*runner._cpu.weights.values(), *runner._cpu.buffers.values()]
-    return sum(int(array.nbytes) for array in arrays)
+def _of_cpu(runner: Any) -> int:
+    """Bytes of the weights and buffers in the CPU engine's memory; buffers at one address share it."""
+    memory, plan = runner._memory, runner.plan
+    sizes: dict[int, int] = {}
+    for b in plan.buffers.values():
+        at = memory.buffer(b.name)
+        sizes[at] = max(sizes.get(at, 0), b.nbytes)
+    return sum(memory.bytes_of(w) for w in plan.weights.values()) + sum(sizes.values())
 
 
 async def verdicts(url: str, backend: str, capacities: list[tuple[int, bool]]) -> list[dict[str, Any]]:

@@ -11,8 +11,10 @@ const { Replay } = await import("/repo/py_engine/gpu/replay.js").catch(() => ({ 
 globalThis.wispReplay = Replay;
 globalThis.wispPages = (await import("/repo/py_engine/gpu/pages.js")).Pages;
 globalThis.wispUpload = (await import("/repo/py_engine/gpu/upload.js")).Upload;
+globalThis.wispCompute = (await import("/repo/py_engine/cpu/compute.js")).Compute;
 globalThis.wispShards = await import("/repo/py_engine/files/shards.js");
 globalThis.wispHashes = await import("/repo/node_modules/hash-wasm/dist/index.esm.js");
+globalThis.wispMedia = () => import("/repo/py_engine/media/media.js");
 globalThis.wispLoadPackage = async () => undefined;
 globalThis.pyodide = pyodide;
 

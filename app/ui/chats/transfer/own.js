@@ -7,6 +7,8 @@ import { t } from "../../../language/phrase.js";
 export const FORMAT = "wisp-chats";
 export const VERSION = 1;
 
+const DATA = /^data:((?:image|audio)\/[\w.+-]+)?;base64,[A-Za-z0-9+/]*=*$/;
+
 /** @param {unknown} value */
 const isText = (value) => typeof value === "string";
 /** @param {unknown} value */
@@ -15,6 +17,10 @@ const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 /** @param {any} value */
 const isSource = (value) => isObject(value) && isText(value.document) && isText(value.text);
+
+/** @param {any} value */
+const isMedium = (value) =>
+  isObject(value) && ["image", "audio"].includes(value.kind) && isText(value.name) && DATA.test(value.data);
 
 /** @type {Record<string, (value: any) => boolean>} what must be there */
 const CHAT = { id: (id) => isText(id) && id !== "", title: isText, created: isNumber, updated: isNumber };
@@ -36,6 +42,7 @@ const MESSAGE = {
 /** @type {typeof CHAT} */
 const MESSAGE_OPTIONS = {
   parent: (n) => n === null || Number.isSafeInteger(n),
+  media: (value) => Array.isArray(value) && value.every(isMedium),
   reasoning: isText,
   finish: (value) => ["stop", "length", "stopped", "error"].includes(value),
   error: (value) => isObject(value) && isText(value.message) && isText(value.code),
@@ -68,10 +75,17 @@ function checked(chat, where) {
     if (seen.has(message.n) || (parent !== null && !seen.has(parent)))
       throw failure(t("{where} does not follow a message before it.", { where: place }));
     seen.add(message.n);
-    return { ...message, parent };
+    return { ...message, parent, ...(message.media && { media: message.media.map(mediumOf) }) };
   });
   const { private: _, ...info } = chat.info;
   return { info: { ...info, shown: info.shown ?? null }, messages };
+}
+
+/** A medium with its file, which the file of chats has as a data URL. @param {any} medium @returns {import("../database.js").Medium} */
+function mediumOf({ data, ...medium }) {
+  const [, type = ""] = DATA.exec(data) ?? [];
+  const bytes = Uint8Array.from(atob(data.slice(data.indexOf(",") + 1)), (letter) => letter.charCodeAt(0));
+  return { ...medium, blob: new Blob([bytes], { type }) };
 }
 
 /** @param {import("../../../language/phrase.js").Phrase} text */

@@ -65,7 +65,7 @@ async function save(infos, name, form) {
       notify({ key: "transfer", text, actions: [cancel] });
     }
     if (isCancelled) return;
-    parts.push((index ? between : "") + WRITE[form]({ info, messages: await database.readMessages(info.id) }));
+    parts.push((index ? between : "") + (await WRITE[form]({ info, messages: await database.readMessages(info.id) })));
   }
   dismiss("transfer");
   const url = URL.createObjectURL(new Blob([...parts, end], { type: "application/octet-stream" }));

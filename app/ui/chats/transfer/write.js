@@ -1,5 +1,6 @@
 /** Writes chats to files: JSON, which holds everything, and Markdown, which has the shown branch. */
 import { t } from "../../../language/phrase.js";
+import { base64Of } from "../../media/medium.js";
 import { Tree } from "../tree.js";
 import { FORMAT, VERSION } from "./own.js";
 
@@ -14,14 +15,27 @@ export const FRAME = {
   markdown: ["", "", "\n\n---\n\n"],
 };
 
-/** @type {Record<Form, (chat: Stored) => string>} */
-export const WRITE = { json: (chat) => JSON.stringify(chat), markdown };
+/** @type {Record<Form, (chat: Stored) => Promise<string>>} */
+export const WRITE = { json, markdown: async (chat) => markdown(chat) };
+
+/** Everything of a chat; files of media as data URLs. @param {Stored} chat */
+async function json({ info, messages }) {
+  const written = messages.map(async ({ media, ...message }) =>
+    media ? { ...message, media: await Promise.all(media.map(mediumWithData)) } : message,
+  );
+  return JSON.stringify({ info, messages: await Promise.all(written) });
+}
+
+/** @param {import("../database.js").Medium} medium */
+async function mediumWithData({ blob, ...medium }) {
+  return { ...medium, data: `data:${blob.type};base64,${await base64Of(blob)}` };
+}
 
 /** @param {Stored} chat */
 function markdown({ info, messages }) {
-  const parts = new Tree(messages, info.shown).path().map(({ role, content, model }) => {
+  const parts = new Tree(messages, info.shown).path().map(({ role, content, model, media = [] }) => {
     const who = role === "user" ? t("You") : model || t("Answer");
-    return `## ${who}\n\n${content}`;
+    return [`## ${who}`, ...media.map(({ name }) => `[${name}]`), ...(content ? [content] : [])].join("\n\n");
   });
   const date = new Date(info.created).toISOString().slice(0, 10);
   return [`# ${info.title}`, `${date}`, ...parts].join("\n\n");

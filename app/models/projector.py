@@ -1,0 +1,141 @@
+"""The projector of a loaded model: from files of pictures and sounds to token ids, and to embeddings where needed.
+
+A second question about a picture prepares and encodes nothing: what was prepared is known by the hash of its file, and
+embeddings by the hash of what the encoder takes.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from app.models.loaded import Loaded
+from py_engine.files.gguf_header import Header
+from py_engine.generate.media import Media, media_ids
+from py_engine.media.chunker import MARKER, Chunker
+from py_engine.media.chunks import Chunk, MediaChunk
+from py_engine.media.prepared import Medium, Picture
+from py_engine.media.projector import Projector
+from py_engine.options import MediaOptions
+
+PREPARED_BYTES = 64 << 20  # of pixels and spectra that are kept
+EMBEDDING_BYTES = 256 << 20  # of embeddings that are kept
+
+Prepare = Callable[[Projector, bytes], Awaitable[Medium]]
+Value = TypeVar("Value")
+
+
+@dataclass(eq=False)
+class PreparedMedia(Media):
+    """A medium of a prompt with what its embeddings are computed from."""
+
+    chunk: MediaChunk | None = None
+    content: str = ""  # identifies it, with its projector
+
+
+class Recent(Generic[Value]):
+    """Values by key; the least recently used are dropped when all together exceed `most` bytes."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._bytes = most, 0
+        self._values: OrderedDict[str, tuple[Value, int]] = OrderedDict()
+
+    def get(self, key: str) -> Value | None:
+        """The value of a key."""
+        found = self._values.get(key)
+        if found is None:
+            return None
+        self._values.move_to_end(key)
+        return found[0]
+
+    def put(self, key: str, value: Value, size: int) -> None:
+        """Keep a value of `size` bytes."""
+        self._bytes += size - self._values.pop(key, (None, 0))[1]
+        self._values[key] = value, size
+        while self._bytes > self._most and len(self._values) > 1:
+            self._bytes -= self._values.popitem(last=False)[1][1]
+
+
+class LoadedProjector:
+    """A projector with its encoders on the device. `encoder`: py_engine.encoder.Encoder; `identity`: of its file."""
+
+    def __init__(self, projector: Projector, chunker: Chunker, encoder: Any, prepare: Prepare, identity: str) -> None:
+        self.projector, self.encoder, self._identity = projector, encoder, identity
+        self.encoded = 0  # media whose embeddings were computed
+        self._chunker, self._prepare = chunker, prepare
+        self._prepared = Recent[Medium](PREPARED_BYTES)
+        self._embeddings = Recent[Any](EMBEDDING_BYTES)
+
+    async def prepared(self, data: bytes) -> Medium:
+        """The pixels or spectra of a file. WispError for files that cannot be used."""
+        key = hashlib.sha256(data).hexdigest()
+        medium = self._prepared.get(key)
+        if medium is None:
+            medium = await self._prepare(self.projector, data)
+            self._prepared.put(key, medium, _size(medium))
+        return medium
+
+    def chunks(self, text: str, media: list[Medium], marker: str = MARKER) -> list[Chunk]:
+        """The chunks of a prompt that has the marker once for each of its media."""
+        return self._chunker.chunks(text, media, marker)
+
+    def media_of(self, chunk: MediaChunk) -> PreparedMedia:
+        """What stands for a chunk in a prompt; its embeddings are there if they were computed before."""
+        content = f"{self._identity} {chunk.hash}"
+        grid = chunk.grid if chunk.mrope else None
+        return PreparedMedia(
+            media_ids(content, chunk.n_tokens), self._embeddings.get(content), grid, chunk.non_causal, chunk, content
+        )
+
+    async def encode(self, media: list[Media]) -> None:
+        """Compute the embeddings of media that lack them, in one batch."""
+        lacking = {one.content: one for one in media if isinstance(one, PreparedMedia) and one.rows is None}
+        for kind in ("image", "audio"):
+            chunks = {content: one.chunk for content, one in lacking.items() if one.chunk and one.chunk.kind == kind}
+            if chunks:
+                found = await self.encoder.encode_chunks(list(chunks.values()))
+                for content, (rows, shape) in zip(chunks, found, strict=True):
+                    self._embeddings.put(content, rows, 4 * shape[0] * shape[1])
+                    self.encoded += 1
+        for one in media:
+            if isinstance(one, PreparedMedia) and one.rows is None:
+                one.rows = self._embeddings.get(one.content)
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes on the device, by pool."""
+        return dict(self.encoder.engine.stats().get("memory") or {})
+
+    def stats(self) -> dict[str, Any]:
+        """Figures as plain JSON."""
+        return {
+            "backend": self.encoder.engine.backend,
+            "modalities": list(self.encoder.modalities),
+            "encoded": self.encoded,
+        }
+
+    async def close(self) -> None:
+        """Free its memory."""
+        await self.encoder.unload()
+
+
+def media_options(model: Loaded, headers: list[Header]) -> MediaOptions:
+    """How a text model is loaded that is to read what a projector makes. WispError if they do not fit."""
+    projector = Projector.from_gguf(headers[0])
+    projector.check_fits(
+        int(model.header.arch("embedding_length")) * (1 + int(model.header.arch("n_deepstack_layers", 0)))
+    )
+    return MediaOptions(projector.n_embd_inp, projector.most_tokens)
+
+
+def chunker_of(model: Loaded, projector: Projector) -> Chunker:
+    """What makes the chunks of prompts for a text model."""
+    n_embd, mrope = int(model.header.arch("embedding_length")), bool(model.header.arch("rope.dimension_sections", []))
+    return Chunker(model.tokenizer, projector, n_embd=n_embd, mrope=mrope)
+
+
+def _size(medium: Medium) -> int:
+    if isinstance(medium, Picture):
+        return sum(len(piece.pixels) for piece in medium.pieces)
+    return sum(spectrum.mel.nbytes for spectrum in medium.spectra)

@@ -1,0 +1,76 @@
+/**
+ * Media in requests. A request names each as "medium:MESSAGE/INDEX", so that it is small where it is stored; its file takes
+ * the name's place when the request is sent.
+ */
+import { base64Of, urlOf } from "../media/medium.js";
+
+/**
+ * @typedef {import("./database.js").Message} Message
+ * @typedef {import("./database.js").Medium} Medium
+ * @typedef {string | Record<string, any>[]} Content of a message in a request
+ * @typedef {{ image: boolean, audio: boolean }} Senses
+ */
+
+const NAME = /^medium:(\d+)\/(\d+)$/;
+
+/** What a model takes. Of models on other servers that is not known. @param {import("../engine.js").Loaded} loaded @returns {Senses} */
+export function sensesOf({ choice, stats }) {
+  return choice.upstream ? { image: true, audio: true } : { image: false, audio: false, ...stats.media };
+}
+
+/** The content of a message, with the media that the model takes. @param {Message} message @param {Senses} senses @returns {Content} */
+export function contentOf({ content, media = [], n }, senses) {
+  const parts = media.flatMap(({ kind }, index) => (senses[kind] ? [partOf(kind, `medium:${n}/${index}`)] : []));
+  if (!parts.length) return content;
+  return content ? [...parts, { type: "text", text: content }] : parts;
+}
+
+/** @param {Medium["kind"]} kind @param {string} name */
+function partOf(kind, name) {
+  if (kind === "image") return { type: "image_url", image_url: { url: name } };
+  return { type: "input_audio", input_audio: { data: name, format: "wav" } };
+}
+
+/** The text of a content. @param {Content} content */
+export function textOf(content) {
+  if (typeof content === "string") return content;
+  return content.map(({ text }) => text ?? "").join("");
+}
+
+/** A content with another text. @param {Content} content @param {Content} text @returns {Content} */
+export function withText(content, text) {
+  if (typeof content === "string") return text;
+  const media = content.filter(({ type }) => type !== "text");
+  return [...media, ...(typeof text === "string" ? [{ type: "text", text }] : text)];
+}
+
+/**
+ * A request with the files of its media. Those for another server travel with it; the engine in this browser reads them
+ * where they are.
+ * @template {{ messages: { content: Content }[] }} T
+ * @param {T} request @param {Message[]} messages of the chat @param {boolean} travels @returns {Promise<T>}
+ */
+export async function withMedia(request, messages, travels) {
+  const filled = await Promise.all(
+    request.messages.map(async (message) => {
+      const { content } = message;
+      if (typeof content === "string") return message;
+      return { ...message, content: await Promise.all(content.map((part) => filledPart(part, messages, travels))) };
+    }),
+  );
+  return { ...request, messages: filled };
+}
+
+/** @param {Record<string, any>} part @param {Message[]} messages @param {boolean} travels */
+async function filledPart(part, messages, travels) {
+  const [, n, index] = NAME.exec(part.image_url?.url ?? part.input_audio?.data ?? "") ?? [];
+  const medium = messages.find((message) => String(message.n) === n)?.media?.[Number(index)];
+  if (!medium) return part;
+  const { blob, kind } = medium;
+  if (kind === "audio") {
+    const format = /mpeg|mp3/.test(blob.type) ? "mp3" : "wav"; // OpenAI knows no others; the engine looks itself
+    return { ...part, input_audio: { data: await base64Of(blob), format } };
+  }
+  const url = travels ? `data:${blob.type};base64,${await base64Of(blob)}` : urlOf(blob);
+  return { ...part, image_url: { url } };
+}

@@ -1,0 +1,172 @@
+/** The pictures and sounds of the next question: chosen, pasted, photographed or recorded, with the tokens that they take. */
+import { sentences, t } from "../../language/phrase.js";
+import { explain } from "../advice.js";
+import { sensesOf, withMedia } from "../chats/media_parts.js";
+import { openMenu } from "../chats/menu.js";
+import { choiceOf } from "../chats/other_model.js";
+import { byId, h, iconButton } from "../dom.js";
+import { tokens } from "../format.js";
+import { announce, dismiss, notify } from "../notices.js";
+import { say } from "../texts.js";
+import { startCamera } from "./camera.js";
+import { isMedium, mediumOf } from "./medium.js";
+import { startRecorder } from "./recorder.js";
+import { thumbnail } from "./views.js";
+
+/**
+ * @typedef {import("../chats/database.js").Medium} Medium
+ * @typedef {import("../engine.js").Engine} Engine
+ *
+ * @typedef {object} Actions
+ * @property {() => void} changed the list has another length
+ * @property {() => void} addProjector lets the user add a projector to the model
+ * @property {(choice: import("../engine.js").Choice) => void} load
+ */
+
+/** @param {Engine} engine @param {Actions} actions */
+export function startAttachments(engine, { changed, addProjector, load }) {
+  const list = byId("attachments");
+  const button = byId("attach");
+  const input = /** @type {HTMLInputElement} */ (byId("attach-input"));
+  /** @type {Map<Medium, HTMLElement>} each with its item in the list */
+  const items = new Map();
+
+  /** @param {Medium} medium */
+  function put(medium) {
+    const tools = iconButton(
+      "close",
+      t("Remove {name}", { name: medium.name }),
+      () => remove(medium),
+      "attachment-remove",
+    );
+    const item = h("li", { class: "attachment" }, thumbnail(medium), h("small"), tools);
+    items.set(medium, item);
+    list.append(item);
+    show();
+    announce(t("{name} is added.", { name: medium.name }));
+    state(medium);
+  }
+
+  /** @param {Medium} medium */
+  function remove(medium) {
+    items.get(medium)?.remove();
+    items.delete(medium);
+    show();
+    byId("prompt").focus();
+  }
+
+  function show() {
+    list.hidden = !items.size;
+    if (!items.size) dismiss("projector");
+    changed();
+  }
+
+  /** States what a medium costs, or why the model does not take it. @param {Medium} medium */
+  async function state(medium) {
+    const { loaded } = engine;
+    const item = items.get(medium);
+    const text = item?.querySelector("small");
+    if (!loaded || !item || !text) return;
+    item.classList.remove("refused");
+    say(text, "");
+    const { name, choice, stats } = loaded;
+    if (choice.upstream) return;
+    if (!sensesOf(loaded)[medium.kind]) {
+      item.classList.add("refused");
+      say(text, t("not for this model"));
+      return tellLack(name, medium.kind);
+    }
+    say(text, "…");
+    try {
+      const n = await tokensOf(medium, await engine.ready(), stats.model);
+      if (engine.loaded === loaded) say(text, tokens(n));
+    } catch (error) {
+      if (engine.loaded !== loaded || !items.has(medium)) return;
+      item.classList.add("refused");
+      say(text, t("not usable"));
+      const failed = t("{name} cannot be sent.", { name: medium.name });
+      notify({ key: `medium ${medium.name}`, text: failed, more: explain(error).message, kind: "error" });
+    }
+  }
+
+  /** Says that a model does not take a kind of media, and what to do. @param {string} name @param {Medium["kind"]} kind */
+  async function tellLack(name, kind) {
+    const models = kind === "image" ? await engine.models() : [];
+    const [seeing] = models.filter(({ projector }) => projector).flatMap(choiceOf);
+    if (engine.loaded?.name !== name || !items.size) return;
+    const text =
+      kind === "image" ? t("{name} does not see pictures.", { name }) : t("{name} does not hear sound.", { name });
+    const more = t("If it was trained for them, add its projector, a second file that was published with it.");
+    const actions = [{ label: t("Add a projector"), run: addProjector }];
+    if (seeing) actions.unshift({ label: t("Use {name}", { name: seeing.name }), run: () => load(seeing) });
+    notify({ key: "projector", text, more, actions });
+  }
+
+  /** Adds the media among files; says which were not readable. @param {File[]} files */
+  async function add(files) {
+    for (const file of files.filter(isMedium)) {
+      try {
+        put(await mediumOf(file));
+      } catch (error) {
+        const text = t("{name} was not added.", { name: file.name });
+        notify({ key: `medium ${file.name}`, text, more: `${error}`, kind: "error" });
+      }
+    }
+  }
+
+  const camera = startCamera(put);
+  const recorder = startRecorder(put);
+  button.onclick = () =>
+    openMenu(button, [
+      { label: t("Pictures or sound"), icon: "file", run: () => input.click() },
+      { label: t("Take a photo"), icon: "camera", run: () => void camera.open() },
+      { label: t("Record sound"), icon: "microphone", run: () => void recorder.record() },
+    ]);
+  input.addEventListener("change", () => {
+    add([...(input.files ?? [])]);
+    input.value = "";
+    byId("prompt").focus();
+  });
+  document.addEventListener("paste", (event) => {
+    if (document.querySelector("dialog[open]")) return;
+    const files = [...(event.clipboardData?.files ?? [])].filter(isMedium);
+    if (!files.length) return;
+    event.preventDefault();
+    add(files);
+  });
+
+  return {
+    isMedium,
+    add,
+    get size() {
+      return items.size;
+    },
+    /** Takes the media for a question. @returns {Medium[]} */
+    take() {
+      const media = [...items.keys()];
+      items.clear();
+      list.replaceChildren();
+      show();
+      return media;
+    },
+    /** Another model answers: it may take other media, and counts others tokens. */
+    check() {
+      dismiss("projector");
+      for (const medium of items.keys()) state(medium);
+    },
+  };
+}
+
+/** The tokens that a medium adds to a prompt. @param {Medium} medium @param {import("../../wisp.js").Wisp} wisp @param {string} model */
+async function tokensOf(medium, wisp, model) {
+  const type = medium.kind === "image" ? "image_url" : "input_audio";
+  const name = "medium:0/0";
+  const part = type === "image_url" ? { type, image_url: { url: name } } : { type, input_audio: { data: name } };
+  const count = async (/** @type {any} */ content) => {
+    const request = { model, messages: [{ role: "user", content }] };
+    const history = /** @type {any} */ ([{ n: 0, media: [medium] }]);
+    return (await wisp.countTokens(await withMedia(request, history, false))).tokens;
+  };
+  const text = { type: "text", text: "." };
+  return (await count([part, text])) - (await count([text]));
+}

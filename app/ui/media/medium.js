@@ -1,0 +1,56 @@
+/** Pictures and sounds of questions: what is taken for one, and the addresses under which the page shows them. */
+import { upright } from "./upright.js";
+import { waveOf } from "./wave.js";
+
+/** @typedef {import("../chats/database.js").Medium} Medium */
+
+const PICTURE = /\.(png|jpe?g|webp|gif|bmp|avif)$/i;
+const SOUND = /\.(wav|mp3|ogg|oga|opus|flac|m4a|aac|weba)$/i;
+
+/** Whether a file is a picture or a sound. @param {{ name: string, type: string }} file */
+export const isMedium = (file) => kindOf(file) !== null;
+
+/** @param {{ name: string, type: string }} file @returns {Medium["kind"] | null} */
+function kindOf({ name, type }) {
+  if (type.startsWith("image/")) return type === "image/svg+xml" ? null : "image"; // an SVG is a text
+  if (type.startsWith("audio/")) return "audio";
+  if (type) return null;
+  return PICTURE.test(name) ? "image" : SOUND.test(name) ? "audio" : null;
+}
+
+/**
+ * Reads a file as a medium: a photo upright, a sound with its wave if this browser can decode it.
+ * @param {File} file that isMedium() accepts @returns {Promise<Medium>}
+ */
+export async function mediumOf(file) {
+  const kind = /** @type {Medium["kind"]} */ (kindOf(file));
+  // A copy: the file itself may be changed or deleted before the question is sent.
+  const blob = new Blob([await file.arrayBuffer()], { type: file.type });
+  const { name } = file;
+  if (kind === "image") return { kind, name, blob: await upright(blob).catch(() => blob) };
+  return { kind, name, blob, ...(await waveOf(blob).catch(() => ({}))) };
+}
+
+/** @type {WeakMap<Blob, string>} */
+const urls = new WeakMap();
+const unused = new FinalizationRegistry((/** @type {string} */ url) => URL.revokeObjectURL(url));
+
+/** The address of a blob; it works as long as the blob is referenced. @param {Blob} blob */
+export function urlOf(blob) {
+  const known = urls.get(blob);
+  if (known) return known;
+  const url = URL.createObjectURL(blob);
+  urls.set(blob, url);
+  unused.register(blob, url);
+  return url;
+}
+
+/** A blob's bytes in Base64. @param {Blob} blob @returns {Promise<string>} */
+export function base64Of(blob) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(String(reader.result).replace(/^[^,]*,/, ""));
+    reader.onerror = () => reject(reader.error);
+    reader.readAsDataURL(blob);
+  });
+}

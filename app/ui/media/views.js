@@ -1,0 +1,45 @@
+/** How media are shown in the thread: pictures that open in a dialog, and sounds that play. */
+import { joined, t } from "../../language/phrase.js";
+import { byId, h } from "../dom.js";
+import { playingTime } from "../format.js";
+import { urlOf } from "./medium.js";
+import { drawing } from "./wave.js";
+
+/** @typedef {import("../chats/database.js").Medium} Medium */
+
+/** The media of a question; null: it has none. @param {Medium[] | undefined} media */
+export function mediaList(media) {
+  if (!media?.length) return null;
+  return h("ul", { class: "media" }, ...media.map((medium) => h("li", {}, shown(medium))));
+}
+
+/** @param {Medium} medium */
+function shown(medium) {
+  if (medium.kind === "audio") {
+    const name = t("Sound: {name}", { name: medium.name });
+    return h("audio", { controls: true, preload: "metadata", src: urlOf(medium.blob), "aria-label": name });
+  }
+  const open = () => showPicture(medium);
+  const label = t("Show {name}", { name: medium.name });
+  return h("button", { type: "button", class: "picture", "aria-label": label, on: { click: open } }, picture(medium));
+}
+
+/** @param {Medium} medium */
+export function picture(medium) {
+  return h("img", { src: urlOf(medium.blob), alt: medium.name, decoding: "async", draggable: false });
+}
+
+/** A small view of a medium. @param {Medium} medium */
+export function thumbnail(medium) {
+  if (medium.kind === "image") return picture(medium);
+  const length = medium.seconds === undefined ? "" : playingTime(medium.seconds);
+  return h("span", { class: "clip", title: joined([medium.name, length]) }, drawing(medium.peaks ?? []), length);
+}
+
+/** @param {Medium} medium */
+function showPicture(medium) {
+  const dialog = /** @type {HTMLDialogElement} */ (byId("picture-dialog"));
+  byId("picture-title").textContent = medium.name;
+  byId("picture-shown").replaceChildren(picture(medium));
+  dialog.showModal();
+}

@@ -1,0 +1,77 @@
+"""Measure a projector's encoder in a headless browser: an encoder_shapes.py shape with random weights.
+
+python -m bench.encoders gemma-3-4b [--adapter lavapipe] [--runs 5] [--kernels]
+
+Times in milliseconds: `encode` from pixels or frames to the results on the host, median and best; `gpu` of the kernels
+alone. `dist/` must be built.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import sync_playwright
+
+from bench.encoder_shapes import SHAPES, EncoderShape, write
+from bench.headless import launched
+from tests.support.browser import call_python, open_engine_page, wait_for_adapter
+from tools.paths import DIST, ROOT
+from tools.serve import Server
+
+
+def measure(shape: EncoderShape, file: Path, adapter: str | None, runs: int, *, kernels: bool) -> dict[str, Any]:
+    """Load the file in a browser and encode random inputs of the shape's size."""
+    mounts = {"tests/": ROOT / "tests" / "support" / "pages", "repo/": ROOT, "models/": file.parent}
+    server = Server(DIST, 0, mounts=mounts).start()
+    try:
+        with sync_playwright() as playwright, launched(playwright, adapter) as browser:
+            page = open_engine_page(browser, server.url)
+            page.set_default_timeout(600_000)
+            wait_for_adapter(page)
+            found: dict[str, Any] = call_python(
+                page,
+                "encoders.measure",
+                url=f"/models/{file.name}",
+                modality="image" if shape.vision else "audio",
+                shape=[*shape.input, 3] if shape.vision else list(shape.input),
+                count=shape.count,
+                runs=runs,
+                kernels=kernels,
+            )
+            return found
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("shape", choices=SHAPES)
+    parser.add_argument("--adapter", choices=["swiftshader", "lavapipe"], help="default: the machine's GPU")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--file", help="where the model is, or is written (default: a temporary folder)")
+    parser.add_argument("--kernels", action="store_true", help="also the time of each kernel, the slowest first")
+    options = parser.parse_args()
+    shape = SHAPES[options.shape]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(options.file or f"{folder}/{options.shape}.gguf").resolve()
+        if not file.exists():
+            print(f"writing {file}", file=sys.stderr)
+            write(shape, str(file), options.shape)
+        found = measure(shape, file, options.adapter, options.runs, kernels=options.kernels)
+    print(f"{options.shape}: {shape.count} x {shape.input}, {found['tokens']} tokens, {found['adapter']}")
+    print(
+        f"encode: median {statistics.median(found['ms']):.1f} ms, best {min(found['ms']):.1f} ms of {len(found['ms'])}"
+    )
+    print(f"gpu: {found['gpu_ms']:.1f} ms in {found['dispatches']} dispatches; load: {found['load_ms']:.0f} ms")
+    for name, count, ms in found["kernels"]:
+        print(f"  {ms:9.2f} ms  {count:4d} x {name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""The CPU engine's calls: a struct of 32-bit words for each op. tools/wasm.py makes calls.h of them.
+
+A field is an address, a size or a parameter; one that ends with ":f" is a float. The first word of a call is the op's
+number. Most ops begin with these fields:
+
+    state, per_token          the State (wgsl/lib/state.wgsl), and whether every token has its own
+    records                   index of the first token's record in the tables, of a batch with media; 0: it has none
+    segments                  index of a packed batch's first segment in the tables; 0: not packed
+    table, pages, page        of a cache: where its block tables begin, their length, positions of a page (0: no pages)
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+
+from gguf.constants import GGML_QUANT_SIZES
+from gguf.constants import GGMLQuantizationType as Q
+
+from py_engine.plan import shared
+from py_engine.plan.pages import RECORD_WORDS, TABLES
+from py_engine.plan.panels import FORMATS, ROUNDED_GROUP_BYTES
+from py_engine.plan.sampling import FIELDS as SAMPLING
+
+_CACHE = "state per_token segments table pages page"
+_SAMPLED = "state per_token rows rows_most vocab logits stride best"
+
+FIELDS: dict[str, list[str]] = {
+    name: fields.split()
+    for name, fields in {
+        "embed": "state per_token segments kind tokens tokens_stride w type row0 rows cols scale:f media_row media"
+        " media_stride x x_stride",
+        "add_media": "state per_token tokens tokens_stride first cols media media_stride x x_stride",
+        "prepare": "state last repeat exact x x_stride cols norm eps:f to to_stride",
+        "product": "state last exact x x_row w type rows cols row0 add bias y y_stride",
+        "expert_product": "state exact x x_row w type rows cols experts stack used chosen tiles tile_count slots"
+        " per_slot row0 bias y y_stride",
+        "norm": "state cols groups mean add eps:f x x_stride norm bias y y_stride",
+        "normalize": "state cols y y_stride",
+        "activate": "state repeat activation gated cols x x_stride y y_stride",
+        "gate": "state activation cols x x_stride up up_stride first y y_stride",
+        "add_scaled": "state scale:f stride x gate gate_stride y",
+        "scale_by": "state stride x factor",
+        "soft_cap": "state stride y scale:f cap:f",
+        "pool": "state segments kind stride x y",
+        "shortconv": f"{_CACHE} cols size halves cache weights x x_stride y y_stride",
+        "rope": f"{_CACHE} staged halves q_rows kv_rows head_dim rope_dim neox mrope records shifts"
+        " scale:f freqs k v x x_stride y y_stride",
+        "head_norm": "state q_rows kv_rows head_dim across_heads per_head mean norm_values eps:f norm bias x x_stride",
+        "kv_quantize": "state per_token table pages page cols k_new v_new k v",
+        "attention": "state segments records table pages page kind head_dim group kv_heads window size causal"
+        " soft_cap:f scale:f sinks slopes q q_stride k v y y_stride",
+        "attention_decode": "state per_token table pages page kind head_dim group kv_heads window size split soft_cap:f"
+        " scale:f q q_stride k v parts",
+        "attention_combine": "state per_token head_dim heads window size split sinks parts y y_stride",
+        "route": "state experts used normalised sigmoid scale:f logits stride bias chosen weights",
+        "group_experts": "state experts used size chosen slots tiles tile_count",
+        "weighted_sum": "state used cols x x_stride weights y stride",
+        "sample_best": _SAMPLED,
+        "sample_shape": f"{_SAMPLED} shaped sampling tokens tokens_stride rules rules_words bit_words masked",
+        "sample_draw": "state rows rows_most vocab logits stride best drawn sampling",
+        "sample": "state per_token rows rows_most best drawn sampling chosen tokens tokens_stride",
+        "advance": "state chosen tokens tokens_stride drafting drafts min_match",
+        "logprobs": "state rows_most vocab logits stride sampling tokens tokens_stride logprobs",
+    }.items()
+}
+NUMBERS = {name: i for i, name in enumerate(FIELDS)}
+LAYOUTS = {name: struct.Struct("<I" + "".join("f" if f.endswith(":f") else "I" for f in fields))
+           for name, fields in FIELDS.items()}  # fmt: skip
+NAMES = {name: [f.removesuffix(":f") for f in fields] for name, fields in FIELDS.items()}
+
+# The numbers of the values that parameters have by name.
+KV_KINDS = {"f32": 0, "f16": 1, "q8_0": 2}
+EMBED_ROWS = {"token": 0, "position": 1, "first": 2}
+MEDIA_ROWS = {"none": 0, "given": 1, "first": 2}
+ACTIVATIONS = {"silu": 0, "gelu": 1, "tanh": 2, "relu2": 3, "swiglu_oai": 4}
+POOLINGS = {"mean": 0, "cls": 1, "last": 2}
+
+
+def pack(name: str, values: Mapping[str, int | float]) -> bytes:
+    """A call's bytes. KeyError if a field is missing or unknown."""
+    if unknown := set(values) ^ set(NAMES[name]):
+        raise KeyError(f"{name}: {sorted(unknown)}")
+    return LAYOUTS[name].pack(NUMBERS[name], *(values[field] for field in NAMES[name]))
+
+
+def header() -> str:
+    """The text of calls.h."""
+    enums = {"KV": KV_KINDS, "EMBED": EMBED_ROWS, "MEDIA": MEDIA_ROWS, "": ACTIVATIONS, "POOL": POOLINGS}
+    numbers: dict[str, object] = {"TABLES": TABLES, "FORMATS": 1 + max(FORMATS), "RECORD_WORDS": RECORD_WORDS,
+                                  "ROUNDED_GROUP_BYTES": ROUNDED_GROUP_BYTES}  # fmt: skip
+    numbers |= {name: getattr(shared, name) for name in ("MAX_MATCH", "MAX_LOGPROBS", "LOGPROB_ROWS")}
+    numbers |= {"BANNED": f"{shared.BANNED}f", "FIRST_MEDIA_ID": f"{shared.FIRST_MEDIA_ID}u"}
+    numbers |= {
+        f"{prefix}_{name}".strip("_").upper(): value for prefix, names in enums.items() for name, value in names.items()
+    }
+    lines = ["// Made by tools/wasm.py from py_engine/cpu/call_layouts.py.", "#pragma once"]
+    lines += [f"#define {name} {value}" for name, value in numbers.items()]
+    lines.append(f"enum {{ {', '.join(f'{type.name} = {type.value}' for type in FORMATS)} }};")
+    lines.append(_struct("Sampling", [f"{name}:f" if kind == "f32" else name for name, kind in SAMPLING.items()]))
+    lines += [_struct(f"{name}_call", ["op", *fields]) for name, fields in FIELDS.items()]
+    lines.append("#define OPS(DO) " + " ".join(f"DO({name})" for name in FIELDS))
+    kinds = {(f.kind, f.scales, int(f.minimum)): None for f in FORMATS.values() if f.kind != "FLOATS"}
+    lines.append("#define EACH_KIND(DO) " + " ".join(f"DO({', '.join(map(str, kind))})" for kind in kinds))
+    lines.append("#define FORMAT_TABLE " + ", ".join(_format(type) for type in FORMATS))
+    return "\n".join(lines) + "\n"
+
+
+def _struct(name: str, fields: list[str]) -> str:
+    body = "".join(f" {'f32' if f.endswith(':f') else 'u32'} {f.removesuffix(':f')};" for f in fields)
+    return f"typedef struct {{{body} }} {name};"
+
+
+def _format(type: Q) -> str:
+    f, (block, size) = FORMATS[type], GGML_QUANT_SIZES[type]
+    numbers = [f.kind, f.scales, int(f.minimum), f.offset, f.values, f.unit_bytes(type), block, size]
+    return f"[{type.name}] = {{{', '.join(map(str, numbers))}, {{{', '.join(map(str, f.table or (0,)))}}}}}"

@@ -1,0 +1,117 @@
+"""The calls of one list under construction, and the fields that many of them have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from py_engine.cpu.call_layouts import pack
+from py_engine.plan.panels import FORMATS, GROUP, ROUNDED_GROUP_BYTES
+from py_engine.plan.plan import Buffer, Op, Weight
+
+
+class Addresses(Protocol):
+    """Where everything is in the module's memory."""
+
+    def of(self, bound: Buffer | Weight) -> int:
+        """The address of a buffer or a weight."""
+
+    @property
+    def part(self) -> int:
+        """Positions of a part of the context: attention computes them one after the other, or in parallel."""
+
+    @property
+    def prepared(self) -> int:
+        """The address of x as products read it."""
+
+    @property
+    def rows(self) -> int:
+        """The address of rows between two calls of one op."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """x as a product reads it: its address, the bytes of a row, and whether it is floats."""
+
+    address: int
+    row: int
+    exact: int
+
+
+class Calls:
+    """The calls of one list. `exact`: products with floats, not with x rounded to bytes."""
+
+    def __init__(self, memory: Addresses, exact: bool) -> None:
+        self.memory, self.exact = memory, exact
+        self.calls: list[bytes] = []
+        self.held: tuple[Any, ...] = ()  # what `prepared` holds: the address of x first
+
+    def add(self, name: str, **values: Any) -> None:
+        """Append a call."""
+        self.calls.append(pack(name, values))
+
+    def address(self, op: Op, name: str) -> int:
+        """The address of a binding; 0 if the op has none of that name."""
+        return self.memory.of(op.bindings[name]) if name in op.bindings else 0
+
+    def prepare(self, op: Op, weight: Weight, *, last: int = 0, repeat: int = 1) -> Prepared:
+        """Have x prepared for products with a weight. `repeat`: rows per token."""
+        x, cols = op.bindings["x"], weight.cols
+        exact = int(self.exact or FORMATS[weight.type].kind == "FLOATS")
+        assert isinstance(x, Buffer)
+        address, stride, norm = self.memory.of(x), x.shape[-1], self.address(op, "norm")
+        if exact and not norm and not (last and x.shape[0] > 1):
+            return Prepared(address, 4 * stride, 1)
+        row = 4 * cols if exact else cols // GROUP * ROUNDED_GROUP_BYTES
+        eps = op.consts.get("eps", 0.0) if norm else 0.0
+        key = (address, stride, cols, norm, eps, exact, last, repeat)
+        if key != self.held:
+            self.add(
+                "prepare", state=self.address(op, "state"), last=last, repeat=repeat, exact=exact, x=address,
+                x_stride=stride, cols=cols, norm=norm, eps=eps, to=self.memory.prepared, to_stride=row,
+            )  # fmt: skip
+            self.held = key
+        return Prepared(self.memory.prepared, row, exact)
+
+    def drop_prepared(self, address: int) -> None:
+        """Forget the prepared x if it was made of the rows at this address, which have changed."""
+        if self.held and self.held[0] == address:
+            self.held = ()
+
+
+def batch_fields(m: Calls, op: Op) -> dict[str, Any]:
+    """The fields that say which tokens a batch has."""
+    return {"state": m.address(op, "state"), "per_token": int(op.params.get("STATE_PER_TOKEN", 0))}
+
+
+def segment_fields(op: Op) -> dict[str, Any]:
+    return {"segments": op.params["SEGMENTS"] if op.params.get("PACKED") else 0}
+
+
+def paging_fields(op: Op) -> dict[str, Any]:
+    page = int(op.params["PAGE"])
+    return {
+        "page": page,
+        "table": op.params["TABLE"] if page else 0,
+        "pages": op.params["PAGES"] if page else 0,
+    }
+
+
+def stride_of(op: Op, name: str) -> int:
+    bound = op.bindings[name]
+    assert isinstance(bound, Buffer)
+    return bound.shape[-1]
+
+
+def matrix_of(op: Op) -> Weight:
+    weight = op.bindings["w"]
+    assert isinstance(weight, Weight)
+    return weight
+
+
+def state_of(m: Calls, op: Op) -> int:
+    """The address of the state: also of ops that do not bind it, because a GPU counts tokens in workgroups."""
+    return m.memory.of(STATE)
+
+
+STATE = Buffer("state", ())

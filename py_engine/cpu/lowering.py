@@ -1,0 +1,39 @@
+"""From a plan's list to the CPU engine's calls (call_layouts.py): one for each op, or a few.
+
+Fused ops of the plan become several calls, because threads meet between calls only: x is rounded once before a
+product, and an activation or a rotation follows it. Products that follow each other share the rounded x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from py_engine.cpu import attention_calls, product_calls, row_calls, sampler_calls
+from py_engine.cpu.calls import Addresses, Calls
+from py_engine.plan.plan import Op, Plan
+
+SKIPPED = ("sample_histogram", "sample_sort", "sample_bounds", "logprobs_partitions")  # other ops do their work
+PRODUCTS = ("matvec", "matvec_small_batch", "matmul", "experts")  # they drop the rounded x themselves
+LOWERED: dict[str, Callable[[Calls, Op], None]] = {
+    call.__name__: call
+    for module in (row_calls, product_calls, attention_calls, sampler_calls)
+    for call in module.CALLS
+}
+
+
+def supports(plan: Plan) -> bool:
+    """Whether the engine has all ops of a plan. numpy (runner.py) runs what it lacks: encoders of media."""
+    kernels = {op.kernel for ops in plan.lists.values() for op in ops}
+    return not plan.encoders and kernels <= LOWERED.keys() | set(SKIPPED)
+
+
+def lower(ops: Sequence[Op], memory: Addresses, exact: bool) -> list[bytes]:
+    """The calls of a list. `exact`: products with floats, not with x rounded to bytes."""
+    calls = Calls(memory, exact)
+    for op in ops:
+        if op.kernel not in SKIPPED:
+            LOWERED[op.kernel](calls, op)
+        if op.kernel not in PRODUCTS:
+            for name in ("x", "y"):
+                calls.drop_prepared(calls.address(op, name))
+    return calls.calls

@@ -1,0 +1,116 @@
+"""Products with matrices, and the ops of mixtures of experts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from py_engine.cpu.attention_calls import rope
+from py_engine.cpu.call_layouts import ACTIVATIONS
+from py_engine.cpu.calls import Calls, Prepared, matrix_of, state_of, stride_of
+from py_engine.plan.plan import Buffer, Op
+
+
+def _product(m: Calls, op: Op, *, last: int) -> None:
+    w, epilogue = matrix_of(op), op.params["EPILOGUE"]
+    x = m.prepare(op, w, last=last)
+    fused = epilogue in ("qkv", "gated")
+    y, stride = (m.memory.rows, w.rows) if fused else (m.address(op, "y"), int(op.consts["y_stride"]))
+    m.add(
+        "product", state=m.address(op, "state"), last=last, exact=x.exact, x=x.address, x_row=x.row,
+        w=m.memory.of(w), type=w.type, rows=w.rows, cols=w.cols, row0=op.consts["row0"], add=int(epilogue == "add"),
+        bias=m.address(op, "bias") if op.params["BIAS"] else 0, y=y, y_stride=stride,
+    )  # fmt: skip
+    if epilogue == "qkv":
+        rope(m, op, y, stride)
+    if epilogue == "gated":
+        _fused_activation(m, op, y, w.rows // 2, 1)
+    m.drop_prepared(m.address(op, "y"))
+
+
+def _fused_activation(m: Calls, op: Op, rows: int, cols: int, repeat: int) -> None:
+    m.add(
+        "activate", state=m.address(op, "state"), repeat=repeat, activation=ACTIVATIONS[str(op.params["ACTIVATION"])],
+        gated=1, cols=cols, x=rows, x_stride=2 * cols, y=m.address(op, "y") + 4 * int(op.consts["row0"]),
+        y_stride=op.consts["y_stride"],
+    )  # fmt: skip
+
+
+def matvec(m: Calls, op: Op) -> None:
+    _product(m, op, last=1)
+
+
+def matvec_small_batch(m: Calls, op: Op) -> None:
+    _product(m, op, last=0)
+
+
+def matmul(m: Calls, op: Op) -> None:
+    if not op.params["GROUPED"]:
+        _product(m, op, last=0)
+        return
+    per_slot, tiles = int(op.params["X_PER_SLOT"]), op.bindings["tiles"]
+    assert isinstance(tiles, Buffer)
+    x = m.prepare(op, matrix_of(op), repeat=int(op.params["USED"]) if per_slot else 1)
+    _experts_product(
+        m, op, x, m.address(op, "y"), stride_of(op, "y"),
+        {"chosen": 0, "tiles": m.address(op, "tiles"), "tile_count": tiles.shape[0], "slots": m.address(op, "slots"),
+         "per_slot": per_slot},
+    )  # fmt: skip
+
+
+def _experts_product(m: Calls, op: Op, x: Prepared, y: int, stride: int, groups: Mapping[str, int]) -> None:
+    w = matrix_of(op)
+    m.add(
+        "expert_product", state=m.address(op, "state"), exact=x.exact, x=x.address, x_row=x.row, w=m.memory.of(w),
+        type=w.type, rows=op.params["ROWS"], cols=w.cols, experts=op.params["EXPERTS"], stack=op.params["STACK"],
+        used=op.params["USED"], row0=0 if y == m.memory.rows else op.consts["row0"],
+        bias=m.address(op, "bias") if op.params["BIAS"] else 0, y=y, y_stride=stride, **groups,
+    )  # fmt: skip
+
+
+def experts(m: Calls, op: Op) -> None:
+    used, rows, stack = (int(op.params[name]) for name in ("USED", "ROWS", "STACK"))
+    sums, epilogue = int(op.params["SUM"]), op.params["EPILOGUE"]
+    x = m.prepare(op, matrix_of(op), repeat=used if sums else 1)
+    fused = epilogue in ("add", "gated")
+    y, stride = (m.memory.rows, stack * rows) if fused else (m.address(op, "y"), int(op.consts["y_stride"]))
+    groups = {"chosen": m.address(op, "chosen"), "tiles": 0, "tile_count": 0, "slots": 0, "per_slot": sums}
+    _experts_product(m, op, x, y, stride, groups)
+    if epilogue == "gated":
+        _fused_activation(m, op, y, rows, used)
+    if epilogue == "add":
+        m.add(
+            "weighted_sum", state=m.address(op, "state"), used=used, cols=stack * rows, x=y, x_stride=stride,
+            weights=m.address(op, "weights"), y=m.address(op, "y") + 4 * int(op.consts["row0"]),
+            stride=op.consts["y_stride"],
+        )  # fmt: skip
+    m.drop_prepared(m.address(op, "y"))
+
+
+def route(m: Calls, op: Op) -> None:
+    m.add(
+        "route", state=state_of(m, op), experts=op.params["EXPERTS"], used=op.params["USED"],
+        normalised=op.params["NORMALISED"], sigmoid=int(op.params["GATING"] == "sigmoid"), scale=op.consts["scale"],
+        logits=m.address(op, "logits"), stride=op.consts["stride"], bias=m.address(op, "bias"),
+        chosen=m.address(op, "chosen"), weights=m.address(op, "weights"),
+    )  # fmt: skip
+
+
+def group_experts(m: Calls, op: Op) -> None:
+    tiles = op.bindings["tiles"]
+    assert isinstance(tiles, Buffer)
+    m.add(
+        "group_experts", state=state_of(m, op), experts=op.params["EXPERTS"], used=op.params["USED"],
+        size=op.params["TM"], chosen=m.address(op, "chosen"), slots=m.address(op, "slots"),
+        tiles=m.address(op, "tiles"), tile_count=tiles.shape[0],
+    )  # fmt: skip
+
+
+def weighted_sum(m: Calls, op: Op) -> None:
+    m.add(
+        "weighted_sum", state=state_of(m, op), used=op.params["USED"], cols=4 * int(op.params["VECS"]),
+        x=m.address(op, "x"), x_stride=stride_of(op, "x"), weights=m.address(op, "weights"), y=m.address(op, "y"),
+        stride=stride_of(op, "y"),
+    )  # fmt: skip
+
+
+CALLS = (matvec, matvec_small_batch, matmul, experts, route, group_experts, weighted_sum)

@@ -1,0 +1,105 @@
+"""Ops that work row by row."""
+
+from __future__ import annotations
+
+from py_engine.cpu.call_layouts import ACTIVATIONS, EMBED_ROWS, MEDIA_ROWS, POOLINGS
+from py_engine.cpu.calls import Calls, batch_fields, matrix_of, paging_fields, segment_fields, state_of, stride_of
+from py_engine.plan.plan import Op, PerToken
+
+
+def embed(m: Calls, op: Op) -> None:
+    w, token = matrix_of(op), op.params["ROW"] == "token"
+    media = str(op.params["MEDIA_ROW"]) if token and op.params.get("MEDIA") else "none"
+    m.add(
+        "embed", **batch_fields(m, op), **segment_fields(op), kind=EMBED_ROWS[str(op.params["ROW"])],
+        tokens=m.address(op, "tokens") if token else 0, tokens_stride=stride_of(op, "tokens"), w=m.memory.of(w),
+        type=w.type, row0=op.consts["row0"], rows=w.rows, cols=w.cols, scale=op.consts["scale"],
+        media_row=MEDIA_ROWS[media], media=m.address(op, "media"), media_stride=op.params.get("MEDIA_WIDTH", 0),
+        x=m.address(op, "x"), x_stride=stride_of(op, "x"),
+    )  # fmt: skip
+
+
+def add_media(m: Calls, op: Op) -> None:
+    m.add(
+        "add_media", **batch_fields(m, op), tokens=m.address(op, "tokens"), tokens_stride=stride_of(op, "tokens"),
+        first=op.consts["first"], cols=4 * int(op.params["VECS"]), media=m.address(op, "media"),
+        media_stride=op.params["MEDIA_WIDTH"], x=m.address(op, "x"), x_stride=op.consts["stride"],
+    )  # fmt: skip
+
+
+def norm(m: Calls, op: Op) -> None:
+    groups = op.grid[1]
+    assert isinstance(groups, int)
+    m.add(
+        "norm", state=state_of(m, op), cols=op.params["COLS"], groups=groups, mean=op.params["MEAN"],
+        add=op.params["ADD"], eps=op.consts["eps"], x=m.address(op, "x"), x_stride=stride_of(op, "x"),
+        norm=m.address(op, "norm"), bias=m.address(op, "bias"), y=m.address(op, "y"), y_stride=stride_of(op, "y"),
+    )  # fmt: skip
+
+
+def normalize(m: Calls, op: Op) -> None:
+    m.add("normalize", state=state_of(m, op), cols=op.params["COLS"], y=m.address(op, "y"), y_stride=stride_of(op, "y"))
+
+
+def activate(m: Calls, op: Op) -> None:
+    repeat = op.grid[2]
+    assert isinstance(repeat, int)
+    m.add(
+        "activate", state=state_of(m, op), repeat=repeat, activation=ACTIVATIONS[str(op.params["ACTIVATION"])],
+        gated=op.params["GATED"], cols=op.params["COLS"], x=m.address(op, "x"), x_stride=op.consts["x_stride"],
+        y=m.address(op, "y"), y_stride=op.consts["y_stride"],
+    )  # fmt: skip
+
+
+def gate(m: Calls, op: Op) -> None:
+    m.add(
+        "gate", state=state_of(m, op), activation=ACTIVATIONS[str(op.params["ACTIVATION"])], cols=op.params["COLS"],
+        x=m.address(op, "x"), x_stride=op.consts["x_stride"], up=m.address(op, "up"),
+        up_stride=op.consts["up_stride"], first=op.consts["first"], y=m.address(op, "y"),
+        y_stride=op.consts["y_stride"],
+    )  # fmt: skip
+
+
+def add_scaled(m: Calls, op: Op) -> None:
+    m.add(
+        "add_scaled", state=state_of(m, op), scale=op.consts["scale"], stride=stride_of(op, "x"), x=m.address(op, "x"),
+        gate=m.address(op, "gate"), gate_stride=stride_of(op, "gate") if "gate" in op.bindings else 0,
+        y=m.address(op, "y"),
+    )  # fmt: skip
+
+
+def scale_by(m: Calls, op: Op) -> None:
+    m.add(
+        "scale_by",
+        state=state_of(m, op),
+        stride=stride_of(op, "x"),
+        x=m.address(op, "x"),
+        factor=m.address(op, "factor"),
+    )
+
+
+def soft_cap(m: Calls, op: Op) -> None:
+    rows = isinstance(op.grid[1], PerToken)
+    m.add(
+        "soft_cap", state=state_of(m, op) if rows else 0, stride=stride_of(op, "y"), y=m.address(op, "y"),
+        scale=op.consts["scale"], cap=op.params["CAP"],
+    )  # fmt: skip
+
+
+def pool(m: Calls, op: Op) -> None:
+    m.add(
+        "pool", state=state_of(m, op), **segment_fields(op), kind=POOLINGS[str(op.params["KIND"])],
+        stride=stride_of(op, "x"), x=m.address(op, "x"), y=m.address(op, "y"),
+    )  # fmt: skip
+
+
+def shortconv(m: Calls, op: Op) -> None:
+    m.add(
+        "shortconv", **batch_fields(m, op), **segment_fields(op), **paging_fields(op), cols=op.params["COLS"],
+        size=op.params["KERNEL_SIZE"], halves=int(op.params["KV"] == "f16"), cache=m.address(op, "conv_cache"),
+        weights=m.address(op, "weights"), x=m.address(op, "x"), x_stride=op.consts["x_stride"], y=m.address(op, "y"),
+        y_stride=op.consts["y_stride"],
+    )  # fmt: skip
+
+
+CALLS = (embed, add_media, norm, normalize, activate, gate, add_scaled, scale_by, soft_cap, pool, shortconv)

@@ -1,0 +1,403 @@
+"""The runner of the CPU engine: submits lists to its device, and reads tokens back."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from array import array
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from py_engine.cpu.device import Copy, Device, Pack, Read, Region, device_lost
+from py_engine.cpu.lists import Lists
+from py_engine.cpu.memory import STACK_BYTES, Memory
+from py_engine.plan.encoder import EncoderInputs, EncoderPlan
+from py_engine.plan.lists import ALL_LOGITS, DECODE, SMALL_BATCH
+from py_engine.plan.media import MediaBatch
+from py_engine.plan.packing import PackedBatch
+from py_engine.plan.pages import STATE_WORDS, TABLES, first_tables, records_at, shift_index, table_offset
+from py_engine.plan.placement import Placement
+from py_engine.plan.plan import Plan
+from py_engine.plan.quants import grid
+from py_engine.plan.sampler_ops import Rules
+from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, read_logprobs, samplers, step
+from py_engine.plan.shared import LOGPROB_ROW_BYTES, LOGPROB_ROWS, MAX_SMALL_BATCH, MAX_STEPS
+from py_engine.runners import Counts, Row
+
+MIN_PROMPT = 8  # tokens of a part of a prompt, at least: two tiles of products
+LOOKAHEAD_MS = 16.0  # how far to sample ahead under a constraint, which may reject tokens
+
+
+@dataclass(frozen=True)
+class Submit:
+    """Work whose result is to be read."""
+
+    kind: tuple[int, bool]  # (rows, drafting); (0, False): a part of a prompt
+    steps: int  # decode steps; of a prompt, its tokens
+    result: asyncio.Future[Read]
+    parse: Callable[[bytes], list[Batch]]
+
+
+@dataclass
+class HeldSequence:
+    """A sequence under the host's control: its newest token, and the tokens that may still follow."""
+
+    row: Row
+    left: int
+    sampled: bool = False  # the newest token has not gone through the layers
+
+
+class WasmRunner:
+    """Runs one plan on the CPU."""
+
+    on_gpu, queues = False, True
+
+    def __init__(self, plan: Plan, device: Device, threads: int | None = None) -> None:
+        self.plan, self._device, self.numpy = plan, device, device.numpy
+        self.threads = min(threads or device.threads, device.threads)
+        self._memory = Memory(plan, device.base, self.threads)
+        self._lists = Lists(device, self._memory)
+        self._samplings: dict[int, Sampling] = {}  # of every sequence that was configured
+        self._rules = Rules(plan.n_vocab)
+        self._in_flight: deque[Submit] = deque()
+        self._times: dict[tuple[int, bool], float] = {}  # kind -> milliseconds of a step, or of a prompt token
+        self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
+        self._held: HeldSequence | None = None
+        self._resampled = 0
+        self._draft_at = 0  # position of the newest token while drafting
+
+    @property
+    def lost(self) -> str | None:
+        return self._device.lost
+
+    async def open(self) -> None:
+        """Take the memory of the plan. WispError out_of_memory or model_too_large."""
+        memory = self._memory
+        await self._device.grow(memory.end)
+        self._device.start(self.threads, memory.stacks, STACK_BYTES, memory.scratch, memory.scratch_bytes)
+        for name, data in self.plan.constants.items():
+            self._write(name, data)
+        for type, address in memory.grids.items():
+            data = grid(type)
+            self._device.write(data, [Copy(address, 0, len(data))])
+        self._write("state", first_tables(self.plan.page_groups, self.plan.n_ctx, self.plan.page), TABLES)
+
+    async def load(self, data: Any, placements: Sequence[Placement]) -> None:
+        copies, packs = [], []
+        for p in placements:
+            address = self._memory.of(p.weight)
+            if self._memory.is_matrix(p.weight):
+                grid_at = self._memory.grids.get(p.weight.type, 0)
+                packs.append(Pack(p.weight.type, p.src, address, p.row0, p.rows, p.weight.cols, p.row_bytes, grid_at))
+            else:  # floats; the first row of a vector counts bytes
+                at = p.row0 if p.weight.rows == 1 else p.row0 * p.row_bytes
+                copies.append(Copy(address + at, p.src, p.rows * p.row_bytes))
+        await self._device.load(data, copies, packs, self._memory.staging, self._memory.staging_bytes)
+
+    async def ready(self) -> None:
+        await self._device.read([])
+
+    # -- memory
+
+    def _write(self, name: str, data: Any, at: int = 0, size: int | None = None) -> None:
+        """Write into a buffer at byte `at`."""
+        size = len(data) if size is None else size
+        if size:
+            self._device.write(data, [Copy(self._memory.buffer(name) + at, 0, size)])
+
+    async def reserve_pages(self, pages: Sequence[int]) -> None:
+        self._check()
+        grown = {
+            b.name: b
+            for group, count in zip(self.plan.page_groups, pages, strict=True)
+            if count > group.pages
+            for b in self.plan.with_pages(group, count)
+        }
+        moved = self._memory.move(grown.values())
+        await self._device.grow(self._memory.end)
+        self._device.copy(moved)
+        for group, count in zip(self.plan.page_groups, pages, strict=True):
+            self.plan.set_pages(group, count)
+        self._lists.forget()
+
+    def set_pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:
+        entry = table_offset(self.plan.n_ctx, self.plan.page, group, seq) + first
+        self._write("state", array("I", pages).tobytes(), TABLES + 4 * entry)
+
+    def _regions(self, group: int, page: int) -> list[tuple[int, int]]:
+        return self._memory.page_regions(self.plan.page_groups[group], page)
+
+    def copy_page(self, group: int, source: int, to: int) -> None:
+        self._check()
+        both = zip(self._regions(group, source), self._regions(group, to), strict=True)
+        self._device.copy([(old, new, size) for (old, size), (new, _) in both])
+
+    async def read_pages(self, pages: Sequence[tuple[int, int]]) -> Any:
+        self._check()
+        return (await self._device.read(Region(*r) for page in pages for r in self._regions(*page))).data
+
+    def write_pages(self, pages: Sequence[tuple[int, int, int]], data: Any) -> None:
+        self._check()
+        parts = []
+        for group, page, first in pages:
+            at = first
+            for address, size in self._regions(group, page):
+                parts.append(Copy(address, at, size))
+                at += size
+        self._device.write(data, parts)
+
+    def set_tokens(self, seq: int, position: int, ids: Sequence[int]) -> None:
+        self._write("tokens", array("I", ids).tobytes(), 4 * (seq * self._capacity + position))
+
+    @property
+    def _capacity(self) -> int:
+        """Tokens of a sequence."""
+        return self.plan.buffers["tokens"].shape[1]
+
+    def _set_states(self, rows: Sequence[Row], n: int) -> None:
+        """Set the State of each token of a small batch, or of one sequence's `n` tokens."""
+        self._write("state", b"".join(struct.pack("<4I", row.position, n, 0, row.seq) for row in rows))
+
+    async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
+        self._check()
+        self._write("rules", sampling.biases(), self._rules.biases(seq))
+        self._write("rules", sampling.breaker_bits(self.plan.n_vocab), self._rules.breakers(seq))
+        self._write("sampling", sampling.pack(answer, shifted), seq * SAMPLING_BYTES)
+        self._samplings[seq] = sampling
+        self._masked.discard(seq)
+
+    # -- submits
+
+    async def prepare(self, lists: Sequence[str]) -> None:
+        """All lists are prepared: lowering takes milliseconds."""
+
+    def prepared(self, lists: Sequence[str]) -> bool:
+        return True
+
+    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False) -> list[str]:
+        masked = not self._masked.isdisjoint(sequences)
+        before, after = step([self._samplings[seq] for seq in sequences], masked, drafting)
+        return [*before, *after]
+
+    def _run(self, lists: Sequence[str], times: int = 1, *, exact: bool = False) -> None:
+        self._check()
+        self._device.run(self._lists.of(lists, exact=exact), times)
+
+    def _submit(
+        self, kind: tuple[int, bool], steps: int, regions: Sequence[Region], parse: Callable[[bytes], list[Batch]]
+    ) -> None:
+        result = asyncio.ensure_future(self._device.read(regions))
+        result.add_done_callback(lambda task: task.cancelled() or task.exception())  # an abort leaves it unread
+        self._in_flight.append(Submit(kind, steps, result, parse))
+
+    def feed(
+        self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
+        media: MediaBatch | None = None, shift: int | None = None,
+    ) -> None:  # fmt: skip
+        self._check()
+        if shift is not None:
+            at = TABLES + 4 * shift_index(self.plan.n_ctx, self.plan.page, seq)
+            self._write("state", struct.pack("<i", shift), at)
+        if media is not None:
+            self._write_media(media)
+        self.set_tokens(seq, position, ids)
+        small = SMALL_BATCH in lists
+        self._set_states([Row(seq, position + i) for i in range(len(ids) if small else 1)], len(ids))
+        self._run(lists, exact=ALL_LOGITS in lists)
+        if read:
+            regions, parse = self._batches([Row(seq, position + len(ids) - 1)], 1)
+            self._submit((0, False), len(ids), regions, parse)
+
+    def _write_media(self, media: MediaBatch) -> None:
+        """Write the records and embeddings of a batch with media."""
+        self._write("state", media.records.tobytes(), records_at(self.plan.n_ctx, self.plan.page))
+        width, buffer = 4 * self.plan.media_width, self._memory.buffer("media")
+        for rows in media.rows:
+            part = Copy(buffer + width * rows.token, width * rows.first, width * rows.count)
+            flat = (
+                rows.values.reshape(-1) if hasattr(rows.values, "reshape") else rows.values
+            )  # numpy's; a Float32Array
+            self._device.write(flat, [part])
+
+    def decode(self, rows: Sequence[Row], steps: int) -> None:
+        self._check()
+        self._set_states(rows, len(rows))
+        self._run(self.step_lists([row.seq for row in rows]), steps)
+        self._submit((len(rows), False), steps, *self._batches(rows, steps))
+
+    def _batches(self, rows: Sequence[Row], count: int) -> tuple[list[Region], Callable[[bytes], list[Batch]]]:
+        """What to read of `count` tokens after each row's newest one, and how to parse it."""
+        tokens, regions = self._memory.buffer("tokens"), []
+        wanted = [self._samplings[row.seq].logprobs if row.seq in self._samplings else -1 for row in rows]
+        for row, n in zip(rows, wanted, strict=True):
+            first = row.position + 1
+            regions.append(Region(tokens + 4 * (row.seq * self._capacity + first), 4 * count))
+            for at in range(first, first + count) if n >= 0 else ():
+                line = row.seq * LOGPROB_ROWS + at % LOGPROB_ROWS
+                regions.append(Region(self._memory.buffer("logprobs") + line * LOGPROB_ROW_BYTES, LOGPROB_ROW_BYTES))
+
+        def parse(data: bytes) -> list[Batch]:
+            view, at, found = memoryview(data), 0, []
+            for n in wanted:
+                ids = view[at : at + 4 * count].cast("I").tolist()
+                at += 4 * count
+                size = LOGPROB_ROW_BYTES * count if n >= 0 else 0
+                scored = read_logprobs(view[at : at + size], count, n, self.plan.n_vocab) if size else None
+                at += size
+                found.append(Batch(ids, scored))
+            return found
+
+        return regions, parse
+
+    def start_drafts(self, row: Row) -> None:
+        self._check()
+        self._set_states([row], 1)
+        self._write("drafting", struct.pack("<2I", 0, 2))
+        self._draft_at = row.position
+
+    def draft(self, row: Row, steps: int, end: int) -> bool:
+        self._check()
+        before = self._draft_at
+        if self._in_flight or before + 1 + MAX_SMALL_BATCH > end:
+            return False
+        self._write("drafting", struct.pack("<I", end - 1))
+        self._run(self.step_lists([row.seq], drafting=True))
+        tokens = self._memory.buffer("tokens") + 4 * (row.seq * self._capacity + before + 1)
+        regions = [Region(self._memory.buffer("state"), 4), Region(tokens, 4 * MAX_SMALL_BATCH)]
+
+        def parse(data: bytes) -> list[Batch]:
+            self._draft_at, *ids = memoryview(data).cast("I").tolist()
+            return [Batch(ids[: self._draft_at - before])]
+
+        self._submit((1, True), 1, regions, parse)
+        return True
+
+    async def result(self) -> list[Batch]:
+        submit = self._in_flight[0]
+        found = await submit.result
+        self._in_flight.popleft()
+        ms = found.ms / submit.steps
+        self._times[submit.kind] = 0.7 * self._times.get(submit.kind, ms) + 0.3 * ms
+        return submit.parse(_bytes(found.data))
+
+    # -- measured times
+
+    def step_ms(self, rows: int, *, drafting: bool = False) -> float:
+        return self._times.get((rows, drafting), 0.0)
+
+    def steps_in(self, rows: int, ms: float, *, drafting: bool = False) -> int:
+        known = self.step_ms(rows, drafting=drafting)
+        return 1 if drafting or not known else max(1, min(MAX_STEPS, int(ms / known)))
+
+    def prompt_token_ms(self) -> float:
+        return self.step_ms(0)
+
+    def prompt_tokens_in(self, ms: float) -> int:
+        token = self.prompt_token_ms()
+        if not token:
+            return self.plan.batch
+        return max(MIN_PROMPT, min(self.plan.batch, int(ms / token) // MIN_PROMPT * MIN_PROMPT))
+
+    # -- one sequence under the host's control
+
+    def begin(self, position: int, count: int, seq: int = 0) -> None:
+        self._held, self._resampled = HeldSequence(Row(seq, position - 1), count), 0
+
+    def mask(self, allowed: Any | None, seq: int) -> None:
+        self._check()
+        if allowed is not None:
+            self._write("rules", allowed, self._rules.mask(seq), 4 * self._rules.bit_words)
+        self._write("sampling", struct.pack("<I", allowed is not None), seq * SAMPLING_BYTES + MASKED_AT)
+        self._masked = self._masked | {seq} if allowed is not None else self._masked - {seq}
+
+    def step(self, count: int, eager: bool = False) -> int:
+        held = self._held
+        assert held is not None
+        lists = samplers([self._samplings[held.row.seq]], held.row.seq in self._masked)
+        count = min(count, held.left, MAX_STEPS)
+        first = 0 if held.sampled else 1
+        if first:
+            self._run(lists)
+        if count > first:
+            self._run([DECODE, *lists], count - first)
+        regions, parse = self._batches([held.row], count)
+        state = Region(self._memory.buffer("state"), 4 * STATE_WORDS)
+        self._submit((1, False), count, [state, *regions], parse)
+        held.row, held.left, held.sampled = Row(held.row.seq, held.row.position + count), held.left - count, True
+        if eager and held.left:  # the context may end here
+            self._run([DECODE])
+            held.sampled = False
+        return count
+
+    async def take(self) -> tuple[Batch, bool]:
+        found = await self._in_flight[0].result
+        submit = self._in_flight.popleft()
+        data = _bytes(found.data)
+        resampled = int(struct.unpack_from("<4I", data)[2])
+        again, self._resampled = resampled != self._resampled, resampled
+        (batch,) = submit.parse(data[4 * STATE_WORDS :])
+        ms = found.ms / submit.steps
+        self._times[submit.kind] = 0.7 * self._times.get(submit.kind, ms) + 0.3 * ms
+        return batch, again
+
+    def rewind(self, position: int, count: int) -> None:
+        assert self._held is not None
+        seq = self._held.row.seq
+        self._in_flight.clear()
+        self._held, self._resampled = HeldSequence(Row(seq, position - 1), count, sampled=True), 0
+        self._set_states([self._held.row], 1)
+
+    def max_lookahead(self) -> int:
+        known = self.step_ms(1)
+        return max(1, min(MAX_STEPS, int(LOOKAHEAD_MS / known))) if known else 1
+
+    async def stop(self) -> None:
+        self._in_flight.clear()
+        if not self.lost:
+            await self._device.read([])
+
+    # -- rows
+
+    async def logits(self, n: int) -> Any:
+        return await self.rows("all_logits.logits", n, self.plan.n_vocab)
+
+    async def encode(self, encoder: EncoderPlan, inputs: EncoderInputs) -> Any:
+        raise NotImplementedError("the plans of encoders run with numpy (lowering.supports)")
+
+    async def rows(self, name: str, n: int, width: int) -> Any:
+        self._check()
+        return await self._floats(name, n, width)
+
+    def _floats(self, name: str, n: int, width: int) -> Awaitable[Any]:
+        stride = self.plan.buffers[name].shape[1]
+        return self._device.floats(Region(self._memory.buffer(name), 4 * width, n, 4 * stride))
+
+    def feed_packed(self, batch: PackedBatch, lists: Sequence[str], seq: int = 0) -> None:
+        self._check()
+        self._write("state", batch.segments.tobytes(), records_at(self.plan.n_ctx, self.plan.page))
+        self.feed(batch.position, batch.ids.tolist(), lists, seq)
+
+    def pooled(self, name: str, rows: int, width: int, lists: Sequence[str] = ()) -> Awaitable[Any]:
+        self._check()
+        self._set_states([Row(0, 0)], rows)
+        self._run(lists)
+        found = asyncio.ensure_future(self._floats(name, rows, width))
+        found.add_done_callback(lambda task: task.cancelled() or task.exception())  # an abort leaves it unread
+        return found
+
+    def counts(self) -> Counts:
+        return Counts()
+
+    def close(self) -> None:
+        self._device.close()
+
+    def _check(self) -> None:
+        if self._device.lost:
+            raise device_lost(self._device.lost)
+
+
+def _bytes(data: Any) -> bytes:
+    """The bytes of a JavaScript ArrayBuffer, or bytes."""
+    return data if isinstance(data, bytes) else bytes(data.to_bytes())

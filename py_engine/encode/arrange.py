@@ -1,0 +1,20 @@
+"""Inputs of an encoder in batches that are computed together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from py_engine.encode import pictures, sound
+from py_engine.encode.batch import Array, EncoderBatch
+from py_engine.models.projectors.tower import Tower
+from py_engine.plan.encoder import EncoderPlan
+
+
+def batches(tower: Tower, plan: EncoderPlan, inputs: Sequence[Array]) -> Iterator[EncoderBatch]:
+    """The batches of inputs, in order: pictures, uint8 (height, width, 3), or sound, float32 (mel bins, frames)."""
+    if tower.modality == "audio":
+        for mel in inputs:
+            yield sound.arrange(tower, plan, mel)
+        return
+    for group in pictures.groups(tower, plan, list(inputs)):
+        yield pictures.arrange(tower, plan, group)

@@ -1,0 +1,213 @@
+"""Pictures as rows of patches, in the order that vision.py expects, with the positions of the patches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isqrt
+
+import numpy as np
+
+from py_engine.encode.batch import Array, EncoderBatch
+from py_engine.encode.convolutions import plane_taps
+from py_engine.encode.positions import resized, turns
+from py_engine.errors import WispError
+from py_engine.models.projectors.tower import WINDOW, Tower
+from py_engine.plan.encoder import EncoderPlan
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The patches of one picture. `place`: the row and the column of each patch, in the order of the encoder's rows."""
+
+    height: int
+    width: int
+    place: Array  # (height * width, 2)
+    order: Array  # the row of each token's result among the picture's results
+    windows: list[int]  # patches of each window
+
+
+def arrange(tower: Tower, plan: EncoderPlan, pictures: list[Array]) -> EncoderBatch:
+    """The inputs for pictures, uint8 (height, width, 3) each. Their sizes are multiples of merged patches."""
+    batch = EncoderBatch(plan, "image")
+    grids = [_grid(tower, picture) for picture in pictures]
+    count = tower.merge**2
+    extra = int(tower.has_class)
+    sizes = [len(grid.place) + extra for grid in grids]
+    batch.tokens = [tower.queries or len(grid.place) // count for grid in grids]
+    batch.rows = {"patches": sum(sizes), "tokens": sum(batch.tokens)}
+    _pixels(tower, batch, pictures, grids)
+    batch.write_segments("pictures", sizes)
+    if tower.window_pattern:
+        batch.write_segments("windows", [size for grid in grids for size in grid.windows])
+    if tower.queries:
+        _queries(tower, batch, grids, sizes)
+    _positions(tower, batch, grids)
+    _joined(tower, batch, grids, sizes)
+    return batch
+
+
+def groups(tower: Tower, plan: EncoderPlan, pictures: list[Array]) -> Iterator[list[Array]]:
+    """Pictures in groups that are encoded together. WispError for one that is too large."""
+    group: list[Array] = []
+    used, most = 0, plan.capacity["patches"]
+    count = plan.capacity["tokens"] // tower.queries if tower.queries else len(pictures)
+    for picture in pictures:
+        height, width = picture.shape[:2]
+        rows = (height // tower.patch) * (width // tower.patch) + int(tower.has_class)
+        if rows > most:
+            raise WispError(
+                f"A picture of {width} x {height} pixels has {rows} patches; this projector takes up to {most}.",
+                "invalid_value",
+            )
+        if used + rows > most or len(group) == count:
+            yield group
+            group, used = [], 0
+        group.append(picture)
+        used += rows
+    if group:
+        yield group
+
+
+def _grid(tower: Tower, picture: Array) -> Grid:
+    side = tower.patch * tower.merge
+    height, width = picture.shape[:2]
+    if height % side or width % side or not height * width:
+        raise WispError(
+            f"A picture of {width} x {height} pixels is not made of squares of {side} pixels.", "invalid_value"
+        )
+    h, w, s = height // tower.patch, width // tower.patch, tower.merge
+    squares = np.arange(h * w).reshape(h // s, s, w // s, s).transpose(0, 2, 1, 3).reshape(-1, s * s)
+    order, windows = np.arange(len(squares)), [h * w]
+    if tower.window_pattern:
+        order, windows = _windows(h // s, w // s, WINDOW // side)
+        squares, order = squares[order], np.argsort(order)
+        windows = [size * s * s for size in windows]
+    place = np.stack(np.divmod(squares.reshape(-1), w), axis=1)
+    return Grid(h, w, place, order, windows)
+
+
+def _windows(height: int, width: int, side: int) -> tuple[Array, list[int]]:
+    """The tokens of a picture, window by window, and the size of each window."""
+    tokens = np.arange(height * width).reshape(height, width)
+    found = [tokens[y : y + side, x : x + side] for y in range(0, height, side) for x in range(0, width, side)]
+    return np.concatenate([window.reshape(-1) for window in found]), [window.size for window in found]
+
+
+def _pixels(tower: Tower, batch: EncoderBatch, pictures: list[Array], grids: list[Grid]) -> None:
+    """The bytes of the pictures, and where each patch begins; a class token has no pixels."""
+    data = np.concatenate([picture.reshape(-1) for picture in pictures])
+    batch.write("pixels", np.pad(data, (0, -len(data) % 4)).view(np.uint32))
+    places, begin = [], 0
+    for picture, grid in zip(pictures, grids, strict=True):
+        stride = 3 * picture.shape[1]
+        first = begin + tower.patch * (grid.place[:, 0] * stride + 3 * grid.place[:, 1])
+        places.append(np.stack([first, np.full_like(first, stride)], axis=1))
+        places.append(np.zeros((int(tower.has_class), 2), np.int64))
+        begin += picture.size
+    batch.write("patches", np.concatenate(places).astype(np.uint32)[:, None])
+
+
+def _positions(tower: Tower, batch: EncoderBatch, grids: list[Grid]) -> None:
+    if batch.takes("positions"):
+        taps = [_position_taps(tower, grid) for grid in grids]
+        most = max(ids.shape[1] for ids, _ in taps)
+        ids, weights = (
+            np.concatenate([np.pad(t[i], ((0, 0), (0, most - t[i].shape[1]))) for t in taps]) for i in (0, 1)
+        )
+        batch.write_taps("positions", ids, weights)
+    if batch.takes("turns"):
+        batch.write("turns", np.concatenate([turns(tower, grid.place) for grid in grids]))
+    if batch.takes("kinds"):  # row 0 of the table is the class token's, row 1 the patches' bias
+        kinds = np.concatenate([np.append(np.ones(len(grid.place)), 0) for grid in grids])[:, None]
+        batch.write_taps("kinds", kinds, np.ones_like(kinds))
+
+
+def _position_taps(tower: Tower, grid: Grid) -> tuple[Array, Array]:
+    """Rows of the position table that each patch's position is made of, and their weights."""
+    row, column = grid.place.T
+    if tower.kind == "gemma4v":  # a table for columns, then one for rows
+        ids = np.stack([column, row + tower.positions // 2], axis=1)
+    elif tower.kind == "resampler":
+        side = isqrt(tower.positions)
+        ids = (row * side // grid.height * side + column * side // grid.width)[:, None]
+    elif tower.kind in ("lfm2", "qwen3vl_merger"):
+        return resized(isqrt(tower.positions), grid.height, grid.width, grid.place, aligned=tower.kind != "lfm2")
+    else:
+        ids = (row * grid.width + column)[:, None]
+        if tower.has_class:
+            ids = np.append(ids, [[len(ids)]], axis=0)
+    if ids.max() >= tower.positions:
+        raise WispError(
+            f"A picture of {grid.width} x {grid.height} patches has more positions than this projector.",
+            "invalid_value",
+        )
+    return ids, np.ones(ids.shape)
+
+
+def _queries(tower: Tower, batch: EncoderBatch, grids: list[Grid], sizes: list[int]) -> None:
+    """Every picture's queries see its patches, whose keys get the sinusoids of their column and row."""
+    batch.write_taps("places", np.concatenate([grid.place[:, ::-1] for grid in grids]))
+    batch.write_taps("queries", np.tile(np.arange(tower.queries), len(grids))[:, None])
+    ends = np.cumsum(sizes)
+    seen = np.stack([ends - sizes, ends, np.arange(len(sizes))], axis=1)
+    batch.tables[batch.plan.segments["windows"]] = np.repeat(seen, tower.queries, axis=0).astype(np.uint32)
+
+
+def _joined(tower: Tower, batch: EncoderBatch, grids: list[Grid], sizes: list[int]) -> None:
+    """Which rows become one, and in which order the results are."""
+    if tower.queries:
+        return
+    count = tower.merge**2
+    begins = np.cumsum([0, *sizes])
+    skip = int(tower.kind in ("mlp", "ldp"))  # llama.cpp drops the first patch in place of the class token
+    members = [
+        begin + skip + np.arange(len(grid.place)).reshape(-1, count) for begin, grid in zip(begins, grids, strict=False)
+    ]
+    ids = np.concatenate(members)
+    if batch.takes("merge"):
+        batch.write_taps("merge", ids)
+    if batch.takes("pool"):
+        scale = tower.embedding_length**0.5 if tower.kind == "gemma4v" else 1.0
+        batch.write_taps("pool", ids, np.full(ids.shape, scale / count))
+    if tower.kind == "ldp":
+        _mobile(batch, grids)
+    if batch.takes("breaks"):
+        _with_breaks(tower, batch, grids)
+    elif batch.takes("order"):
+        firsts = np.cumsum([0, *batch.tokens])
+        order = np.concatenate([first + grid.order for first, grid in zip(firsts, grids, strict=False)])
+        batch.write_taps("order", order[:, None])
+
+
+def _mobile(batch: EncoderBatch, grids: list[Grid]) -> None:
+    """The convolutions of MobileVLM's blocks, over patches and over every other one, and the rows of each picture."""
+    pictures, height, width = len(grids), grids[0].height, grids[0].width
+    for stage, stride in (("grid", 1), ("tokens", 2)):
+        ids, inside, height, width = plane_taps(pictures, height, width, stride, rows_first=True)
+        count = height * width
+        batch.write_taps(f"{stage}_kernel", ids, inside)
+        members = np.arange(pictures * count).reshape(pictures, count)
+        batch.write_taps(f"{stage}_members", members, np.full(members.shape, 1 / count))
+        batch.write_taps(f"{stage}_picture", np.repeat(np.arange(pictures), count)[:, None])
+        batch.rows[stage] = pictures * count
+    batch.rows["pictures"], batch.tokens = pictures, [height * width] * pictures
+
+
+def _with_breaks(tower: Tower, batch: EncoderBatch, grids: list[Grid]) -> None:
+    """Put [IMG_BREAK] after every row of tokens but the last."""
+    order, breaks, tokens, first = [], [], [], 0
+    for grid in grids:
+        h, w = grid.height // tower.merge, grid.width // tower.merge
+        ids = np.zeros((h, w + 1))
+        ids[:, :w] = first + np.arange(h * w).reshape(h, w)
+        is_break = np.zeros((h, w + 1))
+        is_break[:, w] = 1
+        order.append(ids.reshape(-1)[:-1])
+        breaks.append(is_break.reshape(-1)[:-1])
+        tokens.append(h * (w + 1) - 1)
+        first += h * w
+    flags = np.concatenate(breaks)[:, None]
+    batch.write_taps("order", np.concatenate(order)[:, None], 1 - flags)
+    batch.write_taps("breaks", np.zeros_like(flags), flags)
+    batch.tokens, batch.rows["rows"] = tokens, sum(tokens)

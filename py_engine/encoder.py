@@ -1,0 +1,124 @@
+"""A loaded projector: pictures and sound in, embeddings for the text model out.
+
+    load      as a model: header -> plan of its encoders -> weights on the GPU, else the CPU (engine.py)
+    encode    pixels or mel frames -> rows that the encoder computes with -> the embeddings of each input's tokens
+
+It knows no files of pictures or sound: `media/` decodes and resizes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from py_engine.engine import DEFAULTS, Engine
+from py_engine.errors import WispError
+from py_engine.files.convolutions import PROJECTOR
+from py_engine.files.gguf_header import Header
+from py_engine.files.parts import Parts
+from py_engine.loader import LoadPackage, OnProgress
+from py_engine.media.chunks import MediaChunk
+from py_engine.media.prepared import Piece
+from py_engine.media.projector import Projector
+from py_engine.models.projectors.tower import Tower, towers
+from py_engine.options import LoadOptions
+from py_engine.plan.plan import Plan
+
+if TYPE_CHECKING:
+    from py_engine.files.source import Source
+
+Embeddings = tuple[Any, tuple[int, int]]  # float32 (n_tokens, width) as Engine.evaluate() returns it, and its shape
+
+
+class Encoder:
+    """One loaded projector. `modalities`: what it encodes, of "image" and "audio"."""
+
+    def __init__(self, engine: Engine, found: dict[str, Tower]) -> None:
+        self.engine, self.towers = engine, found  # hyperparameters by modality
+        self.modalities = tuple(found)
+        self._one_at_a_time = asyncio.Lock()  # a run's inputs are in the plan's buffers
+
+    @classmethod
+    async def load(
+        cls,
+        source: Source | list[Source],
+        header: Header | list[Header],
+        options: LoadOptions = DEFAULTS,
+        on_progress: OnProgress | None = None,
+        load_package: LoadPackage | None = None,
+    ) -> Encoder:
+        """Load a projector, as Engine.load() loads a model. WispError not_a_projector for any other file."""
+        whole = Parts.of(source, header).header
+        if whole.architecture != PROJECTOR:
+            raise WispError(
+                f"This file is a {whole.architecture} model, not a projector. Choose the model's mmproj file.",
+                "not_a_projector",
+            )
+        found = towers(whole)
+        if load_package is not None:
+            await load_package("numpy")  # arranges the inputs
+        return cls(await Engine.load(source, header, options, on_progress, load_package), found)
+
+    @property
+    def identity(self) -> str:
+        """Identifies the projector's bytes; where they are not identified, this load of it."""
+        return self.engine.content or f"load {id(self)}"
+
+    async def encode_chunks(self, chunks: Sequence[MediaChunk]) -> list[Embeddings]:
+        """encode() of a prompt's chunks, which are all of one kind."""
+        import numpy as np
+
+        inputs: list[Any] = []
+        for chunk in chunks:
+            part = chunk.part
+            if isinstance(part, Piece):
+                inputs.append(np.frombuffer(part.pixels, np.uint8).reshape(part.size[1], part.size[0], 3))
+            else:
+                inputs.append(part.mel)
+        return await self.encode(chunks[0].kind, inputs)
+
+    def width(self, modality: str) -> int:
+        """Values of a token: those of the text model's embeddings, then of deepstack slices."""
+        return self.engine.plan.encoders[modality].width
+
+    async def encode(self, modality: str, inputs: Sequence[Any]) -> list[Embeddings]:
+        """Encode inputs of one kind: the embeddings of each, in order.
+
+        A picture is uint8 (height, width, 3), as the projector's preprocessing leaves it; sound is float32
+        (mel bins, frames). As many pictures as the plan has rows for are encoded in one batch.
+        """
+        from py_engine.encode.arrange import batches
+
+        if modality not in self.towers:
+            raise WispError(f"This projector does not encode {modality}.", "unsupported_parameter")
+        found: list[Embeddings] = []
+        async with self._one_at_a_time:
+            width = self.width(modality)
+            for batch in batches(self.towers[modality], self.engine.plan.encoders[modality], inputs):
+                rows = await self.engine.encode(modality, batch.inputs())
+                at = 0
+                for count in batch.tokens:
+                    part = rows[at : at + count] if self.engine.backend == "cpu" else _slice(rows, at, count, width)
+                    found.append((part, (count, width)))
+                    at += count
+        return found
+
+    async def unload(self) -> None:
+        """Free all memory. The encoder cannot be used afterwards."""
+        await self.engine.unload()
+
+
+def fitted(projector: Projector, plan: Plan) -> Projector:
+    """The projector with pictures no larger than its plan has rows for: of a device with little memory."""
+    vision = projector.vision
+    if vision is None or not vision.max_pixels:
+        return projector
+    most = plan.encoders["image"].capacity["patches"] * vision.patch_size**2
+    return replace(projector, vision=replace(vision, max_pixels=min(vision.max_pixels, most)))
+
+
+def _slice(rows: Any, first: int, count: int, width: int) -> Any:
+    """Rows of a flat Float32Array."""
+    return rows.slice(first * width, (first + count) * width)

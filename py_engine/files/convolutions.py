@@ -1,0 +1,29 @@
+"""Kernels of convolutions as matrices: a projector's file has them with up to four dimensions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from py_engine.files.gguf_header import Header, TensorInfo
+
+PROJECTOR = "clip"  # the architecture of projectors
+
+
+def flattened(header: Header) -> Header:
+    """The header with every tensor of at most two dimensions: records are then cut between rows of the matrices.
+
+    The bytes are the same. A kernel becomes (outputs, everything else), a table of positions (everything else, width).
+    """
+    if header.metadata.get("general.architecture") != PROJECTOR:
+        return header
+    return replace(header, tensors={name: _flat(info) for name, info in header.tensors.items()})
+
+
+def _flat(info: TensorInfo) -> TensorInfo:
+    if len(info.shape) <= 2:
+        return info
+    *inner, rows = info.shape
+    if "position_embd" in info.name:
+        return replace(info, shape=(info.shape[0], prod(info.shape[1:])))
+    return replace(info, shape=(prod(inner), rows))

@@ -1,0 +1,181 @@
+"""Pictures and sounds in a prompt: which ids stand for their embeddings, and where their tokens are.
+
+A prompt with media is a list of ids like any other. Ids from FIRST_MEDIA_ID on are made of a hash of the contents, so
+equal pictures have equal ids, and the KV caches know a picture again as they know text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from py_engine.plan.media import MediaBatch, MediaRows
+from py_engine.plan.shared import FIRST_MEDIA_ID
+
+
+@dataclass(eq=False)
+class Media:
+    """One picture, tile of a picture, or piece of sound.
+
+    `rows`: its embeddings, float32 (n_tokens * width,): a Float32Array, or on the CPU a numpy array of any shape. None:
+    they were not computed, and are not needed if the KV caches know all of its tokens.
+    """
+
+    ids: list[int]  # of its tokens
+    rows: Any = None
+    grid: tuple[int, int] | None = None  # tokens across and down, in models with M-RoPE
+    whole: bool = False  # its tokens see all of it, where the model reads pictures like this
+
+    @property
+    def n_pos(self) -> int:
+        """Rotary positions that it takes."""
+        return max(self.grid) if self.grid else len(self.ids)
+
+    def place(self, index: int) -> tuple[int, int, int]:
+        """The rotary position of a token in time, down and across, from the position where the media starts."""
+        if self.grid is None:
+            return index, index, index
+        across = self.grid[0]
+        return 0, index // across, index % across
+
+
+def media_ids(content: str, n_tokens: int) -> list[int]:
+    """The ids of a medium's tokens. `content` identifies what its embeddings are computed from."""
+    digest = hashlib.shake_128(content.encode()).digest(4 * n_tokens)
+    return [FIRST_MEDIA_ID | word for word in array("I", digest)]
+
+
+@dataclass(frozen=True)
+class Span:
+    """Tokens `first` to `end` of a prompt, which are those of `media` from token `index` on."""
+
+    first: int
+    end: int
+    media: Media
+    index: int
+
+
+Encode = Callable[[list[Media]], Awaitable[None]]  # computes the rows of media that lack them
+
+
+class PromptMedia:
+    """The media of one request. `encode` is needed if some of them lack their embeddings."""
+
+    def __init__(self, media: Sequence[Media] = (), encode: Encode | None = None) -> None:
+        self._encode = encode
+        self._tokens = {token: (m, index) for m in media for index, token in enumerate(m.ids)}
+
+    def __bool__(self) -> bool:
+        return bool(self._tokens)
+
+    def __contains__(self, token: int) -> bool:
+        return token in self._tokens
+
+    async def encode(self, ids: Sequence[int], known: int) -> None:
+        """Compute the embeddings that the tokens of a prompt need, but for the first `known` ones."""
+        lacking = {span.media: None for span in self.spans(ids) if span.end > known and span.media.rows is None}
+        if lacking:
+            assert self._encode is not None
+            await self._encode(list(lacking))
+
+    def spans(self, ids: Sequence[int]) -> list[Span]:
+        """Where media are in a prompt."""
+        if not self._tokens:
+            return []
+        found: list[Span] = []
+        for at, token in enumerate(ids):
+            if token < FIRST_MEDIA_ID:
+                continue
+            media, index = self._tokens[token]
+            last = found[-1] if found else None
+            if last is not None and (last.end, last.media, last.index + at - last.first) == (at, media, index):
+                found[-1] = Span(last.first, at + 1, media, last.index)
+            else:
+                found.append(Span(at, at + 1, media, index))
+        return found
+
+    def part(self, ids: Sequence[int], at: int, most: int) -> int:
+        """The tokens of a part of a prompt from `at` on: at most `most`, unless a picture is to be read whole.
+
+        A picture that does not fit begins the next part.
+        """
+        end = min(len(ids), at + most)
+        for span in self._whole(ids, end):
+            return span.first - at if span.first > at else span.end - at
+        return end - at
+
+    def part_within(self, ids: Sequence[int], at: int, most: int) -> int:
+        """The tokens of a part as part() has it, but never more than `most`; 0 where a picture needs more."""
+        end = min(len(ids), at + most)
+        for span in self._whole(ids, end):
+            return max(0, span.first - at)
+        return max(0, end - at)
+
+    def _whole(self, ids: Sequence[int], end: int) -> list[Span]:
+        """The picture that is to be read whole and that a part would cut by ending at `end`, if any."""
+        return [span for span in self.spans(ids) if span.media.whole and span.first < end < span.end]
+
+    def batch(self, ids: Sequence[int], at: int, count: int) -> tuple[MediaBatch | None, int]:
+        """What the tokens from `at` on need besides their ids, and the shift of the rotary positions after them.
+
+        None: they have no media. The shift is as in Runner.feed().
+        """
+        if not self:
+            return None, 0
+        spans = self.spans(ids[: at + count])
+        places = _Places(self.spans(ids))
+        if not any(span.end > at for span in spans):
+            return None, places.shift(at + count)
+        rows = []
+        for span in spans:
+            if span.end > at:
+                first = max(span.first, at)
+                index = span.index + first - span.first
+                rows.append(MediaRows(first - at, span.media.rows, index, min(span.end, at + count) - first))
+        return MediaBatch(places.records(at, at + count), rows), places.shift(at + count)
+
+
+class _Places:
+    """The rotary positions of a prompt's tokens."""
+
+    def __init__(self, spans: list[Span]) -> None:
+        self._spans, self._starts = spans, list[int]()  # rotary position of each span's first token
+        shift = 0
+        for span in spans:
+            self._starts.append(span.first + shift)
+            shift += self._length(span) - (span.end - span.first)
+
+    @staticmethod
+    def _length(span: Span) -> int:
+        """The rotary positions of a span; of a part of a medium, as many as it has tokens."""
+        tokens = span.end - span.first
+        return min(span.media.n_pos, tokens) if tokens < len(span.media.ids) else span.media.n_pos
+
+    def shift(self, position: int) -> int:
+        """Rotary position - position of a text token at `position`."""
+        shift = 0
+        for span in self._spans:
+            if span.end <= position:
+                shift += self._length(span) - (span.end - span.first)
+        return shift
+
+    def records(self, begin: int, end: int) -> array[int]:
+        """The records of the tokens `begin` to `end` (MediaBatch)."""
+        words, at = array("I"), begin
+        for span, start in zip(self._spans, self._starts, strict=True):
+            words.extend(self._of_text(at, min(span.first, end)))
+            for position in range(max(span.first, at), min(span.end, end)):
+                seen = span.end if span.media.whole else position + 1
+                words.extend((seen, *(start + n for n in span.media.place(span.index + position - span.first))))
+            at = max(at, span.end)
+        words.extend(self._of_text(at, end))
+        return words
+
+    def _of_text(self, begin: int, end: int) -> array[int]:
+        words, shift = array("I"), self.shift(begin)
+        for position in range(begin, end):
+            words.extend((position + 1, *(3 * (position + shift,))))
+        return words

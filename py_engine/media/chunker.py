@@ -1,0 +1,231 @@
+"""Makes the chunks of a prompt with media, with the texts and tokens that each type of projector has around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from py_engine.errors import WispError
+from py_engine.media.chunks import Chunk, MediaChunk, TextChunk
+from py_engine.media.prepared import Medium, Picture, Piece, Sound
+from py_engine.media.projector import QWEN_VL, Projector
+from py_engine.media.sizes import Size
+
+MARKER = "<__media__>"  # stands in a prompt for each of its media
+
+NOT_CAUSAL = ("gemma3", "gemma4v")  # types whose image tokens see each other
+CAUSAL_WIDTHS = (1536, 2560)  # text models for gemma4v that were trained without that
+
+
+class Tokenizer(Protocol):
+    """What is needed of py_engine.text.tokenizer.Tokenizer."""
+
+    bos_id: int | None
+    eos_id: int | None
+    add_bos: bool
+    add_eos: bool
+
+    def encode(self, text: str, add_special: bool = False, parse_special: bool = False) -> list[int]:
+        """Encode a text."""
+
+    def piece(self, token: int) -> bytes:
+        """The bytes of a token."""
+
+    def __len__(self) -> int:
+        """The size of the vocabulary."""
+
+
+@dataclass(frozen=True)
+class _Around:
+    """Texts around a medium and its parts. A list has texts of single tokens, which are looked up and not tokenized."""
+
+    begin: str = ""
+    end: str = ""
+    tile: str = ""  # before each tile; {row} and {column} count from 1
+    before_tiles: tuple[str, ...] = ()
+    before_tile: tuple[str, ...] = ()
+    after_tile: tuple[str, ...] = ()
+    after_row: tuple[str, ...] = ()  # but not after the last
+    after_tiles: tuple[str, ...] = ()
+    before_overview: tuple[str, ...] = ()
+    after_overview: tuple[str, ...] = ()
+
+
+_FAKE = "<fake_token_around_image>"
+_AROUND = {
+    **dict.fromkeys(QWEN_VL, _Around("<|vision_start|>", "<|vision_end|>")),
+    "gemma3": _Around("<start_of_image>", "<end_of_image>"),
+    "gemma4v": _Around("<|image>", "<image|>"),
+    "internvl": _Around("<img>", "</img>"),
+    "pixtral": _Around(end="[IMG_END]"),
+    "lightonocr": _Around("<|im_start|>", "<|im_end|>"),
+    "idefics3": _Around(
+        tile=_FAKE + "<row_{row}_col_{column}>",
+        after_row=("\n",),
+        before_overview=("\n\n", _FAKE, "<global-img>"),
+        after_overview=(_FAKE,),
+    ),
+    "lfm2": _Around(
+        "<|image_start|>",
+        "<|image_end|>",
+        tile="<|img_row_{row}_col_{column}|>",
+        before_overview=("<|img_thumbnail|>",),
+    ),
+    "resampler": _Around(
+        before_tile=("<slice>",),
+        after_tile=("</slice>",),
+        after_row=("\n",),
+        before_overview=("<image>",),
+        after_overview=("</image>",),
+    ),
+    "voxtral": _Around("[BEGIN_AUDIO]"),
+    "qwen2a": _Around("<|audio_bos|>", "<|audio_eos|>"),
+    "qwen3a": _Around("<|audio_start|>", "<|audio_end|>"),
+    "gemma4a": _Around("<|audio>", "<audio|>"),
+}
+# MiniCPM-V 2.5 has all tiles between two tokens.
+_MINICPM_2_5 = _Around(
+    before_tiles=("<slice>",),
+    before_tile=("<image>",),
+    after_tile=("</image>",),
+    after_row=("\n",),
+    after_tiles=("</slice>",),
+    before_overview=("<image>",),
+    after_overview=("</image>",),
+)
+
+
+class Chunker:
+    """Makes the chunks of prompts for one text model with its projector."""
+
+    def __init__(self, tokenizer: Tokenizer, projector: Projector, *, n_embd: int, mrope: bool) -> None:
+        """`n_embd`: the text model's width; `mrope`: whether its positions have several dimensions."""
+        self._tokenizer = tokenizer
+        self._projector = projector
+        self._n_embd = n_embd
+        self._mrope = mrope
+        self._single: dict[str, int] = {}
+
+    def chunks(self, prompt: str, media: Sequence[Medium], marker: str = MARKER) -> list[Chunk]:
+        """The chunks of a prompt, in which each medium has its marker."""
+        texts = prompt.split(marker)
+        if len(texts) != len(media) + 1:
+            raise WispError(
+                f"The prompt has {len(texts) - 1} media markers, and {len(media)} media were given.",
+                "invalid_value",
+                param="media",
+            )
+        made = _List()
+        made.text(self._encode(texts[0]))
+        for medium, text in zip(media, texts[1:], strict=True):
+            if isinstance(medium, Picture):
+                self._picture(made, medium)
+            else:
+                self._sound(made, medium)
+            made.text(self._encode(text))
+        return self._with_special(made.chunks)
+
+    def _with_special(self, chunks: list[Chunk]) -> list[Chunk]:
+        """Add BOS at the start, once, and EOS at the end, where the vocabulary says so."""
+        tokenizer = self._tokenizer
+        first = chunks[0] if chunks and isinstance(chunks[0], TextChunk) else None
+        if tokenizer.add_bos and tokenizer.bos_id is not None and (first is None or first.ids[0] != tokenizer.bos_id):
+            begin = TextChunk([tokenizer.bos_id, *(first.ids if first else [])])
+            chunks = [begin, *(chunks[1:] if first else chunks)]
+        if tokenizer.add_eos and tokenizer.eos_id is not None:
+            made = _List(chunks)
+            made.text([tokenizer.eos_id])
+        return chunks
+
+    def _encode(self, text: str) -> list[int]:
+        """Each text between media is tokenized on its own: some vocabularies put a space before each."""
+        return self._tokenizer.encode(text, parse_special=True) if text else []
+
+    def _look_up(self, texts: tuple[str, ...]) -> list[int]:
+        return [self._token(text) for text in texts]
+
+    def _token(self, text: str) -> int:
+        """The first token with that text."""
+        if text not in self._single:
+            ids, data = self._tokenizer.encode(text, parse_special=True), text.encode()
+            everything = range(len(self._tokenizer)) if len(ids) != 1 else ids
+            found = next((id for id in everything if self._tokenizer.piece(id) == data), None)
+            if found is None:
+                raise WispError(
+                    f"The model's vocabulary lacks the token {text!r}, which its projector needs: they belong to "
+                    "different models.",
+                    "projector_mismatch",
+                )
+            self._single[text] = found
+        return self._single[text]
+
+    def _picture(self, made: _List, picture: Picture) -> None:
+        vision = self._projector.need_vision()
+        around = _AROUND.get(vision.type, _Around())
+        if vision.type == "resampler" and vision.version == 2:
+            around = _MINICPM_2_5
+        made.text(self._encode(around.begin))
+        pieces = list(picture.pieces)
+        if picture.tiles is None:
+            made.chunks += [self._image(piece) for piece in pieces]
+        else:
+            overview = pieces.pop(0 if picture.overview_first else -1)
+            if picture.overview_first:
+                self._overview(made, around, overview)
+            self._tiles(made, around, pieces, picture.tiles)
+            if not picture.overview_first:
+                self._overview(made, around, overview)
+        made.text(self._encode(around.end))
+
+    def _tiles(self, made: _List, around: _Around, tiles: list[Piece], grid: Size) -> None:
+        if not tiles:
+            return
+        made.text(self._look_up(around.before_tiles))
+        for i, tile in enumerate(tiles):
+            row, column = divmod(i, grid[0])
+            if column == 0 and row > 0:
+                made.text(self._look_up(around.after_row))
+            made.text(
+                self._look_up(around.before_tile) + self._encode(around.tile.format(row=row + 1, column=column + 1))
+            )
+            made.chunks.append(self._image(tile))
+            made.text(self._look_up(around.after_tile))
+        made.text(self._look_up(around.after_tiles))
+
+    def _overview(self, made: _List, around: _Around, overview: Piece) -> None:
+        made.text(self._look_up(around.before_overview))
+        made.chunks.append(self._image(overview))
+        made.text(self._look_up(around.after_overview))
+
+    def _image(self, piece: Piece) -> MediaChunk:
+        vision = self._projector.need_vision()
+        mrope = self._mrope and vision.type in QWEN_VL
+        causal = vision.type not in NOT_CAUSAL or (vision.type == "gemma4v" and self._n_embd in CAUSAL_WIDTHS)
+        return MediaChunk(
+            "image", piece, self._projector, piece.grid if mrope else (piece.n_tokens, 1), not causal, mrope
+        )
+
+    def _sound(self, made: _List, sound: Sound) -> None:
+        audio = self._projector.need_audio()
+        around = _AROUND.get(audio.type, _Around())
+        made.text(self._encode(around.begin))
+        for spectrum in sound.spectra:
+            made.chunks.append(MediaChunk("audio", spectrum, self._projector, (spectrum.n_tokens, 1), False, False))
+        made.text(self._encode(around.end))
+
+
+class _List:
+    """Chunks so far. Neighbouring texts become one chunk."""
+
+    def __init__(self, chunks: list[Chunk] | None = None) -> None:
+        self.chunks: list[Chunk] = [] if chunks is None else chunks
+
+    def text(self, ids: list[int]) -> None:
+        last = self.chunks[-1] if self.chunks else None
+        if not ids:
+            return
+        if isinstance(last, TextChunk):
+            self.chunks[-1] = TextChunk(last.ids + ids)
+        else:
+            self.chunks.append(TextChunk(ids))

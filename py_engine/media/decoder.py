@@ -1,0 +1,86 @@
+"""Files of pictures and sound, prepared for a projector. The browser decodes them; media.js resizes and resamples.
+
+`globalThis` has (app/worker.js)
+  wispMedia()         media.js
+  wispDecodeSound     (bytes) => Promise<Float32Array>: mono at 16 kHz, decoded by a page
+  wispLoadPackage     (name) => Promise: numpy, for spectra
+"""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import js
+from pyodide.ffi import JsException, to_js
+
+from py_engine.errors import WispError
+from py_engine.media.formats import MAX_SECONDS, Format, bad_media, format_of, upright
+from py_engine.media.prepared import Medium, Picture, Piece, Sound, Spectrum
+from py_engine.media.projector import Audio, Projector, Vision
+from py_engine.media.recipe import grid_of, n_tokens, recipe
+
+RATE = 16000  # samples a second
+
+
+async def prepare(projector: Projector, data: bytes) -> Medium:
+    """Decode a file and prepare it. WispError bad_media, media_too_large, no_projector."""
+    found = format_of(data)
+    if found.is_picture:
+        return await _picture(projector.need_vision(), data, found)
+    return await _sound(projector.need_audio(), data, found)
+
+
+async def _picture(vision: Vision, data: bytes, found: Format) -> Picture:
+    media = await js.wispMedia()
+    try:
+        picture = await media.decode(to_js(upright(data, found)), found.mime)
+    except JsException as error:
+        raise _undecodable(found, error) from None
+    plan = recipe(vision, (picture.width, picture.height))
+    cuts = media.follow(picture, js.JSON.parse(json.dumps(asdict(plan))))
+    pieces = []
+    for cut, part in zip(plan.cuts, cuts, strict=True):
+        pixels = part.pixels.to_bytes()
+        pieces.append(Piece(cut.size, pixels, n_tokens(vision, cut.size), grid_of(vision, cut.size)))
+    return Picture(tuple(pieces), plan.grid, plan.overview_first)
+
+
+async def _sound(audio: Audio, data: bytes, found: Format) -> Sound:
+    samples = await _samples(data, found)
+    if samples.length == 0:
+        raise bad_media(f"the {found.name} file has no sound")
+    await js.wispLoadPackage("numpy")
+    import numpy as np
+
+    from py_engine.media import mel
+
+    mels = mel.log_mels(audio, np.frombuffer(samples.to_bytes(), np.float32))
+    return Sound(tuple(Spectrum(found, mel.n_tokens(audio, found.shape[1])) for found in mels))
+
+
+async def _samples(data: bytes, found: Format) -> Any:
+    """The samples of a file as a Float32Array, mono at 16 kHz."""
+    media = await js.wispMedia()
+    if found.name == "WAV":
+        clip = media.readWav(to_js(data))
+        if clip:
+            _check_length(clip.samples.length / clip.channels / clip.rate)
+            return media.toMono(clip)
+    try:
+        samples = await js.wispDecodeSound(to_js(data))
+    except JsException as error:
+        raise _undecodable(found, error) from None
+    _check_length(samples.length / RATE)
+    return samples
+
+
+def _check_length(seconds: float) -> None:
+    if seconds > MAX_SECONDS:
+        raise WispError(
+            f"The sound lasts {seconds / 60:.0f} minutes; at most {MAX_SECONDS // 60} are allowed. Send a part of it.",
+            "media_too_large",
+        )
+
+
+def _undecodable(found: Format, error: JsException) -> WispError:
+    return bad_media(f"this browser cannot decode the {found.name} file ({str(error).splitlines()[0]:.200})")

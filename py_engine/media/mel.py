@@ -1,0 +1,136 @@
+"""Sound as log-mel spectra, as each type of encoder takes it. Differs from llama.cpp by its float32 rounding only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from py_engine.media.projector import Audio
+
+RATE = 16000  # samples a second
+HOP = 160  # samples between two frames
+FLOOR = 2.0**-24  # the least energy before the logarithm; Whisper's own is 1e-10, which shows in quiet clips
+WHISPER_FRAMES = 3000  # of a chunk: 30 s
+AT_ONCE = 3000  # frames transformed in one call
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Mel = np.ndarray[Any, np.dtype[np.float32]]  # (n_mel, n_frames)
+
+
+def log_mels(audio: Audio, samples: np.ndarray[Any, Any]) -> list[Mel]:
+    """The spectra of a clip at 16 kHz: one of each audio chunk, in order."""
+    return [np.ascontiguousarray(mel, np.float32) for mel in _MELS[audio.type](samples.astype(np.float64), audio.n_mel)]
+
+
+def n_tokens(audio: Audio, n_frames: int) -> int:
+    """The number of tokens that a spectrum of so many frames becomes."""
+    if audio.type == "qwen3a":  # each hundred frames is convolved on its own, three times with stride 2
+        return n_frames // 100 * 13
+    if audio.type == "gemma4a":
+        return (n_frames + 3) // 4
+    if audio.type == "lfm2a":
+        return (n_frames + 7) // 8
+    encoded = n_frames // 2
+    if audio.type in ("qwen2a", "voxtral"):  # average pooling
+        encoded //= 2
+    return encoded // audio.stack
+
+
+@cache
+def _bank(n_mel: int, n_fft: int, htk: bool) -> Array:
+    """Triangles over the frequencies (n_mel, n_fft / 2 + 1): on Slaney's scale with equal areas, or on HTK's."""
+    if htk:
+        edges = 700 * (10 ** (np.linspace(0, 2595 * np.log10(1 + RATE / 2 / 700), n_mel + 2) / 2595) - 1)
+    else:
+        steps = np.log(6.4) / 27  # of the logarithmic part, above 1000 Hz
+        mels = np.linspace(0, 15 + np.log(RATE / 2 / 1000) / steps, n_mel + 2)
+        edges = np.where(mels < 15, mels * 200 / 3, 1000 * np.exp((mels - 15) * steps))
+    frequencies = np.arange(n_fft // 2 + 1) * RATE / n_fft
+    rising = (frequencies - edges[:-2, None]) / np.diff(edges)[:-1, None]
+    falling = (edges[2:, None] - frequencies) / np.diff(edges)[1:, None]
+    triangles: Array = np.maximum(0, np.minimum(rising, falling))
+    return triangles if htk else triangles * (2 / (edges[2:] - edges[:-2]))[:, None]
+
+
+def _energies(samples: Array, n_mel: int, window: int, n_fft: int, at: int = 0, htk: bool = False) -> Array:
+    """Mel energies (n_mel, n_frames) of frames of n_fft samples, under a Hann window that begins at `at`.
+
+    HTK's filters take magnitudes, the others take squares.
+    """
+    hann = np.zeros(n_fft)
+    hann[at : at + window] = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)
+    frames = np.lib.stride_tricks.sliding_window_view(samples, n_fft)[::HOP]
+    found = np.empty((n_mel, len(frames)))
+    for first in range(0, len(frames), AT_ONCE):
+        magnitudes = np.abs(np.fft.rfft(frames[first : first + AT_ONCE] * hann, axis=1))
+        found[:, first : first + AT_ONCE] = _bank(n_mel, n_fft, htk) @ (magnitudes if htk else magnitudes**2).T
+    return found
+
+
+def _whisper_scale(energies: Array) -> Array:
+    """Whisper's logarithm: eight decades below the clip's maximum, between -1 and 1 or so."""
+    log = np.log10(np.maximum(energies, FLOOR))
+    scaled: Array = (np.maximum(log, log.max() - 8) + 4) / 4
+    return scaled
+
+
+def _reflected(samples: Array, count: int) -> Array:
+    """The `count` samples after the first, in reverse: what comes before a clip. Zeros where the clip is shorter."""
+    found = np.zeros(count)
+    ahead = samples[1 : count + 1]
+    found[count - len(ahead) :] = ahead[::-1]
+    return found
+
+
+def _whisper(samples: Array, n_mel: int) -> list[Array]:
+    """ultravox, qwen2a, voxtral: 30 s of silence at the end, then chunks of 30 s. An incomplete last one is dropped."""
+    if len(samples) < 201:
+        samples = np.pad(samples, (0, 201 - len(samples)))
+    n_frames = (len(samples) + WHISPER_FRAMES * HOP) // HOP + 1
+    heard = np.concatenate([_reflected(samples, 200), samples, np.zeros(400 + HOP)])
+    energies = _energies(heard, n_mel, 400, 400)
+    silence = np.zeros((n_mel, n_frames - energies.shape[1]))
+    mel = _whisper_scale(np.concatenate([energies, silence], 1))
+    return [mel[:, at : at + WHISPER_FRAMES] for at in range(0, n_frames - WHISPER_FRAMES + 1, WHISPER_FRAMES)]
+
+
+def _qwen3a(samples: Array, n_mel: int) -> list[Array]:
+    """Reflected at both ends; windows of 800 frames, padded with 0 to whole hundreds."""
+    padded = np.concatenate([_reflected(samples, 200), samples, _reflected(samples[::-1], 200)[::-1]])
+    mel = _whisper_scale(_energies(padded, n_mel, 400, 400))[:, : len(samples) // HOP + 1]
+    windows = [mel[:, at : at + 800] for at in range(0, mel.shape[1], 800)]
+    return [np.pad(window, ((0, 0), (0, -window.shape[1] % 100))) for window in windows]
+
+
+def _gemma4a(samples: Array, n_mel: int) -> list[Array]:
+    """Pieces of 30 s with 160 zeros in front of each; the natural logarithm of magnitudes."""
+    found = []
+    for first in range(0, len(samples), 30 * RATE):
+        piece = samples[first : first + 30 * RATE]
+        n_frames = max((len(piece) + HOP - 321) // HOP + 1, 1)
+        padded = np.zeros(max((n_frames - 1) * HOP + 512, len(piece) + HOP))
+        padded[HOP : HOP + len(piece)] = piece
+        found.append(np.log(np.maximum(_energies(padded, n_mel, 320, 512, htk=True), 0.001))[:, :n_frames])
+    return found
+
+
+def _lfm2a(samples: Array, n_mel: int) -> list[Array]:
+    """High frequencies raised; each mel's logarithm with mean 0 and deviation 1 over the clip; zeros after its end."""
+    raised = np.concatenate([samples[:1], samples[1:] - np.float64(np.float32(0.97)) * samples[:-1]])
+    log = np.log(np.maximum(_energies(np.pad(raised, 256), n_mel, 400, 512, at=56), FLOOR))
+    clip = log[:, : max(len(samples) // HOP, 2)]
+    deviation = np.sqrt(clip.var(1, ddof=1, keepdims=True) + 1e-5)
+    log[:, : clip.shape[1]] = (clip - clip.mean(1, keepdims=True)) / deviation
+    log[:, clip.shape[1] :] = 0
+    return [log]
+
+
+_MELS: dict[str, Callable[[Array, int], list[Array]]] = {
+    **dict.fromkeys(("ultravox", "qwen2a", "voxtral"), _whisper),
+    "qwen3a": _qwen3a,
+    "gemma4a": _gemma4a,
+    "lfm2a": _lfm2a,
+}

@@ -1,0 +1,70 @@
+"""Media that are ready for an encoder: pictures as pieces of pixels, sound as log-mel spectra."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from py_engine.media.projector import Projector
+from py_engine.media.sizes import Size
+
+if TYPE_CHECKING:
+    from py_engine.media.mel import Mel
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a picture, or all of it, that the encoder takes as one."""
+
+    size: Size
+    pixels: bytes  # (height, width, 3), before mean and deviation
+    n_tokens: int
+    grid: Size  # columns and rows of tokens
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture's pieces, in the order of the recipe that made them."""
+
+    pieces: tuple[Piece, ...]
+    tiles: Size | None  # columns and rows of tiles; None: the type has no tiles, or not for this picture
+    overview_first: bool
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """A part of a clip that the encoder takes as one."""
+
+    mel: Mel  # (n_mel, n_frames)
+    n_tokens: int
+
+
+@dataclass(frozen=True)
+class Sound:
+    """A clip's spectra, in order."""
+
+    spectra: tuple[Spectrum, ...]
+
+
+Medium = Picture | Sound
+
+
+class Content:
+    """Identifies what a projector makes of a piece or spectrum: a hash of its content and of the projector."""
+
+    def __init__(self, projector: Projector, part: Piece | Spectrum) -> None:
+        self._projector = projector
+        self._part = part
+
+    @cached_property
+    def hash(self) -> str:
+        part = self._part
+        if isinstance(part, Piece):
+            about, data = f"{part.size}", memoryview(part.pixels)
+        else:
+            about, data = f"{part.mel.shape}", part.mel.data.cast("B")
+        found = hashlib.sha256(self._projector.digest + about.encode())
+        found.update(data)
+        return found.hexdigest()

@@ -1,0 +1,332 @@
+"""What the header of a projector (an `mmproj` GGUF) says: its encoders, and how they take pictures and sound."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from py_engine.errors import WispError
+from py_engine.files.gguf_header import Header
+
+ARCHITECTURE = "clip"  # general.architecture of every projector
+
+BILINEAR, BICUBIC, LANCZOS = "bilinear", "bicubic", "lanczos"  # filters of Pillow's resampler
+
+VISION_TYPES = (
+    "idefics3", "gemma3", "gemma4v", "mlp", "ldp", "internvl", "lfm2", "pixtral", "lightonocr", "qwen2vl_merger",
+    "qwen2.5vl_merger", "qwen3vl_merger", "resampler",
+)  # fmt: skip
+AUDIO_TYPES = ("ultravox", "voxtral", "qwen2a", "qwen3a", "gemma4a", "lfm2a")
+
+QWEN_VL = ("qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger")
+# Older files name both encoders of Qwen2.5-Omni alike.
+OMNI = {"qwen2.5o": {"vision": "qwen2.5vl_merger", "audio": "qwen2a"}}
+
+# Tokens of a picture, at least and at most, where its size is free. llama.cpp has these numbers, no file has them.
+TOKEN_LIMITS = {"pixtral": (8, 1024), "gemma4v": (70, 1120), "lfm2": (64, 256), **dict.fromkeys(QWEN_VL, (8, 4096))}
+DEFAULT_MERGE = {"gemma3": 4, "gemma4v": 3, **dict.fromkeys(QWEN_VL, 2)}
+MERGE_KEYS = {
+    **dict.fromkeys(("idefics3", "gemma3", "gemma4v", "internvl", "lfm2"), "projector.scale_factor"),
+    **dict.fromkeys(("pixtral", "lightonocr", *QWEN_VL), "spatial_merge_size"),
+}
+FILTERS = {"gemma3": BILINEAR, "lfm2": BILINEAR, "idefics3": LANCZOS}  # others: bicubic
+
+# The tensor whose dimension is the width of the embeddings, and which dimension. The last that the file has counts.
+OUTPUTS: dict[str, tuple[str, int]] = {
+    **dict.fromkeys(("mlp", "pixtral", "lightonocr", "lfm2", *QWEN_VL), ("mm.2.weight", 1)),
+    "idefics3": ("mm.model.fc.weight", 1),
+    "gemma3": ("mm.input_projection.weight", 0),
+    "gemma4v": ("mm.input_projection.weight", 1),
+    "ldp": ("mm.model.mb_block.2.block.2.1.bias", 0),
+    "internvl": ("mm.model.mlp.3.weight", 1),
+    "resampler": ("resampler.proj.weight", 0),
+    **dict.fromkeys(("ultravox", "voxtral", "qwen3a"), ("mm.a.mlp.2.weight", 1)),
+    "qwen2a": ("mm.a.fc.weight", 1),
+    "gemma4a": ("mm.a.input_projection.weight", 1),
+    "lfm2a": ("mm.a.mlp.3.weight", 1),
+}
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Hyperparameters that every encoder has."""
+
+    type: str
+    n_embd: int
+    n_ff: int
+    n_layer: int
+    n_head: int
+    eps: float
+    n_embd_inp: int  # width of its embeddings; with deepstack, of all slices side by side
+
+
+@dataclass(frozen=True)
+class Vision(Encoder):
+    """The encoder of pictures."""
+
+    image_size: int  # pixels of a tile's side, or of the largest picture
+    patch_size: int
+    merge: int  # patches of a token's side
+    mean: tuple[float, ...]  # of red, green and blue
+    std: tuple[float, ...]
+    filter: str
+    min_pixels: int = 0  # 0: the type has no such limit
+    max_pixels: int = 0
+    longest_edge: int = 0
+    canvases: tuple[tuple[int, int], ...] = ()  # (width, height) of what is cut into tiles
+    queries: int = 0  # resampler: tokens of every tile
+    version: int = 0  # resampler: of MiniCPM-V
+    breaks_rows: bool = False  # pixtral: a token after every row but the last
+
+    @property
+    def align(self) -> int:
+        """Pixels of a token's side."""
+        return self.patch_size * self.merge
+
+
+@dataclass(frozen=True)
+class Audio(Encoder):
+    """The encoder of sound."""
+
+    n_mel: int
+    stack: int  # frames of the encoder that one token takes
+
+
+@dataclass(frozen=True)
+class Projector:
+    """A projector's encoders. At least one is there."""
+
+    header: Header
+    vision: Vision | None
+    audio: Audio | None
+
+    @classmethod
+    def from_gguf(cls, header: Header) -> Projector:
+        """Read and check a projector's header. WispError not_a_projector, unsupported_projector and others."""
+        if header.metadata.get("general.architecture") != ARCHITECTURE:
+            raise WispError(
+                f"This file is a model ({header.architecture}), not a projector. A projector's name usually begins "
+                "with mmproj.",
+                "not_a_projector",
+            )
+        reader = _Reader(header)
+        vision = _vision(reader.of("vision")) if reader.has("vision") else None
+        audio = _audio(reader.of("audio")) if reader.has("audio") else None
+        if vision is None and audio is None:
+            raise WispError(
+                "This projector has neither an encoder of images nor one of sound. Choose another.",
+                "unsupported_projector",
+            )
+        widths = {encoder.n_embd_inp for encoder in (vision, audio) if encoder}
+        if len(widths) > 1:
+            raise WispError(f"The projector's encoders differ in width: {sorted(widths)}.", "bad_tensor_shape")
+        return cls(header, vision, audio)
+
+    @property
+    def n_embd_inp(self) -> int:
+        """The width of the embeddings that the encoders make."""
+        encoder = self.vision or self.audio
+        assert encoder is not None
+        return encoder.n_embd_inp
+
+    @property
+    def most_tokens(self) -> int:
+        """Tokens of a picture at most."""
+        vision = self.vision
+        if vision is None:
+            return 0
+        return max(vision.image_size**2, vision.max_pixels) // vision.align**2
+
+    def check_fits(self, n_embd_inp: int) -> None:
+        """Raise WispError projector_mismatch unless a text model takes embeddings of that width."""
+        if self.n_embd_inp != n_embd_inp:
+            raise WispError(
+                f"The projector makes embeddings of {self.n_embd_inp} numbers, and the model takes {n_embd_inp}: they "
+                "belong to different models. Choose the projector that was published with the model.",
+                "projector_mismatch",
+            )
+
+    def need_vision(self) -> Vision:
+        """The encoder of pictures. WispError no_projector."""
+        if self.vision is None:
+            raise WispError("This model hears, but does not see: its projector is for sound only.", "no_projector")
+        return self.vision
+
+    def need_audio(self) -> Audio:
+        """The encoder of sound. WispError no_projector."""
+        if self.audio is None:
+            raise WispError("This model sees, but does not hear: its projector is for images only.", "no_projector")
+        return self.audio
+
+    @cached_property
+    def digest(self) -> bytes:
+        """A hash of the header: parts of the identity of everything that the projector computes."""
+        found = hashlib.sha256(repr(sorted(self.header.metadata.items())).encode())
+        found.update(repr([(t.name, t.shape, t.type.name, t.offset) for t in self.header.tensors.values()]).encode())
+        return found.digest()
+
+
+class _Reader:
+    """Reads the metadata of one encoder."""
+
+    def __init__(self, header: Header, modality: str = "") -> None:
+        self.header = header
+        self.modality = modality
+
+    def of(self, modality: str) -> _Reader:
+        return _Reader(self.header, modality)
+
+    def has(self, modality: str) -> bool:
+        return self.header.get(f"clip.has_{modality}_encoder") is True
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self.header.get(f"clip.{self.modality}.{key}", default)
+
+    def count(self, key: str, default: int | None = None) -> int:
+        """Read a positive whole number. Required if there is no default."""
+        value = self.get(key, default)
+        if value is None:
+            raise WispError(f"The projector lacks the metadata key clip.{self.modality}.{key}.", "missing_metadata")
+        if type(value) is not int or not 0 < value < 1 << 31:
+            raise self._bad(key, value, "a positive whole number")
+        return value
+
+    def numbers(self, key: str, length: int, least: float) -> tuple[float, ...]:
+        """Read `length` numbers that are not below `least`."""
+        value = self.get(key)
+        if not isinstance(value, list) or len(value) < length:
+            raise self._bad(key, value, f"a list of {length} numbers")
+        if not all(type(n) in (int, float) and least <= n < 1e6 for n in value[:length]):
+            raise self._bad(key, value, f"a list of {length} numbers, at least {least}")
+        return tuple(float(n) for n in value[:length])
+
+    def encoder(self, type: str) -> dict[str, Any]:
+        """The fields of Encoder."""
+        eps = self.get("attention.layer_norm_epsilon")
+        if not isinstance(eps, float) or not 0 <= eps < 1:
+            raise self._bad("attention.layer_norm_epsilon", eps, "a small number")
+        n_embd, n_head = self.count("embedding_length"), self.count("attention.head_count")
+        if n_embd % n_head:
+            raise self._bad("attention.head_count", n_head, f"a divisor of the width {n_embd}")
+        n_layer, n_ff = self.count("block_count"), self.count("feed_forward_length")
+        return {
+            "type": type, "n_embd": n_embd, "n_ff": n_ff, "n_layer": n_layer, "n_head": n_head, "eps": eps,
+            "n_embd_inp": self.width(type),
+        }  # fmt: skip
+
+    def type(self, known: tuple[str, ...]) -> str:
+        """The type of the encoder's projector."""
+        name = self.header.get("clip.projector_type") or self.get("projector_type")
+        name = OMNI.get(str(name), {}).get(self.modality, name)
+        if name not in known:
+            what = "images" if self.modality == "vision" else "sound"
+            raise WispError(
+                f"Projectors of the type {str(name)[:60]!r} are not supported. Supported for {what}: "
+                f"{', '.join(known)}.",
+                "unsupported_projector",
+            )
+        return str(name)
+
+    def width(self, type: str) -> int:
+        """The width of the embeddings, deepstack included."""
+        tensor, dimension = OUTPUTS[type]
+        info = self.header.tensors.get(tensor)
+        if info is None:
+            raise WispError(f"The projector lacks the tensor {tensor}, which its type {type} needs.", "missing_tensor")
+        if dimension >= len(info.shape):
+            raise WispError(f"The projector's tensor {tensor} has the shape {info.shape}.", "bad_tensor_shape")
+        return info.shape[dimension] * (1 + len(self.deepstack()))
+
+    def deepstack(self) -> list[int]:
+        """The blocks whose outputs are added to early layers of the text model."""
+        marked = self.get("is_deepstack_layers", [])
+        return [i for i, layer in enumerate(marked) if layer is True] if isinstance(marked, list) else []
+
+    def _bad(self, key: str, value: object, what: str) -> WispError:
+        return WispError(
+            f"clip.{self.modality}.{key} is {value!r:.100} in the projector's metadata; it must be {what}.",
+            "corrupt_header",
+        )
+
+    def bad_value(self, key: str, what: str) -> WispError:
+        return self._bad(key, self.get(key), what)
+
+
+def _vision(reader: _Reader) -> Vision:
+    type = reader.type(VISION_TYPES)
+    patch, size = reader.count("patch_size"), reader.count("image_size")
+    if patch > size:
+        raise reader.bad_value("patch_size", f"at most the picture's {size} pixels")
+    merge = reader.count(MERGE_KEYS[type], DEFAULT_MERGE.get(type, 1)) if type in MERGE_KEYS else 1
+    low, high = (tokens * (patch * merge) ** 2 for tokens in TOKEN_LIMITS.get(type, (0, 0)))
+    if type in QWEN_VL:
+        low, high = reader.count("image_min_pixels", low), reader.count("image_max_pixels", high)
+    return Vision(
+        **reader.encoder(type),
+        image_size=size,
+        patch_size=patch,
+        merge=merge,
+        mean=reader.numbers("image_mean", 3, -1e6),
+        std=reader.numbers("image_std", 3, 1e-6),
+        filter=_filter(reader, type),
+        min_pixels=low,
+        max_pixels=high,
+        longest_edge=reader.count("preproc_image_size", size) if type in ("idefics3", "lightonocr") else 0,
+        canvases=_canvases(reader, type, size),
+        queries=_queries(reader) if type == "resampler" else 0,
+        version=_version(reader) if type == "resampler" else 0,
+        breaks_rows="v.token_embd.img_break" in reader.header.tensors,
+    )
+
+
+def _filter(reader: _Reader, kind: str) -> str:
+    """The filter of the resampler. LFM2's files may name another."""
+    usual = FILTERS.get(kind, BICUBIC)
+    name = reader.get("image_resize_algo", usual) if kind == "lfm2" else usual
+    if name not in (BILINEAR, BICUBIC, LANCZOS):
+        raise reader.bad_value("image_resize_algo", "bilinear, bicubic or lanczos")
+    return str(name)
+
+
+def _canvases(reader: _Reader, kind: str, size: int) -> tuple[tuple[int, int], ...]:
+    """The canvases that pictures are resized to before they are cut into tiles."""
+    if kind == "internvl":
+        low, high = reader.count("preproc_min_tiles", 1), reader.count("preproc_max_tiles", 12)
+        if not low <= high <= 64:
+            raise reader.bad_value("preproc_max_tiles", "at least preproc_min_tiles, and at most 64")
+        sides = range(low, high + 1)
+        return tuple((a * size, b * size) for a in sides for b in sides if a * b <= high)
+    pinpoints = reader.get("image_grid_pinpoints") or []
+    if kind not in ("mlp", "ldp") or not pinpoints:
+        return ()
+    if (
+        not isinstance(pinpoints, list)
+        or len(pinpoints) % 2
+        or not all(type_of is int and 0 < n <= 1 << 14 for n in pinpoints if (type_of := n.__class__))
+    ):
+        raise reader.bad_value("image_grid_pinpoints", "a list of widths and heights")
+    return tuple(zip(pinpoints[::2], pinpoints[1::2], strict=True))
+
+
+def _version(reader: _Reader) -> int:
+    """The version of MiniCPM-V: 2 is 2.5, 3 and later are 2.6 and later."""
+    version = reader.header.get("clip.minicpmv_version", 2)
+    if version not in (2, 3, 4, 5, 6, 100045):
+        raise WispError(f"MiniCPM-V projectors of version {version!r:.20} are not supported.", "unsupported_projector")
+    return int(version)
+
+
+def _queries(reader: _Reader) -> int:
+    """Tokens of every tile of MiniCPM-V. Older files leave them to the version."""
+    found = reader.header.get("clip.minicpmv_query_num", 0)
+    if type(found) is not int or found < 0:
+        raise reader.bad_value("minicpmv_query_num", "a whole number")
+    return found or (96 if _version(reader) == 2 else 64)
+
+
+def _audio(reader: _Reader) -> Audio:
+    type = reader.type(AUDIO_TYPES)
+    stack = reader.count("projector.stack_factor") if type in ("ultravox", "voxtral") else 1
+    return Audio(**reader.encoder(type), n_mel=reader.count("num_mel_bins"), stack=stack)

@@ -1,0 +1,211 @@
+"""How a picture becomes the pixels that an encoder takes: a list of resizings and cuts, planned from its size alone.
+
+pictures.js does what a recipe says. The arithmetic is Pillow's, so that pixels are equal to llama.cpp's, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+
+from py_engine.media.projector import LANCZOS, QWEN_VL, Vision
+from py_engine.media.sizes import (
+    Size,
+    best_canvas,
+    f32,
+    fitted_size,
+    longest_edge_size,
+    smart_size,
+    uhd_canvas,
+    uhd_grid,
+    uhd_size,
+)
+
+BLACK = (0, 0, 0)
+CLIP_MEAN = (122, 116, 104)  # what LLaVA-1.5 pads with
+
+NO_TILES = (0, 0)  # the grid of a picture whose overview is all, where others have tiles
+LFM2_TILE = 512  # pixels of a side
+LFM2_TILES = range(2, 11)  # how many tiles a picture may have
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """A picture resized to `size`, at `at` on a canvas of a colour."""
+
+    source: int  # 0: the picture; k: the k-th canvas, from 1
+    size: Size
+    filter: str
+    canvas: Size
+    at: Size = (0, 0)
+    colour: tuple[int, int, int] = BLACK
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A part of a canvas that the encoder takes as one picture."""
+
+    source: int
+    at: Size
+    size: Size
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Canvases, and the parts of them that are encoded, in order: tiles row by row, and the overview."""
+
+    canvases: tuple[Canvas, ...]
+    cuts: tuple[Cut, ...]
+    grid: Size | None = None  # (columns, rows) of the tiles
+    overview_first: bool = False
+
+
+def recipe(vision: Vision, size: Size) -> Recipe:
+    """Plan what an encoder takes of a picture of that size."""
+    return _RECIPES[vision.type](vision, size)
+
+
+def n_tokens(vision: Vision, size: Size) -> int:
+    """The number of tokens that a picture of a cut's size becomes."""
+    if vision.type == "resampler":
+        return vision.queries
+    columns, rows = grid_of(vision, size)
+    if vision.type == "ldp":
+        return columns * rows // 4
+    return columns * rows + (rows - 1 if vision.breaks_rows else 0)
+
+
+def grid_of(vision: Vision, size: Size) -> Size:
+    """Columns and rows of a picture's tokens."""
+    columns, rows = (-(-side // vision.align) if vision.type == "lfm2" else side // vision.align for side in size)
+    return columns, rows
+
+
+def _whole(canvas: Canvas, grid: Size | None = None) -> Recipe:
+    """A recipe whose result is one canvas."""
+    return Recipe((canvas,), (Cut(1, (0, 0), canvas.canvas),), grid)
+
+
+def _stretch(source: int, size: Size, filter: str) -> Canvas:
+    return Canvas(source, size, filter, size)
+
+
+def _letterbox(size: Size, canvas: Size, filter: str, colour: tuple[int, int, int] = BLACK) -> Canvas:
+    """The picture as large as the canvas allows, in its middle."""
+    if size == canvas:
+        return Canvas(0, size, filter, canvas)
+    fitted = fitted_size(size, canvas)
+    x, y = ((c - f) // 2 for c, f in zip(canvas, fitted, strict=True))
+    return Canvas(0, fitted, filter, canvas, (x, y), colour)
+
+
+def _tiles(source: int, canvas: Size, tile: Size) -> list[Cut]:
+    """Cut a canvas row by row."""
+    return [
+        Cut(source, (x, y), tile)
+        for y in range(0, canvas[1] - tile[1] + 1, tile[1])
+        for x in range(0, canvas[0] - tile[0] + 1, tile[0])
+    ]
+
+
+def _tiled(canvas: Canvas, overview: Canvas, tile: Size, first: bool = False) -> Recipe:
+    """Tiles of one canvas, and another canvas as the overview."""
+    tiles = _tiles(1, canvas.canvas, tile)
+    cut = Cut(2, (0, 0), overview.canvas)
+    grid = canvas.canvas[0] // tile[0], canvas.canvas[1] // tile[1]
+    return Recipe((canvas, overview), (cut, *tiles) if first else (*tiles, cut), grid, first)
+
+
+def _square(vision: Vision, size: Size) -> Recipe:
+    """gemma3, LLaVA-1.5: all of the picture in a square."""
+    side = vision.image_size
+    colour = CLIP_MEAN if vision.type in ("mlp", "ldp") else BLACK
+    return _whole(_letterbox(size, (side, side), vision.filter, colour))
+
+
+def _sized(vision: Vision, size: Size) -> Recipe:
+    """qwen, pixtral, gemma4: nearly the picture's shape, in whole tokens."""
+    canvas = smart_size(size, vision.align, vision.min_pixels, vision.max_pixels)
+    return _whole(_letterbox(size, canvas, vision.filter))
+
+
+def _longest(vision: Vision, size: Size) -> Recipe:
+    """LightOnOCR: a fixed longest side, in whole tokens."""
+    return _whole(_letterbox(size, longest_edge_size(size, vision.align, vision.longest_edge), vision.filter))
+
+
+def _grid(vision: Vision, size: Size) -> Recipe:
+    """LLaVA-1.6, InternVL: tiles of the best canvas, then a stretched overview. A small picture: the overview alone."""
+    side = vision.image_size
+    if not vision.canvases:
+        return _square(vision, size)
+    overview = _stretch(0, (side, side), vision.filter)
+    if max(size) <= side:
+        return _whole(overview, NO_TILES)
+    canvas = _letterbox(size, best_canvas(size, vision.canvases), vision.filter)
+    return _tiled(canvas, overview, (side, side))
+
+
+def _idefics3(vision: Vision, size: Size) -> Recipe:
+    """Three resizings: to the longest side, to whole tiles, and from there to the overview. All pictures have tiles."""
+    width, height = size
+    longest, tile, ratio = vision.longest_edge, vision.image_size, width / height
+    if width >= height:
+        fitted = longest, _even(int(longest / ratio))
+    else:
+        fitted = _even(int(longest * ratio)), longest
+    columns, rows = (max(1, -(-side // tile)) for side in fitted)
+    whole = columns * tile, rows * tile
+    canvases = (_stretch(0, fitted, LANCZOS), _stretch(1, whole, LANCZOS), _stretch(2, (tile, tile), LANCZOS))
+    return Recipe(canvases, (*_tiles(2, whole, (tile, tile)), Cut(3, (0, 0), (tile, tile))), (columns, rows))
+
+
+def _even(side: int) -> int:
+    return max(side + side % 2, 1)
+
+
+def _lfm2(vision: Vision, size: Size) -> Recipe:
+    """Tiles of a canvas in nearly the picture's shape, and a stretched thumbnail; a smaller picture: that alone."""
+    thumbnail = _stretch(0, smart_size(size, vision.align, vision.min_pixels, vision.max_pixels), vision.filter)
+    width, height = (max(vision.patch_size, round(side / vision.align) * vision.align) for side in size)
+    if width * height <= 2 * vision.max_pixels:
+        return _whole(thumbnail)
+    columns, rows = _lfm2_grid(size)
+    canvas = columns * LFM2_TILE, rows * LFM2_TILE
+    return _tiled(_letterbox(size, canvas, vision.filter), thumbnail, (LFM2_TILE, LFM2_TILE))
+
+
+def _lfm2_grid(size: Size) -> Size:
+    """The grid of nearly the picture's shape. Of several, the largest whose tiles the picture would fill by half."""
+    grids = [(a, b) for a in range(1, LFM2_TILES.stop) for b in range(1, LFM2_TILES.stop) if a * b in LFM2_TILES]
+    ratio, best, least = f32(size[0] / size[1]), (1, 1), inf
+    for grid in sorted(grids, key=lambda grid: grid[0] * grid[1]):
+        error = f32(abs(ratio - f32(grid[0] / grid[1])))
+        fills = 2 * size[0] * size[1] > grid[0] * grid[1] * LFM2_TILE**2
+        if error < least or (error == least and fills):
+            best, least = grid, error
+    return best
+
+
+def _uhd(vision: Vision, size: Size) -> Recipe:
+    """MiniCPM-V: the overview, then tiles; all in nearly the picture's shape. A small picture: the overview alone."""
+    tile, patch = vision.image_size, vision.patch_size
+    if max(size) <= tile:
+        return _whole(_stretch(0, (tile, tile), vision.filter), NO_TILES)
+    overview = _stretch(0, uhd_size(size, tile, patch, enlarge=False), vision.filter)
+    grid = uhd_grid(size, tile)
+    canvas = uhd_canvas(size, grid, tile, patch)
+    tile_size = canvas[0] // grid[0], canvas[1] // grid[1]
+    return _tiled(_letterbox(size, canvas, vision.filter), overview, tile_size, first=True)
+
+
+_RECIPES: dict[str, Callable[[Vision, Size], Recipe]] = {
+    **dict.fromkeys(("pixtral", "gemma4v", *QWEN_VL), _sized),
+    **dict.fromkeys(("mlp", "ldp", "internvl"), _grid),
+    "gemma3": _square,
+    "idefics3": _idefics3,
+    "lfm2": _lfm2,
+    "lightonocr": _longest,
+    "resampler": _uhd,
+}

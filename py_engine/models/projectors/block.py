@@ -1,0 +1,147 @@
+"""The transformer block that encoders share: attention and a feed-forward network, each added to the stream.
+
+A block has the biases, norms, gates, scales and clamps that the file has tensors for.
+Source: llama.cpp's `clip_graph::build_vit` in tools/mtmd.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+
+from py_engine.errors import WispError
+from py_engine.models.projectors.clipped import is_clipped, project
+from py_engine.models.projectors.stages import Stages
+from py_engine.plan import per_layer, rows
+from py_engine.plan.cache import Cache
+from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection
+from py_engine.plan.plan import Buffer
+from py_engine.plan.rope import Rope
+
+# Conversions of these types may have the names of the two matrices swapped.
+OLD = {"mlp", "ldp", "qwen2vl_merger", "qwen2.5vl_merger", "gemma3", "idefics3", "resampler"}
+
+
+@dataclass(frozen=True)
+class Norms:
+    """The norms of an encoder: RMS norms, or layer norms."""
+
+    stages: Stages
+    rms: bool
+    eps: float
+
+    def apply(self, name: str, x: Buffer, to: str, *, for_product: bool = False, cols: int = 0) -> Buffer:
+        """The norm of x by the tensors `name`. `for_product`: only products read it. `cols`: if not the encoder's."""
+        ops, w, n = self.stages.ops, self.stages.w, cols or self.stages.tower.embedding_length
+        dtype = ops.input_dtype if for_product else "f32"
+        norm, bias = w.vector((name + ".weight", n)), w.optional_vector((name + ".bias", n))
+        if self.rms:
+            if bias is not None:
+                raise WispError(f"The RMS norm {name} has a bias, which is not supported.", "unsupported_architecture")
+            return ops.rms_norm(to, x, norm, self.eps, dtype)
+        y = ops.rows(to, n, dtype)
+        ops.layer_norm_into(y, x, norm, bias, self.eps)
+        return y
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block. `b`: the prefix of its tensors' names."""
+
+    stages: Stages
+    norms: Norms
+    b: str
+    rope: Rope
+    cache: Cache
+    scale: float
+    norm_values: bool = False
+
+    @property
+    def ops(self) -> Ops:
+        return self.stages.ops
+
+    def add(self, x: Buffer) -> None:
+        """x += attention; x += feed-forward network; x *= the block's scale, if it has one."""
+        w, b = self.stages.w, self.b
+        self._add("attn_out", self._attention(x), self.stages.tower.embedding_length, ("ls1", "attn_post_norm"), x)
+        normed = self.norms.apply(b + "ln2", x, "normed", for_product=True)
+        up, down, width = self._names()
+        self._add(down, self._hidden(normed, up, width), width, ("ls2", "ffn_post_norm"), x)
+        if b + "out_scale.weight" in w:
+            per_layer.scale_by(self.ops, x, w.vector((b + "out_scale.weight", 1)))
+
+    def _attention(self, x: Buffer) -> Buffer:
+        tower, w, ops, b = self.stages.tower, self.stages.w, self.ops, self.b
+        y = qkv(self.stages, self.norms.apply(b + "ln1", x, "normed", for_product=True), b)
+        norm = None
+        if b + "attn_q_norm.weight" in w:
+            size = w.size(b + "attn_q_norm.weight")
+            weight = w.vector(*((b + f"attn_{name}_norm.weight", size) for name in "qk"))
+            norm = HeadNorm(weight, across_heads=size != tower.head_dim, norm_values=self.norm_values)
+        queries = ops.split_qkv(y, self.cache, tower.heads, self.rope, norm, self.norms.eps)
+        return ops.attention(queries, self.cache, tower.heads, AttentionOptions(self.scale, causal=False))
+
+    def _names(self) -> tuple[str, str, int]:
+        """The tensors of the first and the second matrix, and the rows of the first."""
+        tower, w, b = self.stages.tower, self.stages.w, self.b
+        up, down = "ffn_up", "ffn_down"
+        if tower.kind in OLD and w.cols(b + "ffn_down.weight") == tower.embedding_length:
+            up, down = down, up
+        return up, down, w.rows(b + up + ".weight")
+
+    def _hidden(self, normed: Buffer, up: str, width: int) -> Buffer:
+        tower, w, ops, b = self.stages.tower, self.stages.w, self.ops, self.b
+        n, names = tower.embedding_length, [up]
+        if b + "ffn_gate.weight" in w:
+            names = ["ffn_gate", up]
+        bias = w.optional_vector(*((b + name + ".bias", width) for name in names))
+        if not is_clipped(self.stages, b + up):
+            projection = Projection(w.stack([(b + name + ".weight", width) for name in names], n), bias)
+            if len(names) == 1:
+                return ops.activated(normed, projection, tower.activation)
+            return ops.gated(normed, projection, tower.activation)
+        y = ops.rows("gate_up", len(names) * width)
+        for i, name in enumerate(names):
+            project(self.stages, normed, b + name, w.matrix(b + name + ".weight", width, n), y, i * width, bias)
+        hidden = ops.rows("hidden", width, ops.input_dtype)
+        return ops.activate(y, hidden, width, tower.activation, gated=len(names) > 1)
+
+    def _add(self, name: str, x: Buffer, cols: int, after: tuple[str, str], to: Buffer) -> None:
+        """to += x times the matrix `name`, first scaled column by column or normalised where the file has `after`."""
+        w, ops, b = self.stages.w, self.ops, self.b
+        n = self.stages.tower.embedding_length
+        weight, bias = w.matrix(b + name + ".weight", n, cols), w.optional_vector((b + name + ".bias", n))
+        scale, norm = (w.optional_vector((b + tensor + ".weight", n)) for tensor in after)
+        if not (scale or norm or is_clipped(self.stages, b + name)):
+            ops.linear(x, weight, bias, to)
+            return
+        y = ops.rows("out", n)
+        project(self.stages, x, b + name, weight, y, bias=bias)
+        if norm:
+            if scale or not self.norms.rms:
+                raise WispError("This kind of projector is not supported yet.", "unsupported_architecture")
+            ops.add_norm(y, norm, to, self.norms.eps)
+            return
+        if scale:
+            rows.shift_scale(ops, y, scale)
+        ops.add_scaled(y, 1.0, to)
+
+
+def qkv(s: Stages, normed: Buffer, b: str) -> Buffer:
+    """Queries, keys and values beside each other, (n, 3 * n_embd), by the tensors of the block `b`."""
+    w, n = s.w, s.tower.embedding_length
+    parts = ["attn_qkv"] if b + "attn_qkv.weight" in w else ["attn_q", "attn_k", "attn_v"]
+    size = 3 * n // len(parts)
+    y = s.ops.rows("qkv", 3 * n)
+    biased = [name for name in parts if b + name + ".bias" in w]
+    # a part without a bias takes the place of one that is not read
+    bias = w.optional_vector(
+        *((b + (name if name in biased else biased[0]) + ".bias", size) for name in parts if biased)
+    )
+    at = 0
+    for _, group in groupby(parts, lambda name: (name in biased, name if is_clipped(s, b + name) else "")):
+        names = list(group)
+        for weight in w.stack([(b + name + ".weight", size) for name in names], n):
+            project(s, normed, b + names[0], weight, y, at, bias if names[0] in biased else None)
+            at += weight.rows
+    return y

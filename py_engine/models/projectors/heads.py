@@ -1,0 +1,245 @@
+"""The ends of encoders of pictures: from encoded patches to the tokens' embeddings. Each returns the finished plan."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from math import cos, sin
+
+from py_engine.models.projectors import mobile
+from py_engine.models.projectors.block import Norms
+from py_engine.models.projectors.stages import Stages
+from py_engine.plan import products, rows
+from py_engine.plan.encoder import EncoderPlan
+from py_engine.plan.op_list import pad
+from py_engine.plan.ops import AttentionOptions, Projection
+from py_engine.plan.plan import Buffer, Weight
+from py_engine.plan.products import Product
+
+EPS = 1e-5  # of the norms that have an eps of their own
+QUERY_HEAD = 128  # width of a head of MiniCPM-V's queries
+MAX_SIDE = 128  # patches along a side of a picture of MiniCPM-V
+
+
+def _merge(s: Stages, x: Buffer) -> Buffer:
+    """Begin the stage of tokens; join the patches of each: (n, merge^2 * n_embd)."""
+    tower, count = s.tower, s.tower.merge**2
+    ops = s.begin("tokens", s.most // count)
+    if count == 1 and "v.class_embd" not in s.w:
+        return x
+    scattered = "v.class_embd" in s.w or pad(tower.embedding_length) != tower.embedding_length
+    return rows.merged(ops, x, tower.embedding_length, count, s.taps("merge", count) if scattered else None)
+
+
+def output(s: Stages, width: int) -> Buffer:
+    """The buffer of the results."""
+    return s.ops.buffer(f"{s.tower.modality}.output", (s.ops.batch, pad(width)))
+
+
+def finish(s: Stages, x: Buffer, name: str, cols: int) -> EncoderPlan:
+    """The last matrix, from x to the results."""
+    w = s.w
+    width = w.rows(name + ".weight")
+    y = output(s, width)
+    bias = w.optional_vector((name + ".bias", width))
+    products.append(s.ops, Product(x, w.matrix(name + ".weight", width, cols), y, bias))
+    return s.finish(y, width)
+
+
+def hidden(s: Stages, x: Buffer, name: str, cols: int, activation: str = "gelu") -> tuple[Buffer, int]:
+    """A layer with an activation, and its width."""
+    w = s.w
+    width = w.rows(name + ".weight")
+    bias = w.optional_vector((name + ".bias", width))
+    return s.ops.activated(x, Projection([w.matrix(name + ".weight", width, cols)], bias), activation), width
+
+
+def _layer_norm(s: Stages, x: Buffer, name: str, cols: int, eps: float) -> Buffer:
+    return Norms(s, rms=False, eps=eps).apply(name, x, "merged_norm", for_product=True, cols=cols)
+
+
+def _idefics3(s: Stages, x: Buffer) -> EncoderPlan:
+    return finish(s, _merge(s, x), "mm.model.fc", s.tower.merge**2 * s.tower.embedding_length)
+
+
+def _pooled(s: Stages, x: Buffer) -> Buffer:
+    """Begin the stage of tokens; average the patches of each: (n, n_embd)."""
+    count, n = s.tower.merge**2, s.tower.embedding_length
+    ops = s.begin("tokens", s.most // count)
+    y = ops.rows("pooled", n)
+    rows.gather(ops, x, n, s.taps("pool", count), y)
+    return y
+
+
+def _gemma3(s: Stages, x: Buffer) -> EncoderPlan:
+    """The last matrix is stored transposed."""
+    w, n = s.w, s.tower.embedding_length
+    norm = Norms(s, rms=True, eps=s.tower.eps)
+    y = norm.apply("mm.soft_emb_norm", _pooled(s, x), "pooled_norm")
+    width = w.cols("mm.input_projection.weight")
+    out = output(s, width)
+    rows.project_transposed(s.ops, y, w.matrix("mm.input_projection.weight", n, width), out)
+    return s.finish(out, width)
+
+
+def _gemma4v(s: Stages, x: Buffer) -> EncoderPlan:
+    w, n = s.w, s.tower.embedding_length
+    y = _pooled(s, x)
+    if "v.std_scale" in w and "v.std_bias" in w:
+        rows.shift_scale(s.ops, y, w.vector(("v.std_scale", n)), w.vector(("v.std_bias", n)))
+    normed = rows.plain_rms_norm(s.ops, y, n, s.tower.eps)
+    return finish(s, normed, "mm.input_projection", n)
+
+
+def _mlp(s: Stages, x: Buffer) -> EncoderPlan:
+    y, width = hidden(s, _merge(s, x), "mm.0", s.tower.embedding_length)
+    return finish(s, y, "mm.2", width)
+
+
+def _qwen(s: Stages, x: Buffer) -> EncoderPlan:
+    cols = s.tower.merge**2 * s.tower.embedding_length
+    y, width = hidden(s, _merge(s, x), "mm.0", cols)
+    if s.tower.deepstack:
+        return DeepStack(s).finish(y, width)
+    if not s.tower.window_pattern:
+        return finish(s, y, "mm.2", width)
+    found = finish(s, y, "mm.2", width)  # in the order of windows
+    return _ordered(s, s.plan.buffers[found.output], found.width)
+
+
+def _ordered(s: Stages, x: Buffer, width: int) -> EncoderPlan:
+    """The results in another order."""
+    y = s.ops.buffer(f"{s.tower.modality}.ordered", (s.ops.batch, pad(width)))
+    rows.gather(s.ops, x, width, s.taps("order", 1), y)
+    return s.finish(y, width)
+
+
+class DeepStack:
+    """Slices of the results from the outputs of some blocks, after the main one."""
+
+    def __init__(self, s: Stages) -> None:
+        self.s = s
+        self.names = ["mm.2", *(f"v.deepstack.{i}.fc2" for i in s.tower.deepstack)]
+        self.slice = s.w.rows("mm.2.weight")
+        self.width = self.slice * len(self.names)
+        self.cols = s.tower.merge**2 * s.tower.embedding_length
+
+    def add(self, x: Buffer, block: int) -> None:
+        """Append a stage that computes the slice of a block's output x."""
+        s, name = self.s, f"v.deepstack.{block}"
+        normed = _layer_norm(s, _merge(s, x), name + ".norm", self.cols, s.tower.eps)
+        y, width = hidden(s, normed, name + ".fc1", self.cols)
+        self._project(y, name + ".fc2", width)
+
+    def finish(self, x: Buffer, cols: int) -> EncoderPlan:
+        """The main slice."""
+        return self.s.finish(self._project(x, "mm.2", cols), self.width)
+
+    def _project(self, x: Buffer, name: str, cols: int) -> Buffer:
+        w, y = self.s.w, output(self.s, self.width)
+        bias = w.optional_vector(*((other + ".bias", self.slice) for other in self.names))
+        at = self.names.index(name) * self.slice
+        products.append(self.s.ops, Product(x, w.matrix(name + ".weight", self.slice, cols), y, bias, row0=at))
+        return y
+
+
+def _internvl(s: Stages, x: Buffer) -> EncoderPlan:
+    cols = s.tower.merge**2 * s.tower.embedding_length
+    y, width = hidden(s, _layer_norm(s, _merge(s, x), "mm.model.mlp.0", cols, EPS), "mm.model.mlp.1", cols)
+    return finish(s, y, "mm.model.mlp.3", width)
+
+
+def _lfm2(s: Stages, x: Buffer) -> EncoderPlan:
+    cols = s.tower.merge**2 * s.tower.embedding_length
+    y = _merge(s, x)
+    if "mm.input_norm.weight" in s.w:
+        y = _layer_norm(s, y, "mm.input_norm", cols, EPS)
+    y, width = hidden(s, y, "mm.1", cols)
+    return finish(s, y, "mm.2", width)
+
+
+def _pixtral(s: Stages, x: Buffer) -> EncoderPlan:
+    """With or without a merger of patches; [IMG_BREAK] is an embedding after each row of tokens but the last."""
+    w, n, count = s.w, s.tower.embedding_length, s.tower.merge**2
+    if "mm.patch_merger.weight" in w:
+        y = Norms(s, rms=True, eps=s.tower.eps).apply("mm.input_norm", x, "merger_norm")
+        ops = s.begin("tokens", s.most // count)
+        y = rows.unfold(ops, y, n, s.taps("merge", count))
+        x = ops.project("merger", y, w.matrix("mm.patch_merger.weight", n, count * n), None)
+    else:
+        s.begin("tokens", s.most)
+    y, width = hidden(s, x, "mm.1", n)
+    found = finish(s, y, "mm.2", width)
+    if "v.token_embd.img_break" not in w:
+        return found
+    s.begin("rows", 2 * s.ops.batch)
+    y = s.ops.buffer(f"{s.tower.modality}.with_breaks", (s.ops.batch, pad(found.width)))
+    rows.gather(s.ops, s.plan.buffers[found.output], found.width, s.taps("order", 1), y)
+    break_token = w.vector(("v.token_embd.img_break", found.width))
+    rows.gather(s.ops, break_token, found.width, s.taps("breaks", 1), y, add=True)
+    return s.finish(y, found.width)
+
+
+def _resampler(s: Stages, x: Buffer) -> EncoderPlan:
+    """MiniCPM-V: learned queries attend to the patches of their picture, whose keys have sinusoids of their place."""
+    w, n, eps = s.w, s.tower.embedding_length, s.tower.eps
+    norms, ops = Norms(s, rms=False, eps=eps), s.ops
+    width = w.rows("resampler.kv.weight")
+    heads = width // QUERY_HEAD, width // QUERY_HEAD, QUERY_HEAD
+    y = ops.project("kv", x, w.matrix("resampler.kv.weight", width, n), None)
+    values = norms.apply("resampler.ln_kv", y, "values", for_product=True, cols=width)
+    keys = norms.apply("resampler.ln_kv", y, "keys", cols=width)
+    places, table = s.taps("places", 2), _sinusoids(s, width // 2)
+    for axis in range(2):  # columns, then rows of the picture
+        rows.gather(ops, table, width // 2, places, keys, add=True, part=axis)
+    both = ops.rows("keys_values", 2 * width)
+    bias = w.vector(*((f"resampler.attn.{name}.bias", width) for name in "kv"))
+    for i, (name, source) in enumerate((("k", keys), ("v", values))):
+        weight = w.matrix(f"resampler.attn.{name}.weight", width, width)
+        products.append(ops, Product(source, weight, both, bias, row0=i * width))
+    cache = s.cache(width)
+    ops.split_qkv(both, cache, (0, *heads[1:]), s.no_rope(), None, eps)
+    ops = s.begin("tokens", s.most // 4)
+    queries = ops.rows("queries", width)
+    rows.gather(ops, w.matrix("resampler.query", s.tower.queries, width), width, s.taps("queries", 1), queries)
+    normed = norms.apply("resampler.ln_q", queries, "queries_norm", for_product=True, cols=width)
+    q = ops.project("q", normed, *_weight_and_bias(s, "resampler.attn.q", width))
+    first = len(ops.ops)
+    attended = ops.attention(q, cache, heads, AttentionOptions(QUERY_HEAD**-0.5, causal=False))
+    s.segments(first, 1)
+    y = ops.project("attended", attended, *_weight_and_bias(s, "resampler.attn.out", width))
+    normed = norms.apply("resampler.ln_post", y, "attended_norm", for_product=True, cols=width)
+    return finish(s, normed, "resampler.proj", width)
+
+
+def _weight_and_bias(s: Stages, name: str, size: int) -> tuple[Weight, Weight]:
+    return s.w.matrix(name + ".weight", size, size), s.w.vector((name + ".bias", size))
+
+
+def _sinusoids(s: Stages, width: int) -> Buffer:
+    """Sines, then cosines, of each place along a side: (MAX_SIDE, width)."""
+    half = width // 2
+    table = s.ops.buffer("image.sinusoids", (MAX_SIDE, pad(width)), "f32", "state")
+    out: list[float] = []
+    for place in range(MAX_SIDE):
+        angles = [place / 10000 ** (i / half) for i in range(half)]
+        out += [*map(sin, angles), *map(cos, angles), *[0.0] * (pad(width) - width)]
+    s.plan.constants[table.name] = struct.pack(f"<{len(out)}f", *out)
+    return table
+
+
+HEADS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
+    "idefics3": _idefics3,
+    "gemma3": _gemma3,
+    "gemma4v": _gemma4v,
+    "mlp": _mlp,
+    "internvl": _internvl,
+    "ldp": mobile.build,
+    "lfm2": _lfm2,
+    "lightonocr": _pixtral,
+    "pixtral": _pixtral,
+    "resampler": _resampler,
+    "qwen2vl_merger": _qwen,
+    "qwen2.5vl_merger": _qwen,
+    "qwen3vl_merger": _qwen,
+}

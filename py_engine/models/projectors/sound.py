@@ -1,0 +1,154 @@
+"""Encoders of sound: convolutions that halve the number of frames, then transformer blocks, then a projector.
+
+A convolution is a matrix product: the host writes the first one's input as rows, wgsl/unfold.wgsl the later ones'.
+Source: whisper-enc.cpp and qwen3a.cpp in llama.cpp's tools/mtmd/models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from py_engine.errors import WispError
+from py_engine.models.projectors import conformer
+from py_engine.models.projectors.block import Block, Norms
+from py_engine.models.projectors.clipped import halves_swapped
+from py_engine.models.projectors.heads import finish, hidden
+from py_engine.models.projectors.stages import Stages
+from py_engine.models.projectors.tower import Tower
+from py_engine.plan import rows
+from py_engine.plan.encoder import EncoderPlan
+from py_engine.plan.op_list import pad
+from py_engine.plan.ops import Projection
+from py_engine.plan.plan import Buffer
+
+WHISPER_FRAMES = 3000  # of every chunk of sound
+HUNDREDS = 8  # qwen3a: hundreds of frames in a chunk, at most
+FRAMES = 100  # of such a hundred; each is convolved on its own
+ULTRAVOX_EPS = 1e-6
+POOLED = ("qwen2a", "voxtral")  # two frames are averaged before the last norm
+
+
+def halved(size: int) -> int:
+    """Places of a convolution with stride 2 and a kernel of 3, padded by 1."""
+    return (size + 1) // 2
+
+
+def most_rows(tower: Tower) -> int:
+    """Rows of the first stage for the longest chunk."""
+    if tower.kind == "qwen3a":
+        return HUNDREDS * halved(FRAMES) * halved(tower.mels)
+    if tower.kind == "gemma4a":
+        return halved(conformer.FRAMES) * halved(tower.mels)
+    return WHISPER_FRAMES
+
+
+def build(s: Stages) -> EncoderPlan:
+    """Append the encoder's stages."""
+    if s.tower.kind not in BUILDERS:
+        raise WispError(
+            f"The projector type {s.tower.kind!r} is not supported yet. Supported: {', '.join(BUILDERS)}.",
+            "unsupported_architecture",
+        )
+    return BUILDERS[s.tower.kind](s)
+
+
+def convolved(s: Stages, x: Buffer, name: str, cols: int, activation: str = "gelu_erf") -> Buffer:
+    """activation(x times the kernel + bias), f32."""
+    w, ops = s.w, s.ops
+    width = w.rows(name + ".weight")
+    bias = w.optional_vector((name + ".bias", width))
+    y = ops.project("convolved", x, w.matrix(name + ".weight", width, cols), bias)
+    return ops.activate(y, ops.rows("activated", width), width, activation, gated=False)
+
+
+def _positions(s: Stages, x: Buffer) -> None:
+    n = s.tower.embedding_length
+    table = s.w.matrix("a.position_embd.weight", s.w.rows("a.position_embd.weight"), n)
+    rows.gather(s.ops, table, n, s.taps("positions", 1), x, add=True)
+
+
+def _blocks(s: Stages, norms: Norms, x: Buffer) -> None:
+    """The blocks, in place; every row attends to all others."""
+    rope, cache = s.no_rope(), s.cache()
+    for i in range(s.tower.block_count):
+        Block(s, norms, f"a.blk.{i}.", rope, cache, s.tower.head_dim**-0.5).add(x)
+
+
+def _whisper(s: Stages) -> EncoderPlan:
+    tower, n = s.tower, s.tower.embedding_length
+    norms = Norms(s, rms=False, eps=tower.eps)
+    s.begin("frames", s.most)
+    x = convolved(s, s.input("frames", 3 * tower.mels), "a.conv1d.1", 3 * tower.mels)
+    ops = s.begin("halves", halved(s.most))
+    x = convolved(s, rows.unfold(ops, x, n, s.taps("second", 3)), "a.conv1d.2", 3 * n)
+    _positions(s, x)
+    _blocks(s, norms, x)
+    if tower.kind in POOLED:
+        ops = s.begin("pooled", ops.batch // 2)
+        pooled = ops.rows("pooled", n)
+        rows.gather(ops, x, n, s.taps("pool", 2), pooled)
+        x = pooled
+    return PROJECTORS[tower.kind](s, norms.apply("a.post_ln", x, "encoded"))
+
+
+def _stacked(s: Stages, x: Buffer) -> tuple[Buffer, int]:
+    """Begin the stage of tokens; join the frames of each. An incomplete last token is dropped."""
+    n, count = s.tower.embedding_length, s.tower.stack
+    ops = s.begin("tokens", s.ops.batch // count)
+    return rows.merged(ops, x, n, count, None if pad(n) == n else s.taps("stack", count)), n * count
+
+
+def _ultravox(s: Stages, x: Buffer) -> EncoderPlan:
+    w = s.w
+    y, cols = _stacked(s, x)
+    norms = Norms(s, rms=True, eps=ULTRAVOX_EPS)
+    y = norms.apply("mm.a.norm_pre", y, "stacked_norm", for_product=True, cols=cols)
+    both = w.rows("mm.a.mlp.1.weight")
+    stacked = s.ops.normed_stack("gate_up", y, Projection([halves_swapped(s, "mm.a.mlp.1.weight", both, cols)]))
+    mid = s.ops.activate(stacked, s.ops.rows("mid", both // 2), both // 2, "silu", gated=True)  # f32, for the norm
+    normed = norms.apply("mm.a.norm_mid", mid, "mid_norm", for_product=True, cols=both // 2)
+    return finish(s, normed, "mm.a.mlp.2", both // 2)
+
+
+def _qwen2a(s: Stages, x: Buffer) -> EncoderPlan:
+    return finish(s, x, "mm.a.fc", s.tower.embedding_length)
+
+
+def _voxtral(s: Stages, x: Buffer) -> EncoderPlan:
+    y, cols = _stacked(s, x)
+    y, width = hidden(s, y, "mm.a.mlp.1", cols, "gelu_erf")
+    return finish(s, y, "mm.a.mlp.2", width)
+
+
+def _qwen3a(s: Stages) -> EncoderPlan:
+    tower, w, n = s.tower, s.w, s.tower.embedding_length
+    channels = w.rows("a.conv2d.1.weight")
+    s.begin("first", s.most)
+    x = convolved(s, s.input("frames", 9), "a.conv2d.1", 9)
+    time, bins = halved(FRAMES), halved(tower.mels)
+    for name, kernel in (("second", "a.conv2d.2"), ("third", "a.conv2d.3")):
+        time, bins = halved(time), halved(bins)
+        ops = s.begin(name, HUNDREDS * time * bins)
+        x = convolved(s, rows.unfold(ops, x, channels, s.taps(name, 9)), kernel, 9 * channels)
+    ops = s.begin("tokens", HUNDREDS * time)
+    joined = rows.unfold(ops, x, channels, s.taps("bins", bins))
+    x = ops.project("x", joined, w.matrix("a.conv_out.weight", n, channels * bins), None)
+    _positions(s, x)
+    norms = Norms(s, rms=False, eps=tower.eps)
+    _blocks(s, norms, x)
+    y, width = hidden(s, norms.apply("a.post_ln", x, "encoded", for_product=True), "mm.a.mlp.1", n, "gelu_erf")
+    return finish(s, y, "mm.a.mlp.2", width)
+
+
+BUILDERS: dict[str, Callable[[Stages], EncoderPlan]] = {
+    "gemma4a": conformer.build,
+    "qwen2a": _whisper,
+    "qwen3a": _qwen3a,
+    "ultravox": _whisper,
+    "voxtral": _whisper,
+}
+PROJECTORS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
+    "qwen2a": _qwen2a,
+    "ultravox": _ultravox,
+    "voxtral": _voxtral,
+}

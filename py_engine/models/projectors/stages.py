@@ -1,0 +1,94 @@
+"""Collects the lists of one encoder while it is planned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from py_engine.models.projectors.tower import Tower
+from py_engine.plan.cache import UNPAGED, Cache
+from py_engine.plan.encoder import EncoderPlan, Stage
+from py_engine.plan.kernels import Device, has_param
+from py_engine.plan.ops import Ops
+from py_engine.plan.packing import packed_params
+from py_engine.plan.pages import SEGMENT_WORDS
+from py_engine.plan.plan import Buffer, Plan
+from py_engine.plan.rope import Rope, table
+from py_engine.plan.rows import taps
+from py_engine.plan.weights import Weights
+
+SEGMENT_TABLES = 2  # in the state: whole pictures, and windows
+
+
+class Stages:
+    """The stages of one encoder, in order."""
+
+    def __init__(self, tower: Tower, w: Weights, plan: Plan, device: Device, rows: int) -> None:
+        self.tower, self.w, self.plan, self.device, self.most = tower, w, plan, device, rows
+        self.ops: Ops  # of the newest stage
+        self._stages: list[Stage] = []
+        self._capacity: dict[str, int] = {}
+        self._inputs: dict[str, tuple[int, ...]] = {}
+
+    def begin(self, rows: str, most: int) -> Ops:
+        """Begin a stage over rows of a name, at most so many."""
+        name = f"{self.tower.modality}.{len(self._stages)}"
+        self._stages.append(Stage(name, rows))
+        self._capacity[rows] = most
+        self.ops = Ops(self.plan, name, most, self.device)
+        self.ops.name = f"{self.tower.modality}.{rows}"  # stages over the same rows share their buffers
+        self.ops.precise = True
+        return self.ops
+
+    def input(self, name: str, cols: int) -> Buffer:
+        """Rows that the host writes, f32."""
+        made = self.ops.buffer(f"{self.tower.modality}.{name}", (self.ops.batch, -(-cols // 32) * 32), "f32", "state")
+        self._inputs[made.name] = made.shape
+        return made
+
+    def words(self, name: str, count: int) -> Buffer:
+        """Words that the host writes, u32."""
+        made = self.ops.buffer(f"{self.tower.modality}.{name}", (count,), "u32", "state")
+        self._inputs[made.name] = made.shape
+        return made
+
+    def taps(self, name: str, count: int) -> Buffer:
+        """Taps of each row, which the host writes."""
+        made = taps(self.ops, f"{self.tower.modality}.{name}", count)
+        self._inputs[made.name] = made.shape
+        return made
+
+    def rope(self, *, neox: bool, halves: bool = False) -> Rope:
+        """A rotation whose turns the host writes for each token."""
+        dim = self.tower.head_dim
+        made = self.ops.buffer(f"{self.tower.modality}.turns", (self.ops.batch, dim // 2), "u32", "state")
+        self._inputs[made.name] = made.shape
+        return Rope(dim, neox, made, per_token=True, halves=halves)
+
+    def no_rope(self) -> Rope:
+        """No rotation."""
+        name = f"{self.tower.modality}.unrotated"
+        made = self.ops.buffer(name, (4,), "u32", "state")
+        self.plan.constants[name] = table([0.0] * 4)
+        return Rope(0, True, made)
+
+    def cache(self, width: int = 0) -> Cache:
+        """Keys and values of a block, valid within it only. `width`: of a row, if not the encoder's."""
+        kind = self.ops.input_dtype
+        shape, end = (self.ops.batch, width or self.tower.embedding_length), f".{width}" if width else ""
+        k, v = (self.ops.buffer(f"{self.tower.modality}.{name}{end}", shape, kind) for name in ("k", "v"))
+        return Cache(k, v, kind, UNPAGED)
+
+    def segments(self, first_op: int, index: int = 0) -> None:
+        """Restrict attention to segments, in the ops of the newest stage from `first_op` on. `index`: the table."""
+        params = packed_params(self.plan)
+        params["SEGMENTS"] += index * SEGMENT_WORDS * self.most
+        ops = self.ops.ops
+        ops[first_op:] = [
+            replace(op, params=op.params | params) if has_param(op.kernel, "PACKED") else op for op in ops[first_op:]
+        ]
+
+    def finish(self, output: Buffer, width: int) -> EncoderPlan:
+        """The encoder, whose results are in the buffer."""
+        first = packed_params(self.plan)["SEGMENTS"]
+        segments = {name: first + i * SEGMENT_WORDS * self.most for i, name in enumerate(("pictures", "windows"))}
+        return EncoderPlan(tuple(self._stages), output.name, width, self._capacity, segments, self._inputs)

@@ -1,0 +1,134 @@
+"""The hyperparameters of one encoder of a projector: those of media/projector.py, and what its computation needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from py_engine.errors import WispError
+from py_engine.files.gguf_header import Header
+from py_engine.media.projector import Audio, Projector, Vision
+from py_engine.models.common import MAX_BLOCKS, natural, switch
+
+# Encoders of sound whose feed-forward networks have GELU by the error function, whatever the metadata says.
+WHISPER = ("ultravox", "voxtral", "qwen2a", "qwen3a")
+LIMITS = {"patch": 256, "merge": 16, "mels": 1024, "stack": 64, "queries": 4096}  # larger ones are damage
+WINDOW = 112  # pixels of a window's side in qwen2.5vl
+LFM2_TILE = 512  # pixels of a side
+
+
+@dataclass(frozen=True)
+class Tower:
+    """One encoder. `merge`: patches along a side of the square that becomes one token."""
+
+    kind: str  # the projector's type
+    modality: str  # "image" or "audio"
+    block_count: int
+    embedding_length: int
+    head_count: int
+    eps: float
+    activation: str
+    patch: int = 0  # pixels
+    merge: int = 1
+    max_patches: int = 0  # of a picture
+    positions: int = 0  # rows of the position table
+    has_class: bool = False  # a class token follows the patches
+    mean: tuple[float, ...] = ()  # of the colours
+    deviation: tuple[float, ...] = ()
+    mels: int = 0  # bins of a frame of sound
+    stack: int = 1  # frames that become one token
+    window_pattern: int = 0  # every so many blocks, one attends to the whole picture; 0: all do
+    queries: int = 0  # tokens of a picture, where learned queries attend to its patches
+    deepstack: tuple[int, ...] = ()  # blocks whose output goes to a layer of the text model
+
+    @property
+    def prefix(self) -> str:
+        """The beginning of its tensors' names."""
+        return "v." if self.modality == "image" else "a."
+
+    @property
+    def head_dim(self) -> int:
+        """Values of a head."""
+        return self.embedding_length // self.head_count
+
+    @property
+    def heads(self) -> tuple[int, int, int]:
+        """(n_head, n_head_kv, head_dim)."""
+        return self.head_count, self.head_count, self.head_dim
+
+
+def towers(header: Header) -> dict[str, Tower]:
+    """The encoders of a projector, of "image" and "audio". WispError for a file that is none, or of an unknown type."""
+    projector = Projector.from_gguf(header)
+    found: dict[str, Tower] = {}
+    if projector.vision is not None:
+        found["image"] = _image(header, projector.vision)
+    if projector.audio is not None:
+        found["audio"] = _audio(header, projector.audio)
+    for tower in found.values():
+        last = f"{tower.prefix}blk.{tower.block_count - 1}."
+        if tower.block_count > MAX_BLOCKS or not any(name.startswith(last) for name in header.tensors):
+            raise WispError(f"The projector lacks the last of its {tower.block_count} blocks.", "corrupt_header")
+        if tower.head_dim % 4:
+            raise WispError(
+                f"Wisp cannot run an encoder whose heads are {tower.head_dim} wide.", "unsupported_architecture"
+            )
+        for name, most in LIMITS.items():
+            if getattr(tower, name) > most:
+                raise WispError(
+                    f"The projector's {name} is {getattr(tower, name)}; it must be at most {most}.", "corrupt_header"
+                )
+    return found
+
+
+def _activation(header: Header) -> str:
+    gelu, silu = switch(header, "use_gelu", False), switch(header, "use_silu", False)
+    return "gelu" if gelu else "silu" if silu else "gelu_quick"
+
+
+def _deepstack(header: Header) -> tuple[int, ...]:
+    marked = header.arch("vision.is_deepstack_layers", [])
+    return tuple(i for i, on in enumerate(marked) if on is True) if isinstance(marked, list) else ()
+
+
+def _image(header: Header, vision: Vision) -> Tower:
+    table = header.tensors.get("v.position_embd.weight")
+    side = vision.image_size
+    if vision.type == "lfm2":
+        side = max(LFM2_TILE, 16 * vision.align)
+    elif vision.type == "lightonocr":
+        side = max(side, vision.longest_edge)
+    area = vision.max_pixels if vision.type != "lfm2" and vision.max_pixels else side * side
+    return Tower(
+        kind=vision.type,
+        modality="image",
+        block_count=vision.n_layer,
+        embedding_length=vision.n_embd,
+        head_count=vision.n_head,
+        eps=vision.eps,
+        activation=_activation(header),
+        patch=vision.patch_size,
+        merge=vision.merge,
+        max_patches=area // vision.patch_size**2,
+        positions=prod(table.shape[1:]) if table else 0,
+        has_class="v.class_embd" in header.tensors,
+        mean=vision.mean,
+        deviation=vision.std,
+        window_pattern=natural(header, "vision.n_wa_pattern") if vision.type == "qwen2.5vl_merger" else 0,
+        queries=vision.queries,
+        deepstack=_deepstack(header),
+    )
+
+
+def _audio(header: Header, audio: Audio) -> Tower:
+    return Tower(
+        kind=audio.type,
+        modality="audio",
+        block_count=audio.n_layer,
+        embedding_length=audio.n_embd,
+        head_count=audio.n_head,
+        eps=audio.eps,
+        activation="gelu_erf" if audio.type in WHISPER else "silu",
+        mels=audio.n_mel,
+        stack=audio.stack,
+    )

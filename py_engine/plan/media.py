@@ -1,0 +1,101 @@
+"""Media in prompts: embeddings of pictures and sounds in place of tokens.
+
+In a sequence's tokens an id from FIRST_MEDIA_ID on stands for an embedding. The list MEDIA is PREFILL for batches that
+have such ids: the host writes their embeddings to the buffer "media", a row per token of the batch, and a record for
+each token to the state buffer (wgsl/lib/media.wgsl). An embedding may have further parts of the same width; part k is
+added to the hidden state after layer k - 1 (deepstack, Meng et al. 2024).
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, replace
+from typing import Any
+
+from py_engine.errors import WispError
+from py_engine.plan.kernels import has_param
+from py_engine.plan.lists import MEDIA
+from py_engine.plan.ops import Ops
+from py_engine.plan.pages import record_index
+from py_engine.plan.plan import Buffer, Op, PerToken
+from py_engine.plan.shared import FIRST_MEDIA_ID, THREADS
+
+
+@dataclass(frozen=True)
+class MediaRows:
+    """Embeddings for `count` tokens of a batch, from its token `token` on: rows of `values` from `first` on.
+
+    `values`: float32 (rows * width,), a Float32Array or, on the CPU, a numpy array of any shape.
+    """
+
+    token: int
+    values: Any
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
+class MediaBatch:
+    """What a batch with media has besides its ids.
+
+    `records`: u32 (tokens, RECORD_WORDS): the position after the last one that the token sees; its rotary positions in
+    time, down and across.
+    """
+
+    records: array[int]
+    rows: list[MediaRows]
+
+
+def add_list(ops: Ops, layers: list[tuple[int, Buffer]], width: int, n_embd: int) -> None:
+    """Add the list MEDIA to the plan of PREFILL's `ops`.
+
+    `layers`: the index of the op after each of the layers that have a part of their own, and the hidden state. `width`:
+    values of an embedding.
+    """
+    plan = ops.plan
+    expected = n_embd * (1 + len(layers))
+    if width != expected:
+        raise WispError(
+            f"The projector makes embeddings of {width} values, but this model reads {expected}. Load the projector "
+            "that belongs to the model.",
+            "projector_mismatch",
+            param="projector",
+        )
+    media = ops.buffer("media", (plan.batch, width), "f32", "state")
+    params = {"MEDIA": 1, "RECORDS": record_index(plan.n_ctx, plan.page)}
+    added = {at: (x, part) for part, (at, x) in enumerate(layers, 1)}
+    found: list[Op] = []
+    for at, op in enumerate([*ops.ops, None]):
+        if at in added:
+            x, part = added[at]
+            found.append(_add_part(ops, x, media, part * n_embd, n_embd))
+        if op is not None:
+            found.append(_with_media(op, params, media))
+    plan.lists[MEDIA] = found
+    plan.lazy.add(MEDIA)
+    plan.media_width = width
+
+
+def _with_media(op: Op, params: dict[str, int], media: Buffer) -> Op:
+    """A PREFILL op for batches with media."""
+    if not has_param(op.kernel, "MEDIA"):
+        return op
+    if op.params.get("MEDIA_ROW") != "given":
+        return replace(op, params=op.params | params)
+    params = params | {"MEDIA_WIDTH": media.shape[1]}
+    return replace(op, params=op.params | params, bindings={**op.bindings, "media": media})
+
+
+def _add_part(ops: Ops, x: Buffer, media: Buffer, first: int, n_embd: int) -> Op:
+    return Op(
+        "add_media",
+        {"VECS": n_embd // 4, "MEDIA_WIDTH": media.shape[1], "TOKENS": ops.tokens.shape[1], **ops.state_params},
+        {"first": first, "stride": x.shape[1]},
+        {"state": ops.state, "tokens": ops.tokens, "media": media, "x": x},
+        (-(-n_embd // (4 * THREADS)), PerToken(), 1),
+    )
+
+
+def is_media(token: int) -> bool:
+    """Whether an id stands for an embedding of a picture or a sound."""
+    return token >= FIRST_MEDIA_ID

@@ -1,0 +1,165 @@
+"""Ops on whole rows, as encoders of images and sound need them. Shapes as in ops.py.
+
+Taps are pairs of u32, (n, taps, 2): a row's index, and the bits of its f32 weight. The host writes them.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+
+from py_engine.plan import quants
+from py_engine.plan.op_list import OpList, pad
+from py_engine.plan.plan import Buffer, PerToken, Weight
+from py_engine.plan.shared import THREADS
+
+GATHER_THREADS = 32  # threads of a workgroup of gather.wgsl and matmul_transposed.wgsl
+
+
+def taps(ops: OpList, name: str, count: int) -> Buffer:
+    """The buffer of `count` taps for each row of a list."""
+    return ops.buffer(name, (ops.batch, count, 2), "u32", "state")
+
+
+def patches(ops: OpList, pixels: Buffer, places: Buffer, values: Buffer, side: int) -> Buffer:
+    """The pixels of each patch, (n, 3 * side^2), for products. wgsl/patches.wgsl describes the buffers."""
+    y = ops.rows("patches", 3 * side * side, ops.input_dtype)
+    ops.add(
+        "patches",
+        {"PATCH": side, "Y16": int(y.dtype == "f16")},
+        {"y_stride": y.shape[1]},
+        {"state": ops.state, "pixels": pixels, "places": places, "values": values, "y": y},
+        -(-3 * side * side // THREADS),
+        PerToken(),
+    )
+    return y
+
+
+def gather(
+    ops: OpList, table: Weight | Buffer, cols: int, chosen: Buffer, y: Buffer, *, add: bool = False, part: int = -1
+) -> None:
+    """y = the sum of the chosen rows of a table, each with its weight. `add`: y += ...
+
+    `part`: only this one of the taps, into the columns of y from part * cols on.
+    """
+    count = chosen.shape[1] if part < 0 else 1
+    params = {"COLS": cols, "TAPS": count, "WG": GATHER_THREADS}
+    consts = {"tap0": max(0, part), "taps_stride": chosen.shape[1], "first": max(0, part) * cols}
+    consts["y_stride"] = y.shape[1]
+    bindings = {"state": ops.state, "taps": chosen, "y": y}
+    parts = table.split(ops.device.max_binding) if isinstance(table, Weight) else [(0, table)]
+    for row0, rows in parts:
+        bound: Weight | Buffer = rows
+        fragment = bound.layout.fragment if isinstance(bound, Weight) else bound.dtype
+        ops.add(
+            "gather",
+            params | {"QUANT": fragment, "ADD": int(add or row0 > 0)},
+            consts | {"row0": row0, "rows": bound.rows if isinstance(bound, Weight) else bound.shape[0]},
+            bindings | ({"w": bound} if isinstance(bound, Weight) else {"w_qs": bound}),
+            -(-quants.groups(cols) // GATHER_THREADS),
+            PerToken(),
+        )
+
+
+def merged(ops: OpList, x: Buffer, cols: int, count: int, chosen: Buffer | None) -> Buffer:
+    """Join `count` rows of x into one: (n, count * cols).
+
+    Without `chosen` taps, the rows follow each other. That is the same memory if rows have no padding.
+    """
+    if chosen is None:
+        assert pad(cols) == cols
+        return replace(x, shape=(x.shape[0] // count, count * cols))
+    y = ops.rows("merged", count * cols)
+    for part in range(count):
+        gather(ops, x, cols, chosen, y, part=part)
+    return y
+
+
+def unfold(ops: OpList, x: Buffer, cols: int, chosen: Buffer) -> Buffer:
+    """The input of a convolution as rows of a matrix: (n, cols * taps), a column's taps beside each other."""
+    count = chosen.shape[1]
+    y = ops.rows("unfolded", cols * count, ops.input_dtype)
+    ops.add(
+        "unfold",
+        {"COLS": cols, "TAPS": count, "Y16": int(y.dtype == "f16")},
+        {"x_stride": x.shape[1], "y_stride": y.shape[1]},
+        {"state": ops.state, "taps": chosen, "x": x, "y": y},
+        -(-cols * count // THREADS),
+        PerToken(),
+    )
+    return y
+
+
+def clamp(ops: OpList, x: Buffer, limits: Weight, y: Buffer, cols: int, first: int = 0) -> None:
+    """y[:, first : first + cols] = x within limits (largest, smallest). In place, x is y."""
+    ops.add(
+        "clamp",
+        {"COLS": cols, "IN_PLACE": int(x is y), "X16": int(x.dtype == "f16"), "Y16": int(y.dtype == "f16")},
+        {"x_stride": x.shape[1], "y_stride": y.shape[1], "first": first},
+        {"state": ops.state, "limits": limits} | ({"y": y} if x is y else {"x": x, "y": y}),
+        -(-cols // THREADS),
+        PerToken(),
+    )
+
+
+def shift_scale(ops: OpList, x: Buffer, factor: Weight, shift: Weight | None = None) -> None:
+    """x = (x - shift) * factor, column by column."""
+    ops.add(
+        "shift_scale",
+        {"VECS": x.shape[1] // 4, "SHIFT": int(shift is not None)},
+        {},
+        {"state": ops.state, "factor": factor, "x": x} | ({"shift": shift} if shift else {}),
+        -(-x.shape[1] // (4 * THREADS)),
+        PerToken(),
+    )
+
+
+def project_transposed(ops: OpList, x: Buffer, weight: Weight, y: Buffer) -> None:
+    """y = x W, for a matrix that is stored (inputs, outputs)."""
+    ops.add(
+        "matmul_transposed",
+        {"QUANT": weight.layout.fragment, "COLS": weight.cols, "WG": GATHER_THREADS},
+        {"rows": weight.rows, "x_stride": x.shape[1]},
+        {"state": ops.state, "x": x, "w": weight, "y": y},
+        -(-quants.groups(weight.cols) // GATHER_THREADS),
+        PerToken(),
+    )
+
+
+def depthwise(ops: OpList, x: Buffer, kernel: Weight, cols: int, chosen: Buffer) -> Buffer:
+    """A convolution of each of `cols` channels on its own: (n, cols). `kernel`: (cols, taps)."""
+    y = ops.rows("depthwise", cols)
+    ops.add(
+        "depthwise",
+        {"QUANT": kernel.layout.fragment, "CHANNELS": cols, "TAPS": chosen.shape[1]},
+        {"stride": x.shape[1]},
+        {"state": ops.state, "taps": chosen, "w": kernel, "x": x, "y": y},
+        -(-cols // THREADS),
+        PerToken(),
+    )
+    return y
+
+
+def plain_rms_norm(ops: OpList, x: Buffer, cols: int, eps: float) -> Buffer:
+    """x / rms(x), row by row, for products."""
+    y = ops.rows("plain_norm", cols, ops.input_dtype)
+    ones = ops.buffer(f"ones.{cols}", (1, pad(cols)), "f32", "state")
+    ops.plan.constants[ones.name] = struct.pack(f"<{pad(cols)}f", *[1.0] * cols, *[0.0] * (pad(cols) - cols))
+    norm_into(ops, x, ones, y, cols, eps)
+    return y
+
+
+def norm_into(
+    ops: OpList,
+    x: Buffer,
+    norm: Weight | Buffer,
+    y: Buffer,
+    cols: int,
+    eps: float,
+    *,
+    mean: bool = False,
+    parts: int = 1,
+) -> None:
+    """y = the RMS norm of each row of x; with `mean`, its layer norm. `parts`: rows of x for each row of the list."""
+    flags = {"MEAN": int(mean), "BIAS": 0, "ADD": 0, "Y16": int(y.dtype == "f16")}
+    ops.add("norm", {"COLS": cols, "WG": 64} | flags, {"eps": eps}, {"x": x, "norm": norm, "y": y}, PerToken(), parts)

@@ -1,0 +1,290 @@
+"""Pictures and sound in the page: a real camera and microphone as far as the browser can tell, and real files."""
+
+import base64
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import BrowserContext, Locator, Page, Playwright, expect
+
+from tests.support import browser as browsers
+from tests.support.browser import watch
+from tests.support.chat_page import ask, open_page, send, wait_ready
+from tests.support.media import MEDIA, VISION
+from tools.serve import Server
+
+SEES = VISION.parent / "sees"  # drawings with questions
+FAKE_DEVICES = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
+TRANSFER = """([files]) => {
+    const transfer = new DataTransfer();
+    for (const [name, type, data] of files)
+        transfer.items.add(new File([Uint8Array.from(atob(data), (c) => c.charCodeAt(0))], name, { type }));
+    return transfer;
+}"""
+PASTE = "(files) => document.body.dispatchEvent(new ClipboardEvent('paste', { clipboardData: files, bubbles: true }))"
+# Half a second of a tone in a compressed format.
+RECORDED = """async () => {
+    const context = new AudioContext(), tone = context.createOscillator(), out = context.createMediaStreamDestination();
+    tone.connect(out);
+    tone.start();
+    const recorder = new MediaRecorder(out.stream), parts = [];
+    recorder.ondataavailable = ({ data }) => parts.push(data);
+    const stopped = new Promise((resolve) => (recorder.onstop = resolve));
+    recorder.start();
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    recorder.stop();
+    await stopped;
+    context.close();
+    const bytes = new Uint8Array(await new Blob(parts).arrayBuffer());
+    return btoa(String.fromCharCode(...bytes));
+}"""
+# The media of the newest chat's questions as IndexedDB has them: [kind, name, type, bytes in Base64].
+STORED = """async () => {
+    const db = await new Promise((resolve) => {
+        const opening = indexedDB.open("wisp-page");
+        opening.onsuccess = () => resolve(opening.result);
+    });
+    const all = (name) => new Promise((resolve) => {
+        const asked = db.transaction(name).objectStore(name).getAll();
+        asked.onsuccess = () => resolve(asked.result);
+    });
+    const [chats, messages] = [await all("chats"), await all("messages")];
+    db.close();
+    const newest = chats.sort((a, b) => b.updated - a.updated)[0].id;
+    const media = messages.filter(({ chat }) => chat === newest).flatMap(({ media = [] }) => media);
+    return Promise.all(media.map(async ({ kind, name, blob }) => {
+        const bytes = new Uint8Array(await blob.arrayBuffer());
+        let text = "";
+        for (let i = 0; i < bytes.length; i += 9000) text += String.fromCharCode(...bytes.subarray(i, i + 9000));
+        return [kind, name, blob.type, btoa(text)];
+    }));
+}"""
+
+
+@pytest.fixture(scope="module")
+def context(playwright_run: Playwright) -> Iterator[BrowserContext]:
+    """A profile of a browser with a camera, which shows a moving disc, and a microphone, which beeps."""
+    browser = browsers.launch(playwright_run, None, FAKE_DEVICES)
+    yield browser.new_context(permissions=["camera", "microphone"])
+    browser.close()
+
+
+@pytest.fixture(scope="module")
+def opened(context: BrowserContext, server: Server) -> tuple[Page, list[str]]:
+    page = open_page(context, server.url)
+    return page, watch(page)
+
+
+def attached(page: Page) -> Locator:
+    return page.locator("#attachments > li")
+
+
+def choose(page: Page, *names: str) -> None:
+    """Choose files of the golden media for the next question."""
+    page.set_input_files("#attach-input", [MEDIA / name for name in names])
+
+
+def transfer_of(page: Page, *files: tuple[str, str, bytes]) -> object:
+    encoded = [(name, type, base64.b64encode(data).decode()) for name, type, data in files]
+    return page.evaluate_handle(TRANSFER, [encoded])
+
+
+def clear(page: Page) -> None:
+    for button in attached(page).get_by_role("button").all():
+        button.click()
+    expect(page.locator("#attachments")).to_be_hidden()
+
+
+def in_menu(page: Page, name: str) -> None:
+    page.click("#attach")
+    page.get_by_role("menuitem", name=name).click()
+
+
+def test_files_are_chosen_and_removed(talk: Page) -> None:
+    choose(talk, "square.png", "half.wav")
+    expect(attached(talk)).to_have_count(2)
+    expect(attached(talk).nth(1)).to_contain_text("0:01")
+    expect(talk.locator("#send")).to_be_enabled()  # a question needs no text
+    talk.get_by_role("button", name="Remove square.png").click()
+    expect(attached(talk)).to_have_count(1)
+    clear(talk)
+    expect(talk.locator("#send")).to_be_disabled()
+
+
+def test_dropped_pictures_are_attached_and_texts_are_documents(talk: Page) -> None:
+    files = transfer_of(
+        talk,
+        ("dot.png", "image/png", (MEDIA / "dot.png").read_bytes()),
+        ("notes.md", "text/markdown", b"# Notes\n\nTea."),
+    )
+    talk.dispatch_event("body", "drop", {"dataTransfer": files})
+    expect(attached(talk)).to_have_count(1)
+    expect(talk.locator("#documents-count")).to_have_text("1")
+    clear(talk)
+
+
+def test_pasted_pictures_are_attached(talk: Page) -> None:
+    files = transfer_of(talk, ("image.png", "image/png", (MEDIA / "wide.png").read_bytes()))
+    talk.evaluate(PASTE, files)
+    expect(attached(talk).locator("img")).to_have_attribute("alt", "image.png")
+    clear(talk)
+
+
+@pytest.mark.parametrize("order", "<>")
+def test_a_photo_is_turned_upright(talk: Page, order: str) -> None:
+    """EXIF data, in either order of bytes, state how it was held. What is attached has its rows turned, and no EXIF."""
+    photo, file, exif = Image.new("RGB", (64, 32), "blue"), io.BytesIO(), Image.Exif()
+    photo.paste("red", (0, 0, 32, 32))  # the left half, which is the upper one when it is turned to the right
+    exif.endian, exif[0x0112] = order, 6
+    photo.save(file, "JPEG", exif=exif)
+    talk.evaluate(PASTE, transfer_of(talk, ("photo.jpg", "image/jpeg", file.getvalue())))
+    expect(attached(talk).locator("img")).to_have_js_property("naturalWidth", 32)
+    stored = talk.evaluate(
+        """async () => {
+            const { src } = document.querySelector("#attachments img");
+            const bytes = new Uint8Array(await (await fetch(src)).arrayBuffer());
+            return btoa(String.fromCharCode(...bytes));
+        }"""
+    )
+    turned = Image.open(io.BytesIO(base64.b64decode(stored)))
+    assert turned.size == (32, 64)
+    assert 0x0112 not in turned.getexif()
+    upper, lower = (np.array(turned)[rows].mean((0, 1)) for rows in (slice(24), slice(40, 64)))
+    np.testing.assert_allclose(upper, (255, 0, 0), atol=5)
+    np.testing.assert_allclose(lower, (0, 0, 255), atol=5)
+    clear(talk)
+
+
+def test_the_camera_takes_a_photo(talk: Page) -> None:
+    in_menu(talk, "Take a photo")
+    expect(talk.locator("#camera-take")).to_be_enabled()
+    talk.click("#camera-take")
+    expect(talk.locator("#camera-dialog")).to_be_hidden()
+    expect(attached(talk).locator("img")).to_have_js_property("complete", True)
+    assert talk.locator("#attachments img").evaluate("(image) => image.naturalWidth") >= 320
+    assert talk.locator("#camera-picture").evaluate("(video) => video.srcObject") is None  # the camera is off
+    clear(talk)
+
+
+def test_the_microphone_records_a_wav_file(talk: Page) -> None:
+    in_menu(talk, "Record sound")
+    expect(talk.locator("#recorder-time")).to_have_text("0:01")
+    expect(talk.locator("#prompt")).to_be_hidden()
+    talk.click("#recorder-stop")
+    expect(attached(talk).locator(".wave")).to_be_visible()
+    send(talk, "What do you hear?")
+    expect(talk.locator("#thread audio")).to_be_visible()
+    ((kind, name, type, data),) = talk.evaluate(STORED)
+    assert (kind, name, type) == ("audio", "Recording.wav", "audio/wav")
+    recorded = base64.b64decode(data)
+    assert recorded[:4] == b"RIFF"
+    assert int.from_bytes(recorded[24:28], "little") == 16_000
+    assert len(recorded) > 44 + 16_000  # half a second
+
+
+def test_a_recording_can_be_cancelled(talk: Page) -> None:
+    in_menu(talk, "Record sound")
+    talk.click("#recorder-cancel")
+    expect(talk.locator("#prompt")).to_be_focused()
+    expect(attached(talk)).to_have_count(0)
+
+
+def test_a_model_without_projector_says_so(talk: Page) -> None:
+    choose(talk, "square.png")
+    expect(attached(talk)).to_contain_text("not for this model")
+    expect(talk.locator(".notice", has_text="does not see pictures")).to_be_visible()
+    send(talk, "What is it?")
+    expect(talk.locator(".answer-error")).to_have_attribute("data-code", "no_projector")
+    choose(talk, "square.png")
+    talk.get_by_role("button", name="Add a projector").click()
+    expect(talk.locator("#projector-url")).to_be_focused()
+    talk.keyboard.press("Escape")
+    clear(talk)
+
+
+def test_media_of_a_chat_are_stored_exported_and_imported(talk: Page, tmp_path: Path) -> None:
+    choose(talk, "wide.png")
+    expect(attached(talk)).to_have_count(1)
+    send(talk, "")
+    expect(talk.locator(".answer-error")).to_be_visible()
+    data = base64.b64encode((MEDIA / "wide.png").read_bytes()).decode()
+    assert talk.evaluate(STORED) == [["image", "wide.png", "image/png", data]]
+    talk.reload()
+    wait_ready(talk)
+    picture = talk.locator("#thread .picture img")
+    expect(picture).to_have_js_property("naturalWidth", 150)
+    picture.click()
+    expect(talk.get_by_role("dialog", name="wide.png")).to_be_visible()
+    talk.keyboard.press("Escape")
+    with talk.expect_download() as download:
+        in_menu_of_chats(talk, "Save all as JSON")
+    saved = json.loads(Path(download.value.path()).read_text(encoding="utf-8"))
+    (chat,) = [chat for chat in saved["chats"] if chat["info"]["title"] == "wide.png"]
+    ((medium,),) = [message["media"] for message in chat["messages"] if "media" in message]
+    assert (medium["kind"], medium["name"], medium["data"]) == ("image", "wide.png", f"data:image/png;base64,{data}")
+    chat["info"] |= {"id": "again", "title": "Again", "updated": chat["info"]["updated"] + 1}
+    path = tmp_path / "again.json"
+    path.write_text(json.dumps({**saved, "chats": [chat]}))
+    talk.set_input_files("#import-input", path)
+    talk.locator("#chat-rows").get_by_text("Again").click()
+    expect(picture).to_have_js_property("naturalWidth", 150)
+
+
+def test_a_model_that_sees_is_one_click_away(talk: Page) -> None:
+    """The model that answers reads text alone; the catalog has one that sees, and the picture stays attached."""
+    probe = next(
+        one for one in json.loads((SEES / "probes.json").read_text("utf-8")) if one["picture"] == "shapes-1.png"
+    )
+    question, answer = probe["turns"][0]
+    talk.set_input_files("#attach-input", SEES / probe["picture"])
+    talk.get_by_role("button", name="Use Wisp Mini Sees").click()
+    expect(talk.locator("#model-name")).to_have_text("Wisp Mini Sees")
+    wait_ready(talk)
+    expect(attached(talk)).to_contain_text(re.compile(r"\d+ tokens"))
+    assert ask(talk, question) == answer
+
+
+def test_a_model_with_its_projector_sees_and_hears(talk: Page) -> None:
+    talk.set_input_files("#file-input", [VISION / "gemma4.gguf", VISION / "gemma4.mmproj.gguf"])
+    expect(talk.locator("#model-name")).to_have_text("gemma4")
+    wait_ready(talk)
+    choose(talk, "square.png", "half.wav")
+    expect(attached(talk).nth(0)).to_contain_text("83 tokens")  # 81, and a mark on each side
+    expect(attached(talk).nth(1)).to_contain_text("15 tokens")
+    recorded = base64.b64decode(talk.evaluate(RECORDED))
+    talk.evaluate(PASTE, transfer_of(talk, ("beep.webm", "audio/webm", recorded)))  # the page decodes it for the worker
+    expect(attached(talk).nth(2)).to_contain_text(re.compile(r"\d+ tokens"))
+    ask(talk, "What is it?")
+    expect(talk.locator(".answer-error")).to_have_count(0)
+    expect(talk.locator("#thread .media > li")).to_have_count(3)
+    talk.click("#model-button")
+    expect(talk.locator("#model-facts")).to_contain_text("text, pictures, and sound")
+    talk.keyboard.press("Escape")
+
+
+def test_a_model_at_an_address_gets_a_projector_and_finds_it_again(talk: Page) -> None:
+    talk.click("#model-button")
+    talk.fill("#url-input", "/repo/tests/golden/vision/gemma3.gguf")
+    talk.press("#url-input", "Enter")
+    expect(talk.locator("#model-name")).to_have_text("gemma3")
+    wait_ready(talk)
+    choose(talk, "square.png")
+    expect(attached(talk)).to_contain_text("not for this model")
+    talk.get_by_role("button", name="Add a projector").click()
+    talk.fill("#projector-url", "/repo/tests/golden/vision/gemma3.mmproj.gguf")
+    talk.press("#projector-url", "Enter")
+    expect(attached(talk)).to_contain_text("11 tokens")
+    talk.reload()
+    wait_ready(talk)
+    talk.click("#model-button")
+    expect(talk.locator("#projector-state")).to_have_text("gemma3 takes text and pictures.")
+
+
+def in_menu_of_chats(page: Page, name: str) -> None:
+    page.click("#chats-more")
+    page.get_by_role("menuitem", name=name).click()

@@ -1,0 +1,57 @@
+"""Encoders of images and sound in the browser, against llama.cpp's: WebGPU with and without f16, and the CPU.
+
+tests/unit/test_encoders.py runs every golden with numpy.
+"""
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page
+
+from tests.support.browser import call_python
+from tests.support.encoders import LIMITS, distance, media_of
+from tests.support.engine_driver import floats
+from tests.support.media import NAMES, golden
+
+WAYS: dict[str, tuple[str, dict[str, Any]]] = {  # name -> (precision, options of the load)
+    "f16": ("f16", {"backend": "webgpu", "prove": True}),
+    "f32": ("f32", {"backend": "webgpu", "variant": {"f16": False}, "tune": True}),
+    "cpu": ("f32", {"backend": "cpu"}),
+}
+# What f16 changes is the same for all types, and numpy computes the same inside and outside a browser.
+SOME = {"f32": {"gemma4", "internvl", "qwen2.5vl", "qwen3a"}, "cpu": {"idefics3"}}
+CASES = [(name, way) for name in NAMES for way in WAYS if name in SOME.get(way, {name})]
+MOST = 2  # cases of a golden, the first ones of each kind
+
+
+@pytest.mark.lavapipe
+@pytest.mark.parametrize(("name", "way"), CASES)
+def test_embeddings_are_llama_cpps(engine_pages: Callable[[str | None], Page], name: str, way: str) -> None:
+    model, (precision, options) = golden(name), WAYS[way]
+    asked = []
+    for modality in ("image", "audio"):
+        pairs = [(case, media_of(model, case, modality)) for case in model.cases]
+        asked += [pair for pair in pairs if pair[1]][:MOST]
+    given = [[_given(x, "image" if x.dtype == np.uint8 else "audio") for _, x in found] for _, found in asked]
+    out = call_python(
+        engine_pages("lavapipe"),
+        "encoders.encode",
+        url=f"/repo/tests/golden/vision/{model.about['mmproj']}",
+        options=options,
+        requests=given,
+    )
+    assert out["backend"] == options["backend"]
+    if options.get("prove"):
+        assert not out["proof"]["wrong"]
+        assert not out["proof"]["skipped"]
+    for (case, found), rows in zip(asked, out["found"], strict=True):
+        for (index, _), row in zip(found, rows, strict=True):
+            assert distance(model, case, index, floats(row["data"], row["shape"])) <= LIMITS[precision]
+
+
+def _given(values: np.ndarray, modality: str) -> dict[str, Any]:
+    data = base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
+    return {"modality": modality, "dtype": str(values.dtype), "shape": list(values.shape), "data": data}

@@ -1,0 +1,115 @@
+"""Goldens of images and sound, and their media as the encoders take them, without a browser."""
+
+import hashlib
+import json
+import wave
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from py_engine.files.gguf_header import Header, parse
+from py_engine.media.chunker import Chunker
+from py_engine.media.chunks import Chunk
+from py_engine.media.mel import log_mels
+from py_engine.media.mel import n_tokens as tokens_of_sound
+from py_engine.media.prepared import Medium, Picture, Piece, Sound, Spectrum
+from py_engine.media.projector import Projector, Vision
+from py_engine.media.recipe import Recipe, grid_of, n_tokens, recipe
+from py_engine.text.tokenizer import load_tokenizer
+from tools.goldens import GOLDEN
+
+VISION = GOLDEN / "vision"
+MEDIA = VISION / "media"
+NAMES = sorted(path.stem for path in VISION.glob("*.json"))
+RESAMPLE = {name: Image.Resampling[name.upper()] for name in ("bilinear", "bicubic", "lanczos")}
+
+
+@dataclass(frozen=True)
+class Golden:
+    """A text model with its projector, and what llama.cpp makes of prompts with media."""
+
+    name: str
+    about: dict[str, Any]
+    arrays: Any  # of the .npz, by name
+    text: Header
+    projector: Projector
+
+    @property
+    def cases(self) -> list[dict[str, Any]]:
+        cases: list[dict[str, Any]] = self.about["cases"]
+        return cases
+
+    def chunker(self) -> Chunker:
+        n_embd = self.text.arch("embedding_length")
+        return Chunker(load_tokenizer(self.text.metadata), self.projector, n_embd=n_embd, mrope=self.about["mrope"])
+
+    def chunks(self, case: dict[str, Any]) -> list[Chunk]:
+        """The chunks of a case."""
+        return self.chunker().chunks(case["prompt"], [prepared(self.projector, name) for name in case["media"]])
+
+
+@cache
+def golden(name: str) -> Golden:
+    about = json.loads((VISION / f"{name}.json").read_text())
+    text, projector = (header_of(VISION / about[key]) for key in ("text_model", "mmproj"))
+    return Golden(name, about, np.load(VISION / f"{name}.npz"), text, Projector.from_gguf(projector))
+
+
+def header_of(path: Path) -> Header:
+    data = path.read_bytes()
+    return parse(data, len(data))
+
+
+def prepared(projector: Projector, name: str) -> Medium:
+    """A file of the media, prepared for a projector."""
+    if name.endswith(".wav"):
+        assert projector.audio is not None
+        mels = log_mels(projector.audio, samples(name))
+        return Sound(tuple(Spectrum(mel, tokens_of_sound(projector.audio, mel.shape[1])) for mel in mels))
+    assert projector.vision is not None
+    return picture(projector.vision, pixels(name))
+
+
+def pixels(name: str) -> np.ndarray[Any, Any]:
+    """A picture as RGB, its alpha dropped (height, width, 3)."""
+    return np.array(Image.open(MEDIA / name).convert("RGB"))
+
+
+def samples(name: str) -> np.ndarray[Any, Any]:
+    """A clip at 16 kHz, as llama.cpp's reader resamples it."""
+    resampled = (MEDIA / name).with_suffix(".samples.npy")
+    if resampled.exists():
+        clip: np.ndarray[Any, Any] = np.load(resampled)
+        return clip
+    with wave.open(str(MEDIA / name)) as file:
+        return np.frombuffer(file.readframes(file.getnframes()), "<i2") / np.float32(32768)
+
+
+def picture(vision: Vision, rgb: np.ndarray[Any, Any]) -> Picture:
+    """A picture as the encoder takes it."""
+    plan = recipe(vision, (rgb.shape[1], rgb.shape[0]))
+    pieces = tuple(
+        Piece(cut.size, part.tobytes(), n_tokens(vision, cut.size), grid_of(vision, cut.size))
+        for cut, part in zip(plan.cuts, follow(plan, rgb), strict=True)
+    )
+    return Picture(pieces, plan.grid, plan.overview_first)
+
+
+def follow(plan: Recipe, rgb: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    """Do what a recipe says with Pillow. Columns first: newer Pillows may begin with the rows."""
+    made = [Image.fromarray(rgb)]
+    for canvas in plan.canvases:
+        resized = made[canvas.source]
+        for size in ((canvas.size[0], resized.size[1]), canvas.size):
+            resized = resized.resize(size, RESAMPLE[canvas.filter])
+        made.append(Image.new("RGB", canvas.canvas, canvas.colour))
+        made[-1].paste(resized, canvas.at)
+    return [np.array(made[c.source].crop((*c.at, c.at[0] + c.size[0], c.at[1] + c.size[1]))) for c in plan.cuts]
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

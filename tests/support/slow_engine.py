@@ -1,0 +1,24 @@
+"""A CPU engine as slow as a phone's, so that a test can act before an answer of the embedded model is over."""
+
+from playwright.sync_api import Page
+
+# Every message with results waits; the engine asks for those of some tokens at a time.
+SLOW = """(ms) => {
+  const { postMessage } = MessagePort.prototype;
+  MessagePort.prototype.postMessage = function (...message) {
+    const end = performance.now() + ms;
+    while (performance.now() < end);
+    return postMessage.apply(this, message);
+  };
+}"""
+
+
+def slow_down(page: Page, ms: int = 200) -> None:
+    """Delay what compute workers answer: one page lends its own to all pages. A reload of that page ends it."""
+    slowed = 0
+    for one in page.context.pages:
+        worker = next((worker for worker in one.workers if "compute" in worker.url), None)  # later ones are its threads
+        if worker is not None:
+            worker.evaluate(SLOW, ms)
+            slowed += 1
+    assert slowed

@@ -1,0 +1,49 @@
+"""Engines on the CPU engine's module in wasmtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from py_engine import planner
+from py_engine.cpu.device import Region
+from py_engine.cpu.wasm_runner import WasmRunner
+from py_engine.engine import Engine
+from py_engine.files.gguf_header import parse
+from py_engine.files.records import PieceIndex, plan_records
+from py_engine.load_plan import CPU
+from py_engine.models.common import rope_factors
+from py_engine.plan.pages import PAGE
+from py_engine.plan.placement import Placements
+from tests.support.wasm_machine import Machine
+
+
+def region(address: int, size: int) -> Region:
+    """One row of memory."""
+    return Region(address, size)
+
+
+async def load(
+    path: Path, n_ctx: int, batch: int = 16, kv_type: str = "f32", *, page: int = PAGE, variant: str = "pairs",
+    threads: int = 1, parallel: int = 4, media_width: int = 0,
+) -> Engine:  # fmt: skip
+    """An engine for a file."""
+    data = path.read_bytes()  # noqa: ASYNC240 - nothing else runs
+    header = parse(data, len(data))
+    tensor = rope_factors(header, n_ctx)
+    factors = None
+    if tensor:
+        info = header.tensors[tensor]
+        factors = np.frombuffer(data, np.float32, info.nbytes // 4, header.data_offset + info.offset).tolist()
+    plan = planner.make_plan(header, CPU, planner.PlanOptions(n_ctx, batch, kv_type, factors, page, media_width))
+    machine: Any = Machine(variant, threads)
+    runner = WasmRunner(plan, machine)
+    await runner.open()
+    placements, index = Placements(header, plan, CPU.max_binding), PieceIndex(header)
+    for record in plan_records(header, len(data)):
+        piece = data[record.offset : record.offset + record.length]
+        await runner.load(piece, placements.of(index.pieces(record)))
+    await runner.ready()
+    return Engine(plan, runner, "cpu", parallel)

@@ -1,0 +1,83 @@
+"""Encoders of images and sound against llama.cpp's, on the numpy executor, without a browser.
+
+Some of the same goldens run on WebGPU in tests/engine/test_encoders.py.
+"""
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bench.encoder_shapes import SHAPES, header
+from py_engine.encoder import fitted
+from py_engine.errors import WispError
+from py_engine.files.gguf_header import Header
+from py_engine.media.projector import Projector
+from py_engine.media.recipe import recipe
+from py_engine.plan.kernels import Device
+from py_engine.planner import PlanOptions, make_plan
+from tests.support.encoders import LIMITS, CpuEncoder, distance, media_of
+from tests.support.media import NAMES, VISION, golden, header_of
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_embeddings_are_llama_cpps(name: str) -> None:
+    """Of every picture and clip of every prompt; a prompt's pictures are encoded together."""
+    model = golden(name)
+    encoder, checked = CpuEncoder(model), 0
+    for case in model.cases:
+        for modality in encoder.towers:
+            found = media_of(model, case, modality)
+            for (index, _), rows in zip(found, encoder.encode(modality, [x for _, x in found]), strict=True):
+                assert distance(model, case, index, rows) <= LIMITS["f32"]
+                checked += 1
+    assert checked == sum(chunk["kind"] != "text" for case in model.cases for chunk in case["chunks"])
+
+
+def test_a_small_device_gets_smaller_pictures() -> None:
+    """No buffer is larger than a binding, and the largest picture has as many patches as the plan has rows."""
+    model, device = header(SHAPES["qwen2.5-vl-3b"]), Device()
+    plan = make_plan(model, device, PlanOptions(1, 1, "f16"))
+    rows = plan.encoders["image"].capacity["patches"]
+    assert max(buffer.nbytes for buffer in plan.buffers.values()) <= device.max_binding
+    vision = fitted(Projector.from_gguf(model), plan).vision
+    assert vision is not None
+    (cut,) = recipe(vision, (6000, 4000)).cuts
+    patches = cut.size[0] * cut.size[1] // vision.patch_size**2
+    assert 0.9 * rows < patches <= rows
+    large = make_plan(model, Device(max_binding=1 << 31, max_buffer=1 << 31), PlanOptions(1, 1, "f16"))
+    assert large.encoders["image"].capacity["patches"] == 4 * 4096
+
+
+DAMAGE: tuple[Any, ...] = (0, 1, 3, 7, 255, 65536, 2**31 - 1, -1, True, 0.0, 1e30, "", "x", [], [1], [0.5] * 3)
+
+
+def damaged(header: Header, numbers: random.Random) -> Header:
+    """A header with another value, with a tensor less, or with a tensor of another shape."""
+    metadata, tensors = dict(header.metadata), dict(header.tensors)
+    key = numbers.choice([key for key in metadata if key.startswith("clip.")])
+    name = numbers.choice(list(tensors))
+    match numbers.randrange(4):
+        case 0:
+            tensors.pop(name)
+        case 1:
+            shape = list(tensors[name].shape)
+            shape[numbers.randrange(len(shape))] += numbers.choice([1, 4, 1000])
+            tensors[name] = replace(tensors[name], shape=tuple(shape))
+        case _:
+            metadata[key] = numbers.choice(DAMAGE)
+    return replace(header, metadata=metadata, tensors=tensors)
+
+
+@pytest.mark.parametrize("device", [Device(), Device(f16=True, subgroup=32, matrix=16)], ids=["small", "matrix"])
+def test_damaged_projectors_are_errors_or_plans(device: Device) -> None:
+    """No value makes planning fail in another way, or take long."""
+    headers = [header_of(path) for path in sorted(VISION.glob("*.mmproj.gguf"))]
+    numbers, errors = random.Random(3), 0
+    for _ in range(400):
+        try:
+            make_plan(damaged(numbers.choice(headers), numbers), device, PlanOptions(1, 1, "f16"))
+        except WispError:
+            errors += 1
+    assert 100 < errors < 400

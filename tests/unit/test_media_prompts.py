@@ -1,0 +1,177 @@
+"""Prompts with pictures: the goldens' embeddings in place of tokens, on the numpy executor."""
+
+import asyncio
+from itertools import count
+
+import numpy as np
+import pytest
+
+from py_engine.cpu.runner import CpuRunner
+from py_engine.engine import Engine
+from py_engine.errors import WispError
+from py_engine.generate.answer import AnswerLimits
+from py_engine.generate.media import Media, PromptMedia, media_ids
+from py_engine.plan.sampling import Sampling
+from py_engine.plan.shared import FIRST_MEDIA_ID
+from tests.support.cpu_models import load
+from tests.support.media_cases import CASES, VISION, Case, case
+from tests.support.tolerances import distance, same_ids
+
+GREEDY = Sampling(temperature=0)
+
+
+def engine(wanted: Case, batch: int = 16, page: int = 64, parallel: int = 4) -> Engine:
+    cpu = load(VISION / f"{wanted.golden}.gguf", 256, batch, page=page, media_width=wanted.width)
+    runner = CpuRunner(cpu.plan)
+    runner._cpu = cpu
+    return Engine(cpu.plan, runner, "cpu", parallel)
+
+
+async def answer(used: Engine, ids: list[int], media: list[Media], sampling: Sampling = GREEDY) -> list[int]:
+    stream = used.generate(ids, sampling, AnswerLimits(16), media=PromptMedia(media))
+    return [token async for batch in stream for token in batch.ids]
+
+
+@pytest.mark.parametrize(("golden", "name"), CASES)
+async def test_logits_and_greedy_ids(golden: str, name: str) -> None:
+    wanted = case(golden, name)
+    used = engine(wanted)
+    logits, shape = await used.evaluate(wanted.ids + wanted.forced, PromptMedia(wanted.media))
+    assert shape == logits.shape
+    got = logits[-len(wanted.logits) :]
+    assert len(wanted.logits) == wanted.tail + len(wanted.forced)
+    difference, kl = distance(wanted.logits, got)
+    assert difference <= (0.03 if "gemma" in golden else 5e-3)  # llama.cpp looks GELU up in a table of float16
+    assert kl <= 1e-5
+    same_ids(wanted.greedy, await answer(used, wanted.ids, wanted.media), wanted.margin, 5e-3)
+
+
+@pytest.mark.parametrize("golden", ["gemma3", "qwen2vl", "qwen3vl"])
+async def test_parts_of_a_prompt_and_a_second_question(golden: str) -> None:
+    """Small batches and pages cut the prompt elsewhere. What the caches hold of a picture is not computed again."""
+    wanted = case(golden, "pair")
+    used = engine(wanted, batch=10, page=4)
+    first = await answer(used, wanted.ids, wanted.media)
+    same_ids(wanted.greedy, first, wanted.margin, 5e-3)
+    more = [*wanted.ids, *first[:3], *wanted.forced]
+    again = await answer(used, more, wanted.media)
+    assert used.last.cached_tokens >= len(wanted.ids) - 4
+    assert again == await answer(engine(wanted), more, wanted.media)
+
+
+async def test_a_picture_that_the_caches_know_is_not_encoded() -> None:
+    """Its embeddings are computed for the first question only, and both pictures at once."""
+    wanted = case("qwen2vl", "pair")
+    used, rows = engine(wanted), [media.rows for media in wanted.media]
+    encoded: list[int] = []
+
+    async def encode(media: list[Media]) -> None:
+        encoded.append(len(media))
+        for one in media:
+            one.rows = rows[wanted.media.index(one)]
+
+    async def ask(ids: list[int]) -> list[int]:
+        for one in wanted.media:
+            one.rows = None
+        stream = used.generate(ids, GREEDY, AnswerLimits(16), media=PromptMedia(wanted.media, encode))
+        return [token async for batch in stream for token in batch.ids]
+
+    first = await ask(wanted.ids)
+    same_ids(wanted.greedy, first, wanted.margin, 5e-3)
+    await ask([*wanted.ids, *first, 1, 2, 3])
+    assert encoded == [2]
+    used.forget()
+    assert await ask(wanted.ids) == first
+    assert encoded == [2, 2]
+
+
+async def test_another_picture_is_another_prompt() -> None:
+    wanted, other = case("qwen2vl", "square"), case("qwen2vl", "alpha")
+    swapped = Media(other.media[0].ids[:9], other.media[0].rows, wanted.media[0].grid)
+    at = len(wanted.ids) - len(wanted.ids[16:])
+    assert wanted.ids[7:at] == wanted.media[0].ids
+    used = engine(wanted)
+    plain = await answer(used, wanted.ids, wanted.media)
+    changed = [*wanted.ids[:7], *swapped.ids, *wanted.ids[16:]]
+    assert await answer(used, changed, [swapped]) != plain
+    assert used.last.cached_tokens <= 7
+    assert await answer(used, wanted.ids, wanted.media) == plain
+
+
+async def test_requests_with_and_without_pictures_side_by_side() -> None:
+    wanted = case("qwen2vl", "pair")
+    used, text = engine(wanted), [t for t in wanted.ids if t < FIRST_MEDIA_ID]
+    alone = [await answer(engine(wanted), ids, m) for ids, m in ((wanted.ids, wanted.media), (text, []))]
+    both = await asyncio.gather(answer(used, wanted.ids, wanted.media), answer(used, text, []))
+    assert list(both) == alone
+
+
+@pytest.mark.parametrize("golden", ["gemma3", "qwen2vl"])
+async def test_a_seeded_answer_does_not_depend_on_the_caches(golden: str) -> None:
+    wanted = case(golden, "pair")
+    seeded = Sampling(1.0, seed=5, presence_penalty=0.5, repeat_penalty=1.2, dry_multiplier=0.8)
+    used = engine(wanted, page=4)
+    first = await answer(used, wanted.ids, wanted.media, seeded)
+    assert first == await answer(used, wanted.ids, wanted.media, seeded)
+    assert first == await answer(engine(wanted, page=4), wanted.ids, wanted.media, seeded)
+
+
+async def test_a_full_context_drops_a_part_of_a_picture() -> None:
+    """The answer goes on; what is left of a picture has positions again."""
+    wanted = case("qwen2vl", "pair")
+    cpu = load(VISION / "qwen2vl.gguf", 40, 16, page=4, media_width=wanted.width)
+    runner = CpuRunner(cpu.plan)
+    runner._cpu = cpu
+    used = Engine(cpu.plan, runner, "cpu")
+    stream = used.generate(
+        wanted.ids, Sampling(temperature=0), AnswerLimits(40, keep=2), media=PromptMedia(wanted.media)
+    )
+    assert len([token async for batch in stream for token in batch.ids]) == 40
+    assert used.last.shifted_tokens
+
+
+async def test_ids_of_media_that_the_request_lacks() -> None:
+    wanted = case("mlp", "pair")
+    with pytest.raises(WispError, match="outside the vocabulary"):
+        await answer(engine(wanted), wanted.ids, wanted.media[:1])
+
+
+def test_a_projector_of_another_width() -> None:
+    with pytest.raises(WispError, match="Load the projector that belongs to the model") as error:
+        load(VISION / "qwen3vl.gguf", 64, media_width=64)
+    assert error.value.code == "projector_mismatch"
+
+
+def test_places_of_several_pictures() -> None:
+    """Rotary positions of text, a wide picture, text, a tall one cut at the end of the part, as in llama.cpp."""
+    numbers = count()
+    wide, tall = (Media(media_ids(str(next(numbers)), 6), None, grid) for grid in ((3, 2), (2, 3)))
+    ids = [1, 2, *wide.ids, 3, *tall.ids, 4]
+    given = PromptMedia([wide, tall])
+    batch, shift = given.batch(ids, 1, 10)
+    assert batch is not None
+    assert shift == -3
+    places = np.array(batch.records).reshape(-1, 4)
+    assert places[:, 0].tolist() == list(range(2, 12)), "causal"
+    assert places[:, 1:].tolist() == [
+        [1, 1, 1], [2, 2, 2], [2, 2, 3], [2, 2, 4], [2, 3, 2], [2, 3, 3], [2, 3, 4], [5, 5, 5], [6, 6, 6], [6, 6, 7],
+    ]  # fmt: skip
+    assert [(r.token, r.first, r.count) for r in batch.rows] == [(1, 0, 6), (8, 0, 2)]
+    assert given.batch(ids, 15, 1) == (None, -6)
+
+
+def test_equal_contents_have_equal_ids() -> None:
+    assert media_ids("a", 100) == media_ids("a", 100)
+    assert not set(media_ids("a", 100)) & set(media_ids("b", 100))
+    assert min(media_ids("a", 100)) >= 1 << 31
+
+
+def test_a_whole_picture_is_not_cut() -> None:
+    media = Media(media_ids("x", 8), None, None, whole=True)
+    ids = [1, 2, 3, *media.ids, 4, 5]
+    given = PromptMedia([media])
+    assert [given.part(ids, at, 5) for at in (0, 3, 11)] == [3, 8, 2]
+    assert given.part_within(ids, 3, 5) == 0
+    records = given.batch(ids, 3, 8)[0]
+    assert records is not None
+    assert set(records.records[::4]) == {11}

@@ -1,0 +1,46 @@
+"""Pictures of many sizes as every type of projector takes them, against llama.cpp's pixels and counts."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from gguf.constants import GGMLQuantizationType
+
+from py_engine.files.gguf_header import Header, TensorInfo
+from py_engine.media.projector import Projector
+from py_engine.media.recipe import n_tokens, recipe
+from tests.support.media import MEDIA, follow, sha256
+
+CASES = json.loads((MEDIA / "sizes.json").read_text())
+
+
+def picture(width: int, height: int) -> np.ndarray[Any, Any]:
+    """The picture of that size whose pixels the cases have: coloured squares and noise."""
+    random = np.random.default_rng(4099 * width + height)
+    squares = random.integers(0, 256, (-(-height // 7), -(-width // 7), 3))
+    noisy = np.kron(squares, np.ones((7, 7, 1)))[:height, :width] + random.normal(0, 20, (height, width, 3))
+    return np.clip(noisy, 0, 255).astype(np.uint8)
+
+
+def projector(case: dict[str, Any]) -> Projector:
+    name, shape = case["output"]
+    shapes = {name: tuple(shape)} | ({"v.token_embd.img_break": (64,)} if case["img_break"] else {})
+    f32 = GGMLQuantizationType.F32
+    tensors = {key: TensorInfo(key, shape, f32, 0, 0) for key, shape in shapes.items()}
+    return Projector.from_gguf(Header(3, case["metadata"], tensors, 32, 0, None))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["metadata"].get("clip.projector_type", "gemma4v"))
+def test_pieces_are_llama_cpps(case: dict[str, Any]) -> None:
+    """Each piece: tokens, width, height, and the beginning of its SHA-256, as far as the case has them."""
+    vision = projector(case).need_vision()
+    for wanted in case["pictures"]:
+        size = tuple(wanted["size"])
+        plan = recipe(vision, size)
+        pieces: list[list[Any]] = [[n_tokens(vision, cut.size), *cut.size] for cut in plan.cuts]
+        length = len(wanted["pieces"][0])
+        if length > 3:
+            for piece, pixels in zip(pieces, follow(plan, picture(*size)), strict=True):
+                piece.append(sha256(pixels.tobytes())[:16])
+        assert [piece[:length] for piece in pieces] == wanted["pieces"], size

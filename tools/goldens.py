@@ -1,0 +1,23 @@
+"""The golden files: which of them hold whole text models."""
+
+from pathlib import Path
+
+from tools.paths import ROOT
+
+GOLDEN = ROOT / "tests" / "golden"
+OTHERS = ("vocab", "split", "vision")  # folders with vocabularies, with shards, and with models for media
+
+
+def text_models_with_media() -> list[Path]:
+    """The golden files with text models that read pictures or sounds."""
+    return sorted(p for p in GOLDEN.glob("vision/*.gguf") if not p.stem.endswith(".mmproj"))
+
+
+def golden_models() -> list[Path]:
+    """The golden files that hold a whole text model each."""
+    return sorted(p for p in GOLDEN.glob("*/*.gguf") if p.parent.name not in OTHERS)
+
+
+def golden_projectors() -> list[Path]:
+    """The golden files that hold encoders of images or sound."""
+    return sorted((GOLDEN / "vision").glob("*.mmproj.gguf"))

@@ -1,0 +1,55 @@
+"""Compile wasm/ to the CPU engine's modules, with the compiler that pyproject.toml pins.
+
+Modules are cached outside the checkout by the hash of their sources and flags, so that only changes need the compiler.
+"""
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from tools import python_zip
+from tools.environment import compiler, ensure_compiler, venv_python
+from tools.failure import run
+from tools.paths import ROOT, cache_dir
+
+SOURCES = ROOT / "wasm"
+MAX_PAGES = 65535  # of 64 KiB: the linker rejects 65,536
+FLAGS = [
+    "-target", "wasm32-freestanding", "-std=c17", "-O2", "-fno-unroll-loops", "-nostdlib", "-fno-builtin",
+    "-ffp-contract=off", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror",
+    "-msimd128", "-matomics", "-mbulk-memory", "-mmutable-globals",
+    f"-Wl,--no-entry,--import-memory,--shared-memory,--max-memory={MAX_PAGES << 16},--export=__stack_pointer,"
+    "--export=__heap_base,--strip-all,-z,stack-size=65536",
+]  # fmt: skip
+# Runs with the page's own archive on the path: the command that builds may lack its packages.
+HEADER = "from py_engine.cpu.call_layouts import header; print(header(), end='')"
+# Module -> further flags: without relaxed SIMD, with it on x86, with it on ARM.
+VARIANTS: dict[str, list[str]] = {"simd": [], "pairs": ["-mrelaxed-simd", "-DPAIRS"], "dots": ["-mrelaxed-simd"]}
+
+
+def modules(archive: bytes) -> dict[str, bytes]:
+    """The modules by name, compiled if the cache lacks them. `archive`: the zip with the page's Python."""
+    header = python_zip.run_with(archive, HEADER, [], "Cannot write the header of wasm/")
+    return {name: _module(name, header) for name in VARIANTS}
+
+
+def _module(name: str, header: str) -> bytes:
+    flags = [*FLAGS, *VARIANTS[name]]
+    files = {path.name: path.read_bytes() for path in sorted(SOURCES.glob("*.[ch]"))}
+    key = hashlib.sha256(repr((compiler(), flags, header, files)).encode()).hexdigest()[:24]
+    cached = cache_dir("wasm") / f"{name}-{key}.wasm"
+    if not cached.exists():
+        _compile(flags, header, cached)
+    return cached.read_bytes()
+
+
+def _compile(flags: list[str], header: str, to: Path) -> None:
+    ensure_compiler()
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "calls.h").write_text(header, encoding="utf-8")
+        part = to.with_suffix(f".{os.getpid()}.part")
+        sources = [path.relative_to(ROOT) for path in sorted(SOURCES.glob("*.c"))]
+        command: list[str | Path] = [venv_python(), "-m", "ziglang", "cc", *flags, f"-I{folder}", *sources, "-o", part]
+        run(command, "Cannot compile wasm/", cwd=ROOT)
+        part.replace(to)

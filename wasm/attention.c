@@ -1,0 +1,397 @@
+// Rotation, the KV caches, and attention.
+#include "ops.h"
+
+// -- rotation and the caches
+
+// sin and cos of an angle, which is a turn's fraction in units of 2^-32.
+static void sine_cosine(u32 turns, f32 *sine, f32 *cosine) {
+  // the nearest quarter turn, and an angle within an eighth of a turn of it
+  const u32 quarter = turns + 0x20000000u;
+  const f32 a = (f32)(i32)(turns - (quarter & 0xc0000000u)) * 1.4629180792671596e-9f, s = a * a;
+  const f32 sin_a = a + a * s * (-1.6666654611e-1f + s * (8.3321608736e-3f - s * 1.9515295891e-4f));
+  const f32 cos_a = 1 - s / 2 + s * s * (4.166664568298827e-2f + s * (-1.388731625493765e-3f + s * 2.443315711809948e-5f));
+  switch (quarter >> 30) {
+  case 0: *sine = sin_a, *cosine = cos_a; break;
+  case 1: *sine = cos_a, *cosine = -sin_a; break;
+  case 2: *sine = -sin_a, *cosine = -cos_a; break;
+  default: *sine = -cos_a, *cosine = sin_a;
+  }
+}
+
+// Rotate heads of x by cos and sin (rope_dim / 2 each), into y.
+static void rotate(const f32 *x, f32 *y, u32 cols, u32 head_dim, u32 dim, u32 neox, const f32 *cosine, const f32 *sine) {
+  for (u32 head = 0; head < cols; head += head_dim, x += head_dim, y += head_dim) {
+    for (u32 i = 0; i < dim / 2; i++) {
+      const u32 a = neox ? i : 2 * i, b = neox ? i + dim / 2 : 2 * i + 1;
+      const f32 first = x[a], second = x[b];
+      y[a] = first * cosine[i] - second * sine[i];
+      y[b] = first * sine[i] + second * cosine[i];
+    }
+    if (y != x)
+      for (u32 i = dim; i < head_dim; i++) y[i] = x[i];
+  }
+}
+
+static void store_row(u32 cache, u32 halves, size_t at, const f32 *x, u32 cols) {
+  if (!halves) {
+    memcpy(AT(f32, cache) + at, x, 4 * cols);
+    return;
+  }
+  for (u32 k = 0; k < cols; k++) AT(u16, cache)[at + k] = to_half(x[k]);
+}
+
+u32 rope_chunks(const rope_call *r) { return divided(batch_size(r->state), 4); }
+
+void rope_work(const rope_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 *freqs = AT(u32, r->freqs), half_dim = r->rope_dim / 2;
+  f32 *cosine = (f32 *)scratch, *sine = cosine + half_dim, *key = sine + half_dim;
+  EACH_ROW(m, batch_size(r->state)) {
+    const u32 pos = position(r->state, r->per_token, m), offset = pos - segment(r->state, r->segments, m).first;
+    const i32 shift = r->mrope ? (i32)tables(r->state)[r->shifts + sequence(r->state, r->per_token, m)] : 0;
+    for (u32 i = 0; i < half_dim; i++) {
+      // after its frequencies, the table has the axes of M-RoPE
+      const u32 place = r->mrope && r->records ? media_record(r->state, r->records, m)->places[freqs[half_dim + i]]
+                                               : offset + shift;
+      sine_cosine(place * freqs[i], sine + i, cosine + i);
+      sine[i] *= r->scale, cosine[i] *= r->scale;
+    }
+    const f32 *x = ROW(r->x, r->x_stride, m);
+    if (r->kv_rows) {
+      const u32 seq = sequence(r->state, r->per_token, m);
+      const u32 row = r->staged ? m : cache_row(r->state, r->table, r->pages, r->page, seq, pos);
+      rotate(x + r->q_rows, key, r->kv_rows, r->head_dim, r->rope_dim, r->neox, cosine, sine);
+      store_row(r->k, r->halves, (size_t)row * r->kv_rows, key, r->kv_rows);
+      store_row(r->v, r->halves, (size_t)row * r->kv_rows, x + r->q_rows + r->kv_rows, r->kv_rows);
+    }
+    rotate(x, ROW(r->y, r->y_stride, m), r->q_rows, r->head_dim, r->rope_dim, r->neox, cosine, sine);
+  }
+}
+
+u32 head_norm_chunks(const head_norm_call *r) { return divided(batch_size(r->state), 4); }
+
+// Normalise `width` values in place.
+static void norm_part(const head_norm_call *r, f32 *x, u32 width, const f32 *norm, const f32 *bias) {
+  if (r->mean && norm) {
+    f32 sum = 0;
+    for (u32 k = 0; k < width; k++) sum += x[k];
+    for (u32 k = 0; k < width; k++) x[k] -= sum / width;
+  }
+  const f32 scale = inverse_rms(x, width, r->eps);
+  for (u32 k = 0; k < width; k++) x[k] = x[k] * scale * (norm ? norm[k] : 1) + (bias ? bias[k] : 0);
+}
+
+void head_norm_work(const head_norm_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  EACH_ROW(m, batch_size(r->state)) {
+    f32 *x = ROW(r->x, r->x_stride, m);
+    for (u32 keys = 0; keys < 2; keys++) {
+      const u32 first = keys ? r->q_rows : 0, rows = keys ? r->kv_rows : r->q_rows;
+      const u32 width = r->across_heads ? rows : r->head_dim;
+      for (u32 at = 0; at < rows; at += width) {
+        const u32 w = r->per_head ? first + at : keys * r->head_dim;
+        norm_part(r, x + first + at, width, AT(f32, r->norm) + w, r->bias ? AT(f32, r->bias) + w : 0);
+      }
+    }
+    for (u32 at = 0; r->norm_values && at < r->kv_rows; at += r->head_dim)
+      norm_part(r, x + r->q_rows + r->kv_rows + at, r->head_dim, 0, 0);
+  }
+}
+
+// A page of a q8_0 cache: the bytes of its rows, then a scale for each group of 32.
+INLINE u8 *quantized_page(u32 cache, u32 row, u32 page, u32 cols) {
+  return AT(u8, cache) + (size_t)(row / page) * page * (cols + cols / 8);
+}
+INLINE i8 *quantized_row(u32 cache, u32 row, u32 page, u32 cols) {
+  return (i8 *)quantized_page(cache, row, page, cols) + (row % page) * cols;
+}
+INLINE f32 *row_scales(u32 cache, u32 row, u32 page, u32 cols) {
+  return (f32 *)(quantized_page(cache, row, page, cols) + page * cols) + (row % page) * (cols / 32);
+}
+
+u32 kv_quantize_chunks(const kv_quantize_call *r) { return divided(batch_size(r->state), 8); }
+
+void kv_quantize_work(const kv_quantize_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  EACH_ROW(m, batch_size(r->state)) {
+    const u32 pos = position(r->state, r->per_token, m), seq = sequence(r->state, r->per_token, m);
+    const u32 row = cache_row(r->state, r->table, r->pages, r->page, seq, pos);
+    for (u32 values = 0; values < 2; values++) {
+      const f32 *x = ROW(values ? r->v_new : r->k_new, r->cols, m);
+      const u32 cache = values ? r->v : r->k;
+      i8 *to = quantized_row(cache, row, r->page, r->cols);
+      f32 *scales = row_scales(cache, row, r->page, r->cols);
+      for (u32 g = 0; g < r->cols / 32; g++, x += 32, to += 32) {
+        f32 largest = 0;
+        for (u32 k = 0; k < 32; k++) largest = MAX(largest, __builtin_fabsf(x[k]));
+        const f32 inverse = largest > 0 ? 1 / largest : 0;
+        for (u32 k = 0; k < 32; k++) to[k] = (i8)__builtin_floorf(0.5f + 127 * (x[k] * inverse));
+        scales[g] = largest;
+      }
+    }
+  }
+}
+
+// -- attention
+//
+// The softmax over a context is computed in parts of `size` positions, each in blocks. Parts and blocks begin at multiples
+// of their sizes. So a token's result has the same bits in a prompt, alone, and in a small batch.
+
+#define BLOCK 32   // positions whose keys and values are converted at a time
+#define QUERIES 16 // rows of queries that share them
+
+// One key/value head's part of a cache, for one sequence.
+typedef struct {
+  u32 state, table, pages, page, k, v, kind, cols, head, head_dim, seq;
+} Keys;
+
+// Queries of one head each: their positions' visible ranges, and the state of the softmax.
+typedef struct {
+  const f32 *q[QUERIES];
+  u32 begin[QUERIES], end[QUERIES], pos[QUERIES]; // what each sees, and its position
+  f32 slope[QUERIES];
+  f32 top[QUERIES], sum[QUERIES];
+  f32 *acc; // (QUERIES, head_dim)
+  u32 n;
+} Queries;
+
+// Copy BLOCK positions of keys or values as floats, (BLOCK, head_dim).
+static void read_block(const Keys *c, u32 cache, u32 first, u32 size, f32 *to) {
+  const u32 dim = c->head_dim;
+  for (u32 j = 0; j < size; j++, to += dim) {
+    const u32 row = cache_row(c->state, c->table, c->pages, c->page, c->seq, first + j);
+    const size_t at = (size_t)row * c->cols + c->head * dim;
+    if (c->kind == KV_F32) {
+      memcpy(to, AT(f32, cache) + at, 4 * dim);
+    } else if (c->kind == KV_F16) {
+      const u16 *from = AT(u16, cache) + at;
+      u32 k = 0;
+      for (; k + 4 <= dim; k += 4) wasm_v128_store(to + k, finite_halves(from + k));
+      for (; k < dim; k++) to[k] = half(from[k]);
+    } else {
+      const i8 *from = quantized_row(cache, row, c->page, c->cols) + c->head * dim;
+      const f32 *scales = row_scales(cache, row, c->page, c->cols);
+      for (u32 k = 0; k < dim; k++) to[k] = from[k] * (scales[(c->head * dim + k) / 32] / 127.0f);
+    }
+  }
+}
+
+// The products of a query with four keys.
+INLINE v128_t dot_keys(const f32 *q, const f32 *keys, u32 dim) {
+  v128_t s[4] = {splat(0), splat(0), splat(0), splat(0)};
+  u32 k = 0;
+  for (; k + 4 <= dim; k += 4) {
+    const v128_t x = wasm_v128_load(q + k);
+#pragma unroll
+    for (u32 j = 0; j < 4; j++) s[j] = madd(x, wasm_v128_load(keys + j * dim + k), s[j]);
+  }
+  const v128_t ab = wasm_f32x4_add(wasm_i32x4_shuffle(s[0], s[1], 0, 4, 2, 6), wasm_i32x4_shuffle(s[0], s[1], 1, 5, 3, 7));
+  const v128_t cd = wasm_f32x4_add(wasm_i32x4_shuffle(s[2], s[3], 0, 4, 2, 6), wasm_i32x4_shuffle(s[2], s[3], 1, 5, 3, 7));
+  v128_t sum = wasm_f32x4_add(wasm_i32x4_shuffle(ab, cd, 0, 1, 4, 5), wasm_i32x4_shuffle(ab, cd, 2, 3, 6, 7));
+  for (; k < dim; k++) {
+    const v128_t column = wasm_f32x4_make(keys[k], keys[dim + k], keys[2 * dim + k], keys[3 * dim + k]);
+    sum = madd(splat(q[k]), column, sum);
+  }
+  return sum;
+}
+
+// Add positions first..first + size of the cache to one query's softmax.
+static void attend_block(Queries *x, u32 i, u32 first, u32 size, const f32 *keys, const f32 *values, u32 dim, f32 scale,
+                         f32 cap) {
+  const u32 lo = MAX(first, x->begin[i]) - first, hi = MIN(first + size, x->end[i]);
+  if (hi <= first + lo) return;
+  const u32 end = hi - first, padded = lo + UP(end - lo, 4) * 4;
+  f32 scores[BLOCK + 4], top = x->top[i], *acc = x->acc + i * dim;
+  for (u32 j = lo; j < end; j += 4) { // the keys after the last one are of this memory, too
+    v128_t s = wasm_f32x4_mul(dot_keys(x->q[i], keys + j * dim, dim), splat(scale));
+    if (cap > 0) s = wasm_f32x4_mul(splat(cap), tanh4(wasm_f32x4_div(s, splat(cap))));
+    if (x->slope[i] != 0) {
+      const i32 distance = (i32)(x->pos[i] - (first + j));
+      const v128_t distances = wasm_i32x4_sub(wasm_i32x4_splat(distance), wasm_i32x4_make(0, 1, 2, 3));
+      s = wasm_f32x4_sub(s, wasm_f32x4_mul(splat(x->slope[i]), wasm_f32x4_convert_i32x4(wasm_i32x4_abs(distances))));
+    }
+    wasm_v128_store(scores + j, s);
+  }
+  for (u32 j = end; j < padded; j++) scores[j] = -__builtin_inff();
+  for (u32 j = lo; j < padded; j += 4) top = MAX(top, max4(wasm_v128_load(scores + j)));
+  if (top > x->top[i]) {
+    const f32 factor = exp1(x->top[i] - top);
+    for (u32 k = 0; k < dim; k++) acc[k] *= factor;
+    x->sum[i] *= factor, x->top[i] = top;
+  }
+  v128_t sum = splat(0);
+  for (u32 j = lo; j < padded; j += 4) {
+    const v128_t e = exp4(wasm_f32x4_sub(wasm_v128_load(scores + j), splat(top)));
+    wasm_v128_store(scores + j, e), sum = wasm_f32x4_add(sum, e);
+  }
+  x->sum[i] += sum4(sum);
+  u32 j = lo;
+  for (; j + 4 <= end; j += 4) {
+    const f32 *v = values + j * dim;
+    const v128_t a = splat(scores[j]), b = splat(scores[j + 1]), c = splat(scores[j + 2]), d = splat(scores[j + 3]);
+    u32 k = 0;
+    for (; k + 4 <= dim; k += 4) {
+      v128_t y = wasm_v128_load(acc + k);
+      y = madd(a, wasm_v128_load(v + k), y), y = madd(b, wasm_v128_load(v + dim + k), y);
+      y = madd(c, wasm_v128_load(v + 2 * dim + k), y), y = madd(d, wasm_v128_load(v + 3 * dim + k), y);
+      wasm_v128_store(acc + k, y);
+    }
+    for (; k < dim; k++)
+      acc[k] += scores[j] * v[k] + scores[j + 1] * v[dim + k] + scores[j + 2] * v[2 * dim + k] + scores[j + 3] * v[3 * dim + k];
+  }
+  for (; j < end; j++)
+    for (u32 k = 0; k < dim; k++) acc[k] += scores[j] * values[j * dim + k];
+}
+
+// Start the softmax of every query.
+static void start(Queries *x, u32 dim) {
+  memset(x->acc, 0, 4 * dim * x->n);
+  for (u32 i = 0; i < x->n; i++) x->top[i] = -__builtin_inff(), x->sum[i] = 0;
+}
+
+// Attend over positions begin..end, which are of one part.
+static void attend(const Keys *c, Queries *x, u32 begin, u32 end, f32 scale, f32 cap, f32 *block) {
+  const u32 dim = c->head_dim;
+  f32 *keys = block, *values = keys + BLOCK * dim;
+  start(x, dim);
+  for (u32 first = begin / BLOCK * BLOCK; first < end; first += BLOCK) {
+    const u32 size = MIN(BLOCK, end - first);
+    read_block(c, c->k, MAX(first, begin), first + size - MAX(first, begin), keys + (MAX(first, begin) - first) * dim);
+    read_block(c, c->v, MAX(first, begin), first + size - MAX(first, begin), values + (MAX(first, begin) - first) * dim);
+    for (u32 i = 0; i < x->n; i++) attend_block(x, i, first, size, keys, values, dim, scale, cap);
+  }
+}
+
+// The softmax over all parts so far: the sums of its terms relative to `top`.
+typedef struct {
+  f32 *acc, top, sum;
+} Total;
+
+// Add a part to the total, in the order of the positions.
+static void add_part(Total *total, const f32 *acc, f32 top, f32 sum, u32 dim) {
+  if (sum == 0) return; // nothing of it is visible
+  const f32 larger = MAX(total->top, top), old = exp1(total->top - larger), new = exp1(top - larger);
+  for (u32 k = 0; k < dim; k++) total->acc[k] = total->acc[k] * old + acc[k] * new;
+  total->sum = total->sum * old + sum * new, total->top = larger;
+}
+
+// Divide by the sum of the softmax, in which a sink takes part.
+static void finish(const f32 *acc, f32 top, f32 sum, const f32 *sink, u32 dim, f32 *y) {
+  f32 factor = 1;
+  if (sink) {
+    const f32 all = MAX(top, *sink);
+    factor = exp1(top - all), sum = sum * factor + exp1(*sink - all);
+  }
+  for (u32 k = 0; k < dim; k++) y[k] = acc[k] * factor / sum;
+}
+
+INLINE u32 tokens_of_tile(u32 group) { return MAX(1, QUERIES / group); }
+
+u32 attention_chunks(const attention_call *r) {
+  return r->kv_heads * UP(batch_size(r->state), tokens_of_tile(r->group));
+}
+
+// What token m sees of its segment: first and end.
+static void visible(const attention_call *r, const Segment *s, u32 m, u32 *begin, u32 *end) {
+  const u32 pos = states(r->state)->pos + m;
+  const u32 before = r->window ? (r->causal ? r->window - 1 : r->window / 2) : -1u;
+  *begin = pos - MIN(before, pos - s->first);
+  if (r->records) *end = media_record(r->state, r->records, m)->end;
+  else *end = r->causal ? pos + 1 : r->window ? MIN(s->end, pos + r->window / 2 + 1) : s->end;
+}
+
+// Attend with the queries of tokens first..end of one segment and a head, from query head `q_head` on.
+static void attend_tokens(const attention_call *r, const Segment *s, u32 head, u32 first, u32 end, u32 q_head,
+                          u32 heads, f32 *block) {
+  const u32 dim = r->head_dim;
+  Queries x = {.acc = block + 2 * BLOCK * dim};
+  Total totals[QUERIES];
+  u32 from = -1u, to = 0;
+  for (u32 t = first; t < end; t++) {
+    for (u32 h = q_head; h < q_head + heads; h++, x.n++) {
+      x.q[x.n] = ROW(r->q, r->q_stride, t) + h * dim, x.pos[x.n] = states(r->state)->pos + t;
+      x.slope[x.n] = r->slopes ? AT(f32, r->slopes)[h] : 0;
+      visible(r, s, t, &x.begin[x.n], &x.end[x.n]);
+      from = MIN(from, x.begin[x.n]), to = MAX(to, x.end[x.n]);
+      totals[x.n] = (Total){x.acc + (QUERIES + x.n) * dim, -__builtin_inff(), 0};
+      memset(totals[x.n].acc, 0, 4 * dim);
+    }
+  }
+  const Keys c = {r->state, r->table, r->pages, r->page, r->k, r->v, r->kind, r->kv_heads * dim, head, dim,
+                  states(r->state)->seq};
+  for (u32 at = from; at < to; at = (at / r->size + 1) * r->size) {
+    attend(&c, &x, at, MIN(to, (at / r->size + 1) * r->size), r->scale, r->soft_cap, block);
+    for (u32 i = 0; i < x.n; i++) add_part(&totals[i], x.acc + i * dim, x.top[i], x.sum[i], dim);
+  }
+  for (u32 i = 0; i < x.n; i++) {
+    const u32 t = first + i / heads, h = q_head + i % heads;
+    finish(totals[i].acc, totals[i].top, totals[i].sum, r->sinks ? AT(f32, r->sinks) + h : 0, dim,
+           ROW(r->y, r->y_stride, t) + h * dim);
+  }
+}
+
+void attention_work(const attention_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 n = batch_size(r->state), group = r->group, tokens = tokens_of_tile(group);
+  const u32 tiles = UP(n, tokens), total = r->kv_heads * tiles;
+  for (u32 item = part_begin(total, chunk, chunks); item < part_begin(total, chunk + 1, chunks); item++) {
+    const u32 head = item / tiles, tile = item % tiles * tokens, tile_end = MIN(n, tile + tokens);
+    for (u32 m = tile, next; m < tile_end; m = next) { // the tokens of one segment
+      const Segment s = segment(r->state, r->segments, m);
+      for (next = m + 1; next < tile_end && segment(r->state, r->segments, next).first == s.first;) next++;
+      for (u32 h = 0; h < group; h += QUERIES) // a large group of heads takes several rounds
+        attend_tokens(r, &s, head, m, next, head * group + h, MIN(group - h, QUERIES), (f32 *)scratch);
+    }
+  }
+}
+
+// -- attention of a small batch: the context in parts, then their combination
+
+INLINE u32 first_seen(u32 window, u32 pos) { return window && window <= pos ? pos + 1 - window : 0; }
+
+u32 attention_decode_chunks(const attention_decode_call *r) {
+  return batch_size(r->state) * r->kv_heads * r->split;
+}
+
+void attention_decode_work(const attention_decode_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 dim = r->head_dim, group = r->group, total = attention_decode_chunks(r), width = dim + 4;
+  f32 *block = (f32 *)scratch;
+  for (u32 item = part_begin(total, chunk, chunks); item < part_begin(total, chunk + 1, chunks); item++) {
+    const u32 part = item % r->split, head = item / r->split % r->kv_heads, m = item / r->split / r->kv_heads;
+    const u32 pos = position(r->state, r->per_token, m), first = first_seen(r->window, pos);
+    const u32 at = (first / r->size + part) * r->size, begin = MAX(first, at), end = MIN(at + r->size, pos + 1);
+    if (begin > pos) continue;
+    for (u32 h = 0; h < group; h += QUERIES) {
+      Queries x = {.acc = block + 2 * BLOCK * dim};
+      for (u32 g = h; g < MIN(group, h + QUERIES); g++, x.n++) {
+        x.q[x.n] = ROW(r->q, r->q_stride, m) + (head * group + g) * dim;
+        x.begin[x.n] = begin, x.end[x.n] = end, x.pos[x.n] = pos;
+        x.slope[x.n] = 0;
+      }
+      const Keys c = {r->state, r->table, r->pages, r->page, r->k, r->v, r->kind, r->kv_heads * dim, head, dim,
+                      sequence(r->state, r->per_token, m)};
+      attend(&c, &x, begin, end, r->scale, r->soft_cap, block);
+      for (u32 i = 0; i < x.n; i++) {
+        const u32 q_head = head * group + h + i;
+        f32 *to = AT(f32, r->parts) + (((size_t)m * r->kv_heads * group + q_head) * r->split + part) * width;
+        memcpy(to, x.acc + i * dim, 4 * dim);
+        to[dim] = x.top[i], to[dim + 1] = x.sum[i];
+      }
+    }
+  }
+}
+
+u32 attention_combine_chunks(const attention_combine_call *r) { return batch_size(r->state); }
+
+void attention_combine_work(const attention_combine_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 dim = r->head_dim, width = dim + 4;
+  f32 *acc = (f32 *)scratch;
+  EACH_ROW(m, batch_size(r->state)) {
+    const u32 pos = position(r->state, r->per_token, m);
+    const u32 used = pos / r->size - first_seen(r->window, pos) / r->size + 1;
+    for (u32 head = 0; head < r->heads; head++) {
+      const f32 *part = AT(f32, r->parts) + ((size_t)m * r->heads + head) * r->split * width;
+      Total total = {acc, -__builtin_inff(), 0};
+      memset(acc, 0, 4 * dim);
+      for (u32 p = 0; p < used; p++, part += width) add_part(&total, part, part[dim], part[dim + 1], dim);
+      const f32 *sink = r->sinks ? AT(f32, r->sinks) + head : 0;
+      finish(acc, total.top, total.sum, sink, dim, ROW(r->y, r->y_stride, m) + head * dim);
+    }
+  }
+}

@@ -1,0 +1,48 @@
+// The router of a mixture of experts, and the sorting of a batch by expert.
+#include "ops.h"
+
+u32 route_chunks(const route_call *r) { return divided(batch_size(r->state), 8); }
+
+void route_work(const route_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 experts = r->experts;
+  const f32 *bias = r->bias ? AT(f32, r->bias) : 0;
+  f32 *weight = (f32 *)scratch, *order = weight + experts;
+  EACH_ROW(m, batch_size(r->state)) {
+    const f32 *logits = ROW(r->logits, r->stride, m);
+    f32 top = logits[0], sum = 0;
+    for (u32 e = 1; e < experts; e++) top = MAX(top, logits[e]);
+    for (u32 e = 0; e < experts; e++) {
+      weight[e] = r->sigmoid ? 1 / (1 + exp1(-logits[e])) : exp1(logits[e] - top);
+      sum += weight[e];
+    }
+    for (u32 e = 0; e < experts; e++) {
+      if (!r->sigmoid) weight[e] /= sum;
+      order[e] = bias ? weight[e] + bias[e] : logits[e];
+    }
+    u32 *chosen = AT(u32, r->chosen) + m * r->used;
+    f32 *weights = ROW(r->weights, r->used, m), total = 0;
+    for (u32 i = 0; i < r->used; i++) {
+      u32 best = 0;
+      for (u32 e = 1; e < experts; e++)
+        if (order[e] > order[best]) best = e;
+      chosen[i] = best, weights[i] = weight[best], total += weight[best];
+      order[best] = -__builtin_inff();
+    }
+    const f32 scale = r->normalised ? r->scale / MAX(total, 6.1035e-5f) : r->scale;
+    for (u32 i = 0; i < r->used; i++) weights[i] *= scale;
+  }
+}
+
+u32 group_experts_chunks(const group_experts_call *r) { return batch_size(r->state) > 0; }
+
+void group_experts_work(const group_experts_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 slots = batch_size(r->state) * r->used, *chosen = AT(u32, r->chosen);
+  u32 *to = AT(u32, r->slots), *tile = AT(u32, r->tiles), *last = tile + 4 * r->tile_count;
+  for (u32 expert = 0, first = 0, end = 0; expert < r->experts; expert++, first = end) {
+    for (u32 slot = 0; slot < slots; slot++)
+      if (chosen[slot] == expert) to[end++] = slot;
+    for (; first < end; first += MIN(r->size, end - first), tile += 4)
+      tile[0] = expert, tile[1] = first, tile[2] = MIN(r->size, end - first), tile[3] = 0;
+  }
+  for (; tile < last; tile++) *tile = 0;
+}

@@ -1,0 +1,194 @@
+// The ops that read matrices: the embedding of tokens, the rounding of x, and products.
+#include "ops.h"
+#include "products.h"
+
+// -- embeddings
+
+u32 embed_chunks(const embed_call *r) { return batch_size(r->state); }
+
+
+void embed_work(const embed_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const Format *f = &formats[r->type];
+  const u32 n = batch_size(r->state);
+  f32 *values = (f32 *)scratch;
+  for (u32 m = part_begin(n, chunk, chunks); m < part_begin(n, chunk + 1, chunks); m++) {
+    const u32 pos = position(r->state, r->per_token, m);
+    f32 *x = ROW(r->x, r->x_stride, m);
+    u32 row = 0, media = 0;
+    if (r->kind == EMBED_TOKEN) row = AT(u32, r->tokens)[sequence(r->state, r->per_token, m) * r->tokens_stride + pos];
+    if (r->kind == EMBED_POSITION) row = pos - segment(r->state, r->segments, m).first;
+    if (r->media_row && row >= FIRST_MEDIA_ID) {
+      if (r->media_row == MEDIA_GIVEN) {
+        memcpy(x, ROW(r->media, r->media_stride, m), 4 * r->cols);
+        continue;
+      }
+      row = 0, media = 1;
+    }
+    row -= r->row0;
+    if (row >= r->rows) continue;
+    const u8 *unit = AT(u8, r->w) + panel_bytes(f, r->cols) * (row / 4);
+    for (u32 column = 0; column < r->cols; column += f->values, unit += f->bytes) {
+      unpack(f, unit, values);
+      for (u32 k = 0; k < f->values; k++) {
+        const f32 value = (media ? 1 : r->scale) * values[4 * k + row % 4];
+        x[column + k] = r->kind == EMBED_TOKEN ? value : x[column + k] + value;
+      }
+    }
+  }
+}
+
+// -- x as products read it
+
+INLINE u32 rows_of_x(u32 state, u32 last, u32 repeat) { return last ? 1 : batch_size(state) * repeat; }
+
+u32 prepare_chunks(const prepare_call *r) {
+  return divided(rows_of_x(r->state, r->last, r->repeat), UP(4096, r->cols));
+}
+
+// Round a row as llama.cpp does: groups of 32 share a scale, the largest becomes 127.
+static void round_row(const f32 *x, u32 cols, u8 *to) {
+  const u32 groups = cols / 32;
+  f32 *d = (f32 *)to;
+  i32 *sums = (i32 *)(to + 4 * groups);
+  u8 *q = to + 12 * groups;
+  i16 *wide = (i16 *)(q + cols);
+  for (u32 g = 0; g < groups; g++, x += 32, q += 32, wide += 32) {
+    v128_t v[8], top = splat(0);
+    for (u32 i = 0; i < 8; i++) v[i] = wasm_v128_load(x + 4 * i), top = wasm_f32x4_max(top, wasm_f32x4_abs(v[i]));
+    const f32 largest = max4(top);
+    const v128_t inverse = splat(largest > 0 ? 127.0f / largest : 0);
+    d[g] = largest / 127.0f;
+    for (u32 h = 0; h < 2; h++) {
+      v128_t w[4];
+      for (u32 i = 0; i < 4; i++)
+        w[i] = wasm_i32x4_trunc_sat_f32x4(wasm_f32x4_nearest(wasm_f32x4_mul(v[4 * h + i], inverse)));
+      const v128_t a = wasm_i16x8_narrow_i32x4(w[0], w[1]), b = wasm_i16x8_narrow_i32x4(w[2], w[3]);
+      wasm_v128_store(wide + 16 * h, a), wasm_v128_store(wide + 16 * h + 8, b);
+      wasm_v128_store(q + 16 * h, wasm_i8x16_narrow_i16x8(a, b));
+      const v128_t all = wasm_i32x4_add(wasm_i32x4_add(w[0], w[1]), wasm_i32x4_add(w[2], w[3]));
+      sums[2 * g + h] = wasm_i32x4_extract_lane(all, 0) + wasm_i32x4_extract_lane(all, 1) +
+                        wasm_i32x4_extract_lane(all, 2) + wasm_i32x4_extract_lane(all, 3);
+    }
+  }
+}
+
+void prepare_work(const prepare_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 rows = rows_of_x(r->state, r->last, r->repeat), first = r->last ? batch_size(r->state) - 1 : 0;
+  for (u32 m = part_begin(rows, chunk, chunks); m < part_begin(rows, chunk + 1, chunks); m++) {
+    const f32 *x = ROW(r->x, r->x_stride, m + first);
+    u8 *to = AT(u8, r->to) + (size_t)r->to_stride * m;
+    f32 *y = r->exact ? (f32 *)to : (f32 *)scratch;
+    if (r->norm) {
+      const f32 *norm = AT(f32, r->norm);
+      const f32 scale = inverse_rms(x, r->cols, r->eps);
+      for (u32 k = 0; k < r->cols; k++) y[k] = x[k] * scale * norm[k];
+    } else if (r->exact) memcpy(y, x, 4 * r->cols);
+    if (!r->exact) round_row(r->norm ? y : x, r->cols, to);
+  }
+}
+
+// -- products
+
+typedef struct {
+  u32 y, stride, row0; // where results go: address, floats of a row, first column
+  u32 add, bias;       // add to what is there; address of the bias of the first row, or 0
+} Output;
+
+INLINE f32 *output_row(const Output *o, u32 m) { return ROW(o->y, o->stride, m) + o->row0; }
+
+// Write the products of rows first.. of a matrix, of which only rows lo to hi - 1 count. Row lo goes to column 0.
+static void write_panel(const Output *o, v128_t value, u32 m, u32 first, u32 lo, u32 hi) {
+  const f32 *bias = o->bias ? AT(f32, o->bias) : 0;
+  f32 *y = output_row(o, m);
+  if (first >= lo && first + 4 <= hi) {
+    f32 *at = y + (first - lo);
+    if (bias) value = wasm_f32x4_add(value, wasm_v128_load(bias + (first - lo)));
+    if (o->add) value = wasm_f32x4_add(wasm_v128_load(at), value);
+    wasm_v128_store(at, value);
+    return;
+  }
+  f32 lanes[4];
+  wasm_v128_store(lanes, value);
+  for (u32 r = 0; r < 4; r++) {
+    const u32 row = first + r;
+    if (row < lo || row >= hi) continue;
+    const f32 sum = lanes[r] + (bias ? bias[row - lo] : 0);
+    y[row - lo] = o->add ? y[row - lo] + sum : sum;
+  }
+}
+
+#define PANELS 16 // that a tile of tokens is multiplied with while its rows are in the first cache
+
+// Multiply rows lo..hi of a matrix, of them the panels begin..end, with `n` rows of x. `x_rows` and `y_rows`: their
+// numbers, or 0 if they are 0, 1, ...
+static void multiply(const Format *f, const u8 *w, u32 cols, u32 lo, u32 hi, u32 begin, u32 end, const Input *x, u32 n,
+                     const u32 *x_rows, const u32 *y_rows, const Output *o, f32 *scratch) {
+  const size_t size = panel_bytes(f, cols);
+  for (u32 first = begin; first < end; first += PANELS) {
+    for (u32 m = 0; m < n; m += TILE) {
+      const u8 *rows[TILE];
+      const u32 count = MIN(TILE, n - m);
+      for (u32 t = 0; t < TILE; t++) {
+        const u32 row = m + MIN(t, count - 1);
+        rows[t] = input_row(x, x_rows ? x_rows[row] : row);
+      }
+      for (u32 p = first; p < MIN(end, first + PANELS); p++) {
+        v128_t to[TILE];
+        panel_product(f, w + size * p, cols, rows, count, x->exact, to, scratch);
+        for (u32 t = 0; t < count; t++) write_panel(o, to[t], y_rows ? y_rows[m + t] : m + t, 4 * p, lo, hi);
+      }
+    }
+  }
+}
+
+#define LEAST_PRODUCTS 65536 // of a chunk
+
+u32 product_chunks(const product_call *r) {
+  return divided(UP(r->rows, 4), UP(LEAST_PRODUCTS, 4 * r->cols * rows_of_x(r->state, r->last, 1)));
+}
+
+void product_work(const product_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 panels = UP(r->rows, 4);
+  const Input x = {AT(u8, r->x), r->x_row, r->exact};
+  const Output o = {r->y, r->y_stride, r->row0, r->add, r->bias ? r->bias + 4 * r->row0 : 0};
+  multiply(&formats[r->type], AT(u8, r->w), r->cols, 0, r->rows, part_begin(panels, chunk, chunks),
+           part_begin(panels, chunk + 1, chunks), &x, rows_of_x(r->state, r->last, 1), 0, 0, &o, (f32 *)scratch);
+}
+
+// -- experts
+
+// The number of groups: of tiles of a sorted batch, else of the chosen experts of every token.
+INLINE u32 expert_groups(const expert_product_call *r) {
+  return r->tiles ? r->tile_count : batch_size(r->state) * r->used;
+}
+
+u32 expert_product_chunks(const expert_product_call *r) {
+  const u32 panels = UP(r->rows, 4), parts = divided(panels, UP(LEAST_PRODUCTS, 4 * r->cols));
+  return expert_groups(r) * r->stack * parts;
+}
+
+void expert_product_work(const expert_product_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 panels = UP(r->rows, 4), parts = divided(panels, UP(LEAST_PRODUCTS, 4 * r->cols));
+  const u32 total = expert_groups(r) * r->stack * parts;
+  for (u32 item = part_begin(total, chunk, chunks); item < part_begin(total, chunk + 1, chunks); item++) {
+    const u32 part = item % parts, matrix = item / parts % r->stack, group = item / parts / r->stack;
+    u32 slot = group, expert, count = 1;
+    const u32 *slots = &slot;
+    if (r->tiles) {
+      const u32 *tile = AT(u32, r->tiles) + 4 * group;
+      expert = tile[0], slots = AT(u32, r->slots) + tile[1], count = tile[2];
+    } else expert = AT(u32, r->chosen)[group];
+    const u32 lo = (matrix * r->experts + expert) * r->rows, hi = lo + r->rows;
+    const u32 begin = lo / 4, size = UP(hi, 4) - begin;
+    const Input x = {AT(u8, r->x), r->x_row, r->exact};
+    const u32 bias = r->bias ? r->bias + 4 * lo : 0;
+    const Output o = {r->y, r->y_stride, r->row0 + matrix * r->rows, 0, bias};
+    for (u32 m = 0; m < count; m += TILE) {
+      const u32 n = MIN(TILE, count - m);
+      u32 rows[TILE];
+      for (u32 t = 0; t < n; t++) rows[t] = r->per_slot ? slots[m + t] : slots[m + t] / r->used;
+      multiply(&formats[r->type], AT(u8, r->w), r->cols, lo, hi, begin + part_begin(size, part, parts),
+               begin + part_begin(size, part + 1, parts), &x, n, rows, slots + m, &o, (f32 *)scratch);
+    }
+  }
+}

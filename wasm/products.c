@@ -1,0 +1,163 @@
+// The products of a panel: a function for each kind of values and scales that a tensor type has (FORMAT_TABLE).
+#include "products.h"
+
+// The sums of a group's products, by row. With relaxed SIMD, those of u7 values are in `a`; PAIRS, for x86, adds the
+// products of pairs of columns in the 16-bit lanes of `b` first. Else a and b have half the columns each.
+typedef struct {
+  v128_t a, b;
+} Sums;
+
+INLINE void dot_u7(Sums *s, v128_t w, const Rounded *x, u32 c) {
+#if defined PAIRS
+  // one instruction on x86, whose second operand is the one with a sign: it must be within 0..127 here
+  s->b = wasm_i16x8_add(s->b, wasm_i16x8_relaxed_dot_i8x16_i7x16(wasm_v128_load32_splat(x->q + c), w));
+#elif defined __wasm_relaxed_simd__
+  s->a = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(wasm_v128_load32_splat(x->q + c), w, s->a); // one on ARM
+#else
+  const v128_t v = wasm_v128_load64_splat(x->wide + c);
+  s->a = wasm_i32x4_add(s->a, wasm_i32x4_dot_i16x8(wasm_u16x8_extend_low_u8x16(w), v));
+  s->b = wasm_i32x4_add(s->b, wasm_i32x4_dot_i16x8(wasm_u16x8_extend_high_u8x16(w), v));
+#endif
+}
+INLINE void dot_i8(Sums *s, v128_t w, const Rounded *x, u32 c) {
+  const v128_t v = wasm_v128_load64_splat(x->wide + c);
+  s->a = wasm_i32x4_add(s->a, wasm_i32x4_dot_i16x8(wasm_i16x8_extend_low_i8x16(w), v));
+  s->b = wasm_i32x4_add(s->b, wasm_i32x4_dot_i16x8(wasm_i16x8_extend_high_i8x16(w), v));
+}
+INLINE v128_t by_row(Sums s, u32 is_signed) {
+#ifdef __wasm_relaxed_simd__
+  if (!is_signed) return s.a;
+#endif
+  return wasm_i32x4_add(wasm_i32x4_shuffle(s.a, s.b, 0, 2, 4, 6), wasm_i32x4_shuffle(s.a, s.b, 1, 3, 5, 7));
+}
+
+// Add the products of half a group (16 columns) of four rows and T rows of x.
+INLINE void dot_half(u32 kind, u32 parts, u32 T, const u8 *group, v128_t table, u32 h, const Rounded *x, u32 column, Sums *s) {
+#pragma unroll
+  for (u32 i = 0; i < 4; i++) {
+    const u32 nibbles = kind <= SIGNED_CODES, c = column + 16 * h + 4 * i;
+    v128_t w = wasm_v128_load(group + 16 * (nibbles ? i : 4 * h + i));
+    if (nibbles) w = h ? wasm_u8x16_shr(w, 4) : wasm_v128_and(w, wasm_i8x16_splat(15));
+    if (kind == CODES || kind == SIGNED_CODES) w = wasm_i8x16_swizzle(table, w);
+#pragma unroll
+    for (u32 t = 0; t < T; t++) {
+      if (kind == SIGNED_CODES || kind == SIGNED_BYTES) dot_i8(&s[t], w, &x[t], c);
+      else dot_u7(&s[t], w, &x[t], c);
+#ifdef PAIRS
+      // 16 bits hold so many pairs: 2 * 127 * (15, 63 or 127) each
+      const u32 room = kind == NIBBLES ? 8 / parts : kind == BYTES ? 2 : 1;
+      if (kind != SIGNED_CODES && kind != SIGNED_BYTES && (4 * h + i + 1) % room == 0) {
+        s[t].a = wasm_i32x4_add(s[t].a, wasm_i32x4_extadd_pairwise_i16x8(s[t].b)), s[t].b = wasm_i32x4_splat(0);
+      }
+#endif
+    }
+  }
+}
+
+INLINE void rounded_product(u32 kind, u32 scales, u32 minimum, u32 T, const Format *f, const u8 *unit, u32 cols,
+                            const u8 *const rows[TILE], v128_t to[TILE]) {
+  const u32 groups = scales >= LEVELS_32 ? 8 : 1, is_signed = kind == SIGNED_CODES || kind == SIGNED_BYTES;
+  const u32 parts = scales == LEVELS_16 ? 2 : 1;
+  const v128_t table = wasm_v128_load(f->table);
+  const i32 offset = f->offset;
+  Rounded x[TILE];
+  v128_t sum[TILE];
+#pragma unroll
+  for (u32 t = 0; t < T; t++) x[t] = rounded_row(rows[t], cols), sum[t] = splat(0);
+  for (u32 column = 0; column < cols; unit += body_at(scales, minimum) + groups * group_bytes(kind)) {
+    const u8 *body = unit + body_at(scales, minimum);
+    for (u32 g = 0; g < groups; g++, column += 32, body += group_bytes(kind)) {
+      const u32 i = column / 32;
+#pragma unroll
+      for (u32 p = 0; p < parts; p++) {
+        Sums s[TILE];
+#pragma unroll
+        for (u32 t = 0; t < T; t++) s[t] = (Sums){wasm_i32x4_splat(0), wasm_i32x4_splat(0)};
+        if (parts == 2) {
+          dot_half(kind, parts, T, body, table, p, x, column, s);
+        } else {
+          dot_half(kind, parts, T, body, table, 0, x, column, s);
+          dot_half(kind, parts, T, body, table, 1, x, column, s);
+        }
+        const v128_t d = scale4(unit, scales, minimum, g, p);
+        const v128_t m = minimum ? minimum4(unit, scales, g, p) : d;
+#pragma unroll
+        for (u32 t = 0; t < T; t++) {
+          const i32 levels = parts == 2 ? x[t].sums[2 * i + p] : x[t].sums[2 * i] + x[t].sums[2 * i + 1];
+          v128_t dot = by_row(s[t], is_signed);
+          if (!minimum && !is_signed) dot = wasm_i32x4_sub(dot, wasm_i32x4_splat(offset * levels));
+          const v128_t scale = wasm_v128_load32_splat(x[t].d + i);
+          sum[t] = madd(wasm_f32x4_convert_i32x4(dot), wasm_f32x4_mul(d, scale), sum[t]);
+          if (minimum) sum[t] = wasm_f32x4_sub(sum[t], wasm_f32x4_mul(m, splat(x[t].d[i] * (f32)levels)));
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (u32 t = 0; t < T; t++) to[t] = sum[t];
+}
+
+typedef void Kernel(const Format *f, const u8 *panel, u32 cols, const u8 *const x[TILE], v128_t to[TILE]);
+
+#define KERNELS(kind, scales, minimum)                                                                                 \
+  static void kind##_##scales##_##minimum##_1(const Format *f, const u8 *panel, u32 cols, const u8 *const x[TILE],     \
+                                              v128_t to[TILE]) {                                                       \
+    rounded_product(kind, scales, minimum, 1, f, panel, cols, x, to);                                                  \
+  }                                                                                                                    \
+  static void kind##_##scales##_##minimum##_4(const Format *f, const u8 *panel, u32 cols, const u8 *const x[TILE],     \
+                                              v128_t to[TILE]) {                                                       \
+    rounded_product(kind, scales, minimum, TILE, f, panel, cols, x, to);                                               \
+  }
+EACH_KIND(KERNELS)
+
+#define KERNEL_ENTRY(kind, scales, minimum)                                                                            \
+  [kind][scales][minimum] = {kind##_##scales##_##minimum##_1, kind##_##scales##_##minimum##_4},
+static Kernel *const kernels[FLOATS][NO_SCALE][2][2] = {EACH_KIND(KERNEL_ENTRY)};
+
+// Add w (cols, 4 rows) * T rows of x. Every fourth column has a sum of its own: one would wait for itself.
+INLINE void float_product(u32 T, const f32 *w, u32 cols, const f32 *const x[], v128_t to[]) {
+  v128_t sum[2][4];
+#pragma unroll
+  for (u32 i = 0; i < 4 * T; i++) sum[i / 4][i % 4] = splat(0);
+  u32 k = 0;
+  for (; k + 4 <= cols; k += 4) {
+#pragma unroll
+    for (u32 j = 0; j < 4; j++) {
+      const v128_t v = wasm_v128_load(w + 4 * (k + j));
+#pragma unroll
+      for (u32 t = 0; t < T; t++) sum[t][j] = madd(v, wasm_v128_load32_splat(x[t] + k + j), sum[t][j]);
+    }
+  }
+  for (; k < cols; k++)
+    for (u32 t = 0; t < T; t++) sum[t][0] = madd(wasm_v128_load(w + 4 * k), splat(x[t][k]), sum[t][0]);
+#pragma unroll
+  for (u32 t = 0; t < T; t++)
+    to[t] = wasm_f32x4_add(
+        to[t], wasm_f32x4_add(wasm_f32x4_add(sum[t][0], sum[t][1]), wasm_f32x4_add(sum[t][2], sum[t][3])));
+}
+
+static void exact_product(const Format *f, const u8 *unit, u32 cols, const u8 *const rows[TILE], u32 count,
+                          v128_t to[TILE], f32 *scratch) {
+  const u32 step = f->kind == FLOATS ? 128 : f->values; // columns at a time
+  for (u32 t = 0; t < TILE; t++) to[t] = splat(0);
+  for (u32 column = 0; column < cols; column += step) {
+    const u32 size = MIN(step, cols - column);
+    const f32 *w = scratch, *x[TILE];
+    if (f->kind != FLOATS) unpack(f, unit, scratch);
+    else if (f->bytes == 16) w = (const f32 *)unit;
+    else if (f->offset) // bf16
+      for (u32 k = 0; k < size; k++) wasm_v128_store(scratch + 4 * k, wasm_i32x4_shl(wasm_u32x4_load16x4(unit + 8 * k), 16));
+    else
+      for (u32 k = 0; k < size; k++) wasm_v128_store(scratch + 4 * k, finite_halves(unit + 8 * k));
+    unit += size / f->values * f->bytes;
+    for (u32 t = 0; t < TILE; t++) x[t] = (const f32 *)rows[t] + column;
+    if (count == 1) float_product(1, w, size, x, to);
+    else float_product(2, w, size, x, to), float_product(2, w, size, x + 2, to + 2);
+  }
+}
+
+void panel_product(const Format *f, const u8 *panel, u32 cols, const u8 *const x[TILE], u32 count, u32 exact,
+                   v128_t to[TILE], f32 *scratch) {
+  if (exact) exact_product(f, panel, cols, x, count, to, scratch);
+  else kernels[f->kind][f->scales][f->minimum][count > 1](f, panel, cols, x, to);
+}

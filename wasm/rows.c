@@ -1,0 +1,224 @@
+// The ops that work row by row: norms, activations, sums, pooling, short convolutions.
+#include "ops.h"
+
+// -- norms
+
+u32 norm_chunks(const norm_call *r) { return divided(batch_size(r->state), UP(4096, r->cols * r->groups)); }
+
+void norm_work(const norm_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const f32 *norm = AT(f32, r->norm), *bias = r->bias ? AT(f32, r->bias) : 0;
+  f32 *centred = (f32 *)scratch;
+  EACH_ROW(m, batch_size(r->state)) {
+    for (u32 g = 0; g < r->groups; g++) {
+      const f32 *x = ROW(r->x, r->x_stride, m) + g * r->cols;
+      f32 *y = ROW(r->y, r->y_stride, m) + g * r->cols;
+      if (r->mean) {
+        f32 sum = 0;
+        for (u32 k = 0; k < r->cols; k++) sum += x[k];
+        for (u32 k = 0; k < r->cols; k++) centred[k] = x[k] - sum / r->cols;
+        x = centred;
+      }
+      const f32 scale = inverse_rms(x, r->cols, r->eps);
+      for (u32 k = 0; k < r->cols; k++) {
+        const f32 value = x[k] * scale * norm[k] + (bias ? bias[k] : 0);
+        y[k] = r->add ? y[k] + value : value;
+      }
+    }
+  }
+}
+
+u32 normalize_chunks(const normalize_call *r) { return batch_size(r->state) > 0; }
+
+void normalize_work(const normalize_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  for (u32 m = 0; m < batch_size(r->state); m++) {
+    f32 *y = ROW(r->y, r->y_stride, m), sum = 0;
+    for (u32 k = 0; k < r->cols; k++) sum += y[k] * y[k];
+    const f32 scale = sum > 0 ? 1 / __builtin_sqrtf(sum) : 0;
+    for (u32 k = 0; k < r->cols; k++) y[k] *= scale;
+  }
+}
+
+// -- activations
+
+INLINE v128_t gelu4(v128_t x) {
+  const v128_t cubic = madd(wasm_f32x4_mul(splat(0.044715f), wasm_f32x4_mul(x, x)), splat(1), splat(1));
+  const v128_t t = tanh4(wasm_f32x4_mul(wasm_f32x4_mul(splat(0.7978845608f), x), cubic));
+  return wasm_f32x4_mul(wasm_f32x4_mul(splat(0.5f), x), wasm_f32x4_add(splat(1), t));
+}
+
+INLINE v128_t activate4(u32 activation, v128_t x) {
+  switch (activation) {
+  case SILU: return wasm_f32x4_mul(x, sigmoid4(x));
+  case GELU: return gelu4(x);
+  case TANH: return tanh4(x);
+  default: { // squared ReLU
+    const v128_t positive = wasm_f32x4_pmax(splat(0), x);
+    return wasm_f32x4_mul(positive, positive);
+  }
+  }
+}
+
+INLINE v128_t gated4(u32 activation, v128_t gate, v128_t up) {
+  if (activation != SWIGLU_OAI) return wasm_f32x4_mul(activate4(activation, gate), up);
+  const v128_t g = wasm_f32x4_pmin(splat(7), gate);
+  const v128_t clipped = wasm_f32x4_pmax(splat(-7), wasm_f32x4_pmin(splat(7), up));
+  const v128_t silu = wasm_f32x4_mul(g, sigmoid4(wasm_f32x4_mul(splat(1.702f), g)));
+  return wasm_f32x4_mul(silu, wasm_f32x4_add(clipped, splat(1)));
+}
+
+// `cols` values of y from x and, if it is gated, from `up`.
+static void activate_row(u32 activation, const f32 *x, const f32 *up, f32 *y, u32 cols) {
+  u32 k = 0;
+  for (; k + 4 <= cols; k += 4) {
+    const v128_t v = wasm_v128_load(x + k);
+    wasm_v128_store(y + k, up ? gated4(activation, v, wasm_v128_load(up + k)) : activate4(activation, v));
+  }
+  for (; k < cols; k++) {
+    const v128_t v = splat(x[k]);
+    y[k] = wasm_f32x4_extract_lane(up ? gated4(activation, v, splat(up[k])) : activate4(activation, v), 0);
+  }
+}
+
+// A large row is divided, too: into parts of so many values.
+#define ACTIVATION_PART 1024
+
+u32 activate_chunks(const activate_call *r) {
+  return divided(batch_size(r->state) * r->repeat * UP(r->cols, ACTIVATION_PART), 1);
+}
+
+void activate_work(const activate_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 parts = UP(r->cols, ACTIVATION_PART);
+  EACH_ROW(item, batch_size(r->state) * r->repeat * parts) {
+    const u32 m = item / parts, first = item % parts * ACTIVATION_PART, size = MIN(ACTIVATION_PART, r->cols - first);
+    const f32 *x = ROW(r->x, r->x_stride, m) + first;
+    activate_row(r->activation, x, r->gated ? x + r->cols : 0, ROW(r->y, r->y_stride, m) + first, size);
+  }
+}
+
+u32 gate_chunks(const gate_call *r) { return batch_size(r->state) > 0; }
+
+void gate_work(const gate_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  for (u32 m = 0; m < batch_size(r->state); m++)
+    activate_row(r->activation, ROW(r->x, r->x_stride, m), ROW(r->up, r->up_stride, m) + r->first,
+                 ROW(r->y, r->y_stride, m), r->cols);
+}
+
+// -- sums and factors
+
+u32 add_scaled_chunks(const add_scaled_call *r) { return batch_size(r->state) > 0; }
+
+void add_scaled_work(const add_scaled_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  for (u32 m = 0; m < batch_size(r->state); m++) {
+    const f32 *x = ROW(r->x, r->stride, m);
+    f32 *y = ROW(r->y, r->stride, m), scale = r->scale;
+    if (r->gate) scale *= wasm_f32x4_extract_lane(sigmoid4(splat(*ROW(r->gate, r->gate_stride, m))), 0);
+    for (u32 k = 0; k < r->stride; k++) y[k] += scale * x[k];
+  }
+}
+
+u32 scale_by_chunks(const scale_by_call *r) { return batch_size(r->state) > 0; }
+
+void scale_by_work(const scale_by_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const f32 factor = *AT(f32, r->factor);
+  for (u32 m = 0; m < batch_size(r->state); m++) {
+    f32 *x = ROW(r->x, r->stride, m);
+    for (u32 k = 0; k < r->stride; k++) x[k] *= factor;
+  }
+}
+
+u32 soft_cap_chunks(const soft_cap_call *r) { return (r->state ? batch_size(r->state) : 1) > 0; }
+
+void soft_cap_work(const soft_cap_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  for (u32 m = 0; m < (r->state ? batch_size(r->state) : 1); m++) {
+    f32 *y = ROW(r->y, r->stride, m);
+    for (u32 k = 0; k < r->stride; k++) {
+      const f32 x = y[k] * r->scale;
+      y[k] = r->cap > 0 ? r->cap * wasm_f32x4_extract_lane(tanh4(splat(x / r->cap)), 0) : x;
+    }
+  }
+}
+
+u32 weighted_sum_chunks(const weighted_sum_call *r) { return divided(batch_size(r->state), 1); }
+
+void weighted_sum_work(const weighted_sum_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  EACH_ROW(m, batch_size(r->state)) {
+    const f32 *weights = ROW(r->weights, r->used, m);
+    f32 *y = ROW(r->y, r->stride, m);
+    for (u32 k = 0; k < r->cols; k++) {
+      f32 sum = 0;
+      for (u32 i = 0; i < r->used; i++) sum += weights[i] * ROW(r->x, r->x_stride, m * r->used + i)[k];
+      y[k] += sum;
+    }
+  }
+}
+
+u32 add_media_chunks(const add_media_call *r) { return batch_size(r->state) > 0; }
+
+void add_media_work(const add_media_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  for (u32 m = 0; m < batch_size(r->state); m++) {
+    const u32 seq = sequence(r->state, r->per_token, m), pos = position(r->state, r->per_token, m);
+    if (AT(u32, r->tokens)[seq * r->tokens_stride + pos] < FIRST_MEDIA_ID) continue;
+    const f32 *media = ROW(r->media, r->media_stride, m) + r->first;
+    f32 *x = ROW(r->x, r->x_stride, m);
+    for (u32 k = 0; k < r->cols; k++) x[k] += media[k];
+  }
+}
+
+// -- pooling
+
+u32 pool_chunks(const pool_call *r) { return batch_size(r->state) > 0; }
+
+void pool_work(const pool_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 n = batch_size(r->state);
+  for (u32 m = 0, end; m < n; m = end) {
+    const Segment s = segment(r->state, r->segments, m);
+    for (end = m + 1; end < n && segment(r->state, r->segments, end).first == s.first;) end++;
+    f32 *y = ROW(r->y, r->stride, s.row);
+    const u32 before = states(r->state)->pos + m - s.first;
+    for (u32 k = 0; k < r->stride; k++) {
+      if (r->kind == POOL_LAST) y[k] = ROW(r->x, r->stride, end - 1)[k];
+      if (r->kind == POOL_CLS && !before) y[k] = ROW(r->x, r->stride, m)[k];
+      if (r->kind != POOL_MEAN) continue;
+      f32 sum = 0;
+      for (u32 i = m; i < end; i++) sum += ROW(r->x, r->stride, i)[k];
+      if (before) sum += y[k] * before;
+      y[k] = sum / (before + end - m);
+    }
+  }
+}
+
+// -- LFM2's short convolution
+
+INLINE f32 conv_cached(const shortconv_call *r, u32 seq, u32 pos, u32 k) {
+  const size_t at = (size_t)cache_row(r->state, r->table, r->pages, r->page, seq, pos) * r->cols + k;
+  return r->halves ? half(AT(u16, r->cache)[at]) : AT(f32, r->cache)[at];
+}
+
+u32 shortconv_chunks(const shortconv_call *r) { return batch_size(r->state) > 0; }
+
+// Writes the batch's own inputs first: what a token reads of them is rounded as the cache is.
+void shortconv_work(const shortconv_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 n = batch_size(r->state);
+  for (u32 m = 0; m < n; m++) {
+    const f32 *x = ROW(r->x, r->x_stride, m);
+    const u32 pos = position(r->state, r->per_token, m), seq = sequence(r->state, r->per_token, m);
+    const size_t at = (size_t)cache_row(r->state, r->table, r->pages, r->page, seq, pos) * r->cols;
+    for (u32 k = 0; k < r->cols; k++) {
+      const f32 value = x[k] * x[2 * r->cols + k];
+      if (r->halves) AT(u16, r->cache)[at + k] = to_half(value);
+      else AT(f32, r->cache)[at + k] = value;
+    }
+  }
+  for (u32 m = 0; m < n; m++) {
+    const f32 *x = ROW(r->x, r->x_stride, m), *weights = AT(f32, r->weights);
+    const u32 pos = position(r->state, r->per_token, m), seq = sequence(r->state, r->per_token, m);
+    const u32 offset = pos - segment(r->state, r->segments, m).first;
+    f32 *y = ROW(r->y, r->y_stride, m);
+    for (u32 k = 0; k < r->cols; k++) {
+      f32 sum = x[k] * x[2 * r->cols + k] * weights[k * r->size + r->size - 1];
+      for (u32 back = 1; back < r->size && back <= offset; back++)
+        sum += conv_cached(r, seq, pos - back, k) * weights[k * r->size + r->size - 1 - back];
+      y[k] = x[r->cols + k] * sum;
+    }
+  }
+}

@@ -1,0 +1,36 @@
+// y[m, c] = sum over t < TAPS of weight[m, t] * kernel[c, t] * x[id[m, t], c]: a convolution of each channel on its own. A tap of
+// weight 0 is outside of the input. Grid (CHANNELS / THREADS, tokens).
+#param QUANT // fragment of wgsl/quants that reads the kernel
+#param CHANNELS
+#param TAPS // places of the kernel; columns of a row of it, at most 32
+#param THREADS
+
+struct Params {
+  stride: u32, // floats between rows of x and of y
+}
+#include "lib/state.wgsl"
+@bind var<uniform> p: Params;
+@bind var<storage, read> state: State;
+@bind var<storage, read> taps: array<vec2u>; // (n, TAPS): row of x, bits of its f32 weight
+const W_GROUPS = 1u;
+#include "quants/${QUANT}.wgsl"
+@bind var<storage, read> x: array<f32>; // (rows, stride)
+@bind var<storage, read_write> y: array<f32>; // (n, stride)
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(global_invocation_id) id: vec3u) {
+  let c = id.x;
+  let m = id.y;
+  if (m >= state.n || c >= CHANNELS) {
+    return;
+  }
+  var kernel = w_group(c, 0u);
+  var sum = 0.0;
+  for (var t = 0u; t < TAPS; t++) {
+    let tap = taps[m * TAPS + t];
+    if (tap.y != 0u) {
+      sum = fma(bitcast<f32>(tap.y) * kernel[t / 4u][t % 4u], x[tap.x * p.stride + c], sum);
+    }
+  }
+  y[m * p.stride + c] = sum;
+}
