@@ -90,9 +90,7 @@ class Engine:
         """
         parts = Parts.of(source, header)
         report = on_progress or (lambda stage, done, total: None)
-        adapter, device = await adapter_for(options.backend)
-        if device is not None and options.variant:
-            device = replace(device, **options.variant)  # type: ignore[arg-type]
+        adapter, device = await adapter_for(options)
         plan = await plan_that_fits(parts, device, options)
         parts.prefetch()  # downloads while kernels are measured, without using the GPU
         tuning = await tuned_plan(parts, adapter, device, plan, options, report)
@@ -117,7 +115,7 @@ class Engine:
         source: Source | list[Source], header: Header | list[Header], options: LoadOptions = DEFAULTS
     ) -> dict[str, Any]:
         """Memory that `load` would take (budget.estimate). Reads only the header and RoPE's factors."""
-        _, device = await adapter_for(options.backend)
+        _, device = await adapter_for(options)
         return budget.estimate(await plan_for(Parts.of(source, header), device, options), device)
 
     # -- running ------------------------------------------------------------------------------------------------------

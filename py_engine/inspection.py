@@ -91,11 +91,8 @@ def _facts(header: Header) -> dict[str, Any]:
 async def _fit(
     parts: Parts, options: LoadOptions, capacity: Capacity, load_package: LoadPackage | None
 ) -> dict[str, Any]:
-    adapter, device = await adapter_for(options.backend)
-    first = await plan_for(parts, device, options)
-    if device is None or (device.software and options.backend == "auto" and fits_on_cpu(first)):
-        adapter, device, first = None, None, await plan_for(parts, None, options)
-    chosen = _candidate(first, device)
+    adapter, device = await adapter_for(options)
+    chosen = _candidate(await plan_for(parts, device, options), device)
     while not _fits(chosen, capacity) and (shorter := _shorter(chosen, options, parts.header, capacity)):
         chosen = _candidate(await plan_for(parts, device, replace(options, context_length=shorter)), device)
     verdict = "fits" if _fits(chosen, capacity) else "too_large"
@@ -150,7 +147,7 @@ async def _speed(plan: Plan, adapter: Any, device: Device | None, load_package: 
     from py_engine.tuning.known_rates import known_rates
 
     position = min(POSITION, plan.n_ctx // 2)
-    size, dispatches = decode_bytes_on_cpu(plan) if device is None else decode_bytes(plan, device, position)
+    size, dispatches = decode_bytes_on_cpu(plan, position) if device is None else decode_bytes(plan, device, position)
     rates = await known_rates(adapter, device, load_package)
     return {
         "bytes_per_token": size,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -183,7 +183,7 @@ async def run_loader(
             return right, loader, *await loader.run()
         except WrongKernels:
             found_wrong = True
-            adapter, _ = await adapter_for(options.backend)  # one adapter opens one device
+            adapter, _ = await adapter_for(options)  # one adapter opens one device
 
 
 def _all_shaders(plan: Plan, device: Device) -> list[Shader]:
@@ -218,17 +218,17 @@ async def _rope_factors(parts: Parts, n_ctx: int) -> list[float] | None:
     return list(struct.unpack(f"<{len(raw) // 4}f", raw))
 
 
-async def adapter_for(backend: str) -> tuple[Any, Device | None]:
-    """(adapter, its kernel variants), or (None, None) where the CPU is to run."""
-    if backend == "cpu":
+async def adapter_for(options: LoadOptions) -> tuple[Any, Device | None]:
+    """(adapter, its kernel variants with those that the options force), or (None, None) where the CPU is to run."""
+    if options.backend == "cpu":
         return None, None
     from py_engine.gpu.adapter import device_of, request_adapter
 
     adapter = await request_adapter()
-    device = device_of(adapter) if adapter is not None else None
-    if backend == "auto" and device is not None and device.software:
+    device = replace(device_of(adapter), **options.variant) if adapter is not None else None  # type: ignore[arg-type]
+    if options.backend == "auto" and device is not None and device.software:
         return None, None  # the CPU engine is faster than WebGPU emulated on the CPU
-    if adapter is None and backend == "webgpu":
+    if adapter is None and options.backend == "webgpu":
         raise WispError(
             "This browser offers no WebGPU. Use a recent Chrome, Edge, Safari or Firefox, turn hardware acceleration "
             'on, or load with backend "cpu".',

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from py_engine.plan import kernels
+from py_engine.plan import kernels, panels
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, DECODE_STEP, EMBED, PREFILL
 from py_engine.plan.pages import STATE_WORDS
@@ -80,13 +80,16 @@ def decode_bytes(plan: Plan, device: Device, position: int) -> tuple[int, int]:
     return sum(one.bytes for one in moved), len(moved)
 
 
-def decode_bytes_on_cpu(plan: Plan) -> tuple[int, int]:
-    """The same for numpy, where every weight is float32: the weights alone, which are nearly all."""
+def decode_bytes_on_cpu(plan: Plan, position: int) -> tuple[int, int]:
+    """The same for the CPU engine, which stores weights in its own layout: weights and caches, which are nearly all."""
     size = 0
     for op in plan.lists[DECODE]:
-        for name, weight in op.bindings.items():
-            if isinstance(weight, Weight) and name == "w":
-                size += 4 * weight.rows * weight.cols * _weight_bytes(op, name, weight, 1) // weight.nbytes
+        for name, bound in op.bindings.items():
+            if isinstance(bound, Buffer):
+                size += _buffer_bytes(op, name, bound, 1, position, 1) if bound.pool == "kv" else 0
+            elif name == "w":
+                stored = panels.weight_bytes(bound.type, bound.rows, bound.cols)
+                size += stored * _weight_bytes(op, name, bound, 1) // bound.nbytes
     return size, len(plan.lists[DECODE])
 
 

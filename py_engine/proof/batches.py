@@ -80,6 +80,11 @@ class Batch:
                 table[: own.size] = own
         return words
 
+    def write_edges(self, tokens: Array, row0: int, end: int) -> None:
+        """Let two tokens be the neighbours of a table's rows `row0` to `end`. `tokens`: (sequences, positions)."""
+        for (position, seq), row in zip(self.places[1:4:2], (end, max(0, row0 - 1)), strict=False):
+            tokens[seq, position] = row
+
     def write_media(self, tokens: Array) -> None:
         """Let every second token belong to a picture. `tokens`: (sequences, positions)."""
         for position, seq in self.places[::2] if self.media else ():

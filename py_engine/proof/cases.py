@@ -180,8 +180,9 @@ class _Maker:
         if name == "w_qs":
             return self.random.normal((part.rows[name], *b.shape[1:]), b.dtype)
         if name == "tokens":
-            rows = int(op.consts.get("row0", 0) + op.consts.get("rows", 0)) + 2
-            tokens = self.random.numbers.integers(0, rows, (SEQUENCES, b.shape[1])).astype(np.uint32)
+            row0, end = int(op.consts.get("row0", 0)), int(op.consts.get("row0", 0) + op.consts.get("rows", 0))
+            tokens = self.random.numbers.integers(0, end + 2, (SEQUENCES, b.shape[1])).astype(np.uint32)
+            case.batch.write_edges(tokens, row0, end)
             case.batch.write_media(tokens)
             return tokens
         if b.pool == "kv":

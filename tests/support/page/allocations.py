@@ -24,7 +24,7 @@ async def stated_and_taken(url: str, backend: str, *, compiled: bool) -> dict[st
     try:
         before = int(js.allocatedBytes())
         if backend == "webgpu" and not compiled:
-            adapter, device = await adapter_for(backend)
+            adapter, device = await adapter_for(options)
             assert device is not None
             plan = await plan_for(Parts.of(source, header), device, options)
             gpu = await Gpu.open(adapter, device, plan)
