@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from app.answers import chat, encoding, grammar
 from app.client import Call, Fields
 from app.models.loaded import Loaded
+from app.models.projector import ChunkedPrompt
 from app.models.registry import Models
 from app.openai import formats
 from app.openai.requests import chat_request
@@ -115,16 +116,16 @@ class ModelMessages:
 
     async def _encode(self, fields: Fields, call: Call) -> dict[str, Any]:
         async with self._alone(fields, call) as model:
-            return {"chunks": await encoding.encode(await self._prompt(fields, model))}
+            return {"chunks": await encoding.encode(model, await self._prompt(fields, model))}
 
-    async def _prompt(self, fields: Fields, model: Loaded) -> encoding.EncodedPrompt:
+    async def _prompt(self, fields: Fields, model: Loaded) -> ChunkedPrompt:
         """The chunks of a message's prompt with its media."""
         text, media = fields.get("prompt"), fields.get("media")
         if not isinstance(text, str):
             raise WispError("prompt must be a string.", "invalid_type", param="prompt")
         if not isinstance(media, list):
             raise WispError("media must be a list of files.", "invalid_type", param="media")
-        return await encoding.chunks_of(model, text, [await self._platform.read_media(one) for one in media])
+        return await encoding.chunked(model, text, [await self._platform.read_media(one) for one in media])
 
     async def _evaluate(self, fields: Fields, call: Call) -> dict[str, Any]:
         if "prompt" in fields:
@@ -154,10 +155,8 @@ class ModelMessages:
         """Logits of each text position of a prompt's last chunk, then of each of the ids that follow."""
         following = _ids(fields.get("ids") or [])
         async with self._alone(fields, call) as model:
-            engine = model.engine_or_error()
             model.check_ids(following, "ids")
-            prompt = await self._prompt(fields, model)
-            logits, shape = await engine.evaluate([*prompt.ids, *following], prompt.media)
+            logits, shape = await encoding.evaluate(model, await self._prompt(fields, model), following)
         return {"logits": logits, "shape": list(shape)}
 
     async def _profile(self, fields: Fields, call: Call) -> list[dict[str, Any]]:

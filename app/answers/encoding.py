@@ -1,51 +1,40 @@
-"""The chunks of a prompt with media, with what the encoder computes of each (engine.encode of the SDK)."""
+"""A prompt with media, and what the encoder computes of each (engine.encode and engine.evaluate of the SDK)."""
 
 from array import array
-from dataclasses import dataclass
 from typing import Any
 
 from app.answers.media import projector_of
 from app.models.loaded import Loaded
-from app.models.projector import PreparedMedia
+from app.models.projector import ChunkedPrompt, PreparedMedia
+from app.openai.messages import MARKER
 from py_engine.generate.media import Media, PromptMedia
-from py_engine.media.chunks import Chunk, MediaChunk, TextChunk
+from py_engine.media.chunks import MediaChunk, TextChunk
 from py_engine.media.prepared import Piece
 
-
-@dataclass
-class EncodedPrompt:
-    """A prompt's chunks, and its ids with those that stand for media."""
-
-    model: Loaded
-    chunks: list[Chunk]
-    ids: list[int]
-    media: PromptMedia
-    all_media: list[Media]
+PARAM = "media"
 
 
-async def chunks_of(model: Loaded, text: str, files: list[bytes]) -> EncodedPrompt:
-    """The chunks of a prompt with the marker once for each file. WispError for files that cannot be used."""
-    projector = projector_of(model, "media")
-    chunks = projector.chunks(text, [await projector.prepared(data) for data in files])
-    ids: list[int] = []
-    media: list[Media] = []
-    for chunk in chunks:
-        if isinstance(chunk, TextChunk):
-            ids += chunk.ids
-        else:
-            media.append(projector.media_of(chunk))
-            ids += media[-1].ids
-    return EncodedPrompt(model, chunks, ids, PromptMedia(media, projector.encode), media)
+async def chunked(model: Loaded, text: str, files: list[bytes]) -> ChunkedPrompt:
+    """A prompt that has MARKER once for each file. WispError for files that cannot be used."""
+    projector = projector_of(model, PARAM)
+    return projector.prompt(text, [await projector.prepared(data) for data in files], MARKER)
 
 
-async def encode(prompt: EncodedPrompt) -> list[dict[str, Any]]:
+async def encode(model: Loaded, prompt: ChunkedPrompt) -> list[dict[str, Any]]:
     """The chunks in order, as plain objects and typed arrays (docs/sdk.md)."""
-    await projector_of(prompt.model, "media").encode(prompt.all_media)
-    media = iter(prompt.all_media)
+    await projector_of(model, PARAM).encode(prompt.media)
+    media = iter(prompt.media)
     return [
         {"kind": "text", "ids": chunk.ids} if isinstance(chunk, TextChunk) else _encoded(chunk, next(media))
         for chunk in prompt.chunks
     ]
+
+
+async def evaluate(model: Loaded, prompt: ChunkedPrompt, ids: list[int]) -> tuple[Any, tuple[int, int]]:
+    """Logits as Engine.evaluate() returns them, of a prompt and the ids that follow it."""
+    media = PromptMedia(prompt.media, projector_of(model, PARAM).encode)
+    found: tuple[Any, tuple[int, int]] = await model.engine_or_error().evaluate([*prompt.ids, *ids], media)
+    return found
 
 
 def _encoded(chunk: MediaChunk, media: Media) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from app.models.loaded import Loaded
 from app.models.projector import LoadedProjector
 from app.openai.media import MediaPart, Message, parts_of, with_markers
 from py_engine.errors import WispError
-from py_engine.generate.media import Media, PromptMedia
-from py_engine.media.chunks import MediaChunk, TextChunk
+from py_engine.generate.media import PromptMedia
 from py_engine.media.prepared import Medium
 
 Fetch = Callable[[str], Awaitable[bytes]]
@@ -37,15 +36,8 @@ class RequestMedia:
         marker = f"<__media_{self.nonce}__>"
         each = re.compile(f"<__media_{self.nonce}_([0-9]+)__>")
         used = [self.media[int(number)] for number in each.findall(text)]
-        ids: list[int] = []
-        media: list[Media] = []
-        for chunk in projector.chunks(each.sub(marker, text), used, marker):
-            if isinstance(chunk, TextChunk):
-                ids += chunk.ids
-            elif isinstance(chunk, MediaChunk):
-                media.append(projector.media_of(chunk))
-                ids += media[-1].ids
-        return ids, PromptMedia(media, projector.encode)
+        prompt = projector.prompt(each.sub(marker, text), used, marker)
+        return prompt.ids, PromptMedia(prompt.media, projector.encode)
 
     def without_markers(self, text: str) -> str:
         """A prompt's text without what stands for its media."""

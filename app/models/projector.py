@@ -13,8 +13,8 @@ from typing import Any, Generic, TypeVar
 from app.models.loaded import Loaded
 from py_engine.files.gguf_header import Header
 from py_engine.generate.media import Media, media_ids
-from py_engine.media.chunker import MARKER, Chunker
-from py_engine.media.chunks import Chunk, MediaChunk
+from py_engine.media.chunker import Chunker
+from py_engine.media.chunks import Chunk, MediaChunk, TextChunk
 from py_engine.media.prepared import Medium, Picture
 from py_engine.media.projector import Projector
 from py_engine.options import MediaOptions
@@ -24,6 +24,15 @@ EMBEDDING_BYTES = 256 << 20  # of embeddings that are kept
 
 Prepare = Callable[[Projector, bytes], Awaitable[Medium]]
 Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class ChunkedPrompt:
+    """A prompt's chunks, its ids with those that stand for media, and what stands for each chunk of media, in order."""
+
+    chunks: list[Chunk]
+    ids: list[int]
+    media: list[Media]
 
 
 @dataclass(eq=False)
@@ -76,11 +85,18 @@ class LoadedProjector:
             self._prepared.put(key, medium, _size(medium))
         return medium
 
-    def chunks(self, text: str, media: list[Medium], marker: str = MARKER) -> list[Chunk]:
-        """The chunks of a prompt that has the marker once for each of its media."""
-        return self._chunker.chunks(text, media, marker)
+    def prompt(self, text: str, media: list[Medium], marker: str) -> ChunkedPrompt:
+        """The chunks of a text that has the marker once for each of its media. WispError if it has not."""
+        prompt = ChunkedPrompt(self._chunker.chunks(text, media, marker), [], [])
+        for chunk in prompt.chunks:
+            if isinstance(chunk, TextChunk):
+                prompt.ids.extend(chunk.ids)
+            else:
+                prompt.media.append(self._media_of(chunk))
+                prompt.ids.extend(prompt.media[-1].ids)
+        return prompt
 
-    def media_of(self, chunk: MediaChunk) -> PreparedMedia:
+    def _media_of(self, chunk: MediaChunk) -> PreparedMedia:
         """What stands for a chunk in a prompt; its embeddings are there if they were computed before."""
         content = f"{self._identity} {chunk.hash}"
         grid = chunk.grid if chunk.mrope else None
@@ -90,17 +106,20 @@ class LoadedProjector:
 
     async def encode(self, media: list[Media]) -> None:
         """Compute the embeddings of media that lack them, in one batch."""
-        lacking = {one.content: one for one in media if isinstance(one, PreparedMedia) and one.rows is None}
+        prepared = [one for one in media if isinstance(one, PreparedMedia)]
+        lacking = {one.content: one for one in prepared if one.rows is None}
+        computed: dict[str, Any] = {}  # all of them: together they may be more than is kept
         for kind in ("image", "audio"):
             chunks = {content: one.chunk for content, one in lacking.items() if one.chunk and one.chunk.kind == kind}
             if chunks:
                 found = await self.encoder.encode_chunks(list(chunks.values()))
                 for content, (rows, shape) in zip(chunks, found, strict=True):
+                    computed[content] = rows
                     self._embeddings.put(content, rows, 4 * shape[0] * shape[1])
                     self.encoded += 1
-        for one in media:
-            if isinstance(one, PreparedMedia) and one.rows is None:
-                one.rows = self._embeddings.get(one.content)
+        for one in prepared:
+            if one.rows is None:
+                one.rows = computed[one.content]
 
     @property
     def memory(self) -> dict[str, int]:

@@ -125,17 +125,13 @@ class PromptMedia:
         """
         if not self:
             return None, 0
-        spans = self.spans(ids[: at + count])
-        places = _Places(self.spans(ids))
-        if not any(span.end > at for span in spans):
-            return None, places.shift(at + count)
-        rows = []
+        end, spans = at + count, self.spans(ids)
+        places, rows = _Places(spans), []
         for span in spans:
-            if span.end > at:
-                first = max(span.first, at)
-                index = span.index + first - span.first
-                rows.append(MediaRows(first - at, span.media.rows, index, min(span.end, at + count) - first))
-        return MediaBatch(places.records(at, at + count), rows), places.shift(at + count)
+            first, last = max(span.first, at), min(span.end, end)
+            if first < last:
+                rows.append(MediaRows(first - at, span.media.rows, span.index + first - span.first, last - first))
+        return MediaBatch(places.records(at, end), rows) if rows else None, places.shift(end)
 
 
 class _Places:

@@ -12,8 +12,6 @@ from py_engine.media.prepared import Medium, Picture, Piece, Sound
 from py_engine.media.projector import QWEN_VL, Projector
 from py_engine.media.sizes import Size
 
-MARKER = "<__media__>"  # stands in a prompt for each of its media
-
 NOT_CAUSAL = ("gemma3", "gemma4v")  # types whose image tokens see each other
 CAUSAL_WIDTHS = (1536, 2560)  # text models for gemma4v that were trained without that
 
@@ -107,7 +105,7 @@ class Chunker:
         self._mrope = mrope
         self._single: dict[str, int] = {}
 
-    def chunks(self, prompt: str, media: Sequence[Medium], marker: str = MARKER) -> list[Chunk]:
+    def chunks(self, prompt: str, media: Sequence[Medium], marker: str) -> list[Chunk]:
         """The chunks of a prompt, in which each medium has its marker."""
         texts = prompt.split(marker)
         if len(texts) != len(media) + 1:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from app.openai.messages import MARKER
 from py_engine.files.gguf_header import Header, parse
 from py_engine.media.chunker import Chunker
 from py_engine.media.chunks import Chunk
@@ -49,7 +50,7 @@ class Golden:
 
     def chunks(self, case: dict[str, Any]) -> list[Chunk]:
         """The chunks of a case."""
-        return self.chunker().chunks(case["prompt"], [prepared(self.projector, name) for name in case["media"]])
+        return self.chunker().chunks(case["prompt"], [prepared(self.projector, name) for name in case["media"]], MARKER)
 
 
 @cache

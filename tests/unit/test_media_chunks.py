@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.openai.messages import MARKER
 from py_engine.errors import WispError
 from py_engine.media.chunker import Chunker
 from py_engine.media.chunks import Chunk, MediaChunk, TextChunk
@@ -53,7 +54,7 @@ def test_hashes_tell_contents_and_projectors_apart() -> None:
     def hashes(name: str, media: list[str]) -> list[str]:
         model = golden(name)
         prompt = " and ".join(["<__media__>"] * len(media))
-        found = model.chunker().chunks(prompt, [prepared(model.projector, file) for file in media])
+        found = model.chunker().chunks(prompt, [prepared(model.projector, file) for file in media], MARKER)
         return [chunk.hash for chunk in found if isinstance(chunk, MediaChunk)]
 
     first, second, again = hashes("gemma4", ["square.png", "wide.png", "square.png"])
@@ -66,7 +67,7 @@ def test_hashes_tell_contents_and_projectors_apart() -> None:
 def test_the_count_of_media_must_be_that_of_markers() -> None:
     model = golden("gemma3")
     with pytest.raises(WispError, match="2 media markers, and 1 media") as error:
-        model.chunker().chunks("<__media__> <__media__>", [prepared(model.projector, "dot.png")])
+        model.chunker().chunks("<__media__> <__media__>", [prepared(model.projector, "dot.png")], MARKER)
     assert error.value.code == "invalid_value"
 
 
@@ -80,7 +81,7 @@ def test_the_count_of_media_must_be_that_of_markers() -> None:
 def test_media_need_an_encoder_of_their_kind(model: str, other: str, file: str, message: str) -> None:
     medium = prepared(golden(other).projector, file)
     with pytest.raises(WispError, match=message) as error:
-        golden(model).chunker().chunks("<__media__>", [medium])
+        golden(model).chunker().chunks("<__media__>", [medium], MARKER)
     assert error.value.code == "no_projector"
 
 
@@ -88,7 +89,7 @@ def test_a_text_model_must_have_the_tokens_that_tiles_need() -> None:
     tiles, other = golden("idefics3"), golden("gemma3")
     chunker = Chunker(load_tokenizer(other.text.metadata), tiles.projector, n_embd=64, mrope=False)
     with pytest.raises(WispError, match=r"lacks the token '\\n\\n'") as error:
-        chunker.chunks("<__media__>", [prepared(tiles.projector, "dot.png")])
+        chunker.chunks("<__media__>", [prepared(tiles.projector, "dot.png")], MARKER)
     assert error.value.code == "projector_mismatch"
 
 
