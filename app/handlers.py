@@ -1,16 +1,14 @@
 """A handler for every kind of message that a client may send."""
 
 import asyncio
-import time
 import traceback
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from app.answers import chat, embeddings
-from app.answers.journal import Journal
-from app.answers.media import Fetch
 from app.client import Call, Client, Fields
+from app.endpoints.compatible import CompatibleHandlers
+from app.endpoints.handlers import DONE, Handler
+from app.endpoints.openai import OpenAIHandlers
 from app.model_messages import ModelMessages, model_name
 from app.models import loading
 from app.models.downloads import Downloads
@@ -19,10 +17,6 @@ from app.models.registry import Models
 from app.models.request_queue import aborted
 from app.models.source import Source
 from app.models.storage import Storage
-from app.openai.endpoints import ENDPOINTS
-from app.openai.requests import chat_request, completion_request
-from app.openai.responses import Response, responses_request
-from app.openai.tokenize import tokenize_request, tokenized
 from app.upstreams import registry as upstreams
 from app.upstreams.registry import Upstreams
 from py_engine.errors import NOT_FOUND, SERVER_ERROR, WispError
@@ -40,10 +34,6 @@ class Platform(Source, upstreams.Platform, Protocol):
         """Bytes of the WASM heap."""
 
 
-Handler = Callable[[Fields, Call], Awaitable[Any]]
-_PATH_OF: dict[str, str] = {}  # a Worker's method -> the path of the endpoint it answers
-
-
 def messages(methods: dict[str, Callable[[Fields], Awaitable[Any]]]) -> dict[str, Handler]:
     """Handlers that need nothing of the client."""
 
@@ -51,16 +41,6 @@ def messages(methods: dict[str, Callable[[Fields], Awaitable[Any]]]) -> dict[str
         return lambda fields, call: method(fields)
 
     return {kind: handler(method) for kind, method in methods.items()}
-
-
-def answers(path: str) -> Callable[[Any], Any]:
-    """Mark a Worker's method as the handler of the endpoint /v1/`path`."""
-
-    def mark(method: Any) -> Any:
-        _PATH_OF[method.__name__] = path
-        return method
-
-    return mark
 
 
 class Worker:
@@ -75,7 +55,9 @@ class Worker:
         self._downloads = Downloads(platform, self._load_options, self._tell_downloads)
         self._upstreams = Upstreams(platform, self._models.knows, lambda text: self._log_to_all("upstream", text), DONE)
         handlers: dict[str, Handler] = {
-            **self._endpoints(),
+            **OpenAIHandlers(self._models, platform).by_kind,
+            **CompatibleHandlers(self._models, platform).by_kind,
+            "models": self._list,
             "load": self._load,
             "unload": self._unload,
             "budget": self._budget,
@@ -89,11 +71,6 @@ class Worker:
             "abort": self._abort,
         }
         self._handlers = self._upstreams.handlers(handlers)
-
-    def _endpoints(self) -> dict[str, Handler]:
-        """The handler of each row of the table of endpoints."""
-        methods = {path: getattr(self, name) for name, path in _PATH_OF.items()}
-        return {kind: methods[endpoint.path] for kind, endpoint in ENDPOINTS.items()}
 
     def connect(self, post: Callable[[dict[str, Any]], None]) -> Client:
         """Connect a client; `post` sends it a message."""
@@ -210,7 +187,6 @@ class Worker:
     async def _budget(self, fields: Fields, call: Call) -> int:
         return self._models.set_budget(fields.get("bytes"))
 
-    @answers("models")
     async def _list(self, fields: Fields, call: Call) -> dict[str, Any]:
         listing = await self._models.listing()
         return {**listing, "data": [*listing["data"], *await self._upstreams.models()]}
@@ -218,64 +194,6 @@ class Worker:
     def urls_in_use(self) -> set[str]:
         """Addresses of the models that must stay in the browser's storage."""
         return self._models.urls() | self._downloads.urls()
-
-    def _shared(self, body: Any, call: Call) -> AbstractAsyncContextManager[Loaded]:
-        """The model that a request names, shared with other requests."""
-        return self._models.shared(model_name(body), call.job, call.progress)
-
-    def _alone(self, body: Any, call: Call) -> AbstractAsyncContextManager[Loaded]:
-        """The model that a message or request names, exclusively."""
-        return self._models.alone(model_name(body), call.job, call.progress)
-
-    # -- text
-
-    @answers("chat/completions")
-    async def _chat(self, fields: Fields, call: Call) -> Any:
-        request = chat_request(fields.get("request"))
-        exchange = _exchange(fields, call, request.stream, self._platform.fetch_media)
-        async with self._shared(fields.get("request"), call) as model:
-            result = await chat.chat(model, request, exchange, self._platform.load_grammar)
-        return DONE if result is None else result
-
-    @answers("completions")
-    async def _complete(self, fields: Fields, call: Call) -> Any:
-        request = completion_request(fields.get("request"))
-        exchange = _exchange(fields, call, request.stream, self._platform.fetch_media)
-        async with self._shared(fields.get("request"), call) as model:
-            result = await chat.complete(model, request, exchange, self._platform.load_grammar)
-        return DONE if result is None else result
-
-    @answers("responses")
-    async def _respond(self, fields: Fields, call: Call) -> Any:
-        body = fields.get("request")
-        request = responses_request(body)
-        assert isinstance(body, dict)
-        streamed = bool(body.get("stream"))
-        exchange = _exchange(fields, call, streamed, self._platform.fetch_media)
-        async with self._shared(body, call) as model:
-            journal = exchange.journal
-            response = Response(body, model.id, journal.chunk if streamed else None, journal.identity)
-            exchange.emit = response.chunk
-            await chat.chat(model, request, exchange, self._platform.load_grammar)
-        return DONE if streamed else response.body
-
-    @answers("embeddings")
-    async def _embeddings(self, fields: Fields, call: Call) -> dict[str, Any]:
-        request = embeddings.embedding_request(fields.get("request"))
-        async with self._alone(fields.get("request"), call) as model:
-            return await embeddings.embeddings(model, request, call.job)
-
-    @answers("rerank")
-    async def _rerank(self, fields: Fields, call: Call) -> dict[str, Any]:
-        request = embeddings.rank_request(fields.get("request"))
-        async with self._alone(fields.get("request"), call) as model:
-            return await embeddings.rank(model, request, call.job)
-
-    @answers("tokenize")
-    async def _tokenize_request(self, fields: Fields, call: Call) -> dict[str, Any]:
-        request = tokenize_request(fields.get("request"))
-        async with self._models.hold(request.model, call.job, call.progress) as model:
-            return tokenized(request, model.tokenizer)
 
     # -- figures
 
@@ -304,15 +222,6 @@ class Worker:
             stats["cache"] = model.source_stats()
             stats["projector"] = model.projector.stats() if model.projector is not None else None
         return stats | self._models.stats() | {"clients": len(self._clients)}
-
-
-DONE: Any = object()  # a handler's result after a streamed answer
-
-
-def _exchange(fields: Fields, call: Call, streamed: bool, fetch: Fetch) -> chat.Exchange:
-    """What a generation needs of its message, with the journal of an earlier worker if it has one."""
-    journal = Journal(call.post, streamed=streamed, resume=fields.get("resume"), replay=fields.get("replay") is True)
-    return chat.Exchange(call.job, journal.chunk, journal, time.perf_counter(), fetch)
 
 
 def internal_error(error: Exception) -> WispError:

@@ -1,4 +1,4 @@
-"""Serve the page and, below /v1, the OpenAI API, which a tab's engine answers: `build.py serve --api`.
+"""Serve the page and the API of app/openai/endpoints.json, which a tab's engine answers: `build.py serve --api`.
 
 Only programs of this machine that send the printed key get answers. The server rejects a request, checked in this
 order, for another Host, another Origin, a missing key, a body that is too large or too slow, and if no tab lends an
@@ -16,6 +16,7 @@ from pathlib import Path
 from secrets import token_urlsafe
 from urllib.parse import parse_qs, urlsplit
 
+from app.openai.endpoints import ENDPOINTS
 from tools.connections import WRITE_S, number
 from tools.serve import Handler, Server
 from tools.tab import REPLACED, ClientDisconnectedError, Exchange, Tab
@@ -23,11 +24,12 @@ from tools.tab import REPLACED, ClientDisconnectedError, Exchange, Tab
 BODY_LIMIT = 32 << 20  # bytes
 MAX_TICKETS = 32
 TAB, BACKGROUND = "tab", "background"  # a tab of the user's browser; a headless one
+API_PATHS = {path for endpoint in ENDPOINTS.values() for path in (endpoint.path, *endpoint.also)}
 TAB_S = 10.0  # how long a request waits for a tab to connect
 
 
 class ApiHandler(Handler):
-    """Serve files as Handler does and, below /v1, the API."""
+    """Serve files as Handler does, and the API."""
 
     server: "ApiServer"
 
@@ -39,7 +41,7 @@ class ApiHandler(Handler):
             self._forbid("forbidden_host", f"This server does not answer for the host {host!r}.")
         elif path == "/v1/bridge":
             self._bridge(origin)
-        elif path.startswith("/v1/"):
+        elif path.startswith("/v1/") or path.strip("/") in API_PATHS:
             self._api(origin)
         elif self.command in ("GET", "HEAD"):
             self.connection.settimeout(WRITE_S)
@@ -74,7 +76,8 @@ class ApiHandler(Handler):
             self._forbid("forbidden_origin", f"Pages of {origin or 'another origin'} may not use this server.")
             return
         scheme, _, key = self.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not _same(key.strip(), self.server.key):
+        key = key if scheme.lower() == "bearer" else self.headers.get("X-Api-Key", "")  # Anthropic's clients
+        if not _same(key.strip(), self.server.key):
             what = "The API key is wrong or missing: send the one that build.py serve --api has printed."
             self._refuse(HTTPStatus.UNAUTHORIZED, "invalid_api_key", what)
             return
@@ -111,7 +114,7 @@ class ApiHandler(Handler):
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "engine_gone", TAB_CLOSED, keep_alive=True)
             return
         kind = next((value for name, value in head["headers"] if name == "content-type"), "application/json")
-        events = kind.startswith("text/event-stream") and self.command != "HEAD"
+        events = kind.startswith(("text/event-stream", "application/x-ndjson")) and self.command != "HEAD"
         chunked = events and self.request_version != "HTTP/1.0"
         if events:
             self.close_connection |= not chunked
@@ -131,7 +134,8 @@ class ApiHandler(Handler):
                 return
             piece = part["text"] if part["kind"] == "piece" else ""
             if part["kind"] == "lost":
-                piece = f"data: {_error(HTTPStatus.SERVICE_UNAVAILABLE, 'engine_gone', TAB_CLOSED)}\n\n"
+                error = _error(HTTPStatus.SERVICE_UNAVAILABLE, "engine_gone", TAB_CLOSED)
+                piece = f"data: {error}\n\n" if kind.startswith("text/event-stream") else f"{error}\n"
             if piece:
                 data = piece.encode("utf-8", "replace")
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)

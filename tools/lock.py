@@ -9,12 +9,14 @@ run again. Fails where a package needs another one, on any system, that pyprojec
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires
 from typing import cast
+from urllib.parse import unquote
 
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
@@ -28,7 +30,7 @@ from tools.failure import Failure, say
 
 SYSTEMS = {"linux": ("posix", "Linux"), "darwin": ("posix", "Darwin"), "win32": ("nt", "Windows")}
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-ACCEPT = "application/vnd.pypi.simple.v1+json"
+ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.1"
 HEAD = "# Made by `python3 -m tools.lock` from pyproject.toml. The hashes are of all files of each version.\n"
 
 
@@ -45,11 +47,22 @@ def hashes(index: str, pin: Requirement) -> list[str]:
     """The SHA-256 of every file of a pinned version."""
     request = urllib.request.Request(f"{index}/{canonicalize_name(pin.name)}/", headers={"Accept": ACCEPT})
     with urllib.request.urlopen(request, timeout=60) as answer:
-        files = json.load(answer)["files"]
-    found = {file["hashes"]["sha256"] for file in files if _version(file["filename"]) == _pinned(pin)}
+        text, in_json = answer.read().decode(), "json" in answer.headers["Content-Type"]
+    files = _of_json(text) if in_json else _of_html(text)
+    found = {sha256 for name, sha256 in files if _version(name) == _pinned(pin)}
     if not found:
         raise Failure(f"The package index has no file of {pin}")
     return sorted(found)
+
+
+def _of_json(text: str) -> list[tuple[str, str]]:
+    return [(file["filename"], file["hashes"]["sha256"]) for file in json.loads(text)["files"]]
+
+
+def _of_html(text: str) -> list[tuple[str, str]]:
+    """The links of an index that has no JSON: their addresses end with #sha256=..."""
+    links = re.findall(r'<a\b[^>]*href="([^"#]*)#sha256=([0-9a-f]{64})"', text)
+    return [(unquote(address).rsplit("/", 1)[-1], sha256) for address, sha256 in links]
 
 
 def _pinned(pin: Requirement) -> str:

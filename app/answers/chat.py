@@ -192,12 +192,12 @@ class Run:
             usage.truncated_tokens = prompt.truncated + stats.shifted_tokens
         reason = "length" if not stream.ended else "tool_calls" if output.message.tool_calls else "stop"
         if request.stream:
-            self._emit(answer.closing(reason, usage, index))
+            self._emit(answer.closing(reason, usage, index, stream.stopped))
         if recorded.closed:
             self.journal.begin(index)
         else:
             self.journal.close(index)
-        return answer.choice(index, output.message, output.all_logprobs(), reason), usage
+        return answer.choice(index, output.message, output.all_logprobs(), reason, stream.stopped), usage
 
     @asynccontextmanager
     async def _constraint(self, accepted: list[int]) -> AsyncIterator[Matcher | None]:

@@ -57,6 +57,11 @@ class AnswerStream:
         self._waiting: deque[tuple[int, int, TokenLogprob]] = deque()  # (start, end of its text, log-probability)
         self._released: list[TokenLogprob] = []
 
+    @property
+    def stopped(self) -> str | None:
+        """The stop string that ended the answer."""
+        return self._stops.stopped
+
     def push(self, ids: Sequence[int], logprobs: Sequence[TokenLogprob] | None = None) -> str:
         """The text to send after these ids. Ids after the end are ignored."""
         out = ""

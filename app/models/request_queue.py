@@ -98,6 +98,16 @@ class RequestQueue:
         finally:
             self._end(alone)
 
+    @property
+    def running(self) -> int:
+        """Requests that have access."""
+        return self._sharing + self._alone
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for it."""
+        return len(self._waiting)
+
     def _free(self, alone: bool) -> bool:
         return not self._alone and (self._sharing == 0 if alone else self._sharing < max(1, self._parallel()))
 

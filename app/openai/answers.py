@@ -143,10 +143,13 @@ class Answer:
             "system_fingerprint": "wisp",
         }
 
-    def choice(self, index: int, message: Message, logprobs: Json, finish_reason: str) -> dict[str, Json]:
-        """Return one element of `choices`."""
+    def choice(
+        self, index: int, message: Message, logprobs: Json, finish_reason: str, stopped: str | None = None
+    ) -> dict[str, Json]:
+        """Return one element of `choices`. `stopped`: the stop string that ended it, vLLM's `stop_reason`."""
         content = {"message": message.as_dict()} if self.chat else {"text": message.text()}
-        return {"index": index, **content, "logprobs": logprobs, "finish_reason": finish_reason}
+        made = {"index": index, **content, "logprobs": logprobs, "finish_reason": finish_reason}
+        return made if stopped is None else made | {"stop_reason": stopped}
 
     def whole(self, choices: list[dict[str, Json]], usage: Usage) -> dict[str, Json]:
         """Return the answer as one object."""
@@ -160,9 +163,12 @@ class Answer:
         """Return a chunk with text, or with part of a tool call."""
         return self._chunk(index, delta, logprobs, None)
 
-    def closing(self, finish_reason: str, usage: Usage, index: int = 0) -> dict[str, Json]:
-        """Return the chunk that says why a choice ended."""
-        return {**self._chunk(index, {}, None, finish_reason), "timings": usage.timings()}
+    def closing(self, finish_reason: str, usage: Usage, index: int = 0, stopped: str | None = None) -> dict[str, Json]:
+        """Return the chunk that says why a choice ended, as choice() does."""
+        chunk = {**self._chunk(index, {}, None, finish_reason), "timings": usage.timings()}
+        if stopped is not None:
+            chunk["choices"][0]["stop_reason"] = stopped
+        return chunk
 
     def usage(self, usage: Usage) -> dict[str, Json]:
         """Return the last chunk, for stream_options.include_usage."""

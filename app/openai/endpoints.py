@@ -1,4 +1,4 @@
-"""The table of HTTP endpoints below /v1, which the SDK, `fetch`, the worker's handlers and upstreams share.
+"""The table of HTTP endpoints, which the SDK, `fetch`, the worker, upstreams and the terminal's server share.
 
 endpoints.json has one row per endpoint; JavaScript imports the same file. A row's fields are those of Endpoint.
 """
@@ -12,11 +12,15 @@ from pathlib import Path
 class Endpoint:
     """One endpoint."""
 
-    path: str  # below /v1/
+    path: str  # below the API's root
     sdk: str  # the method of the SDK, such as "chat.completions.create"
     method: str = "POST"
+    also: tuple[str, ...] = ()  # other paths of the same endpoint
     upstream: bool = False  # forward a request whose model names an upstream to the same path there
-    namedEvents: bool = False
+    stream: str = "done"  # server-sent events that end with [DONE], "named" ones, "bare" ones, or "lines" of JSON
+    streams: bool = False  # also a request that does not say so
+    errors: str = "openai"  # whose form errors have: "openai", "anthropic" or "ollama"
+    text: bool = False  # the answer is plain text
 
     @property
     def kind(self) -> str:

@@ -1,14 +1,14 @@
 """The responses endpoint: convert its requests to chat requests, and chat chunks to its items and events."""
 
-from collections.abc import Callable
+from functools import partial
 
 from app.openai.answers import Identity
+from app.openai.converted import Converted, Emit
 from app.openai.fields import Body, Json, integer, mapping, text, unsupported, wrong_type, wrong_value
 from app.openai.requests import ChatRequest, chat_request
 from app.openai.sampling import PARAMETERS
 from py_engine.errors import WispError
 
-Emit = Callable[[dict[str, Json]], None]
 # Fields of a chat request that a response request has under the same name.
 _PASSED_ON = (
     "stream", "user", "metadata", "store", "model", "parallel_tool_calls", "truncation",
@@ -35,8 +35,13 @@ _RENAMED = (
 LOGPROBS = "message.output_text.logprobs"  # the element of `include` that requests logprobs
 
 
-def responses_request(body: Json) -> ChatRequest:
-    """Check a request and return it as a chat request, always streamed and with usage."""
+def responses_request(body: Json) -> Converted:
+    """Check a request."""
+    request = _chat_request(body)
+    return Converted(body, request, bool(body.get("stream")), partial(Response, body))
+
+
+def _chat_request(body: Json) -> ChatRequest:
     if not isinstance(body, dict):
         raise wrong_type(None, "a JSON object as the request", body)
     for name, value in body.items():

@@ -8,15 +8,37 @@ import ENDPOINTS from "../openai/endpoints.json";
  * @typedef {Record<string, any>} Json
  *
  * @typedef {object} Endpoint  a row of the table that Python reads, too (app/openai/endpoints.py)
- * @property {string} path below /v1/
+ * @property {string} path below the API's root
  * @property {string} sdk the SDK's method
  * @property {string} [method] default: POST
- * @property {boolean} [namedEvents] server-sent events carry a name and there is no "[DONE]"
+ * @property {string[]} [also] other paths of the same endpoint
+ * @property {"named" | "bare" | "lines"} [stream] events with names; events; lines of JSON. Default: events, then "[DONE]"
+ * @property {boolean} [streams] also a request that does not say so is streamed
+ * @property {"anthropic" | "ollama"} [errors] whose form errors have; default: OpenAI's
+ * @property {boolean} [text] the answer is plain text
  */
 
 export const endpoints = /** @type {Endpoint[]} */ (ENDPOINTS);
 
-/** The SDK's methods that answer OpenAI's requests over a connection: one for each row of the table. */
+/**
+ * The endpoint at a path: `whole`, exactly; else below any prefix.
+ * @param {string} path @param {boolean} [whole] @returns {Endpoint | undefined}
+ */
+export function endpointAt(path, whole = false) {
+  const slashed = `/${path.replace(/^\/+|\/+$/g, "")}`;
+  const at = (/** @type {string} */ known) => (whole ? slashed === `/${known}` : slashed.endsWith(`/${known}`));
+  return endpoints.find((row) => [row.path, ...(row.also ?? [])].some(at));
+}
+
+/** Whether a request is streamed. @param {Endpoint | undefined} endpoint @param {any} body */
+export function isStreamed(endpoint, body) {
+  return body?.stream ?? endpoint?.streams ?? false;
+}
+
+/** The media type of a streamed answer. @param {Endpoint | undefined} endpoint */
+export const streamType = (endpoint) => (endpoint?.stream === "lines" ? "application/x-ndjson" : "text/event-stream");
+
+/** The SDK's methods that answer requests over a connection: one for each row of the table. */
 export const Endpoints = /** @type {new (connection: Connection) => Api} */ (
   class {
     /** @param {Connection} connection */

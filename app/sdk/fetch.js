@@ -1,9 +1,10 @@
-import { endpoints, methodOf } from "./endpoints.js";
+import { endpointAt, isStreamed, methodOf, streamType } from "./endpoints.js";
 import { WispError } from "./error.js";
 import { decoded } from "./percent.js";
 
 /**
  * @typedef {import("./types.d.ts").Api} Engine
+ * @typedef {import("./endpoints.js").Endpoint} Endpoint
  * @typedef {Record<string, any>} Json
  */
 
@@ -27,38 +28,44 @@ const STATUS_OF_CODE = {
 };
 
 /**
- * `fetch` for the OpenAI API, answered by an engine: paths below any prefix that ends with /v1, as JSON or server-sent
- * events.
+ * `fetch` for the API, answered by an engine: the paths of endpoints.json below any prefix, as JSON, server-sent events or
+ * lines of JSON.
  * @param {Engine} engine @param {RequestInfo | URL} input @param {RequestInit} [init] @returns {Promise<Response>}
  */
 export async function engineFetch(engine, input, init) {
   const request = new Request(input, init);
   const { signal } = request;
   signal.throwIfAborted();
+  const path = new URL(request.url).pathname.replace(/\/+$/, "");
+  const one = /\/v1\/models\/(.+)$/.exec(path)?.[1];
+  const endpoint = one === undefined ? endpointAt(path) : undefined;
   try {
-    return await route(engine, request);
+    return await route(engine, request, { path, one, endpoint });
   } catch (/** @type {any} */ error) {
     if (signal.aborted) throw signal.reason ?? error;
-    return failure(error);
+    return failure(error, endpoint);
   }
 }
 
-/** @param {Engine} engine @param {Request} request */
-async function route(engine, request) {
-  const path = new URL(request.url).pathname.replace(/\/+$/, "");
-  const found = /\/v1\/(.+)$/.exec(path)?.[1] ?? "";
+/**
+ * @param {Engine} engine @param {Request} request
+ * @param {{ path: string, one: string | undefined, endpoint: Endpoint | undefined }} asked `one`: the model of /v1/models/ID
+ */
+async function route(engine, request, { path, one, endpoint }) {
   const { signal, method } = request;
-  const endpoint = endpoints.find((entry) => entry.path === found);
-  const allowed = endpoint?.method ?? (found.startsWith("models/") ? "GET" : "POST");
-  if (!endpoint && !found.startsWith("models/")) return refusal(404, `There is nothing at ${method} ${path}.`);
+  if (!endpoint && one === undefined) return refusal(404, `There is nothing at ${method} ${path}.`);
+  const allowed = endpoint ? (endpoint.method ?? "POST") : "GET";
   if (method !== allowed) return refusal(405, `${method} is not allowed for ${path}; use ${allowed}.`);
-  if (!endpoint) return model(engine, decoded(found.slice("models/".length)));
-  if (allowed === "GET") return json(await methodOf(engine, endpoint)());
+  if (!endpoint) return model(engine, decoded(/** @type {string} */ (one)));
+  const call = methodOf(engine, endpoint);
+  if (allowed === "GET") return endpoint.text ? text(await call()) : json(await call());
   const body = await request.json().catch(() => {
     throw new WispError({ message: "The body is not JSON.", type: "invalid_request_error", code: "invalid_type" });
   });
-  const answer = await methodOf(engine, endpoint)(body, { signal });
-  return body?.stream ? events(answer, !endpoint.namedEvents) : json(answer);
+  const streamed = isStreamed(endpoint, body);
+  const asked = endpoint.streams && streamed ? { ...body, stream: true } : body;
+  const answer = await call(asked, { signal });
+  return streamed ? events(answer, endpoint) : json(answer);
 }
 
 /** OpenAI's object of one model. @param {Engine} engine @param {string} id */
@@ -73,43 +80,69 @@ function json(value, status = 200) {
   return new Response(JSON.stringify(value), { status, headers: { "content-type": "application/json" } });
 }
 
+/** @param {string} value */
+function text(value) {
+  return new Response(value, { headers: { "content-type": "text/plain; version=0.0.4; charset=utf-8" } });
+}
+
 /** @param {number} status @param {string} message */
 function refusal(status, message) {
   const type = status === 404 ? "not_found_error" : "invalid_request_error";
   return json({ error: { message, type, param: null, code: "not_found" } }, status);
 }
 
-/** @param {any} error */
-function failure(error) {
+/** @param {any} error @param {Endpoint | undefined} endpoint */
+function failure(error, endpoint) {
+  const [body, status] = described(error);
+  return json(errorBody(body, endpoint), status);
+}
+
+/** OpenAI's error, and its HTTP status. @param {any} error @returns {[import("./error.js").ErrorBody, number]} */
+function described(error) {
   if (!(error instanceof WispError)) {
     const message = `${error?.message ?? error}`;
-    return json({ error: { message, type: "server_error", param: null, code: "internal_error" } }, 500);
+    return [{ message, type: "server_error", param: null, code: "internal_error" }, 500];
   }
   const status = STATUS_OF_CODE[/** @type {keyof typeof STATUS_OF_CODE} */ (error.code)];
-  return json({ error: error.error }, status ?? STATUS[/** @type {keyof typeof STATUS} */ (error.type)] ?? 500);
+  return [error.error, status ?? STATUS[/** @type {keyof typeof STATUS} */ (error.type)] ?? 500];
 }
 
 /**
- * A response with chunks as server-sent events. Cancelling the body stops the engine.
- * @param {import("./stream.js").ChunkStream<any>} chunks @param {boolean} done whether to end with "[DONE]"; else events have names
+ * An error in the form of an endpoint's API.
+ * @param {import("./error.js").ErrorBody} error @param {Endpoint | undefined} endpoint @returns {Json}
  */
-function events(chunks, done) {
+function errorBody(error, endpoint) {
+  if (endpoint?.errors === "ollama") return { error: error.message };
+  if (endpoint?.errors !== "anthropic") return { error };
+  const type = error.type === "server_error" ? "api_error" : error.type;
+  return { type: "error", error: { ...error, type } };
+}
+
+/**
+ * A response with chunks in the form of an endpoint. Cancelling the body stops the engine.
+ * @param {import("./stream.js").ChunkStream<any>} chunks @param {Endpoint} endpoint
+ */
+function events(chunks, endpoint) {
   const encoder = new TextEncoder();
   const steps = chunks[Symbol.asyncIterator]();
   /** @param {any} data */
-  const event = (data) => `${done || !data.type ? "" : `event: ${data.type}\n`}data: ${JSON.stringify(data)}\n\n`;
+  const piece = (data) => {
+    if (endpoint.stream === "lines") return `${JSON.stringify(data)}\n`;
+    const name = endpoint.stream === "named" && data.type ? `event: ${data.type}\n` : "";
+    return `${name}data: ${JSON.stringify(data)}\n\n`;
+  };
   const body = new ReadableStream(
     {
       async pull(controller) {
         try {
           const step = await steps.next();
-          if (!step.done) return controller.enqueue(encoder.encode(event(step.value)));
+          if (!step.done) return controller.enqueue(encoder.encode(piece(step.value)));
           if (chunks.controller.signal.aborted) {
             return controller.error(new DOMException("The request was aborted.", "AbortError"));
           }
-          if (done) controller.enqueue(encoder.encode("data: [DONE]\n\n"));
+          if (!endpoint.stream) controller.enqueue(encoder.encode("data: [DONE]\n\n"));
         } catch (/** @type {any} */ error) {
-          controller.enqueue(encoder.encode(event({ error: error.error ?? { message: `${error}` } })));
+          controller.enqueue(encoder.encode(piece(errorBody(error.error ?? { message: `${error}` }, endpoint))));
         }
         controller.close();
       },
@@ -117,5 +150,5 @@ function events(chunks, done) {
     },
     { highWaterMark: 0 },
   );
-  return new Response(body, { headers: { "content-type": "text/event-stream", "cache-control": "no-store" } });
+  return new Response(body, { headers: { "content-type": streamType(endpoint), "cache-control": "no-store" } });
 }

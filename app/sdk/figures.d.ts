@@ -45,6 +45,9 @@ export interface Stats {
     prompt_tokens: number;
     cached_tokens: number;
     completion_tokens: number;
+    /** milliseconds of all requests, which may have run side by side */
+    prompt_ms: number;
+    decode_ms: number;
     /** decode steps that verified a draft, and the tokens that they gave */
     draft_steps: number;
     draft_tokens: number;

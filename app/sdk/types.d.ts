@@ -165,7 +165,9 @@ interface Create<Request> {
   (request: Request, options?: import("./connection.js").CallOptions): Promise<any>;
 }
 
-/** The SDK's methods that answer OpenAI's requests; app/openai/endpoints.json lists them. */
+type Ask = (request: Record<string, any>, options?: import("./connection.js").CallOptions) => Promise<any>;
+
+/** The SDK's methods that answer the requests of HTTP endpoints; app/openai/endpoints.json lists them. */
 export interface Api {
   chat: { completions: { create: Create<ChatRequest> } };
   completions: { create: Create<CompletionRequest> };
@@ -175,6 +177,28 @@ export interface Api {
   rerank: Create<Record<string, any>>;
   /** llama.cpp's /tokenize: the token ids of a text, with their pieces on request. */
   tokenization: { create: Create<TokenizeRequest> };
+  /** Anthropic's Messages API; a stream has its events. */
+  messages: { create: Create<Record<string, any>>; countTokens: Ask };
+  /** Ollama's API. Here only `stream: true` is streamed; over HTTP, what does not say `stream: false` is, too. */
+  ollama: {
+    chat: Create<Record<string, any>>;
+    generate: Create<Record<string, any>>;
+    embed: Ask;
+    show: Ask;
+    tags(): Promise<any>;
+    ps(): Promise<any>;
+    version(): Promise<any>;
+  };
+  /** The endpoints of llama.cpp's server that are its own. */
+  llama: {
+    completion: Create<Record<string, any>>;
+    detokenize: Ask;
+    applyTemplate: Ask;
+    props(): Promise<any>;
+    slots(): Promise<any>;
+    metrics(): Promise<string>;
+    health(): Promise<any>;
+  };
   models: {
     list(): Promise<any>;
     /** The models in this browser's storage, the last used first. */

@@ -1,5 +1,5 @@
 /**
- * The service worker's OpenAI API below `v1/`. A page of this origin that has an engine (app/sdk/host.js) lends a port to
+ * The service worker's API: the endpoints of app/openai/endpoints.json below its scope. A page of this origin that has an engine (app/sdk/host.js) lends a port to
  * the engine's worker; requests go over that port. When the page closes and the worker is shared, the answer continues
  * while any other tab is open. When the worker ends, the answer continues in the next one that a page has.
  *
@@ -8,7 +8,7 @@
  */
 /// <reference lib="webworker" />
 import { Connection } from "../sdk/connection.js";
-import { Endpoints } from "../sdk/endpoints.js";
+import { endpointAt, Endpoints, isStreamed, streamType } from "../sdk/endpoints.js";
 import { WispError } from "../sdk/error.js";
 import { engineFetch } from "../sdk/fetch.js";
 import { holdLock } from "../sdk/link.js";
@@ -25,7 +25,14 @@ const CHECK_MS = 8_000; // between two checks that the page whose engine starts 
 
 /** @param {Request} request whether the API answers this request */
 export function isApi(request) {
-  return request.mode !== "navigate" && request.url.startsWith(new URL("v1/", worker.registration.scope).href);
+  return request.mode !== "navigate" && pathOf(request.url) !== null;
+}
+
+/** The path of a request to the API below the scope; null for others. @param {string} url */
+function pathOf(url) {
+  const { scope } = worker.registration;
+  const path = url.startsWith(scope) ? url.slice(scope.length).split(/[?#]/)[0] : "";
+  return path.startsWith("v1/") || endpointAt(path, true) ? path : null;
 }
 
 /** @param {FetchEvent} event @returns {Promise<Response>} */
@@ -43,7 +50,10 @@ export async function answerApi({ request, clientId }) {
   const answer = engineFetch(new Endpoints(connection), asked, { signal: controller.signal }).catch((error) =>
     failure({ message: `${error}`, type: "server_error", param: null, code: "internal_error" }),
   );
-  return begin(answer, streams(body), controller, () => connection.close(WispError.aborted()));
+  const endpoint = endpointAt(pathOf(url) ?? "", true);
+  return begin(answer, streams(endpoint, body) ? streamType(endpoint) : null, controller, () =>
+    connection.close(WispError.aborted()),
+  );
 }
 
 /**
@@ -158,13 +168,13 @@ async function openLink({ client, port, lock }, lost) {
  * A service worker learns that a client gave up only when a body is cancelled, not while its response is pending
  * (Chromium). So a response that takes longer than HEAD_MS begins before the answer is ready. A later failure cannot
  * change the status: it becomes an event, or breaks off an answer that is not streamed.
- * @param {Promise<Response>} answer @param {boolean} streamed @param {AbortController} controller
+ * @param {Promise<Response>} answer @param {string | null} streamed the media type of a streamed answer @param {AbortController} controller
  * @param {() => void} over called once
  * @returns {Promise<Response>}
  */
 async function begin(answer, streamed, controller, over) {
   const early = await Promise.race([answer, new Promise((resolve) => setTimeout(resolve, HEAD_MS))]);
-  const type = streamed ? "text/event-stream" : "application/json";
+  const type = streamed ?? "application/json";
   const { status, headers } = early ?? { status: 200, headers: { "content-type": type } };
   /** @type {ReadableStreamDefaultReader<Uint8Array> | undefined} */
   let reader;
@@ -176,7 +186,7 @@ async function begin(answer, streamed, controller, over) {
           if (!early && !response.ok) {
             const text = await response.text();
             if (!streamed) throw new TypeError(text);
-            stream.enqueue(new TextEncoder().encode(`data: ${text}\n\n`));
+            stream.enqueue(new TextEncoder().encode(type.includes("event") ? `data: ${text}\n\n` : `${text}\n`));
             return finish(stream);
           }
           reader ??= response.body?.getReader();
@@ -204,10 +214,13 @@ async function begin(answer, streamed, controller, over) {
   return new Response(body, { status, headers });
 }
 
-/** @param {ArrayBuffer} body @returns {boolean} whether a request has stream: true */
-function streams(body) {
+/**
+ * Whether a request is answered with a stream.
+ * @param {import("../sdk/endpoints.js").Endpoint | undefined} endpoint @param {ArrayBuffer} body @returns {boolean}
+ */
+function streams(endpoint, body) {
   try {
-    return JSON.parse(new TextDecoder().decode(body)).stream === true;
+    return isStreamed(endpoint, JSON.parse(new TextDecoder().decode(body))) === true;
   } catch {
     return false;
   }

@@ -21,7 +21,7 @@ from py_engine.errors import NOT_FOUND, WispError
 
 Handler = Callable[[Fields, Call], Awaitable[Any]]
 
-PATHS = {kind: endpoint.path for kind, endpoint in ENDPOINTS.items() if endpoint.upstream}
+PATHS = {kind: endpoint.path.removeprefix("v1/") for kind, endpoint in ENDPOINTS.items() if endpoint.upstream}
 STORE = "upstreams"
 MAX_MODELS = 2000
 LISTING_S = 10.0  # timeout of a list of models

@@ -84,6 +84,8 @@ class Generation:
                     await self.recover_from(error)
                 answer.lacks_pages = False
         finally:
+            self.totals.prompt_ms += answer.stats.prefill_ms
+            self.totals.decode_ms += answer.stats.decode_ms
             if self.prefixes is not None:
                 self.prefixes.write_when_idle(self.sequences.cache, self.runner, lambda: self.sequences.idle)
 

@@ -11,5 +11,7 @@ class Totals:
     prompt_tokens: int = 0
     cached_tokens: int = 0  # of the prompts' tokens
     completion_tokens: int = 0
+    prompt_ms: float = 0.0  # of all requests, which may have run side by side
+    decode_ms: float = 0.0
     draft_steps: int = 0  # steps that verified drafts
     draft_tokens: int = 0  # that those steps yielded: one each, and the accepted ones

@@ -1,4 +1,4 @@
-"""The official openai package of Python against a page's engine: `serve --api`, its bridge, and a real tab."""
+"""The official packages of Python against a page's engine: `serve --api`, its bridge, and a real tab."""
 
 import json
 import os
@@ -6,10 +6,13 @@ import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import anthropic
+import ollama
 import openai
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
@@ -36,6 +39,7 @@ TOOL: Any = {
     },
 }
 MODEL = "wisp-mini-q4_0"
+GREEDY = {"temperature": 0}
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +102,83 @@ def test_errors_reach_the_client_with_their_status(client: openai.OpenAI, api: A
         client.models.retrieve("no-such-model")
     with pytest.raises(openai.AuthenticationError):
         openai.OpenAI(base_url=f"{api.url}v1", api_key="wrong", max_retries=0).models.list()
+
+
+def test_anthropics_client(api: ApiServer, page: Page) -> None:
+    client = anthropic.Anthropic(base_url=api.url, api_key=api.key, max_retries=0, timeout=HANG_S)
+    asked: list[Any] = [{"role": "user", "content": "What is the capital of Italy?"}]
+    whole = client.messages.create(model=MODEL, max_tokens=40, messages=asked, extra_body=GREEDY)
+    assert whole.stop_reason == "end_turn"
+    assert isinstance(whole.content[0], anthropic.types.TextBlock)
+    assert "Rome" in whole.content[0].text
+    with client.messages.stream(model=MODEL, max_tokens=40, messages=asked, extra_body=GREEDY) as stream:
+        assert "".join(stream.text_stream) == whole.content[0].text
+        assert stream.get_final_message().usage.output_tokens == whole.usage.output_tokens
+    counted = client.messages.count_tokens(model=MODEL, messages=asked).input_tokens
+    assert counted == whole.usage.input_tokens + (whole.usage.cache_read_input_tokens or 0)
+    function = TOOL["function"]
+    tool: Any = {"name": function["name"], "input_schema": function["parameters"]}
+    weather: list[Any] = [{"role": "user", "content": "What is the weather in Paris?"}]
+    called = client.messages.create(model=MODEL, max_tokens=60, messages=weather, tools=[tool], extra_body=GREEDY)
+    assert called.stop_reason == "tool_use"
+    assert [block.input for block in called.content if block.type == "tool_use"] == [{"city": "Paris"}]
+    with pytest.raises(anthropic.BadRequestError, match="temperature"):
+        client.messages.create(model=MODEL, max_tokens=40, messages=asked, extra_body={"temperature": 9})
+    with pytest.raises(anthropic.AuthenticationError):
+        client.with_options(api_key="wrong").messages.create(model=MODEL, max_tokens=4, messages=asked)
+
+
+def test_ollamas_client(api: ApiServer, page: Page) -> None:
+    client = ollama.Client(host=api.url, headers={"Authorization": f"Bearer {api.key}"}, timeout=HANG_S)
+    whole = client.chat(MODEL, messages=ITALY, options=GREEDY)
+    assert "Rome" in (whole.message.content or "")
+    assert (whole.done_reason, whole.model) == ("stop", MODEL)
+    parts = list(client.chat(MODEL, messages=ITALY, options=GREEDY, stream=True))
+    assert "".join(part.message.content or "" for part in parts) == whole.message.content
+    assert parts[-1].eval_count == whole.eval_count
+    said = client.generate(MODEL, "What is the capital of Italy?", options=GREEDY)
+    assert said.response == whole.message.content
+    asked = [{"role": "user", "content": "What is the weather in Paris?"}]
+    (call,) = client.chat(MODEL, messages=asked, tools=[TOOL], options=GREEDY).message.tool_calls or []
+    assert call.function.arguments == {"city": "Paris"}
+    schema = TOOL["function"]["parameters"]
+    form = client.chat(MODEL, messages=ITALY, format=schema, options=GREEDY).message.content
+    assert set(json.loads(form or "")) == {"city"}
+    vectors = client.embed(MODEL, ["Once upon a time", "Rome"]).embeddings
+    assert all(abs(sum(x * x for x in vector) - 1) < 1e-4 for vector in vectors)
+    assert MODEL in [model.model for model in client.list().models]
+    assert [model.model for model in client.ps().models] == [MODEL]
+    assert (client.show(MODEL).modelinfo or {})["general.architecture"] == "llama"
+    with pytest.raises(ollama.ResponseError, match="top_p") as caught:
+        client.chat(MODEL, messages=ITALY, options={"top_p": 9})
+    assert caught.value.status_code == 400
+
+
+def test_the_endpoints_of_llama_cpps_server(api: ApiServer, page: Page) -> None:
+    def ask(path: str, body: Any = None) -> tuple[str, str]:
+        headers = {"Authorization": f"Bearer {api.key}", "Content-Type": "application/json"}
+        data = json.dumps(body).encode() if body is not None else None
+        with urllib.request.urlopen(urllib.request.Request(api.url + path, data, headers), timeout=HANG_S) as answer:
+            return answer.headers["content-type"], answer.read().decode()
+
+    def json_of(path: str, body: Any = None) -> Any:
+        return json.loads(ask(path, body)[1])
+
+    assert json_of("health") == {"status": "ok"}
+    assert len(json_of("slots")) == json_of("props")["total_slots"]
+    tokens = json_of("tokenize", {"content": "Once upon a time"})["tokens"]
+    assert json_of("detokenize", {"tokens": tokens})["content"].strip() == "Once upon a time"
+    prompt = json_of("apply-template", {"messages": ITALY})["prompt"]
+    request = {"prompt": prompt, "temperature": 0, "n_predict": 30}
+    whole = json_of("completion", request)
+    assert "Rome" in whole["content"]
+    kind, streamed = ask("completion", request | {"stream": True})
+    assert kind == "text/event-stream"
+    events = [json.loads(line.removeprefix("data: ")) for line in streamed.split("\n\n") if line]
+    assert "".join(event["content"] for event in events) == whole["content"]
+    kind, text = ask("metrics")
+    assert kind.startswith("text/plain")
+    assert re.search(r"^llamacpp:tokens_predicted_total [1-9]", text, re.MULTILINE)
 
 
 def test_a_client_that_leaves_stops_the_engine(client: openai.OpenAI, page: Page) -> None:

@@ -62,6 +62,15 @@ def test_chat_from_another_tab(asker: Page, host: Page) -> None:
     assert len(chunks) > 2
 
 
+VARYING = (  # in answers: ids, times, and what the KV cache had
+    r'"(id|item_id|response_id)":"[a-z]+[-_][^"]*"',
+    r'"(created|created_at|cached_tokens|tokens_cached|input_tokens|cache_read_input_tokens|[a-z_]+_duration)":[0-9.]+',
+    r'"created_at":"[^"]*"',
+    r'"timings":{[^}]*}',
+    r"(?<=\nllamacpp:\w+) .*",
+)
+
+
 def test_the_same_answers_as_the_engines_own_fetch(host: Page) -> None:
     """Good and bad requests give equal status, type and bytes, except for the request's id and time."""
     schema = {
@@ -72,53 +81,61 @@ def test_the_same_answers_as_the_engines_own_fetch(host: Page) -> None:
     }
     form = {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": schema}}
     chat = {"messages": [{"role": "user", "content": ITALY}], "temperature": 0, "max_tokens": 40}
+    one = {**chat, "max_tokens": 1}  # a longer stream may come in other chunks
     wanted: list[tuple[str, str, Any]] = [
-        ("GET", "models", None),
-        ("GET", "models/no-such-model", None),
-        ("GET", "chat/completions", None),
-        ("GET", "nothing", None),
-        ("POST", "chat/completions", {**chat, "response_format": form}),
-        ("POST", "chat/completions", {**chat, "stream": True, "stream_options": {"include_usage": True}}),
-        ("POST", "chat/completions", {**chat, "temperature": 9}),
-        ("POST", "completions", {"prompt": "Once", "max_tokens": 3, "temperature": 0, "logprobs": 1}),
-        ("POST", "responses", {"input": ITALY, "temperature": 0, "stream": True}),
-        ("POST", "embeddings", {"input": ["Once upon a time"], "dimensions": 4}),
-        ("POST", "embeddings", {"input": ""}),
-        ("POST", "rerank", {"query": "a", "documents": ["b", "c"]}),
-        ("POST", "tokenize", {"content": "Once upon a time", "with_pieces": True}),
-        ("POST", "tokenize", {"content": 5}),
+        ("GET", "v1/models", None),
+        ("GET", "v1/models/no-such-model", None),
+        ("GET", "v1/chat/completions", None),
+        ("GET", "v1/nothing", None),
+        ("POST", "v1/chat/completions", {**chat, "response_format": form}),
+        ("POST", "v1/chat/completions", {**one, "stream": True, "stream_options": {"include_usage": True}}),
+        ("POST", "v1/chat/completions", {**chat, "temperature": 9}),
+        ("POST", "v1/completions", {"prompt": "Once", "max_tokens": 3, "temperature": 0, "logprobs": 1}),
+        ("POST", "v1/responses", {"input": ITALY, "temperature": 0, "stream": True, "max_output_tokens": 1}),
+        ("POST", "v1/embeddings", {"input": ["Once upon a time"], "dimensions": 4}),
+        ("POST", "v1/embeddings", {"input": ""}),
+        ("POST", "v1/rerank", {"query": "a", "documents": ["b", "c"]}),
+        ("POST", "v1/tokenize", {"content": "Once upon a time", "with_pieces": True}),
+        ("POST", "v1/tokenize", {"content": 5}),
+        ("POST", "v1/messages", {**one, "stream": True}),
+        ("POST", "v1/messages", {**chat, "max_tokens": None}),
+        ("POST", "v1/messages/count_tokens", {"messages": chat["messages"]}),
+        ("POST", "api/chat", {"messages": chat["messages"], "options": {"temperature": 0, "num_predict": 1}}),
+        ("POST", "api/chat", {"messages": 5}),
+        ("POST", "api/generate", {"prompt": ITALY, "stream": False, "options": {"temperature": 0}}),
+        ("POST", "api/embed", {"input": "Once upon a time"}),
+        ("POST", "api/show", {"model": "wisp-mini-q4_0"}),
+        ("GET", "api/tags", None),
+        ("GET", "api/ps", None),
+        ("GET", "api/version", None),
+        ("POST", "completion", {"prompt": "Once", "n_predict": 1, "temperature": 0, "stream": True}),
+        ("POST", "tokenize", {"content": "Once"}),
+        ("POST", "detokenize", {"tokens": [50, 51]}),
+        ("POST", "apply-template", {"messages": chat["messages"]}),
+        ("GET", "props", None),
+        ("GET", "slots", None),
+        ("GET", "metrics", None),
+        ("GET", "health", None),
     ]
     assert {endpoint.path for endpoint in ENDPOINTS.values()} <= {path for _, path, _ in wanted}
     pairs = run(
         host,
         """const seen = async (response) => [response.status, response.headers.get("content-type"),
-            (await response.text()).replace(/"(id|item_id|response_id)":"[a-z]+[-_][^"]*"|"(created|created_at|cached_tokens)":[0-9.]+|"timings":{[^}]*}/g, "")];
+            (await response.text()).replaceAll(new RegExp(varying, "g"), "")];
         const both = [];
         for (const [method, path, body] of wanted) {
           const init = body ? { method, body: JSON.stringify(body), headers: { "content-type": "application/json" } } : { method };
-          both.push([await seen(await engine.fetch(`/v1/${path}`, init)), await seen(await fetch(`/v1/${path}`, init))]);
+          both.push([await seen(await engine.fetch(`/${path}`, init)), await seen(await fetch(`/${path}`, init))]);
         }
         return both;""",
         wanted=[list(item) for item in wanted],
+        varying="|".join(VARYING),
     )
     for request, (direct, served) in zip(wanted, pairs, strict=True):
         assert served == direct, request
-    assert [direct[0] for direct, _ in pairs] == [
-        200,
-        404,
-        405,
-        404,
-        200,
-        200,
-        400,
-        200,
-        200,
-        200,
-        400,
-        pairs[11][0][0],  # rerank: whether this model ranks
-        200,
-        400,
-    ]
+    got = [direct[0] for direct, _ in pairs]
+    assert got[:14] == [200, 404, 405, 404, 200, 200, 400, 200, 200, 200, 400, got[11], 200, 400]  # a model may rank
+    assert [status for status in got[14:] if status != 200] == [400, 400]
     assert r'"content":"{\"city\":\"Rome\"}"' in pairs[4][1][2].replace(" ", "")
 
 

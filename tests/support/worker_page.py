@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from app.handlers import Worker
 from app.models.catalog import Catalog
 from py_engine.errors import CODES, WispError
 from py_engine.generate.answer import AnswerLimits
+from py_engine.generate.totals import Totals
 from py_engine.options import LoadOptions
 from py_engine.plan.sampling import Batch
 from tests.support.gguf_bytes import MINI
@@ -43,6 +44,7 @@ class Engine:
         self.last: Any = None
         self.breaks: Exception | None = None
         self.tokenizer: Any = None
+        self.totals = Totals()
 
     async def generate(
         self,
@@ -65,11 +67,13 @@ class Engine:
             for i in range(len(begun.ids) if begun else 0, len(ids), self.size):
                 await asyncio.sleep(self.pause)
                 await self.gate.wait()
+                self.totals.completion_tokens += len(ids[i : i + self.size])
                 yield Batch(ids[i : i + self.size])
         finally:
             self.running -= 1
             self.closed += 1
             stats.cached_tokens, stats.prefill_ms, stats.decode_ms = 3, 8.0, 20.0
+            self.totals.prompt_ms += stats.prefill_ms
 
     def ask_before_growing(self, room: Any) -> None:
         self.room = room
@@ -78,7 +82,7 @@ class Engine:
         self.forgotten += 1
 
     def stats(self) -> dict[str, Any]:
-        return {"memory": {"weights": 5}, "timings": {"compile_ms": 1}}
+        return {"memory": {"weights": 5}, "timings": {"compile_ms": 1}, "totals": asdict(self.totals)}
 
     def reload_after_loss(self, options: LoadOptions, reload: Any, notify: Any) -> None:
         self.notify = notify

@@ -38,15 +38,15 @@ def loaded() -> tuple[LoadedProjector, list[Medium]]:
     return one, [prepared(model.projector, file) for file in FILES]
 
 
-@pytest.mark.parametrize("kept", [0, module.EMBEDDING_BYTES])
-async def test_a_prompt_gets_all_its_embeddings_also_those_that_are_not_kept(
-    kept: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("cache_bytes", [0, module.EMBEDDING_BYTES])
+async def test_a_prompt_gets_all_embeddings_that_are_more_than_the_cache_holds(
+    cache_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "EMBEDDING_BYTES", kept)
+    monkeypatch.setattr(module, "EMBEDDING_BYTES", cache_bytes)
     one, media = loaded()
     prompt = one.prompt("|" * len(media), media, "|")
     await one.encode(prompt.media)
     assert [medium.rows for medium in prompt.media] == [1, 2, 1]
     again = one.prompt("|", media[:1], "|")
     assert again.ids == prompt.ids[: len(again.ids)]
-    assert again.media[0].rows == (1 if kept else None)
+    assert again.media[0].rows == (1 if cache_bytes else None)

@@ -7,7 +7,7 @@ import pytest
 from app.openai.answers import Answer, Logprobs, Message, Usage
 from app.openai.media import parts_of, with_markers
 from app.openai.messages import PromptWithMedia
-from app.openai.requests import chat_request, completion_request
+from app.openai.requests import ChatRequest, chat_request, completion_request
 from app.openai.responses import responses_request
 from py_engine.errors import CODES, WispError
 from py_engine.plan.sampling import Sampling, TokenLogprob
@@ -319,7 +319,9 @@ def test_media_in_messages() -> None:
     texts = [part["text"] for message in placed[1:] for part in message["content"]]
     assert texts == ["<1>", "What is it?", "<2>", "<3>"]
     body = {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "data:,x"}]}]}
-    assert parts_of(responses_request(body).messages)[0].data == b"x"
+    response = responses_request(body).request
+    assert isinstance(response, ChatRequest)
+    assert parts_of(response.messages)[0].data == b"x"
 
 
 def test_answers_have_the_shapes_of_openai() -> None:

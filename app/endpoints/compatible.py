@@ -1,0 +1,154 @@
+"""The handlers of Anthropic's, Ollama's and llama.cpp's own endpoints."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.answers import chat, embeddings
+from app.client import Call, Fields
+from app.compatible import anthropic, llama_server, ollama
+from app.endpoints.handlers import Handlers, answers
+from app.models.loaded import Loaded
+from app.openai.fields import Json, wrong_type
+from py_engine.errors import SERVER_ERROR, WispError
+
+
+class CompatibleHandlers(Handlers):
+    """What these servers answer."""
+
+    # -- Anthropic
+
+    @answers("v1/messages")
+    async def create_message(self, fields: Fields, call: Call) -> Any:
+        """Create a message."""
+        return await self.converted(anthropic.messages_request(fields.get("request")), fields, call)
+
+    @answers("v1/messages/count_tokens")
+    async def count_tokens(self, fields: Fields, call: Call) -> dict[str, Any]:
+        """Count the tokens of a message's prompt."""
+        body = fields.get("request")
+        request = anthropic.count_request(body)
+        async with self.held(body, call) as model:
+            counted = await chat.count_tokens(model, request, self.platform.fetch_media)
+        return {"input_tokens": counted["tokens"]}
+
+    # -- Ollama
+
+    @answers("api/chat")
+    async def ollama_chat(self, fields: Fields, call: Call) -> Any:
+        """Answer a chat."""
+        return await self.converted(ollama.chat(fields.get("request")), fields, call)
+
+    @answers("api/generate")
+    async def generate(self, fields: Fields, call: Call) -> Any:
+        """Answer a prompt."""
+        return await self.converted(ollama.generate(fields.get("request")), fields, call)
+
+    @answers("api/embed")
+    async def ollama_embed(self, fields: Fields, call: Call) -> dict[str, Any]:
+        """Embed texts."""
+        request = embeddings.embedding_request(ollama.embed_request(fields.get("request")))
+        async with self.alone(fields.get("request"), call) as model:
+            return ollama.embedded(await embeddings.embeddings(model, request, call.job))
+
+    @answers("api/show")
+    async def show(self, fields: Fields, call: Call) -> dict[str, Any]:
+        """What a model's file says about it."""
+        async with self.held(_object(fields.get("request")), call) as model:
+            return ollama.shown(model.header.metadata, model.template.source, _capabilities(model))
+
+    @answers("api/tags")
+    async def tags(self, fields: Fields, call: Call) -> dict[str, Any]:
+        """List the models."""
+        return {"models": [ollama.tag(one) for one in (await self.models.listing())["data"]]}
+
+    @answers("api/ps")
+    async def ps(self, fields: Fields, call: Call) -> dict[str, Any]:
+        """List the loaded models."""
+        return {"models": [ollama.tag(one) for one in (await self.models.listing())["data"] if one["loaded"]]}
+
+    @answers("api/version")
+    async def version(self, fields: Fields, call: Call) -> dict[str, Any]:
+        """The version of the API."""
+        return {"version": ollama.VERSION}
+
+    # -- llama.cpp's server
+
+    @answers("completion")
+    async def completion(self, fields: Fields, call: Call) -> Any:
+        """Complete a prompt."""
+        return await self.converted(llama_server.completion(fields.get("request")), fields, call)
+
+    @answers("detokenize")
+    async def detokenize(self, fields: Fields, call: Call) -> dict[str, Any]:
+        """The text of token ids."""
+        body = _object(fields.get("request"))
+        ids = body.get("tokens")
+        if not isinstance(ids, list) or set(map(type, ids)) - {int}:
+            raise wrong_type("tokens", "a list of token ids", ids)
+        async with self.held(body, call) as model:
+            model.check_ids(ids, "tokens")
+            return {"content": model.tokenizer.decode(ids)}
+
+    @answers("apply-template")
+    async def apply_template(self, fields: Fields, call: Call) -> dict[str, Any]:
+        """The prompt of a chat."""
+        body = _object(fields.get("request"))
+        given = body.get("messages")
+        if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
+            raise wrong_type("messages", "a list of messages", given)
+        async with self.held(body, call) as model:
+            variables = body.get("chat_template_kwargs") or {}
+            return {
+                "prompt": model.template.render(model.template.prepare(given), tools=body.get("tools"), **variables)
+            }
+
+    @answers("props")
+    async def props(self, fields: Fields, call: Call) -> dict[str, Any]:
+        """Properties of the default model."""
+        async with self.held({}, call) as model:
+            engine = model.engine_or_error()
+            return {
+                "default_generation_settings": {"n_ctx": engine.context_length},
+                "total_slots": engine.parallel,
+                "model_alias": model.id,
+                "chat_template": model.template.source,
+                "modalities": {"vision": model.senses["image"], "audio": model.senses["audio"]},
+            }
+
+    @answers("slots")
+    async def slots(self, fields: Fields, call: Call) -> list[dict[str, Any]]:
+        """Which of the default model's places for requests are in use."""
+        async with self.held({}, call) as model:
+            engine, running = model.engine_or_error(), model.queue.running
+            return [
+                {"id": i, "n_ctx": engine.context_length, "is_processing": i < running} for i in range(engine.parallel)
+            ]
+
+    @answers("metrics")
+    async def metrics(self, fields: Fields, call: Call) -> str:
+        """Counters of all loaded models in Prometheus' text format."""
+        loaded = [model for model in self.models.loaded.values() if model.engine is not None]
+        totals = [model.engine.stats()["totals"] for model in loaded]
+        running, waiting = (sum(getattr(m.queue, name) for m in loaded) for name in ("running", "waiting"))
+        return llama_server.metrics(totals, running, waiting)
+
+    @answers("health")
+    async def health(self, fields: Fields, call: Call) -> dict[str, Any]:
+        """Whether a model is loaded."""
+        if not self.models.loaded:
+            raise WispError("No model is loaded yet.", "model_not_loaded", SERVER_ERROR)
+        return {"status": "ok"}
+
+
+def _object(body: Json) -> dict[str, Any]:
+    if not isinstance(body, dict):
+        raise wrong_type(None, "a JSON object as the request", body)
+    return body
+
+
+def _capabilities(model: Loaded) -> list[str]:
+    engine = model.engine
+    if engine is not None and engine.embeds:
+        return ["embedding"]
+    vision: Mapping[str, bool] = model.senses
+    return ["completion", *(["vision"] if vision["image"] else []), *(["audio"] if vision["audio"] else [])]

@@ -1,0 +1,91 @@
+"""What the handlers of all endpoints share: their table, the models, and how requests of other APIs are answered."""
+
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+from app.answers import chat
+from app.answers.journal import Journal
+from app.answers.media import Fetch
+from app.client import Call, Fields
+from app.model_messages import model_name
+from app.models.loaded import Loaded
+from app.models.registry import Models
+from app.openai.converted import Converted
+from app.openai.endpoints import ENDPOINTS
+from app.openai.requests import ChatRequest
+
+Handler = Callable[[Fields, Call], Awaitable[Any]]
+DONE: Any = object()  # a handler's result after a streamed answer
+_PATH = "_answers"  # attribute of a handler: the path of the endpoint that it answers
+
+
+class Platform(Protocol):
+    """What the browser does for these handlers."""
+
+    async def load_grammar(self, instance: int) -> Any:
+        """An instance of grammar.js as a module."""
+
+    async def fetch_media(self, url: str) -> bytes:
+        """The picture or sound at an address."""
+
+
+def answers(path: str) -> Callable[[Any], Any]:
+    """Mark a method as the handler of the endpoint at `path`."""
+
+    def mark(method: Any) -> Any:
+        setattr(method, _PATH, path)
+        return method
+
+    return mark
+
+
+def paths_of(handlers: object) -> dict[str, str]:
+    """Path -> the name of the method of an object, or of a class, that answers it."""
+    found = {name: getattr(getattr(handlers, name), _PATH, None) for name in dir(handlers)}
+    return {path: name for name, path in found.items() if path is not None}
+
+
+class Handlers:
+    """Handlers of endpoints over the loaded models."""
+
+    def __init__(self, models: Models, platform: Platform) -> None:
+        self.models, self.platform = models, platform
+
+    @property
+    def by_kind(self) -> dict[str, Handler]:
+        """The kind of an endpoint's message -> its handler."""
+        methods = {path: getattr(self, name) for path, name in paths_of(type(self)).items()}
+        return {kind: methods[row.path] for kind, row in ENDPOINTS.items() if row.path in methods}
+
+    def shared(self, body: Any, call: Call) -> AbstractAsyncContextManager[Loaded]:
+        """The model that a request names, shared with other requests."""
+        return self.models.shared(model_name(body), call.job, call.progress)
+
+    def alone(self, body: Any, call: Call) -> AbstractAsyncContextManager[Loaded]:
+        """The model that a request names, exclusively."""
+        return self.models.alone(model_name(body), call.job, call.progress)
+
+    def held(self, body: Any, call: Call) -> AbstractAsyncContextManager[Loaded]:
+        """The model that a request names, pinned. It may run requests meanwhile."""
+        return self.models.hold(model_name(body), call.job, call.progress)
+
+    async def converted(self, given: Converted, fields: Fields, call: Call) -> Any:
+        """Answer a request of another API: with its answer's body, or with its events."""
+        exchange = exchange_of(fields, call, given.streamed, self.platform.fetch_media)
+        journal, load = exchange.journal, self.platform.load_grammar
+        async with self.shared(given.body, call) as model:
+            answer = given.answer(model.id, journal.chunk if given.streamed else None, journal.identity)
+            exchange.emit = answer.chunk
+            if isinstance(given.request, ChatRequest):
+                await chat.chat(model, given.request, exchange, load)
+            else:
+                await chat.complete(model, given.request, exchange, load)
+        return DONE if given.streamed else answer.body
+
+
+def exchange_of(fields: Fields, call: Call, streamed: bool, fetch: Fetch) -> chat.Exchange:
+    """What a generation needs of its message, with the journal of an earlier worker if it has one."""
+    journal = Journal(call.post, streamed=streamed, resume=fields.get("resume"), replay=fields.get("replay") is True)
+    return chat.Exchange(call.job, journal.chunk, journal, time.perf_counter(), fetch)

@@ -1,0 +1,302 @@
+"""Anthropic's, Ollama's and llama.cpp's own endpoints: what their requests become, their answers and their errors."""
+
+from typing import Any
+
+import pytest
+
+from app.compatible import anthropic, llama_server, ollama
+from app.openai.fields import Json
+from app.openai.requests import ChatRequest
+from py_engine.errors import WispError
+from tests.support.worker_page import HELLO, HI, Page
+
+PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+FUNCTION = {"name": "get_weather", "description": "The weather", "parameters": PARAMETERS}
+MESSAGE: dict[str, Any] = {"max_tokens": 60, "messages": HI}
+
+
+@pytest.fixture
+async def page() -> Page:
+    page = Page()
+    await page.call("load")
+    return page
+
+
+def chat_of(request: Json, read: Any) -> ChatRequest:
+    made = read(request).request
+    assert isinstance(made, ChatRequest)
+    return made
+
+
+# -- Anthropic
+
+
+async def test_a_message_of_anthropic(page: Page) -> None:
+    answer = await page.call("messages", request=MESSAGE)
+    assert answer["content"] == [{"type": "text", "text": HELLO}]
+    assert (answer["role"], answer["stop_reason"], answer["stop_sequence"]) == ("assistant", "end_turn", None)
+    usage = answer["usage"]
+    assert usage["cache_read_input_tokens"] == 3
+    counted = await page.call("messages.countTokens", request={"messages": HI})
+    assert usage["input_tokens"] + 3 == counted["input_tokens"]
+    short = await page.call("messages", request=MESSAGE | {"max_tokens": 2})
+    assert (short["stop_reason"], short["usage"]["output_tokens"]) == ("max_tokens", 2)
+    ended = await page.call("messages", request=MESSAGE | {"stop_sequences": [" can"]})
+    assert (ended["stop_reason"], ended["stop_sequence"]) == ("stop_sequence", " can")
+
+
+async def test_the_events_of_anthropic(page: Page) -> None:
+    events = await page.stream("messages", **MESSAGE)
+    assert [event["type"] for event in events[:2]] == ["message_start", "content_block_start"]
+    assert [event["type"] for event in events[-3:]] == ["content_block_stop", "message_delta", "message_stop"]
+    assert "".join(e["delta"]["text"] for e in events if e["type"] == "content_block_delta") == HELLO
+    assert events[-2]["delta"]["stop_reason"] == "end_turn"
+    assert events[-2]["usage"]["output_tokens"] > 0
+
+
+def test_events_of_thinking_and_of_calls() -> None:
+    events: list[dict[str, Any]] = []
+    made = anthropic.messages_request(MESSAGE)
+    answer = made.answer("mini", events.append, _identity())
+    call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": ""}}
+    for delta in (
+        {"reasoning_content": "Hm"},
+        {"content": "Well"},
+        {"tool_calls": [call]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": '{"city": "Rome"}'}}]},
+    ):
+        answer.chunk({"choices": [{"delta": delta, "finish_reason": None}]})
+    answer.chunk({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
+    answer.chunk({"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 7}})
+    assert answer.body["content"] == [
+        {"type": "thinking", "thinking": "Hm", "signature": ""},
+        {"type": "text", "text": "Well"},
+        {"type": "tool_use", "id": "call_1", "name": "get_weather", "input": {"city": "Rome"}},
+    ]
+    assert answer.body["stop_reason"] == "tool_use"
+    indices = [event["index"] for event in events if event["type"] == "content_block_start"]
+    assert indices == [0, 1, 2]
+    assert [event["index"] for event in events if event["type"] == "content_block_stop"] == indices
+
+
+def test_a_conversation_of_anthropic_becomes_a_chat() -> None:
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "eA=="}}
+    result = {"type": "tool_result", "tool_use_id": "call_1", "content": [{"type": "text", "text": "Sunny"}]}
+    request = chat_of(
+        {
+            "max_tokens": 9,
+            "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
+            "messages": [
+                {"role": "user", "content": [{"type": "text", "text": "What is it?"}, picture]},
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"type": "thinking", "thinking": "Hm", "signature": "x"},
+                        {"type": "tool_use", "id": "call_1", "name": "get_weather", "input": {"city": "Rome"}},
+                    ],
+                },
+                {"role": "user", "content": [result, {"type": "text", "text": "Well?"}]},
+            ],
+            "tools": [{"name": "get_weather", "description": "The weather", "input_schema": PARAMETERS}],
+            "tool_choice": {"type": "any", "disable_parallel_tool_use": True},
+            "thinking": {"type": "disabled"},
+            "stop_sequences": [],
+            "metadata": {"user_id": "me"},
+        },
+        anthropic.messages_request,
+    )
+    roles = [message["role"] for message in request.messages]
+    assert roles == ["system", "user", "assistant", "tool", "user"]
+    assert request.messages[1]["content"][1]["image_url"]["url"] == "data:image/png;base64,eA=="
+    assert request.messages[2]["reasoning_content"] == "Hm"
+    assert request.messages[2]["tool_calls"][0]["function"]["arguments"] == '{"city": "Rome"}'
+    assert request.tools.required
+    assert not request.tools.parallel
+    assert (request.max_tokens, request.template_variables) == (9, {"enable_thinking": False})
+
+
+@pytest.mark.parametrize(
+    ("change", "param"),
+    [
+        ({"max_tokens": None}, "max_tokens"),
+        ({"messages": "Hi"}, "messages"),
+        ({"messages": [{"role": "system", "content": "x"}]}, "messages[0].role"),
+        ({"messages": [{"role": "user", "content": [{"type": "document"}]}]}, "messages[0].content[0].type"),
+        ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text"),
+        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0].type"),
+        ({"tool_choice": {"type": "some"}}, "tool_choice.type"),
+        ({"stop_sequences": [""]}, "stop_sequences"),
+        ({"output_format": {"type": "json"}}, "output_format.type"),
+        ({"stream": 1}, "stream"),
+        ({"temprature": 1}, "temprature"),
+    ],
+)
+def test_bad_requests_of_anthropic(change: Json, param: str) -> None:
+    with pytest.raises(WispError) as error:
+        anthropic.messages_request(MESSAGE | change)
+    assert error.value.param == param
+
+
+# -- Ollama
+
+
+async def test_a_chat_of_ollama(page: Page) -> None:
+    answer = await page.call("ollama.chat", request={"messages": HI, "model": "mini", "stream": False})
+    assert answer["message"] == {"role": "assistant", "content": HELLO}
+    assert (answer["done"], answer["done_reason"], answer["model"]) == (True, "stop", "mini")
+    assert (answer["prompt_eval_duration"], answer["eval_duration"]) == (8_000_000, 20_000_000)
+    chunks = await page.stream("ollama.chat", messages=HI)
+    assert "".join(chunk["message"]["content"] for chunk in chunks) == HELLO
+    assert [chunk["done"] for chunk in chunks[-2:]] == [False, True]
+    assert chunks[-1]["eval_count"] == answer["eval_count"]
+
+
+async def test_prompts_of_ollama(page: Page) -> None:
+    answer = await page.call("ollama.generate", request={"prompt": "Hi", "stream": False})
+    assert (answer["response"], answer["done"]) == (HELLO, True)
+    asked = page.engine.prompts[-1]
+    short = await page.call(
+        "ollama.generate", request={"prompt": "Hi", "raw": True, "stream": False, "options": {"num_predict": 2}}
+    )
+    assert (short["eval_count"], short["done_reason"]) == (2, "length")
+    assert len(page.engine.prompts[-1]) < len(asked)  # no template around it
+    whole = await page.call("ollama.generate", request={"prompt": "Hi", "raw": True, "stream": False})
+    assert whole["response"].strip() == HELLO
+
+
+async def test_the_models_of_ollama(page: Page) -> None:
+    assert [model["name"] for model in (await page.call("ollama.tags"))["models"]] == ["mini"]
+    assert [model["name"] for model in (await page.call("ollama.ps"))["models"]] == ["mini"]
+    shown = await page.call("ollama.show", request={"model": "mini"})
+    assert shown["model_info"]["general.architecture"] == "llama"
+    assert shown["capabilities"] == ["completion"]
+    assert "messages" in shown["template"]
+    assert (await page.call("ollama.version"))["version"] == ollama.VERSION
+    assert await page.code("ollama.show", request={"model": "none"}) == "model_not_found"
+
+
+def test_a_conversation_of_ollama_becomes_a_chat() -> None:
+    calls = [{"function": {"name": "get_weather", "arguments": {"city": "Rome"}}}]
+    request = chat_of(
+        {
+            "messages": [
+                {"role": "user", "content": "What is it?", "images": ["eA=="]},
+                {"role": "assistant", "content": "", "tool_calls": calls, "thinking": "Hm"},
+                {"role": "tool", "content": "Sunny", "tool_name": "get_weather"},
+            ],
+            "tools": [{"type": "function", "function": FUNCTION}],
+            "format": PARAMETERS,
+            "options": {"temperature": 0, "num_predict": -1, "num_ctx": 4096, "stop": ["x"]},
+            "think": "low",
+            "keep_alive": "5m",
+        },
+        ollama.chat,
+    )
+    assert request.messages[0]["content"][0]["image_url"]["url"] == "data:;base64,eA=="
+    assert request.messages[1]["tool_calls"][0]["function"] == calls[0]["function"]
+    assert (request.sampling.temperature, request.sampling.top_k, request.max_tokens) == (0, 40, None)
+    assert request.format is not None
+    assert request.template_variables == {"enable_thinking": True, "reasoning_effort": "low"}
+
+
+def test_calls_of_ollama_have_their_arguments_as_objects() -> None:
+    answer = ollama.Answer("message", "mini", None, _identity())
+    call = {"index": 0, "id": "call_1", "function": {"name": "get_weather", "arguments": '{"city": "Rome"}'}}
+    answer.chunk({"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": None}]})
+    answer.chunk({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
+    timings = {"prompt_ms": 1.0, "predicted_ms": 2.0}
+    answer.chunk({"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 7}, "timings": timings})
+    assert answer.body["message"]["tool_calls"] == [
+        {"function": {"name": "get_weather", "arguments": {"city": "Rome"}}}
+    ]
+    assert answer.body["total_duration"] == 3_000_000
+
+
+@pytest.mark.parametrize(
+    ("request_", "param"),
+    [
+        ({"messages": "Hi"}, "messages"),
+        ({"messages": [5]}, "messages[0]"),
+        ({"messages": HI, "options": {"mirostat": 1}}, "options.mirostat"),
+        ({"messages": HI, "options": {"num_predict": "x"}}, "options.num_predict"),
+        ({"messages": HI, "think": "much"}, "think"),
+        ({"messages": HI, "format": "xml"}, "format"),
+        ({"messages": HI, "logprobs": True}, "logprobs"),
+        ({"messages": [{"role": "user", "content": "x", "images": "eA=="}]}, "messages[0].images"),
+        ({"messages": HI, "prompt": "x"}, "prompt"),
+    ],
+)
+def test_bad_chats_of_ollama(request_: Json, param: str) -> None:
+    with pytest.raises(WispError) as error:
+        ollama.chat(request_)
+    assert error.value.param == param
+
+
+@pytest.mark.parametrize(
+    ("request_", "param"),
+    [({}, "prompt"), ({"prompt": "x", "suffix": "y"}, "suffix"), ({"prompt": "x", "raw": True, "system": "y"}, "raw")],
+)
+def test_bad_prompts_of_ollama(request_: Json, param: str) -> None:
+    with pytest.raises(WispError) as error:
+        ollama.generate(request_)
+    assert error.value.param == param
+
+
+# -- llama.cpp's server
+
+
+async def test_a_completion_of_llama_cpp(page: Page) -> None:
+    request: dict[str, Any] = {"prompt": "Once", "n_predict": -1, "temperature": 0.0}
+    answer = await page.call("llama.completion", request=request)
+    assert answer["content"].strip() == HELLO
+    assert (answer["stop"], answer["stop_type"], answer["tokens_evaluated"]) == (True, "eos", 1)
+    assert (await page.call("llama.completion", request=request | {"n_predict": 2}))["stop_type"] == "limit"
+    word = await page.call("llama.completion", request=request | {"stop": ["can"]})
+    assert (word["stop_type"], word["stopping_word"]) == ("word", "can")
+    chunks = await page.stream("llama.completion", **request)
+    assert "".join(chunk["content"] for chunk in chunks) == answer["content"]
+    assert [chunk["stop"] for chunk in chunks[-2:]] == [False, True]
+
+
+async def test_tokens_and_templates_of_llama_cpp(page: Page) -> None:
+    tokens = (await page.call("tokenization", request={"content": "Once upon"}))["tokens"]
+    assert (await page.call("llama.detokenize", request={"tokens": tokens}))["content"].strip() == "Once upon"
+    assert await page.code("llama.detokenize", request={"tokens": [10**6]}) == "invalid_value"
+    assert await page.code("llama.detokenize", request={"tokens": "x"}) == "invalid_type"
+    assert "Hi" in (await page.call("llama.applyTemplate", request={"messages": HI}))["prompt"]
+    assert await page.code("llama.applyTemplate", request={"messages": 1}) == "invalid_type"
+
+
+async def test_the_state_of_llama_cpps_server(page: Page) -> None:
+    assert await Page().code("llama.health") == "model_not_loaded"
+    assert await page.call("llama.health") == {"status": "ok"}
+    props = await page.call("llama.props")
+    assert (props["total_slots"], props["default_generation_settings"]["n_ctx"]) == (1, 200)
+    assert await page.call("llama.slots") == [{"id": 0, "n_ctx": 200, "is_processing": False}]
+    assert "llamacpp:tokens_predicted_total 0" in await page.call("llama.metrics")
+    answer = await page.call("chat.completions", request={"messages": HI})
+    text = await page.call("llama.metrics")
+    assert f"llamacpp:tokens_predicted_total {answer['usage']['completion_tokens']}\n" in text
+    assert "llamacpp:prompt_seconds_total 0.008\n" in text
+    assert "# TYPE llamacpp:requests_processing gauge\nllamacpp:requests_processing 0\n" in text
+
+
+@pytest.mark.parametrize(
+    ("request_", "param"),
+    [
+        ({"prompt": ["a", "b"]}, "prompt"),
+        ({"prompt": "a", "n_predict": "x"}, "n_predict"),
+        ({"prompt": "a", "n_probs": 2}, "return_tokens"),
+        ({"prompt": "a", "lora": []}, "lora"),
+    ],
+)
+def test_bad_completions_of_llama_cpp(request_: Json, param: str) -> None:
+    with pytest.raises(WispError) as error:
+        llama_server.completion(request_)
+    assert error.value.param == param
+
+
+def _identity() -> Any:
+    from app.openai.answers import Identity
+
+    return Identity.new()
