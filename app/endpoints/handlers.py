@@ -7,14 +7,13 @@ from typing import Any, Protocol
 
 from app.answers import chat
 from app.answers.journal import Journal
-from app.answers.media import Fetch
 from app.client import Call, Fields
 from app.model_messages import model_name
 from app.models.loaded import Loaded
 from app.models.registry import Models
 from app.openai.converted import Converted
 from app.openai.endpoints import ENDPOINTS
-from app.openai.requests import ChatRequest
+from app.openai.requests import ChatRequest, CompletionRequest
 
 Handler = Callable[[Fields, Call], Awaitable[Any]]
 DONE: Any = object()  # a handler's result after a streamed answer
@@ -71,21 +70,33 @@ class Handlers:
         """The model that a request names, pinned. It may run requests meanwhile."""
         return self.models.hold(model_name(body), call.job, call.progress)
 
+    async def answered(self, request: ChatRequest | CompletionRequest, fields: Fields, call: Call) -> Any:
+        """Answer a chat or complete prompts."""
+        exchange = self._exchange(fields, call, streamed=request.stream)
+        async with self.shared(fields.get("request"), call) as model:
+            result = await self._generate(model, request, exchange)
+        return DONE if result is None else result
+
     async def converted(self, given: Converted, fields: Fields, call: Call) -> Any:
         """Answer a request of another API: with its answer's body, or with its events."""
-        exchange = exchange_of(fields, call, given.streamed, self.platform.fetch_media)
-        journal, load = exchange.journal, self.platform.load_grammar
+        exchange = self._exchange(fields, call, streamed=given.streamed)
+        journal = exchange.journal
         async with self.shared(given.body, call) as model:
             answer = given.answer(model.id, journal.chunk if given.streamed else None, journal.identity)
             exchange.emit = answer.chunk
-            if isinstance(given.request, ChatRequest):
-                await chat.chat(model, given.request, exchange, load)
-            else:
-                await chat.complete(model, given.request, exchange, load)
+            await self._generate(model, given.request, exchange)
         return DONE if given.streamed else answer.body
 
+    async def _generate(
+        self, model: Loaded, request: ChatRequest | CompletionRequest, exchange: chat.Exchange
+    ) -> chat.Result:
+        load = self.platform.load_grammar
+        if isinstance(request, ChatRequest):
+            return await chat.chat(model, request, exchange, load)
+        return await chat.complete(model, request, exchange, load)
 
-def exchange_of(fields: Fields, call: Call, streamed: bool, fetch: Fetch) -> chat.Exchange:
-    """What a generation needs of its message, with the journal of an earlier worker if it has one."""
-    journal = Journal(call.post, streamed=streamed, resume=fields.get("resume"), replay=fields.get("replay") is True)
-    return chat.Exchange(call.job, journal.chunk, journal, time.perf_counter(), fetch)
+    def _exchange(self, fields: Fields, call: Call, *, streamed: bool) -> chat.Exchange:
+        """What a generation needs of its message, with the journal of an earlier worker if it has one."""
+        resume, replay = fields.get("resume"), fields.get("replay") is True
+        journal = Journal(call.post, streamed=streamed, resume=resume, replay=replay)
+        return chat.Exchange(call.job, journal.chunk, journal, time.perf_counter(), self.platform.fetch_media)

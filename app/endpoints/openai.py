@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from app.answers import chat, embeddings
+from app.answers import embeddings
 from app.client import Call, Fields
-from app.endpoints.handlers import DONE, Handlers, answers, exchange_of
+from app.endpoints.handlers import Handlers, answers
 from app.openai.requests import chat_request, completion_request
 from app.openai.responses import responses_request
 from app.openai.tokenize import tokenize_request, tokenized
@@ -16,20 +16,12 @@ class OpenAIHandlers(Handlers):
     @answers("v1/chat/completions")
     async def chat(self, fields: Fields, call: Call) -> Any:
         """Answer a chat."""
-        request = chat_request(fields.get("request"))
-        exchange = exchange_of(fields, call, request.stream, self.platform.fetch_media)
-        async with self.shared(fields.get("request"), call) as model:
-            result = await chat.chat(model, request, exchange, self.platform.load_grammar)
-        return DONE if result is None else result
+        return await self.answered(chat_request(fields.get("request")), fields, call)
 
     @answers("v1/completions")
     async def complete(self, fields: Fields, call: Call) -> Any:
         """Complete prompts."""
-        request = completion_request(fields.get("request"))
-        exchange = exchange_of(fields, call, request.stream, self.platform.fetch_media)
-        async with self.shared(fields.get("request"), call) as model:
-            result = await chat.complete(model, request, exchange, self.platform.load_grammar)
-        return DONE if result is None else result
+        return await self.answered(completion_request(fields.get("request")), fields, call)
 
     @answers("v1/responses")
     async def respond(self, fields: Fields, call: Call) -> Any:
