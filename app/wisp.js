@@ -7,6 +7,7 @@
  * answers under way go on in it. Requests and answers have OpenAI's shapes. Failed calls reject with a `WispError` (`.code`, `.type`, `.param`, `.error`).
  */
 import { absolute } from "./sdk/address.js";
+import { Agents } from "./sdk/agents.js";
 import { Bridge } from "./sdk/bridge.js";
 import { Connection } from "./sdk/connection.js";
 import { Endpoints } from "./sdk/endpoints.js";
@@ -198,6 +199,9 @@ export class Wisp extends Endpoints {
 
   /** Perplexity, divergence and multiple-choice questions, as llama-perplexity has them. */
   quality = new Quality(this);
+
+  /** Agents: the model calls tools until it answers. */
+  agents = new Agents(this);
 
   /**
    * `fetch` for the OpenAI API's paths, answered by this engine: `new OpenAI({ baseURL: location.origin + "/v1",

@@ -349,3 +349,24 @@ def test_embeddings(page: Page) -> None:
         "param": "input",
         "type": "invalid_request_error",
     }
+
+
+def test_an_agent_of_the_sdk_calls_a_tool_and_answers(page: Page) -> None:
+    found = page.evaluate(
+        """async ([tool, content]) => {
+          const events = [];
+          const run = ({ city }) => ({ city, sky: "sunny" });
+          const tools = [{ ...tool, run }], messages = [{ role: "user", content }];
+          const result = await engine.agents.run(
+            { messages, tools, temperature: 0, max_tokens: 60, maxTurns: 3, onEvent: (event) => events.push(event) });
+          return { result, events };
+        }""",
+        [TOOLS[0], PARIS],
+    )
+    call, result = (next(e for e in found["events"] if e["type"] == kind) for kind in ("call", "result"))
+    assert (call["name"], call["arguments"]) == ("get_weather", {"city": "Paris"})
+    assert json.loads(result["content"]) == {"city": "Paris", "sky": "sunny"}
+    messages = found["result"]["messages"]
+    assert [message["role"] for message in messages[:3]] == ["user", "assistant", "tool"]
+    assert messages[-1]["content"]
+    assert found["result"]["turns"] <= 3
