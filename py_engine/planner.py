@@ -27,7 +27,7 @@ Encoders have PREFILL, PACKED, EMBED and the pooling lists only, and take a sequ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from py_engine.errors import WispError
@@ -59,7 +59,7 @@ from py_engine.models.common import natural
 from py_engine.models.config import Config
 from py_engine.models.projectors import families
 from py_engine.plan import media, sampler_ops
-from py_engine.plan.cache import UNPAGED, Cache, make_cache, make_conv_cache, page_group
+from py_engine.plan.cache import NO_CACHE, UNPAGED, Cache, make_cache, make_conv_cache, page_group
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import (
     ALL_LOGITS,
@@ -79,6 +79,7 @@ from py_engine.plan.pages import PAGE, shift_index
 from py_engine.plan.plan import Plan
 from py_engine.plan.rope import Rope, RopeSpec, table
 from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.states import make_states
 from py_engine.plan.weights import Weights
 
 DECODERS: dict[str, Decoder[Any]] = {
@@ -104,6 +105,7 @@ DECODERS: dict[str, Decoder[Any]] = {
     "gpt2": gpt2,
     "gptneox": gpt2,
     "granite": granite,
+    "granitehybrid": granite,
     "granitemoe": granite,
     "internlm2": llama,
     "lfm2": lfm2,
@@ -188,6 +190,11 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     for i in range(cfg.block_count):
         j = cfg.cache_layer(i)
         caches.append(caches[j] if j < i else _cache(cfg.layer(i), prefill, i, options.kv_type))
+    if cfg.state_space:
+        caches = [
+            replace(cache, states=make_states(plan, i, cfg.state_space.shape)) if cfg.recurrent[i] else cache
+            for i, cache in enumerate(caches)
+        ]
     tables = {
         spec: _rope(plan, prefill, spec, model.NEOX, f"rope_freqs.{n}", options.rope_factors)
         for n, spec in enumerate(dict.fromkeys(cfg.ropes))
@@ -222,11 +229,16 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
 
 
 def _cache(cfg: Config, ops: Ops, layer: int, kv_type: str) -> Cache:
-    """A layer's KV cache, or the window of its short convolution. An encoder's is valid within the layer only."""
+    """A layer's KV cache, or the window of its short convolution. An encoder's is valid within the layer only.
+
+    A recurrent layer has none.
+    """
     plan, cols = ops.plan, cfg.head_count_kv * cfg.head_dim
     if not cfg.causal:
         k, v = (ops.buffer(f"{ops.name}.{name}", (plan.n_ctx, cols)) for name in ("k", "v"))
         return Cache(k, v, "f32", UNPAGED)
+    if cfg.recurrent and cfg.recurrent[layer]:
+        return NO_CACHE
     if cfg.conv_kernel_sizes and (size := cfg.conv_kernel_sizes[layer]):
         return make_conv_cache(plan, layer, cfg.embedding_length, kv_type, page_group(plan, size))
     return make_cache(plan, layer, cols, kv_type, page_group(plan, cfg.windows[layer]))

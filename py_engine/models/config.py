@@ -19,13 +19,14 @@ from py_engine.models.common import (
     switch,
     vocabulary,
 )
+from py_engine.models.recurrent import StateSpace
 from py_engine.plan.rope import RopeSpec
 
 C = TypeVar("C", bound="Config")
 NO_ROPE = RopeSpec(0)  # of a layer that does not rotate
 
 # Architectures that scale the chosen experts' weights to sum to 1, and those whose metadata says whether they do.
-NORMALISED = {"llama", "qwen3moe", "qwen3vlmoe", "granitemoe", "gpt-oss", "lfm2moe", "ernie4_5-moe"}
+NORMALISED = {"llama", "qwen3moe", "qwen3vlmoe", "granitemoe", "granitehybrid", "gpt-oss", "lfm2moe", "ernie4_5-moe"}
 NORMALISED_BY_METADATA = {"dots1", "glm4moe"}
 # expert_gating_func; 3 is a softmax over the chosen experts only, which equals 1 with normalised weights
 GATINGS = {1: "softmax", 2: "sigmoid", 3: "softmax"}
@@ -84,6 +85,8 @@ class Config:
     windows: tuple[int, ...]  # the sliding window of every layer; 0: none
     attention_scale: float
     conv_kernel_sizes: tuple[int, ...] = ()  # per layer, of the short convolution in place of attention; 0: attention
+    recurrent: tuple[bool, ...] = ()  # per layer: it has a state in place of attention
+    state_space: StateSpace | None = None  # of recurrent layers
     mixture: Mixture | None = None  # of experts
     causal: bool = True  # tokens attend to earlier ones only; else an encoder, which generates no text
     alibi_max_bias: float = 0.0  # 0: no ALiBi

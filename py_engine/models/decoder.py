@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from py_engine.models.config import Config
 from py_engine.models.mixture import ExpertLayer
+from py_engine.models.recurrent import RecurrentLayer
 from py_engine.plan import alibi
 from py_engine.plan.cache import Cache
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection
@@ -36,6 +37,8 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
             continue
         if cfg.conv_kernel_sizes and (size := cfg.conv_kernel_sizes[i]):
             layer.add_shortconv(x, caches[i], size)
+        elif cfg.recurrent and cfg.recurrent[i]:
+            layer.add_recurrent(x, caches[i])
         else:
             layer.add_attention(layer.attention(x, caches[i]), x)
         if cfg.mixture and layer.b + "ffn_gate_inp.weight" in w:
@@ -142,6 +145,15 @@ class Layer:
         bcz = ops.normed_stack("bcz", h, Projection(stack, None, norm, self.cfg.eps))
         mixed = shortconv(ops, bcz, conv, cache, n)
         ops.linear(mixed, w.matrix(b + "out_proj.weight", n, n), None, x)
+
+    def add_recurrent(self, x: Buffer, cache: Cache) -> None:
+        """x += the output of a layer with a state."""
+        ssm, states = self.cfg.state_space, cache.states
+        assert ssm is not None
+        assert states is not None
+        h, norm = normed(self.cfg, self.w, self.ops, x, self.b + self.cfg.attn_norm)
+        layer = RecurrentLayer(ssm, self.w, self.ops, self.b, self.cfg.eps)
+        self._add(layer.mamba2(h, norm, self.cfg.embedding_length, states), "ssm_out", ssm.inner_size, "", x)
 
     def feed_forward(self, x: Buffer) -> Buffer:
         """The feed-forward network's hidden layer: (n, n_ff)."""

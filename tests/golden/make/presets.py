@@ -98,6 +98,18 @@ PRESETS: dict[str, Settings] = {
         **{"rope": "yarn", "ctx": 512, "rope_base": 150000.0},
     },
     "lfm2": {"arch": "lfm2", "n_layer": 4, "rope_base": 1e6, "tied": True, "l_cache": 3},
+    # `d_inner` values of `ssm_heads` heads, which share `ssm_groups` heads of keys with `d_state` values each.
+    "granitehybrid": {
+        "arch": "granitehybrid",
+        **GRANITE,
+        **{"n_layer": 4, "n_ff": 128, "d_conv": 4, "d_inner": 128, "d_state": 16, "ssm_heads": 8, "ssm_groups": 2},
+    },
+    "granitehybrid-moe": {
+        "arch": "granitehybrid",
+        **GRANITE,
+        **{"n_layer": 3, "n_expert": 4, "n_used": 2, "n_ff": 64, "n_ff_shexp": 96, "no_rope": True},
+        **{"d_conv": 3, "d_inner": 128, "d_state": 20, "ssm_heads": 4, "ssm_groups": 1},
+    },
     "qwen3-embedding": {
         "arch": "qwen3",
         **{"head_dim": 64, "rope_base": 1e6, "eps": 1e-6, "tied": True, "pooling": 3},

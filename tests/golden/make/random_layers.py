@@ -1,5 +1,6 @@
 """The random tensors of one layer. The order of calls decides the numbers: append, do not reorder."""
 
+from tests.golden.make import random_recurrent
 from tests.golden.make.gguf_file import GgufFile
 from tests.golden.make.presets import (
     DOWN_BIAS,
@@ -33,6 +34,10 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
     kv_heads = c["kv_arr"][i] if "kv_arr" in c else c["n_kv"]
     if kv_heads:
         add_attention(file, c, prefix, kv_heads)
+    elif arch in random_recurrent.MAMBA2:
+        random_recurrent.add_mamba2(file, c, prefix)
+    elif arch in random_recurrent.DELTA:
+        random_recurrent.add_delta(file, c, prefix)
     else:
         file.matrix(prefix + "shortconv.conv.weight", width, c["l_cache"], float32=True)
         file.matrix(prefix + "shortconv.in_proj.weight", 3 * width, width)

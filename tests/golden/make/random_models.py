@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.golden.make import random_gemma4, toy_vocabularies
+from tests.golden.make import random_gemma4, random_recurrent, toy_vocabularies
 from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.llama_cpp_api import Library
 from tests.golden.make.presets import (
@@ -63,6 +63,9 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
         layers = c["n_layer"]
         kv_heads = c["kv_arr"] = [kv_heads if i % 3 == 2 or i == layers - 1 else 0 for i in range(layers)]
         file.add("%s.shortconv.l_cache", c["l_cache"])
+    if "d_inner" in c:
+        random_recurrent.add_metadata(file, c)
+        kv_heads = c["kv_arr"] = random_recurrent.kv_heads(c)
     file.add("%s.attention.head_count_kv", kv_heads)
     epsilon = "layer_norm_epsilon" if arch in LAYERNORM else "layer_norm_rms_epsilon"
     file.add(f"%s.attention.{epsilon}", float(c["eps"]))
@@ -73,6 +76,8 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
         file.add("%s.rope.dimension_count", g("rope_dim", c["head_dim"]))
         file.add("%s.rope.freq_base", c["rope_base"])
     add_rope_scaling(file, c)
+    if g("no_rope"):
+        file.add("%s.rope.scaling.finetuned", False)
     if g("n_expert"):
         file.add("%s.expert_count", c["n_expert"])
         file.add("%s.expert_used_count", c["n_used"])

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from tests.golden.make.reference_attention import KeysValues, attention
-from tests.golden.make.reference_feed_forward import feed_forward, short_convolution
+from tests.golden.make.reference_feed_forward import feed_forward
 from tests.golden.make.reference_model import ReferenceModel, gelu
+from tests.golden.make.reference_recurrent import mix
 
 POST_NORM_ENCODERS = {"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2"}
 ONE_NORM = {"phi2", "cohere2", "command-r"}  # attention and feed forward read the same norm
@@ -70,7 +71,7 @@ class Reference(ReferenceModel):
         prefix, arch = f"blk.{layer}.", self.architecture
         h = self.optional_norm(x, prefix + "attn_norm")
         read = self.norm(x, prefix + "attn_norm_2") if prefix + "attn_norm_2.weight" in self.tensors else h
-        mixes = attention(self, read, layer, shared) if self.kv_heads[layer] else short_convolution(self, h, layer)
+        mixes = attention(self, read, layer, shared) if self.kv_heads[layer] else mix(self, h, layer)
         one_norm = arch in ONE_NORM or (arch == "stablelm" and prefix + "ffn_norm.weight" not in self.tensors)
         if one_norm or arch == "falcon":
             return np.asarray(x + mixes + feed_forward(self, h, layer))

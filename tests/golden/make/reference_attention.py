@@ -7,7 +7,7 @@ import numpy as np
 from tests.golden.make.reference_model import ReferenceModel, softmax
 
 # These rotate the pairs (0, 1), (2, 3), ...; the others pair i with i + n_rot / 2.
-ADJACENT_PAIRS = {"llama", "arcee", "granite", "granitemoe", "smollm3", "cohere2", "command-r", "glm4"}
+ADJACENT_PAIRS = {"granitehybrid", "llama", "arcee", "granite", "granitemoe", "smollm3", "cohere2", "command-r", "glm4"}
 NO_ROPE = {"gpt2", "bert", "jina-bert-v2"}
 WIDE_QK_NORM = {"olmo2", "olmoe"}  # over all heads at once
 OWN_WINDOW_BASE = {"gemma3", "gemma4", "gemma-embedding", "modern-bert"}
@@ -84,7 +84,7 @@ def uses_rope(model: ReferenceModel, layer: int) -> bool:
         return (layer + 1) % 4 != 0
     if model.architecture == "cohere2":
         return model.windowed(layer)
-    return model.architecture not in NO_ROPE
+    return model.architecture not in NO_ROPE and bool(model.key("rope.scaling.finetuned", True))
 
 
 def mask(model: ReferenceModel, n: int, layer: int) -> np.ndarray:

@@ -9,7 +9,7 @@ from tests.golden.make.reference_model import ReferenceModel, gelu, silu, softma
 GELU = {"gemma", "gemma2", "gemma3", "gemma4", "gemma-embedding", "starcoder2", "gpt2", "phi2", "gptneox", "falcon"}
 GELU |= {"bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert"}
 FUSED_GATE_UP = {"phi3", "glm4", "jina-bert-v2", "modern-bert"}  # gate in the first half of ffn_up's rows
-NORMALIZED_EXPERTS = {"llama", "qwen3moe", "granitemoe"}  # the chosen experts' weights sum to 1
+NORMALIZED_EXPERTS = {"llama", "qwen3moe", "granitemoe", "granitehybrid"}  # the chosen experts' weights sum to 1
 
 
 def squared_relu(x: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ KNOWN = {
     *("olmo2", "olmoe", "granite", "granitemoe", "starcoder2", "gpt2", "stablelm", "phi2", "gptneox", "smollm3"),
     *("cohere2", "command-r", "falcon", "exaone", "glm4", "gpt-oss", "lfm2", "gemma-embedding", "bert"),
     *("nomic-bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert"),
+    *("granitehybrid",),
 }
 # Period of the layers with a sliding window. The last layer of each period has none; ModernBERT's is the first.
 WINDOW_PERIOD = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "olmo2": 4, "cohere2": 4, "gpt-oss": 2}
