@@ -39,6 +39,7 @@ from py_engine.models import (
     embedding,
     exaone,
     falcon,
+    falcon_h1,
     gemma,
     gemma4,
     glm4,
@@ -47,10 +48,13 @@ from py_engine.models import (
     granite,
     lfm2,
     llama,
+    mamba,
     modern_bert,
+    nemotron_h,
     olmo2,
     phi3,
     qwen,
+    qwen35,
     smollm3,
     stablelm,
 )
@@ -94,6 +98,7 @@ DECODERS: dict[str, Decoder[Any]] = {
     "exaone": exaone,
     "exaone4": exaone,
     "falcon": falcon,
+    "falcon-h1": falcon_h1,
     "gemma": gemma,
     "gemma-embedding": gemma,
     "gemma2": gemma,
@@ -112,8 +117,11 @@ DECODERS: dict[str, Decoder[Any]] = {
     "lfm2moe": lfm2,
     "llama": llama,
     "minicpm": granite,
+    "mamba2": mamba,
     "mistral3": llama,
     "nemotron": gpt2,
+    "nemotron_h": nemotron_h,
+    "nemotron_h_moe": nemotron_h,
     "olmo2": olmo2,
     "olmoe": qwen,
     "orion": stablelm,
@@ -126,6 +134,9 @@ DECODERS: dict[str, Decoder[Any]] = {
     "qwen3moe": qwen,
     "qwen3vl": qwen,
     "qwen3vlmoe": qwen,
+    "qwen35": qwen35,
+    "qwen35moe": qwen35,
+    "qwen3next": qwen35,
     "seed_oss": qwen,
     "smollm3": smollm3,
     "stablelm": stablelm,
@@ -192,7 +203,7 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
         caches.append(caches[j] if j < i else _cache(cfg.layer(i), prefill, i, options.kv_type))
     if cfg.state_space:
         caches = [
-            replace(cache, states=make_states(plan, i, cfg.state_space.shape)) if cfg.recurrent[i] else cache
+            replace(cache, states=make_states(plan, i, cfg.state_space.shape)) if cfg.has_state(i) else cache
             for i, cache in enumerate(caches)
         ]
     tables = {
@@ -231,13 +242,13 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
 def _cache(cfg: Config, ops: Ops, layer: int, kv_type: str) -> Cache:
     """A layer's KV cache, or the window of its short convolution. An encoder's is valid within the layer only.
 
-    A recurrent layer has none.
+    A layer without attention has none.
     """
     plan, cols = ops.plan, cfg.head_count_kv * cfg.head_dim
     if not cfg.causal:
         k, v = (ops.buffer(f"{ops.name}.{name}", (plan.n_ctx, cols)) for name in ("k", "v"))
         return Cache(k, v, "f32", UNPAGED)
-    if cfg.recurrent and cfg.recurrent[layer]:
+    if not cfg.attends(layer):
         return NO_CACHE
     if cfg.conv_kernel_sizes and (size := cfg.conv_kernel_sizes[layer]):
         return make_conv_cache(plan, layer, cfg.embedding_length, kv_type, page_group(plan, size))

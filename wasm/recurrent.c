@@ -85,7 +85,7 @@ u32 ssm_scan_chunks(const ssm_scan_call *r) { return divided(batch_size(r->state
 
 // One token of a head, whose matrix `s` is (rows, cols).
 static void scan_token(const ssm_scan_call *r, u32 m, u32 head, f32 *s) {
-  const u32 group = r->delta ? head % r->groups : head / (r->heads / r->groups), cols = r->cols;
+  const u32 group = r->tiled ? head % r->groups : head / (r->heads / r->groups), cols = r->cols;
   const f32 *x = ROW(r->x, r->x_stride, m), *gates = ROW(r->gates, r->g_stride, m), *rates = AT(f32, r->rates);
   const f32 *k = x + r->keys + group * cols, *q = x + r->queries + group * cols;
   const f32 *v = x + r->values + head * r->rows;

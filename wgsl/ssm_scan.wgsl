@@ -9,6 +9,7 @@
 #param GROUPS // heads of keys and queries
 #param ROWS // values of a head
 #param COLS // values of a key
+#param TILED // 1: head h has the keys of group h % GROUPS; 0: neighbouring heads share a group
 #param LANES
 #param CHUNK // tokens, at most THREADS / LANES
 #param THREADS
@@ -55,10 +56,10 @@ fn value(m: u32, head: u32, row: u32) -> f32 {
 
 // Load a chunk of `n` tokens from token m on.
 fn load(m: u32, n: u32, head: u32, t: u32) {
-#if RULE == "ssd"
-  let group = head / (HEADS / GROUPS);
-#else
+#if TILED
   let group = head % GROUPS;
+#else
+  let group = head / (HEADS / GROUPS);
 #endif
   for (var i = t; i < n * PAD; i += THREADS) {
     let col = i % PAD;

@@ -46,7 +46,7 @@ FIELDS: dict[str, list[str]] = {
         "pool": "state segments kind stride x y",
         "shortconv": f"{_CACHE} cols size halves cache weights x x_stride y y_stride",
         "ssm_conv": f"{_CACHE} channels taps first weights bias windows x x_stride y y_stride",
-        "ssm_scan": f"{_CACHE} delta heads groups rows cols rates matrices x x_stride values keys queries"
+        "ssm_scan": f"{_CACHE} delta tiled heads groups rows cols rates matrices x x_stride values keys queries"
         " gates g_stride dt beta eps:f y y_stride",
         "gated_norm": "state cols groups norms gate_first eps:f norm x x_stride z z_stride first y y_stride",
         "rope": f"{_CACHE} staged halves q_rows kv_rows head_dim rope_dim neox mrope records shifts"
@@ -78,7 +78,7 @@ NAMES = {name: [f.removesuffix(":f") for f in fields] for name, fields in FIELDS
 KV_KINDS = {"f32": 0, "f16": 1, "q8_0": 2}
 EMBED_ROWS = {"token": 0, "position": 1, "first": 2}
 MEDIA_ROWS = {"none": 0, "given": 1, "first": 2}
-ACTIVATIONS = {"silu": 0, "gelu": 1, "tanh": 2, "relu2": 3, "swiglu_oai": 4}
+ACTIVATIONS = {"silu": 0, "gelu": 1, "tanh": 2, "relu2": 3, "swiglu_oai": 4, "sigmoid": 5}
 POOLINGS = {"mean": 0, "cls": 1, "last": 2}
 
 

@@ -19,8 +19,8 @@ def ssm_scan(m: Calls, op: Op) -> None:
     columns = ("x_stride", "values", "keys", "queries", "g_stride", "dt", "beta", "eps", "y_stride")
     m.add(
         "ssm_scan", **batch_fields(m, op), **segment_fields(op), **paging_fields(op),
-        delta=int(op.params["RULE"] == "delta"), heads=op.params["HEADS"], groups=op.params["GROUPS"],
-        rows=op.params["ROWS"], cols=op.params["COLS"], rates=m.address(op, "rates"),
+        delta=int(op.params["RULE"] == "delta"), tiled=op.params["TILED"], heads=op.params["HEADS"],
+        groups=op.params["GROUPS"], rows=op.params["ROWS"], cols=op.params["COLS"], rates=m.address(op, "rates"),
         matrices=m.address(op, "matrices"), x=m.address(op, "x"), gates=m.address(op, "gates"),
         y=m.address(op, "y"), **{name: op.consts[name] for name in columns},
     )  # fmt: skip

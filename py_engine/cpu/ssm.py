@@ -48,7 +48,7 @@ def ssm_conv(c: Call) -> None:
 def ssm_scan(c: Call) -> None:
     heads, groups, rows, cols = (c.params[name] for name in ("HEADS", "GROUPS", "ROWS", "COLS"))
     delta = c.params["RULE"] == "delta"
-    group = np.arange(heads) % groups if delta else np.arange(heads) // (heads // groups)
+    group = np.arange(heads) % groups if c.params["TILED"] else np.arange(heads) // (heads // groups)
     x, gates, rates = c["x"], c["gates"], c["rates"].reshape(-1, heads)
 
     def part(m: int, name: str, size: int, width: int) -> Array:

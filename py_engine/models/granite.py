@@ -28,7 +28,8 @@ class Config(config.Config):
         if header.architecture == "minicpm":
             embedding, residual, logits = 12.0, 1.4 / base.block_count**0.5, 256 / base.embedding_length
         if header.architecture == "granitehybrid":
-            base = replace(base, recurrent=without_attention(header, base.block_count))
+            recurrent = without_attention(header, base.block_count)
+            base = replace(base, recurrent=recurrent, attending=tuple(not state for state in recurrent))
             if any(base.recurrent):
                 base = replace(base, state_space=StateSpace.from_gguf(header))
             if not switch(header, "rope.scaling.finetuned", True):

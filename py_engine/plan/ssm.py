@@ -50,19 +50,17 @@ class Scan:
     beta: int
     rates: Weight  # (heads) each: A, the bias of dt, and the skip ("ssd")
     eps: float = 0.0  # of the L2 norms ("delta")
+    tiled: bool = False  # head h has the keys of group h % groups; else, neighbours share a group
 
 
 def ssm_scan(ops: Ops, scan: Scan, shape: StateShape, states: States) -> Buffer:
-    """The queries times the state after each token: (n, heads * rows).
-
-    "ssd": a head's keys and queries are those of its group of neighbouring heads. "delta": of head % groups.
-    """
+    """The queries times the state after each token: (n, heads * rows)."""
     y = ops.rows("scanned", shape.heads * shape.rows)
     rows = THREADS // LANES  # of a workgroup
     ops.add(
         "ssm_scan",
         {"RULE": scan.rule, "HEADS": shape.heads, "GROUPS": scan.groups, "ROWS": shape.rows, "COLS": shape.cols}
-        | {"LANES": LANES, "CHUNK": max(1, min(rows, CHUNK_VALUES // shape.cols))}
+        | {"TILED": int(scan.tiled), "LANES": LANES, "CHUNK": max(1, min(rows, CHUNK_VALUES // shape.cols))}
         | states.paging
         | ops.state_params,
         {"x_stride": scan.x.shape[1], "values": scan.values, "keys": scan.keys, "queries": scan.queries}

@@ -81,7 +81,7 @@ def test_scan(bench: Bench, setup: Setup, rule: str, heads: int, groups: int, ro
     x, gates = ops.rows("x", queries + groups * cols), ops.rows("gates", 2 * heads + 1)
     bench.fill(x)
     bench.fill(gates)[0, 1] = 30  # where softplus is linear
-    scan = Scan(rule, x, 3, keys, queries, groups, gates, 1, 1 + heads, rates(bench, heads), EPS)
+    scan = Scan(rule, x, 3, keys, queries, groups, gates, 1, 1 + heads, rates(bench, heads), EPS, tiled=groups == 2)
     y = ssm_scan(ops, scan, shape, found)
     gpu, host = bench.run(ops)
     compare(bench, found, y.name, heads * rows, gpu, host)

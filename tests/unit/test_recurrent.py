@@ -3,6 +3,7 @@
 import asyncio
 import random
 from contextlib import aclosing
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,15 +17,17 @@ from tests.support.cpu_engines import WARM, Anything, RandomConstraint, Runner, 
 from tests.support.cpu_models import GOLDEN, evaluate, load
 
 HYBRID = GOLDEN / "granite" / "granitehybrid.F16.gguf"
+MODELS = [HYBRID, GOLDEN / "qwen35" / "qwen35.F16.gguf", GOLDEN / "mamba" / "mamba2.F16.gguf"]  # the last has no pages
+in_every_model = pytest.mark.parametrize("model", MODELS, ids=lambda path: path.stem)
 PROMPT = [7 * i % 250 for i in range(40)]
 GREEDY = Sampling(temperature=0)
 
 
-def make(batch: int = 16, parallel: int = 4) -> Engine:
-    cpu = load(HYBRID, 256, batch)
+def make(model: Path = HYBRID) -> Engine:
+    cpu = load(model, 256)
     runner = Runner(cpu.plan)
     runner._cpu = cpu
-    return Engine(cpu.plan, runner, "cpu", parallel)
+    return Engine(cpu.plan, runner, "cpu", 4)
 
 
 @pytest.mark.parametrize("batch", [2, 5, 16])
@@ -62,29 +65,31 @@ def test_a_small_batch_of_several_sequences() -> None:
     np.testing.assert_allclose(got, want, atol=1e-4)
 
 
-async def test_a_conversation_goes_on_from_the_end_of_its_last_prompt() -> None:
-    engine = make()
+@in_every_model
+async def test_a_conversation_goes_on_from_the_end_of_its_last_prompt(model: Path) -> None:
+    engine = make(model)
     first = await collect(engine, PROMPT, WARM, 12)
     assert await collect(engine, PROMPT, WARM, 12) == first
     assert engine.last.cached_tokens == len(PROMPT) - 1, "the same prompt once more"
     longer = [*PROMPT, *first[:8], 3, 1, 4]
-    want = await collect(make(), longer, GREEDY, 12)
+    want = await collect(make(model), longer, GREEDY, 12)
     assert await collect(engine, longer, GREEDY, 12) == want
     assert engine.last.cached_tokens >= len(PROMPT)
     other = [*PROMPT[:30], 9, 9, 9]
-    want = await collect(make(), other, WARM, 12)
+    want = await collect(make(model), other, WARM, 12)
     assert await collect(engine, other, WARM, 12) == want
     assert engine.last.cached_tokens == 0, "no state is known after the common prefix"
     engine.forget()
-    assert await collect(engine, longer, GREEDY, 3) == (await collect(make(), longer, GREEDY, 3))
+    assert await collect(engine, longer, GREEDY, 3) == (await collect(make(model), longer, GREEDY, 3))
     assert engine.last.cached_tokens == 0
 
 
-async def test_answers_side_by_side_are_those_of_one_alone() -> None:
+@in_every_model
+async def test_answers_side_by_side_are_those_of_one_alone(model: Path) -> None:
     prompts = [PROMPT[i : i + 20 + 3 * i] for i in range(4)]
     samplings = [Sampling(temperature=1.2, seed=i) for i in range(4)]
-    want = [await collect(make(), p, s, 20) for p, s in zip(prompts, samplings, strict=True)]
-    engine = make()
+    want = [await collect(make(model), p, s, 20) for p, s in zip(prompts, samplings, strict=True)]
+    engine = make(model)
     got = await asyncio.gather(*(collect(engine, p, s, 20) for p, s in zip(prompts, samplings, strict=True)))
     assert got == want
     assert engine.plan.page_groups[-1].pages >= 4, "the slots have grown"

@@ -56,7 +56,8 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.context_length", c["ctx"])
     file.add("%s.embedding_length", c["n_embd"])
     file.add("%s.block_count", c["n_layer"])
-    file.add("%s.feed_forward_length", c["n_ff"])
+    lengths = [c["n_ff"] if kind == "-" else 0 for kind in c.get("layers", "")]
+    file.add("%s.feed_forward_length", lengths or c["n_ff"])
     file.add("%s.attention.head_count", c["n_head"])
     kv_heads = c["n_kv"]
     if arch == "lfm2":  # no key and value heads: a layer with a short convolution
@@ -65,7 +66,9 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
         file.add("%s.shortconv.l_cache", c["l_cache"])
     if "d_inner" in c:
         random_recurrent.add_metadata(file, c)
-        kv_heads = c["kv_arr"] = random_recurrent.kv_heads(c)
+        c["kv_arr"] = random_recurrent.kv_heads(c)
+        whole = arch in random_recurrent.DELTA or arch in ("falcon-h1", "mamba2")
+        kv_heads = c["n_kv"] if whole else c["kv_arr"]
     file.add("%s.attention.head_count_kv", kv_heads)
     epsilon = "layer_norm_epsilon" if arch in LAYERNORM else "layer_norm_rms_epsilon"
     file.add(f"%s.attention.{epsilon}", float(c["eps"]))
@@ -84,6 +87,10 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
         if arch in EXPERT_WIDTH_KEY:
             file.add("%s.expert_feed_forward_length", c["n_ff"])
         file.add("%s.expert_shared_feed_forward_length", g("n_ff_shexp"))
+        if arch == "nemotron_h_moe":
+            file.add("%s.expert_weights_norm", True)
+            file.add("%s.expert_weights_scale", 2.5)
+            file.add("%s.expert_gating_func", 2)
     file.add("%s.attention.sliding_window", g("window"))
     file.add("%s.attention.sliding_window_pattern", g("pattern"))
     file.add("%s.attn_logit_softcapping", g("attn_cap"))

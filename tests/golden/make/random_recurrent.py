@@ -16,11 +16,22 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.ssm.state_size", c["d_state"])
     file.add("%s.ssm.time_step_rank", c["ssm_heads"])
     file.add("%s.ssm.group_count", c["ssm_groups"])
+    if c["arch"].startswith("nemotron_h"):  # which llama.cpp requires, beside that of the RMS norms
+        file.add("%s.attention.layer_norm_epsilon", 1e-5)
+    file.add("%s.full_attention_interval", c.get("attention_every"))
+    file.add("%s.rope.dimension_sections", c.get("sections"))
 
 
 def kv_heads(c: Settings) -> list[int]:
-    """The key/value heads of each layer; 0: it has a state in place of attention."""
+    """The key/value heads of each layer; 0: it has no attention."""
     layers = range(c["n_layer"])
+    if c["arch"] in DELTA:  # the last of every few layers
+        every = c.get("attention_every", 4)
+        return [c["n_kv"] if (i + 1) % every == 0 else 0 for i in layers]
+    if "layers" in c:
+        return [c["n_kv"] if kind == "*" else 0 for kind in c["layers"]]
+    if c["arch"] in ("falcon-h1", "mamba2"):
+        return [c["n_kv"] if c["arch"] == "falcon-h1" else 0 for i in layers]
     return [c["n_kv"] if i % 3 == 1 else 0 for i in layers]
 
 

@@ -61,7 +61,10 @@ def mamba2(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
 
 
 def delta_net(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
-    """The output of a gated delta net for x (n, width), normalised. Value head h has the keys of head h % groups."""
+    """The output of a gated delta net for x (n, width), normalised.
+
+    Value head h has the keys of head h % groups; in Qwen3-Next, neighbouring heads share keys.
+    """
     prefix, key = f"blk.{layer}.", model.key
     inner, size, heads, groups = (
         key(f"ssm.{name}") for name in ("inner_size", "state_size", "time_step_rank", "group_count")
@@ -71,8 +74,13 @@ def delta_net(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
     queries, keys, values = np.split(mixed, [groups * size, 2 * groups * size], axis=1)
     values = values.reshape(n, heads, -1)
     group = np.arange(heads) % groups
+    if prefix + "ssm_ba.weight" in model.tensors:  # each group's inputs of beta, then of alpha
+        group = np.arange(heads) // (heads // groups)
+        both = model.linear(x, prefix + "ssm_ba").reshape(n, groups, 2, -1)
+        beta, alpha = (both[:, :, i].reshape(n, heads) for i in (0, 1))
+    else:
+        alpha, beta = model.linear(x, prefix + "ssm_alpha"), model.linear(x, prefix + "ssm_beta")
     keys, queries = (unit(model, part.reshape(n, groups, size))[:, group] for part in (keys, queries))
-    alpha, beta = model.linear(x, prefix + "ssm_alpha"), model.linear(x, prefix + "ssm_beta")
     decay = np.exp(softplus(alpha + model.tensors[prefix + "ssm_dt.bias"]) * model.tensors[prefix + "ssm_a"])
     beta = 1 / (1 + np.exp(-beta))
     state, out = np.zeros((heads, inner // heads, size)), np.zeros_like(values)
