@@ -8,7 +8,7 @@ from py_engine.plan.ssm import GatedNorm, Scan, gated_norm, ssm_conv, ssm_scan
 from py_engine.plan.states import States, StateShape, make_states
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check
-from tests.support.kernels.variants import in_pairs, in_turn
+from tests.support.kernels.variants import BOTH_ADAPTERS, SWIFTSHADER, in_turn
 
 # the middle of a sequence, its beginning, one token, runs of several sequences, a packed batch with two segments
 BATCHES = [
@@ -20,7 +20,9 @@ BATCHES = [
 ]
 
 
-SCANS = [("ssd", 4, 2, 9, 12), ("delta", 4, 2, 8, 20), ("ssd", 3, 1, 16, 8), ("delta", 3, 3, 5, 7)]
+CONVOLUTIONS = [(70, 3, True), (33, 1, False)]
+# rule, heads, groups, rows, cols; the last two of usual sizes
+SCANS = [("ssd", 4, 2, 9, 12), ("delta", 3, 3, 5, 7), ("delta", 4, 2, 64, 128), ("ssd", 3, 1, 64, 256)]
 
 
 def states(bench: Bench, shape: StateShape, setup: Setup) -> States:
@@ -50,7 +52,7 @@ def compare(bench: Bench, found: States, name: str, cols: int, gpu: dict, host: 
         check(bench, np.nan_to_num(got), np.nan_to_num(want), 1e-9)
 
 
-@in_pairs(("setup", BATCHES), ("channels, taps, bias", [(70, 3, True), (33, 1, False)]))
+@in_turn("setup, channels, taps, bias", [(setup, *CONVOLUTIONS[i % 2]) for i, setup in enumerate(BATCHES)])
 def test_convolution(bench: Bench, setup: Setup, channels: int, taps: int, bias: bool) -> None:
     ops = bench.begin(setup)
     shape = StateShape(1, 1, 1, channels, taps)
@@ -71,7 +73,11 @@ def rates(bench: Bench, heads: int) -> Weight:
     return weight
 
 
-@in_pairs(("setup", BATCHES), ("rule, heads, groups, rows, cols", SCANS))
+@in_turn(
+    "setup, rule, heads, groups, rows, cols",
+    [(setup, *scan) for i, setup in enumerate(BATCHES) for scan in SCANS[i % 2 :: 2]],
+    [*SWIFTSHADER, BOTH_ADAPTERS[0]],
+)
 def test_scan(bench: Bench, setup: Setup, rule: str, heads: int, groups: int, rows: int, cols: int) -> None:
     ops = bench.begin(setup)
     shape = StateShape(heads, rows, cols, 1, 1)
