@@ -176,10 +176,10 @@ class Engine:
     async def persist_prefixes(self, open_store: Callable[[str], BlockStore]) -> None:
         """Store what the KV caches hold when the engine is idle, and read it for later prompts, also of later visits.
 
-        `open_store(layout)`: the blocks of one layout (prefix_store.layout_of). Does nothing for encoders and for
-        models whose bytes are not identified.
+        `open_store(layout)`: the blocks of one layout (prefix_store.layout_of). Does nothing for encoders, for models
+        whose bytes are not identified, and for recurrent models: a block has no states.
         """
-        if not self.plan.generates or self.content is None:
+        if not self.plan.generates or self.plan.recurrent or self.content is None:
             return
         layout = layout_of(self.content, self.plan, repr(self._device))
         sizes = [self.plan.page_bytes(group) for group in self.plan.page_groups]

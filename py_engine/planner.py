@@ -27,7 +27,7 @@ Encoders have PREFILL, PACKED, EMBED and the pooling lists only, and take a sequ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from py_engine.errors import WispError
@@ -39,6 +39,7 @@ from py_engine.models import (
     embedding,
     exaone,
     falcon,
+    falcon_h1,
     gemma,
     gemma4,
     glm4,
@@ -47,10 +48,13 @@ from py_engine.models import (
     granite,
     lfm2,
     llama,
+    mamba,
     modern_bert,
+    nemotron_h,
     olmo2,
     phi3,
     qwen,
+    qwen35,
     smollm3,
     stablelm,
 )
@@ -59,7 +63,7 @@ from py_engine.models.common import natural
 from py_engine.models.config import Config
 from py_engine.models.projectors import families
 from py_engine.plan import media, sampler_ops
-from py_engine.plan.cache import UNPAGED, Cache, make_cache, make_conv_cache, page_group
+from py_engine.plan.cache import NO_CACHE, UNPAGED, Cache, make_cache, make_conv_cache, page_group
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import (
     ALL_LOGITS,
@@ -79,6 +83,7 @@ from py_engine.plan.pages import PAGE, shift_index
 from py_engine.plan.plan import Plan
 from py_engine.plan.rope import Rope, RopeSpec, table
 from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.states import make_states
 from py_engine.plan.weights import Weights
 
 DECODERS: dict[str, Decoder[Any]] = {
@@ -93,6 +98,7 @@ DECODERS: dict[str, Decoder[Any]] = {
     "exaone": exaone,
     "exaone4": exaone,
     "falcon": falcon,
+    "falcon-h1": falcon_h1,
     "gemma": gemma,
     "gemma-embedding": gemma,
     "gemma2": gemma,
@@ -104,14 +110,18 @@ DECODERS: dict[str, Decoder[Any]] = {
     "gpt2": gpt2,
     "gptneox": gpt2,
     "granite": granite,
+    "granitehybrid": granite,
     "granitemoe": granite,
     "internlm2": llama,
     "lfm2": lfm2,
     "lfm2moe": lfm2,
     "llama": llama,
     "minicpm": granite,
+    "mamba2": mamba,
     "mistral3": llama,
     "nemotron": gpt2,
+    "nemotron_h": nemotron_h,
+    "nemotron_h_moe": nemotron_h,
     "olmo2": olmo2,
     "olmoe": qwen,
     "orion": stablelm,
@@ -124,6 +134,9 @@ DECODERS: dict[str, Decoder[Any]] = {
     "qwen3moe": qwen,
     "qwen3vl": qwen,
     "qwen3vlmoe": qwen,
+    "qwen35": qwen35,
+    "qwen35moe": qwen35,
+    "qwen3next": qwen35,
     "seed_oss": qwen,
     "smollm3": smollm3,
     "stablelm": stablelm,
@@ -188,6 +201,11 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     for i in range(cfg.block_count):
         j = cfg.cache_layer(i)
         caches.append(caches[j] if j < i else _cache(cfg.layer(i), prefill, i, options.kv_type))
+    if cfg.state_space:
+        caches = [
+            replace(cache, states=make_states(plan, i, cfg.state_space.shape)) if cfg.has_state(i) else cache
+            for i, cache in enumerate(caches)
+        ]
     tables = {
         spec: _rope(plan, prefill, spec, model.NEOX, f"rope_freqs.{n}", options.rope_factors)
         for n, spec in enumerate(dict.fromkeys(cfg.ropes))
@@ -222,11 +240,16 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
 
 
 def _cache(cfg: Config, ops: Ops, layer: int, kv_type: str) -> Cache:
-    """A layer's KV cache, or the window of its short convolution. An encoder's is valid within the layer only."""
+    """A layer's KV cache, or the window of its short convolution. An encoder's is valid within the layer only.
+
+    A layer without attention has none.
+    """
     plan, cols = ops.plan, cfg.head_count_kv * cfg.head_dim
     if not cfg.causal:
         k, v = (ops.buffer(f"{ops.name}.{name}", (plan.n_ctx, cols)) for name in ("k", "v"))
         return Cache(k, v, "f32", UNPAGED)
+    if not cfg.attends(layer):
+        return NO_CACHE
     if cfg.conv_kernel_sizes and (size := cfg.conv_kernel_sizes[layer]):
         return make_conv_cache(plan, layer, cfg.embedding_length, kv_type, page_group(plan, size))
     return make_cache(plan, layer, cols, kv_type, page_group(plan, cfg.windows[layer]))

@@ -1,7 +1,14 @@
 // y[m, i] = activation(x[m, i]) * up[m, first + i]. Grid (COLS / THREADS, tokens).
 #param COLS // columns of y
 #param ACTIVATION // see activation.wgsl
+#param Y16 // 1: `up` and y are f16
 #param THREADS
+#if Y16
+#param F16
+alias Value = f16;
+#else
+alias Value = f32;
+#endif
 
 struct Params {
   x_stride: u32,
@@ -13,13 +20,14 @@ struct Params {
 @bind var<uniform> p: Params;
 @bind var<storage, read> state: State;
 @bind var<storage, read> x: array<f32>;
-@bind var<storage, read> up: array<f32>;
-@bind var<storage, read_write> y: array<f32>;
+@bind var<storage, read> up: array<Value>;
+@bind var<storage, read_write> y: array<Value>;
 #include "lib/activation.wgsl"
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(global_invocation_id) id: vec3u) {
   if (id.y < state.n && id.x < COLS) {
-    y[id.y * p.y_stride + id.x] = gated(x[id.y * p.x_stride + id.x], up[id.y * p.up_stride + p.first + id.x]);
+    let value = gated(x[id.y * p.x_stride + id.x], f32(up[id.y * p.up_stride + p.first + id.x]));
+    y[id.y * p.y_stride + id.x] = Value(value);
   }
 }

@@ -21,6 +21,7 @@ from py_engine.plan import shared
 from py_engine.plan.pages import RECORD_WORDS, TABLES
 from py_engine.plan.panels import FORMATS, ROUNDED_GROUP_BYTES
 from py_engine.plan.sampling import FIELDS as SAMPLING
+from py_engine.plan.states import MAX_TAPS
 
 _CACHE = "state per_token segments table pages page"
 _SAMPLED = "state per_token rows rows_most vocab logits stride best"
@@ -44,6 +45,10 @@ FIELDS: dict[str, list[str]] = {
         "soft_cap": "state stride y scale:f cap:f",
         "pool": "state segments kind stride x y",
         "shortconv": f"{_CACHE} cols size halves cache weights x x_stride y y_stride",
+        "ssm_conv": f"{_CACHE} channels taps first weights bias windows x x_stride y y_stride",
+        "ssm_scan": f"{_CACHE} delta tiled heads groups rows cols rates matrices x x_stride values keys queries"
+        " gates g_stride dt beta eps:f y y_stride",
+        "gated_norm": "state cols groups norms gate_first eps:f norm x x_stride z z_stride first y y_stride",
         "rope": f"{_CACHE} staged halves q_rows kv_rows head_dim rope_dim neox mrope records shifts"
         " scale:f freqs k v x x_stride y y_stride",
         "head_norm": "state q_rows kv_rows head_dim across_heads per_head mean norm_values eps:f norm bias x x_stride",
@@ -73,7 +78,7 @@ NAMES = {name: [f.removesuffix(":f") for f in fields] for name, fields in FIELDS
 KV_KINDS = {"f32": 0, "f16": 1, "q8_0": 2}
 EMBED_ROWS = {"token": 0, "position": 1, "first": 2}
 MEDIA_ROWS = {"none": 0, "given": 1, "first": 2}
-ACTIVATIONS = {"silu": 0, "gelu": 1, "tanh": 2, "relu2": 3, "swiglu_oai": 4}
+ACTIVATIONS = {"silu": 0, "gelu": 1, "tanh": 2, "relu2": 3, "swiglu_oai": 4, "sigmoid": 5}
 POOLINGS = {"mean": 0, "cls": 1, "last": 2}
 
 
@@ -90,6 +95,7 @@ def header() -> str:
     numbers: dict[str, object] = {"TABLES": TABLES, "FORMATS": 1 + max(FORMATS), "RECORD_WORDS": RECORD_WORDS,
                                   "ROUNDED_GROUP_BYTES": ROUNDED_GROUP_BYTES}  # fmt: skip
     numbers |= {name: getattr(shared, name) for name in ("MAX_MATCH", "MAX_LOGPROBS", "LOGPROB_ROWS")}
+    numbers["MAX_TAPS"] = MAX_TAPS
     numbers |= {"BANNED": f"{shared.BANNED}f", "FIRST_MEDIA_ID": f"{shared.FIRST_MEDIA_ID}u"}
     numbers |= {
         f"{prefix}_{name}".strip("_").upper(): value for prefix, names in enums.items() for name, value in names.items()

@@ -57,8 +57,8 @@ class Cpu:
 
     def copy_page(self, group: int, source: int, to: int) -> None:
         """Copy a page in every cache of a group."""
-        rows = self.plan.page
-        for name in self.plan.page_groups[group].caches:
+        rows = self.plan.page_rows(self.plan.page_groups[group])
+        for name in self._caches(group):
             cache = self.buffers[name]
             cache[to * rows : (to + 1) * rows] = cache[source * rows : (source + 1) * rows]
 

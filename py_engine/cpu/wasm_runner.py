@@ -350,6 +350,8 @@ class WasmRunner:
         self._set_states([self._held.row], 1)
 
     def max_lookahead(self) -> int:
+        if self.plan.recurrent:  # only the newest token can be computed again
+            return 1
         known = self.step_ms(1)
         return max(1, min(MAX_STEPS, int(LOOKAHEAD_MS / known))) if known else 1
 

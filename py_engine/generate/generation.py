@@ -47,7 +47,8 @@ class Generation:
 
     def _use(self, runner: Runner) -> None:
         self.plan, self.runner = runner.plan, runner
-        self._scheduler = Scheduler(runner, self.time_slices, self.totals, self._speculation)
+        drafts = self._speculation and not self.plan.recurrent  # a rejected draft has changed the states
+        self._scheduler = Scheduler(runner, self.time_slices, self.totals, drafts)
 
     def restart(self, runner: Runner) -> None:
         """Continue on another runner, whose caches are empty, after the device of the last one was lost."""
@@ -186,9 +187,10 @@ class Generation:
                 return False
             runner.feed(part.at, part.ids, part.lists, sequence.number, read=True, media=part.media, shift=part.shift)
             await runner.result()
-            sequence.append(part.ids, generated=part.decoded)
+            part.record(sequence)
             if len(sequence.tokens) < len(answer.ids) and self.time_slices.expired():
                 return False
+        sequence.advance(None, exact=False)  # the decoder computes tokens ahead, and once more
         return True
 
     async def feed(
@@ -216,6 +218,7 @@ class Generation:
                 self.runner.feed(at, batch, run, sequence.number, media=given, shift=shift)
                 if self.plan.generates:
                     sequence.append(batch)
+                    sequence.advance(at + count, exact=True)
                 at += count
                 if wanted:
                     yield count

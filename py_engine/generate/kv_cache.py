@@ -13,8 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from py_engine.generate.page_pool import PagePool
+from py_engine.generate.state_slots import StateSlots
 from py_engine.plan.pages import PageGroup, pages_for
 
+UNLIMITED = 1 << 30  # blocks of a model without keys and values
 START = b""  # the key before the first position
 
 
@@ -44,9 +46,11 @@ class KvCache:
 
     def __init__(self, groups: Sequence[PageGroup], page: int) -> None:
         self.page = page  # positions of a page
-        self.windows = [group.window for group in groups]
-        self.pools: list[PagePool[Block]] = [PagePool(group.pages) for group in groups]
-        self.most = [group.most for group in groups]  # pages that one sequence has
+        paged = [group for group in groups if not group.states]
+        self.windows = [group.window for group in paged]
+        self.pools: list[PagePool[Block]] = [PagePool(group.pages) for group in paged]
+        self.most = [group.most for group in paged]  # pages that one sequence has
+        self.states = next((StateSlots(group) for group in groups if group.states), None)
         self.waiting: set[int] = set()  # ages of the sequences that wait for pages
         self._after: dict[bytes, list[Block]] = {}  # the blocks that follow a key
 
@@ -106,7 +110,7 @@ class KvCache:
         """Pages of every group that a sequence of this age may take: none while an older one waits for pages."""
         if self.waiting and min(self.waiting) < age:
             return 0
-        return min((pool.available for pool in self.pools), default=0)
+        return min((pool.available for pool in self.pools), default=UNLIMITED)
 
     def pages_to_read(self, n: int, end: int) -> list[int]:
         """By group: the pages that positions `n` to `end` read or write, at most as many as one sequence ever has."""
@@ -182,6 +186,8 @@ class KvCache:
                 block = pool.evict()
                 block.pages[group] = None
                 self._prune(block)
+        if self.states is not None:
+            self.states.clear()
 
     def _forget(self, block: Block) -> None:
         """Free all pages of a block that no sequence holds."""

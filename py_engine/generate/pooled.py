@@ -85,6 +85,7 @@ async def _feed(generation: Generation, part: Group, lists: list[str], sequence:
         runner.feed_packed(batch, lists, sequence.number)
         if plan.generates and batch.long:
             sequence.append(batch.ids.tolist())  # frees the pages before windows
+            sequence.advance(end, exact=True)
             if batch.last:
                 sequence.release()
 

@@ -90,6 +90,13 @@ class PromptPart:
     media: MediaBatch | None = None
     shift: int = 0  # as in Runner.feed()
 
+    def record(self, cache: SequenceCache) -> None:
+        """Record in the caches that the part was submitted."""
+        cache.append(self.ids, generated=self.decoded)
+        cache.advance(self.at + len(self.ids), exact=not self.decoded)
+        if self.last:
+            cache.take_snapshot()
+
 
 @dataclass(frozen=True)
 class Submit:
@@ -265,6 +272,7 @@ class Scheduler:
         for sequence in paged:
             sequence.position += steps
             sequence.left -= steps
+            sequence.cache.advance(sequence.position, exact=False)
         return Submit(paged, steps * (self._runner.step_ms(len(paged)) or UNKNOWN_MS))
 
     def _submit_prompt(self, sequence: RunningSequence, *, alone: bool) -> Submit | None:
@@ -284,7 +292,7 @@ class Scheduler:
             self._end_prompt(sequence)
         number = sequence.cache.number
         runner.feed(part.at, part.ids, lists, number, read=True, media=part.media, shift=part.shift)
-        sequence.cache.append(part.ids, generated=part.decoded)
+        part.record(sequence.cache)
         if part.last and self._speculation:  # now, while the device computes the prompt
             sequence.drafts = DraftPolicy(answer.ids)
         return Submit([sequence], len(part.ids) * (runner.prompt_token_ms() or UNKNOWN_MS), part.last)

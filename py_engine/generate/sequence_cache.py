@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from py_engine.generate.kv_cache import Block, KvCache
+from py_engine.generate.state_slots import Snapshot
 from py_engine.plan.pages import pages_for
 
 MIN_EQUAL = 1 / 4  # of a page: less is computed again instead of copied
@@ -35,6 +36,9 @@ class SequenceCache:
         self._cache, self._device = cache, device
         self._blocks: list[Block] = []
         self._held = [0] * len(cache.windows)  # by group: the first block whose page it holds
+        self._slot: int | None = None  # of a recurrent model's states
+        self._stated: int | None = 0  # positions that its states have seen; None: unknown
+        self._exact = True  # all of them as a prompt
 
     @property
     def capacity(self) -> int:
@@ -49,7 +53,7 @@ class SequenceCache:
         differently, which can flip a choice between two nearly equal logits.
         """
         before = self.tokens
-        if before and before == ids[:-1]:
+        if before and before == ids[:-1] and self._has_state(len(before)):
             return len(before)
         self._find(ids, exact)
         first = len(before) if before == ids[: len(before)] else 0
@@ -58,19 +62,50 @@ class SequenceCache:
         return len(self.tokens)
 
     def _find(self, ids: list[int], exact: bool) -> None:
-        """Hold the pages with the longest known prefix of `ids` without its last token."""
-        cache = self._cache
+        """Hold the pages with the longest known prefix of `ids` without its last token.
+
+        Of a recurrent model, only a prefix that a snapshot serves.
+        """
+        cache, states = self._cache, self._cache.states
+        if not self._take_slot():
+            self._switch([], 0)
+            self.tokens = []
+            return
+        snapshot: Snapshot | None = None
         blocks, n = cache.find(ids[:-1], exact)
-        part = n % cache.page
-        if part and not self._may_extend(blocks[-1], part):
-            if part >= MIN_EQUAL * cache.page and self._copy(blocks, ids[:n]):
-                return
-            blocks, n = cache.usable(blocks[:-1], n - part)
-            part = 0
-        self._switch(blocks, n)
-        self.tokens = ids[:n]
-        if part:
-            cache.truncate(blocks[-1], part)
+        if states is not None and not cache.pools:
+            snapshot, n = states.find(ids, len(ids) - 1, exact)
+            self._restart(ids[:n])
+        while states is None or cache.pools:
+            if states is not None:
+                snapshot, n = states.find(ids, n, exact)
+            blocks, usable = cache.usable(blocks, n)
+            if usable < n:
+                n = usable
+                continue
+            part = n % cache.page
+            if not part or self._may_extend(blocks[-1], part):
+                self._switch(blocks, n)
+                self.tokens = ids[:n]
+                if part:
+                    cache.truncate(blocks[-1], part)
+                break
+            if (snapshot or part >= MIN_EQUAL * cache.page) and self._copy(blocks, ids[:n]):
+                break
+            blocks, n = blocks[:-1], n - part
+        if states is not None and self._slot is not None:
+            self._stated, self._exact = 0, True
+            if snapshot is not None:
+                self._device.copy_page(states.group, snapshot.slot, self._slot)
+                self._stated, self._exact = snapshot.end, snapshot.exact
+                states.use(snapshot)
+
+    def _restart(self, ids: list[int]) -> None:
+        """Hold blocks for `ids`, which have no pages: the model has no keys and values."""
+        self._switch([], 0)
+        self.tokens = []
+        self.reserve(len(ids))
+        self.append(ids)
 
     def _may_extend(self, block: Block, part: int) -> bool:
         """Whether this sequence may write after the first `part` tokens of a block: no other one has it.
@@ -102,10 +137,10 @@ class SequenceCache:
     def reserve(self, end: int) -> int:
         """Take pages for the positions before `end`, as far as there are any. Return how many positions have pages.
 
-        Frees the pages before windows. 0: the sequence is preempted.
+        Frees the pages before windows. 0: the sequence is preempted, or has no slot for its states.
         """
         self._release_before_windows()
-        if self.preempted:
+        if self.preempted or not self._take_slot():
             return 0
         cache, first = self._cache, len(self._blocks)
         count = min(pages_for(end, cache.page) - first, cache.available(self.age))
@@ -132,15 +167,68 @@ class SequenceCache:
     def release(self) -> None:
         """Hold nothing. What was computed stays cached until its pages are needed."""
         self._switch([], 0)
+        self._release_slot()
         self.tokens, self.preempted = [], False
 
+    # -- the states of a recurrent model
+
+    def advance(self, end: int | None, *, exact: bool) -> None:
+        """Record that the states will have seen the positions before `end`; None: it is not known which.
+
+        `exact`: the new ones are computed as a prompt.
+        """
+        self._stated, self._exact = end, self._exact and exact
+
+    def take_snapshot(self) -> None:
+        """Copy the states after the tokens for later prompts, if there is a slot."""
+        states = self._cache.states
+        if states is None or self._slot is None or not self._has_state(len(self.tokens)):
+            return
+        slot = states.take()
+        if slot is not None:
+            self._device.copy_page(states.group, self._slot, slot)
+            states.add(self._snapshot(slot))
+
+    def _snapshot(self, slot: int) -> Snapshot:
+        assert self._stated is not None
+        return Snapshot(slot, self.tokens[: self._stated], self._stated, self._exact)
+
+    def _has_state(self, n: int) -> bool:
+        """Whether the states are those after `n` positions, or after one more."""
+        return self._cache.states is None or (self._stated is not None and self._stated - n in (0, 1))
+
+    def _take_slot(self) -> bool:
+        """Have a slot, if the model has states. False: there is none."""
+        states = self._cache.states
+        if states is None or self._slot is not None:
+            return True
+        self._slot, self._stated, self._exact = states.take(), 0, True
+        if self._slot is not None:
+            self._device.set_pages(states.group, self.number, 0, [self._slot])
+        return self._slot is not None
+
+    def _release_slot(self) -> None:
+        """Release the slot. Its states stay cached, if it is known which they are."""
+        states, slot, self._slot = self._cache.states, self._slot, None
+        if states is None or slot is None:
+            return
+        if self.tokens and self._has_state(len(self.tokens)):
+            states.add(self._snapshot(slot))
+        else:
+            states.release(slot)
+
+    # -- blocks
+
     def missing(self, end: int) -> list[int]:
-        """By group: the pages that are not available now for the positions before `end`."""
+        """By group: the pages that are not available now for the positions before `end`; last, the slots of states."""
         self._release_before_windows()
         cache = self._cache
         needed = cache.pages_to_read(len(self.tokens), end)
         held = (len(self._blocks) - first for first in self._held)
-        return [n - h - pool.available for n, h, pool in zip(needed, held, cache.pools, strict=True)]
+        lacking = [n - h - pool.available for n, h, pool in zip(needed, held, cache.pools, strict=True)]
+        if cache.states is not None:
+            lacking.append((self._slot is None) - cache.states.pool.available)
+        return lacking
 
     def _release_before_windows(self) -> None:
         for group, first in enumerate(self._held):

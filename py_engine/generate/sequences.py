@@ -12,9 +12,11 @@ import asyncio
 import heapq
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.generate.kv_cache import KvCache
+from py_engine.generate.page_pool import PagePool
 from py_engine.generate.sequence_cache import PageDevice, SequenceCache
 
 GROWTH = 4  # caches grow by at least this part of a context's pages
@@ -117,7 +119,10 @@ class Sequences:
         """Give every group the pages that the sequence lacks. False where memory or the limit forbids it."""
         async with self._growing:
             missing = sequence.missing(end)
-            pools, spans = self.cache.pools, self.cache.most
+            pools: list[PagePool[Any]] = [*self.cache.pools]
+            spans, states = [*self.cache.most], self.cache.states
+            if states is not None:
+                pools, spans = [*pools, states.pool], [*spans, states.most]
             pages = [
                 min(self.most * span, pool.size + max(lacks, span // GROWTH)) if lacks > 0 else pool.size
                 for lacks, span, pool in zip(missing, spans, pools, strict=True)

@@ -31,7 +31,7 @@ class Memory:
         self.device, self.variant, self.plan = device, variant, plan
         self.buffers: list[Any] = []  # every GPUBuffer, to destroy on close
         self.places: dict[str, tuple[Any, int, int]] = {}  # buffer or weight plane -> (GPUBuffer, offset, bytes)
-        self._copied: Any = None  # holds a page while it is copied
+        self._copied: Any = None  # holds a page of one cache while it is copied
         self._pages: Any = None
 
     async def guarded(self, work: Any) -> None:
@@ -126,16 +126,14 @@ class Memory:
         caches = self.plan.page_groups[group]
         sizes = {name: self.plan.buffers[name].nbytes // caches.pages for name in caches.caches}
         if self._copied is None:  # WebGPU cannot copy within a buffer
-            most = max(self.plan.page_bytes(group) for group in self.plan.page_groups)
+            groups = self.plan.page_groups
+            most = max(self.plan.buffers[name].nbytes // group.pages for group in groups for name in group.caches)
             self._copied = self.buffer(most, 0, "page copy")
-        encoder, at = self.device.createCommandEncoder(), 0
+        encoder = self.device.createCommandEncoder()
         for name, size in sizes.items():
-            encoder.copyBufferToBuffer(self.places[name][0], source * size, self._copied, at, size)
-            at += size
-        at = 0
-        for name, size in sizes.items():
-            encoder.copyBufferToBuffer(self._copied, at, self.places[name][0], to * size, size)
-            at += size
+            cache = self.places[name][0]
+            encoder.copyBufferToBuffer(cache, source * size, self._copied, 0, size)
+            encoder.copyBufferToBuffer(self._copied, 0, cache, to * size, size)
         self.device.queue.submit(to_js([encoder.finish()]))
 
     def pages(self) -> Any:

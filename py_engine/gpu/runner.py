@@ -300,6 +300,8 @@ class GpuRunner:
         self.gpu.replay.forward(obj(seq=seq, position=position - 1), to_js([DECODE]))
 
     def max_lookahead(self) -> int:
+        if self.plan.recurrent:  # only the newest token can be computed again
+            return 1
         step = self.step_ms(1)
         return max(1, min(MAX_STEPS, int(LOOKAHEAD_MS / step))) if step else 1
 

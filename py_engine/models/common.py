@@ -73,6 +73,12 @@ def head_count_kv(header: Header, block_count: int, default: int) -> int:
     return n
 
 
+def without_attention(header: Header, block_count: int) -> tuple[bool, ...]:
+    """Whether each layer has 0 key/value heads. The metadata was checked by head_count_kv()."""
+    heads = header.arch("attention.head_count_kv", 1)
+    return tuple(n == 0 for n in heads[:block_count]) if isinstance(heads, list) else (False,) * block_count
+
+
 def number(header: Header, key: str, default: float | None = None) -> float:
     """Read a positive number of the architecture's metadata. Required if there is no default."""
     value = header.arch(key) if default is None else header.arch(key, default)

@@ -19,14 +19,16 @@ from py_engine.models.common import (
     switch,
     vocabulary,
 )
+from py_engine.models.recurrent import StateSpace
 from py_engine.plan.rope import RopeSpec
 
 C = TypeVar("C", bound="Config")
 NO_ROPE = RopeSpec(0)  # of a layer that does not rotate
 
 # Architectures that scale the chosen experts' weights to sum to 1, and those whose metadata says whether they do.
-NORMALISED = {"llama", "qwen3moe", "qwen3vlmoe", "granitemoe", "gpt-oss", "lfm2moe", "ernie4_5-moe"}
-NORMALISED_BY_METADATA = {"dots1", "glm4moe"}
+NORMALISED = {"llama", "qwen35moe", "qwen3next", "qwen3moe", "qwen3vlmoe", "granitemoe", "granitehybrid", "gpt-oss"}
+NORMALISED |= {"lfm2moe", "ernie4_5-moe"}
+NORMALISED_BY_METADATA = {"dots1", "glm4moe", "nemotron_h_moe"}
 # expert_gating_func; 3 is a softmax over the chosen experts only, which equals 1 with normalised weights
 GATINGS = {1: "softmax", 2: "sigmoid", 3: "softmax"}
 
@@ -48,7 +50,7 @@ class Mixture:
         if not natural(header, "expert_count"):
             return None
         name = header.architecture
-        default = 2 if name == "glm4moe" else 1
+        default = 2 if name in ("glm4moe", "nemotron_h_moe") else 1
         gating = GATINGS.get(natural(header, "expert_gating_func", default) or default)
         if gating is None or natural(header, "expert_group_count") > 1:
             raise WispError("This kind of expert routing is not supported yet.", "unsupported_architecture")
@@ -84,6 +86,9 @@ class Config:
     windows: tuple[int, ...]  # the sliding window of every layer; 0: none
     attention_scale: float
     conv_kernel_sizes: tuple[int, ...] = ()  # per layer, of the short convolution in place of attention; 0: attention
+    attending: tuple[bool, ...] = ()  # per layer: it has attention; empty: all have
+    recurrent: tuple[bool, ...] = ()  # per layer: it has a state; empty: none has
+    state_space: StateSpace | None = None  # of recurrent layers
     mixture: Mixture | None = None  # of experts
     causal: bool = True  # tokens attend to earlier ones only; else an encoder, which generates no text
     alibi_max_bias: float = 0.0  # 0: no ALiBi
@@ -147,6 +152,14 @@ class Config:
     def cache_layer(self, i: int) -> int:
         """The layer whose cache layer i reads."""
         return i
+
+    def attends(self, i: int) -> bool:
+        """Whether layer i has attention."""
+        return not self.attending or self.attending[i]
+
+    def has_state(self, i: int) -> bool:
+        """Whether layer i is recurrent."""
+        return bool(self.recurrent) and self.recurrent[i]
 
     @property
     def heads(self) -> tuple[int, int, int]:

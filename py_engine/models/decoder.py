@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from py_engine.models.config import Config
 from py_engine.models.mixture import ExpertLayer
-from py_engine.plan import alibi
+from py_engine.models.recurrent import RecurrentLayer
+from py_engine.plan import alibi, per_layer
 from py_engine.plan.cache import Cache
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection
 from py_engine.plan.plan import Buffer, Weight
@@ -37,11 +38,16 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
         if cfg.conv_kernel_sizes and (size := cfg.conv_kernel_sizes[i]):
             layer.add_shortconv(x, caches[i], size)
         else:
-            layer.add_attention(layer.attention(x, caches[i]), x)
+            attended = layer.attention(x, caches[i]) if cfg.attends(i) else None
+            stated = layer.recurrent(x, caches[i]) if cfg.has_state(i) else None
+            if attended:
+                layer.add_attention(attended, x)
+            if stated:
+                layer.add_recurrent(stated, x)
         if cfg.mixture and layer.b + "ffn_gate_inp.weight" in w:
             h, norm = normed(cfg, w, ops, x, layer.b + cfg.ffn_norm)
             ExpertLayer(cfg, cfg.mixture, w, ops, layer.b).add(x, h, norm)
-        else:
+        elif not cfg.recurrent or layer.b + "ffn_up.weight" in w:
             layer.add_feed_forward(layer.feed_forward(x), x)
         ops.end_layer(x)
     return x
@@ -66,11 +72,16 @@ def normed(cfg: Config, w: Weights, ops: Ops, x: Buffer, name: str) -> tuple[Buf
     """
     n = cfg.embedding_length
     if not cfg.layer_norm:
-        return x, w.optional_vector((name + ".weight", n))
+        return x, w.optional_vector((_norm_tensor(w, name), n))
     if name + ".weight" not in w:
         return x, None
     norm, bias = w.vector((name + ".weight", n)), w.optional_vector((name + ".bias", n))
     return ops.layer_norm("normed", x, norm, bias, cfg.eps), None
+
+
+def _norm_tensor(w: Weights, name: str) -> str:
+    """The tensor of a norm's weights. Falcon-H1's files have one without the usual ending."""
+    return name if name in w else name + ".weight"
 
 
 @dataclass(frozen=True)
@@ -95,7 +106,16 @@ class Layer:
         elif b + "attn_qkv.weight" in w:
             rows = [(b + "attn_qkv", q_rows + 2 * kv_rows)]
         h, norm = normed(cfg, w, self.ops, x, b + cfg.attn_norm)
-        stack = w.stack([(t + ".weight", n) for t, n in rows], cfg.embedding_length)
+        gate = None
+        if w.rows(b + "attn_q.weight") == 2 * q_rows:
+            if norm and not self.ops.small_batch:  # a small batch's products normalise their input themselves
+                h, norm = self.ops.normed_input(h, norm, cfg.eps), None
+            queries, gates = self._queries_and_gates()
+            others = [w.part(t + ".weight", n, cfg.embedding_length, [(0, n)]) for t, n in rows[1:]]
+            stack = w.joined([queries, *others])
+            gate = self.ops.normed_stack("attn_gate", h, Projection(w.joined([gates]), None, norm, cfg.eps))
+        else:
+            stack = w.stack([(t + ".weight", n) for t, n in rows], cfg.embedding_length)
         bias = w.optional_vector(*((t + ".bias", n) for t, n in rows))
         projection = Projection(stack, bias, norm, cfg.eps)
         q = self.ops.qkv(h, projection, cache, cfg.heads, self.rope, self._qk_norm())
@@ -105,7 +125,16 @@ class Layer:
         options = AttentionOptions(
             cfg.attention_scale, self.window, cfg.attention_soft_cap, sinks, cfg.causal, slopes, whole
         )
-        return self.ops.attention(q, cache, cfg.heads, options)
+        y = self.ops.attention(q, cache, cfg.heads, options)
+        return y if gate is None else per_layer.gate(self.ops, gate, y, 0, q_rows, "sigmoid")
+
+    def _queries_and_gates(self) -> tuple[Weight, Weight]:
+        """The two halves of attn_q, whose rows are each head's queries and then its gates."""
+        n_head, _, size = self.cfg.heads
+        tensor, rows, cols = self.b + "attn_q.weight", 2 * n_head * size, self.cfg.embedding_length
+        first, second = ([(2 * i * size + at, size) for i in range(n_head)] for at in (0, size))
+        queries = self.w.part(tensor, rows, cols, first, tensor + ".queries")
+        return queries, self.w.part(tensor, rows, cols, second, tensor + ".gates")
 
     def _qk_norm(self) -> HeadNorm | None:
         """The norm of queries and keys: per head, or across heads if the weights are that long.
@@ -143,11 +172,26 @@ class Layer:
         mixed = shortconv(ops, bcz, conv, cache, n)
         ops.linear(mixed, w.matrix(b + "out_proj.weight", n, n), None, x)
 
+    def recurrent(self, x: Buffer, cache: Cache) -> Buffer:
+        """What a state makes of x: (n, inner_size)."""
+        ssm, states = self.cfg.state_space, cache.states
+        assert ssm is not None
+        assert states is not None
+        h, norm = normed(self.cfg, self.w, self.ops, x, self.b + self.cfg.attn_norm)
+        layer = RecurrentLayer(ssm, self.w, self.ops, self.b, self.cfg.eps)
+        return layer.mixed(h, norm, self.cfg.embedding_length, states)
+
+    def add_recurrent(self, y: Buffer, x: Buffer) -> None:
+        """x += y times a recurrent layer's output matrix."""
+        assert self.cfg.state_space is not None
+        self._add(y, "ssm_out", self.cfg.state_space.inner_size, "", x)
+
     def feed_forward(self, x: Buffer) -> Buffer:
         """The feed-forward network's hidden layer: (n, n_ff)."""
         cfg, w, b, ops = self.cfg, self.w, self.b, self.ops
         n_embd, n_ff = cfg.embedding_length, cfg.feed_forward_length
-        h, norm = normed(cfg, w, ops, x, b + cfg.ffn_norm if f"{b}{cfg.ffn_norm}.weight" in w else self._shared_norm())
+        own = b + cfg.ffn_norm
+        h, norm = normed(cfg, w, ops, x, own if _norm_tensor(w, own) in w else self._shared_norm())
         rows = [(b + "ffn_up", n_ff)]
         if b + "ffn_gate.weight" in w:
             rows = [(b + "ffn_gate", n_ff), *rows]

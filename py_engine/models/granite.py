@@ -1,6 +1,7 @@
 """Granite and MiniCPM: llama with scales of embedding, residual stream, attention and logits in the metadata.
 
-Older MiniCPM files lack these keys: they get the defaults below.
+Older MiniCPM files lack these keys: they get the defaults below. In Granite 4 H (`granitehybrid`), the layers with 0
+key/value heads in the metadata are Mamba-2, and attention may go without rotation.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from dataclasses import dataclass, replace
 
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import number
+from py_engine.models.common import number, switch, without_attention
+from py_engine.models.recurrent import StateSpace
 
 NEOX = False
 
@@ -25,6 +27,13 @@ class Config(config.Config):
         embedding, residual, logits = 1.0, 1.0, 1.0
         if header.architecture == "minicpm":
             embedding, residual, logits = 12.0, 1.4 / base.block_count**0.5, 256 / base.embedding_length
+        if header.architecture == "granitehybrid":
+            recurrent = without_attention(header, base.block_count)
+            base = replace(base, recurrent=recurrent, attending=tuple(not state for state in recurrent))
+            if any(base.recurrent):
+                base = replace(base, state_space=StateSpace.from_gguf(header))
+            if not switch(header, "rope.scaling.finetuned", True):
+                base = replace(base, ropes=(config.NO_ROPE,) * base.block_count)
         return replace(
             base,
             embedding_scale=number(header, "embedding_scale", embedding),

@@ -58,8 +58,10 @@ class ExpertLayer:
         """x += the shared expert's output for h (normalised), scaled by its own sigmoid gate if it has one."""
         cfg, w, ops, b = self.cfg, self.w, self.ops, self.b
         n_embd = cfg.embedding_length
-        stack = w.stack([(b + "ffn_gate_shexp.weight", n_ff), (b + "ffn_up_shexp.weight", n_ff)], n_embd)
-        hidden = ops.gated(h, Projection(stack, None, norm, cfg.eps), cfg.activation)
+        gated = b + "ffn_gate_shexp.weight" in w
+        rows = [(f"{b}ffn_{name}_shexp.weight", n_ff) for name in (("gate", "up") if gated else ("up",))]
+        projection = Projection(w.stack(rows, n_embd), None, norm, cfg.eps)
+        hidden = (ops.gated if gated else ops.activated)(h, projection, cfg.activation)
         out = ops.project("out", hidden, w.matrix(b + "ffn_down_shexp.weight", n_embd, n_ff), None)
         gate = w.optional_vector((b + "ffn_gate_inp_shexp.weight", n_embd))
         opened = ops.normed_stack("shared_gate", h, Projection([gate], None, norm, cfg.eps)) if gate else None

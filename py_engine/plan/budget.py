@@ -76,7 +76,7 @@ def out_of_memory(plan: Plan) -> WispError:
     savings = []
     if memory["kv"] >= 1 << 20:
         savings.append(f"a context of {plan.n_ctx // 2} tokens saves {_size(memory['kv'] // 2)}")
-        kv_buffers = [b for b in plan.buffers.values() if b.pool == "kv"]
+        kv_buffers = [b for b in plan.buffers.values() if b.pool == "kv" and len(b.shape) == 2]
         ratios = [Q8_0_RATIOS[b.dtype] for b in kv_buffers if b.dtype in Q8_0_RATIOS]
         if ratios and not any(b.name.endswith(".staged") for b in plan.buffers.values()):
             savings.append(f'kvType "q8_0" saves {_size(int(memory["kv"] * (1 - min(ratios))))}')

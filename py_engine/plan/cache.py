@@ -13,6 +13,7 @@ from py_engine.errors import WispError
 from py_engine.plan.pages import MAX_GROUPS, PageGroup, pages_for, table_offset
 from py_engine.plan.plan import Buffer, Plan
 from py_engine.plan.shared import MAX_STEPS
+from py_engine.plan.states import States
 
 KINDS = ("f16", "f32", "q8_0")
 GROUP = 32  # values that share a scale
@@ -30,6 +31,7 @@ class Cache:
     kind: str
     paging: dict[str, int]
     staged: tuple[Buffer, Buffer] | None = None
+    states: States | None = None  # of a recurrent layer
 
     @property
     def write_bindings(self) -> dict[str, Buffer]:
@@ -54,6 +56,9 @@ class Cache:
         return {"KV": self.kind, **self.paging}
 
 
+NO_CACHE = Cache(Buffer("k", ()), Buffer("v", ()), "f32", UNPAGED)  # of a layer without keys and values
+
+
 def page_group(plan: Plan, window: int) -> PageGroup:
     """The group of the layers with this window; 0: they read the whole context.
 
@@ -64,7 +69,7 @@ def page_group(plan: Plan, window: int) -> PageGroup:
     if window:
         span = pages_for(window + max(plan.batch, MAX_AHEAD), plan.page) + 1
         most, window = min(most, span), window if span < most else 0
-    known = next((group for group in plan.page_groups if group.window == window), None)
+    known = next((group for group in plan.page_groups if group.window == window and not group.states), None)
     if known is None:
         known = PageGroup(len(plan.page_groups), window, most, most)
         assert known.index < MAX_GROUPS

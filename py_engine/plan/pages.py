@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
 
 PAGE = 64  # positions of a page; the tiles of attention divide it
-MAX_GROUPS = 4  # full attention, two windows, a short convolution's inputs
+MAX_GROUPS = 4  # full attention, two windows, a short convolution's inputs or the states of recurrent layers
 STATE_WORDS = 4  # u32 of a State
 RECORD_WORDS = 4  # u32 of a token's record
 SEGMENT_WORDS = 3  # of it that a packed batch uses
@@ -32,6 +32,7 @@ class PageGroup:
     most: int  # pages that one sequence has at most
     pages: int  # of each cache now
     caches: list[str] = field(default_factory=list)  # the buffers
+    states: bool = False  # a page is a slot: the states of one sequence (states.py)
 
 
 def pages_for(positions: int, page: int) -> int:

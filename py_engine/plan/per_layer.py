@@ -26,11 +26,11 @@ def group_norm(ops: Ops, x: Buffer, norm: Weight, groups: int, eps: float) -> Bu
 
 
 def gate(ops: Ops, x: Buffer, up: Buffer, first: int, cols: int, activation: str) -> Buffer:
-    """activation(x) * up[:, first : first + cols]: (n, cols)."""
-    y = ops.rows("gated", cols)
+    """activation(x) * up[:, first : first + cols]: (n, cols), of up's type."""
+    y = ops.rows("gated", cols, up.dtype)
     ops.add(
         "gate",
-        {"COLS": cols, "ACTIVATION": activation},
+        {"COLS": cols, "ACTIVATION": activation, "Y16": int(y.dtype == "f16")},
         {"x_stride": x.shape[1], "up_stride": up.shape[1], "first": first, "y_stride": y.shape[1]},
         {"state": ops.state, "x": x, "up": up, "y": y},
         -(-cols // THREADS),

@@ -203,6 +203,15 @@ class Plan:
                 at += len(self.lists[stage.list])
         return found
 
+    @property
+    def recurrent(self) -> bool:
+        """Whether layers have a state, which no position of a cache holds (states.py)."""
+        return any(group.states for group in self.page_groups)
+
+    def page_rows(self, group: PageGroup) -> int:
+        """Rows of one page in a cache of its group."""
+        return 1 if group.states else self.page
+
     def page_bytes(self, group: PageGroup) -> int:
         """Bytes of one page in all caches of its group."""
         return sum(self.buffers[name].nbytes for name in group.caches) // group.pages
@@ -210,7 +219,8 @@ class Plan:
     def with_pages(self, group: PageGroup, pages: int) -> list[Buffer]:
         """The caches of a group with so many pages."""
         return [
-            replace(b, shape=(pages * self.page, *b.shape[1:])) for b in map(self.buffers.__getitem__, group.caches)
+            replace(b, shape=(pages * self.page_rows(group), *b.shape[1:]))
+            for b in map(self.buffers.__getitem__, group.caches)
         ]
 
     def set_pages(self, group: PageGroup, pages: int) -> None:

@@ -88,21 +88,30 @@ class Weights:
 
     def stack(self, parts: list[tuple[str, int]], cols: int) -> list[Weight]:
         """Stack (tensor, rows) matrices by rows: one weight for each run of tensors of the same type."""
-        runs: list[list[TensorInfo]] = []
-        for tensor, rows in parts:
-            info = self._tensor(tensor, rows, cols)
-            if runs and runs[-1][-1].type == info.type:
-                runs[-1].append(info)
+        return self.joined([self.part(tensor, rows, cols, [(0, rows)]) for tensor, rows in parts])
+
+    def part(self, tensor: str, rows: int, cols: int, ranges: list[tuple[int, int]], name: str = "") -> Weight:
+        """Ranges (first row, rows) of a tensor as a matrix `name`, which is only of use for joined()."""
+        type = self._tensor(tensor, rows, cols).type
+        sources = tuple((tensor, first, count) for first, count in ranges)
+        return Weight(name or tensor, type, sum(count for _, count in ranges), cols, sources)
+
+    def joined(self, parts: list[Weight]) -> list[Weight]:
+        """Matrices end to end: one weight for each run of matrices of the same type."""
+        runs: list[list[Weight]] = []
+        for part in parts:
+            if runs and runs[-1][-1].type == part.type:
+                runs[-1].append(part)
             else:
-                runs.append([info])
+                runs.append([part])
         return [
             self._add(
                 Weight(
-                    "+".join(i.name for i in run),
+                    "+".join(part.name for part in run),
                     run[0].type,
-                    sum(i.shape[1] for i in run),
-                    cols,
-                    tuple((i.name, 0, i.shape[1]) for i in run),
+                    sum(part.rows for part in run),
+                    run[0].cols,
+                    tuple(source for part in run for source in part.sources),
                 )
             )
             for run in runs

@@ -35,6 +35,7 @@ class Batch:
     per_token: bool
     segments: tuple[int, ...] = ()  # tokens of each segment of a packed sequence, from position 0 on
     media: bool = False  # every second token belongs to a picture that is seen as a whole
+    slots: bool = False  # a sequence's first page is its own: it has the sequence's states
 
     @property
     def n(self) -> int:
@@ -53,6 +54,8 @@ class Batch:
             table[used] = random.integers(0, READ_PAGES, table[used].shape)
             for i, at in enumerate(written):
                 table[at] = READ_PAGES + (i + group) % len(written)
+            if self.slots:
+                table[used, 0] = range(len(used))
         shifts = random.integers(0, SHIFTED, (MAX_SEQUENCES,)).astype(np.uint32)
         return np.concatenate([part.reshape(-1) for part in (states, tables, shifts, self._records(plan, random))]), (
             READ_PAGES + len(written)
@@ -94,6 +97,7 @@ class Batch:
 def batches_of(op: Op, plan: Plan, capacity: int, most: int) -> Iterator[Batch]:
     """The batches for an op of a list for `capacity` tokens; at most `most` of them."""
     n, end = min(capacity, most), plan.n_ctx
+    slots = "windows" in op.bindings or "matrices" in op.bindings
     far = min(_far(op), end - 1)
     if op.params.get("STATE_PER_TOKEN"):
         last = [end - 3, end - 2, *[end - 1] * len(SMALL_BATCH)]
@@ -102,7 +106,7 @@ def batches_of(op: Op, plan: Plan, capacity: int, most: int) -> Iterator[Batch]:
         ]
         # the products have code for each of their tokens
         for count in (len(places), 3) if "BATCH" in op.params else (len(places) - 1,):
-            yield Batch(tuple(places[:count]), True)
+            yield Batch(tuple(places[:count]), True, slots=slots)
         return
     unpaged = op.params.get("PAGE", plan.page) == 0
     first = 0 if unpaged else max(0, min(far, end - n))
@@ -112,7 +116,8 @@ def batches_of(op: Op, plan: Plan, capacity: int, most: int) -> Iterator[Batch]:
     if op.params.get("PACKED"):
         lengths = [first + 2, max(1, (n - 2) // 2)] if n > 2 else [first + n]
         lengths += [first + n - sum(lengths)] if sum(lengths) < first + n else []
-    yield Batch(tuple(places), False, tuple(lengths), bool(op.params.get("MEDIA")) or op.kernel == "add_media")
+    media = bool(op.params.get("MEDIA")) or op.kernel == "add_media"
+    yield Batch(tuple(places), False, tuple(lengths), media, slots)
 
 
 def _far(op: Op) -> int:

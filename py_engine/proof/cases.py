@@ -214,7 +214,11 @@ class _Maker:
         return self.shader(op).bindings.get(name) == "storage, read_write"
 
     def _cache(self, part: Reduced, name: str, b: Buffer) -> Array:
-        """A cache's pages: random, and NaN in the one that no block table has."""
+        """A cache's pages, or states: random, and NaN in the one that no block table has."""
+        if len(b.shape) > 2:
+            states = self.random.normal((self._pages + 1, *b.shape[1:]))
+            states[-1] = np.nan
+            return states
         width, page = part.widths.get(name, b.shape[1:])[0], self.plan.page
         count = self._pages + 1
         if b.dtype == "u32":

@@ -62,13 +62,16 @@ def test_any_samplers_share_a_batch(engine_pages: Callable[[str | None], Page]) 
     sampler_batch.check(run(page, MODEL, "sampler_batch.batch_and_pairs", **options))
 
 
-def test_aborts_leave_no_trace_and_a_full_context_goes_on(engine_pages: Callable[[str | None], Page]) -> None:
+@pytest.mark.parametrize("model", [MODEL, "/repo/tests/golden/granite/granitehybrid.F16.gguf"])
+def test_aborts_leave_no_trace_and_a_full_context_goes_on(
+    engine_pages: Callable[[str | None], Page], model: str
+) -> None:
     """After a hundred requests closed at random points, the engine answers like a fresh one. Over a full context,
     generation continues with the same seeds.
     """
     page = engine_pages("lavapipe")
     options: dict[str, Any] = {"backend": "webgpu", "kv_type": "f16", "context_length": 40}
-    wants, shifted, dropped = run(page, MODEL, "generation.aborts_and_shifts", **options)
+    wants, shifted, dropped = run(page, model, "generation.aborts_and_shifts", **options)
     assert len(wants) == 6
     assert all(want == wants[0] for want in wants)
     assert shifted[0] == shifted[1]

@@ -140,11 +140,12 @@ async def test_constrained_answers_are_those_of_numpy() -> None:
     assert found[0] == found[1]
 
 
-async def test_a_batch_gives_each_sequence_the_text_that_it_gets_alone() -> None:
+@pytest.mark.parametrize("name", ["llama/llama.Q4_K_M", "granite/granitehybrid.F16", "qwen35/qwen35.F16"])
+async def test_a_batch_gives_each_sequence_the_text_that_it_gets_alone(name: str) -> None:
     """Of seeded requests side by side. Small batches compute each row as a single step does."""
     import asyncio
 
-    path = GOLDEN / "llama" / "llama.Q4_K_M.gguf"
+    path = GOLDEN / f"{name}.gguf"
     engine = await wasm_engines.load(path, 256, threads=2)
     prompts = [[1 + i, 5, 9 + i, 13] for i in range(4)]
     samplings = [Sampling(temperature=1.1, seed=i, top_p=0.9) for i in range(4)]

@@ -98,6 +98,54 @@ PRESETS: dict[str, Settings] = {
         **{"rope": "yarn", "ctx": 512, "rope_base": 150000.0},
     },
     "lfm2": {"arch": "lfm2", "n_layer": 4, "rope_base": 1e6, "tied": True, "l_cache": 3},
+    # `d_inner` values of `ssm_heads` heads, which share `ssm_groups` heads of keys with `d_state` values each.
+    "granitehybrid": {
+        "arch": "granitehybrid",
+        **GRANITE,
+        **{"n_layer": 4, "n_ff": 128, "d_conv": 4, "d_inner": 128, "d_state": 16, "ssm_heads": 8, "ssm_groups": 2},
+    },
+    "granitehybrid-moe": {
+        "arch": "granitehybrid",
+        **GRANITE,
+        **{"n_layer": 3, "n_expert": 4, "n_used": 2, "n_ff": 64, "n_ff_shexp": 96, "no_rope": True},
+        **{"d_conv": 3, "d_inner": 128, "d_state": 20, "ssm_heads": 4, "ssm_groups": 1},
+    },
+    "qwen35": {
+        "arch": "qwen35",
+        **{"n_layer": 4, "head_dim": 32, "rope_dim": 16, "rope_base": 1e6, "eps": 1e-6, "n_ff": 128},
+        **{"d_conv": 4, "d_inner": 64, "d_state": 16, "ssm_heads": 4, "ssm_groups": 2, "sections": [3, 3, 2, 0]},
+    },
+    "qwen35moe": {
+        "arch": "qwen35moe",
+        **{"n_layer": 3, "head_dim": 16, "rope_dim": 8, "eps": 1e-6, "n_expert": 4, "n_used": 2, "n_ff": 64},
+        **{"d_conv": 4, "d_inner": 96, "d_state": 24, "ssm_heads": 4, "ssm_groups": 4, "sections": [2, 1, 1, 0]},
+        **{"n_ff_shexp": 96, "attention_every": 3},
+    },
+    "qwen3next": {
+        "arch": "qwen3next",
+        **{"n_layer": 3, "head_dim": 16, "rope_dim": 8, "eps": 1e-6, "n_expert": 4, "n_used": 2, "n_ff": 64},
+        **{"d_conv": 4, "d_inner": 96, "d_state": 24, "ssm_heads": 4, "ssm_groups": 2, "n_ff_shexp": 96},
+        **{"attention_every": 2},
+    },
+    "mamba2": {
+        "arch": "mamba2",
+        **{"d_conv": 4, "d_inner": 128, "d_state": 16, "ssm_heads": 4, "ssm_groups": 1, "tied": True, "n_layer": 3},
+    },
+    "nemotron_h": {
+        "arch": "nemotron_h",
+        **{"d_conv": 4, "d_inner": 128, "d_state": 16, "ssm_heads": 8, "ssm_groups": 2, "n_ff": 96},
+        **{"layers": "M-M*-M", "n_layer": 6},
+    },
+    "nemotron_h_moe": {
+        "arch": "nemotron_h_moe",
+        **{"d_conv": 4, "d_inner": 128, "d_state": 16, "ssm_heads": 4, "ssm_groups": 1, "n_ff": 64},
+        **{"layers": "M-*-M", "n_layer": 5, "n_expert": 4, "n_used": 2, "n_ff_shexp": 96},
+    },
+    "falcon-h1": {
+        "arch": "falcon-h1",
+        **{"d_conv": 4, "d_inner": 128, "d_state": 24, "ssm_heads": 4, "ssm_groups": 1, "n_ff": 128, "rope_base": 1e6},
+        **{"ssm_norm": False},
+    },
     "qwen3-embedding": {
         "arch": "qwen3",
         **{"head_dim": 64, "rope_base": 1e6, "eps": 1e-6, "tied": True, "pooling": 3},
@@ -124,19 +172,21 @@ LAYERNORM_BIAS = {"starcoder2", "gpt2", "stablelm", "phi2", "gptneox", "falcon",
 LAYERNORM_BIAS |= {"nomic-bert-moe", "jina-bert-v2"}
 LAYERNORM = LAYERNORM_BIAS | {"cohere2", "command-r", "modern-bert"}  # the others: RMSNorm
 ENCODERS = {"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2"}  # norms after each part, none at the end
-NO_ROPE = {"gpt2", "bert"}
+NO_ROPE = {"gpt2", "bert", "mamba2", "nemotron_h", "nemotron_h_moe"}
 FUSED_QKV = {"phi3", "gpt2", "phi2", "gptneox", "nomic-bert", "falcon", "modern-bert"}
 FUSED_GATE_UP = {"phi3", "glm4", "jina-bert-v2", "modern-bert"}  # gate in the first half of ffn_up's rows
 UNGATED = {"starcoder2", "gpt2", "phi2", "gptneox", "bert", "falcon", "arcee", "nomic-bert-moe"}
+UNGATED |= {"nemotron_h", "nemotron_h_moe"}
 QKV_BIAS = {"qwen2", "qwen2moe", "starcoder2", "gpt2", "phi2", "gptneox", "gpt-oss", "bert", "jina-bert-v2"}
 OUTPUT_BIAS = {"starcoder2", "gpt2", "phi2", "gptneox", "gpt-oss", "bert", "jina-bert-v2", "nomic-bert-moe"}
 UP_BIAS = {"starcoder2", "gpt2", "phi2", "gptneox", "bert"}
 DOWN_BIAS = UP_BIAS | {"jina-bert-v2", "nomic-bert-moe"}
-QK_NORM = {"qwen3", "qwen3moe", "gemma3", "gemma-embedding", "lfm2"}  # of each head
+QK_NORM = {"qwen35", "qwen35moe", "qwen3next", "qwen3", "qwen3moe", "gemma3", "gemma-embedding", "lfm2"}  # of each head
+GATED_ATTENTION = {"qwen35", "qwen35moe", "qwen3next"}  # each head's queries, then its gates
 WIDE_QK_NORM = {"olmo2", "olmoe"}  # of the whole projection
 POST_NORMS = {"gemma2", "gemma3", "gemma-embedding", "olmo2", "glm4"}
 ONE_NORM = {"phi2", "cohere2", "command-r", "falcon"}  # attention and feed forward read the same norm
-EXPERT_WIDTH_KEY = {"qwen2moe", "qwen3moe", "gpt-oss"}
+EXPERT_WIDTH_KEY = {"qwen2moe", "qwen3moe", "gpt-oss", "qwen35moe", "qwen3next", "nemotron_h_moe"}
 
 
 def settings(preset: str, **overrides: Any) -> Settings:

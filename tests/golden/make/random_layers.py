@@ -1,11 +1,13 @@
 """The random tensors of one layer. The order of calls decides the numbers: append, do not reorder."""
 
+from tests.golden.make import random_recurrent
 from tests.golden.make.gguf_file import GgufFile
 from tests.golden.make.presets import (
     DOWN_BIAS,
     ENCODERS,
     FUSED_GATE_UP,
     FUSED_QKV,
+    GATED_ATTENTION,
     LAYERNORM_BIAS,
     ONE_NORM,
     OUTPUT_BIAS,
@@ -31,13 +33,25 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
     if c["preset"] == "falcon-40b":
         file.norm(prefix + "attn_norm_2", width, bias=bias)
     kv_heads = c["kv_arr"][i] if "kv_arr" in c else c["n_kv"]
+    if "layers" in c and c["layers"][i] == "-":
+        add_feed_forward(file, c, prefix, i)
+        return
     if kv_heads:
         add_attention(file, c, prefix, kv_heads)
+    if arch in random_recurrent.MAMBA2:
+        if not kv_heads or arch == "falcon-h1":
+            random_recurrent.add_mamba2(file, c, prefix)
+        if arch == "mamba2" or "layers" in c:
+            return
+    elif kv_heads:
+        pass
+    elif arch in random_recurrent.DELTA:
+        random_recurrent.add_delta(file, c, prefix)
     else:
         file.matrix(prefix + "shortconv.conv.weight", width, c["l_cache"], float32=True)
         file.matrix(prefix + "shortconv.in_proj.weight", 3 * width, width)
         file.matrix(prefix + "shortconv.out_proj.weight", width, width)
-    if arch in POST_NORMS or arch == "gpt-oss":  # gpt-oss: the norm before its feed forward
+    if arch in POST_NORMS | GATED_ATTENTION or arch == "gpt-oss":  # of some, the norm before the feed forward
         file.norm(prefix + "post_attention_norm", width)
     if arch in ENCODERS:
         file.norm(prefix + "attn_output_norm", width, bias=True)
@@ -46,8 +60,10 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
         file.norm(prefix + "layer_output_norm", width, bias=True)
     if arch == "glm4":
         file.norm(prefix + "post_ffw_norm", width)
-    without = ENCODERS | ONE_NORM | {"olmo2", "gpt-oss"}
-    if arch not in without and not (arch == "stablelm" and c.get("parallel")):
+    without = ENCODERS | ONE_NORM | GATED_ATTENTION | {"olmo2", "gpt-oss"}
+    if arch == "falcon-h1":
+        file.vector(prefix + "ffn_norm", width, mean=1.0, std=0.15)
+    elif arch not in without and not (arch == "stablelm" and c.get("parallel")):
         file.norm(prefix + "ffn_norm", width, bias=bias)
     add_feed_forward(file, c, prefix, i)
     if arch in POST_NORMS and arch != "glm4":
@@ -65,7 +81,8 @@ def add_attention(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> No
         if bias:
             file.vector(prefix + "attn_qkv.bias", n_q + 2 * n_kv, std=0.5)
     else:
-        for name, rows, gain in (("q", n_q, SHARP), ("k", n_kv, SHARP), ("v", n_kv, 1.0)):
+        n_gated = 2 * n_q if arch in GATED_ATTENTION else n_q
+        for name, rows, gain in (("q", n_gated, SHARP), ("k", n_kv, SHARP), ("v", n_kv, 1.0)):
             file.matrix(prefix + f"attn_{name}.weight", rows, width, gain=gain)
             if bias:
                 file.vector(prefix + f"attn_{name}.bias", rows, std=0.5)
@@ -108,6 +125,8 @@ def add_experts(file: GgufFile, c: Settings, prefix: str) -> None:
         file.matrix(prefix + "ffn_gate_exps.weight", experts, n_ff, width)
     file.matrix(prefix + "ffn_up_exps.weight", experts, n_ff, width)
     file.matrix(prefix + "ffn_down_exps.weight", experts, width, n_ff, gain=DOWN)
+    if arch == "nemotron_h_moe":
+        file.vector(prefix + "exp_probs_b.bias", experts, std=0.1)
     if arch == "gpt-oss":
         file.vector(prefix + "ffn_gate_inp.bias", experts)
         file.vector(prefix + "ffn_gate_exps.bias", experts, n_ff)
@@ -115,8 +134,9 @@ def add_experts(file: GgufFile, c: Settings, prefix: str) -> None:
         file.vector(prefix + "ffn_down_exps.bias", experts, width)
     if c.get("n_ff_shexp"):
         shared = c["n_ff_shexp"]
-        if arch == "qwen2moe":
+        if arch == "qwen2moe" or arch in GATED_ATTENTION:
             file.vector(prefix + "ffn_gate_inp_shexp.weight", width, std=width**-0.5)
-        file.matrix(prefix + "ffn_gate_shexp.weight", shared, width)
+        if arch not in UNGATED:
+            file.matrix(prefix + "ffn_gate_shexp.weight", shared, width)
         file.matrix(prefix + "ffn_up_shexp.weight", shared, width)
         file.matrix(prefix + "ffn_down_shexp.weight", width, shared, gain=DOWN)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.golden.make import random_gemma4, toy_vocabularies
+from tests.golden.make import random_gemma4, random_recurrent, toy_vocabularies
 from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.llama_cpp_api import Library
 from tests.golden.make.presets import (
@@ -56,13 +56,19 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.context_length", c["ctx"])
     file.add("%s.embedding_length", c["n_embd"])
     file.add("%s.block_count", c["n_layer"])
-    file.add("%s.feed_forward_length", c["n_ff"])
+    lengths = [c["n_ff"] if kind == "-" else 0 for kind in c.get("layers", "")]
+    file.add("%s.feed_forward_length", lengths or c["n_ff"])
     file.add("%s.attention.head_count", c["n_head"])
     kv_heads = c["n_kv"]
     if arch == "lfm2":  # no key and value heads: a layer with a short convolution
         layers = c["n_layer"]
         kv_heads = c["kv_arr"] = [kv_heads if i % 3 == 2 or i == layers - 1 else 0 for i in range(layers)]
         file.add("%s.shortconv.l_cache", c["l_cache"])
+    if "d_inner" in c:
+        random_recurrent.add_metadata(file, c)
+        c["kv_arr"] = random_recurrent.kv_heads(c)
+        whole = arch in random_recurrent.DELTA or arch in ("falcon-h1", "mamba2")
+        kv_heads = c["n_kv"] if whole else c["kv_arr"]
     file.add("%s.attention.head_count_kv", kv_heads)
     epsilon = "layer_norm_epsilon" if arch in LAYERNORM else "layer_norm_rms_epsilon"
     file.add(f"%s.attention.{epsilon}", float(c["eps"]))
@@ -73,12 +79,18 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
         file.add("%s.rope.dimension_count", g("rope_dim", c["head_dim"]))
         file.add("%s.rope.freq_base", c["rope_base"])
     add_rope_scaling(file, c)
+    if g("no_rope"):
+        file.add("%s.rope.scaling.finetuned", False)
     if g("n_expert"):
         file.add("%s.expert_count", c["n_expert"])
         file.add("%s.expert_used_count", c["n_used"])
         if arch in EXPERT_WIDTH_KEY:
             file.add("%s.expert_feed_forward_length", c["n_ff"])
         file.add("%s.expert_shared_feed_forward_length", g("n_ff_shexp"))
+        if arch == "nemotron_h_moe":
+            file.add("%s.expert_weights_norm", True)
+            file.add("%s.expert_weights_scale", 2.5)
+            file.add("%s.expert_gating_func", 2)
     file.add("%s.attention.sliding_window", g("window"))
     file.add("%s.attention.sliding_window_pattern", g("pattern"))
     file.add("%s.attn_logit_softcapping", g("attn_cap"))

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from tests.golden.make.reference_attention import KeysValues, attention
-from tests.golden.make.reference_feed_forward import feed_forward, short_convolution
+from tests.golden.make.reference_feed_forward import feed_forward
 from tests.golden.make.reference_model import ReferenceModel, gelu
+from tests.golden.make.reference_recurrent import mix
 
 POST_NORM_ENCODERS = {"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2"}
 ONE_NORM = {"phi2", "cohere2", "command-r"}  # attention and feed forward read the same norm
@@ -70,7 +71,11 @@ class Reference(ReferenceModel):
         prefix, arch = f"blk.{layer}.", self.architecture
         h = self.optional_norm(x, prefix + "attn_norm")
         read = self.norm(x, prefix + "attn_norm_2") if prefix + "attn_norm_2.weight" in self.tensors else h
-        mixes = attention(self, read, layer, shared) if self.kv_heads[layer] else short_convolution(self, h, layer)
+        if arch.startswith(("mamba2", "nemotron_h")):  # one part in each layer
+            return x + self.one_part(h, layer)
+        mixes = attention(self, read, layer, shared) if self.kv_heads[layer] else mix(self, h, layer)
+        if arch == "falcon-h1":
+            mixes = mixes + mix(self, h, layer)
         one_norm = arch in ONE_NORM or (arch == "stablelm" and prefix + "ffn_norm.weight" not in self.tensors)
         if one_norm or arch == "falcon":
             return np.asarray(x + mixes + feed_forward(self, h, layer))
@@ -78,7 +83,7 @@ class Reference(ReferenceModel):
             return np.asarray(x + mixes + feed_forward(self, self.norm(x, prefix + "ffn_norm"), layer))
         scale = self.key("residual_scale", 1.0)
         before = prefix + "ffn_norm"
-        if arch == "gpt-oss":  # which calls the norm before its feed forward so
+        if arch == "gpt-oss" or arch.startswith(("qwen35", "qwen3next")):  # which call the norm before it so
             before = prefix + "post_attention_norm"
         else:
             mixes = self.optional_norm(mixes, prefix + "post_attention_norm")
@@ -86,8 +91,14 @@ class Reference(ReferenceModel):
         out = feed_forward(self, self.optional_norm(x, before), layer)
         return np.asarray(x + scale * self.optional_norm(out, prefix + "post_ffw_norm"))
 
+    def one_part(self, x: np.ndarray, layer: int) -> np.ndarray:
+        """The output of a layer that is either attention, a state or a feed-forward network."""
+        if f"blk.{layer}.attn_q.weight" in self.tensors:
+            return attention(self, x, layer, {})
+        return mix(self, x, layer) if f"blk.{layer}.ssm_in.weight" in self.tensors else feed_forward(self, x, layer)
+
     def optional_norm(self, x: np.ndarray, name: str) -> np.ndarray:
-        return self.norm(x, name) if name + ".weight" in self.tensors else x
+        return self.norm(x, name) if {name, name + ".weight"} & self.tensors.keys() else x
 
     def encode(self, x: np.ndarray) -> np.ndarray:
         """BERT: norms after each part, all tokens of type 0."""

@@ -7,8 +7,8 @@ import numpy as np
 from tests.golden.make.reference_model import ReferenceModel, softmax
 
 # These rotate the pairs (0, 1), (2, 3), ...; the others pair i with i + n_rot / 2.
-ADJACENT_PAIRS = {"llama", "arcee", "granite", "granitemoe", "smollm3", "cohere2", "command-r", "glm4"}
-NO_ROPE = {"gpt2", "bert", "jina-bert-v2"}
+ADJACENT_PAIRS = {"granitehybrid", "llama", "arcee", "granite", "granitemoe", "smollm3", "cohere2", "command-r", "glm4"}
+NO_ROPE = {"nemotron_h", "nemotron_h_moe", "gpt2", "bert", "jina-bert-v2"}
 WIDE_QK_NORM = {"olmo2", "olmoe"}  # over all heads at once
 OWN_WINDOW_BASE = {"gemma3", "gemma4", "gemma-embedding", "modern-bert"}
 
@@ -84,7 +84,7 @@ def uses_rope(model: ReferenceModel, layer: int) -> bool:
         return (layer + 1) % 4 != 0
     if model.architecture == "cohere2":
         return model.windowed(layer)
-    return model.architecture not in NO_ROPE
+    return model.architecture not in NO_ROPE and bool(model.key("rope.scaling.finetuned", True))
 
 
 def mask(model: ReferenceModel, n: int, layer: int) -> np.ndarray:
@@ -121,11 +121,14 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int
     prefix, n, arch = f"blk.{layer}.", len(x), model.architecture
     heads, kv_heads, size = model.heads, model.kv_heads[layer], model.head_dim(layer)
     turned = rotation(model, np.arange(n), layer) if uses_rope(model, layer) else None
+    gate: np.ndarray | None = None
     if prefix + "attn_qkv.weight" in model.tensors:
         fused = model.linear(x, prefix + "attn_qkv")
         q, k, v = np.split(fused, [heads * size, (heads + kv_heads) * size], axis=1)
     else:
         q = model.linear(x, prefix + "attn_q")
+        if q.shape[1] == 2 * heads * size:  # each head's queries, then its gates
+            q, gate = (part.reshape(n, -1) for part in np.split(q.reshape(n, heads, -1), 2, axis=2))
         k, v = keys_values(model, x, layer) if prefix + "attn_k.weight" in model.tensors else (q, q)
     if arch in WIDE_QK_NORM:
         q, k = model.norm(q, prefix + "attn_q_norm"), model.norm(k, prefix + "attn_k_norm")
@@ -157,4 +160,7 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int
         weights = softmax(np.concatenate([scores, sink], -1))[..., :-1]
     else:
         weights = softmax(scores)
-    return model.linear(np.einsum("hqk,khd->qhd", weights, v).reshape(n, -1), prefix + "attn_output")
+    mixed = np.einsum("hqk,khd->qhd", weights, v).reshape(n, -1)
+    if gate is not None:
+        mixed = mixed / (1 + np.exp(-gate))
+    return model.linear(mixed, prefix + "attn_output")

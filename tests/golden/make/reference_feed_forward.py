@@ -9,7 +9,8 @@ from tests.golden.make.reference_model import ReferenceModel, gelu, silu, softma
 GELU = {"gemma", "gemma2", "gemma3", "gemma4", "gemma-embedding", "starcoder2", "gpt2", "phi2", "gptneox", "falcon"}
 GELU |= {"bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert"}
 FUSED_GATE_UP = {"phi3", "glm4", "jina-bert-v2", "modern-bert"}  # gate in the first half of ffn_up's rows
-NORMALIZED_EXPERTS = {"llama", "qwen3moe", "granitemoe"}  # the chosen experts' weights sum to 1
+# The chosen experts' weights sum to 1.
+NORMALIZED_EXPERTS = {"llama", "qwen3moe", "granitemoe", "granitehybrid", "qwen35moe", "qwen3next"}
 
 
 def squared_relu(x: np.ndarray) -> np.ndarray:
@@ -17,7 +18,7 @@ def squared_relu(x: np.ndarray) -> np.ndarray:
 
 
 def activation(model: ReferenceModel) -> Callable[[np.ndarray], np.ndarray]:
-    if model.architecture == "arcee":
+    if model.architecture in ("arcee", "nemotron_h", "nemotron_h_moe"):
         return squared_relu
     return gelu if model.architecture in GELU else silu
 
@@ -39,10 +40,13 @@ def feed_forward(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray
 
 def mixture(model: ReferenceModel, x: np.ndarray, prefix: str) -> np.ndarray:
     """The chosen experts' weighted sum, plus the shared expert if there is one."""
-    gpt_oss = model.architecture == "gpt-oss"
+    gpt_oss, nemotron = model.architecture == "gpt-oss", model.architecture == "nemotron_h_moe"
     logits = model.linear(x, prefix + "ffn_gate_inp")
     probabilities = logits if gpt_oss else softmax(logits)
-    order = np.argsort(-probabilities, axis=1, kind="stable")
+    if nemotron:
+        probabilities = 1 / (1 + np.exp(-logits))
+        logits = probabilities + model.tensors[prefix + "exp_probs_b.bias"]
+    order = np.argsort(-logits, axis=1, kind="stable")
     chosen = order[:, : model.experts_used]
     if model.experts_used < model.experts:
         edge = np.take_along_axis(logits, order[:, model.experts_used - 1 : model.experts_used + 1], 1)
@@ -50,8 +54,9 @@ def mixture(model: ReferenceModel, x: np.ndarray, prefix: str) -> np.ndarray:
     weights = np.take_along_axis(probabilities, chosen, 1)
     if gpt_oss:
         weights = softmax(weights)
-    elif model.architecture in NORMALIZED_EXPERTS:
+    elif nemotron or model.architecture in NORMALIZED_EXPERTS:
         weights = weights / weights.sum(1, keepdims=True)
+    weights = weights * model.key("expert_weights_scale", 1.0)
     out = np.zeros_like(x)
     for i, row in enumerate(x):
         for expert, weight in zip(chosen[i], weights[i], strict=True):
@@ -80,7 +85,11 @@ def expert_output(model: ReferenceModel, x: np.ndarray, prefix: str, expert: int
 
 
 def shared_expert(model: ReferenceModel, x: np.ndarray, prefix: str) -> np.ndarray:
-    hidden = silu(model.linear(x, prefix + "ffn_gate_shexp")) * model.linear(x, prefix + "ffn_up_shexp")
+    hidden = model.linear(x, prefix + "ffn_up_shexp")
+    if prefix + "ffn_gate_shexp.weight" in model.tensors:
+        hidden = silu(model.linear(x, prefix + "ffn_gate_shexp")) * hidden
+    else:
+        hidden = activation(model)(hidden)
     out = model.linear(hidden, prefix + "ffn_down_shexp")
     router = model.tensors.get(prefix + "ffn_gate_inp_shexp.weight")
     if router is None:

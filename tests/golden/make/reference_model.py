@@ -13,6 +13,7 @@ KNOWN = {
     *("olmo2", "olmoe", "granite", "granitemoe", "starcoder2", "gpt2", "stablelm", "phi2", "gptneox", "smollm3"),
     *("cohere2", "command-r", "falcon", "exaone", "glm4", "gpt-oss", "lfm2", "gemma-embedding", "bert"),
     *("nomic-bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert"),
+    *("granitehybrid", "qwen35", "qwen35moe", "qwen3next", "mamba2", "nemotron_h", "nemotron_h_moe", "falcon-h1"),
 }
 # Period of the layers with a sliding window. The last layer of each period has none; ModernBERT's is the first.
 WINDOW_PERIOD = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "olmo2": 4, "cohere2": 4, "gpt-oss": 2}
@@ -71,6 +72,9 @@ class ReferenceModel:
         rms = self.key("attention.layer_norm_rms_epsilon")
         self.subtracts_mean = rms is None
         self.epsilon: float = rms if rms is not None else self.key("attention.layer_norm_epsilon")
+        if self.key("full_attention_interval") or "blk.0.ssm_beta.weight" in self.tensors:
+            every = self.key("full_attention_interval", 4)
+            self.kv_heads = [n if (i + 1) % every == 0 else 0 for i, n in enumerate(self.kv_heads)]
         self.causal = self.key("attention.causal", True) and self.architecture != "gemma-embedding"
         # llama.cpp ignores Phi-3's window.
         self.window: int = 0 if self.architecture == "phi3" else self.key("attention.sliding_window", 0)
@@ -106,7 +110,8 @@ class ReferenceModel:
 
     def norm(self, x: np.ndarray, name: str) -> np.ndarray:
         """Normalize, then apply the norm's weight and, where present, its bias."""
-        y = self.normalize(x) * self.tensors[name + ".weight"]
+        weight = self.tensors.get(name)  # Falcon-H1's
+        y = self.normalize(x) * (self.tensors[name + ".weight"] if weight is None else weight)
         return np.asarray(y + self.tensors[name + ".bias"]) if name + ".bias" in self.tensors else y
 
     def linear(self, x: np.ndarray, name: str) -> np.ndarray:

@@ -1,0 +1,40 @@
+"""Ops of recurrent layers."""
+
+from __future__ import annotations
+
+from py_engine.cpu.calls import Calls, batch_fields, paging_fields, segment_fields, state_of, stride_of
+from py_engine.plan.plan import Op
+
+
+def ssm_conv(m: Calls, op: Op) -> None:
+    m.add(
+        "ssm_conv", **batch_fields(m, op), **segment_fields(op), **paging_fields(op), channels=op.params["CHANNELS"],
+        taps=op.params["TAPS"], first=op.consts["first"], weights=m.address(op, "weights"),
+        bias=m.address(op, "bias"), windows=m.address(op, "windows"), x=m.address(op, "x"),
+        x_stride=op.consts["x_stride"], y=m.address(op, "y"), y_stride=op.consts["y_stride"],
+    )  # fmt: skip
+
+
+def ssm_scan(m: Calls, op: Op) -> None:
+    columns = ("x_stride", "values", "keys", "queries", "g_stride", "dt", "beta", "eps", "y_stride")
+    m.add(
+        "ssm_scan", **batch_fields(m, op), **segment_fields(op), **paging_fields(op),
+        delta=int(op.params["RULE"] == "delta"), tiled=op.params["TILED"], heads=op.params["HEADS"],
+        groups=op.params["GROUPS"], rows=op.params["ROWS"], cols=op.params["COLS"], rates=m.address(op, "rates"),
+        matrices=m.address(op, "matrices"), x=m.address(op, "x"), gates=m.address(op, "gates"),
+        y=m.address(op, "y"), **{name: op.consts[name] for name in columns},
+    )  # fmt: skip
+
+
+def gated_norm(m: Calls, op: Op) -> None:
+    groups = op.grid[1]
+    assert isinstance(groups, int)
+    m.add(
+        "gated_norm", state=state_of(m, op), cols=op.params["COLS"], groups=groups, norms=op.params["NORM"],
+        gate_first=op.params["GATE_FIRST"], eps=op.consts["eps"], norm=m.address(op, "norm"), x=m.address(op, "x"),
+        x_stride=stride_of(op, "x"), z=m.address(op, "z"), z_stride=stride_of(op, "z"), first=op.consts["first"],
+        y=m.address(op, "y"), y_stride=stride_of(op, "y"),
+    )  # fmt: skip
+
+
+CALLS = (ssm_conv, ssm_scan, gated_norm)

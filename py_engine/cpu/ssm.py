@@ -1,0 +1,98 @@
+"""The kernels of recurrent layers with numpy: twins of ssm_conv.wgsl, ssm_scan.wgsl and gated_norm.wgsl."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from py_engine.cpu.call import Array, Call
+from py_engine.cpu.numerics import ACTIVATIONS, inverse_rms
+
+SOFTPLUS_LINEAR = 20  # softplus(x) is x from here on
+
+
+def _runs(c: Call) -> Iterator[tuple[int, int]]:
+    """(first token, end) of each run of tokens that continue one sequence's state."""
+    sequences = c.sequences
+    starts = [m for m in range(c.n) if not m or sequences[m] != sequences[m - 1]]
+    yield from zip(starts, [*starts[1:], c.n], strict=True)
+
+
+def _half_after(c: Call, states: Array, position: int, m: int) -> Array:
+    """The state after a position of token m's sequence, to be read or written."""
+    slot = int(c.pages_of(np.zeros(1, np.int64), c.sequences[m : m + 1])[0])
+    found: Array = states[slot, position % 2]
+    return found
+
+
+def ssm_conv(c: Call) -> None:
+    channels, taps, first = c.params["CHANNELS"], c.params["TAPS"], c.consts["first"]
+    x, weights, y = c["x"][:, first : first + channels], c["weights"].reshape(channels, taps + 1), c["y"]
+    for begin, end in _runs(c):
+        earlier = np.zeros((taps, channels), np.float32)  # the latest first
+        for m in range(begin, end):
+            if c.offsets[m] == 0:
+                earlier[:] = 0
+            elif m == begin:
+                earlier[:] = _half_after(c, c["windows"], c.positions[m] - 1, m).reshape(taps, channels)
+            total = x[m] * weights[:, taps]
+            for k in range(taps):
+                total = total + earlier[k] * weights[:, taps - 1 - k]
+            y[m, :channels] = ACTIVATIONS["silu"](total + c["bias"][0] if c.params["BIAS"] else total)
+            earlier = np.concatenate([x[m : m + 1], earlier[:-1]])
+            if m + 2 >= end:
+                _half_after(c, c["windows"], c.positions[m], m)[:] = earlier.reshape(-1)
+
+
+def ssm_scan(c: Call) -> None:
+    heads, groups, rows, cols = (c.params[name] for name in ("HEADS", "GROUPS", "ROWS", "COLS"))
+    delta = c.params["RULE"] == "delta"
+    group = np.arange(heads) % groups if c.params["TILED"] else np.arange(heads) // (heads // groups)
+    x, gates, rates = c["x"], c["gates"], c["rates"].reshape(-1, heads)
+
+    def part(m: int, name: str, size: int, width: int) -> Array:
+        found: Array = x[m, c.consts[name] : c.consts[name] + size * width].reshape(size, width)
+        return found
+
+    for begin, end in _runs(c):
+        s = np.zeros((heads, rows, cols), np.float32)
+        for m in range(begin, end):
+            if c.offsets[m] == 0:
+                s[:] = 0
+            elif m == begin:
+                s[:] = _half_after(c, c["matrices"], c.positions[m] - 1, m).reshape(s.shape)
+            v = part(m, "values", heads, rows)
+            k, q = (part(m, name, groups, cols)[group] for name in ("keys", "queries"))
+            u = gates[m, c.consts["dt"] : c.consts["dt"] + heads] + rates[1]
+            dt = np.where(u > SOFTPLUS_LINEAR, u, np.log1p(np.exp(np.minimum(u, SOFTPLUS_LINEAR))))
+            s *= np.exp(dt * rates[0])[:, None, None]
+            if delta:
+                k, q = (_unit(values, c.consts["eps"]) for values in (k, q))
+                beta = 1 / (1 + np.exp(-gates[m, c.consts["beta"] : c.consts["beta"] + heads]))
+                u = beta[:, None] * (v - np.einsum("hrc,hc->hr", s, k))
+                s += u[:, :, None] * k[:, None]
+                y = np.einsum("hrc,hc->hr", s, q) / np.float32(cols**0.5)
+            else:
+                s += (dt[:, None] * v)[:, :, None] * k[:, None]
+                y = np.einsum("hrc,hc->hr", s, q) + rates[2][:, None] * v
+            c["y"][m, : heads * rows] = y.reshape(-1)
+            if m + 2 >= end:
+                _half_after(c, c["matrices"], c.positions[m], m)[:] = s.reshape(-1)
+
+
+def _unit(x: Array, eps: float) -> Array:
+    """Rows of length 1."""
+    found: Array = x / np.maximum(np.sqrt((x * x).sum(axis=-1, keepdims=True)), np.float32(eps))
+    return found
+
+
+def gated_norm(c: Call) -> None:
+    size, groups, norms, first = c.params["COLS"], c.grid[1], c.params["NORM"], c.consts["first"]
+    shape = c.n, groups, size
+    x = c["x"][: c.n, : groups * size].reshape(shape)
+    gate = ACTIVATIONS["silu"](c["z"][: c.n, first : first + groups * size].reshape(shape))
+    out = x * gate
+    if norms:
+        out = out * inverse_rms(out if c.params["GATE_FIRST"] else x, c.consts["eps"]) * c["norm"].reshape(norms, size)
+    c["y"][: c.n, : groups * size] = out.reshape(c.n, -1)

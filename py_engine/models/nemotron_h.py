@@ -1,0 +1,79 @@
+"""Nemotron-H: each layer is Mamba-2, attention without rotation, or a feed-forward network or experts, with one norm.
+
+The metadata has each layer's key/value heads and the length of its feed-forward network; a layer with neither is
+recurrent. Source: llama.cpp's architectures `nemotron_h` and `nemotron_h_moe`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from py_engine.errors import WispError
+from py_engine.files.gguf_header import Header
+from py_engine.models import config, decoder
+from py_engine.models.common import (
+    block_count,
+    count,
+    dimension,
+    head_count_kv,
+    number,
+    vocabulary,
+    without_attention,
+)
+from py_engine.models.recurrent import StateSpace
+
+NEOX = False
+
+
+@dataclass(frozen=True)
+class Config(config.Config):
+    """The hyperparameters."""
+
+    @classmethod
+    def from_gguf(cls, header: Header) -> Config:
+        """Read and check the metadata."""
+        blocks = block_count(header)
+        n_embd, n_head = dimension(header, "embedding_length"), dimension(header, "attention.head_count")
+        n_head_kv = head_count_kv(header, blocks, n_head)
+        head_dim = dimension(header, "attention.key_length", max(1, n_embd // n_head), n_head)
+        if n_head % n_head_kv or head_dim % 4 or header.arch("attention.value_length", head_dim) != head_dim:
+            raise WispError("Wisp cannot run attention with the heads that the metadata describes.", "corrupt_header")
+        if any(".ffn_latent" in name for name in header.tensors):
+            raise WispError("Experts on a latent stream are not supported yet.", "unsupported_architecture")
+        idle = without_attention(header, blocks)
+        lengths = _feed_forward_lengths(header, blocks)
+        return cls(
+            block_count=blocks,
+            context_length=count(header, "context_length"),
+            embedding_length=n_embd,
+            feed_forward_length=max(lengths),
+            head_count=n_head,
+            head_count_kv=n_head_kv,
+            head_dim=head_dim,
+            eps=number(header, "attention.layer_norm_rms_epsilon"),
+            vocab=vocabulary(header),
+            ropes=(config.NO_ROPE,) * blocks,
+            windows=(0,) * blocks,
+            attention_scale=head_dim**-0.5,
+            attending=tuple(not none for none in idle),
+            recurrent=tuple(none and not n for none, n in zip(idle, lengths, strict=True)),
+            state_space=StateSpace.from_gguf(header),
+            mixture=config.Mixture.from_gguf(header),
+            activation="relu2",
+            ffn_norm="attn_norm",
+        )
+
+
+def _feed_forward_lengths(header: Header, blocks: int) -> list[int]:
+    """The lengths of the layers' feed-forward networks; 0: the layer has none."""
+    found, most = header.arch("feed_forward_length"), header.largest_dimension
+    if not isinstance(found, list) or len(found) < blocks or not all(type(n) is int and 0 <= n <= most for n in found):
+        raise WispError("feed_forward_length must have a whole number for each layer.", "corrupt_header")
+    lengths = found[:blocks]
+    if len({n for n in lengths if n}) > 1:
+        raise WispError("Feed-forward networks of different lengths are not supported yet.", "unsupported_architecture")
+    return lengths
+
+
+build = decoder.build
+output = decoder.output

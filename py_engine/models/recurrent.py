@@ -1,0 +1,136 @@
+"""Layers with a state in place of attention: Mamba-2 (Dao and Gu 2024), gated delta nets (Yang et al. 2024)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from py_engine.errors import WispError
+from py_engine.files.gguf_header import Header
+from py_engine.models.common import dimension
+from py_engine.plan.ops import Ops, Projection
+from py_engine.plan.plan import Buffer, Weight
+from py_engine.plan.ssm import GatedNorm, Scan, gated_norm, ssm_conv, ssm_scan
+from py_engine.plan.states import MAX_TAPS, States, StateShape
+from py_engine.plan.weights import Weights
+
+MAX_KEY = 512  # values of a key, of which a thread holds an eighth
+
+
+@dataclass(frozen=True)
+class StateSpace:
+    """The sizes of recurrent layers by their GGUF names, `ssm.*`. `time_step_rank`: heads, of `group_count` keys."""
+
+    conv_kernel: int
+    inner_size: int
+    state_size: int
+    time_step_rank: int
+    group_count: int
+
+    @classmethod
+    def from_gguf(cls, header: Header) -> StateSpace:
+        """Read and check the metadata. WispError missing_metadata or corrupt_header."""
+        names = ("conv_kernel", "inner_size", "state_size", "time_step_rank", "group_count")
+        self = cls(*(dimension(header, f"ssm.{name}") for name in names))
+        fits = self.inner_size % self.time_step_rank == 0 and self.time_step_rank % self.group_count == 0
+        if not fits or not 1 < self.conv_kernel <= MAX_TAPS + 1 or self.state_size > MAX_KEY:
+            raise WispError(
+                f"Wisp cannot run states of {self.time_step_rank} heads and {self.group_count} groups with "
+                f"{self.inner_size} values, keys of {self.state_size}, a convolution over {self.conv_kernel} tokens.",
+                "corrupt_header",
+            )
+        return self
+
+    @property
+    def channels(self) -> int:
+        """Channels of the convolution: values, keys and queries."""
+        return self.inner_size + 2 * self.group_count * self.state_size
+
+    @property
+    def shape(self) -> StateShape:
+        """The shape of a layer's state."""
+        heads = self.time_step_rank
+        return StateShape(heads, self.inner_size // heads, self.state_size, self.channels, self.conv_kernel - 1)
+
+
+@dataclass(frozen=True)
+class RecurrentLayer:
+    """One recurrent layer. `b`: the prefix of its tensors' names. `eps`: of its norms."""
+
+    ssm: StateSpace
+    w: Weights
+    ops: Ops
+    b: str
+    eps: float
+
+    def mixed(self, x: Buffer, norm: Weight | None, n_embd: int, states: States) -> Buffer:
+        """The input of the output matrix, (n, inner_size), for x normalised with `norm`."""
+        layer = self.mamba2 if self.b + "ssm_d" in self.w else self.delta_net
+        return layer(x, norm, n_embd, states)
+
+    def mamba2(self, x: Buffer, norm: Weight | None, n_embd: int, states: States) -> Buffer:
+        """mixed() of Mamba-2."""
+        ssm, w, ops, b = self.ssm, self.w, self.ops, self.b
+        inner, heads, keys = ssm.inner_size, ssm.time_step_rank, ssm.group_count * ssm.state_size
+        stack = w.stack([(b + "ssm_in.weight", inner + ssm.channels + heads)], n_embd)
+        rows = ops.normed_stack("ssm_in", x, Projection(stack, None, norm, self.eps))  # z, values, keys, queries, dt
+        mixed = self._convolution(rows, inner, states)
+        rates = w.vector((b + "ssm_a", heads), (b + "ssm_dt.bias", heads), (b + "ssm_d", heads))
+        scan = Scan("ssd", mixed, 0, inner, inner + keys, ssm.group_count, rows, inner + ssm.channels, 0, rates)
+        y = ssm_scan(ops, scan, ssm.shape, states)
+        weight = w.optional_vector((b + "ssm_norm.weight", inner))
+        return gated_norm(ops, y, rows, 0, inner, GatedNorm(ssm.group_count, weight, self.eps, gate_first=True))
+
+    def delta_net(self, x: Buffer, norm: Weight | None, n_embd: int, states: States) -> Buffer:
+        """mixed() of a gated delta net."""
+        ssm, w, ops, b = self.ssm, self.w, self.ops, self.b
+        inner, heads, keys = ssm.inner_size, ssm.time_step_rank, ssm.group_count * ssm.state_size
+        # queries, keys, values, z, and the inputs of the decay (alpha) and of the step (beta)
+        stack = w.joined([*self._queries_to_gate(n_embd), *self._alpha_and_beta(n_embd)])
+        rows = ops.normed_stack("ssm_in", x, Projection(stack, None, norm, self.eps))
+        mixed = self._convolution(rows, 0, states)
+        rates = w.vector((b + "ssm_a", heads), (b + "ssm_dt.bias", heads))
+        alpha, tiled = ssm.channels + inner, b + "ssm_ba.weight" not in w
+        columns = (2 * keys, keys, 0, ssm.group_count, rows, alpha, alpha + heads)
+        y = ssm_scan(ops, Scan("delta", mixed, *columns, rates, self.eps, tiled), ssm.shape, states)
+        weight = w.vector((b + "ssm_norm.weight", inner // heads))
+        return gated_norm(ops, y, rows, ssm.channels, inner, GatedNorm(heads, weight, self.eps, gate_first=False))
+
+    def _queries_to_gate(self, n_embd: int) -> list[Weight]:
+        """The matrices of queries, keys, values and z."""
+        ssm, w, b = self.ssm, self.w, self.b
+        if b + "ssm_in.weight" not in w:
+            sizes = (("attn_qkv", ssm.channels), ("attn_gate", ssm.inner_size))
+            return [w.part(f"{b}{name}.weight", rows, n_embd, [(0, rows)]) for name, rows in sizes]
+        # older files have one matrix, with the four parts of each group of heads together
+        key, value = ssm.state_size, ssm.inner_size // ssm.group_count
+        return self._of_groups("ssm_in", {"queries": key, "keys": key, "values": value, "z": value}, n_embd)
+
+    def _alpha_and_beta(self, n_embd: int) -> list[Weight]:
+        """The matrices of alpha and beta. Qwen3-Next has one, with both parts of each group of heads together."""
+        ssm, w, b = self.ssm, self.w, self.b
+        heads = ssm.time_step_rank
+        if b + "ssm_ba.weight" in w:
+            each = heads // ssm.group_count
+            beta, alpha = self._of_groups("ssm_ba", {"beta": each, "alpha": each}, n_embd)
+            return [alpha, beta]
+        return [w.part(f"{b}{name}.weight", heads, n_embd, [(0, heads)]) for name in ("ssm_alpha", "ssm_beta")]
+
+    def _of_groups(self, tensor: str, sizes: dict[str, int], n_embd: int) -> list[Weight]:
+        """The parts of a matrix whose rows are every part of the first group of heads, then of the next.
+
+        `sizes`: rows of each part in one group.
+        """
+        groups, whole, name, first = self.ssm.group_count, sum(sizes.values()), f"{self.b}{tensor}.weight", 0
+        parts = []
+        for part, size in sizes.items():
+            ranges = [(i * whole + first, size) for i in range(groups)]
+            parts.append(self.w.part(name, groups * whole, n_embd, ranges, f"{name}.{part}"))
+            first += size
+        return parts
+
+    def _convolution(self, x: Buffer, first: int, states: States) -> Buffer:
+        """The convolution of the channels in x's columns from `first` on."""
+        ssm, w, b = self.ssm, self.w, self.b
+        weights = w.vector((b + "ssm_conv1d.weight", ssm.channels * ssm.conv_kernel))
+        bias = w.optional_vector((b + "ssm_conv1d.bias", ssm.channels))
+        return ssm_conv(self.ops, x, first, weights, bias, ssm.shape, states)

@@ -1,0 +1,114 @@
+"""The ops of recurrent layers: a causal convolution, the scan of a state matrix, a gated norm. Shapes as in ops.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from py_engine.plan.ops import Ops
+from py_engine.plan.plan import Buffer, PerToken, Weight
+from py_engine.plan.shared import THREADS
+from py_engine.plan.states import States, StateShape
+
+LANES = 8  # threads of ssm_scan.wgsl that share a row of the matrix
+CHUNK_VALUES = 1024  # of keys, and of queries, in a workgroup's memory
+
+
+def ssm_conv(
+    ops: Ops, x: Buffer, first: int, weights: Weight, bias: Weight | None, shape: StateShape, states: States
+) -> Buffer:
+    """silu of the causal convolution along the sequence of x[:, first : first + channels]: (n, channels).
+
+    `weights` (channels, taps + 1); the last weight is for the token itself.
+    """
+    y = ops.rows("convolved", shape.channels)
+    ops.add(
+        "ssm_conv",
+        {"CHANNELS": shape.channels, "TAPS": shape.taps, "BIAS": int(bias is not None)}
+        | states.paging
+        | ops.state_params,
+        {"x_stride": x.shape[1], "first": first, "y_stride": y.shape[1]},
+        {"state": ops.state, "x": x, "weights": weights, "windows": states.windows, "y": y}
+        | ({"bias": bias} if bias else {}),
+        -(-shape.channels // THREADS),
+        *_runs(ops),
+    )
+    return y
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What ssm_scan.wgsl reads. Columns of `x`: values (heads, rows), keys and queries (groups, cols)."""
+
+    rule: str  # "ssd" or "delta"
+    x: Buffer
+    values: int
+    keys: int
+    queries: int
+    groups: int  # heads of keys and queries
+    gates: Buffer  # its columns: dt of each head, and beta ("delta")
+    dt: int
+    beta: int
+    rates: Weight  # (heads) each: A, the bias of dt, and the skip ("ssd")
+    eps: float = 0.0  # of the L2 norms ("delta")
+    tiled: bool = False  # head h has the keys of group h % groups; else, neighbours share a group
+
+
+def ssm_scan(ops: Ops, scan: Scan, shape: StateShape, states: States) -> Buffer:
+    """The queries times the state after each token: (n, heads * rows)."""
+    y = ops.rows("scanned", shape.heads * shape.rows)
+    rows = THREADS // LANES  # of a workgroup
+    ops.add(
+        "ssm_scan",
+        {"RULE": scan.rule, "HEADS": shape.heads, "GROUPS": scan.groups, "ROWS": shape.rows, "COLS": shape.cols}
+        | {"TILED": int(scan.tiled), "LANES": LANES, "CHUNK": max(1, min(rows, CHUNK_VALUES // shape.cols))}
+        | states.paging
+        | ops.state_params,
+        {"x_stride": scan.x.shape[1], "values": scan.values, "keys": scan.keys, "queries": scan.queries}
+        | {"g_stride": scan.gates.shape[1], "dt": scan.dt, "beta": scan.beta, "eps": scan.eps}
+        | {"y_stride": y.shape[1]},
+        {
+            "state": ops.state,
+            "x": scan.x,
+            "gates": scan.gates,
+            "rates": scan.rates,
+            "matrices": states.matrices,
+            "y": y,
+        },
+        -(-shape.rows // rows) * shape.heads,
+        *_runs(ops),
+    )
+    return y
+
+
+def _runs(ops: Ops) -> list[PerToken]:
+    """Workgroups along the batch: one for each of its sequences. Only a small batch has several."""
+    return [PerToken()] if ops.state_params["STATE_PER_TOKEN"] else []
+
+
+@dataclass(frozen=True)
+class GatedNorm:
+    """How gated_norm.wgsl combines a norm with a gate.
+
+    `norm`: weights of all columns, or of one group's, the same for all; None: only the gate.
+    """
+
+    groups: int
+    norm: Weight | None
+    eps: float
+    gate_first: bool  # norm(x * silu(z)); else norm(x) * silu(z)
+
+
+def gated_norm(ops: Ops, x: Buffer, z: Buffer, first: int, cols: int, how: GatedNorm) -> Buffer:
+    """The RMS norm of each group of x's columns, gated by silu(z[:, first : first + cols]): (n, cols)."""
+    y = ops.rows("gated_norm", cols, ops.input_dtype)
+    size = cols // how.groups
+    ops.add(
+        "gated_norm",
+        {"COLS": size, "NORM": 0 if how.norm is None else how.norm.cols // size, "GATE_FIRST": int(how.gate_first)}
+        | {"WG": THREADS, "Y16": int(y.dtype == "f16")},
+        {"x_stride": x.shape[1], "z_stride": z.shape[1], "first": first, "y_stride": y.shape[1], "eps": how.eps},
+        {"x": x, "z": z, "y": y} | ({"norm": how.norm} if how.norm else {}),
+        PerToken(),
+        how.groups,
+    )
+    return y

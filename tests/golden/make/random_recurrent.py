@@ -1,0 +1,70 @@
+"""The random metadata and tensors of recurrent layers: Mamba-2 and gated delta nets."""
+
+import numpy as np
+
+from tests.golden.make.gguf_file import GgufFile
+from tests.golden.make.presets import Settings
+
+MAMBA2 = {"granitehybrid", "mamba2", "nemotron_h", "nemotron_h_moe", "falcon-h1"}
+DELTA = {"qwen35", "qwen35moe", "qwen3next"}
+
+
+def add_metadata(file: GgufFile, c: Settings) -> None:
+    """`d_inner`: columns of all heads' values; `ssm_heads` of them, which share `ssm_groups` heads of keys."""
+    file.add("%s.ssm.conv_kernel", c["d_conv"])
+    file.add("%s.ssm.inner_size", c["d_inner"])
+    file.add("%s.ssm.state_size", c["d_state"])
+    file.add("%s.ssm.time_step_rank", c["ssm_heads"])
+    file.add("%s.ssm.group_count", c["ssm_groups"])
+    if c["arch"].startswith("nemotron_h"):  # which llama.cpp requires, beside that of the RMS norms
+        file.add("%s.attention.layer_norm_epsilon", 1e-5)
+    file.add("%s.full_attention_interval", c.get("attention_every"))
+    file.add("%s.rope.dimension_sections", c.get("sections"))
+
+
+def kv_heads(c: Settings) -> list[int]:
+    """The key/value heads of each layer; 0: it has no attention."""
+    layers = range(c["n_layer"])
+    if c["arch"] in DELTA:  # the last of every few layers
+        every = c.get("attention_every", 4)
+        return [c["n_kv"] if (i + 1) % every == 0 else 0 for i in layers]
+    if "layers" in c:
+        return [c["n_kv"] if kind == "*" else 0 for kind in c["layers"]]
+    if c["arch"] in ("falcon-h1", "mamba2"):
+        return [c["n_kv"] if c["arch"] == "falcon-h1" else 0 for i in layers]
+    return [c["n_kv"] if i % 3 == 1 else 0 for i in layers]
+
+
+def add_mamba2(file: GgufFile, c: Settings, prefix: str) -> None:
+    width, inner, heads, groups = c["n_embd"], c["d_inner"], c["ssm_heads"], c["ssm_groups"]
+    channels = inner + 2 * groups * c["d_state"]
+    file.matrix(prefix + "ssm_in.weight", inner + channels + heads, width)
+    file.matrix(prefix + "ssm_conv1d.weight", channels, c["d_conv"], float32=True)
+    file.vector(prefix + "ssm_conv1d.bias", channels)
+    add_rates(file, prefix, heads, 1)
+    file.vector(prefix + "ssm_d", heads, 1, mean=1.0)
+    if c.get("ssm_norm", True):
+        file.norm(prefix + "ssm_norm", groups, inner // groups)
+    file.matrix(prefix + "ssm_out.weight", width, inner)
+
+
+def add_delta(file: GgufFile, c: Settings, prefix: str) -> None:
+    width, inner, heads = c["n_embd"], c["d_inner"], c["ssm_heads"]
+    channels = inner + 2 * c["ssm_groups"] * c["d_state"]
+    file.matrix(prefix + "attn_qkv.weight", channels, width)
+    file.matrix(prefix + "attn_gate.weight", inner, width)
+    file.matrix(prefix + "ssm_conv1d.weight", channels, c["d_conv"], float32=True)
+    add_rates(file, prefix, heads)
+    if c["arch"] == "qwen3next":
+        file.matrix(prefix + "ssm_ba.weight", 2 * heads, width)
+    else:
+        file.matrix(prefix + "ssm_beta.weight", heads, width)
+        file.matrix(prefix + "ssm_alpha.weight", heads, width)
+    file.norm(prefix + "ssm_norm", inner // heads)
+    file.matrix(prefix + "ssm_out.weight", width, inner)
+
+
+def add_rates(file: GgufFile, prefix: str, *shape: int) -> None:
+    """How fast each head forgets: A, below 0, and the bias of its time step."""
+    file.constant(prefix + "ssm_a", -np.exp(file.random.standard_normal(shape) * 0.8))
+    file.vector(prefix + "ssm_dt.bias", shape[0], mean=-1.0, std=0.8)

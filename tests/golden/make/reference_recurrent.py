@@ -1,0 +1,99 @@
+"""Layers with a state in float64: Mamba-2 and the gated delta rule, token by token."""
+
+import numpy as np
+
+from tests.golden.make.reference_feed_forward import short_convolution
+from tests.golden.make.reference_model import ReferenceModel, silu
+
+
+def mix(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
+    """What a layer without attention computes for x (n, width), normalised."""
+    if f"blk.{layer}.ssm_in.weight" in model.tensors:
+        return mamba2(model, x, layer)
+    if f"blk.{layer}.ssm_conv1d.weight" in model.tensors:
+        return delta_net(model, x, layer)
+    return short_convolution(model, x, layer)
+
+
+def convolution(model: ReferenceModel, x: np.ndarray, prefix: str) -> np.ndarray:
+    """silu of the causal convolution of each channel of x (n, channels)."""
+    kernel = model.tensors[prefix + "ssm_conv1d.weight"]
+    taps = kernel.shape[1]
+    padded = np.concatenate([np.zeros((taps - 1, x.shape[1])), x])
+    y = sum(padded[j : j + len(x)] * kernel[:, j] for j in range(taps))
+    return silu(np.asarray(y + model.tensors.get(prefix + "ssm_conv1d.bias", 0.0)))
+
+
+def softplus(x: np.ndarray) -> np.ndarray:
+    return np.logaddexp(0, x)
+
+
+def gated(model: ReferenceModel, y: np.ndarray, z: np.ndarray, name: str, *, gate_first: bool) -> np.ndarray:
+    """The RMS norm of each group of y (n, groups, size), gated by z, before or after the norm."""
+    weight = model.tensors.get(name)
+    if weight is None:
+        return y * silu(z)
+    if gate_first:
+        return model.normalize(y * silu(z)) * weight
+    return model.normalize(y) * weight * silu(z)
+
+
+def mamba2(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
+    """The output of a Mamba-2 layer for x (n, width), normalised."""
+    prefix, key = f"blk.{layer}.", model.key
+    inner, size, heads, groups = (
+        key(f"ssm.{name}") for name in ("inner_size", "state_size", "time_step_rank", "group_count")
+    )
+    n, channels = len(x), inner + 2 * groups * size
+    z, mixed, dt = np.split(model.linear(x, prefix + "ssm_in"), [inner, inner + channels], axis=1)
+    values, keys, queries = np.split(convolution(model, mixed, prefix), [inner, inner + groups * size], axis=1)
+    values = values.reshape(n, heads, -1)
+    keys, queries = (np.repeat(part.reshape(n, groups, size), heads // groups, axis=1) for part in (keys, queries))
+    dt = softplus(dt + model.tensors[prefix + "ssm_dt.bias"])
+    rate, skip = model.tensors[prefix + "ssm_a"].reshape(-1), model.tensors[prefix + "ssm_d"].reshape(-1, 1)
+    state, out = np.zeros((heads, inner // heads, size)), np.zeros_like(values)
+    for t in range(n):
+        state = state * np.exp(dt[t] * rate)[:, None, None] + (dt[t][:, None] * values[t])[..., None] * keys[t][:, None]
+        out[t] = (state * queries[t][:, None]).sum(-1) + skip * values[t]
+    out, z = (part.reshape(n, groups, -1) for part in (out, z))
+    y = gated(model, out, z, prefix + "ssm_norm.weight", gate_first=True)
+    return model.linear(y.reshape(n, inner), prefix + "ssm_out")
+
+
+def delta_net(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
+    """The output of a gated delta net for x (n, width), normalised.
+
+    Value head h has the keys of head h % groups; in Qwen3-Next, neighbouring heads share keys.
+    """
+    prefix, key = f"blk.{layer}.", model.key
+    inner, size, heads, groups = (
+        key(f"ssm.{name}") for name in ("inner_size", "state_size", "time_step_rank", "group_count")
+    )
+    n = len(x)
+    mixed = convolution(model, model.linear(x, prefix + "attn_qkv"), prefix)
+    queries, keys, values = np.split(mixed, [groups * size, 2 * groups * size], axis=1)
+    values = values.reshape(n, heads, -1)
+    group = np.arange(heads) % groups
+    if prefix + "ssm_ba.weight" in model.tensors:  # each group's inputs of beta, then of alpha
+        group = np.arange(heads) // (heads // groups)
+        both = model.linear(x, prefix + "ssm_ba").reshape(n, groups, 2, -1)
+        beta, alpha = (both[:, :, i].reshape(n, heads) for i in (0, 1))
+    else:
+        alpha, beta = model.linear(x, prefix + "ssm_alpha"), model.linear(x, prefix + "ssm_beta")
+    keys, queries = (unit(model, part.reshape(n, groups, size))[:, group] for part in (keys, queries))
+    decay = np.exp(softplus(alpha + model.tensors[prefix + "ssm_dt.bias"]) * model.tensors[prefix + "ssm_a"])
+    beta = 1 / (1 + np.exp(-beta))
+    state, out = np.zeros((heads, inner // heads, size)), np.zeros_like(values)
+    for t in range(n):
+        state = state * decay[t][:, None, None]
+        error = values[t] - (state * keys[t][:, None]).sum(-1)
+        state = state + (beta[t][:, None] * error)[..., None] * keys[t][:, None]
+        out[t] = (state * queries[t][:, None]).sum(-1) / np.sqrt(size)
+    z = model.linear(x, prefix + "attn_gate").reshape(out.shape)
+    y = gated(model, out, z, prefix + "ssm_norm.weight", gate_first=False)
+    return model.linear(y.reshape(n, inner), prefix + "ssm_out")
+
+
+def unit(model: ReferenceModel, x: np.ndarray) -> np.ndarray:
+    """Rows of length 1."""
+    return x / np.maximum(np.sqrt((x * x).sum(-1, keepdims=True)), model.epsilon)

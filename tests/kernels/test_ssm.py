@@ -1,0 +1,111 @@
+"""Kernels of recurrent layers, with awkward shapes: GPU against numpy, as in test_kernels.py."""
+
+import numpy as np
+
+from py_engine.plan.op_list import pad
+from py_engine.plan.plan import Weight
+from py_engine.plan.ssm import GatedNorm, Scan, gated_norm, ssm_conv, ssm_scan
+from py_engine.plan.states import States, StateShape, make_states
+from tests.support.kernels.bench import Bench, Setup
+from tests.support.kernels.checks import EPS, check
+from tests.support.kernels.variants import BOTH_ADAPTERS, SWIFTSHADER, in_turn
+
+# the middle of a sequence, its beginning, one token, runs of several sequences, a packed batch with two segments
+BATCHES = [
+    Setup(batch=19, n=19, pos=5),
+    Setup(batch=3, n=2, pos=0),
+    Setup(batch=1, n=1, pos=4),
+    Setup(batch=8, n=6, places=((6, 1), (7, 1), (8, 1), (0, 0), (9, 2))),
+    Setup(batch=12, n=11, pos=3, segments=(5, 9)),
+]
+
+
+CONVOLUTIONS = [(70, 3, True), (33, 1, False)]
+# rule, heads, groups, rows, cols; the last two of usual sizes
+SCANS = [("ssd", 4, 2, 9, 12), ("delta", 3, 3, 5, 7), ("delta", 4, 2, 64, 128), ("ssd", 3, 1, 64, 256)]
+
+
+def states(bench: Bench, shape: StateShape, setup: Setup) -> States:
+    """Slots with random states, and NaN in the halves that no kernel may read."""
+    found = make_states(bench.plan, 0, shape)
+    slots = bench.data["state"][32 + found.paging["TABLE"] :][:: found.paging["PAGES"]]
+    places = list(setup.places) or [(setup.pos + i, setup.seq) for i in range(setup.n)]
+    first: dict[int, int] = {}
+    for position, seq in places:
+        first.setdefault(seq, position)
+    for buffer in (found.matrices, found.windows):
+        values = np.full((bench.pages, *buffer.shape[1:]), np.nan, np.float32)
+        for seq, position in first.items():
+            if position:
+                values[slots[seq], (position - 1) % 2] = bench.random.standard_normal(buffer.shape[2])
+        bench.data[buffer.name] = values
+    return found
+
+
+def compare(bench: Bench, found: States, name: str, cols: int, gpu: dict, host: dict) -> None:
+    n = bench.n
+    check(bench, gpu[name][:n, :cols], host[name][:n, :cols], 1e-9)
+    assert np.isnan(gpu[name][n:]).all()
+    for buffer in (found.matrices, found.windows):
+        got, want = gpu[buffer.name], host[buffer.name]
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+        check(bench, np.nan_to_num(got), np.nan_to_num(want), 1e-9)
+
+
+@in_turn("setup, channels, taps, bias", [(setup, *CONVOLUTIONS[i % 2]) for i, setup in enumerate(BATCHES)])
+def test_convolution(bench: Bench, setup: Setup, channels: int, taps: int, bias: bool) -> None:
+    ops = bench.begin(setup)
+    shape = StateShape(1, 1, 1, channels, taps)
+    found = states(bench, shape, setup)
+    x = ops.rows("x", channels + 9)
+    bench.fill(x)
+    weights = bench.vector("weights", channels * (taps + 1))
+    y = ssm_conv(ops, x, 5, weights, bench.vector("bias", channels) if bias else None, shape, found)
+    gpu, host = bench.run(ops)
+    compare(bench, found, y.name, channels, gpu, host)
+
+
+def rates(bench: Bench, heads: int) -> Weight:
+    """A below 0, the bias of dt, the skip."""
+    weight = bench.vector("rates", 3 * heads)
+    values = bench.raw["rates"].view(np.float32)
+    values[:heads] = -np.abs(values[:heads])
+    return weight
+
+
+@in_turn(
+    "setup, rule, heads, groups, rows, cols",
+    [(setup, *scan) for i, setup in enumerate(BATCHES) for scan in SCANS[i % 2 :: 2]],
+    [*SWIFTSHADER, BOTH_ADAPTERS[0]],
+)
+def test_scan(bench: Bench, setup: Setup, rule: str, heads: int, groups: int, rows: int, cols: int) -> None:
+    ops = bench.begin(setup)
+    shape = StateShape(heads, rows, cols, 1, 1)
+    found = states(bench, shape, setup)
+    keys = 3 + heads * rows
+    queries = keys + groups * cols
+    x, gates = ops.rows("x", queries + groups * cols), ops.rows("gates", 2 * heads + 1)
+    bench.fill(x)
+    bench.fill(gates)[0, 1] = 30  # where softplus is linear
+    scan = Scan(rule, x, 3, keys, queries, groups, gates, 1, 1 + heads, rates(bench, heads), EPS, tiled=groups == 2)
+    y = ssm_scan(ops, scan, shape, found)
+    gpu, host = bench.run(ops)
+    compare(bench, found, y.name, heads * rows, gpu, host)
+
+
+@in_turn(
+    "groups, size, shared, gate_first",
+    [(3, 70, False, True), (4, 32, True, False), (1, 130, True, True), (2, 5, None, True)],
+)
+def test_gated_norm(bench: Bench, groups: int, size: int, shared: bool | None, gate_first: bool) -> None:
+    ops = bench.begin(Setup(batch=4, n=3))
+    cols = groups * size
+    x, z = ops.rows("x", cols), ops.rows("z", cols + 40)
+    bench.fill(x)
+    bench.fill(z)
+    norm = None if shared is None else bench.vector("norm", size if shared else cols)
+    y = gated_norm(ops, x, z, 7, cols, GatedNorm(groups, norm, EPS, gate_first))
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:3, :cols], host[y.name][:3, :cols])
+    assert np.isnan(gpu[y.name][3:]).all()
+    assert np.isnan(gpu[y.name][:, pad(cols) :]).all()

@@ -1,0 +1,143 @@
+// The ops of recurrent layers: causal convolutions, scans of state matrices, gated norms.
+#include "ops.h"
+
+// A run: tokens of the batch that continue one sequence's state (wgsl/lib/runs.wgsl).
+INLINE u32 run_end(u32 state, u32 per_token, u32 m) {
+  const u32 n = batch_size(state);
+  if (!per_token) return n;
+  u32 end = m + 1;
+  while (end < n && sequence(state, per_token, end) == sequence(state, per_token, m)) end++;
+  return end;
+}
+
+// The half of a slot that has the state after a position.
+INLINE u32 half_after(u32 state, u32 table, u32 pages, u32 seq, u32 pos) {
+  return 2 * tables(state)[table + seq * pages] + pos % 2;
+}
+
+#define OFFSET(r, m) (position(r->state, r->per_token, m) - segment(r->state, r->segments, m).first)
+#define HALF_AFTER(r, m, back)                                                                                         \
+  half_after(r->state, r->table, r->pages, sequence(r->state, r->per_token, m),                                        \
+             position(r->state, r->per_token, m) - (back))
+
+INLINE f32 silu(f32 x) { return x / (1 + exp1(-x)); }
+INLINE f32 softplus(f32 x) { return x > 20 ? x : (f32)log1(1.0 + exp_double(x)); }
+
+// -- the convolution, divided by channels
+
+u32 ssm_conv_chunks(const ssm_conv_call *r) { return divided(r->channels, 64); }
+
+void ssm_conv_work(const ssm_conv_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 n = batch_size(r->state), taps = r->taps, size = r->channels;
+  for (u32 begin = 0, end; begin < n; begin = end) {
+    end = run_end(r->state, r->per_token, begin);
+    EACH_ROW(i, size) {
+      const f32 *weights = AT(f32, r->weights) + i * (taps + 1), bias = r->bias ? AT(f32, r->bias)[i] : 0;
+      f32 earlier[MAX_TAPS] = {0}; // inputs before the token, the latest first
+      for (u32 m = begin; m < end; m++) {
+        const u32 offset = OFFSET(r, m);
+        if (!offset) {
+          for (u32 k = 0; k < taps; k++) earlier[k] = 0;
+        } else if (m == begin) {
+          const f32 *window = ROW(r->windows, taps * size, HALF_AFTER(r, m, 1));
+          for (u32 k = 0; k < taps; k++) earlier[k] = window[k * size + i];
+        }
+        const f32 own = ROW(r->x, r->x_stride, m)[r->first + i];
+        f32 sum = own * weights[taps];
+        for (u32 k = 0; k < taps; k++) sum += earlier[k] * weights[taps - 1 - k];
+        ROW(r->y, r->y_stride, m)[i] = silu(sum + bias);
+        for (u32 k = taps - 1; k; k--) earlier[k] = earlier[k - 1];
+        earlier[0] = own;
+        if (m + 2 >= end) {
+          f32 *window = ROW(r->windows, taps * size, HALF_AFTER(r, m, 0));
+          for (u32 k = 0; k < taps; k++) window[k * size + i] = earlier[k];
+        }
+      }
+    }
+  }
+}
+
+// -- the scan, divided by heads
+
+INLINE f32 dot_row(const f32 *a, const f32 *b, u32 size) {
+  v128_t sum = splat(0);
+  u32 k = 0;
+  for (; k + 4 <= size; k += 4) sum = madd(wasm_v128_load(a + k), wasm_v128_load(b + k), sum);
+  f32 total = sum4(sum);
+  for (; k < size; k++) total += a[k] * b[k];
+  return total;
+}
+
+// s = decay * s + u * k
+INLINE void update_row(f32 *s, f32 decay, f32 u, const f32 *k, u32 size) {
+  const v128_t decays = splat(decay), gains = splat(u);
+  u32 i = 0;
+  for (; i + 4 <= size; i += 4)
+    wasm_v128_store(s + i, madd(gains, wasm_v128_load(k + i), wasm_f32x4_mul(decays, wasm_v128_load(s + i))));
+  for (; i < size; i++) s[i] = s[i] * decay + u * k[i];
+}
+
+INLINE f32 inverse_length(const f32 *x, u32 size, f32 least) {
+  return 1 / MAX(__builtin_sqrtf(dot_row(x, x, size)), least);
+}
+
+u32 ssm_scan_chunks(const ssm_scan_call *r) { return divided(batch_size(r->state) ? r->heads : 0, 1); }
+
+// One token of a head, whose matrix `s` is (rows, cols).
+static void scan_token(const ssm_scan_call *r, u32 m, u32 head, f32 *s) {
+  const u32 group = r->tiled ? head % r->groups : head / (r->heads / r->groups), cols = r->cols;
+  const f32 *x = ROW(r->x, r->x_stride, m), *gates = ROW(r->gates, r->g_stride, m), *rates = AT(f32, r->rates);
+  const f32 *k = x + r->keys + group * cols, *q = x + r->queries + group * cols;
+  const f32 *v = x + r->values + head * r->rows;
+  f32 *y = ROW(r->y, r->y_stride, m) + head * r->rows;
+  const f32 dt = softplus(gates[r->dt + head] + rates[r->heads + head]), decay = exp1(dt * rates[head]);
+  if (!r->delta) {
+    for (u32 i = 0; i < r->rows; i++, s += cols) {
+      update_row(s, decay, dt * v[i], k, cols);
+      y[i] = dot_row(s, q, cols) + rates[2 * r->heads + head] * v[i];
+    }
+    return;
+  }
+  const f32 beta = 1 / (1 + exp1(-gates[r->beta + head])), of_k = inverse_length(k, cols, r->eps);
+  const f32 of_q = inverse_length(q, cols, r->eps) / __builtin_sqrtf(cols);
+  for (u32 i = 0; i < r->rows; i++, s += cols) {
+    update_row(s, decay, beta * (v[i] - decay * dot_row(s, k, cols) * of_k) * of_k, k, cols);
+    y[i] = dot_row(s, q, cols) * of_q;
+  }
+}
+
+void ssm_scan_work(const ssm_scan_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 n = batch_size(r->state), size = r->rows * r->cols;
+  f32 *s = (f32 *)scratch;
+  for (u32 begin = 0, end; begin < n; begin = end) {
+    end = run_end(r->state, r->per_token, begin);
+    EACH_ROW(head, r->heads) {
+      for (u32 m = begin; m < end; m++) {
+        if (!OFFSET(r, m)) memset(s, 0, 4 * size);
+        else if (m == begin) memcpy(s, ROW(r->matrices, r->heads * size, HALF_AFTER(r, m, 1)) + head * size, 4 * size);
+        scan_token(r, m, head, s);
+        if (m + 2 >= end) memcpy(ROW(r->matrices, r->heads * size, HALF_AFTER(r, m, 0)) + head * size, s, 4 * size);
+      }
+    }
+  }
+}
+
+// -- the gated norm, divided by tokens and groups
+
+u32 gated_norm_chunks(const gated_norm_call *r) {
+  return divided(batch_size(r->state) * r->groups, UP(1024, r->cols));
+}
+
+void gated_norm_work(const gated_norm_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 cols = r->cols;
+  EACH_ROW(item, batch_size(r->state) * r->groups) {
+    const u32 m = item / r->groups, at = item % r->groups * cols;
+    const f32 *x = ROW(r->x, r->x_stride, m) + at, *z = ROW(r->z, r->z_stride, m) + r->first + at;
+    const f32 *norm = r->norms ? AT(f32, r->norm) + at % (r->norms * cols) : 0;
+    f32 *y = ROW(r->y, r->y_stride, m) + at;
+    for (u32 k = 0; k < cols; k++) y[k] = x[k] * silu(z[k]);
+    if (!norm) continue;
+    const f32 scale = inverse_rms(r->gate_first ? y : x, cols, r->eps);
+    for (u32 k = 0; k < cols; k++) y[k] *= scale * norm[k];
+  }
+}

@@ -1,0 +1,64 @@
+// y[m] = silu(sum over k <= TAPS of weights[TAPS - k] * x[m - k], + bias) for each channel: the causal convolution before
+// the scan of a state. Grid (CHANNELS / THREADS, runs). The inputs before the batch are in the sequence's window.
+#param CHANNELS
+#param TAPS // earlier inputs
+#param BIAS // 1: a bias is added
+#param THREADS
+
+struct Params {
+  x_stride: u32, // floats between tokens of x
+  first: u32, // the first channel's column of x
+  y_stride: u32,
+}
+#include "lib/runs.wgsl"
+@bind var<uniform> p: Params;
+@bind var<storage, read> x: array<f32>; // (n, x_stride)
+@bind var<storage, read> weights: array<f32>; // (CHANNELS, TAPS + 1); the last weight is for the token itself
+#if BIAS
+@bind var<storage, read> bias: array<f32>; // (CHANNELS)
+#endif
+@bind var<storage, read_write> windows: array<f32>; // (slots, 2, TAPS, CHANNELS): the latest input first
+@bind var<storage, read_write> y: array<f32>; // (n, y_stride)
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(global_invocation_id) id: vec3u) {
+  let i = id.x;
+  if (i >= CHANNELS || id.y >= count() || !begins_run(id.y)) {
+    return;
+  }
+  let seq = seq_of(id.y);
+  let end = run_end(id.y);
+  var earlier: array<f32, TAPS>; // inputs before token m, the latest first
+  if (offset_of(id.y) > 0u) {
+    let at = half_after(pos_of(id.y) - 1u, seq) * TAPS * CHANNELS + i;
+#for k in TAPS
+    earlier[${k}] = windows[at + ${k}u * CHANNELS];
+#endfor
+  }
+  for (var m = id.y; m < end; m++) {
+    if (offset_of(m) == 0u) {
+#for k in TAPS
+      earlier[${k}] = 0.0;
+#endfor
+    }
+    let own = x[m * p.x_stride + p.first + i];
+    var sum = own * weights[i * (TAPS + 1u) + TAPS];
+#for k in TAPS
+    sum += earlier[${k}] * weights[i * (TAPS + 1u) + TAPS - 1u - ${k}u];
+#endfor
+#if BIAS
+    sum += bias[i];
+#endif
+    y[m * p.y_stride + i] = sum / (1.0 + exp(-sum));
+#for k in TAPS - 1
+    earlier[TAPS - 1u - ${k}u] = earlier[TAPS - 2u - ${k}u];
+#endfor
+    earlier[0] = own;
+    if (m + 2u >= end) {
+      let to = half_after(pos_of(m), seq) * TAPS * CHANNELS + i;
+#for k in TAPS
+      windows[to + ${k}u * CHANNELS] = earlier[${k}];
+#endfor
+    }
+  }
+}
