@@ -38,6 +38,8 @@ FIELDS: dict[str, list[str]] = {
         "norm": "state cols groups mean add eps:f x x_stride norm bias y y_stride",
         "normalize": "state cols y y_stride",
         "activate": "state repeat activation gated cols x x_stride y y_stride",
+        "xielu": "state cols alpha_n:f alpha_p:f beta:f eps:f x x_stride y y_stride",
+        "clamp": "state cols limits x x_stride first y y_stride",
         "gate": "state activation cols x x_stride up up_stride first y y_stride",
         "add_scaled": "state scale:f stride x gate gate_stride y",
         "scale_by": "state stride x factor",
@@ -45,13 +47,13 @@ FIELDS: dict[str, list[str]] = {
         "pool": "state segments kind stride x y",
         "shortconv": f"{_CACHE} cols size halves cache weights x x_stride y y_stride",
         "rope": f"{_CACHE} staged halves q_rows kv_rows head_dim rope_dim neox mrope records shifts"
-        " scale:f freqs k v x x_stride y y_stride",
+        " scale:f freqs k v x x_stride y y_stride after per_head",
         "head_norm": "state q_rows kv_rows head_dim across_heads per_head mean norm_values eps:f norm bias x x_stride",
         "kv_quantize": "state per_token table pages page cols k_new v_new k v",
         "attention": "state segments records table pages page kind head_dim group kv_heads window size causal"
         " soft_cap:f scale:f sinks slopes q q_stride k v y y_stride",
         "attention_decode": "state per_token table pages page kind head_dim group kv_heads window size split soft_cap:f"
-        " scale:f q q_stride k v parts",
+        " scale:f slopes q q_stride k v parts",
         "attention_combine": "state per_token head_dim heads window size split sinks parts y y_stride",
         "route": "state experts used normalised sigmoid scale:f logits stride bias chosen weights",
         "group_experts": "state experts used size chosen slots tiles tile_count",
@@ -73,7 +75,7 @@ NAMES = {name: [f.removesuffix(":f") for f in fields] for name, fields in FIELDS
 KV_KINDS = {"f32": 0, "f16": 1, "q8_0": 2}
 EMBED_ROWS = {"token": 0, "position": 1, "first": 2}
 MEDIA_ROWS = {"none": 0, "given": 1, "first": 2}
-ACTIVATIONS = {"silu": 0, "gelu": 1, "tanh": 2, "relu2": 3, "swiglu_oai": 4}
+ACTIVATIONS = {"silu": 0, "gelu": 1, "tanh": 2, "relu2": 3, "swiglu_oai": 4, "relu": 5}
 POOLINGS = {"mean": 0, "cls": 1, "last": 2}
 
 

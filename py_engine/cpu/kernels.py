@@ -20,7 +20,7 @@ from py_engine.cpu.attention import (
     rope_store,
 )
 from py_engine.cpu.call import Array, Call
-from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, inverse_rms, normed
+from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, inverse_rms, normed, xielu
 from py_engine.cpu.sampling import advance, logprobs, nothing, sample, sample_best, sample_draw, sample_shape
 from py_engine.plan.shared import FIRST_MEDIA_ID
 
@@ -78,7 +78,10 @@ def activate(c: Call) -> None:
     rows = c.n * c.grid[2]
     x = c["x"][:rows]
     y, up = x[:, :cols], x[:, cols : 2 * cols]
-    c["y"][:rows, :cols] = gated(act, y, up) if c.params["GATED"] else ACTIVATIONS[act](y)
+    if act == "xielu":
+        c["y"][:rows, :cols] = xielu(y, c.consts)
+    else:
+        c["y"][:rows, :cols] = gated(act, y, up) if c.params["GATED"] else ACTIVATIONS[act](y)
 
 
 def _biased(c: Call, y: Array) -> Array:

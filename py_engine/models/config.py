@@ -19,6 +19,7 @@ from py_engine.models.common import (
     switch,
     vocabulary,
 )
+from py_engine.plan.ops import Xielu
 from py_engine.plan.rope import RopeSpec
 
 C = TypeVar("C", bound="Config")
@@ -90,8 +91,12 @@ class Config:
     layer_norm: bool = False  # layer norms; else RMS norms
     parallel: bool = False  # attention and feed-forward network read the same residual stream
     value_norm: bool = False  # value heads are normalised, too
+    plain_norms: bool = False  # the layer norms have no weights
+    norm_after_rope: bool = False  # queries and keys are normalised after their rotation
+    qkv_limit: float = 0.0  # queries, keys and values are clamped to it; 0: they are not
     shares_kv: bool = False  # the layer has no keys and values: it reads another layer's cache
     activation: str = "silu"
+    xielu: Xielu | None = None  # the activation in place of it
     embedding_norm: str = ""  # the tensor of the embeddings' norm
     attn_norm: str = "attn_norm"  # the tensor of the norm before attention
     ffn_norm: str = "ffn_norm"  # the tensor of the norm before the feed-forward network

@@ -15,8 +15,11 @@ from py_engine.plan.cache import Cache
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.rope import Rope
+from py_engine.plan.rows import norm_into
 from py_engine.plan.shortconv import shortconv
 from py_engine.plan.weights import Weights
+
+SUB_NORMS = {"attn_output": "attn_sub_norm", "ffn_down": "ffn_sub_norm"}  # norms before a block's last matrix
 
 
 def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cache]) -> Buffer:
@@ -26,9 +29,10 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
         ops.embed(w.matrix("position_embd.weight", cfg.context_length, cfg.embedding_length), row="position")
     if cfg.embedding_norm:
         embedding_norm = w.vector((cfg.embedding_norm + ".weight", cfg.embedding_length))
-        x = ops.layer_norm("stream", x, embedding_norm, None, cfg.eps)
+        bias = w.optional_vector((cfg.embedding_norm + ".bias", cfg.embedding_length))
+        x = ops.layer_norm("stream", x, embedding_norm, bias, cfg.eps)
     for i in range(cfg.block_count):
-        layer = Layer(cfg, w, ops, f"blk.{i}.", ropes[i], cfg.windows[i])
+        layer = Layer(cfg.layer(i), w, ops, f"blk.{i}.", ropes[i], cfg.windows[i])
         if cfg.parallel:
             mixed, hidden = layer.attention(x, caches[i]), layer.feed_forward(x)
             layer.add_attention(mixed, x)
@@ -67,6 +71,10 @@ def normed(cfg: Config, w: Weights, ops: Ops, x: Buffer, name: str) -> tuple[Buf
     n = cfg.embedding_length
     if not cfg.layer_norm:
         return x, w.optional_vector((name + ".weight", n))
+    if cfg.plain_norms:
+        y = ops.buffer(f"{ops.name}.normed", x.shape)
+        norm_into(ops, x, ops.constant(f"ones.{n}", [1.0] * n), y, n, cfg.eps, mean=True)
+        return y, None
     if name + ".weight" not in w:
         return x, None
     norm, bias = w.vector((name + ".weight", n)), w.optional_vector((name + ".bias", n))
@@ -98,14 +106,14 @@ class Layer:
         stack = w.stack([(t + ".weight", n) for t, n in rows], cfg.embedding_length)
         bias = w.optional_vector(*((t + ".bias", n) for t, n in rows))
         projection = Projection(stack, bias, norm, cfg.eps)
-        q = self.ops.qkv(h, projection, cache, cfg.heads, self.rope, self._qk_norm())
+        q = self.ops.qkv(h, projection, cache, cfg.heads, self.rope, self._qk_norm(), cfg.qkv_limit)
         sinks = w.optional_vector((b + "attn_sinks.weight", cfg.head_count))
         slopes = alibi.table(self.ops, cfg.head_count, cfg.alibi_max_bias) if cfg.alibi_max_bias else None
         whole = cfg.whole_media == "all" or (cfg.whole_media == "windowed" and self.window > 0)
         options = AttentionOptions(
             cfg.attention_scale, self.window, cfg.attention_soft_cap, sinks, cfg.causal, slopes, whole
         )
-        return self.ops.attention(q, cache, cfg.heads, options)
+        return self.ops.attention(q, cache, cfg.heads, options, exact=b + "attn_sub_norm.weight" in w)
 
     def _qk_norm(self) -> HeadNorm | None:
         """The norm of queries and keys: per head, or across heads if the weights are that long.
@@ -123,7 +131,8 @@ class Layer:
         weight = self.w.vector((q + ".weight", lengths[0]), (k + ".weight", lengths[1]))
         bias = self.w.optional_vector((q + ".bias", lengths[0]), (k + ".bias", lengths[1]))
         across_heads = size != head_dim and not self.w.rows(q + ".weight")
-        return HeadNorm(weight, bias, across_heads, self.cfg.layer_norm, self.cfg.value_norm)
+        mean, values, after = self.cfg.layer_norm, self.cfg.value_norm, self.cfg.norm_after_rope
+        return HeadNorm(weight, bias, across_heads, mean, values, after)
 
     def project_attention(self, attn: Buffer) -> Buffer:
         """attn times the output matrix: (n, n_embd)."""
@@ -157,8 +166,14 @@ class Layer:
         bias = w.optional_vector(*((t + ".bias", n) for t, n in rows))
         projection = Projection(stack, bias, norm, cfg.eps)
         if projection.rows == n_ff:
-            return ops.activated(h, projection, cfg.activation)
-        return ops.gated(h, projection, cfg.activation)
+            return ops.activated(h, projection, cfg.xielu or cfg.activation)
+        return ops.gated(h, projection, cfg.activation, exact=b + "ffn_sub_norm.weight" in w)
+
+    def _sub_normed(self, y: Buffer, name: str) -> Buffer:
+        """The RMS norm of a block's result before its last matrix, if the file has such a norm (BitNet)."""
+        if (tensor := f"{self.b}{name}.weight") not in self.w:
+            return y
+        return self.ops.rms_norm(name, y, self.w.vector((tensor, self.w.size(tensor))), self.cfg.eps)
 
     def _shared_norm(self) -> str:
         """The norm of a feed-forward network without its own: attention's, if both run in parallel."""
@@ -171,6 +186,7 @@ class Layer:
     def _add(self, y: Buffer, name: str, cols: int, post_norm: str, x: Buffer) -> None:
         cfg, w, ops, b = self.cfg, self.w, self.ops, self.b
         weight, bias = self._matrix(name, cols)
+        y = self._sub_normed(y, SUB_NORMS[name])
         if post_norm and f"{b}{post_norm}.weight" in w:
             norm = w.vector((f"{b}{post_norm}.weight", cfg.embedding_length))
             ops.add_norm(ops.project("out", y, weight, bias), norm, x, cfg.eps)

@@ -25,7 +25,7 @@ class Config(config.Config):
         base, name = super().from_gguf(header), header.architecture
         return replace(
             base,
-            activation="relu2" if name == "nemotron" else "gelu",
+            activation="relu2" if name in ("nemotron", "jais2") else "gelu",
             parallel=name == "phi2" or (name == "gptneox" and switch(header, "use_parallel_residual", True)),
             ropes=(config.NO_ROPE,) * base.block_count if name in ("gpt2", "starcoder") else base.ropes,
         )

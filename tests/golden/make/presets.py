@@ -6,6 +6,8 @@ A setting that an architecture does not read is not written.
 
 from typing import Any
 
+from tests.golden.make.presets_dense import DENSE
+
 Settings = dict[str, Any]
 
 BASE: Settings = {
@@ -119,6 +121,8 @@ PRESETS: dict[str, Settings] = {
 }
 
 
+PRESETS |= DENSE
+
 # Traits of architectures.
 LAYERNORM_BIAS = {"starcoder2", "gpt2", "stablelm", "phi2", "gptneox", "falcon", "bert", "nomic-bert"}
 LAYERNORM_BIAS |= {"nomic-bert-moe", "jina-bert-v2"}
@@ -136,6 +140,26 @@ QK_NORM = {"qwen3", "qwen3moe", "gemma3", "gemma-embedding", "lfm2"}  # of each 
 WIDE_QK_NORM = {"olmo2", "olmoe"}  # of the whole projection
 POST_NORMS = {"gemma2", "gemma3", "gemma-embedding", "olmo2", "glm4"}
 ONE_NORM = {"phi2", "cohere2", "command-r", "falcon"}  # attention and feed forward read the same norm
+LAYERNORM_BIAS |= {"orion", "nemotron", "starcoder", "codeshell"}
+LAYERNORM |= LAYERNORM_BIAS
+LAYERNORM_BIAS |= {"bloom", "jais", "jais2"}
+LAYERNORM |= LAYERNORM_BIAS | {"mpt", "olmo"}
+NO_ROPE |= {"starcoder", "bloom", "mpt", "jais", "refact"}
+FUSED_QKV |= {"chatglm", "qwen", "starcoder", "codeshell", "bloom", "mpt", "jais"}
+FUSED_GATE_UP |= {"chatglm"}
+UNGATED |= {"nemotron", "starcoder", "codeshell", "apertus", "bloom", "mpt", "jais2"}
+QKV_BIAS |= {"starcoder", "codeshell", "qwen2vl", "bloom", "jais", "jais2"}
+OUTPUT_BIAS |= {"starcoder", "codeshell", "bloom", "jais", "jais2"}
+UP_BIAS |= {"starcoder", "codeshell", "nemotron", "bloom", "jais", "jais2"}
+GATE_BIAS = {"jais"}
+DOWN_BIAS |= UP_BIAS
+QK_NORM |= {"exaone4", "qwen3vl", "hunyuan-dense", "maincoder", "apertus"}
+SUB_NORMS = {"bitnet"}  # norms before the last matrix of attention and feed forward
+NO_NORM_WEIGHTS = {"olmo"}
+POST_NORMS |= {"exaone4"}
+NORM_AS_POST = {"gpt-oss", "seed_oss"}  # post_attention_norm is the norm before the feed forward
+NO_NORM_BEFORE = {"olmo2", "exaone4"}  # norms after attention and after the feed forward only
+POSITIONS = {"gpt2", "bert", "starcoder"}  # a table of position embeddings
 EXPERT_WIDTH_KEY = {"qwen2moe", "qwen3moe", "gpt-oss"}
 
 

@@ -6,12 +6,17 @@ from tests.golden.make.presets import (
     ENCODERS,
     FUSED_GATE_UP,
     FUSED_QKV,
+    GATE_BIAS,
     LAYERNORM_BIAS,
+    NO_NORM_BEFORE,
+    NO_NORM_WEIGHTS,
+    NORM_AS_POST,
     ONE_NORM,
     OUTPUT_BIAS,
     POST_NORMS,
     QK_NORM,
     QKV_BIAS,
+    SUB_NORMS,
     UNGATED,
     UP_BIAS,
     WIDE_QK_NORM,
@@ -26,7 +31,7 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
     arch, width = c["arch"], c["n_embd"]
     prefix = f"blk.{i}."
     bias = arch in LAYERNORM_BIAS
-    if arch not in ENCODERS and arch != "olmo2" and not (arch == "modern-bert" and i == 0):
+    if arch not in ENCODERS | NO_NORM_BEFORE | NO_NORM_WEIGHTS and not (arch == "modern-bert" and i == 0):
         file.norm(prefix + "attn_norm", width, bias=bias)
     if c["preset"] == "falcon-40b":
         file.norm(prefix + "attn_norm_2", width, bias=bias)
@@ -37,7 +42,7 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
         file.matrix(prefix + "shortconv.conv.weight", width, c["l_cache"], float32=True)
         file.matrix(prefix + "shortconv.in_proj.weight", 3 * width, width)
         file.matrix(prefix + "shortconv.out_proj.weight", width, width)
-    if arch in POST_NORMS or arch == "gpt-oss":  # gpt-oss: the norm before its feed forward
+    if arch in POST_NORMS | NORM_AS_POST:
         file.norm(prefix + "post_attention_norm", width)
     if arch in ENCODERS:
         file.norm(prefix + "attn_output_norm", width, bias=True)
@@ -46,7 +51,7 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
         file.norm(prefix + "layer_output_norm", width, bias=True)
     if arch == "glm4":
         file.norm(prefix + "post_ffw_norm", width)
-    without = ENCODERS | ONE_NORM | {"olmo2", "gpt-oss"}
+    without = ENCODERS | ONE_NORM | NO_NORM_BEFORE | NORM_AS_POST | NO_NORM_WEIGHTS
     if arch not in without and not (arch == "stablelm" and c.get("parallel")):
         file.norm(prefix + "ffn_norm", width, bias=bias)
     add_feed_forward(file, c, prefix, i)
@@ -83,6 +88,8 @@ def add_attention(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> No
         file.norm(prefix + "attn_k_norm", kv_heads, head_dim, mean=SHARP)
     if arch == "gpt-oss":
         file.vector(prefix + "attn_sinks.weight", heads, std=1.0)
+    if arch in SUB_NORMS:
+        file.norm(prefix + "attn_sub_norm", n_q)
 
 
 def add_feed_forward(file: GgufFile, c: Settings, prefix: str, i: int) -> None:
@@ -99,6 +106,10 @@ def add_feed_forward(file: GgufFile, c: Settings, prefix: str, i: int) -> None:
         file.vector(prefix + "ffn_up.bias", n_ff)
     if arch in DOWN_BIAS:
         file.vector(prefix + "ffn_down.bias", width, std=0.05)
+    if arch in GATE_BIAS:
+        file.vector(prefix + "ffn_gate.bias", n_ff)
+    if arch in SUB_NORMS:
+        file.norm(prefix + "ffn_sub_norm", n_ff)
 
 
 def add_experts(file: GgufFile, c: Settings, prefix: str) -> None:

@@ -16,7 +16,9 @@ from tests.golden.make.presets import (
     EXPERT_WIDTH_KEY,
     LAYERNORM,
     LAYERNORM_BIAS,
+    NO_NORM_WEIGHTS,
     NO_ROPE,
+    POSITIONS,
     Settings,
     settings,
 )
@@ -56,7 +58,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.context_length", c["ctx"])
     file.add("%s.embedding_length", c["n_embd"])
     file.add("%s.block_count", c["n_layer"])
-    file.add("%s.feed_forward_length", c["n_ff"])
+    file.add("%s.feed_forward_length", g("ff_key", c["n_ff"]))
     file.add("%s.attention.head_count", c["n_head"])
     kv_heads = c["n_kv"]
     if arch == "lfm2":  # no key and value heads: a layer with a short convolution
@@ -72,6 +74,14 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     if arch not in NO_ROPE:
         file.add("%s.rope.dimension_count", g("rope_dim", c["head_dim"]))
         file.add("%s.rope.freq_base", c["rope_base"])
+    file.add("%s.rope.dimension_sections", g("sections"))
+    file.add("%s.attention.clamp_kqv", g("clamp_kqv"))
+    file.add("%s.attention.max_alibi_bias", g("alibi"))
+    if arch == "apertus":  # factors of the activation for each layer
+        layers = np.arange(c["n_layer"])
+        for name, values in (("alpha_n", 0.8 + layers), ("alpha_p", 0.3 - layers), ("beta", 0.5 + 0.2 * layers)):
+            file.add(f"xielu.{name}", [float(value) for value in values])
+        file.add("xielu.eps", [-1e-6] * c["n_layer"])
     add_rope_scaling(file, c)
     if g("n_expert"):
         file.add("%s.expert_count", c["n_expert"])
@@ -139,7 +149,7 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
     else:
         std = 1.0 / scale
     file.matrix("token_embd.weight", c["vocab"], width, std=std)
-    if arch in ("gpt2", "bert"):
+    if arch in POSITIONS:
         file.matrix("position_embd.weight", c["ctx"], width, std=0.5, float32=True)
     if arch in ENCODERS:
         file.matrix("token_types.weight", 2, width, std=0.3, float32=True)
@@ -147,8 +157,11 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
     else:
         if arch == "modern-bert":
             file.norm("token_embd_norm", width)
+        if arch == "bloom":
+            file.norm("token_embd_norm", width, bias=True)
         name = "token_embd_norm" if arch == "lfm2" else "output_norm"
-        file.norm(name, width, mean=norm_mean, bias=arch in LAYERNORM_BIAS)
+        if arch not in NO_NORM_WEIGHTS:
+            file.norm(name, width, mean=norm_mean, bias=arch in LAYERNORM_BIAS)
         if not c["tied"]:
             file.matrix("output.weight", c["vocab"], width, gain=c["logit_std"] * logit_scale)
             if arch == "phi2":

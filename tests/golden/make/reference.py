@@ -51,6 +51,8 @@ class Reference(ReferenceModel):
         x = x * self.key("embedding_scale", 1.0)
         if "position_embd.weight" in self.tensors:
             x = x + self.tensors["position_embd.weight"][: len(ids)]
+        if self.architecture == "bloom":
+            x = self.norm(x, "token_embd_norm")
         if self.architecture in POST_NORM_ENCODERS:
             return self.encode(x)
         if self.architecture == "modern-bert":
@@ -68,7 +70,7 @@ class Reference(ReferenceModel):
 
     def layer(self, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
         prefix, arch = f"blk.{layer}.", self.architecture
-        h = self.optional_norm(x, prefix + "attn_norm")
+        h = self.optional_norm(x, prefix + "attn_norm") if arch != "olmo" else self.normalize(x)
         read = self.norm(x, prefix + "attn_norm_2") if prefix + "attn_norm_2.weight" in self.tensors else h
         mixes = attention(self, read, layer, shared) if self.kv_heads[layer] else short_convolution(self, h, layer)
         one_norm = arch in ONE_NORM or (arch == "stablelm" and prefix + "ffn_norm.weight" not in self.tensors)
@@ -78,12 +80,13 @@ class Reference(ReferenceModel):
             return np.asarray(x + mixes + feed_forward(self, self.norm(x, prefix + "ffn_norm"), layer))
         scale = self.key("residual_scale", 1.0)
         before = prefix + "ffn_norm"
-        if arch == "gpt-oss":  # which calls the norm before its feed forward so
+        if arch in ("gpt-oss", "seed_oss"):  # which call the norm before their feed forward so
             before = prefix + "post_attention_norm"
         else:
             mixes = self.optional_norm(mixes, prefix + "post_attention_norm")
         x = x + scale * mixes
-        out = feed_forward(self, self.optional_norm(x, before), layer)
+        read = self.normalize(x) if arch == "olmo" else self.optional_norm(x, before)
+        out = feed_forward(self, read, layer)
         return np.asarray(x + scale * self.optional_norm(out, prefix + "post_ffw_norm"))
 
     def optional_norm(self, x: np.ndarray, name: str) -> np.ndarray:

@@ -8,7 +8,9 @@ from tests.golden.make.reference_model import ReferenceModel, gelu, silu, softma
 
 GELU = {"gemma", "gemma2", "gemma3", "gemma4", "gemma-embedding", "starcoder2", "gpt2", "phi2", "gptneox", "falcon"}
 GELU |= {"bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert"}
-FUSED_GATE_UP = {"phi3", "glm4", "jina-bert-v2", "modern-bert"}  # gate in the first half of ffn_up's rows
+GELU |= {"starcoder", "codeshell", "bloom", "mpt"}
+SQUARED_RELU = {"arcee", "nemotron", "jais2"}
+FUSED_GATE_UP = {"phi3", "glm4", "jina-bert-v2", "modern-bert", "chatglm"}  # gate in the first half of ffn_up's rows
 NORMALIZED_EXPERTS = {"llama", "qwen3moe", "granitemoe"}  # the chosen experts' weights sum to 1
 
 
@@ -17,7 +19,7 @@ def squared_relu(x: np.ndarray) -> np.ndarray:
 
 
 def activation(model: ReferenceModel) -> Callable[[np.ndarray], np.ndarray]:
-    if model.architecture == "arcee":
+    if model.architecture in SQUARED_RELU:
         return squared_relu
     return gelu if model.architecture in GELU else silu
 
@@ -32,9 +34,20 @@ def feed_forward(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray
         hidden = act(gate) * up
     elif prefix + "ffn_gate.weight" in model.tensors:
         hidden = act(model.linear(x, prefix + "ffn_gate")) * up
+    elif model.architecture == "apertus":
+        hidden = xielu(model, up, layer)
     else:
         hidden = act(up)
+    if prefix + "ffn_sub_norm.weight" in model.tensors:
+        hidden = model.norm(hidden, prefix + "ffn_sub_norm")
     return model.linear(hidden, prefix + "ffn_down")
+
+
+def xielu(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
+    """Apertus' activation (Huang and Schlag 2024): quadratic above 0, exponential below."""
+    alpha_n, alpha_p, beta, eps = (model.metadata[f"xielu.{n}"][layer] for n in ("alpha_n", "alpha_p", "beta", "eps"))
+    negative = (np.expm1(np.minimum(x, eps)) - x) * (beta + np.log1p(np.exp(alpha_n)))
+    return np.asarray(beta * x + np.where(x > 0, x * x * np.log1p(np.exp(alpha_p)), negative))
 
 
 def mixture(model: ReferenceModel, x: np.ndarray, prefix: str) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,18 @@ KNOWN = {
     *("cohere2", "command-r", "falcon", "exaone", "glm4", "gpt-oss", "lfm2", "gemma-embedding", "bert"),
     *("nomic-bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert"),
 }
+KNOWN |= {"ernie4_5", "internlm2", "xverse", "mistral3", "minicpm", "chatglm", "qwen", "seed_oss", "exaone4", "qwen2vl"}
+KNOWN |= {"hunyuan-dense", "maincoder", "apertus", "olmo", "refact", "bloom", "mpt", "jais", "jais2", "bitnet"}
+KNOWN |= {"qwen3vl", "orion", "nemotron", "starcoder", "codeshell", "pangu-embedded"}
 # Period of the layers with a sliding window. The last layer of each period has none; ModernBERT's is the first.
 WINDOW_PERIOD = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "olmo2": 4, "cohere2": 4, "gpt-oss": 2}
 WINDOW_PERIOD |= {"modern-bert": 3, "gemma4": 6}
+# MiniCPM's scales where the metadata has none, by layers and width.
+MINICPM: dict[str, Callable[[int, int], float]] = {
+    "embedding_scale": lambda layers, width: 12.0,
+    "residual_scale": lambda layers, width: 1.4 / math.sqrt(layers),
+    "logit_scale": lambda layers, width: 256 / width,
+}
 
 
 class UnsupportedArchitecture(Exception):
@@ -79,6 +89,8 @@ class ReferenceModel:
 
     def key(self, name: str, default: Any = None) -> Any:
         """Metadata of this architecture."""
+        if self.architecture == "minicpm" and name in MINICPM:
+            default = MINICPM[name](self.n_layer, self.width)
         return self.metadata.get(f"{self.architecture}.{name}", default)
 
     def windowed(self, layer: int) -> bool:
@@ -106,7 +118,10 @@ class ReferenceModel:
 
     def norm(self, x: np.ndarray, name: str) -> np.ndarray:
         """Normalize, then apply the norm's weight and, where present, its bias."""
-        y = self.normalize(x) * self.tensors[name + ".weight"]
+        y = self.normalize(x)
+        if self.architecture == "olmo":  # its norms have no weights
+            return y
+        y = y * self.tensors[name + ".weight"]
         return np.asarray(y + self.tensors[name + ".bias"]) if name + ".bias" in self.tensors else y
 
     def linear(self, x: np.ndarray, name: str) -> np.ndarray:
