@@ -34,6 +34,7 @@ from py_engine.errors import WispError
 from py_engine.files.convolutions import PROJECTOR, flattened
 from py_engine.files.gguf_header import Header
 from py_engine.models import (
+    afmoe,
     apertus,
     bert,
     bitnet,
@@ -55,6 +56,7 @@ from py_engine.models import (
     olmo2,
     phi3,
     qwen,
+    smallthinker,
     smollm3,
     stablelm,
 )
@@ -86,19 +88,25 @@ from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.plan.weights import Weights
 
 DECODERS: dict[str, Decoder[Any]] = {
+    "afmoe": afmoe,
     "apertus": apertus,
     "arcee": llama,
     "baichuan": llama,
+    "bailingmoe": llama,
+    "bailingmoe2": qwen,
     "bitnet": bitnet,
     "bloom": bloom,
     "chatglm": glm4,
     "codeshell": gpt2,
     "cohere2": cohere,
     "command-r": cohere,
+    "dbrx": gpt2,
+    "deepseek": llama,
     "dots1": qwen,
     "ernie4_5": llama,
     "ernie4_5-moe": llama,
     "exaone": exaone,
+    "exaone-moe": exaone,
     "exaone4": exaone,
     "falcon": falcon,
     "gemma": gemma,
@@ -123,6 +131,7 @@ DECODERS: dict[str, Decoder[Any]] = {
     "llama": llama,
     "maincoder": llama,
     "minicpm": granite,
+    "minimax-m2": qwen,
     "mistral3": llama,
     "mpt": bloom,
     "nemotron": gpt2,
@@ -133,6 +142,7 @@ DECODERS: dict[str, Decoder[Any]] = {
     "pangu-embedded": qwen,
     "phi2": gpt2,
     "phi3": phi3,
+    "phimoe": phi3,
     "qwen": qwen,
     "qwen2": qwen,
     "qwen2moe": qwen,
@@ -143,6 +153,7 @@ DECODERS: dict[str, Decoder[Any]] = {
     "qwen3vlmoe": qwen,
     "refact": bloom,
     "seed_oss": qwen,
+    "smallthinker": smallthinker,
     "smollm3": smollm3,
     "stablelm": stablelm,
     "starcoder": gpt2,

@@ -51,6 +51,7 @@ INLINE v128_t activate4(u32 activation, v128_t x) {
   case SILU: return wasm_f32x4_mul(x, sigmoid4(x));
   case GELU: return gelu4(x);
   case TANH: return tanh4(x);
+  case SIGMOID: return sigmoid4(x);
   case RELU: return wasm_f32x4_pmax(splat(0), x);
   default: { // squared ReLU
     const v128_t positive = wasm_f32x4_pmax(splat(0), x);

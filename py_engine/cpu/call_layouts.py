@@ -55,7 +55,7 @@ FIELDS: dict[str, list[str]] = {
         "attention_decode": "state per_token table pages page kind head_dim group kv_heads window size split soft_cap:f"
         " scale:f slopes q q_stride k v parts",
         "attention_combine": "state per_token head_dim heads window size split sinks parts y y_stride",
-        "route": "state experts used normalised sigmoid scale:f logits stride bias chosen weights",
+        "route": "state experts used normalised sigmoid groups groups_used scale:f logits stride bias chosen weights",
         "group_experts": "state experts used size chosen slots tiles tile_count",
         "weighted_sum": "state used cols x x_stride weights y stride",
         "sample_best": _SAMPLED,
@@ -75,7 +75,7 @@ NAMES = {name: [f.removesuffix(":f") for f in fields] for name, fields in FIELDS
 KV_KINDS = {"f32": 0, "f16": 1, "q8_0": 2}
 EMBED_ROWS = {"token": 0, "position": 1, "first": 2}
 MEDIA_ROWS = {"none": 0, "given": 1, "first": 2}
-ACTIVATIONS = {"silu": 0, "gelu": 1, "tanh": 2, "relu2": 3, "swiglu_oai": 4, "relu": 5}
+ACTIVATIONS = {"silu": 0, "gelu": 1, "tanh": 2, "relu2": 3, "swiglu_oai": 4, "relu": 5, "sigmoid": 6}
 POOLINGS = {"mean": 0, "cls": 1, "last": 2}
 
 
@@ -91,7 +91,8 @@ def header() -> str:
     enums = {"KV": KV_KINDS, "EMBED": EMBED_ROWS, "MEDIA": MEDIA_ROWS, "": ACTIVATIONS, "POOL": POOLINGS}
     numbers: dict[str, object] = {"TABLES": TABLES, "FORMATS": 1 + max(FORMATS), "RECORD_WORDS": RECORD_WORDS,
                                   "ROUNDED_GROUP_BYTES": ROUNDED_GROUP_BYTES}  # fmt: skip
-    numbers |= {name: getattr(shared, name) for name in ("MAX_MATCH", "MAX_LOGPROBS", "LOGPROB_ROWS")}
+    names = ("MAX_MATCH", "MAX_LOGPROBS", "LOGPROB_ROWS", "MAX_EXPERT_GROUPS")
+    numbers |= {name: getattr(shared, name) for name in names}
     numbers |= {"BANNED": f"{shared.BANNED}f", "FIRST_MEDIA_ID": f"{shared.FIRST_MEDIA_ID}u"}
     numbers |= {
         f"{prefix}_{name}".strip("_").upper(): value for prefix, names in enums.items() for name, value in names.items()

@@ -304,6 +304,11 @@ def route(c: Call) -> None:
     e = np.exp(logits - logits.max(axis=1, keepdims=True))
     all_weights = 1 / (1 + np.exp(-logits)) if c.params["GATING"] == "sigmoid" else e / e.sum(axis=1, keepdims=True)
     order = all_weights + c["bias"][0] if c.params["BIASED"] else logits
+    if groups := c.params.get("GROUPS", 0):
+        grouped = order.reshape(c.n, groups, -1)
+        sums = np.sort(grouped, axis=2)[:, :, -2:].sum(axis=2)
+        ranks = np.argsort(np.argsort(-sums, axis=1, kind="stable"), axis=1)
+        order = np.where(ranks[:, :, None] < c.params["GROUPS_USED"], grouped, -np.inf).reshape(order.shape)
     chosen = np.argsort(-order, axis=1, kind="stable")[:, :used]
     weights = np.take_along_axis(all_weights, chosen, 1)
     if c.params["NORMALISED"]:

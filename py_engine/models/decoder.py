@@ -13,6 +13,7 @@ from py_engine.models.mixture import ExpertLayer
 from py_engine.plan import alibi
 from py_engine.plan.cache import Cache
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection
+from py_engine.plan.per_layer import gate
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.rope import Rope
 from py_engine.plan.rows import norm_into
@@ -38,13 +39,14 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
             layer.add_attention(mixed, x)
             layer.add_feed_forward(hidden, x)
             continue
+        routed = layer.router(x) if cfg.routes_input else None
         if cfg.conv_kernel_sizes and (size := cfg.conv_kernel_sizes[i]):
             layer.add_shortconv(x, caches[i], size)
         else:
             layer.add_attention(layer.attention(x, caches[i]), x)
         if cfg.mixture and layer.b + "ffn_gate_inp.weight" in w:
             h, norm = normed(cfg, w, ops, x, layer.b + cfg.ffn_norm)
-            ExpertLayer(cfg, cfg.mixture, w, ops, layer.b).add(x, h, norm)
+            ExpertLayer(cfg, cfg.mixture, w, ops, layer.b).add(x, h, norm, routed)
         else:
             layer.add_feed_forward(layer.feed_forward(x), x)
         ops.end_layer(x)
@@ -70,7 +72,10 @@ def normed(cfg: Config, w: Weights, ops: Ops, x: Buffer, name: str) -> tuple[Buf
     """
     n = cfg.embedding_length
     if not cfg.layer_norm:
-        return x, w.optional_vector((name + ".weight", n))
+        norm = w.optional_vector((name + ".weight", n))
+        if norm and name + ".bias" in w:
+            return ops.biased_rms_norm("normed", x, norm, w.vector((name + ".bias", n)), cfg.eps), None
+        return x, norm
     if cfg.plain_norms:
         y = ops.buffer(f"{ops.name}.normed", x.shape)
         norm_into(ops, x, ops.constant(f"ones.{n}", [1.0] * n), y, n, cfg.eps, mean=True)
@@ -93,7 +98,10 @@ class Layer:
     window: int
 
     def attention(self, x: Buffer, cache: Cache) -> Buffer:
-        """Attend to the cache, with x's keys and values appended: (n, n_head * head_dim)."""
+        """Attend to the cache, with x's keys and values appended: (n, n_head * head_dim).
+
+        If the file has a gate, its sigmoid for x scales the result.
+        """
         cfg, w, b = self.cfg, self.w, self.b
         q_rows, kv_rows = cfg.head_count * cfg.head_dim, cfg.head_count_kv * cfg.head_dim
         values = "attn_k" if cfg.value_norm and b + "attn_v.weight" not in w else "attn_v"  # keys serve as values
@@ -113,7 +121,12 @@ class Layer:
         options = AttentionOptions(
             cfg.attention_scale, self.window, cfg.attention_soft_cap, sinks, cfg.causal, slopes, whole
         )
-        return self.ops.attention(q, cache, cfg.heads, options, exact=b + "attn_sub_norm.weight" in w)
+        attn = self.ops.attention(q, cache, cfg.heads, options)
+        if b + "attn_gate.weight" not in w:
+            return attn
+        opened = Projection([w.matrix(b + "attn_gate.weight", q_rows, cfg.embedding_length)], None, norm, cfg.eps)
+        gate_rows = self.ops.normed_stack("attn_gate", h, opened)
+        return gate(self.ops, gate_rows, attn, 0, q_rows, "sigmoid", for_products=True)
 
     def _qk_norm(self) -> HeadNorm | None:
         """The norm of queries and keys: per head, or across heads if the weights are that long.
@@ -133,6 +146,11 @@ class Layer:
         across_heads = size != head_dim and not self.w.rows(q + ".weight")
         mean, values, after = self.cfg.layer_norm, self.cfg.value_norm, self.cfg.norm_after_rope
         return HeadNorm(weight, bias, across_heads, mean, values, after)
+
+    def router(self, x: Buffer) -> Buffer:
+        """The router's logits for x, if the layer has experts."""
+        assert self.cfg.mixture
+        return ExpertLayer(self.cfg, self.cfg.mixture, self.w, self.ops, self.b).router(x, None)
 
     def project_attention(self, attn: Buffer) -> Buffer:
         """attn times the output matrix: (n, n_embd)."""
@@ -167,13 +185,14 @@ class Layer:
         projection = Projection(stack, bias, norm, cfg.eps)
         if projection.rows == n_ff:
             return ops.activated(h, projection, cfg.xielu or cfg.activation)
-        return ops.gated(h, projection, cfg.activation, exact=b + "ffn_sub_norm.weight" in w)
+        return ops.gated(h, projection, cfg.activation)
 
     def _sub_normed(self, y: Buffer, name: str) -> Buffer:
         """The RMS norm of a block's result before its last matrix, if the file has such a norm (BitNet)."""
         if (tensor := f"{self.b}{name}.weight") not in self.w:
             return y
-        return self.ops.rms_norm(name, y, self.w.vector((tensor, self.w.size(tensor))), self.cfg.eps)
+        norm = self.w.vector((tensor, self.w.size(tensor)))
+        return self.ops.rms_norm(name, y, norm, self.cfg.eps, self.ops.input_dtype)
 
     def _shared_norm(self) -> str:
         """The norm of a feed-forward network without its own: attention's, if both run in parallel."""

@@ -103,6 +103,12 @@ class Ops(OpList):
         self._norm(x, norm, None, y, eps)
         return y
 
+    def biased_rms_norm(self, name: str, x: Buffer, norm: Weight, bias: Weight, eps: float) -> Buffer:
+        """x / rms(x) * norm + bias, row by row."""
+        y = self.buffer(f"{self.name}.{name}", x.shape)
+        self._norm(x, norm, bias, y, eps)
+        return y
+
     def normed_input(self, x: Buffer, norm: Weight, eps: float) -> Buffer:
         """x / rms(x) * norm for products, which are all that reads it."""
         return self.rms_norm("normed", x, norm, eps, self.input_dtype)
@@ -125,7 +131,7 @@ class Ops(OpList):
 
     def _norm(self, x: Buffer, norm: Weight, bias: Weight | None, y: Buffer, eps: float, kind: str = "rms") -> None:
         flags = {"MEAN": int(kind == "layer"), "BIAS": int(bias is not None), "ADD": int(kind == "add_rms")}
-        flags["Y16"] = int(y.dtype == "f16")
+        flags |= {"X16": int(x.dtype == "f16"), "Y16": int(y.dtype == "f16")}
         self.add(
             "norm",
             {"COLS": norm.cols, "WG": 64} | flags,
@@ -195,15 +201,9 @@ class Ops(OpList):
         if self.batch > 1:  # else attention_combine.wgsl does it, which saves a dispatch
             attention.quantize_cache(self, cache, cols)
 
-    def attention(
-        self, q: Buffer, cache: Cache, heads: tuple[int, int, int], options: AttentionOptions, exact: bool = False
-    ) -> Buffer:
-        """Attend over the cache: (n, n_head * head_dim). `heads` is (n_head, n_head_kv, head_dim).
-
-        `exact`: the result is f32, because more than products read it.
-        """
-        cols = heads[0] * heads[2]
-        y = self.rows("exact_attn", cols) if exact else self.rows("attn", cols, self.input_dtype)
+    def attention(self, q: Buffer, cache: Cache, heads: tuple[int, int, int], options: AttentionOptions) -> Buffer:
+        """Attend over the cache: (n, n_head * head_dim). `heads` is (n_head, n_head_kv, head_dim)."""
+        y = self.rows("attn", heads[0] * heads[2], self.input_dtype)
         call = attention.Call(q, cache, y, heads, options)
         if self.small_batch:
             assert self._staged in (None, cache), "staged keys and values are for the attention over their own cache"
@@ -257,13 +257,10 @@ class Ops(OpList):
 
     # -- feed-forward and head ----------------------------------------------------------------------------------------
 
-    def gated(self, x: Buffer, projection: Projection, activation: str = "silu", exact: bool = False) -> Buffer:
-        """activation(gate) * up of the projected x. The projection stacks the gate's rows, then the up's.
-
-        `exact`: the result is f32, because more than products read it.
-        """
+    def gated(self, x: Buffer, projection: Projection, activation: str = "silu") -> Buffer:
+        """activation(gate) * up of the projected x. The projection stacks the gate's rows, then the up's."""
         cols = projection.rows // 2
-        y = self.rows("exact_hidden", cols) if exact else self.rows("hidden", cols, self.input_dtype)
+        y = self.rows("hidden", cols, self.input_dtype)
         if self._fusible(projection):
             products.matvec(self, self._product(x, projection, y, Epilogue("gated", {"ACTIVATION": activation})))
             return y

@@ -7,6 +7,8 @@ A setting that an architecture does not read is not written.
 from typing import Any
 
 from tests.golden.make.presets_dense import DENSE
+from tests.golden.make.presets_experts import EXPERTS
+from tests.golden.make.presets_latent import LATENT
 
 Settings = dict[str, Any]
 
@@ -121,7 +123,7 @@ PRESETS: dict[str, Settings] = {
 }
 
 
-PRESETS |= DENSE
+PRESETS |= DENSE | EXPERTS
 
 # Traits of architectures.
 LAYERNORM_BIAS = {"starcoder2", "gpt2", "stablelm", "phi2", "gptneox", "falcon", "bert", "nomic-bert"}
@@ -160,7 +162,17 @@ POST_NORMS |= {"exaone4"}
 NORM_AS_POST = {"gpt-oss", "seed_oss"}  # post_attention_norm is the norm before the feed forward
 NO_NORM_BEFORE = {"olmo2", "exaone4"}  # norms after attention and after the feed forward only
 POSITIONS = {"gpt2", "bert", "starcoder"}  # a table of position embeddings
+LAYERNORM |= {"dbrx"}
+NORM_BIAS = LAYERNORM_BIAS | {"phimoe"}  # whose norms have biases
+SHORT_CONVOLUTIONS = {"lfm2", "lfm2moe"}
+FUSED_QKV |= {"bailingmoe2", "dbrx"}
+QK_NORM |= {"bailingmoe2", "lfm2moe", "qwen3vlmoe", "dots1", "hunyuan-moe", "exaone-moe", "afmoe"}
+WIDE_QK_NORM |= {"minimax-m2"}
+POST_NORMS |= {"afmoe"}
+NORM_AS_POST |= {"glm4moe"}
+ATTENTION_GATES = {"afmoe"}
 EXPERT_WIDTH_KEY = {"qwen2moe", "qwen3moe", "gpt-oss"}
+EXPERT_WIDTH_KEY |= {preset["arch"] for preset in (*EXPERTS.values(), *LATENT.values())} - {"dbrx", "phimoe"}
 
 
 def settings(preset: str, **overrides: Any) -> Settings:

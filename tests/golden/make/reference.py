@@ -13,6 +13,7 @@ import numpy as np
 
 from tests.golden.make.reference_attention import KeysValues, attention
 from tests.golden.make.reference_feed_forward import feed_forward, short_convolution
+from tests.golden.make.reference_latent import latent_attention
 from tests.golden.make.reference_model import ReferenceModel, gelu
 
 POST_NORM_ENCODERS = {"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2"}
@@ -46,7 +47,7 @@ class Reference(ReferenceModel):
     def hidden(self, ids: Sequence[int]) -> np.ndarray:
         """Final hidden states (n, width), the output norm included."""
         x = self.tensors["token_embd.weight"][np.asarray(ids)]
-        if self.architecture.startswith("gemma"):
+        if self.architecture.startswith(("gemma", "afmoe")):
             x = x * math.sqrt(self.width)
         x = x * self.key("embedding_scale", 1.0)
         if "position_embd.weight" in self.tensors:
@@ -66,13 +67,18 @@ class Reference(ReferenceModel):
             scale = self.tensors.get(f"blk.{layer}.layer_output_scale.weight")
             if scale is not None:
                 x = x * scale
-        return self.norm(x, "token_embd_norm" if self.architecture == "lfm2" else "output_norm")
+        return self.norm(x, "token_embd_norm" if self.architecture in ("lfm2", "lfm2moe") else "output_norm")
 
     def layer(self, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
-        prefix, arch = f"blk.{layer}.", self.architecture
+        prefix, arch, start = f"blk.{layer}.", self.architecture, x
         h = self.optional_norm(x, prefix + "attn_norm") if arch != "olmo" else self.normalize(x)
         read = self.norm(x, prefix + "attn_norm_2") if prefix + "attn_norm_2.weight" in self.tensors else h
-        mixes = attention(self, read, layer, shared) if self.kv_heads[layer] else short_convolution(self, h, layer)
+        if prefix + "attn_kv_a_mqa.weight" in self.tensors:
+            mixes = latent_attention(self, read, layer)
+        elif self.kv_heads[layer]:
+            mixes = attention(self, read, layer, shared)
+        else:
+            mixes = short_convolution(self, h, layer)
         one_norm = arch in ONE_NORM or (arch == "stablelm" and prefix + "ffn_norm.weight" not in self.tensors)
         if one_norm or arch == "falcon":
             return np.asarray(x + mixes + feed_forward(self, h, layer))
@@ -80,13 +86,15 @@ class Reference(ReferenceModel):
             return np.asarray(x + mixes + feed_forward(self, self.norm(x, prefix + "ffn_norm"), layer))
         scale = self.key("residual_scale", 1.0)
         before = prefix + "ffn_norm"
-        if arch in ("gpt-oss", "seed_oss"):  # which call the norm before their feed forward so
+        if arch in ("gpt-oss", "seed_oss", "glm4moe"):  # which call the norm before their feed forward so
             before = prefix + "post_attention_norm"
         else:
             mixes = self.optional_norm(mixes, prefix + "post_attention_norm")
         x = x + scale * mixes
+        if arch == "dbrx":
+            before = prefix + "attn_output_norm"
         read = self.normalize(x) if arch == "olmo" else self.optional_norm(x, before)
-        out = feed_forward(self, read, layer)
+        out = feed_forward(self, read, layer, start)
         return np.asarray(x + scale * self.optional_norm(out, prefix + "post_ffw_norm"))
 
     def optional_norm(self, x: np.ndarray, name: str) -> np.ndarray:

@@ -9,11 +9,11 @@ from tests.golden.make.reference_model import ReferenceModel, softmax
 # These rotate the pairs (0, 1), (2, 3), ...; the others pair i with i + n_rot / 2.
 ADJACENT_PAIRS = {"llama", "arcee", "granite", "granitemoe", "smollm3", "cohere2", "command-r", "glm4"}
 ADJACENT_PAIRS |= {"ernie4_5", "internlm2", "xverse", "mistral3", "minicpm", "chatglm"}
-ADJACENT_PAIRS |= {"maincoder", "olmo"}
+ADJACENT_PAIRS |= {"maincoder", "olmo", "ernie4_5-moe", "bailingmoe", "deepseek", "deepseek2"}
 ROTATED_FIRST = {"hunyuan-dense", "hunyuan-moe", "maincoder"}  # then normalised
 NO_ROPE = {"gpt2", "bert", "jina-bert-v2", "starcoder", "bloom", "mpt", "jais", "refact"}
 ALIBI = {"jina-bert-v2": 8.0, "bloom": 8.0, "refact": 8.0}  # the largest bias, where the metadata has none
-WIDE_QK_NORM = {"olmo2", "olmoe"}  # over all heads at once
+WIDE_QK_NORM = {"olmo2", "olmoe", "minimax-m2"}  # over all heads at once
 OWN_WINDOW_BASE = {"gemma3", "gemma4", "gemma-embedding", "modern-bert"}
 
 Rotation = tuple[np.ndarray, np.ndarray]
@@ -86,7 +86,7 @@ def rotate(model: ReferenceModel, x: np.ndarray, turned: Rotation) -> np.ndarray
 def uses_rope(model: ReferenceModel, layer: int) -> bool:
     if model.architecture == "smollm3":
         return (layer + 1) % 4 != 0
-    if model.architecture == "cohere2":
+    if model.architecture in ("cohere2", "exaone-moe", "afmoe", "smallthinker"):
         return model.windowed(layer)
     return model.architecture not in NO_ROPE
 
@@ -168,6 +168,8 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int
     else:
         weights = softmax(scores)
     mixed = np.einsum("hqk,khd->qhd", weights, v).reshape(n, -1)
+    if prefix + "attn_gate.weight" in model.tensors:
+        mixed = mixed / (1 + np.exp(-model.linear(x, prefix + "attn_gate")))
     if prefix + "attn_sub_norm.weight" in model.tensors:
         mixed = model.norm(mixed, prefix + "attn_sub_norm")
     return model.linear(mixed, prefix + "attn_output")

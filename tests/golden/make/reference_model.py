@@ -17,10 +17,23 @@ KNOWN = {
 }
 KNOWN |= {"ernie4_5", "internlm2", "xverse", "mistral3", "minicpm", "chatglm", "qwen", "seed_oss", "exaone4", "qwen2vl"}
 KNOWN |= {"hunyuan-dense", "maincoder", "apertus", "olmo", "refact", "bloom", "mpt", "jais", "jais2", "bitnet"}
+KNOWN |= {
+    "ernie4_5-moe",
+    "bailingmoe",
+    "bailingmoe2",
+    "deepseek",
+    "phimoe",
+    "lfm2moe",
+    "qwen3vlmoe",
+    "glm4moe",
+    "dots1",
+}
+KNOWN |= {"hunyuan-moe", "minimax-m2", "exaone-moe", "afmoe", "smallthinker", "dbrx"}
 KNOWN |= {"qwen3vl", "orion", "nemotron", "starcoder", "codeshell", "pangu-embedded"}
-# Period of the layers with a sliding window. The last layer of each period has none; ModernBERT's is the first.
+# Period of the layers with a sliding window. The last layer of each period has none; of FULL_FIRST the first.
 WINDOW_PERIOD = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "olmo2": 4, "cohere2": 4, "gpt-oss": 2}
-WINDOW_PERIOD |= {"modern-bert": 3, "gemma4": 6}
+WINDOW_PERIOD |= {"modern-bert": 3, "gemma4": 6, "exaone-moe": 4, "afmoe": 4, "smallthinker": 4}
+FULL_FIRST = {"modern-bert", "smallthinker"}
 # MiniCPM's scales where the metadata has none, by layers and width.
 MINICPM: dict[str, Callable[[int, int], float]] = {
     "embedding_scale": lambda layers, width: 12.0,
@@ -100,7 +113,7 @@ class ReferenceModel:
         pattern = self.key("attention.sliding_window_pattern", WINDOW_PERIOD[self.architecture])
         if isinstance(pattern, list):
             return bool(pattern[layer])
-        if self.architecture == "modern-bert":
+        if self.architecture in FULL_FIRST:
             return bool(layer % pattern)
         return bool(pattern == 0 or layer % pattern < pattern - 1)
 
