@@ -40,6 +40,11 @@ static void store_row(u32 cache, u32 halves, size_t at, const f32 *x, u32 cols) 
   for (u32 k = 0; k < cols; k++) AT(u16, cache)[at + k] = to_half(x[k]);
 }
 
+// Multiply rows of heads by weights: those of each head, or one head's for all.
+static void scale_heads(f32 *x, u32 rows, u32 head_dim, u32 per_head, const f32 *weights) {
+  for (u32 i = 0; i < rows; i++) x[i] *= weights[per_head ? i : i % head_dim];
+}
+
 u32 rope_chunks(const rope_call *r) { return divided(batch_size(r->state), 4); }
 
 void rope_work(const rope_call *r, u32 chunk, u32 chunks, u8 *scratch) {
@@ -60,10 +65,15 @@ void rope_work(const rope_call *r, u32 chunk, u32 chunks, u8 *scratch) {
       const u32 seq = sequence(r->state, r->per_token, m);
       const u32 row = r->staged ? m : cache_row(r->state, r->table, r->pages, r->page, seq, pos);
       rotate(x + r->q_rows, key, r->kv_rows, r->head_dim, r->rope_dim, r->neox, cosine, sine);
+      if (r->after)
+        scale_heads(key, r->kv_rows, r->head_dim, r->per_head,
+                    AT(f32, r->after) + (r->per_head ? r->q_rows : r->head_dim));
       store_row(r->k, r->halves, (size_t)row * r->kv_rows, key, r->kv_rows);
       store_row(r->v, r->halves, (size_t)row * r->kv_rows, x + r->q_rows + r->kv_rows, r->kv_rows);
     }
-    rotate(x, ROW(r->y, r->y_stride, m), r->q_rows, r->head_dim, r->rope_dim, r->neox, cosine, sine);
+    f32 *y = ROW(r->y, r->y_stride, m);
+    rotate(x, y, r->q_rows, r->head_dim, r->rope_dim, r->neox, cosine, sine);
+    if (r->after) scale_heads(y, r->q_rows, r->head_dim, r->per_head, AT(f32, r->after));
   }
 }
 
@@ -88,7 +98,7 @@ void head_norm_work(const head_norm_call *r, u32 chunk, u32 chunks, u8 *scratch)
       const u32 width = r->across_heads ? rows : r->head_dim;
       for (u32 at = 0; at < rows; at += width) {
         const u32 w = r->per_head ? first + at : keys * r->head_dim;
-        norm_part(r, x + first + at, width, AT(f32, r->norm) + w, r->bias ? AT(f32, r->bias) + w : 0);
+        norm_part(r, x + first + at, width, r->norm ? AT(f32, r->norm) + w : 0, r->bias ? AT(f32, r->bias) + w : 0);
       }
     }
     for (u32 at = 0; r->norm_values && at < r->kv_rows; at += r->head_dim)
@@ -362,7 +372,7 @@ void attention_decode_work(const attention_decode_call *r, u32 chunk, u32 chunks
       for (u32 g = h; g < MIN(group, h + QUERIES); g++, x.n++) {
         x.q[x.n] = ROW(r->q, r->q_stride, m) + (head * group + g) * dim;
         x.begin[x.n] = begin, x.end[x.n] = end, x.pos[x.n] = pos;
-        x.slope[x.n] = 0;
+        x.slope[x.n] = r->slopes ? AT(f32, r->slopes)[head * group + g] : 0;
       }
       const Keys c = {r->state, r->table, r->pages, r->page, r->k, r->v, r->kind, r->kv_heads * dim, head, dim,
                       sequence(r->state, r->per_token, m)};

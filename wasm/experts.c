@@ -1,6 +1,25 @@
 // The router of a mixture of experts, and the sorting of a batch by expert.
 #include "ops.h"
 
+// Exclude the experts of all groups but the `used` whose two best experts have the largest sums.
+static void exclude_groups(f32 *order, u32 experts, u32 groups, u32 used) {
+  const u32 size = experts / groups;
+  f32 sums[MAX_EXPERT_GROUPS];
+  for (u32 g = 0; g < groups; g++) {
+    f32 best = -__builtin_inff(), second = best;
+    for (u32 e = g * size; e < (g + 1) * size; e++) {
+      if (order[e] > best) second = best, best = order[e];
+      else second = MAX(second, order[e]);
+    }
+    sums[g] = best + second;
+  }
+  for (u32 g = 0; g < groups; g++) {
+    u32 before = 0;
+    for (u32 other = 0; other < groups; other++) before += sums[other] > sums[g] || (sums[other] == sums[g] && other < g);
+    for (u32 e = g * size; before >= used && e < (g + 1) * size; e++) order[e] = -__builtin_inff();
+  }
+}
+
 u32 route_chunks(const route_call *r) { return divided(batch_size(r->state), 8); }
 
 void route_work(const route_call *r, u32 chunk, u32 chunks, u8 *scratch) {
@@ -19,6 +38,7 @@ void route_work(const route_call *r, u32 chunk, u32 chunks, u8 *scratch) {
       if (!r->sigmoid) weight[e] /= sum;
       order[e] = bias ? weight[e] + bias[e] : logits[e];
     }
+    if (r->groups) exclude_groups(order, experts, r->groups, r->groups_used);
     u32 *chosen = AT(u32, r->chosen) + m * r->used;
     f32 *weights = ROW(r->weights, r->used, m), total = 0;
     for (u32 i = 0; i < r->used; i++) {

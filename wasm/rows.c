@@ -52,6 +52,7 @@ INLINE v128_t activate4(u32 activation, v128_t x) {
   case GELU: return gelu4(x);
   case TANH: return tanh4(x);
   case SIGMOID: return sigmoid4(x);
+  case RELU: return wasm_f32x4_pmax(splat(0), x);
   default: { // squared ReLU
     const v128_t positive = wasm_f32x4_pmax(splat(0), x);
     return wasm_f32x4_mul(positive, positive);
@@ -93,6 +94,31 @@ void activate_work(const activate_call *r, u32 chunk, u32 chunks, u8 *scratch) {
     const u32 m = item / parts, first = item % parts * ACTIVATION_PART, size = MIN(ACTIVATION_PART, r->cols - first);
     const f32 *x = ROW(r->x, r->x_stride, m) + first;
     activate_row(r->activation, x, r->gated ? x + r->cols : 0, ROW(r->y, r->y_stride, m) + first, size);
+  }
+}
+
+u32 xielu_chunks(const xielu_call *r) { return divided(batch_size(r->state), 1); }
+
+void xielu_work(const xielu_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  EACH_ROW(m, batch_size(r->state)) {
+    const f32 *x = ROW(r->x, r->x_stride, m);
+    f32 *y = ROW(r->y, r->y_stride, m);
+    for (u32 k = 0; k < r->cols; k++) {
+      const f32 v = x[k], least = MIN(v, r->eps), series = least * (1 + least * (0.5f + least / 6));
+      const f32 power = least > -0.01f ? series : exp1(least) - 1; // exp() - 1 loses its digits near 0
+      y[k] = r->beta * v + (v > 0 ? v * v * r->alpha_p : (power - v) * r->alpha_n);
+    }
+  }
+}
+
+u32 clamp_chunks(const clamp_call *r) { return divided(batch_size(r->state), 4); }
+
+void clamp_work(const clamp_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const f32 most = AT(f32, r->limits)[0], least = AT(f32, r->limits)[1];
+  EACH_ROW(m, batch_size(r->state)) {
+    const f32 *x = ROW(r->x, r->x_stride, m);
+    f32 *y = ROW(r->y, r->y_stride, m) + r->first;
+    for (u32 k = 0; k < r->cols; k++) y[k] = MIN(MAX(x[k], least), most);
   }
 }
 

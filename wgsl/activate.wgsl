@@ -9,6 +9,12 @@
 struct Params {
   x_stride: u32,
   y_stride: u32,
+#if ACTIVATION == "xielu"
+  alpha_n: f32,
+  alpha_p: f32,
+  beta: f32,
+  eps: f32,
+#endif
 }
 #include "lib/state.wgsl"
 @bind var<uniform> p: Params;

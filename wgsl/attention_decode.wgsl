@@ -14,6 +14,7 @@
 #param SG
 #param KEYS // key loads that a thread has in flight
 #param VALUES // rows of values that a thread loads before the scores are known
+#param ALIBI // 1: scores fall with the distance, by a slope per head (ALiBi, Press et al. 2022)
 #param FRESH // 1: the token's own key and value are read before they are in a q8_0 cache, or as if they were not yet
 
 struct Params {
@@ -27,6 +28,9 @@ struct Params {
 #include "lib/kv_fetch.wgsl"
 #if FRESH
 #include "lib/kv_fresh.wgsl"
+#endif
+#if ALIBI
+@bind var<storage, read> slopes: array<f32>; // (n_head)
 #endif
 @bind var<storage, read_write> parts: array<vec4f>; // (n, n_head, SPLIT, VECS + 1): the sum, then (maximum, denominator)
 #include "lib/attention_split.wgsl"
@@ -163,6 +167,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endif
 #if SOFT_CAP
     score${g} = capped(score${g}, SOFT_CAP);
+#endif
+#if ALIBI
+    score${g} -= slopes[head * G + ${g}u] * f32(length - 1u - min(s, length - 1u));
 #endif
     score${g} = select(-1e30, score${g}, s < end);
     rows_put_max(${g}u, score${g}, t);

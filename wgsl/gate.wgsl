@@ -1,14 +1,12 @@
 // y[m, i] = activation(x[m, i]) * up[m, first + i]. Grid (COLS / THREADS, tokens).
 #param COLS // columns of y
 #param ACTIVATION // see activation.wgsl
-#param Y16 // 1: `up` and y are f16
-#param THREADS
-#if Y16
+#param UP16 // 1: `up` is f16
+#param Y16 // 1: y is f16
+#if UP16 or Y16
 #param F16
-alias Value = f16;
-#else
-alias Value = f32;
 #endif
+#param THREADS
 
 struct Params {
   x_stride: u32,
@@ -20,14 +18,24 @@ struct Params {
 @bind var<uniform> p: Params;
 @bind var<storage, read> state: State;
 @bind var<storage, read> x: array<f32>;
-@bind var<storage, read> up: array<Value>;
-@bind var<storage, read_write> y: array<Value>;
+#if UP16
+@bind var<storage, read> up: array<f16>;
+#else
+@bind var<storage, read> up: array<f32>;
+#endif
+#if Y16
+@bind var<storage, read_write> y: array<f16>;
+alias Value = f16;
+#else
+@bind var<storage, read_write> y: array<f32>;
+alias Value = f32;
+#endif
 #include "lib/activation.wgsl"
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(global_invocation_id) id: vec3u) {
   if (id.y < state.n && id.x < COLS) {
-    let value = gated(x[id.y * p.x_stride + id.x], f32(up[id.y * p.up_stride + p.first + id.x]));
-    y[id.y * p.y_stride + id.x] = Value(value);
+    let other = f32(up[id.y * p.up_stride + p.first + id.x]);
+    y[id.y * p.y_stride + id.x] = Value(gated(x[id.y * p.x_stride + id.x], other));
   }
 }

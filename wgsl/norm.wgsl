@@ -6,6 +6,10 @@
 #param BIAS // 1: a bias is added
 #param ADD
 #param SG
+#param X16 // 1: x is f16
+#if X16
+#param F16
+#endif
 #param Y16 // 1: y is f16
 #if Y16
 #param F16
@@ -15,7 +19,11 @@ struct Params {
   eps: f32,
 }
 @bind var<uniform> p: Params;
+#if X16
+@bind var<storage, read> x: array<vec4<f16>>; // (n, COLS padded to 32)
+#else
 @bind var<storage, read> x: array<vec4f>; // (n, COLS padded to 32)
+#endif
 @bind var<storage, read> norm: array<vec4f>; // (COLS padded to 32), zeros at the end
 #if BIAS
 @bind var<storage, read> bias: array<vec4f>;
@@ -31,7 +39,7 @@ const VECS = (COLS + 31u) / 32u * 8u;
 
 // x - mean; zero after the last column, where the padding's contents are undefined.
 fn centred(at: u32, i: u32, mean: f32) -> vec4f {
-  let v = x[at + i] - mean;
+  let v = vec4f(x[at + i]) - mean;
   return select(vec4f(0), v, 4u * i + vec4u(0, 1, 2, 3) < vec4u(COLS));
 }
 

@@ -77,7 +77,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   } else {
     let wa = weights + a - head;
     let wb = weights + b - head;
-    v = (v - mean) * scale * vec4f(norm[wa], norm[wa + 1u], norm[wb], norm[wb + 1u]);
+    let by = vec4f(norm[wa], norm[wa + 1u], norm[wb], norm[wb + 1u]);
+#if AFTER
+    v = (v - mean) * scale;
+    rotated_by = by;
+#else
+    v = (v - mean) * scale * by;
+#endif
 #if BIAS
     v += vec4f(bias[wa], bias[wa + 1u], bias[wb], bias[wb + 1u]);
 #endif

@@ -5,6 +5,10 @@
 #param USED // experts of a token
 #param GATING // "softmax" or "sigmoid"
 #param BIASED // 1: a bias per expert is added to the gates for the choice, not for the weights
+#param GROUPS // of neighbouring experts: only the GROUPS_USED with the largest sums of their two best are chosen from; 0: all
+#if GROUPS
+#param GROUPS_USED
+#endif
 #param WG
 #param NORMALISED // 1: the gates of the chosen experts are divided by their sum
 
@@ -25,6 +29,28 @@ const LEAST = -3e38;
 var<workgroup> keys: array<vec4f, QUADS>; // logits, then what the choice is made by
 var<workgroup> gates: array<vec4f, QUADS>;
 var<workgroup> chosen_gates: array<f32, USED>;
+#if GROUPS
+const GROUP_SIZE = EXPERTS / GROUPS;
+var<workgroup> group_sums: array<f32, GROUPS>;
+
+fn sum_of_two_best(g: u32) -> f32 {
+  var best = vec2f(LEAST / 4.0);
+  for (var e = g * GROUP_SIZE; e < (g + 1u) * GROUP_SIZE; e++) {
+    let key = keys[e / 4u][e % 4u];
+    best = select(vec2f(best.x, max(best.y, key)), vec2f(key, best.x), key > best.x);
+  }
+  return best.x + best.y;
+}
+
+fn is_lost(g: u32) -> bool { // of equal groups the first is chosen
+  var before = 0u;
+  for (var other = 0u; other < GROUPS; other++) {
+    let sum = group_sums[other];
+    before += select(0u, 1u, sum > group_sums[g] || (sum == group_sums[g] && other < g));
+  }
+  return before >= GROUPS_USED;
+}
+#endif
 
 fn only_experts(i: u32, v: vec4f, other: f32) -> vec4f { // `other` after the last expert
   return select(vec4f(other), v, 4u * i + vec4u(0, 1, 2, 3) < vec4u(EXPERTS));
@@ -63,6 +89,20 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #if BIASED
   for (var i = t; i < QUADS; i += WG) {
     keys[i] = only_experts(i, gates[i] / all + bias[i], LEAST);
+  }
+  workgroupBarrier();
+#endif
+#if GROUPS
+  for (var g = t; g < GROUPS; g += WG) {
+    group_sums[g] = sum_of_two_best(g);
+  }
+  workgroupBarrier();
+  for (var i = t; i < QUADS; i += WG) {
+    var own = keys[i];
+#for c in 4
+    own[${c}] = select(own[${c}], LEAST, is_lost(min((4u * i + ${c}u) / GROUP_SIZE, GROUPS - 1u)));
+#endfor
+    keys[i] = own;
   }
   workgroupBarrier();
 #endif

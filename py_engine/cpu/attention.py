@@ -37,16 +37,20 @@ def _pairs(neox: int, dim: int) -> tuple[Array, Array]:
     return blocks[:, 0].reshape(-1), blocks[:, 1].reshape(-1)
 
 
-def rope_store(c: Call, rows: Array) -> Array:
-    """Return the rotated queries of stacked rows (n, q + 2 kv); store rotated keys and values in the cache."""
+def rope_store(c: Call, rows: Array, after: tuple[Array, Array] | None = None) -> Array:
+    """Return the rotated queries of stacked rows (n, q + 2 kv); store rotated keys and values in the cache.
+
+    `after`: factors of rotated queries (q,) and keys (kv,).
+    """
     q, kv = c.consts["q_rows"], c.consts["kv_rows"]
+    of_queries, of_keys = after or (np.float32(1), np.float32(1))
     pos, rotary = c.positions[-len(rows) :], c.rotary_positions[-len(rows) :]
     if not kv:
-        return rotate(c, rows[:, :q], rotary)
+        return rotate(c, rows[:, :q], rotary) * of_queries
     cache_rows = np.arange(len(rows)) if c.params["KV"] == "q8_0" else c.rows_of(pos, c.sequences[-len(rows) :])
-    c["k_cache"][cache_rows] = rotate(c, rows[:, q : q + kv], rotary)
+    c["k_cache"][cache_rows] = rotate(c, rows[:, q : q + kv], rotary) * of_keys
     c["v_cache"][cache_rows] = rows[:, q + kv : q + 2 * kv]
-    return rotate(c, rows[:, :q], rotary)
+    return rotate(c, rows[:, :q], rotary) * of_queries
 
 
 def rope_append(c: Call) -> None:
@@ -57,20 +61,25 @@ def rope_append(c: Call) -> None:
 def norm_rope_append(c: Call) -> None:
     q, kv, dim = c.consts["q_rows"], c.consts["kv_rows"], c.params["HEAD_DIM"]
     x = c["x"][: c.n, : q + 2 * kv].copy()
+    factors = []  # of queries, of keys
     for first, rows in ((0, q), (q, kv)):
         width = rows if c.params["ACROSS_HEADS"] else dim
         part = x[:, first : first + rows].reshape(c.n, -1, width)
         if c.params["MEAN"]:
             part = part - part.mean(axis=-1, keepdims=True, dtype=np.float32)
         at = slice(first, first + rows) if c.params["PER_HEAD"] else slice(dim * (first > 0), dim * (1 + (first > 0)))
-        out = normed(part, c["norm"][0, at].reshape(-1, width), c.consts["eps"])
+        weights = c["norm"][0, at].reshape(-1, width)
+        if c.params["AFTER"]:
+            factors.append(np.resize(weights, rows))
+            weights = np.ones_like(weights)
+        out = normed(part, weights, c.consts["eps"])
         if c.params["BIAS"]:
             out = out + c["bias"][0, at].reshape(-1, width)
         x[:, first : first + rows] = out.reshape(c.n, rows)
     if c.params["NORM_VALUES"]:
         values = x[:, q + kv :].reshape(c.n, -1, dim)
         x[:, q + kv :] = normed(values, np.float32(1), c.consts["eps"]).reshape(c.n, kv)
-    c["y"][: c.n, :q] = rope_store(c, x)
+    c["y"][: c.n, :q] = rope_store(c, x, (factors[0], factors[1]) if factors else None)
 
 
 def attention(c: Call) -> None:

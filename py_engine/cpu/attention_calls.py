@@ -19,7 +19,8 @@ def rope(m: Calls, op: Op, x: int, stride: int) -> None:
         shifts=op.params.get("SHIFTS", 0), scale=op.consts["rope_scale"],
         freqs=m.address(op, "rope_freqs"), k=m.address(op, "k_cache") if kv else 0,
         v=m.address(op, "v_cache") if kv else 0, x=x, x_stride=stride, y=m.address(op, "y"),
-        y_stride=op.consts["y_stride"],
+        y_stride=op.consts["y_stride"], after=m.address(op, "norm") if op.params.get("AFTER") else 0,
+        per_head=op.params.get("PER_HEAD", 0),
     )  # fmt: skip
 
 
@@ -37,7 +38,8 @@ def norm_rope_append(m: Calls, op: Op) -> None:
         "head_norm", state=m.address(op, "state"), q_rows=op.consts["q_rows"], kv_rows=op.consts["kv_rows"],
         head_dim=op.params["HEAD_DIM"], across_heads=op.params["ACROSS_HEADS"], per_head=op.params["PER_HEAD"],
         mean=op.params["MEAN"], norm_values=op.params["NORM_VALUES"], eps=op.consts["eps"],
-        norm=m.address(op, "norm"), bias=m.address(op, "bias") if op.params["BIAS"] else 0, x=m.address(op, "x"),
+        norm=0 if op.params["AFTER"] else m.address(op, "norm"),
+        bias=m.address(op, "bias") if op.params["BIAS"] else 0, x=m.address(op, "x"),
         x_stride=op.consts["x_stride"],
     )  # fmt: skip
     rope(m, op, m.address(op, "x"), int(op.consts["x_stride"]))
@@ -75,8 +77,9 @@ def attention_decode(m: Calls, op: Op) -> None:
         "attention_decode", **batch_fields(m, op), **paging_fields(op), kind=KV_KINDS[str(op.params["KV"])],
         head_dim=op.params["HEAD_DIM"], group=op.params["G"], kv_heads=op.consts["n_head_kv"],
         window=op.params["WINDOW"], size=m.memory.part, split=op.params["SPLIT"], soft_cap=op.params["SOFT_CAP"],
-        scale=op.consts["scale"], q=m.address(op, "q"), q_stride=op.consts["q_stride"], k=m.address(op, "k_cache"),
-        v=m.address(op, "v_cache"), parts=m.address(op, "parts"),
+        scale=op.consts["scale"], slopes=m.address(op, "slopes"), q=m.address(op, "q"),
+        q_stride=op.consts["q_stride"], k=m.address(op, "k_cache"), v=m.address(op, "v_cache"),
+        parts=m.address(op, "parts"),
     )  # fmt: skip
 
 

@@ -39,6 +39,8 @@ FIELDS: dict[str, list[str]] = {
         "norm": "state cols groups mean add eps:f x x_stride norm bias y y_stride",
         "normalize": "state cols y y_stride",
         "activate": "state repeat activation gated cols x x_stride y y_stride",
+        "xielu": "state cols alpha_n:f alpha_p:f beta:f eps:f x x_stride y y_stride",
+        "clamp": "state cols limits x x_stride first y y_stride",
         "gate": "state activation cols x x_stride up up_stride first y y_stride",
         "add_scaled": "state scale:f stride x gate gate_stride y",
         "scale_by": "state stride x factor",
@@ -50,15 +52,15 @@ FIELDS: dict[str, list[str]] = {
         " gates g_stride dt beta eps:f y y_stride",
         "gated_norm": "state cols groups norms gate_first eps:f norm x x_stride z z_stride first y y_stride",
         "rope": f"{_CACHE} staged halves q_rows kv_rows head_dim rope_dim neox mrope records shifts"
-        " scale:f freqs k v x x_stride y y_stride",
+        " scale:f freqs k v x x_stride y y_stride after per_head",
         "head_norm": "state q_rows kv_rows head_dim across_heads per_head mean norm_values eps:f norm bias x x_stride",
         "kv_quantize": "state per_token table pages page cols k_new v_new k v",
         "attention": "state segments records table pages page kind head_dim group kv_heads window size causal"
         " soft_cap:f scale:f sinks slopes q q_stride k v y y_stride",
         "attention_decode": "state per_token table pages page kind head_dim group kv_heads window size split soft_cap:f"
-        " scale:f q q_stride k v parts",
+        " scale:f slopes q q_stride k v parts",
         "attention_combine": "state per_token head_dim heads window size split sinks parts y y_stride",
-        "route": "state experts used normalised sigmoid scale:f logits stride bias chosen weights",
+        "route": "state experts used normalised sigmoid groups groups_used scale:f logits stride bias chosen weights",
         "group_experts": "state experts used size chosen slots tiles tile_count",
         "weighted_sum": "state used cols x x_stride weights y stride",
         "sample_best": _SAMPLED,
@@ -78,7 +80,7 @@ NAMES = {name: [f.removesuffix(":f") for f in fields] for name, fields in FIELDS
 KV_KINDS = {"f32": 0, "f16": 1, "q8_0": 2}
 EMBED_ROWS = {"token": 0, "position": 1, "first": 2}
 MEDIA_ROWS = {"none": 0, "given": 1, "first": 2}
-ACTIVATIONS = {"silu": 0, "gelu": 1, "tanh": 2, "relu2": 3, "swiglu_oai": 4, "sigmoid": 5}
+ACTIVATIONS = {"silu": 0, "gelu": 1, "tanh": 2, "relu2": 3, "swiglu_oai": 4, "relu": 5, "sigmoid": 6}
 POOLINGS = {"mean": 0, "cls": 1, "last": 2}
 
 
@@ -94,7 +96,8 @@ def header() -> str:
     enums = {"KV": KV_KINDS, "EMBED": EMBED_ROWS, "MEDIA": MEDIA_ROWS, "": ACTIVATIONS, "POOL": POOLINGS}
     numbers: dict[str, object] = {"TABLES": TABLES, "FORMATS": 1 + max(FORMATS), "RECORD_WORDS": RECORD_WORDS,
                                   "ROUNDED_GROUP_BYTES": ROUNDED_GROUP_BYTES}  # fmt: skip
-    numbers |= {name: getattr(shared, name) for name in ("MAX_MATCH", "MAX_LOGPROBS", "LOGPROB_ROWS")}
+    names = ("MAX_MATCH", "MAX_LOGPROBS", "LOGPROB_ROWS", "MAX_EXPERT_GROUPS")
+    numbers |= {name: getattr(shared, name) for name in names}
     numbers["MAX_TAPS"] = MAX_TAPS
     numbers |= {"BANNED": f"{shared.BANNED}f", "FIRST_MEDIA_ID": f"{shared.FIRST_MEDIA_ID}u"}
     numbers |= {

@@ -20,7 +20,7 @@ from py_engine.cpu.attention import (
     rope_store,
 )
 from py_engine.cpu.call import Array, Call
-from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, inverse_rms, normed
+from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, inverse_rms, normed, xielu
 from py_engine.cpu.sampling import advance, logprobs, nothing, sample, sample_best, sample_draw, sample_shape
 from py_engine.cpu.ssm import gated_norm, ssm_conv, ssm_scan
 from py_engine.plan.shared import FIRST_MEDIA_ID
@@ -79,7 +79,10 @@ def activate(c: Call) -> None:
     rows = c.n * c.grid[2]
     x = c["x"][:rows]
     y, up = x[:, :cols], x[:, cols : 2 * cols]
-    c["y"][:rows, :cols] = gated(act, y, up) if c.params["GATED"] else ACTIVATIONS[act](y)
+    if act == "xielu":
+        c["y"][:rows, :cols] = xielu(y, c.consts)
+    else:
+        c["y"][:rows, :cols] = gated(act, y, up) if c.params["GATED"] else ACTIVATIONS[act](y)
 
 
 def _biased(c: Call, y: Array) -> Array:
@@ -302,6 +305,11 @@ def route(c: Call) -> None:
     e = np.exp(logits - logits.max(axis=1, keepdims=True))
     all_weights = 1 / (1 + np.exp(-logits)) if c.params["GATING"] == "sigmoid" else e / e.sum(axis=1, keepdims=True)
     order = all_weights + c["bias"][0] if c.params["BIASED"] else logits
+    if groups := c.params.get("GROUPS", 0):
+        grouped = order.reshape(c.n, groups, -1)
+        sums = np.sort(grouped, axis=2)[:, :, -2:].sum(axis=2)
+        ranks = np.argsort(np.argsort(-sums, axis=1, kind="stable"), axis=1)
+        order = np.where(ranks[:, :, None] < c.params["GROUPS_USED"], grouped, -np.inf).reshape(order.shape)
     chosen = np.argsort(-order, axis=1, kind="stable")[:, :used]
     weights = np.take_along_axis(all_weights, chosen, 1)
     if c.params["NORMALISED"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -71,6 +71,13 @@ def hard_sigmoid(x: Array) -> Array:
 
 def relu(x: Array) -> Array:
     return np.maximum(x, np.float32(0))
+
+
+def xielu(x: Array, factors: Mapping[str, float]) -> Array:
+    """xIELU with its factors alpha_n, alpha_p, beta and eps, as in activation.wgsl."""
+    alpha_n, alpha_p, beta, eps = (np.float32(factors[name]) for name in ("alpha_n", "alpha_p", "beta", "eps"))
+    negative = (np.expm1(np.minimum(x, eps)) - x) * alpha_n
+    return beta * x + np.where(x > 0, x * x * alpha_p, negative)
 
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {

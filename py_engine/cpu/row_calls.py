@@ -42,12 +42,26 @@ def normalize(m: Calls, op: Op) -> None:
 
 
 def activate(m: Calls, op: Op) -> None:
+    if op.params["ACTIVATION"] == "xielu":
+        m.add(
+            "xielu", state=state_of(m, op), cols=op.params["COLS"], x=m.address(op, "x"), y=m.address(op, "y"),
+            **{name: op.consts[name] for name in ("alpha_n", "alpha_p", "beta", "eps", "x_stride", "y_stride")},
+        )  # fmt: skip
+        return
     repeat = op.grid[2]
     assert isinstance(repeat, int)
     m.add(
         "activate", state=state_of(m, op), repeat=repeat, activation=ACTIVATIONS[str(op.params["ACTIVATION"])],
         gated=op.params["GATED"], cols=op.params["COLS"], x=m.address(op, "x"), x_stride=op.consts["x_stride"],
         y=m.address(op, "y"), y_stride=op.consts["y_stride"],
+    )  # fmt: skip
+
+
+def clamp(m: Calls, op: Op) -> None:
+    x = "y" if op.params["IN_PLACE"] else "x"
+    m.add(
+        "clamp", state=state_of(m, op), cols=op.params["COLS"], limits=m.address(op, "limits"), x=m.address(op, x),
+        x_stride=stride_of(op, x), first=op.consts["first"], y=m.address(op, "y"), y_stride=stride_of(op, "y"),
     )  # fmt: skip
 
 
@@ -102,4 +116,4 @@ def shortconv(m: Calls, op: Op) -> None:
     )  # fmt: skip
 
 
-CALLS = (embed, add_media, norm, normalize, activate, gate, add_scaled, scale_by, soft_cap, pool, shortconv)
+CALLS = (embed, add_media, norm, normalize, activate, clamp, gate, add_scaled, scale_by, soft_cap, pool, shortconv)

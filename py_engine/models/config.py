@@ -20,15 +20,19 @@ from py_engine.models.common import (
     vocabulary,
 )
 from py_engine.models.recurrent import StateSpace
+from py_engine.plan.ops import Xielu
 from py_engine.plan.rope import RopeSpec
+from py_engine.plan.shared import MAX_EXPERT_GROUPS
 
 C = TypeVar("C", bound="Config")
 NO_ROPE = RopeSpec(0)  # of a layer that does not rotate
 
 # Architectures that scale the chosen experts' weights to sum to 1, and those whose metadata says whether they do.
 NORMALISED = {"llama", "qwen35moe", "qwen3next", "qwen3moe", "qwen3vlmoe", "granitemoe", "granitehybrid", "gpt-oss"}
-NORMALISED |= {"lfm2moe", "ernie4_5-moe"}
-NORMALISED_BY_METADATA = {"dots1", "glm4moe", "nemotron_h_moe"}
+NORMALISED |= {"lfm2moe", "ernie4_5-moe", "hunyuan-moe", "minimax-m2", "phimoe", "dbrx", "smallthinker"}
+NORMALISED_BY_METADATA = {"dots1", "glm4moe", "bailingmoe", "bailingmoe2", "exaone-moe", "afmoe", "deepseek2"}
+NORMALISED_BY_METADATA |= {"nemotron_h_moe"}
+SIGMOID_BY_DEFAULT = {"glm4moe", "afmoe", "nemotron_h_moe"}
 # expert_gating_func; 3 is a softmax over the chosen experts only, which equals 1 with normalised weights
 GATINGS = {1: "softmax", 2: "sigmoid", 3: "softmax"}
 
@@ -43,6 +47,8 @@ class Mixture:
     normalised: bool
     gating: str = "softmax"
     scale: float = 1.0  # factor of the weights
+    groups: int = 0  # of experts; 0: none
+    groups_used: int = 0
 
     @classmethod
     def from_gguf(cls, header: Header) -> Mixture | None:
@@ -50,9 +56,9 @@ class Mixture:
         if not natural(header, "expert_count"):
             return None
         name = header.architecture
-        default = 2 if name in ("glm4moe", "nemotron_h_moe") else 1
+        default = 2 if name in SIGMOID_BY_DEFAULT else 1
         gating = GATINGS.get(natural(header, "expert_gating_func", default) or default)
-        if gating is None or natural(header, "expert_group_count") > 1:
+        if gating is None:
             raise WispError("This kind of expert routing is not supported yet.", "unsupported_architecture")
         mixture = cls(
             dimension(header, "expert_count"),
@@ -61,12 +67,23 @@ class Mixture:
             name in NORMALISED or (name in NORMALISED_BY_METADATA and switch(header, "expert_weights_norm", False)),
             gating,
             optional_number(header, "expert_weights_scale") or 1.0,
+            *_expert_groups(header),
         )
         if mixture.expert_used_count > mixture.expert_count:
             raise WispError(
                 f"{mixture.expert_used_count} of {mixture.expert_count} experts cannot be used.", "corrupt_header"
             )
         return mixture
+
+
+def _expert_groups(header: Header) -> tuple[int, int]:
+    """The number of groups of experts, and of those that are chosen from; (0, 0) if all are."""
+    groups, used = natural(header, "expert_group_count"), natural(header, "expert_group_used_count")
+    if groups < 2 or used >= groups:
+        return 0, 0
+    if not used or groups > MAX_EXPERT_GROUPS or dimension(header, "expert_count") % groups:
+        raise WispError(f"{used} of {groups} groups of experts cannot be used.", "corrupt_header")
+    return groups, used
 
 
 @dataclass(frozen=True)
@@ -95,8 +112,13 @@ class Config:
     layer_norm: bool = False  # layer norms; else RMS norms
     parallel: bool = False  # attention and feed-forward network read the same residual stream
     value_norm: bool = False  # value heads are normalised, too
+    plain_norms: bool = False  # the layer norms have no weights
+    norm_after_rope: bool = False  # queries and keys are normalised after their rotation
+    qkv_limit: float = 0.0  # queries, keys and values are clamped to it; 0: they are not
+    routes_input: bool = False  # the router of experts reads the layer's input
     shares_kv: bool = False  # the layer has no keys and values: it reads another layer's cache
     activation: str = "silu"
+    xielu: Xielu | None = None  # the activation in place of it
     embedding_norm: str = ""  # the tensor of the embeddings' norm
     attn_norm: str = "attn_norm"  # the tensor of the norm before attention
     ffn_norm: str = "ffn_norm"  # the tensor of the norm before the feed-forward network

@@ -11,13 +11,17 @@ from dataclasses import dataclass
 from py_engine.models.config import Config
 from py_engine.models.mixture import ExpertLayer
 from py_engine.models.recurrent import RecurrentLayer
-from py_engine.plan import alibi, per_layer
+from py_engine.plan import alibi
 from py_engine.plan.cache import Cache
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection
+from py_engine.plan.per_layer import gate
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.rope import Rope
+from py_engine.plan.rows import norm_into
 from py_engine.plan.shortconv import shortconv
 from py_engine.plan.weights import Weights
+
+SUB_NORMS = {"attn_output": "attn_sub_norm", "ffn_down": "ffn_sub_norm"}  # norms before a block's last matrix
 
 
 def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cache]) -> Buffer:
@@ -27,14 +31,16 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
         ops.embed(w.matrix("position_embd.weight", cfg.context_length, cfg.embedding_length), row="position")
     if cfg.embedding_norm:
         embedding_norm = w.vector((cfg.embedding_norm + ".weight", cfg.embedding_length))
-        x = ops.layer_norm("stream", x, embedding_norm, None, cfg.eps)
+        bias = w.optional_vector((cfg.embedding_norm + ".bias", cfg.embedding_length))
+        x = ops.layer_norm("stream", x, embedding_norm, bias, cfg.eps)
     for i in range(cfg.block_count):
-        layer = Layer(cfg, w, ops, f"blk.{i}.", ropes[i], cfg.windows[i])
+        layer = Layer(cfg.layer(i), w, ops, f"blk.{i}.", ropes[i], cfg.windows[i])
         if cfg.parallel:
             mixed, hidden = layer.attention(x, caches[i]), layer.feed_forward(x)
             layer.add_attention(mixed, x)
             layer.add_feed_forward(hidden, x)
             continue
+        routed = layer.router(x) if cfg.routes_input else None
         if cfg.conv_kernel_sizes and (size := cfg.conv_kernel_sizes[i]):
             layer.add_shortconv(x, caches[i], size)
         else:
@@ -46,7 +52,7 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
                 layer.add_recurrent(stated, x)
         if cfg.mixture and layer.b + "ffn_gate_inp.weight" in w:
             h, norm = normed(cfg, w, ops, x, layer.b + cfg.ffn_norm)
-            ExpertLayer(cfg, cfg.mixture, w, ops, layer.b).add(x, h, norm)
+            ExpertLayer(cfg, cfg.mixture, w, ops, layer.b).add(x, h, norm, routed)
         elif not cfg.recurrent or layer.b + "ffn_up.weight" in w:
             layer.add_feed_forward(layer.feed_forward(x), x)
         ops.end_layer(x)
@@ -72,7 +78,14 @@ def normed(cfg: Config, w: Weights, ops: Ops, x: Buffer, name: str) -> tuple[Buf
     """
     n = cfg.embedding_length
     if not cfg.layer_norm:
-        return x, w.optional_vector((_norm_tensor(w, name), n))
+        norm = w.optional_vector((_norm_tensor(w, name), n))
+        if norm and name + ".bias" in w:
+            return ops.biased_rms_norm("normed", x, norm, w.vector((name + ".bias", n)), cfg.eps), None
+        return x, norm
+    if cfg.plain_norms:
+        y = ops.buffer(f"{ops.name}.normed", x.shape)
+        norm_into(ops, x, ops.constant(f"ones.{n}", [1.0] * n), y, n, cfg.eps, mean=True)
+        return y, None
     if name + ".weight" not in w:
         return x, None
     norm, bias = w.vector((name + ".weight", n)), w.optional_vector((name + ".bias", n))
@@ -96,7 +109,10 @@ class Layer:
     window: int
 
     def attention(self, x: Buffer, cache: Cache) -> Buffer:
-        """Attend to the cache, with x's keys and values appended: (n, n_head * head_dim)."""
+        """Attend to the cache, with x's keys and values appended: (n, n_head * head_dim).
+
+        If the file has a gate, its sigmoid for x scales the result.
+        """
         cfg, w, b = self.cfg, self.w, self.b
         q_rows, kv_rows = cfg.head_count * cfg.head_dim, cfg.head_count_kv * cfg.head_dim
         values = "attn_k" if cfg.value_norm and b + "attn_v.weight" not in w else "attn_v"  # keys serve as values
@@ -106,27 +122,30 @@ class Layer:
         elif b + "attn_qkv.weight" in w:
             rows = [(b + "attn_qkv", q_rows + 2 * kv_rows)]
         h, norm = normed(cfg, w, self.ops, x, b + cfg.attn_norm)
-        gate = None
+        gates = None
         if w.rows(b + "attn_q.weight") == 2 * q_rows:
             if norm and not self.ops.small_batch:  # a small batch's products normalise their input themselves
                 h, norm = self.ops.normed_input(h, norm, cfg.eps), None
-            queries, gates = self._queries_and_gates()
+            queries, gate_rows = self._queries_and_gates()
             others = [w.part(t + ".weight", n, cfg.embedding_length, [(0, n)]) for t, n in rows[1:]]
             stack = w.joined([queries, *others])
-            gate = self.ops.normed_stack("attn_gate", h, Projection(w.joined([gates]), None, norm, cfg.eps))
+            gates = self.ops.normed_stack("attn_gate", h, Projection(w.joined([gate_rows]), None, norm, cfg.eps))
         else:
             stack = w.stack([(t + ".weight", n) for t, n in rows], cfg.embedding_length)
         bias = w.optional_vector(*((t + ".bias", n) for t, n in rows))
         projection = Projection(stack, bias, norm, cfg.eps)
-        q = self.ops.qkv(h, projection, cache, cfg.heads, self.rope, self._qk_norm())
+        q = self.ops.qkv(h, projection, cache, cfg.heads, self.rope, self._qk_norm(), cfg.qkv_limit)
         sinks = w.optional_vector((b + "attn_sinks.weight", cfg.head_count))
         slopes = alibi.table(self.ops, cfg.head_count, cfg.alibi_max_bias) if cfg.alibi_max_bias else None
         whole = cfg.whole_media == "all" or (cfg.whole_media == "windowed" and self.window > 0)
         options = AttentionOptions(
             cfg.attention_scale, self.window, cfg.attention_soft_cap, sinks, cfg.causal, slopes, whole
         )
-        y = self.ops.attention(q, cache, cfg.heads, options)
-        return y if gate is None else per_layer.gate(self.ops, gate, y, 0, q_rows, "sigmoid")
+        attn = self.ops.attention(q, cache, cfg.heads, options)
+        if b + "attn_gate.weight" in w:
+            opened = Projection([w.matrix(b + "attn_gate.weight", q_rows, cfg.embedding_length)], None, norm, cfg.eps)
+            gates = self.ops.normed_stack("attn_gate", h, opened)
+        return attn if gates is None else gate(self.ops, gates, attn, 0, q_rows, "sigmoid", for_products=True)
 
     def _queries_and_gates(self) -> tuple[Weight, Weight]:
         """The two halves of attn_q, whose rows are each head's queries and then its gates."""
@@ -152,7 +171,13 @@ class Layer:
         weight = self.w.vector((q + ".weight", lengths[0]), (k + ".weight", lengths[1]))
         bias = self.w.optional_vector((q + ".bias", lengths[0]), (k + ".bias", lengths[1]))
         across_heads = size != head_dim and not self.w.rows(q + ".weight")
-        return HeadNorm(weight, bias, across_heads, self.cfg.layer_norm, self.cfg.value_norm)
+        mean, values, after = self.cfg.layer_norm, self.cfg.value_norm, self.cfg.norm_after_rope
+        return HeadNorm(weight, bias, across_heads, mean, values, after)
+
+    def router(self, x: Buffer) -> Buffer:
+        """The router's logits for x, if the layer has experts."""
+        assert self.cfg.mixture
+        return ExpertLayer(self.cfg, self.cfg.mixture, self.w, self.ops, self.b).router(x, None)
 
     def project_attention(self, attn: Buffer) -> Buffer:
         """attn times the output matrix: (n, n_embd)."""
@@ -201,8 +226,15 @@ class Layer:
         bias = w.optional_vector(*((t + ".bias", n) for t, n in rows))
         projection = Projection(stack, bias, norm, cfg.eps)
         if projection.rows == n_ff:
-            return ops.activated(h, projection, cfg.activation)
+            return ops.activated(h, projection, cfg.xielu or cfg.activation)
         return ops.gated(h, projection, cfg.activation)
+
+    def _sub_normed(self, y: Buffer, name: str) -> Buffer:
+        """The RMS norm of a block's result before its last matrix, if the file has such a norm (BitNet)."""
+        if (tensor := f"{self.b}{name}.weight") not in self.w:
+            return y
+        norm = self.w.vector((tensor, self.w.size(tensor)))
+        return self.ops.rms_norm(name, y, norm, self.cfg.eps, self.ops.input_dtype)
 
     def _shared_norm(self) -> str:
         """The norm of a feed-forward network without its own: attention's, if both run in parallel."""
@@ -215,6 +247,8 @@ class Layer:
     def _add(self, y: Buffer, name: str, cols: int, post_norm: str, x: Buffer) -> None:
         cfg, w, ops, b = self.cfg, self.w, self.ops, self.b
         weight, bias = self._matrix(name, cols)
+        if name in SUB_NORMS:
+            y = self._sub_normed(y, SUB_NORMS[name])
         if post_norm and f"{b}{post_norm}.weight" in w:
             norm = w.vector((f"{b}{post_norm}.weight", cfg.embedding_length))
             ops.add_norm(ops.project("out", y, weight, bias), norm, x, cfg.eps)

@@ -1,7 +1,8 @@
-"""EXAONE 3, a llama with NeoX pairs, and EXAONE 4.
+"""EXAONE 3, a llama with NeoX pairs, EXAONE 4, and K-EXAONE, a mixture of experts.
 
 EXAONE 4 has norms after each block and of each query and key head. In its 32B model three layers of four have a sliding
-window, and only they use RoPE. Source: llama.cpp's architectures of these names.
+window, and only they use RoPE, as in K-EXAONE, which has its norms before the blocks.
+Source: llama.cpp's architectures `exaone`, `exaone4` and `exaone-moe`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import count, rope_base
+from py_engine.models.common import count, rope_base, windows
 
 NEOX = True
 LAYERS_32B = 64
@@ -25,6 +26,10 @@ class Config(config.Config):
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         base = super().from_gguf(header)
+        if header.architecture == "exaone-moe":
+            layers = windows(header, base.block_count, 4)
+            ropes = tuple(rope if w else config.NO_ROPE for w, rope in zip(layers, base.ropes, strict=True))
+            return replace(base, windows=layers, ropes=ropes)
         if header.architecture == "exaone" or base.block_count != LAYERS_32B:
             return base
         window = count(header, "attention.sliding_window", DEFAULT_WINDOW)

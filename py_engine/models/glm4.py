@@ -1,5 +1,5 @@
 """GLM 4 (0414): norms before and after each block, q, k and v biases, gate and up in one tensor, half of each head
-rotated. Source: llama.cpp's `glm4` architecture.
+rotated. ChatGLM 3 and GLM-4-9B lack the norms after a block. Source: llama.cpp's `glm4` and `chatglm` architectures.
 """
 
 from __future__ import annotations

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import switch
+from py_engine.models.common import optional_number, switch
 
 NEOX = True
+ACTIVATIONS = {"nemotron": "relu2", "jais2": "relu2", "dbrx": "silu"}
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,10 @@ class Config(config.Config):
         base, name = super().from_gguf(header), header.architecture
         return replace(
             base,
-            activation="relu2" if name == "nemotron" else "gelu",
+            activation=ACTIVATIONS.get(name, "gelu"),
             parallel=name == "phi2" or (name == "gptneox" and switch(header, "use_parallel_residual", True)),
+            ffn_norm="attn_output_norm" if name == "dbrx" else base.ffn_norm,
+            qkv_limit=optional_number(header, "attention.clamp_kqv"),
             ropes=(config.NO_ROPE,) * base.block_count if name in ("gpt2", "starcoder") else base.ropes,
         )
 

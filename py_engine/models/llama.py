@@ -1,7 +1,7 @@
 """Llama: RMS norm, grouped-query attention with RoPE, SwiGLU.
 
 Source: llama.cpp's `llama` architecture, which Mistral's models use, too. InternLM 2, XVERSE, Ernie 4.5, Baichuan 7B
-and Mistral 3 differ only in name. Arcee has an ungated network.
+and Mistral 3 differ only in name. Arcee has an ungated network. Maincoder normalises queries and keys after RoPE.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ class Config(config.Config):
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         base, name = super().from_gguf(header), header.architecture
+        if name == "maincoder":
+            return replace(base, norm_after_rope=True)
         if name == "arcee":
             return replace(base, activation="relu2")
         if name == "baichuan" and base.block_count == 40:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from py_engine.errors import WispError
 from py_engine.models.config import Config, Mixture
 from py_engine.plan import experts
 from py_engine.plan.ops import Ops, Projection
@@ -21,15 +22,20 @@ class ExpertLayer:
     ops: Ops
     b: str
 
-    def add(self, x: Buffer, h: Buffer, norm: Weight | None) -> None:
-        """x += the mixture's output for h (normalised with `norm`, if given)."""
+    def router(self, h: Buffer, norm: Weight | None) -> Buffer:
+        """The router's logits (n, experts) for h (normalised with `norm`, if given)."""
+        n, name = self.moe.expert_count, self.b + "ffn_gate_inp"
+        matrix = self.w.matrix(name + ".weight", n, self.cfg.embedding_length)
+        bias = self.w.optional_vector((name + ".bias", n))
+        return self.ops.normed_stack("router", h, Projection([matrix], bias, norm, self.cfg.eps))
+
+    def add(self, x: Buffer, h: Buffer, norm: Weight | None, logits: Buffer | None = None) -> None:
+        """x += the mixture's output for h (normalised with `norm`, if given). `logits`: the router's, if not for h."""
         cfg, moe, w, ops, b = self.cfg, self.moe, self.w, self.ops, self.b
         n_embd, n_ff, n = cfg.embedding_length, moe.feed_forward_length, moe.expert_count
         if norm and not ops.small_batch:  # a small batch's products normalise their input themselves
             h, norm = ops.normed_input(h, norm, cfg.eps), None
-        router = w.matrix(b + "ffn_gate_inp.weight", n, n_embd)
-        router_bias = w.optional_vector((b + "ffn_gate_inp.bias", n))
-        logits = ops.normed_stack("router", h, Projection([router], router_bias, norm, cfg.eps))
+        logits = logits or self.router(h, norm)
         routing = experts.Routing(
             n,
             moe.expert_used_count,
@@ -37,6 +43,8 @@ class ExpertLayer:
             cfg.residual_scale * moe.scale,
             moe.gating,
             w.optional_vector((b + "exp_probs_b.bias", n)),
+            moe.groups,
+            moe.groups_used,
         )
         gated, limit = b + "ffn_gate_exps.weight" in w, ops.device.max_binding
         inputs = [b + "ffn_gate_exps", b + "ffn_up_exps"] if gated else [b + "ffn_up_exps"]
@@ -50,19 +58,26 @@ class ExpertLayer:
             cfg.eps,
         )
         hidden = experts.hidden(ops, experts.route(ops, logits, routing), h, network)
-        if n_ff_shared := w.rows(b + "ffn_up_shexp.weight"):
-            self._add_shared(x, h, norm, n_ff_shared)
+        n_ff_shared, post_norm = w.rows(b + "ffn_up_shexp.weight"), f"{b}{cfg.post_norms[1]}.weight"
+        if cfg.post_norms[1] and post_norm in w:
+            if not n_ff_shared:
+                raise WispError("A norm after experts needs a shared expert.", "unsupported_architecture")
+            out = self._shared(h, norm, n_ff_shared, "experts_out")
+            experts.combine(ops, hidden, network.down, out)
+            ops.add_norm(out, w.vector((post_norm, n_embd)), x, cfg.eps)
+            return
+        if n_ff_shared:
+            gate = w.optional_vector((b + "ffn_gate_inp_shexp.weight", n_embd))
+            opened = ops.normed_stack("shared_gate", h, Projection([gate], None, norm, cfg.eps)) if gate else None
+            ops.add_scaled(self._shared(h, norm, n_ff_shared, "out"), cfg.residual_scale, x, opened)
         experts.combine(ops, hidden, network.down, x)
 
-    def _add_shared(self, x: Buffer, h: Buffer, norm: Weight | None, n_ff: int) -> None:
-        """x += the shared expert's output for h (normalised), scaled by its own sigmoid gate if it has one."""
+    def _shared(self, h: Buffer, norm: Weight | None, n_ff: int, name: str) -> Buffer:
+        """The shared expert's output for h (normalised), without its own gate if it has one."""
         cfg, w, ops, b = self.cfg, self.w, self.ops, self.b
         n_embd = cfg.embedding_length
         gated = b + "ffn_gate_shexp.weight" in w
-        rows = [(f"{b}ffn_{name}_shexp.weight", n_ff) for name in (("gate", "up") if gated else ("up",))]
+        rows = [(f"{b}ffn_{part}_shexp.weight", n_ff) for part in (("gate", "up") if gated else ("up",))]
         projection = Projection(w.stack(rows, n_embd), None, norm, cfg.eps)
         hidden = (ops.gated if gated else ops.activated)(h, projection, cfg.activation)
-        out = ops.project("out", hidden, w.matrix(b + "ffn_down_shexp.weight", n_embd, n_ff), None)
-        gate = w.optional_vector((b + "ffn_gate_inp_shexp.weight", n_embd))
-        opened = ops.normed_stack("shared_gate", h, Projection([gate], None, norm, cfg.eps)) if gate else None
-        ops.add_scaled(out, cfg.residual_scale, x, opened)
+        return ops.project(name, hidden, w.matrix(b + "ffn_down_shexp.weight", n_embd, n_ff), None)

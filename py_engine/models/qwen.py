@@ -1,8 +1,9 @@
-"""Qwen 2 and 3, with or without experts, and the text part of their vision models; OLMoE, Seed-OSS, GLM 4.5, dots.llm1.
+"""Qwen 1 to 3, with or without experts, and the text part of their vision models; OLMoE, Seed-OSS, GLM 4.5, dots.llm1,
+openPangu, Hunyuan.
 
-Their tensors distinguish them: Qwen 2 has q, k and v biases; Qwen 3 and dots.llm1 instead an RMS norm of each query
-and key head; OLMoE one across all heads. Seed-OSS and GLM 4.5 have another name for the norm before the feed-forward
-network. The vision models rotate by M-RoPE; from Qwen 3 on, its axes take turns.
+Their tensors distinguish them: Qwen 1 and 2 have q, k and v biases; Qwen 3 and dots.llm1 instead an RMS norm of each
+query and key head; OLMoE one across all heads. Hunyuan normalises after RoPE. Seed-OSS and GLM 4.5 name the norm before
+the feed-forward network otherwise. The vision models rotate by M-RoPE; from Qwen 3 on, its axes take turns.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from py_engine.models import config, decoder
 from py_engine.models.common import rope_sections
 
 NEOX = True
+NORM_AFTER_ROPE = ("hunyuan-dense", "hunyuan-moe")
 INTERLEAVED = ("qwen3vl", "qwen3vlmoe")
 
 
@@ -25,6 +27,10 @@ class Config(config.Config):
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         base = super().from_gguf(header)
+        if header.architecture == "qwen":  # its metadata counts the gate's rows and the up's
+            return replace(base, feed_forward_length=base.feed_forward_length // 2)
+        if header.architecture in NORM_AFTER_ROPE:
+            return replace(base, norm_after_rope=True)
         if header.architecture in ("seed_oss", "glm4moe"):
             return replace(base, ffn_norm="post_attention_norm", post_norms=("", ""))
         if sections := rope_sections(header):

@@ -20,11 +20,17 @@ class HeadNorm:
     `weight` and `bias`: one query head's, then one key head's; or those of all query heads, then of all key heads.
     """
 
-    weight: Weight
+    weight: Weight | Buffer
     bias: Weight | None = None
     across_heads: bool = False
     layer_norm: bool = False  # subtract the mean; else an RMS norm
     norm_values: bool = False  # also apply an RMS norm without weights to each value head
+    after_rotation: bool = False  # the weights apply to what RoPE returns; else to what it reads
+
+    @property
+    def cols(self) -> int:
+        """Number of weights; 0 for a buffer of constants, which all heads share."""
+        return self.weight.cols if isinstance(self.weight, Weight) else 0
 
 
 @dataclass(frozen=True)
@@ -99,15 +105,17 @@ def norm_rope_append(ops: OpList, rows: Buffer, q: Buffer, norm: HeadNorm, eps: 
         threads *= 2
     flags = {
         "ACROSS_HEADS": int(norm.across_heads),
-        "PER_HEAD": int(norm.weight.cols > 2 * head_dim),
+        "PER_HEAD": int(norm.cols > 2 * head_dim),
         "MEAN": int(norm.layer_norm),
         "NORM_VALUES": int(norm.norm_values),
         "BIAS": int(norm.bias is not None),
+        "AFTER": int(norm.after_rotation),
     }
+    consts = dict(epilogue.consts) | ({"rope_scale": 1.0} if norm.after_rotation else {})  # the norm would undo it
     ops.add(
         "norm_rope_append",
         dict(epilogue.params) | ops.state_params | {"WG": threads} | flags,
-        dict(epilogue.consts) | {"x_stride": rows.shape[1], "y_stride": q.shape[1], "eps": eps},
+        consts | {"x_stride": rows.shape[1], "y_stride": q.shape[1], "eps": eps},
         {"state": ops.state, "x": rows, "norm": norm.weight, "y": q}
         | dict(epilogue.bindings)
         | ({"bias": norm.bias} if norm.bias else {}),
@@ -157,7 +165,7 @@ def decode(ops: OpList, call: Call, staged: bool) -> None:
     dispatch quantizes them; those of a batch are, and are read like this only to round like one token's.
     """
     n_head, n_head_kv, head_dim = call.heads
-    cache, sinks = call.cache, call.options.sinks
+    cache, sinks, slopes = call.cache, call.options.sinks, call.options.slopes
     positions, threads, split = tiles.attention_decode(ops.device, ops.plan.n_ctx, head_dim, call.group)
     split_params, store = {"TS": positions, "SPLIT": split}, staged and ops.batch == 1
     parts = ops.buffer(f"{ops.name}.parts.{head_dim}", (ops.batch, n_head, split, head_dim + 4))
@@ -165,13 +173,14 @@ def decode(ops: OpList, call: Call, staged: bool) -> None:
         "attention_decode",
         call.params
         | split_params
-        | {"PARTS": threads, "FRESH": int(staged)}
+        | {"PARTS": threads, "FRESH": int(staged), "ALIBI": int(slopes is not None)}
         | tiles.attention_loads(ops.device, cache.kind, head_dim, positions, threads)
         | ops.state_params,
         {"scale": call.options.scale, "n_head_kv": n_head_kv, "q_stride": call.q.shape[1]},
         {"state": ops.state, "q": call.q}
         | cache.read_bindings
         | {"parts": parts}
+        | ({"slopes": slopes} if slopes else {})
         | (cache.staged_bindings if staged else {}),
         n_head_kv,
         split,

@@ -32,6 +32,8 @@ class Routing:
     scale: float = 1.0  # factor of the weights
     gating: str = "softmax"  # over all experts, or "sigmoid" of each
     bias: Weight | None = None
+    groups: int = 0  # of neighbouring experts; 0: none
+    groups_used: int = 0  # experts are chosen from the groups whose two best have the largest sums
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,8 @@ def route(ops: Ops, logits: Buffer, routing: Routing) -> Route:
     ops.add(
         "route",
         {"EXPERTS": routing.experts, "USED": routing.used, "NORMALISED": int(routing.normalised),
-         "GATING": routing.gating, "BIASED": int(bias is not None), "WG": threads},
+         "GATING": routing.gating, "BIASED": int(bias is not None), "WG": threads}
+        | ({"GROUPS": routing.groups, "GROUPS_USED": routing.groups_used} if routing.groups else {}),
         {"scale": routing.scale, "stride": logits.shape[1]},
         {"logits": logits, "chosen": chosen, "weights": weights} | ({"bias": bias} if bias else {}),
         PerToken(),

@@ -32,7 +32,7 @@ FIELD = re.compile(r"^\s*(\w+): (u32|f32|i32),", re.M)
 
 # values of #params that most kernels leave as they are
 DEFAULTS = {"GROUPS_PER_THREAD": 1} | dict.fromkeys(
-    ("HALVES", "PACKED", "MEDIA", "WHOLE_MEDIA", "MROPE", "SUMS32", "TURNS"), 0
+    ("HALVES", "PACKED", "MEDIA", "WHOLE_MEDIA", "MROPE", "SUMS32", "TURNS", "AFTER", "X16", "GROUPS"), 0
 )
 
 

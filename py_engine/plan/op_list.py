@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import struct
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from py_engine.plan import quants
@@ -47,6 +48,12 @@ class OpList:
         shape, known = (self.batch, pad(cols)), self.plan.buffers.get(f"{self.name}.{name}")
         other_width = known is not None and known.shape != shape
         return self.buffer(f"{self.name}.{name}" + (f".{cols}" if other_width else ""), shape, dtype)
+
+    def constant(self, name: str, values: Sequence[float]) -> Buffer:
+        """The plan's buffer (1, padded) of f32 constants with this name."""
+        width = pad(len(values))
+        self.plan.constants[name] = struct.pack(f"<{width}f", *values, *[0.0] * (width - len(values)))
+        return self.buffer(name, (1, width), "f32", "state")
 
     def add(
         self,

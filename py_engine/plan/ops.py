@@ -11,7 +11,7 @@ Shapes here are (tokens, columns). An activation row is padded to whole groups o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from py_engine.plan import attention, products, quants
 from py_engine.plan.attention import AttentionOptions, HeadNorm
@@ -21,9 +21,10 @@ from py_engine.plan.op_list import OpList, pad
 from py_engine.plan.plan import Buffer, PerToken, Plan, Weight
 from py_engine.plan.products import ADD, Epilogue, Product
 from py_engine.plan.rope import Rope
+from py_engine.plan.rows import clamp
 from py_engine.plan.shared import THREADS
 
-__all__ = ["AttentionOptions", "HeadNorm", "Ops", "Projection", "pad"]
+__all__ = ["AttentionOptions", "HeadNorm", "Ops", "Projection", "Xielu", "pad"]
 
 EMBED_THREADS = 32  # threads of a workgroup of embed.wgsl
 SOFT_CAP_THREADS = 256  # threads of a workgroup of soft_cap.wgsl
@@ -45,6 +46,19 @@ class Projection:
     def rows(self) -> int:
         """Rows of the whole stack."""
         return sum(w.rows for w in self.stack)
+
+
+@dataclass(frozen=True)
+class Xielu:
+    """The activation xIELU (Huang and Schlag 2024) of a layer.
+
+    beta x + alpha_p x^2 for positive x, else beta x + alpha_n (exp(min(x, eps)) - 1 - x).
+    """
+
+    alpha_n: float
+    alpha_p: float
+    beta: float
+    eps: float
 
 
 class Ops(OpList):
@@ -89,6 +103,12 @@ class Ops(OpList):
         self._norm(x, norm, None, y, eps)
         return y
 
+    def biased_rms_norm(self, name: str, x: Buffer, norm: Weight, bias: Weight, eps: float) -> Buffer:
+        """x / rms(x) * norm + bias, row by row."""
+        y = self.buffer(f"{self.name}.{name}", x.shape)
+        self._norm(x, norm, bias, y, eps)
+        return y
+
     def normed_input(self, x: Buffer, norm: Weight, eps: float) -> Buffer:
         """x / rms(x) * norm for products, which are all that reads it."""
         return self.rms_norm("normed", x, norm, eps, self.input_dtype)
@@ -111,7 +131,7 @@ class Ops(OpList):
 
     def _norm(self, x: Buffer, norm: Weight, bias: Weight | None, y: Buffer, eps: float, kind: str = "rms") -> None:
         flags = {"MEAN": int(kind == "layer"), "BIAS": int(bias is not None), "ADD": int(kind == "add_rms")}
-        flags["Y16"] = int(y.dtype == "f16")
+        flags |= {"X16": int(x.dtype == "f16"), "Y16": int(y.dtype == "f16")}
         self.add(
             "norm",
             {"COLS": norm.cols, "WG": 64} | flags,
@@ -135,22 +155,26 @@ class Ops(OpList):
 
     def qkv(
         self, x: Buffer, projection: Projection, cache: Cache, heads: tuple[int, int, int], rope: Rope,
-        qk_norm: HeadNorm | None = None,
+        qk_norm: HeadNorm | None = None, limit: float = 0.0,
     ) -> Buffer:  # fmt: skip
         """Project x to queries, keys and values, rotate, append keys and values to the cache; return the queries.
 
-        `heads` is (n_head, n_head_kv, head_dim). `qk_norm` normalises before the rotation. A row of the result holds
-        the queries first; if the steps are not fused, the keys and values follow.
+        `heads` is (n_head, n_head_kv, head_dim). `qk_norm` normalises before the rotation. `limit`: q, k and v are
+        clamped to it before all else. A row of the result holds the queries first; if the steps are not fused, the keys
+        and values follow.
         """
         n_head, n_head_kv, head_dim = heads
         if projection.rows == n_head * head_dim:  # queries only: another layer fills the cache
             n_head_kv = 0
-        if self._fusible(projection) and qk_norm is None:
+        if self._fusible(projection) and qk_norm is None and not limit:
             q = self.rows("q", n_head * head_dim)
             epilogue = attention.qkv_epilogue((n_head, n_head_kv, head_dim), cache, rope)
             products.matvec(self, self._product(x, projection, q, epilogue))
         else:
             rows = self.normed_stack("qkv", x, projection)
+            if limit:
+                limits = self.constant(f"limits.{limit:g}", [limit, -limit])
+                clamp(self, rows, limits, rows, projection.rows)
             q = self.split_qkv(rows, cache, (n_head, n_head_kv, head_dim), rope, qk_norm, projection.eps)
         self.quantize_cache(cache, n_head_kv * head_dim)
         return q
@@ -242,17 +266,20 @@ class Ops(OpList):
             return y
         return self.activate(self.normed_stack("gate_up", x, projection), y, cols, activation, gated=True)
 
-    def activated(self, x: Buffer, projection: Projection, activation: str) -> Buffer:
+    def activated(self, x: Buffer, projection: Projection, activation: str | Xielu) -> Buffer:
         """activation(up) of the projected x."""
         y = self.rows("hidden", projection.rows, self.input_dtype)
         return self.activate(self.normed_stack("up", x, projection), y, projection.rows, activation, gated=False)
 
-    def activate(self, x: Buffer, y: Buffer, cols: int, activation: str, *, gated: bool, repeat: int = 1) -> Buffer:
+    def activate(
+        self, x: Buffer, y: Buffer, cols: int, activation: str | Xielu, *, gated: bool, repeat: int = 1
+    ) -> Buffer:
         """y = activation(x), or, gated, activation(gate) * up of stacked rows. `repeat`: rows per token."""
+        name, factors = ("xielu", asdict(activation)) if isinstance(activation, Xielu) else (activation, {})
         self.add(
             "activate",
-            {"COLS": cols, "ACTIVATION": activation, "GATED": int(gated), "Y16": int(y.dtype == "f16")},
-            {"x_stride": x.shape[1], "y_stride": y.shape[1]},
+            {"COLS": cols, "ACTIVATION": name, "GATED": int(gated), "Y16": int(y.dtype == "f16")},
+            {"x_stride": x.shape[1], "y_stride": y.shape[1]} | factors,
             {"state": self.state, "x": x, "y": y},
             -(-cols // THREADS),
             PerToken(),

@@ -5,7 +5,6 @@ Taps are pairs of u32, (n, taps, 2): a row's index, and the bits of its f32 weig
 
 from __future__ import annotations
 
-import struct
 from dataclasses import replace
 
 from py_engine.plan import quants
@@ -90,7 +89,7 @@ def unfold(ops: OpList, x: Buffer, cols: int, chosen: Buffer) -> Buffer:
     return y
 
 
-def clamp(ops: OpList, x: Buffer, limits: Weight, y: Buffer, cols: int, first: int = 0) -> None:
+def clamp(ops: OpList, x: Buffer, limits: Weight | Buffer, y: Buffer, cols: int, first: int = 0) -> None:
     """y[:, first : first + cols] = x within limits (largest, smallest). In place, x is y."""
     ops.add(
         "clamp",
@@ -143,9 +142,7 @@ def depthwise(ops: OpList, x: Buffer, kernel: Weight, cols: int, chosen: Buffer)
 def plain_rms_norm(ops: OpList, x: Buffer, cols: int, eps: float) -> Buffer:
     """x / rms(x), row by row, for products."""
     y = ops.rows("plain_norm", cols, ops.input_dtype)
-    ones = ops.buffer(f"ones.{cols}", (1, pad(cols)), "f32", "state")
-    ops.plan.constants[ones.name] = struct.pack(f"<{pad(cols)}f", *[1.0] * cols, *[0.0] * (pad(cols) - cols))
-    norm_into(ops, x, ones, y, cols, eps)
+    norm_into(ops, x, ops.constant(f"ones.{cols}", [1.0] * cols), y, cols, eps)
     return y
 
 

@@ -14,6 +14,7 @@ MAX_BIASES = 16384  # tokens of a request's logit_bias
 BUCKETS = 1024  # of the histogram of a row's logits
 BANNED = -1e30  # the logit of a token that cannot be sampled
 THREADS = 64  # of a workgroup of an elementwise kernel
+MAX_EXPERT_GROUPS = 64  # of a mixture of experts
 FIRST_MEDIA_ID = 1 << 31  # ids from here on stand for embeddings of pictures and sounds (media.py)
 
 KERNEL_PARAMS: dict[str, int | float | str] = {

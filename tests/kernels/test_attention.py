@@ -50,11 +50,22 @@ def test_qkv(bench: Bench, heads: tuple[int, int, int], rope_dim: int, neox: boo
 
 
 @in_pairs(
-    ("heads, kind", [((3, 1, 32), "head"), ((4, 2, 96), "wide"), ((3, 1, 16), "own"), ((2, 2, 32), "values")]),
+    (
+        "heads, kind",
+        [
+            ((3, 1, 32), "head"),
+            ((4, 2, 96), "wide"),
+            ((3, 1, 16), "own"),
+            ((2, 2, 32), "values"),
+            ((3, 1, 32), "after"),
+        ],
+    ),
     ("batch", [1, 3]),
 )
 def test_normalised_queries_and_keys(bench: Bench, heads: tuple[int, int, int], kind: str, batch: int) -> None:
-    """A norm per head with half a head rotated, one norm over all heads without rotation, a layer norm per head."""
+    """A norm per head with half a head rotated, one norm over all heads without rotation, a layer norm per head, a norm
+    per head after the rotation.
+    """
     wide, own = kind == "wide", kind == "own"
     n_head, n_kv, dim = heads
     ops = bench.begin(Setup(batch=batch, n=batch, pos=7))
@@ -63,9 +74,9 @@ def test_normalised_queries_and_keys(bench: Bench, heads: tuple[int, int, int], 
     cache = bench.cache(n_kv * dim, "f32")
     rope = Rope(0 if wide else dim // 2, not wide, ops.buffer("freqs", (dim // 4,), "u32", "state"))
     bench.data["freqs"] = np.frombuffer(table(frequencies(dim // 2, 10000.0)), np.uint32).copy()
-    width = 2 * dim if kind in ("head", "values") else (n_head + n_kv) * dim
+    width = 2 * dim if kind in ("head", "values", "after") else (n_head + n_kv) * dim
     bias = bench.vector("biases", width) if own else None
-    weights = HeadNorm(bench.vector("norms", width), bias, wide, layer_norm=own, norm_values=kind == "values")
+    weights = HeadNorm(bench.vector("norms", width), bias, wide, own, kind == "values", kind == "after")
     rows = (n_head + 2 * n_kv) * dim
     projection = Projection([bench.weight("w", Q.F16, rows, 64)], norm=bench.vector("norm", 64), eps=EPS)
     q = ops.qkv(x, projection, cache, heads, rope, weights)
@@ -123,7 +134,7 @@ def test_append_to_pages(bench: Bench, kv_type: str, batch: int) -> None:
 
 @in_turn("heads, n, pos", [((4, 2, 32), 9, 60), ((2, 1, 64), 40, 0)], BOTH_ADAPTERS)
 def test_attention_through_a_window(bench: Bench, heads: tuple[int, int, int], n: int, pos: int) -> None:
-    """With a soft cap and attention sinks. Positions before every query's window are poisoned."""
+    """With a soft cap, attention sinks and ALiBi. Positions before every query's window are poisoned."""
     n_head, n_kv, dim = heads
     bench = Bench(bench.page, replace(bench.device, software=True))
     for batch in (1, n):
@@ -136,7 +147,10 @@ def test_attention_through_a_window(bench: Bench, heads: tuple[int, int, int], n
             values[bench.cache_rows(range(pos + batch, 192))] = np.nan
             # finite: other rows of the tile see these positions
             values[bench.cache_rows(range(max(0, pos - 32)))] = 1e4
-        options = AttentionOptions(1.0, window=33, soft_cap=2.0, sinks=bench.vector("sinks", n_head))
+        slopes = alibi.table(ops, n_head, 2.0)
+        bench.data[slopes.name] = np.resize(np.frombuffer(ops.plan.constants[slopes.name], np.uint32), slopes.shape)
+        sinks = bench.vector("sinks", n_head)
+        options = AttentionOptions(1.0, window=33, soft_cap=2.0, sinks=sinks, slopes=slopes)
         y = ops.attention(q, cache, heads, options)
         gpu, host = bench.run(ops)
         check(bench, gpu[y.name][:batch, : n_head * dim], host[y.name][:batch, : n_head * dim])

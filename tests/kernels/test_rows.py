@@ -7,12 +7,14 @@ from gguf.constants import GGMLQuantizationType as Q
 from py_engine.plan import attention, rows
 from py_engine.plan.cache import UNPAGED, Cache
 from py_engine.plan.op_list import pad
-from py_engine.plan.ops import Ops, Projection
+from py_engine.plan.ops import Ops, Projection, Xielu
 from py_engine.plan.plan import Buffer
 from py_engine.plan.rope import Rope
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check
 from tests.support.kernels.variants import in_every_variant, in_pairs
+
+XIELU = Xielu(1.3, 0.6, 0.5, -1e-6)
 
 
 def taps(bench: Bench, ops: Ops, count: int, table: int) -> Buffer:
@@ -140,8 +142,10 @@ def test_norms_of_parts_of_rows_and_without_weights(bench: Bench, cols: int, par
 
 
 @in_every_variant
-@pytest.mark.parametrize("kind", ["gelu_quick", "gelu_erf", "relu", "sigmoid", "hard_swish", "hard_sigmoid"])
-def test_activations(bench: Bench, kind: str) -> None:
+@pytest.mark.parametrize(
+    "kind", ["gelu_quick", "gelu_erf", "relu", "sigmoid", "hard_swish", "hard_sigmoid", XIELU], ids=str
+)
+def test_activations(bench: Bench, kind: str | Xielu) -> None:
     ops = bench.begin(Setup(batch=3, n=2))
     x = ops.rows("x", 33)
     bench.fill(x)[:] *= 3

@@ -9,6 +9,13 @@ fn gated(gate: f32, up: f32) -> f32 {
 }
 
 fn activation(x: f32) -> f32 {
+#if ACTIVATION == "xielu"
+  // Huang and Schlag 2024; the factors are in Params
+  let least = min(x, p.eps);
+  let small = least * (1.0 + least * (0.5 + least / 6.0)); // exp() - 1 loses its digits near 0
+  let power = select(exp(least) - 1.0, small, least > -0.01);
+  return p.beta * x + select((power - x) * p.alpha_n, x * x * p.alpha_p, x > 0.0);
+#else
 #if ACTIVATION == "gelu"
   // tanh approximation (Hendrycks and Gimpel 2016); x / 2 * (1 + tanh(u)) = x / (1 + exp(-2 u))
   return x / (1.0 + exp(-1.5957691216057308 * x * (1.0 + 0.044715 * x * x)));
@@ -43,6 +50,7 @@ fn activation(x: f32) -> f32 {
   return x * select(1.0 - tail, tail, x < 0.0);
 #else
   return x / (1.0 + exp(-x));
+#endif
 #endif
 #endif
 #endif

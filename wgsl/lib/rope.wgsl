@@ -4,6 +4,7 @@
 #if MROPE
 #param SHIFTS // index in state.tables of the first sequence's shift: rotary position - position, of tokens after media
 #endif
+#param AFTER // 1: the kernel sets factors of rotated queries and keys
 #param TURNS // 1: rope_freqs has the turns of each token of the batch, (n, ROPE_DIM / 2); 0: turns per position
 // (ROPE_DIM / 2) turns in units of 2^-32 turns: wraps exactly. MROPE: then each pair's axis (media.wgsl).
 @bind var<storage, read> rope_freqs: array<u32>;
@@ -74,6 +75,10 @@ fn rope_rotation(quad: u32, m: u32) -> vec4f {
 #endif
 }
 
+#if AFTER
+var<private> rotated_by: vec4f; // factors of a quad after its rotation
+#endif
+
 // Row of the cache for token m of the batch. Separate from rope_store, as rope_rotation.
 fn stored_row(m: u32) -> u32 {
 #if KV == "q8_0"
@@ -121,6 +126,9 @@ fn rope_store(quad: u32, v: vec4f, rotation: vec4f, cache_row: u32, y0: u32) {
       out = vec4f(rotate(v.xy, rotation.xy), rotate(v.zw, rotation.zw));
     }
   }
+#if AFTER
+  out *= select(vec4f(1), rotated_by, is_query || is_key);
+#endif
   if (is_query) {
     y[y0 + rows.x] = out.x;
     y[y0 + rows.x + 1u] = out.y;

@@ -26,7 +26,7 @@ class Vocabulary:
         parameters.vocab_only = vocab_only
         self.model = self.api.llama_model_load_from_file(os.fsencode(path), parameters)
         if not self.model:
-            raise RuntimeError(f"llama.cpp does not load {path}")
+            raise RuntimeError(f"llama.cpp does not load {path}: {'; '.join(library.errors)}")
         self.vocab = self.api.llama_model_get_vocab(self.model)
         self.n_vocab = self.api.llama_vocab_n_tokens(self.vocab)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 LOG_CALLBACK = ctypes.CFUNCTYPE(None, c_int, c_char_p, c_void_p)
+LOG_ERROR = 4  # of ggml_log_level
 
 
 class ModelParams(ctypes.Structure):
@@ -148,10 +149,15 @@ class Library:
             for function, (result, arguments) in declared.items():
                 called = getattr(library, function)
                 called.restype, called.argtypes = result, arguments
-        self.silence = LOG_CALLBACK(lambda _level, _text, _data: None)  # must stay alive while the library may call it
-        self.llama.llama_log_set(self.silence, None)
+        self.errors: list[str] = []  # what the library logged as errors
+        self.on_log = LOG_CALLBACK(self._log)  # must stay alive while the library may call it
+        self.llama.llama_log_set(self.on_log, None)
         self.llama.llama_backend_init()
         self.check_layout()
+
+    def _log(self, level: int, text: bytes, _data: Any) -> None:
+        if level == LOG_ERROR:
+            self.errors.append(text.decode(errors="replace").strip())
 
     def check_layout(self) -> None:
         """Compare default values with llama.h's: a moved field fails here, not as wrong logits."""

@@ -6,6 +6,10 @@ A setting that an architecture does not read is not written.
 
 from typing import Any
 
+from tests.golden.make.presets_dense import DENSE
+from tests.golden.make.presets_experts import EXPERTS
+from tests.golden.make.presets_latent import LATENT
+
 Settings = dict[str, Any]
 
 BASE: Settings = {
@@ -167,6 +171,8 @@ PRESETS: dict[str, Settings] = {
 }
 
 
+PRESETS |= DENSE | EXPERTS
+
 # Traits of architectures.
 LAYERNORM_BIAS = {"starcoder2", "gpt2", "stablelm", "phi2", "gptneox", "falcon", "bert", "nomic-bert"}
 LAYERNORM_BIAS |= {"nomic-bert-moe", "jina-bert-v2"}
@@ -186,7 +192,37 @@ GATED_ATTENTION = {"qwen35", "qwen35moe", "qwen3next"}  # each head's queries, t
 WIDE_QK_NORM = {"olmo2", "olmoe"}  # of the whole projection
 POST_NORMS = {"gemma2", "gemma3", "gemma-embedding", "olmo2", "glm4"}
 ONE_NORM = {"phi2", "cohere2", "command-r", "falcon"}  # attention and feed forward read the same norm
+LAYERNORM_BIAS |= {"orion", "nemotron", "starcoder", "codeshell"}
+LAYERNORM |= LAYERNORM_BIAS
+LAYERNORM_BIAS |= {"bloom", "jais", "jais2"}
+LAYERNORM |= LAYERNORM_BIAS | {"mpt", "olmo"}
+NO_ROPE |= {"starcoder", "bloom", "mpt", "jais", "refact"}
+FUSED_QKV |= {"chatglm", "qwen", "starcoder", "codeshell", "bloom", "mpt", "jais"}
+FUSED_GATE_UP |= {"chatglm"}
+UNGATED |= {"nemotron", "starcoder", "codeshell", "apertus", "bloom", "mpt", "jais2"}
+QKV_BIAS |= {"starcoder", "codeshell", "qwen2vl", "bloom", "jais", "jais2"}
+OUTPUT_BIAS |= {"starcoder", "codeshell", "bloom", "jais", "jais2"}
+UP_BIAS |= {"starcoder", "codeshell", "nemotron", "bloom", "jais", "jais2"}
+GATE_BIAS = {"jais"}
+DOWN_BIAS |= UP_BIAS
+QK_NORM |= {"exaone4", "qwen3vl", "hunyuan-dense", "maincoder", "apertus"}
+SUB_NORMS = {"bitnet"}  # norms before the last matrix of attention and feed forward
+NO_NORM_WEIGHTS = {"olmo"}
+POST_NORMS |= {"exaone4"}
+NORM_AS_POST = {"gpt-oss", "seed_oss"}  # post_attention_norm is the norm before the feed forward
+NO_NORM_BEFORE = {"olmo2", "exaone4"}  # norms after attention and after the feed forward only
+POSITIONS = {"gpt2", "bert", "starcoder"}  # a table of position embeddings
+LAYERNORM |= {"dbrx"}
+NORM_BIAS = LAYERNORM_BIAS | {"phimoe"}  # whose norms have biases
+SHORT_CONVOLUTIONS = {"lfm2", "lfm2moe"}
+FUSED_QKV |= {"bailingmoe2", "dbrx"}
+QK_NORM |= {"bailingmoe2", "lfm2moe", "qwen3vlmoe", "dots1", "hunyuan-moe", "exaone-moe", "afmoe"}
+WIDE_QK_NORM |= {"minimax-m2"}
+POST_NORMS |= {"afmoe"}
+NORM_AS_POST |= {"glm4moe"}
+ATTENTION_GATES = {"afmoe"}
 EXPERT_WIDTH_KEY = {"qwen2moe", "qwen3moe", "gpt-oss", "qwen35moe", "qwen3next", "nemotron_h_moe"}
+EXPERT_WIDTH_KEY |= {preset["arch"] for preset in (*EXPERTS.values(), *LATENT.values())} - {"dbrx", "phimoe"}
 
 
 def settings(preset: str, **overrides: Any) -> Settings:

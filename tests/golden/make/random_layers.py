@@ -1,19 +1,25 @@
 """The random tensors of one layer. The order of calls decides the numbers: append, do not reorder."""
 
-from tests.golden.make import random_recurrent
+from tests.golden.make import random_latent, random_recurrent
 from tests.golden.make.gguf_file import GgufFile
 from tests.golden.make.presets import (
+    ATTENTION_GATES,
     DOWN_BIAS,
     ENCODERS,
     FUSED_GATE_UP,
     FUSED_QKV,
+    GATE_BIAS,
     GATED_ATTENTION,
-    LAYERNORM_BIAS,
+    NO_NORM_BEFORE,
+    NO_NORM_WEIGHTS,
+    NORM_AS_POST,
+    NORM_BIAS,
     ONE_NORM,
     OUTPUT_BIAS,
     POST_NORMS,
     QK_NORM,
     QKV_BIAS,
+    SUB_NORMS,
     UNGATED,
     UP_BIAS,
     WIDE_QK_NORM,
@@ -27,8 +33,8 @@ DOWN = 1.5  # gain of what leads out of the feed forward
 def add_layer(file: GgufFile, c: Settings, i: int) -> None:
     arch, width = c["arch"], c["n_embd"]
     prefix = f"blk.{i}."
-    bias = arch in LAYERNORM_BIAS
-    if arch not in ENCODERS and arch != "olmo2" and not (arch == "modern-bert" and i == 0):
+    bias = arch in NORM_BIAS
+    if arch not in ENCODERS | NO_NORM_BEFORE | NO_NORM_WEIGHTS and not (arch == "modern-bert" and i == 0):
         file.norm(prefix + "attn_norm", width, bias=bias)
     if c["preset"] == "falcon-40b":
         file.norm(prefix + "attn_norm_2", width, bias=bias)
@@ -36,7 +42,9 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
     if "layers" in c and c["layers"][i] == "-":
         add_feed_forward(file, c, prefix, i)
         return
-    if kv_heads:
+    if "kv_rank" in c:
+        random_latent.add_attention(file, c, prefix)
+    elif kv_heads:
         add_attention(file, c, prefix, kv_heads)
     if arch in random_recurrent.MAMBA2:
         if not kv_heads or arch == "falcon-h1":
@@ -51,7 +59,9 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
         file.matrix(prefix + "shortconv.conv.weight", width, c["l_cache"], float32=True)
         file.matrix(prefix + "shortconv.in_proj.weight", 3 * width, width)
         file.matrix(prefix + "shortconv.out_proj.weight", width, width)
-    if arch in POST_NORMS | GATED_ATTENTION or arch == "gpt-oss":  # of some, the norm before the feed forward
+    if arch == "dbrx":
+        file.norm(prefix + "attn_output_norm", width)  # the norm before its feed forward
+    if arch in POST_NORMS | NORM_AS_POST | GATED_ATTENTION:  # of some, the norm before the feed forward
         file.norm(prefix + "post_attention_norm", width)
     if arch in ENCODERS:
         file.norm(prefix + "attn_output_norm", width, bias=True)
@@ -60,7 +70,7 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
         file.norm(prefix + "layer_output_norm", width, bias=True)
     if arch == "glm4":
         file.norm(prefix + "post_ffw_norm", width)
-    without = ENCODERS | ONE_NORM | GATED_ATTENTION | {"olmo2", "gpt-oss"}
+    without = ENCODERS | ONE_NORM | GATED_ATTENTION | NO_NORM_BEFORE | NORM_AS_POST | NO_NORM_WEIGHTS | {"dbrx"}
     if arch == "falcon-h1":
         file.vector(prefix + "ffn_norm", width, mean=1.0, std=0.15)
     elif arch not in without and not (arch == "stablelm" and c.get("parallel")):
@@ -89,7 +99,7 @@ def add_attention(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> No
     file.matrix(prefix + "attn_output.weight", width, n_q)
     if arch in OUTPUT_BIAS or c.get("attn_bias"):
         file.vector(prefix + "attn_output.bias", width, std=0.05)
-    if arch in QK_NORM:
+    if arch in QK_NORM or c.get("qk_norm"):
         file.norm(prefix + "attn_q_norm", head_dim, mean=SHARP)
         file.norm(prefix + "attn_k_norm", head_dim, mean=SHARP)
     elif arch in WIDE_QK_NORM:
@@ -100,13 +110,18 @@ def add_attention(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> No
         file.norm(prefix + "attn_k_norm", kv_heads, head_dim, mean=SHARP)
     if arch == "gpt-oss":
         file.vector(prefix + "attn_sinks.weight", heads, std=1.0)
+    if arch in ATTENTION_GATES:
+        file.matrix(prefix + "attn_gate.weight", n_q, width)
+    if arch in SUB_NORMS:
+        file.norm(prefix + "attn_sub_norm", n_q)
 
 
 def add_feed_forward(file: GgufFile, c: Settings, prefix: str, i: int) -> None:
-    arch, width, n_ff = c["arch"], c["n_embd"], c["n_ff"]
-    if c.get("n_expert") and not (arch == "nomic-bert-moe" and i % 2 == 0):
+    arch, width = c["arch"], c["n_embd"]
+    if c.get("n_expert") and i >= c.get("lead", 0) and not (arch == "nomic-bert-moe" and i % 2 == 0):
         add_experts(file, c, prefix)
         return
+    n_ff = c["n_ff_dense"] if "n_ff_dense" in c else c["n_ff"]
     fused = arch in FUSED_GATE_UP
     if not fused and arch not in UNGATED:
         file.matrix(prefix + "ffn_gate.weight", n_ff, width)
@@ -116,6 +131,10 @@ def add_feed_forward(file: GgufFile, c: Settings, prefix: str, i: int) -> None:
         file.vector(prefix + "ffn_up.bias", n_ff)
     if arch in DOWN_BIAS:
         file.vector(prefix + "ffn_down.bias", width, std=0.05)
+    if arch in GATE_BIAS:
+        file.vector(prefix + "ffn_gate.bias", n_ff)
+    if arch in SUB_NORMS:
+        file.norm(prefix + "ffn_sub_norm", n_ff)
 
 
 def add_experts(file: GgufFile, c: Settings, prefix: str) -> None:
@@ -140,3 +159,5 @@ def add_experts(file: GgufFile, c: Settings, prefix: str) -> None:
             file.matrix(prefix + "ffn_gate_shexp.weight", shared, width)
         file.matrix(prefix + "ffn_up_shexp.weight", shared, width)
         file.matrix(prefix + "ffn_down_shexp.weight", width, shared, gain=DOWN)
+    if c.get("probs_bias"):
+        file.vector(prefix + "exp_probs_b.bias", experts)

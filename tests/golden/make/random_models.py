@@ -8,15 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from tests.golden.make import random_gemma4, random_recurrent, toy_vocabularies
+from tests.golden.make import random_gemma4, random_latent, random_recurrent, toy_vocabularies
 from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.llama_cpp_api import Library
 from tests.golden.make.presets import (
     ENCODERS,
     EXPERT_WIDTH_KEY,
     LAYERNORM,
-    LAYERNORM_BIAS,
+    NO_NORM_WEIGHTS,
     NO_ROPE,
+    NORM_BIAS,
+    POSITIONS,
+    SHORT_CONVOLUTIONS,
     Settings,
     settings,
 )
@@ -57,10 +60,10 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.embedding_length", c["n_embd"])
     file.add("%s.block_count", c["n_layer"])
     lengths = [c["n_ff"] if kind == "-" else 0 for kind in c.get("layers", "")]
-    file.add("%s.feed_forward_length", lengths or c["n_ff"])
+    file.add("%s.feed_forward_length", lengths or g("ff_key", g("n_ff_dense", c["n_ff"])))
     file.add("%s.attention.head_count", c["n_head"])
     kv_heads = c["n_kv"]
-    if arch == "lfm2":  # no key and value heads: a layer with a short convolution
+    if arch in SHORT_CONVOLUTIONS:  # no key and value heads: a layer with a short convolution
         layers = c["n_layer"]
         kv_heads = c["kv_arr"] = [kv_heads if i % 3 == 2 or i == layers - 1 else 0 for i in range(layers)]
         file.add("%s.shortconv.l_cache", c["l_cache"])
@@ -72,12 +75,22 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.attention.head_count_kv", kv_heads)
     epsilon = "layer_norm_epsilon" if arch in LAYERNORM else "layer_norm_rms_epsilon"
     file.add(f"%s.attention.{epsilon}", float(c["eps"]))
-    if c["head_dim"] * c["n_head"] != c["n_embd"] or arch.startswith(("qwen3", "gemma")):
+    if "kv_rank" in c:
+        random_latent.add_metadata(file, c)
+    elif c["head_dim"] * c["n_head"] != c["n_embd"] or arch.startswith(("qwen3", "gemma")):
         file.add("%s.attention.key_length", c["head_dim"])
         file.add("%s.attention.value_length", c["head_dim"])
     if arch not in NO_ROPE:
         file.add("%s.rope.dimension_count", g("rope_dim", c["head_dim"]))
         file.add("%s.rope.freq_base", c["rope_base"])
+    file.add("%s.rope.dimension_sections", g("sections"))
+    file.add("%s.attention.clamp_kqv", g("clamp_kqv"))
+    file.add("%s.attention.max_alibi_bias", g("alibi"))
+    if arch == "apertus":  # factors of the activation for each layer
+        layers = np.arange(c["n_layer"])
+        for name, values in (("alpha_n", 0.8 + layers), ("alpha_p", 0.3 - layers), ("beta", 0.5 + 0.2 * layers)):
+            file.add(f"xielu.{name}", [float(value) for value in values])
+        file.add("xielu.eps", [-1e-6] * c["n_layer"])
     add_rope_scaling(file, c)
     if g("no_rope"):
         file.add("%s.rope.scaling.finetuned", False)
@@ -91,6 +104,14 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
             file.add("%s.expert_weights_norm", True)
             file.add("%s.expert_weights_scale", 2.5)
             file.add("%s.expert_gating_func", 2)
+        file.add("%s.expert_shared_count", g("n_shared"))
+        file.add("%s.leading_dense_block_count", g("lead"))
+        file.add("%s.interleave_moe_layer_step", g("step"))
+        file.add("%s.expert_gating_func", g("gating"))
+        file.add("%s.expert_weights_norm", g("weights_norm"))
+        file.add("%s.expert_weights_scale", g("weights_scale"))
+        file.add("%s.expert_group_count", g("groups"))
+        file.add("%s.expert_group_used_count", g("groups_used"))
     file.add("%s.attention.sliding_window", g("window"))
     file.add("%s.attention.sliding_window_pattern", g("pattern"))
     file.add("%s.attn_logit_softcapping", g("attn_cap"))
@@ -138,7 +159,7 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
     """Add embeddings of about unit variance, an output whose logits spread by `logit_std`, and the layers."""
     arch, width = c["arch"], c["n_embd"]
     g = c.get
-    scale = np.sqrt(width) if arch.startswith("gemma") else g("embedding_scale", 1.0)
+    scale = np.sqrt(width) if arch.startswith(("gemma", "afmoe")) else g("embedding_scale", 1.0)
     logit_scale = g("logit_scale", 1.0)  # Granite divides by it, Cohere multiplies
     if arch in ("cohere2", "command-r"):
         logit_scale = 1 / logit_scale
@@ -151,7 +172,7 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
     else:
         std = 1.0 / scale
     file.matrix("token_embd.weight", c["vocab"], width, std=std)
-    if arch in ("gpt2", "bert"):
+    if arch in POSITIONS:
         file.matrix("position_embd.weight", c["ctx"], width, std=0.5, float32=True)
     if arch in ENCODERS:
         file.matrix("token_types.weight", 2, width, std=0.3, float32=True)
@@ -159,11 +180,14 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
     else:
         if arch == "modern-bert":
             file.norm("token_embd_norm", width)
-        name = "token_embd_norm" if arch == "lfm2" else "output_norm"
-        file.norm(name, width, mean=norm_mean, bias=arch in LAYERNORM_BIAS)
+        if arch == "bloom":
+            file.norm("token_embd_norm", width, bias=True)
+        name = "token_embd_norm" if arch in SHORT_CONVOLUTIONS else "output_norm"
+        if arch not in NO_NORM_WEIGHTS:
+            file.norm(name, width, mean=norm_mean, bias=arch in NORM_BIAS)
         if not c["tied"]:
             file.matrix("output.weight", c["vocab"], width, gain=c["logit_std"] * logit_scale)
-            if arch == "phi2":
+            if arch in ("phi2", "phimoe"):
                 file.vector("output.bias", c["vocab"])
     if c["preset"] == "bert-rank":  # the classifier
         file.matrix("cls.weight", width, width)

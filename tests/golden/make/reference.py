@@ -13,6 +13,7 @@ import numpy as np
 
 from tests.golden.make.reference_attention import KeysValues, attention
 from tests.golden.make.reference_feed_forward import feed_forward
+from tests.golden.make.reference_latent import latent_attention
 from tests.golden.make.reference_model import ReferenceModel, gelu
 from tests.golden.make.reference_recurrent import mix
 
@@ -47,11 +48,13 @@ class Reference(ReferenceModel):
     def hidden(self, ids: Sequence[int]) -> np.ndarray:
         """Final hidden states (n, width), the output norm included."""
         x = self.tensors["token_embd.weight"][np.asarray(ids)]
-        if self.architecture.startswith("gemma"):
+        if self.architecture.startswith(("gemma", "afmoe")):
             x = x * math.sqrt(self.width)
         x = x * self.key("embedding_scale", 1.0)
         if "position_embd.weight" in self.tensors:
             x = x + self.tensors["position_embd.weight"][: len(ids)]
+        if self.architecture == "bloom":
+            x = self.norm(x, "token_embd_norm")
         if self.architecture in POST_NORM_ENCODERS:
             return self.encode(x)
         if self.architecture == "modern-bert":
@@ -65,15 +68,20 @@ class Reference(ReferenceModel):
             scale = self.tensors.get(f"blk.{layer}.layer_output_scale.weight")
             if scale is not None:
                 x = x * scale
-        return self.norm(x, "token_embd_norm" if self.architecture == "lfm2" else "output_norm")
+        return self.norm(x, "token_embd_norm" if self.architecture in ("lfm2", "lfm2moe") else "output_norm")
 
     def layer(self, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
-        prefix, arch = f"blk.{layer}.", self.architecture
-        h = self.optional_norm(x, prefix + "attn_norm")
+        prefix, arch, start = f"blk.{layer}.", self.architecture, x
+        h = self.optional_norm(x, prefix + "attn_norm") if arch != "olmo" else self.normalize(x)
         read = self.norm(x, prefix + "attn_norm_2") if prefix + "attn_norm_2.weight" in self.tensors else h
         if arch.startswith(("mamba2", "nemotron_h")):  # one part in each layer
             return x + self.one_part(h, layer)
-        mixes = attention(self, read, layer, shared) if self.kv_heads[layer] else mix(self, h, layer)
+        if prefix + "attn_kv_a_mqa.weight" in self.tensors:
+            mixes = latent_attention(self, read, layer)
+        elif self.kv_heads[layer]:
+            mixes = attention(self, read, layer, shared)
+        else:
+            mixes = mix(self, h, layer)
         if arch == "falcon-h1":
             mixes = mixes + mix(self, h, layer)
         one_norm = arch in ONE_NORM or (arch == "stablelm" and prefix + "ffn_norm.weight" not in self.tensors)
@@ -83,12 +91,16 @@ class Reference(ReferenceModel):
             return np.asarray(x + mixes + feed_forward(self, self.norm(x, prefix + "ffn_norm"), layer))
         scale = self.key("residual_scale", 1.0)
         before = prefix + "ffn_norm"
-        if arch == "gpt-oss" or arch.startswith(("qwen35", "qwen3next")):  # which call the norm before it so
+        named_so = arch in ("gpt-oss", "seed_oss", "glm4moe") or arch.startswith(("qwen35", "qwen3next"))
+        if named_so:  # the norm before the feed forward
             before = prefix + "post_attention_norm"
         else:
             mixes = self.optional_norm(mixes, prefix + "post_attention_norm")
         x = x + scale * mixes
-        out = feed_forward(self, self.optional_norm(x, before), layer)
+        if arch == "dbrx":
+            before = prefix + "attn_output_norm"
+        read = self.normalize(x) if arch == "olmo" else self.optional_norm(x, before)
+        out = feed_forward(self, read, layer, start)
         return np.asarray(x + scale * self.optional_norm(out, prefix + "post_ffw_norm"))
 
     def one_part(self, x: np.ndarray, layer: int) -> np.ndarray:

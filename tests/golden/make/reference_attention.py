@@ -8,8 +8,23 @@ from tests.golden.make.reference_model import ReferenceModel, softmax
 
 # These rotate the pairs (0, 1), (2, 3), ...; the others pair i with i + n_rot / 2.
 ADJACENT_PAIRS = {"granitehybrid", "llama", "arcee", "granite", "granitemoe", "smollm3", "cohere2", "command-r", "glm4"}
-NO_ROPE = {"nemotron_h", "nemotron_h_moe", "gpt2", "bert", "jina-bert-v2"}
-WIDE_QK_NORM = {"olmo2", "olmoe"}  # over all heads at once
+ADJACENT_PAIRS |= {"ernie4_5", "internlm2", "xverse", "mistral3", "minicpm", "chatglm"}
+ADJACENT_PAIRS |= {"maincoder", "olmo", "ernie4_5-moe", "bailingmoe", "deepseek", "deepseek2"}
+ROTATED_FIRST = {"hunyuan-dense", "hunyuan-moe", "maincoder"}  # then normalised
+NO_ROPE = {
+    "nemotron_h",
+    "nemotron_h_moe",
+    "gpt2",
+    "bert",
+    "jina-bert-v2",
+    "starcoder",
+    "bloom",
+    "mpt",
+    "jais",
+    "refact",
+}
+ALIBI = {"jina-bert-v2": 8.0, "bloom": 8.0, "refact": 8.0}  # the largest bias, where the metadata has none
+WIDE_QK_NORM = {"olmo2", "olmoe", "minimax-m2"}  # over all heads at once
 OWN_WINDOW_BASE = {"gemma3", "gemma4", "gemma-embedding", "modern-bert"}
 
 Rotation = tuple[np.ndarray, np.ndarray]
@@ -82,7 +97,7 @@ def rotate(model: ReferenceModel, x: np.ndarray, turned: Rotation) -> np.ndarray
 def uses_rope(model: ReferenceModel, layer: int) -> bool:
     if model.architecture == "smollm3":
         return (layer + 1) % 4 != 0
-    if model.architecture == "cohere2":
+    if model.architecture in ("cohere2", "exaone-moe", "afmoe", "smallthinker"):
         return model.windowed(layer)
     return model.architecture not in NO_ROPE and bool(model.key("rope.scaling.finetuned", True))
 
@@ -99,11 +114,11 @@ def mask(model: ReferenceModel, n: int, layer: int) -> np.ndarray:
     return np.zeros((n, n), bool)
 
 
-def alibi(heads: int, n: int) -> np.ndarray:
-    """ALiBi's scores (heads, n, n): each head loses a fixed amount for each position of distance; bias up to 8."""
+def alibi(heads: int, n: int, most: float) -> np.ndarray:
+    """ALiBi's scores (heads, n, n): each head loses a fixed amount for each position of distance; bias up to `most`."""
     power = 2 ** math.floor(math.log2(heads))
-    slopes = [2.0 ** (-8 / power * (h + 1)) for h in range(power)]
-    slopes += [2.0 ** (-4 / power * (2 * h + 1)) for h in range(heads - power)]
+    slopes = [2.0 ** (-most / power * (h + 1)) for h in range(power)]
+    slopes += [2.0 ** (-most / 2 / power * (2 * h + 1)) for h in range(heads - power)]
     distance = np.abs(np.arange(n)[:, None] - np.arange(n)[None, :])
     return -np.array(slopes)[:, None, None] * distance
 
@@ -130,9 +145,14 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int
         if q.shape[1] == 2 * heads * size:  # each head's queries, then its gates
             q, gate = (part.reshape(n, -1) for part in np.split(q.reshape(n, heads, -1), 2, axis=2))
         k, v = keys_values(model, x, layer) if prefix + "attn_k.weight" in model.tensors else (q, q)
+    limit = model.key("attention.clamp_kqv")
+    if limit:
+        q, k, v = (np.clip(a, -limit, limit) for a in (q, k, v))
     if arch in WIDE_QK_NORM:
         q, k = model.norm(q, prefix + "attn_q_norm"), model.norm(k, prefix + "attn_k_norm")
     q, k, v = (a.reshape(n, -1, size) for a in (q, k, v))
+    if turned and arch in ROTATED_FIRST:
+        q, k, turned = rotate(model, q, turned), rotate(model, k, turned), None
     if arch not in WIDE_QK_NORM and prefix + "attn_q_norm.weight" in model.tensors:
         q = model.norm(q, prefix + "attn_q_norm")
     if arch not in WIDE_QK_NORM and prefix + "attn_k_norm.weight" in model.tensors:
@@ -146,11 +166,12 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int
         shared[layer] = k, v
     else:  # the last layer with keys of its own and the same kind of window
         k, v = shared[own - 2 if model.windowed(layer) else own - 1]
-    scale = 1.0 if arch == "gemma4" else model.key("attention.scale") or 1 / math.sqrt(size)
+    scale = model.key("attention.scale") or {"gemma4": 1.0, "jais": 1 / size}.get(arch, 1 / math.sqrt(size))
     k, v = (np.repeat(a, heads // kv_heads, axis=1) for a in (k, v))
     scores = np.einsum("qhd,khd->hqk", q, k) * scale
-    if arch == "jina-bert-v2":
-        scores += alibi(heads, n)
+    bias = model.key("attention.max_alibi_bias", ALIBI.get(arch))
+    if bias:
+        scores += alibi(heads, n, bias)
     cap = model.key("attn_logit_softcapping")
     if cap:
         scores = cap * np.tanh(scores / cap)
@@ -163,4 +184,8 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int
     mixed = np.einsum("hqk,khd->qhd", weights, v).reshape(n, -1)
     if gate is not None:
         mixed = mixed / (1 + np.exp(-gate))
+    if prefix + "attn_gate.weight" in model.tensors:
+        mixed = mixed / (1 + np.exp(-model.linear(x, prefix + "attn_gate")))
+    if prefix + "attn_sub_norm.weight" in model.tensors:
+        mixed = model.norm(mixed, prefix + "attn_sub_norm")
     return model.linear(mixed, prefix + "attn_output")

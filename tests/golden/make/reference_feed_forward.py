@@ -8,9 +8,13 @@ from tests.golden.make.reference_model import ReferenceModel, gelu, silu, softma
 
 GELU = {"gemma", "gemma2", "gemma3", "gemma4", "gemma-embedding", "starcoder2", "gpt2", "phi2", "gptneox", "falcon"}
 GELU |= {"bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert"}
-FUSED_GATE_UP = {"phi3", "glm4", "jina-bert-v2", "modern-bert"}  # gate in the first half of ffn_up's rows
-# The chosen experts' weights sum to 1.
-NORMALIZED_EXPERTS = {"llama", "qwen3moe", "granitemoe", "granitehybrid", "qwen35moe", "qwen3next"}
+GELU |= {"starcoder", "codeshell", "bloom", "mpt"}
+SQUARED_RELU = {"arcee", "nemotron", "jais2", "nemotron_h", "nemotron_h_moe"}
+FUSED_GATE_UP = {"phi3", "glm4", "jina-bert-v2", "modern-bert", "chatglm"}  # gate in the first half of ffn_up's rows
+NORMALIZED_EXPERTS = {"llama", "qwen3moe", "granitemoe", "ernie4_5-moe", "phimoe", "lfm2moe", "qwen3vlmoe"}
+NORMALIZED_EXPERTS |= {"hunyuan-moe", "minimax-m2", "smallthinker", "dbrx", "granitehybrid", "qwen35moe"}
+NORMALIZED_EXPERTS |= {"qwen3next"}  # the chosen experts' weights sum to 1
+SIGMOID = 2  # of expert_gating_func
 
 
 def squared_relu(x: np.ndarray) -> np.ndarray:
@@ -18,34 +22,48 @@ def squared_relu(x: np.ndarray) -> np.ndarray:
 
 
 def activation(model: ReferenceModel) -> Callable[[np.ndarray], np.ndarray]:
-    if model.architecture in ("arcee", "nemotron_h", "nemotron_h_moe"):
+    if model.architecture in SQUARED_RELU:
         return squared_relu
     return gelu if model.architecture in GELU else silu
 
 
-def feed_forward(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
+def feed_forward(model: ReferenceModel, x: np.ndarray, layer: int, start: np.ndarray | None = None) -> np.ndarray:
+    """`start`: the layer's input, which SmallThinker's router reads."""
     prefix, act = f"blk.{layer}.", activation(model)
     if model.experts and prefix + "ffn_gate_inp.weight" in model.tensors:
-        return mixture(model, x, prefix)
+        return mixture(model, x, prefix, x if start is None or model.architecture != "smallthinker" else start)
     up = model.linear(x, prefix + "ffn_up")
     if model.architecture in FUSED_GATE_UP:
         gate, up = np.split(up, 2, axis=1)
         hidden = act(gate) * up
     elif prefix + "ffn_gate.weight" in model.tensors:
         hidden = act(model.linear(x, prefix + "ffn_gate")) * up
+    elif model.architecture == "apertus":
+        hidden = xielu(model, up, layer)
     else:
         hidden = act(up)
+    if prefix + "ffn_sub_norm.weight" in model.tensors:
+        hidden = model.norm(hidden, prefix + "ffn_sub_norm")
     return model.linear(hidden, prefix + "ffn_down")
 
 
-def mixture(model: ReferenceModel, x: np.ndarray, prefix: str) -> np.ndarray:
-    """The chosen experts' weighted sum, plus the shared expert if there is one."""
-    gpt_oss, nemotron = model.architecture == "gpt-oss", model.architecture == "nemotron_h_moe"
-    logits = model.linear(x, prefix + "ffn_gate_inp")
-    probabilities = logits if gpt_oss else softmax(logits)
-    if nemotron:
-        probabilities = 1 / (1 + np.exp(-logits))
-        logits = probabilities + model.tensors[prefix + "exp_probs_b.bias"]
+def xielu(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
+    """Apertus' activation (Huang and Schlag 2024): quadratic above 0, exponential below."""
+    alpha_n, alpha_p, beta, eps = (model.metadata[f"xielu.{n}"][layer] for n in ("alpha_n", "alpha_p", "beta", "eps"))
+    negative = (np.expm1(np.minimum(x, eps)) - x) * (beta + np.log1p(np.exp(alpha_n)))
+    return np.asarray(beta * x + np.where(x > 0, x * x * np.log1p(np.exp(alpha_p)), negative))
+
+
+def mixture(model: ReferenceModel, x: np.ndarray, prefix: str, routed: np.ndarray) -> np.ndarray:
+    """The chosen experts' weighted sum, plus the shared expert if there is one. `routed`: what the router reads."""
+    gpt_oss = model.architecture == "gpt-oss"
+    logits = model.linear(routed, prefix + "ffn_gate_inp")
+    sigmoid = model.key("expert_gating_func") == SIGMOID
+    probabilities = logits if gpt_oss else 1 / (1 + np.exp(-logits)) if sigmoid else softmax(logits)
+    bias = model.tensors.get(prefix + "exp_probs_b.bias")
+    if bias is not None:
+        logits = probabilities + bias  # what experts are chosen by
+    logits = without_lost_groups(model, logits)
     order = np.argsort(-logits, axis=1, kind="stable")
     chosen = order[:, : model.experts_used]
     if model.experts_used < model.experts:
@@ -54,9 +72,9 @@ def mixture(model: ReferenceModel, x: np.ndarray, prefix: str) -> np.ndarray:
     weights = np.take_along_axis(probabilities, chosen, 1)
     if gpt_oss:
         weights = softmax(weights)
-    elif nemotron or model.architecture in NORMALIZED_EXPERTS:
+    elif model.architecture in NORMALIZED_EXPERTS or model.key("expert_weights_norm"):
         weights = weights / weights.sum(1, keepdims=True)
-    weights = weights * model.key("expert_weights_scale", 1.0)
+    weights = weights * (model.key("expert_weights_scale") or 1.0)
     out = np.zeros_like(x)
     for i, row in enumerate(x):
         for expert, weight in zip(chosen[i], weights[i], strict=True):
@@ -64,6 +82,20 @@ def mixture(model: ReferenceModel, x: np.ndarray, prefix: str) -> np.ndarray:
     if prefix + "ffn_up_shexp.weight" in model.tensors:
         out += shared_expert(model, x, prefix)
     return out
+
+
+def without_lost_groups(model: ReferenceModel, scores: np.ndarray) -> np.ndarray:
+    """Scores (n, experts), minus infinity outside the groups whose two best experts have the largest sums."""
+    groups = model.key("expert_group_count", 0)
+    if groups < 2:
+        return scores
+    grouped = scores.reshape(len(scores), groups, -1)
+    sums = np.sort(grouped, axis=2)[:, :, -2:].sum(2)
+    ranks = np.argsort(np.argsort(-sums, axis=1, kind="stable"), axis=1)
+    used = model.key("expert_group_used_count")
+    ordered = -np.sort(-sums, axis=1)
+    model.route_margin = min(model.route_margin, float((ordered[:, used - 1] - ordered[:, used]).min()))
+    return np.where(ranks[:, :, None] < used, grouped, -np.inf).reshape(scores.shape)
 
 
 def expert_output(model: ReferenceModel, x: np.ndarray, prefix: str, expert: int) -> np.ndarray:
@@ -81,7 +113,7 @@ def expert_output(model: ReferenceModel, x: np.ndarray, prefix: str, expert: int
     if model.architecture == "gpt-oss":
         gate, up = np.minimum(gate, 7.0), np.clip(up, -7.0, 7.0)
         return project("down", gate / (1 + np.exp(-1.702 * gate)) * (up + 1))
-    return project("down", silu(gate) * up)
+    return project("down", (np.maximum(gate, 0) if model.architecture == "smallthinker" else silu(gate)) * up)
 
 
 def shared_expert(model: ReferenceModel, x: np.ndarray, prefix: str) -> np.ndarray:

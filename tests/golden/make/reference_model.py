@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,31 @@ KNOWN = {
     *("nomic-bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert"),
     *("granitehybrid", "qwen35", "qwen35moe", "qwen3next", "mamba2", "nemotron_h", "nemotron_h_moe", "falcon-h1"),
 }
-# Period of the layers with a sliding window. The last layer of each period has none; ModernBERT's is the first.
+KNOWN |= {"ernie4_5", "internlm2", "xverse", "mistral3", "minicpm", "chatglm", "qwen", "seed_oss", "exaone4", "qwen2vl"}
+KNOWN |= {"hunyuan-dense", "maincoder", "apertus", "olmo", "refact", "bloom", "mpt", "jais", "jais2", "bitnet"}
+KNOWN |= {
+    "ernie4_5-moe",
+    "bailingmoe",
+    "bailingmoe2",
+    "deepseek",
+    "phimoe",
+    "lfm2moe",
+    "qwen3vlmoe",
+    "glm4moe",
+    "dots1",
+}
+KNOWN |= {"hunyuan-moe", "minimax-m2", "exaone-moe", "afmoe", "smallthinker", "dbrx"}
+KNOWN |= {"qwen3vl", "orion", "nemotron", "starcoder", "codeshell", "pangu-embedded"}
+# Period of the layers with a sliding window. The last layer of each period has none; of FULL_FIRST the first.
 WINDOW_PERIOD = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "olmo2": 4, "cohere2": 4, "gpt-oss": 2}
-WINDOW_PERIOD |= {"modern-bert": 3, "gemma4": 6}
+WINDOW_PERIOD |= {"modern-bert": 3, "gemma4": 6, "exaone-moe": 4, "afmoe": 4, "smallthinker": 4}
+FULL_FIRST = {"modern-bert", "smallthinker"}
+# MiniCPM's scales where the metadata has none, by layers and width.
+MINICPM: dict[str, Callable[[int, int], float]] = {
+    "embedding_scale": lambda layers, width: 12.0,
+    "residual_scale": lambda layers, width: 1.4 / math.sqrt(layers),
+    "logit_scale": lambda layers, width: 256 / width,
+}
 
 
 class UnsupportedArchitecture(Exception):
@@ -83,6 +106,8 @@ class ReferenceModel:
 
     def key(self, name: str, default: Any = None) -> Any:
         """Metadata of this architecture."""
+        if self.architecture == "minicpm" and name in MINICPM:
+            default = MINICPM[name](self.n_layer, self.width)
         return self.metadata.get(f"{self.architecture}.{name}", default)
 
     def windowed(self, layer: int) -> bool:
@@ -92,7 +117,7 @@ class ReferenceModel:
         pattern = self.key("attention.sliding_window_pattern", WINDOW_PERIOD[self.architecture])
         if isinstance(pattern, list):
             return bool(pattern[layer])
-        if self.architecture == "modern-bert":
+        if self.architecture in FULL_FIRST:
             return bool(layer % pattern)
         return bool(pattern == 0 or layer % pattern < pattern - 1)
 
@@ -110,8 +135,11 @@ class ReferenceModel:
 
     def norm(self, x: np.ndarray, name: str) -> np.ndarray:
         """Normalize, then apply the norm's weight and, where present, its bias."""
+        y = self.normalize(x)
+        if self.architecture == "olmo":  # its norms have no weights
+            return y
         weight = self.tensors.get(name)  # Falcon-H1's
-        y = self.normalize(x) * (self.tensors[name + ".weight"] if weight is None else weight)
+        y = y * (self.tensors[name + ".weight"] if weight is None else weight)
         return np.asarray(y + self.tensors[name + ".bias"]) if name + ".bias" in self.tensors else y
 
     def linear(self, x: np.ndarray, name: str) -> np.ndarray:

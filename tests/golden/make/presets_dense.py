@@ -1,0 +1,38 @@
+"""Presets of dense architectures near llama and GPT-2: the settings that distinguish them, small and uneven.
+
+`q_dim` different from `n_embd`, fewer key/value heads and biases expose mistakes that a regular shape would hide.
+"""
+
+from typing import Any
+
+SMALL = {"n_embd": 80, "head_dim": 24, "n_ff": 104, "vocab": 304}  # 4 heads of 24 are not 80
+SQUARE = {"n_embd": 80, "head_dim": 20, "n_ff": 104, "vocab": 304}  # for architectures whose heads fill n_embd
+
+DENSE: dict[str, dict[str, Any]] = {
+    "ernie4_5": {"arch": "ernie4_5", **SMALL, "tied": True, "qkv_bias": True, "rope_base": 500000.0},
+    "internlm2": {"arch": "internlm2", **SQUARE, "rope_base": 1e6},
+    "xverse": {"arch": "xverse", **SQUARE, "eps": 1e-6},
+    "mistral3": {"arch": "mistral3", **SMALL, "rope": "yarn", "ctx": 512, "rope_base": 1e6},
+    "minicpm": {"arch": "minicpm", **SQUARE, "n_layer": 3, "tied": True},  # the scales are the readers' defaults
+    "chatglm": {"arch": "chatglm", **SQUARE, "qkv_bias": True, "rope_dim": 12},
+    "qwen": {"arch": "qwen", **SQUARE, "n_kv": 4, "qkv_bias": True, "ff_key": 208, "eps": 1e-6},
+    "seed_oss": {"arch": "seed_oss", **SMALL, "qkv_bias": True, "rope_base": 1e7, "eps": 1e-6},
+    "exaone4": {"arch": "exaone4", **SQUARE, "tied": True, "rope_base": 1e6, "rope": "llama3"},
+    "qwen2vl": {"arch": "qwen2vl", **SQUARE, "rope_base": 1e6, "sections": [4, 3, 3, 0], "eps": 1e-6},
+    "qwen3vl": {"arch": "qwen3vl", **SMALL, "rope_base": 5e6, "sections": [4, 4, 4, 0], "eps": 1e-6, "tied": True},
+    "orion": {"arch": "orion", **SQUARE},
+    "nemotron": {"arch": "nemotron", **SQUARE, "rope_dim": 12, "attn_bias": True},
+    "starcoder": {"arch": "starcoder", **SQUARE, "n_kv": 1},
+    "codeshell": {"arch": "codeshell", **SQUARE},
+    "hunyuan-dense": {"arch": "hunyuan-dense", **SMALL, "rope_base": 1e6, "tied": True},
+    "maincoder": {"arch": "maincoder", **SMALL, "rope_base": 1e6},
+    "apertus": {"arch": "apertus", **SMALL, "rope_base": 12e6, "rope": "llama3"},
+    "olmo": {"arch": "olmo", **SQUARE, "clamp_kqv": 1.5, "tied": True},
+    "refact": {"arch": "refact", **SQUARE, "n_kv": 1, "tied": True},
+    "bloom": {"arch": "bloom", **SQUARE, "n_head": 5, "head_dim": 16, "n_kv": 5, "tied": True},
+    "mpt": {"arch": "mpt", **SQUARE, "n_kv": 4, "alibi": 6.0, "clamp_kqv": 1.5, "tied": True},
+    "jais": {"arch": "jais", **SQUARE, "n_kv": 4, "alibi": 8.0},
+    "jais2": {"arch": "jais2", **SQUARE},
+    "bitnet": {"arch": "bitnet", **SQUARE, "tied": True},
+    "pangu-embedded": {"arch": "pangu-embedded", **SMALL, "attn_bias": True, "tied": True},
+}

@@ -1,0 +1,34 @@
+"""Presets of latent attention (MLA): heads project their keys and values from a latent; one rotated key serves all.
+
+`q_rank` and `kv_rank` are the ranks of the projections, `nope` the dimensions of a head that are not rotated,
+`rope_dim` the rotated ones, `v_dim` those of a value. `split`: keys and values have matrices of their own, as in
+newer files.
+"""
+
+from typing import Any
+
+LATENT_ATTENTION: dict[str, Any] = {
+    **{"arch": "deepseek2", "n_embd": 80, "n_head": 5, "n_kv": 1, "vocab": 304, "eps": 1e-6},
+    **{"kv_rank": 36, "nope": 20, "rope_dim": 12, "v_dim": 16, "split": True},
+    **{"lead": 1, "n_ff_dense": 104, "n_ff": 40, "n_ff_shexp": 40, "n_shared": 1, "n_expert": 6, "n_used": 2},
+}
+# llama.cpp takes a file of 26 layers for one without a low rank of queries; most are dense to keep it small.
+LITE = LATENT_ATTENTION | {
+    **{"n_layer": 26, "lead": 24, "n_embd": 40, "n_head": 3, "kv_rank": 20, "nope": 12, "rope_dim": 8, "v_dim": 8},
+    **{"n_ff_dense": 24, "n_ff": 16, "n_ff_shexp": 16, "n_expert": 4},
+}
+
+LATENT: dict[str, dict[str, Any]] = {
+    "deepseek2": {
+        **LATENT_ATTENTION,
+        **{"q_rank": 44, "rope": "yarn", "ctx": 512, "yarn_log_multiplier": 0.1},
+        **{"n_expert": 12, "n_used": 3, "groups": 4, "groups_used": 2},
+        **{"gating": 2, "weights_norm": True, "weights_scale": 2.5, "probs_bias": True},
+    },
+    "deepseek2-lite": {**LITE, "weights_scale": 1.0},
+    "deepseek2-joined": {
+        **LITE,
+        **{"n_kv": 3, "split": False, "weights_scale": 1.0},
+        **{"rope": "yarn", "ctx": 512, "yarn_log_multiplier": 0.0707},
+    },
+}

@@ -1,0 +1,40 @@
+"""The metadata and tensors of latent attention."""
+
+from tests.golden.make.gguf_file import GgufFile
+from tests.golden.make.presets import Settings
+
+SHARP = 1.4  # gain of queries and keys: spreads the attention's scores
+
+
+def add_metadata(file: GgufFile, c: Settings) -> None:
+    """Add what only latent attention has. Split: a head's key is the latent and the rotated part."""
+    rank, rope, key = c["kv_rank"], c["rope_dim"], c["nope"] + c["rope_dim"]
+    file.add("%s.attention.q_lora_rank", c.get("q_rank"))
+    file.add("%s.attention.kv_lora_rank", rank)
+    file.add("%s.attention.key_length", rank + rope if c["split"] else key)
+    file.add("%s.attention.value_length", rank if c["split"] else c["v_dim"])
+    if c["split"]:
+        file.add("%s.attention.key_length_mla", key)
+        file.add("%s.attention.value_length_mla", c["v_dim"])
+    file.add("%s.rope.scaling.yarn_log_multiplier", c.get("yarn_log_multiplier"))
+
+
+def add_attention(file: GgufFile, c: Settings, prefix: str) -> None:
+    """Add a layer's projections."""
+    width, heads, rank, nope, rope, v = c["n_embd"], c["n_head"], c["kv_rank"], c["nope"], c["rope_dim"], c["v_dim"]
+    q_rows = heads * (nope + rope)
+    if q_rank := c.get("q_rank"):
+        file.matrix(prefix + "attn_q_a.weight", q_rank, width)
+        file.norm(prefix + "attn_q_a_norm", q_rank)
+        file.matrix(prefix + "attn_q_b.weight", q_rows, q_rank, gain=SHARP)
+    else:
+        file.matrix(prefix + "attn_q.weight", q_rows, width, gain=SHARP)
+    file.matrix(prefix + "attn_kv_a_mqa.weight", rank + rope, width, gain=SHARP)
+    file.norm(prefix + "attn_kv_a_norm", rank)
+    if c["split"]:
+        # scores are sums over `rank`: the usual deviation of a key of `nope` dimensions
+        file.matrix(prefix + "attn_k_b.weight", heads, rank, nope, std=rank**-0.5)
+        file.matrix(prefix + "attn_v_b.weight", heads, v, rank)
+    else:
+        file.matrix(prefix + "attn_kv_b.weight", heads * (nope + v), rank)
+    file.matrix(prefix + "attn_output.weight", width, heads * v)

@@ -1,0 +1,47 @@
+"""Latent attention (MLA) in float64, from the decompressed keys and values."""
+
+import math
+
+import numpy as np
+
+from tests.golden.make.reference_attention import mask, rotate, rotation
+from tests.golden.make.reference_model import ReferenceModel, softmax
+
+
+def latent_attention(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
+    """The attention's output (n, width)."""
+    prefix, n, tensors, heads = f"blk.{layer}.", len(x), model.tensors, model.heads
+    rank, rope = model.key("attention.kv_lora_rank"), model.key("rope.dimension_count")
+    if prefix + "attn_q_a.weight" in tensors:
+        low = model.norm(model.linear(x, prefix + "attn_q_a"), prefix + "attn_q_a_norm")
+        q = model.linear(low, prefix + "attn_q_b")
+    else:
+        q = model.linear(x, prefix + "attn_q")
+    q = q.reshape(n, heads, -1)
+    nope = q.shape[2] - rope
+    compressed = model.linear(x, prefix + "attn_kv_a_mqa")
+    latent = model.norm(compressed[:, :rank], prefix + "attn_kv_a_norm")
+    if prefix + "attn_k_b.weight" in tensors:
+        k = np.einsum("hrc,nr->nhc", tensors[prefix + "attn_k_b.weight"], latent)
+        v = np.einsum("hvr,nr->nhv", tensors[prefix + "attn_v_b.weight"], latent)
+    else:
+        kv = model.linear(latent, prefix + "attn_kv_b").reshape(n, heads, -1)
+        k, v = kv[:, :, :nope], kv[:, :, nope:]
+    turned = rotation(model, np.arange(n), layer)
+    scale, magnitude = scales(model, nope + rope)
+    turned = turned[0] * magnitude, turned[1] * magnitude
+    q_rope, k_rope = (rotate(model, a, turned) for a in (q[:, :, nope:], compressed[:, None, rank:]))
+    scores = np.einsum("qhc,khc->hqk", q[:, :, :nope], k) + np.einsum("qhc,kc->hqk", q_rope, k_rope[:, 0])
+    weights = softmax(np.where(mask(model, n, layer), -np.inf, scores * scale))
+    return model.linear(np.einsum("hqk,khv->qhv", weights, v).reshape(n, -1), prefix + "attn_output")
+
+
+def scales(model: ReferenceModel, key: int) -> tuple[float, float]:
+    """(the scores' factor, what remains of the rotation's magnitude): YaRN with yarn_log_multiplier moves it."""
+    if model.key("rope.scaling.type") != "yarn":
+        return 1 / math.sqrt(key), 1.0
+    log = math.log(model.key("rope.scaling.factor"))
+    multiplier = model.key("rope.scaling.yarn_log_multiplier", 0.0)
+    magnitude = 1 / (1 + 0.1 * log) if multiplier else 1.0
+    mscale = magnitude * (1 + 0.1 * log) * (1 + multiplier * log)
+    return mscale * mscale / math.sqrt(key), magnitude
