@@ -13,13 +13,14 @@ import time
 from pathlib import Path
 
 from tools import catalog, delivery, notices, pyodide, python_parts, python_zip, wasm
+from tools.bundles import bundled
 from tools.bytecode import bytecode
 from tools.compressed import BEST, QUICK, compressed
 from tools.environment import ensure_venv, pyproject
-from tools.failure import Failure, run, say
+from tools.failure import Failure, say
 from tools.fonts import with_fonts
 from tools.headers import ARTIFACT, ARTIFACT_PAGE_CSP, PAGE_CSP, headers_file, with_policy
-from tools.npm import ensure_node_modules, node
+from tools.npm import ensure_node_modules
 from tools.paths import DIST, ROOT, STATIC
 from tools.snapshot import imported, snapshot
 
@@ -173,12 +174,7 @@ def _bundles() -> tuple[dict[str, str], list[str]]:
             raise Failure(
                 f"app/{needed}.js is missing from this checkout; get it back with: git checkout app/{needed}.js"
             )
-    request = json.dumps({"root": str(ROOT), "entries": entries})
-    answer = run(
-        [node(), ROOT / "tools" / "bundle.mjs"], "Cannot bundle the page's JavaScript", cwd=ROOT, stdin=request
-    )
-    made = json.loads(answer)
-    return made["outputs"], made["packages"]
+    return bundled(entries)
 
 
 def _add_python(site: Site, sources: dict[str, bytes], wheels: list[Path]) -> tuple[dict[str, object], list[str]]:

@@ -10,7 +10,7 @@ from tools.paths import ROOT
 
 TOP = ("README.md", "CONTRIBUTING.md", "SECURITY.md")
 DOCUMENTS = [*(ROOT / name for name in TOP), *sorted(ROOT.glob("docs/**/*.md"))]
-ROOMS = ("app", "bench", "docs", "py_engine", "static", "tests", "tools", "wgsl")
+ROOMS = ("app", "bench", "docs", "py_engine", "static", "tests", "tools", "wgsl", "wisp")
 SUFFIXES = r"py|js|mjs|ts|json|css|html|wgsl|md|toml"
 CODE = re.compile(r"```.*?```|^    .*$", re.S | re.M)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
