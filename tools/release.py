@@ -1,4 +1,4 @@
-"""Make release/: the wheel, dist/ as an archive, and their checksums. Equal sources give equal bytes."""
+"""Make release/: the wheel, the npm package, dist/ as an archive, their checksums. Equal sources give equal bytes."""
 
 import gzip
 import hashlib
@@ -6,9 +6,10 @@ import io
 import shutil
 import tarfile
 from calendar import timegm
+from collections.abc import Mapping
 from pathlib import Path
 
-from tools import dist, wheel
+from tools import dist, npm_package, wheel
 from tools.environment import pyproject
 from tools.failure import say
 from tools.paths import ROOT
@@ -23,6 +24,7 @@ def build() -> Path:
     made = dist.build(release=True)
     shutil.rmtree(RELEASE, ignore_errors=True)
     wheel.build(RELEASE)
+    npm_package.build(made, RELEASE)
     version = pyproject()["project"]["version"]
     (RELEASE / f"wisp-dist-{version}.tar.gz").write_bytes(archive(made, f"wisp-{version}"))
     (RELEASE / SUMS).write_text(checksums(RELEASE), encoding="utf-8")
@@ -31,18 +33,23 @@ def build() -> Path:
 
 
 def archive(folder: Path, top: str) -> bytes:
-    """Return a .tar.gz of a folder's files below `top`, sorted, with a fixed time and owner."""
+    """Return a .tar.gz of a folder's files below `top`."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return tarball({f"{top}/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in paths})
+
+
+def tarball(files: Mapping[str, bytes]) -> bytes:
+    """Return a .tar.gz of these files in their order, with a fixed time and owner."""
     out = io.BytesIO()
     time = timegm((*EPOCH, 0, 0, 0))
     with (
         gzip.GzipFile(fileobj=out, mode="wb", compresslevel=6, mtime=time, filename="") as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
     ):
-        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-            entry = tarfile.TarInfo(f"{top}/{path.relative_to(folder).as_posix()}")
-            entry.size, entry.mtime, entry.mode = path.stat().st_size, time, 0o644
-            with path.open("rb") as file:
-                tar.addfile(entry, file)
+        for name, data in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mtime, entry.mode = len(data), time, 0o644
+            tar.addfile(entry, io.BytesIO(data))
     return out.getvalue()
 
 

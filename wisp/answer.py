@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
 from typing import Any
 
 from app.models.request_queue import Job
@@ -36,10 +35,9 @@ class Answer:
         return "".join([text async for text in self])
 
     async def _texts(self) -> AsyncGenerator[str, None]:
-        async with aclosing(self.chunks()) as chunks:
-            async for chunk in chunks:
-                if text := _text(chunk):
-                    yield text
+        async for chunk in self.chunks():
+            if text := _text(chunk):
+                yield text
 
     async def chunks(self) -> AsyncGenerator[Chunk, None]:
         """The answer as OpenAI's chunks, with log-probabilities where they were asked for."""
@@ -48,15 +46,19 @@ class Answer:
         self._read = True
         queue: asyncio.Queue[Chunk | None] = asyncio.Queue()
         task = asyncio.ensure_future(self._run(queue.put_nowait, self._job))
-        task.add_done_callback(lambda _: queue.put_nowait(None))
+
+        def ended(task: asyncio.Future[object]) -> None:
+            task.exception()  # nobody may be left to read it
+            queue.put_nowait(None)
+
+        task.add_done_callback(ended)
         try:
             while (chunk := await queue.get()) is not None:
                 self._add(chunk)
                 yield chunk
             task.result()
-        finally:
+        finally:  # nothing to await here: Pyodide's event loop does not close generators that a `break` leaves behind
             self._job.abort()
-            await asyncio.wait([task])
 
     def abort(self) -> None:
         """End the answer within one batch. Whoever reads it gets WispError aborted."""

@@ -8,9 +8,9 @@
 import { checkOptions, formOf, messagesOf, toolsOf } from "./prompt_messages.js";
 
 /**
- * @typedef {import("./prompt_api.d.ts").LanguageModelPrompt} Prompt
- * @typedef {import("./prompt_api.d.ts").LanguageModelCreateOptions} CreateOptions
- * @typedef {import("./prompt_api.d.ts").LanguageModelPromptOptions} PromptOptions
+ * @typedef {import("./language_model.d.ts").LanguageModelPrompt} Prompt
+ * @typedef {import("./language_model.d.ts").LanguageModelCreateOptions} CreateOptions
+ * @typedef {import("./language_model.d.ts").LanguageModelPromptOptions} PromptOptions
  * @typedef {import("./prompt_messages.js").Message} Message
  * @typedef {import("../wisp.js").Wisp} Wisp
  *
@@ -38,7 +38,7 @@ function tooLarge(requested, quota) {
  * The class LanguageModel over an engine.
  * @param {{ create: (options?: any) => Promise<Wisp> }} wisp the SDK's class Wisp
  * @param {import("../wisp.js").LoadRequest} [request] the model, as engine.load() takes it; default: the catalog's default
- * @returns {import("./prompt_api.d.ts").LanguageModelConstructor}
+ * @returns {import("./language_model.d.ts").LanguageModelConstructor}
  */
 export function languageModel(wisp, request = {}) {
   let creating = 0; // sessions whose model is being downloaded
@@ -58,7 +58,7 @@ export function languageModel(wisp, request = {}) {
       this.#state = state;
     }
 
-    /** @param {import("./prompt_api.d.ts").LanguageModelCreateCoreOptions} [options] */
+    /** @param {import("./language_model.d.ts").LanguageModelCreateCoreOptions} [options] */
     static async availability(options = {}) {
       try {
         checkOptions(options);
@@ -312,7 +312,7 @@ async function streamed(engine, request, signal, push) {
   return message;
 }
 
-/** Runs a tool; its result as a message. The model learns of errors. @param {import("./prompt_api.d.ts").LanguageModelTool[]} tools @param {any} call */
+/** Runs a tool; its result as a message. The model learns of errors. @param {import("./language_model.d.ts").LanguageModelTool[]} tools @param {any} call */
 async function run(tools, { id, function: { name, arguments: given } }) {
   let content;
   try {

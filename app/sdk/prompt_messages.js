@@ -1,8 +1,8 @@
 /** Checks what callers of the Prompt API pass (prompt_api.js), and turns it into OpenAI's messages and forms. */
 
 /**
- * @typedef {import("./prompt_api.d.ts").LanguageModelPrompt} Prompt
- * @typedef {import("./prompt_api.d.ts").LanguageModelTool} Tool
+ * @typedef {import("./language_model.d.ts").LanguageModelPrompt} Prompt
+ * @typedef {import("./language_model.d.ts").LanguageModelTool} Tool
  * @typedef {Record<string, any>} Message  of OpenAI's API
  */
 const ROLES = ["system", "user", "assistant"];
@@ -16,7 +16,7 @@ const failed = (message, name) => new DOMException(message, name);
  * @returns {{ messages: Message[], prefix: string | null }} `prefix`: of the answer; it is the last message's content, too
  */
 export function messagesOf(input, { initial = false } = {}) {
-  /** @type {import("./prompt_api.d.ts").LanguageModelMessage[]} */
+  /** @type {import("./language_model.d.ts").LanguageModelMessage[]} */
   const given = typeof input === "string" ? [{ role: "user", content: input }] : input;
   if (!Array.isArray(given)) throw new TypeError("The input must be a string or a sequence of messages.");
   const messages = given.map((message, i) => {
@@ -68,7 +68,7 @@ export function formOf(constraint) {
   };
 }
 
-/** OpenAI's tools. @param {Tool[] | undefined} tools @returns {Message[] | undefined} */
+/** OpenAI's tools. @param {Tool[] | undefined} tools @returns {import("./types.d.ts").Tool[] | undefined} */
 export function toolsOf(tools) {
   for (const { name, description, inputSchema, execute } of tools ?? []) {
     if (!name || !description) throw new TypeError("A tool needs a name and a description.");
@@ -84,7 +84,7 @@ export function toolsOf(tools) {
 
 /**
  * Throws for options that no model here has.
- * @param {import("./prompt_api.d.ts").LanguageModelCreateCoreOptions} options
+ * @param {import("./language_model.d.ts").LanguageModelCreateCoreOptions} options
  */
 export function checkOptions({ expectedInputs = [], expectedOutputs = [], temperature, topK, tools }) {
   for (const { type } of [...expectedInputs, ...expectedOutputs]) {

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import release, wheel
+from tools import npm_package, release, wheel
 from tools.paths import STATIC
 
 USE = """
@@ -72,6 +72,15 @@ def test_it_tokenizes_renders_and_plans_under_cpython(made: Path, tmp_path: Path
     assert total > 5_000_000
     assert code == "no_webgpu"
     assert outside == []
+
+
+def test_the_npm_package_has_what_the_sdk_loads(dist: Path) -> None:
+    files = npm_package.engine_files(dist)
+    assets = json.loads(files["wisp.js"].decode().partition("= ")[2].partition(";\n")[0])
+    assert files[assets["catalog"]] == b"[]"
+    for name in (assets["worker"], assets["cpu"]["simd"], assets["whole"]["numpy"], assets["pyodide"] + "pyodide.mjs"):
+        assert files[name] == (dist / name).read_bytes()
+    assert not [name for name in files if name.endswith((".gguf", ".br", ".gz", ".html"))]
 
 
 def test_archives_and_checksums_are_reproducible(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """A notebook in a real JupyterLite installs the wheel, loads Wisp Mini and streams an answer (docs/python.md).
 
-Runs with WISP_JUPYTERLITE=1 only: it downloads 20 MB of packages and takes about a minute.
+Runs with WISP_INSTALLS=1 only: it downloads 20 MB of packages and takes about a minute.
 """
 
 import os
@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page
 from tests.support.bare_pyodide import MODEL, Site
 from tests.support.jupyterlite import add_jupyterlite
 
-pytestmark = pytest.mark.skipif("WISP_JUPYTERLITE" not in os.environ, reason="WISP_JUPYTERLITE=1 runs it")
+pytestmark = pytest.mark.skipif("WISP_INSTALLS" not in os.environ, reason="WISP_INSTALLS=1 runs it")
 KERNEL = "() => globalThis.jupyterapp?.shell.currentWidget?.context?.sessionContext?.session?.kernel?.status"
 RUN_ALL = "() => void jupyterapp.commands.execute('notebook:run-all-cells')"
 OUTPUTS = "() => [...document.querySelectorAll('.jp-OutputArea-output')].map((output) => output.innerText)"

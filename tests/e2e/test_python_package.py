@@ -1,5 +1,7 @@
 """The wheel in Pyodide without Wisp's page: on a plain page's main thread and in a worker, from a plain server."""
 
+import base64
+import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,10 +13,12 @@ from playwright.sync_api import Browser
 from tests.support.bare_pyodide import MODEL, Python, Site
 from tests.support.tolerances import assert_close
 from tools.goldens import GOLDEN
-from tools.paths import ROOT
+from tools.paths import ROOT, STATIC
 
 DOCS = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)
+PICTURES = GOLDEN / "sees"
+SEES = [STATIC / "models" / name for name in ("wisp-mini-sees-q4_0.gguf", "mmproj-wisp-mini-sees-q8_0.gguf")]
 PLAMO, LLAMA = GOLDEN / "plamo" / "plamo.F16.gguf", GOLDEN / "llama" / "llama.F16.gguf"
 # Runs an example in the namespace that all examples share, and returns what it printed.
 RUN_EXAMPLE = """
@@ -163,6 +167,21 @@ result = [ids, engine.detokenize(ids), completed, rows.shape, np.linalg.norm(row
     assert lengths == pytest.approx([1, 1], abs=1e-4)
 
 
+def test_a_picture(python: Python, site: Site) -> None:
+    """With a projector, and the picture as a data URL, in OpenAI's shape."""
+    for path in SEES:
+        site.add(path.name, path.read_bytes())
+    probe = json.loads((PICTURES / "probes.json").read_text(encoding="utf-8"))[0]
+    question, wanted = probe["turns"][0]
+    url = "data:image/png;base64," + base64.b64encode((PICTURES / probe["picture"]).read_bytes()).decode()
+    parts = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": question}]
+    code = f"""
+from shared import Engine
+async with await Engine.load("{SEES[0].name}", projector="{SEES[1].name}", context_length=1024) as seeing:
+    result = await seeing.chat(messages, temperature=0, max_tokens=60).text()"""
+    assert python.run(code, messages=[{"role": "user", "content": parts}]) == wanted
+
+
 def test_errors_and_aborts(python: Python) -> None:
     codes = python.run(
         """
@@ -187,6 +206,14 @@ try:
     await engine.chat("Hi", logits_processor=broken).text()
 except ValueError as error:
     result.append(str(error)[:18])
+left = engine.chat("Count to a hundred.", max_tokens=400)
+async for text in left:
+    break
+del text
+import asyncio, gc
+gc.collect()
+await asyncio.sleep(0.1)
+result.append(left._job.aborted)
 result.append(await engine.chat("Say hi.", max_tokens=3, temperature=0).text() != "")"""
     )
     assert codes == [
@@ -194,6 +221,7 @@ result.append(await engine.chat("Say hi.", max_tokens=3, temperature=0).text() !
         ["http_error", None],
         ["aborted", None],
         "A logits processor",
+        True,
         True,
     ]
 
