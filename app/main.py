@@ -5,12 +5,12 @@ handlers.py decides what to do about each kind of message; it knows no JavaScrip
 
 import json
 from array import array
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import js
 from pyodide.ffi import JsException, JsProxy, to_js
 
+from app.browser import ModelPlatform
 from app.client import Call, Client
 from app.handlers import Worker
 from app.models.catalog import Catalog
@@ -18,10 +18,6 @@ from app.models.loading import OnProgress
 from py_engine import json_input
 from py_engine.errors import WispError
 from py_engine.options import LoadOptions
-
-if TYPE_CHECKING:
-    from app.models.loaded import Loaded
-    from app.models.projector import LoadedProjector
 
 _ARRAYS = ("logits", "embedding", "pixels", "mel", "positions")  # fields of a result that are sent as typed arrays
 _FILES = ("model", "projector")  # fields of a load that may be File objects
@@ -112,7 +108,7 @@ def _is_file(value: Any) -> bool:
     return isinstance(value, JsProxy) and hasattr(value, "arrayBuffer") and hasattr(value, "size")
 
 
-class Browser:
+class Browser(ModelPlatform):
     """What the browser does for the worker: the Platform of handlers.py."""
 
     def __init__(self) -> None:
@@ -200,11 +196,6 @@ class Browser:
 
         await clear_prefixes()
 
-    async def estimate_engine(self, source: Any, header: Any, options: LoadOptions) -> dict[str, Any]:
-        from py_engine.engine import Engine
-
-        return await Engine.estimate(source, header, options)
-
     async def inspect_engine(
         self, source: Any, header: Any, options: LoadOptions, capacity: int, estimated: bool
     ) -> dict[str, Any]:
@@ -212,55 +203,11 @@ class Browser:
 
         return await inspect(source, header, options, Capacity(capacity, estimated), js.wispLoadPackage)
 
-    async def load_engine(self, source: Any, header: Any, options: LoadOptions, on_progress: OnProgress) -> Any:
-        from py_engine.engine import Engine
-        from py_engine.files.prefixes import Prefixes
-
-        engine = await Engine.load(source, header, options, on_progress, js.wispLoadPackage)
-        try:
-            await engine.persist_prefixes(Prefixes)
-        except BaseException:
-            await engine.unload()
-            raise
-        return engine
-
-    async def load_projector(
-        self, model: "Loaded", source: Any, header: Any, options: LoadOptions, on_progress: OnProgress
-    ) -> "LoadedProjector":
-        from app.models.projector import LoadedProjector, chunker_of
-        from py_engine.encoder import Encoder, fitted
-        from py_engine.media.decoder import prepare
-        from py_engine.media.projector import Projector
-
-        options = replace(options, backend=model.engine.backend, context_length=None)
-        encoder = await Encoder.load(source, header, options, on_progress, js.wispLoadPackage)
-        projector = fitted(Projector.from_gguf(header[0]), encoder.engine.plan)
-        return LoadedProjector(projector, chunker_of(model, projector), encoder, prepare, encoder.identity)
-
     async def read_media(self, file: Any) -> bytes:
         """The bytes of a Blob."""
         if not _is_file(file):
             raise WispError("media must be a list of files (Blobs).", "invalid_type", param="media")
         return bytes((await file.arrayBuffer()).to_bytes())
-
-    async def fetch_media(self, url: str) -> bytes:
-        """Fetch a picture or a sound without cookies or referrer."""
-        options = {"credentials": "omit", "mode": "cors", "referrerPolicy": "no-referrer"}
-        try:
-            response = await js.fetch(url, to_js(options, dict_converter=js.Object.fromEntries))
-            if not response.ok:
-                raise WispError(f"{url:.200} answers with status {response.status}.", "http_error")
-            return bytes((await response.arrayBuffer()).to_bytes())
-        except JsException:
-            raise WispError(
-                f"{url:.200} cannot be fetched: it is not there, or its server allows no other site (CORS). Send the "
-                "file itself.",
-                "network_error",
-            ) from None
-
-    async def load_grammar(self, instance: int) -> Any:
-        """Import grammar.js on first use. Another number: with a WebAssembly module and memory of its own."""
-        return await js.wispImport(f"{js.wispAssets.grammar}#{instance}")
 
     async def read_text(self, name: str) -> str | None:
         """A text that an earlier visit stored."""

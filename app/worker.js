@@ -1,27 +1,14 @@
 /**
  * The engine's worker, shared by all pages or owned by one. Starts Pyodide, unpacks the Python packages and passes every
- * message of its clients (ports.js) to `app/main.py`. It knows nothing of models or chats. For Python, `globalThis` has
- *   wispReplay, wispPages, wispUpload   py_engine/gpu/replay.js, pages.js, upload.js
- *   wispCompute                         py_engine/cpu/compute.js
- *   wispShards, wispTextStore           py_engine/files/shards.js, text_store.js
- *   wispHashes       hash-wasm, for wispShards
- *   wispAssets       the URLs it was booted with (boot.js), with {catalog, grammar, media, cpu}
- *   wispMedia        () => Promise; imports py_engine/media/media.js on first use
- *   wispDecodeSound  (bytes) => Promise<Float32Array>, mono at 16 kHz, which a page decodes
- *   wispLoadPackage  (name) => Promise; loads a compiled wheel (numpy) on first use
- *   wispImport       (url) => Promise; imports a JavaScript module
+ * message of its clients (ports.js) to `app/main.py`. It knows nothing of models or chats.
  */
-import { createSHA256, createXXHash64 } from "hash-wasm";
-import { Compute, onComputeNeeded } from "../py_engine/cpu/compute.js";
-import { Pages } from "../py_engine/gpu/pages.js";
-import { Replay } from "../py_engine/gpu/replay.js";
-import * as wispShards from "../py_engine/files/shards.js";
-import { Upload } from "../py_engine/gpu/upload.js";
+import { onComputeNeeded } from "../py_engine/cpu/compute.js";
+import { addDownloadWorker, onWorkersNeeded } from "../py_engine/files/shards.js";
 import { startPython, wheelOf } from "./boot.js";
-import * as wispTextStore from "./text_store.js";
+import { provide } from "./engine_globals.js";
 import { Ports } from "./ports.js";
 
-/** @typedef {import("./boot.js").PythonAssets & { catalog?: string, media: string }} Assets */
+/** @typedef {import("./boot.js").PythonAssets & import("./engine_globals.js").EngineAssets & { catalog?: string }} Assets */
 
 /** @type {Promise<any> | undefined} the module app.main, from the boot message on */
 let main;
@@ -32,18 +19,11 @@ async function boot(assets, report) {
   const { pyodide } = await startPython(assets, report, ["regex"]);
   const loading = /** @type {Map<string, Promise<any>>} */ (new Map());
   /** @param {string} name */
-  const wispLoadPackage = (name) => {
+  const loadPackage = (name) => {
     if (!loading.has(name)) loading.set(name, pyodide.loadPackage(wheelOf(assets, name), { messageCallback() {} }));
-    return loading.get(name);
+    return /** @type {Promise<any>} */ (loading.get(name));
   };
-  const wispImport = (/** @type {string} */ url) => import(url);
-  const wispMedia = () => import(assets.media);
-  const wispDecodeSound = (/** @type {Uint8Array} */ bytes) => ports.decodeSound(bytes);
-  const wispAssets = assets;
-  const wispHashes = { createSHA256, createXXHash64 };
-  Object.assign(globalThis, { wispAssets, wispReplay: Replay, wispPages: Pages, wispUpload: Upload });
-  Object.assign(globalThis, { wispShards, wispTextStore, wispHashes, wispCompute: Compute });
-  Object.assign(globalThis, { wispLoadPackage, wispImport, wispMedia, wispDecodeSound });
+  provide(assets, loadPackage, (bytes) => ports.decodeSound(bytes));
   return pyodide.pyimport("app.main");
 }
 
@@ -92,8 +72,8 @@ function serve(port) {
   };
 }
 
-const ports = new Ports(serve, wispShards.addDownloadWorker);
-wispShards.onWorkersNeeded(() => ports.askForDownloadWorkers());
+const ports = new Ports(serve, addDownloadWorker);
+onWorkersNeeded(() => ports.askForDownloadWorkers());
 onComputeNeeded(() => ports.askForCompute());
 self.addEventListener("error", (event) => ports.die(event.message));
 self.onmessage = ({ data }) => ports.add(data.port); // the page that owns this worker

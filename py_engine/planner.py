@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from py_engine.errors import WispError
 from py_engine.files.convolutions import PROJECTOR, flattened
@@ -183,6 +183,19 @@ ENCODERS: dict[str, Architecture[Any]] = {
 }
 FAMILIES: dict[str, Architecture[Any]] = {**DECODERS, **ENCODERS}
 ALL_LOGITS_BATCH = 16  # rows of logits read back at once
+
+
+def register_architecture(name: str, module: Architecture[Any]) -> None:
+    """Load models of an architecture with a module of the caller's, also where the name has one already.
+
+    `name`: general.architecture of their files. `module`: a Decoder of models/architecture.py, or an Architecture that
+    is none for encoders.
+    """
+    FAMILIES[name] = module
+    if hasattr(module, "output"):
+        DECODERS[name] = cast("Decoder[Any]", module)
+    else:
+        ENCODERS[name] = module
 
 
 def family(header: Header) -> Architecture[Any]:

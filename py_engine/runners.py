@@ -142,6 +142,12 @@ class Runner(Protocol):
     def mask(self, allowed: Any | None, seq: int) -> None:
         """Set which tokens the next steps of a sequence may sample (Constraint.mask); None: all."""
 
+    async def read_logits(self) -> Any:
+        """The logits that the next step() samples from, float32 (vocab,), as rows() returns them."""
+
+    def write_logits(self, logits: bytes) -> None:
+        """Replace the logits that the next step() samples from: the bytes of float32 (vocab,)."""
+
     def step(self, count: int, eager: bool = False) -> int:
         """Sample the next tokens, each from the logits of the one before; returns how many there will be.
 

@@ -3,6 +3,7 @@
 python3 build.py serve [--port N] [--api]         build the page and serve it on this machine
 python3 build.py dev [--port N]                   serve, rebuild what changes and reload the page
 python3 build.py build                            make dist/ for a release: a folder that any static host can serve
+python3 build.py release                          make release/: wheel, npm package, archive of dist/, checksums
 python3 build.py test [--fast] [pytest arguments] run every test; --fast: those of a minute
 python3 build.py lint                             run the linters, type checkers and the WGSL validator
 python3 build.py format                           format the sources
@@ -62,6 +63,9 @@ def _parser() -> argparse.ArgumentParser:
     dev.add_argument("--no-open", action="store_true", help="do not open a browser")
     dev.set_defaults(run=_dev)
     commands.add_parser("build", help="make dist/ for a release: best compression").set_defaults(run=_build)
+    commands.add_parser("release", help="make release/: wheel, npm package, archive of dist/, checksums").set_defaults(
+        run=_release
+    )
     commands.add_parser("test", help="run every test, or with --fast those of a minute; takes pytest's arguments")
     commands.add_parser("lint", help="run every checker; status 1 if one fails").set_defaults(run=_lint)
     commands.add_parser("format", help="format the sources").set_defaults(run=_format)
@@ -105,6 +109,13 @@ def _build(_: argparse.Namespace) -> int:
     from tools import dist
 
     dist.build(release=True)
+    return 0
+
+
+def _release(_: argparse.Namespace) -> int:
+    from tools import release
+
+    release.build()
     return 0
 
 

@@ -1,8 +1,9 @@
 """Make dist/: everything the page needs, as files that any static host can serve.
 
-index.html, bench.html, artifact.html, notices.html, wisp.js, sw.js and manifest.webmanifest keep their names. All other
-files are under assets/ and have a part of their SHA-256 in their name: they can be cached for ever, and builds never
-mix. Beside a file, FILE.br and FILE.gz are the same compressed, for hosts that send them with a Content-Encoding.
+index.html, bench.html, artifact.html, notices.html, wisp.js, prompt-api.js, sw.js and manifest.webmanifest keep their
+names. All other files are under assets/ and have a part of their SHA-256 in their name: they can be cached for ever,
+and builds never mix. Beside a file, FILE.br and FILE.gz are the same compressed, for hosts that send them with a
+Content-Encoding.
 """
 
 import hashlib
@@ -13,13 +14,14 @@ import time
 from pathlib import Path
 
 from tools import catalog, delivery, notices, pyodide, python_parts, python_zip, wasm
+from tools.bundles import bundled
 from tools.bytecode import bytecode
 from tools.compressed import BEST, QUICK, compressed
 from tools.environment import ensure_venv, pyproject
-from tools.failure import Failure, run, say
+from tools.failure import Failure, say
 from tools.fonts import with_fonts
 from tools.headers import ARTIFACT, ARTIFACT_PAGE_CSP, PAGE_CSP, headers_file, with_policy
-from tools.npm import ensure_node_modules, node
+from tools.npm import ensure_node_modules
 from tools.paths import DIST, ROOT, STATIC
 from tools.snapshot import imported, snapshot
 
@@ -123,6 +125,7 @@ def build(*, quiet: bool = False, release: bool = False) -> Path:
             (on_use if name in ON_USE else offline).append(path)
     sdk = f"const __WISP_ASSETS__ = {json.dumps(assets)};\n" + bundles["wisp"]
     offline.append(site.add("wisp.js", sdk.encode()))
+    offline.append(site.add("prompt-api.js", bundles["prompt-api"].encode()))
     version = pyproject()["project"]["version"]
     licences = notices.page(notices.notices(packages, sources, wheels), version)
     offline.append(site.add("notices.html", with_policy(licences).encode()))
@@ -157,6 +160,7 @@ def _bundles() -> tuple[dict[str, str], list[str]]:
     candidates = [
         *((name, source, "iife" if name in SCRIPTS else "esm") for name, source in PAGES.items()),
         ("wisp", "app/wisp.js", "esm"),
+        ("prompt-api", "app/sdk/prompt_api.js", "esm"),
         ("worker", "app/worker.js", "esm"),
         ("downloads", "py_engine/files/download_worker.js", "esm"),
         ("compute", "py_engine/cpu/compute_worker.js", "esm"),
@@ -173,12 +177,7 @@ def _bundles() -> tuple[dict[str, str], list[str]]:
             raise Failure(
                 f"app/{needed}.js is missing from this checkout; get it back with: git checkout app/{needed}.js"
             )
-    request = json.dumps({"root": str(ROOT), "entries": entries})
-    answer = run(
-        [node(), ROOT / "tools" / "bundle.mjs"], "Cannot bundle the page's JavaScript", cwd=ROOT, stdin=request
-    )
-    made = json.loads(answer)
-    return made["outputs"], made["packages"]
+    return bundled(entries)
 
 
 def _add_python(site: Site, sources: dict[str, bytes], wheels: list[Path]) -> tuple[dict[str, object], list[str]]:

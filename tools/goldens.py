@@ -5,7 +5,8 @@ from pathlib import Path
 from tools.paths import ROOT
 
 GOLDEN = ROOT / "tests" / "golden"
-OTHERS = ("vocab", "split", "vision")  # folders with vocabularies, with shards, and with models for media
+# Folders with vocabularies, with shards, with models for media, and of the architecture that docs/python.md adds
+OTHERS = ("vocab", "split", "vision", "plamo")
 
 
 def text_models_with_media() -> list[Path]:

@@ -22,6 +22,7 @@ from tools.paths import cache_dir
 CORE_FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
 CDN = "https://cdn.jsdelivr.net/pyodide/v{version}/full/{name}"
 CDN_TIMEOUT_S = 8
+LISTS = ("pyodide-packages", "pyodide-installer")  # of pyproject.toml
 
 
 @dataclass(frozen=True)
@@ -45,18 +46,33 @@ def version() -> str:
 
 
 def wheels() -> list[Path]:
-    """Return the wheels that pyproject.toml lists, in its order; fetch those that the cache lacks."""
-    lock = json.loads((core_dir() / "pyodide-lock.json").read_text(encoding="utf-8"))
-    names: list[str] = pyproject()["tool"]["wisp"]["pyodide-packages"]
-    wanted = [Wheel(name, lock["packages"][name]["file_name"], lock["packages"][name]["sha256"]) for name in names]
+    """Return the wheels of the page that pyproject.toml lists, in its order; fetch those that the cache lacks."""
+    return _cached("pyodide-packages")
+
+
+def installer() -> Path:
+    """Return the wheel of micropip, which installs packages in any Pyodide."""
+    (found,) = _cached("pyodide-installer")
+    return found
+
+
+def _cached(key: str) -> list[Path]:
+    """Return the wheels of a list of pyproject.toml. Fetch both lists where one must be: they travel together."""
+    lock = json.loads((core_dir() / "pyodide-lock.json").read_text(encoding="utf-8"))["packages"]
+    names: dict[str, list[str]] = {each: pyproject()["tool"]["wisp"][each] for each in LISTS}
+    listed = {
+        each: [Wheel(name, lock[name]["file_name"], lock[name]["sha256"]) for name in names[each]] for each in LISTS
+    }
     cache = cache_dir("pyodide-wheels")
-    missing = [wheel for wheel in wanted if not _is_right(cache / wheel.file_name, wheel)]
+    missing = [wheel for wheel in listed[key] if not _is_right(cache / wheel.file_name, wheel)]
     if missing:
+        everything = [wheel for wheels in listed.values() for wheel in wheels]
+        missing = [wheel for wheel in everything if not _is_right(cache / wheel.file_name, wheel)]
         say(f"Fetching {', '.join(wheel.name for wheel in missing)} for Pyodide {version()} ...")
         missing = list(itertools.dropwhile(lambda wheel: _from_cdn(wheel, cache), missing))  # ask it in vain once
     if missing:
         _from_index(missing, cache)
-    return [cache / wheel.file_name for wheel in wanted]
+    return [cache / wheel.file_name for wheel in listed[key]]
 
 
 def _is_right(path: Path, wheel: Wheel) -> bool:

@@ -9,11 +9,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from app.answers import media, prompts
 from app.answers.dialects import dialect_of
-from app.answers.grammar import Compiled, Load, Matcher, compiled, rules_of
+from app.answers.grammar import Compiled, Load, compiled, rules_of
+from app.answers.hooks import Hooks, Processed
 from app.answers.journal import Journal, Recorded
 from app.answers.media import Fetch
 from app.answers.parsing import Parser, PlainParser
@@ -25,10 +27,11 @@ from app.openai.answers import Answer, Delta, Logprobs, Message, Usage
 from app.openai.messages import PromptWithMedia
 from app.openai.requests import ChatRequest, CompletionRequest, Request
 from py_engine.generate.answer import AnswerLimits, Begun, GenerationStats
-from py_engine.plan.sampling import Batch, Sampling
+from py_engine.plan.sampling import Batch, Constraint, Sampling
 
 Emit = Callable[[dict[str, Any]], None]
 Result = dict[str, Any] | None
+NO_HOOKS = Hooks()
 YIELD_S = 0.02  # time between two yields to the event loop, which then handles messages such as an abort
 
 
@@ -41,6 +44,7 @@ class Exchange:
     journal: Journal
     received: float  # time.perf_counter(), for the time to the first token
     fetch: Fetch  # the bytes of a picture or a sound at an address
+    hooks: Hooks = NO_HOOKS
 
 
 async def chat(model: Loaded, request: ChatRequest, exchange: Exchange, load: Load) -> Result:
@@ -95,7 +99,7 @@ class Run:
 
     def __init__(self, model: Loaded, request: Request, answer: Answer, exchange: Exchange, constrained: bool) -> None:
         self.model, self.request, self.answer = model, request, answer
-        self.job, self.journal = exchange.job, exchange.journal
+        self.job, self.journal, self.hooks = exchange.job, exchange.journal, exchange.hooks
         self._endless = request.ignore_eos and not constrained  # a constrained answer ends with its grammar
         self._sampling = self._resolved()
         self.parser: Callable[[int], Parser] = lambda choice: PlainParser()
@@ -178,7 +182,7 @@ class Run:
             self.journal.begin(index)
             if not (stream.ended or stream.tokens >= limit):
                 limits = AnswerLimits(limit, ends, prompt.keep if request.truncate else None, request.private)
-                async with self._constraint(recorded.ids) as constraint:
+                async with self._constraint(prompt.ids, recorded.ids) as constraint:
                     batches = engine.generate(prompt.ids, sampling, limits, constraint, stats, begun, prompt.media)
                     await self._generate(batches, output, clock, stats)
             self.job.check()
@@ -200,16 +204,18 @@ class Run:
         return answer.choice(index, output.message, output.all_logprobs(), reason, stream.stopped), usage
 
     @asynccontextmanager
-    async def _constraint(self, accepted: list[int]) -> AsyncIterator[Matcher | None]:
-        """The constraint of a choice, advanced past its first tokens."""
+    async def _constraint(self, prompt: list[int], accepted: list[int]) -> AsyncIterator[Constraint | None]:
+        """The constraint of a choice, advanced past its first tokens; with the logits processor if there is one."""
+        process = self.hooks.process_logits
+        processed = partial(Processed, process, [*prompt, *accepted]) if process is not None else lambda within: within
         if self.compiled is None:
-            yield None
+            yield processed(None)
             return
         matcher = await self.compiled.matcher()
         try:
             for token in accepted:
                 await matcher.accept(token)
-            yield matcher
+            yield processed(matcher)
         finally:
             matcher.close()
 
@@ -224,13 +230,20 @@ class Run:
                     return
                 if batch.ids:
                     clock.batch(len(batch.ids))
-                    output.push(batch)
+                    for part in self._parts(batch):
+                        output.push(part)
                     self.journal.batch(output.index, batch, stats.seed)
                 if output.stream.ended:
                     return
                 if time.perf_counter() - yielded > YIELD_S:
                     await asyncio.sleep(0)
                     yielded = time.perf_counter()
+
+    def _parts(self, batch: Batch) -> list[Batch]:
+        """What is pushed at once: a stopping rule sees every token."""
+        if self.hooks.stop_when is None:
+            return [batch]
+        return [batch[i : i + 1] for i in range(len(batch.ids))]
 
     def emit(self, chunk: dict[str, Any] | None) -> None:
         """Emit a chunk if the answer is streamed."""
@@ -247,6 +260,8 @@ class Output:
         self.message = Message()
         self.logprobs = Logprobs(run.answer.chat, run.model.tokenizer.piece)
         self.reasoning_tokens = 0
+        self._ids: list[int] = []  # for the stopping rule
+        self._text = ""
 
     def open(self, echo: str) -> None:
         """Emit the chunk that precedes all tokens."""
@@ -256,8 +271,13 @@ class Output:
 
     def push(self, batch: Batch) -> None:
         """Add the next tokens."""
-        before = self.stream.tokens
-        self._send(self._parser.push(self.stream.push(batch.ids, batch.logprobs)))
+        before, stop_when = self.stream.tokens, self._run.hooks.stop_when
+        text = self.stream.push(batch.ids, batch.logprobs)
+        self._send(self._parser.push(text))
+        if stop_when is not None and not self.stream.ended:
+            self._ids += batch.ids
+            self._text += text
+            self.stream.ended = stop_when(self._ids, self._text)
         if self._parser.reasoning:
             self.reasoning_tokens += self.stream.tokens - before
 

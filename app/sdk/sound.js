@@ -2,15 +2,21 @@
 
 const RATE = 16_000; // samples a second
 
-/** @param {{ bytes: Uint8Array<ArrayBuffer>, answer: MessagePort }} message gets {samples}, mono at 16 kHz, or {error} */
+/** @param {Uint8Array<ArrayBuffer>} bytes @returns {Promise<Float32Array<ArrayBuffer>>} mono at 16 kHz */
+export async function samplesOf(bytes) {
+  const buffer = await new OfflineAudioContext(1, 1, RATE).decodeAudioData(bytes.buffer);
+  const samples = new Float32Array(buffer.length);
+  for (let c = 0; c < buffer.numberOfChannels; c++) {
+    const channel = buffer.getChannelData(c);
+    for (let i = 0; i < samples.length; i++) samples[i] += channel[i] / buffer.numberOfChannels;
+  }
+  return samples;
+}
+
+/** @param {{ bytes: Uint8Array<ArrayBuffer>, answer: MessagePort }} message gets {samples} or {error} */
 export async function decodeSound({ bytes, answer }) {
   try {
-    const buffer = await new OfflineAudioContext(1, 1, RATE).decodeAudioData(bytes.buffer);
-    const samples = new Float32Array(buffer.length);
-    for (let c = 0; c < buffer.numberOfChannels; c++) {
-      const channel = buffer.getChannelData(c);
-      for (let i = 0; i < samples.length; i++) samples[i] += channel[i] / buffer.numberOfChannels;
-    }
+    const samples = await samplesOf(bytes);
     answer.postMessage({ samples }, [samples.buffer]);
   } catch (/** @type {any} */ error) {
     answer.postMessage({ error: String(error?.message ?? error) });

@@ -246,6 +246,12 @@ class CpuRunner:
         self._cpu.write("sampling", struct.pack("<I", allowed is not None), seq * SAMPLING_BYTES + MASKED_AT)
         self._masked = self._masked | {seq} if allowed is not None else self._masked - {seq}
 
+    async def read_logits(self) -> Any:
+        return self._cpu.buffers["logits"].copy()
+
+    def write_logits(self, logits: bytes) -> None:
+        self._cpu.write("logits", logits, 0)
+
     def step(self, count: int, eager: bool = False) -> int:
         lists = samplers([self._samplings[self._row.seq]], self._row.seq in self._masked)
         for _ in range(count):

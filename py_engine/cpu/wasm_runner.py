@@ -312,6 +312,14 @@ class WasmRunner:
         self._write("sampling", struct.pack("<I", allowed is not None), seq * SAMPLING_BYTES + MASKED_AT)
         self._masked = self._masked | {seq} if allowed is not None else self._masked - {seq}
 
+    async def read_logits(self) -> Any:
+        self._check()
+        return await self._device.floats(Region(self._memory.buffer("logits"), 4 * self.plan.n_vocab))
+
+    def write_logits(self, logits: bytes) -> None:
+        self._check()
+        self._write("logits", logits)
+
     def step(self, count: int, eager: bool = False) -> int:
         held = self._held
         assert held is not None

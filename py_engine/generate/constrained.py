@@ -31,6 +31,7 @@ class ConstrainedDecoder:
         """`usual_run`: tokens that earlier requests sampled between two that the mask changed, on average."""
         assert answer.constraint is not None
         self._runner, self._constraint = runner, answer.constraint
+        self._process = getattr(answer.constraint, "process", None)  # of a logits processor
         self._sequence, self._at, self._left = sequence, position, count
         self.lacks_pages = False
         self._stop_ids = answer.stop_ids
@@ -70,7 +71,7 @@ class ConstrainedDecoder:
                     yield forced
                     raise
                 yield forced
-            elif self._fed or self._lookahead() < MIN_LOOKAHEAD:
+            elif self._fed or self._process is not None or self._lookahead() < MIN_LOOKAHEAD:
                 yield await self._sample_masked()
             else:
                 async for batch in self._sample_ahead():
@@ -133,6 +134,8 @@ class ConstrainedDecoder:
         else:
             mask = await self._constraint.mask()
         self._fed = False
+        if self._process is not None:
+            self._runner.write_logits(await self._process(await self._runner.read_logits()))
         self._runner.mask(mask, self._sequence.number)
         self._runner.step(1, eager=True)
         batch, resampled = await self._runner.take()

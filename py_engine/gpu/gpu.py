@@ -286,6 +286,11 @@ class Gpu(Memory):
             out.set(padded.subarray(i * width, i * width + cols), i * cols)
         return out
 
+    async def vector(self, name: str) -> Any:
+        """Read a float buffer of one dimension: a Float32Array."""
+        buffer, offset, _ = self.places[name]
+        return js.Float32Array.new(await self.replay.download(buffer, offset, 4 * self.plan.buffers[name].shape[0]))
+
     async def time_lists(self, names: list[str], n: int, repeats: int) -> float:
         """Time lists run one after the other on a batch of n tokens: mean of `repeats`, in nanoseconds."""
         return float(await self.replay.timeLists(to_js(names), n, repeats))

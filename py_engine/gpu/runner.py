@@ -261,6 +261,14 @@ class GpuRunner:
             self._masked ^= {seq}
             self.gpu.write("sampling", struct.pack("<I", allowed is not None), seq * SAMPLING_BYTES + MASKED_AT)
 
+    async def read_logits(self) -> Any:
+        self._check()
+        return await self._awaited(self.gpu.vector("logits"))
+
+    def write_logits(self, logits: bytes) -> None:
+        self._check()
+        self.gpu.write("logits", logits)
+
     def step(self, count: int, eager: bool = False) -> int:
         self._check()
         held = self._held

@@ -15,7 +15,7 @@ def build(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_help_lists_every_command() -> None:
     done = build("--help")
     assert done.returncode == 0
-    for command in ("serve", "dev", "build", "test", "lint", "format", "bench", "chat"):
+    for command in ("serve", "dev", "build", "release", "test", "lint", "format", "bench", "chat"):
         assert f"build.py {command}" in done.stdout
 
 

@@ -10,7 +10,7 @@ from tools.paths import ROOT
 
 TOP = ("README.md", "CONTRIBUTING.md", "SECURITY.md")
 DOCUMENTS = [*(ROOT / name for name in TOP), *sorted(ROOT.glob("docs/**/*.md"))]
-ROOMS = ("app", "bench", "docs", "py_engine", "static", "tests", "tools", "wgsl")
+ROOMS = ("app", "bench", "docs", "py_engine", "static", "tests", "tools", "wgsl", "wisp")
 SUFFIXES = r"py|js|mjs|ts|json|css|html|wgsl|md|toml"
 CODE = re.compile(r"```.*?```|^    .*$", re.S | re.M)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -18,7 +18,7 @@ QUOTED = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(rf"(?:{'|'.join(ROOMS)})/[\w./-]*|[\w.-]+(?:/[\w.-]+)*\.(?:{SUFFIXES})")
 # Words in capitals are placeholders for a name.
 PLACEHOLDER = re.compile(r"(?<![a-z])[A-Z]{4,}(?![a-z])")
-BUILT = {"dist/notices.html"}
+BUILT = {"dist/notices.html", "prompt-api.js"}
 
 
 def _links(text: str) -> Iterator[str]:

@@ -93,6 +93,7 @@ PRESETS: dict[str, Settings] = {
     "cohere2": {"arch": "cohere2", "n_layer": 4, "window": 32, "tied": True, "logit_scale": 0.25},
     "command-r": {"arch": "command-r", "tied": True, "logit_scale": 0.25},
     "falcon": {"arch": "falcon", "n_kv": 1, "tied": True},
+    "plamo": {"arch": "plamo"},
     "falcon-40b": {"arch": "falcon"},  # a second norm, which only the attention reads
     "exaone": {"arch": "exaone", "n_kv": 1, "rope_base": 500000.0, "rope": "llama3"},
     "glm4": {"arch": "glm4", "qkv_bias": True, "rope_dim": 16},
@@ -191,7 +192,7 @@ QK_NORM = {"qwen35", "qwen35moe", "qwen3next", "qwen3", "qwen3moe", "gemma3", "g
 GATED_ATTENTION = {"qwen35", "qwen35moe", "qwen3next"}  # each head's queries, then its gates
 WIDE_QK_NORM = {"olmo2", "olmoe"}  # of the whole projection
 POST_NORMS = {"gemma2", "gemma3", "gemma-embedding", "olmo2", "glm4"}
-ONE_NORM = {"phi2", "cohere2", "command-r", "falcon"}  # attention and feed forward read the same norm
+ONE_NORM = {"phi2", "cohere2", "command-r", "falcon", "plamo"}  # attention and feed forward read the same norm
 LAYERNORM_BIAS |= {"orion", "nemotron", "starcoder", "codeshell"}
 LAYERNORM |= LAYERNORM_BIAS
 LAYERNORM_BIAS |= {"bloom", "jais", "jais2"}

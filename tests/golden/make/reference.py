@@ -18,7 +18,7 @@ from tests.golden.make.reference_model import ReferenceModel, gelu
 from tests.golden.make.reference_recurrent import mix
 
 POST_NORM_ENCODERS = {"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2"}
-ONE_NORM = {"phi2", "cohere2", "command-r"}  # attention and feed forward read the same norm
+ONE_NORM = {"phi2", "cohere2", "command-r", "plamo"}  # attention and feed forward read the same norm
 
 
 class Reference(ReferenceModel):

@@ -13,7 +13,7 @@ KNOWN = {
     *("llama", "arcee", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "gemma", "gemma2", "gemma3", "gemma4", "phi3"),
     *("olmo2", "olmoe", "granite", "granitemoe", "starcoder2", "gpt2", "stablelm", "phi2", "gptneox", "smollm3"),
     *("cohere2", "command-r", "falcon", "exaone", "glm4", "gpt-oss", "lfm2", "gemma-embedding", "bert"),
-    *("nomic-bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert"),
+    *("nomic-bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert", "plamo"),
     *("granitehybrid", "qwen35", "qwen35moe", "qwen3next", "mamba2", "nemotron_h", "nemotron_h_moe", "falcon-h1"),
 }
 KNOWN |= {"ernie4_5", "internlm2", "xverse", "mistral3", "minicpm", "chatglm", "qwen", "seed_oss", "exaone4", "qwen2vl"}

@@ -1,0 +1,71 @@
+"""What the browser does for models: it loads engines and projectors, fetches media, and imports the grammar engine.
+
+Needs the names of engine_globals.js.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import js
+from pyodide.ffi import JsException, to_js
+
+from app.models.loading import OnProgress
+from py_engine.errors import WispError
+from py_engine.options import LoadOptions
+
+if TYPE_CHECKING:
+    from app.models.loaded import Loaded
+    from app.models.projector import LoadedProjector
+
+
+class ModelPlatform:
+    """Loads models, and fetches what their requests name."""
+
+    async def estimate_engine(self, source: Any, header: Any, options: LoadOptions) -> dict[str, Any]:
+        from py_engine.engine import Engine
+
+        return await Engine.estimate(source, header, options)
+
+    async def load_engine(self, source: Any, header: Any, options: LoadOptions, on_progress: OnProgress) -> Any:
+        from py_engine.engine import Engine
+        from py_engine.files.prefixes import Prefixes
+
+        engine = await Engine.load(source, header, options, on_progress, js.wispLoadPackage)
+        try:
+            await engine.persist_prefixes(Prefixes)
+        except BaseException:
+            await engine.unload()
+            raise
+        return engine
+
+    async def load_projector(
+        self, model: "Loaded", source: Any, header: Any, options: LoadOptions, on_progress: OnProgress
+    ) -> "LoadedProjector":
+        from app.models.projector import LoadedProjector, chunker_of
+        from py_engine.encoder import Encoder, fitted
+        from py_engine.media.decoder import prepare
+        from py_engine.media.projector import Projector
+
+        options = replace(options, backend=model.engine.backend, context_length=None)
+        encoder = await Encoder.load(source, header, options, on_progress, js.wispLoadPackage)
+        projector = fitted(Projector.from_gguf(header[0]), encoder.engine.plan)
+        return LoadedProjector(projector, chunker_of(model, projector), encoder, prepare, encoder.identity)
+
+    async def fetch_media(self, url: str) -> bytes:
+        """Fetch a picture or a sound without cookies or referrer."""
+        options = {"credentials": "omit", "mode": "cors", "referrerPolicy": "no-referrer"}
+        try:
+            response = await js.fetch(url, to_js(options, dict_converter=js.Object.fromEntries))
+            if not response.ok:
+                raise WispError(f"{url:.200} answers with status {response.status}.", "http_error")
+            return bytes((await response.arrayBuffer()).to_bytes())
+        except JsException:
+            raise WispError(
+                f"{url:.200} cannot be fetched: it is not there, or its server allows no other site (CORS). Send the "
+                "file itself.",
+                "network_error",
+            ) from None
+
+    async def load_grammar(self, instance: int) -> Any:
+        """Import grammar.js on first use. Another number: with a WebAssembly module and memory of its own."""
+        return await js.wispImport(f"{js.wispAssets.grammar}#{instance}")

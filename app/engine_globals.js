@@ -1,0 +1,38 @@
+/**
+ * What the engine's Python finds in `globalThis`:
+ *   wispReplay, wispPages, wispUpload   py_engine/gpu/replay.js, pages.js, upload.js
+ *   wispCompute                         py_engine/cpu/compute.js
+ *   wispShards, wispTextStore           py_engine/files/shards.js, text_store.js
+ *   wispHashes       hash-wasm, for wispShards
+ *   wispAssets       URLs: {grammar, media, cpu}, and in the page's worker those it was booted with (boot.js)
+ *   wispMedia        () => Promise; imports py_engine/media/media.js on first use
+ *   wispDecodeSound  (bytes) => Promise<Float32Array>, mono at 16 kHz
+ *   wispLoadPackage  (name) => Promise; loads a compiled wheel (numpy) on first use
+ *   wispImport       (url) => Promise; imports a JavaScript module
+ */
+import { createSHA256, createXXHash64 } from "hash-wasm";
+import { Compute } from "../py_engine/cpu/compute.js";
+import * as wispShards from "../py_engine/files/shards.js";
+import { Pages } from "../py_engine/gpu/pages.js";
+import { Replay } from "../py_engine/gpu/replay.js";
+import { Upload } from "../py_engine/gpu/upload.js";
+import * as wispTextStore from "./text_store.js";
+
+/**
+ * @typedef {{ grammar: string, media: string, cpu: import("../py_engine/cpu/compute.js").Modules }} EngineAssets
+ *
+ * @param {EngineAssets} assets
+ * @param {(name: string) => Promise<unknown>} loadPackage
+ * @param {(bytes: Uint8Array<ArrayBuffer>) => Promise<Float32Array>} decodeSound
+ */
+export function provide(assets, loadPackage, decodeSound) {
+  const wispHashes = { createSHA256, createXXHash64 };
+  Object.assign(globalThis, { wispReplay: Replay, wispPages: Pages, wispUpload: Upload, wispCompute: Compute });
+  Object.assign(globalThis, { wispShards, wispTextStore, wispHashes, wispAssets: assets });
+  Object.assign(globalThis, {
+    wispLoadPackage: loadPackage,
+    wispImport: (/** @type {string} */ url) => import(url),
+    wispMedia: () => import(assets.media),
+    wispDecodeSound: decodeSound,
+  });
+}

@@ -1,0 +1,7 @@
+/** Loads Wisp's SDK from the address of the package's folder engine/; default: wisp/ beside the page. */
+export declare const load: (base?: string | URL) => Promise<typeof import("./types/wisp.js")>;
+/** Loads the Prompt API from there. */
+export declare const loadPromptApi: (base?: string | URL) => Promise<typeof import("./types/sdk/prompt_api.js")>;
+
+export type { LoadRequest, Model, Progress, Wisp } from "./types/wisp.js";
+export type { LanguageModelConstructor, LanguageModelSession } from "./types/sdk/language_model.js";

@@ -1,0 +1,250 @@
+"""The wheel in Pyodide without Wisp's page: on a plain page's main thread and in a worker, from a plain server."""
+
+import base64
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser
+
+from tests.support.bare_pyodide import MODEL, Python, Site
+from tests.support.tolerances import assert_close
+from tools.goldens import GOLDEN
+from tools.paths import ROOT, STATIC
+
+DOCS = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)
+PICTURES = GOLDEN / "sees"
+SEES = [STATIC / "models" / name for name in ("wisp-mini-sees-q4_0.gguf", "mmproj-wisp-mini-sees-q8_0.gguf")]
+PLAMO, LLAMA = GOLDEN / "plamo" / "plamo.F16.gguf", GOLDEN / "llama" / "llama.F16.gguf"
+# Runs an example in the namespace that all examples share, and returns what it printed.
+RUN_EXAMPLE = """
+import contextlib, io, sys, types
+from pyodide.code import eval_code_async
+shared = sys.modules.setdefault("shared", types.ModuleType("shared"))
+with contextlib.redirect_stdout(io.StringIO()) as printed:
+    await eval_code_async(example, shared.__dict__)
+result = printed.getvalue()
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    made = Site(tmp_path_factory.mktemp("site"))
+    for path in (PLAMO, LLAMA):
+        made.add(path.name, path.read_bytes())
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def python(site: Site, chromium: Callable[[str | None], Browser]) -> Iterator[Python]:
+    """A Python on a page's main thread, without WebGPU. The first example's names are in its module `shared`."""
+    made = Python(chromium(None), site)
+    assert "Paris" in made.run(RUN_EXAMPLE, example=EXAMPLES[0])
+    yield made
+    made.page.context.close()
+
+
+def example(python: Python, has: str) -> str:
+    """Run the example of the docs that contains a text; what it printed."""
+    (found,) = (one for one in EXAMPLES if has in one)
+    printed: str = python.run(RUN_EXAMPLE, example=found)
+    return printed
+
+
+def test_an_answer_on_the_main_thread(python: Python) -> None:
+    text, reason, tokens = example(python, "answer.finish_reason, answer.usage").rsplit(maxsplit=2)
+    assert (text.lower().strip("."), reason) == ("cold", "stop")
+    assert 0 < int(tokens) < 5
+
+
+def test_streams_pieces_and_reports_progress(python: Python) -> None:
+    stages, pieces, message, reason, usage, backend = python.run(
+        f"""
+from shared import Engine
+stages = set()
+async with await Engine.load("{MODEL.name}", on_progress=lambda stage, *_: stages.add(stage)) as engine:
+    answer = engine.chat("What is the capital of France?", temperature=0)
+    pieces = [text async for text in answer]
+    result = [sorted(stages), pieces, answer.message, answer.finish_reason, answer.usage, engine.backend]"""
+    )
+    assert "upload" in stages
+    assert len(pieces) > 2
+    assert message["content"] == "".join(pieces)
+    assert (reason, backend) == ("stop", "cpu")
+    assert usage["completion_tokens"] >= len(pieces)
+
+
+def test_a_schema_holds(python: Python) -> None:
+    assert example(python, "json_schema").replace(" ", "") == '{"city":"Rome"}\n'
+
+
+def test_a_logits_processor_forbids_a_letter(python: Python) -> None:
+    text = example(python, "without_e")
+    assert len(text) > 20
+    assert "e" not in text.lower()
+
+
+def test_a_logits_processor_within_a_grammar(python: Python) -> None:
+    """The processor prefers what the grammar forbids, and then one of the texts that it allows."""
+    text, steps = python.run(
+        """
+from shared import engine
+lengths = []
+def prefer(ids, logits):
+    lengths.append(len(ids))
+    for text, more in (("Berlin", 50), ("Rome", 30)):
+        logits[engine.tokenize(text)[0]] = 30 + more
+text = await engine.chat("Which city?", regex="Paris|Rome", logits_processor=prefer, temperature=0).text()
+result = [text, [b - a for a, b in zip(lengths, lengths[1:])]]"""
+    )
+    assert text == "Rome"
+    assert set(steps) <= {1}
+
+
+def test_a_logits_processor_that_changes_nothing_changes_nothing(python: Python) -> None:
+    plain, processed = python.run(
+        """
+from shared import engine
+ask = lambda **more: engine.chat("Tell me about the sea.", seed=5, temperature=0.8, max_tokens=24, **more).text()
+result = [await ask(), await ask(logits_processor=lambda ids, logits: logits.astype("float64"))]"""
+    )
+    assert len(plain) > 10
+    assert plain == processed
+
+
+def test_a_custom_sampler(python: Python) -> None:
+    assert len(example(python, "top_n_sigma")) > 5
+
+
+def test_a_stopping_rule_and_a_callback(python: Python) -> None:
+    assert example(python, "stop_when").split() == ["8", "stop"]
+
+
+def test_the_tokenizer_and_the_template_can_be_replaced(python: Python) -> None:
+    assert example(python, "unicodedata") == "user: Hello\nassistant:\n"
+
+
+def test_an_architecture_from_user_code(python: Python) -> None:
+    (source,) = (one for one in EXAMPLES if "register_architecture" in one)
+    assert len(source.splitlines()) <= 40
+    assert example(python, "register_architecture") == "(3, 304)\n"
+    golden = np.load(PLAMO.with_suffix(".npz"))
+    ids = golden["prompt"].tolist()
+    logits, greedy = python.run(
+        """
+from shared import Engine, plamo
+async with await Engine.load("plamo.F16.gguf", kv_type="f32") as exact:
+    logits = (await exact.evaluate(ids)).tolist()
+    greedy = []
+    answer = exact.complete(ids, temperature=0, max_tokens=9, stop_when=lambda ids, _: greedy.append(ids[-1]))
+    await answer.text()
+result = [logits, greedy]""",
+        ids=ids,
+    )
+    assert_close(golden["logits_ref"], np.array(logits, np.float32), "f32")
+    assert greedy[:8] == golden["greedy"].tolist()[:8]
+
+
+def test_complete_embed_and_tokens(python: Python) -> None:
+    ids, text, completed, shape, lengths = python.run(
+        """
+import numpy as np
+from shared import engine
+ids = engine.tokenize("Hello world")
+completed = await engine.complete("The sky is", max_tokens=4, temperature=0).text()
+rows = await engine.embed(["a cat", "a dog"])
+result = [ids, engine.detokenize(ids), completed, rows.shape, np.linalg.norm(rows, axis=1).tolist()]"""
+    )
+    assert len(ids) == 2
+    assert text == "Hello world"
+    assert completed
+    assert shape[0] == 2
+    assert lengths == pytest.approx([1, 1], abs=1e-4)
+
+
+def test_a_picture(python: Python, site: Site) -> None:
+    """With a projector, and the picture as a data URL, in OpenAI's shape."""
+    for path in SEES:
+        site.add(path.name, path.read_bytes())
+    probe = json.loads((PICTURES / "probes.json").read_text(encoding="utf-8"))[0]
+    question, wanted = probe["turns"][0]
+    url = "data:image/png;base64," + base64.b64encode((PICTURES / probe["picture"]).read_bytes()).decode()
+    parts = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": question}]
+    code = f"""
+from shared import Engine
+async with await Engine.load("{SEES[0].name}", projector="{SEES[1].name}", context_length=1024) as seeing:
+    result = await seeing.chat(messages, temperature=0, max_tokens=60).text()"""
+    assert python.run(code, messages=[{"role": "user", "content": parts}]) == wanted
+
+
+def test_errors_and_aborts(python: Python) -> None:
+    codes = python.run(
+        """
+from shared import Engine, engine
+from wisp import WispError
+result = []
+async def code_of(work):
+    try:
+        await work
+    except WispError as error:
+        result.append([error.code, error.param])
+await code_of(Engine.load("wisp-mini-q4_0.gguf", context_length=0))
+await code_of(Engine.load("nothing.gguf"))
+answer = engine.chat("Count to a hundred.", max_tokens=400)
+async def read():
+    async for text in answer:
+        answer.abort()
+await code_of(read())
+def broken(ids, logits):
+    return logits[:3]
+try:
+    await engine.chat("Hi", logits_processor=broken).text()
+except ValueError as error:
+    result.append(str(error)[:18])
+left = engine.chat("Count to a hundred.", max_tokens=400)
+async for text in left:
+    break
+del text
+import asyncio, gc
+gc.collect()
+await asyncio.sleep(0.1)
+result.append(left._job.aborted)
+result.append(await engine.chat("Say hi.", max_tokens=3, temperature=0).text() != "")"""
+    )
+    assert codes == [
+        ["invalid_value", "context_length"],
+        ["http_error", None],
+        ["aborted", None],
+        "A logits processor",
+        True,
+        True,
+    ]
+
+
+def test_webgpu_in_a_worker(site: Site, chromium: Callable[[str | None], Browser]) -> None:
+    """A processor reads the GPU's logits, which are llama.cpp's, and what it writes is sampled."""
+    golden: Any = np.load(LLAMA.with_suffix(".npz"))
+    python = Python(chromium("lavapipe"), site, worker=True)
+    backend, logits, sampled = python.run(
+        f"""
+from wisp import Engine
+engine = await Engine.load("{LLAMA.name}", backend="webgpu", context_length=256, kv_type="f32", tune=False)
+seen, last = [], []
+def only(ids, logits):
+    seen.append(logits.tolist())
+    last.append(ids[-1])
+    logits[:] = float("-inf")
+    logits[40 + len(seen)] = 0
+await engine.complete(ids, max_tokens=4, logits_processor=only, ignore_eos=True).text()
+result = [engine.backend, seen[0], last[1:]]""",
+        ids=golden["prompt"].tolist(),
+    )
+    python.page.context.close()
+    assert backend == "webgpu"
+    assert_close(golden["logits_ref"][-1:], np.array([logits], np.float32), "f16")
+    assert sampled == [41, 42, 43]
