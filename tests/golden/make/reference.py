@@ -71,7 +71,7 @@ class Reference(ReferenceModel):
         prefix, arch = f"blk.{layer}.", self.architecture
         h = self.optional_norm(x, prefix + "attn_norm")
         read = self.norm(x, prefix + "attn_norm_2") if prefix + "attn_norm_2.weight" in self.tensors else h
-        if arch.startswith(("mamba2", "nemotron_h")):  # one part in each layer
+        if arch.startswith(("mamba", "nemotron_h")):  # one part in each layer
             return x + self.one_part(h, layer)
         mixes = attention(self, read, layer, shared) if self.kv_heads[layer] else mix(self, h, layer)
         if arch == "falcon-h1":

@@ -8,7 +8,7 @@ from tests.golden.make.reference_model import ReferenceModel, softmax
 
 # These rotate the pairs (0, 1), (2, 3), ...; the others pair i with i + n_rot / 2.
 ADJACENT_PAIRS = {"granitehybrid", "llama", "arcee", "granite", "granitemoe", "smollm3", "cohere2", "command-r", "glm4"}
-NO_ROPE = {"nemotron_h", "nemotron_h_moe", "gpt2", "bert", "jina-bert-v2"}
+NO_ROPE = {"jamba", "nemotron_h", "nemotron_h_moe", "gpt2", "bert", "jina-bert-v2"}
 WIDE_QK_NORM = {"olmo2", "olmoe"}  # over all heads at once
 OWN_WINDOW_BASE = {"gemma3", "gemma4", "gemma-embedding", "modern-bert"}
 

@@ -13,7 +13,18 @@ KNOWN = {
     *("olmo2", "olmoe", "granite", "granitemoe", "starcoder2", "gpt2", "stablelm", "phi2", "gptneox", "smollm3"),
     *("cohere2", "command-r", "falcon", "exaone", "glm4", "gpt-oss", "lfm2", "gemma-embedding", "bert"),
     *("nomic-bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert"),
-    *("granitehybrid", "qwen35", "qwen35moe", "qwen3next", "mamba2", "nemotron_h", "nemotron_h_moe", "falcon-h1"),
+    *(
+        "granitehybrid",
+        "qwen35",
+        "qwen35moe",
+        "qwen3next",
+        "mamba2",
+        "nemotron_h",
+        "nemotron_h_moe",
+        "falcon-h1",
+        "mamba",
+        "jamba",
+    ),
 }
 # Period of the layers with a sliding window. The last layer of each period has none; ModernBERT's is the first.
 WINDOW_PERIOD = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "olmo2": 4, "cohere2": 4, "gpt-oss": 2}
