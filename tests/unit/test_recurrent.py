@@ -85,6 +85,16 @@ async def test_a_conversation_goes_on_from_the_end_of_its_last_prompt(model: Pat
     assert engine.last.cached_tokens == 0
 
 
+async def test_a_common_beginning_of_prompts_gets_a_snapshot() -> None:
+    """The second prompt that has it computes it once more, in parts; the third goes on from there."""
+    engine, common = make(), [11 * i % 250 for i in range(90)]
+    for number, cached in ((1, 0), (2, 0), (3, 90), (4, 90)):
+        prompt = [*common, *[number] * 8]
+        want = await collect(make(), prompt, WARM, 12)
+        assert await collect(engine, prompt, WARM, 12) == want
+        assert engine.last.cached_tokens == cached
+
+
 @in_every_model
 async def test_answers_side_by_side_are_those_of_one_alone(model: Path) -> None:
     prompts = [PROMPT[i : i + 20 + 3 * i] for i in range(4)]
