@@ -48,12 +48,33 @@ void ssm_conv_work(const ssm_conv_call *r, u32 chunk, u32 chunks, u8 *scratch) {
         ROW(r->y, r->y_stride, m)[i] = silu(sum + bias);
         for (u32 k = taps - 1; k; k--) earlier[k] = earlier[k - 1];
         earlier[0] = own;
-        if (m + 2 >= end) {
+        if (m + 2 >= end && !r->tile) {
           f32 *window = ROW(r->windows, taps * size, HALF_AFTER(r, m, 0));
           for (u32 k = 0; k < taps; k++) window[k * size + i] = earlier[k];
         }
       }
     }
+  }
+}
+
+// The last inputs after each of a batch's last two positions.
+u32 ssm_window_chunks(const ssm_window_call *r) { return batch_size(r->state) ? divided(r->channels, 256) : 0; }
+
+void ssm_window_work(const ssm_window_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 n = batch_size(r->state), taps = r->taps, size = r->channels, begin = n > 1 ? n - 2 : 0;
+  EACH_ROW(i, size) {
+    f32 inputs[2][MAX_TAPS]; // all are read before any is written: they may be in the same half
+    for (u32 m = begin; m < n; m++) {
+      const u32 offset = OFFSET(r, m);
+      for (u32 k = 0; k < taps; k++) {
+        f32 *input = &inputs[m - begin][k];
+        if (k > offset) *input = 0;
+        else if (k <= m) *input = ROW(r->x, r->x_stride, m - k)[r->first + i];
+        else *input = ROW(r->windows, taps * size, HALF_AFTER(r, 0, 1))[(k - m - 1) * size + i];
+      }
+    }
+    for (u32 m = begin; m < n; m++)
+      for (u32 k = 0; k < taps; k++) ROW(r->windows, taps * size, HALF_AFTER(r, m, 0))[k * size + i] = inputs[m - begin][k];
   }
 }
 
@@ -81,17 +102,37 @@ INLINE f32 inverse_length(const f32 *x, u32 size, f32 least) {
   return 1 / MAX(__builtin_sqrtf(dot_row(x, x, size)), least);
 }
 
-u32 ssm_scan_chunks(const ssm_scan_call *r) { return divided(batch_size(r->state) ? r->heads : 0, 1); }
+// "s6" is divided by rows, since it has one head.
+INLINE u32 scan_parts(const ssm_scan_call *r) { return r->rule == RULE_S6 ? r->rows : r->heads; }
+
+u32 ssm_scan_chunks(const ssm_scan_call *r) {
+  return divided(batch_size(r->state) ? scan_parts(r) : 0, r->rule == RULE_S6 ? 64 : 1);
+}
+
+// One token of a row of "s6".
+static void scan_row(const ssm_scan_call *r, u32 m, u32 row, f32 *s) {
+  const f32 *rates = AT(f32, r->rates), *a = rates + row * r->cols, *k = ROW(r->k, r->k_stride, m) + r->keys;
+  const f32 *q = ROW(r->q, r->q_stride, m) + r->queries, v = ROW(r->x, r->x_stride, m)[r->values + row];
+  rates += r->rows * r->cols;
+  const f32 dt = softplus(ROW(r->gates, r->g_stride, m)[r->dt + row] + rates[row]);
+  f32 sum = rates[r->rows + row] * v;
+  for (u32 i = 0; i < r->cols; i++) {
+    s[i] = s[i] * exp1(dt * a[i]) + dt * v * k[i];
+    sum += s[i] * q[i];
+  }
+  ROW(r->y, r->y_stride, m)[row] = sum;
+}
 
 // One token of a head, whose matrix `s` is (rows, cols).
 static void scan_token(const ssm_scan_call *r, u32 m, u32 head, f32 *s) {
   const u32 group = r->tiled ? head % r->groups : head / (r->heads / r->groups), cols = r->cols;
-  const f32 *x = ROW(r->x, r->x_stride, m), *gates = ROW(r->gates, r->g_stride, m), *rates = AT(f32, r->rates);
-  const f32 *k = x + r->keys + group * cols, *q = x + r->queries + group * cols;
-  const f32 *v = x + r->values + head * r->rows;
+  const f32 *gates = ROW(r->gates, r->g_stride, m), *rates = AT(f32, r->rates);
+  const f32 *k = ROW(r->k, r->k_stride, m) + r->keys + group * cols;
+  const f32 *q = ROW(r->q, r->q_stride, m) + r->queries + group * cols;
+  const f32 *v = ROW(r->x, r->x_stride, m) + r->values + head * r->rows;
   f32 *y = ROW(r->y, r->y_stride, m) + head * r->rows;
   const f32 dt = softplus(gates[r->dt + head] + rates[r->heads + head]), decay = exp1(dt * rates[head]);
-  if (!r->delta) {
+  if (r->rule == RULE_SSD) {
     for (u32 i = 0; i < r->rows; i++, s += cols) {
       update_row(s, decay, dt * v[i], k, cols);
       y[i] = dot_row(s, q, cols) + rates[2 * r->heads + head] * v[i];
@@ -107,16 +148,17 @@ static void scan_token(const ssm_scan_call *r, u32 m, u32 head, f32 *s) {
 }
 
 void ssm_scan_work(const ssm_scan_call *r, u32 chunk, u32 chunks, u8 *scratch) {
-  const u32 n = batch_size(r->state), size = r->rows * r->cols;
+  const u32 n = batch_size(r->state), parts = scan_parts(r), size = r->heads * r->rows * r->cols / parts;
   f32 *s = (f32 *)scratch;
   for (u32 begin = 0, end; begin < n; begin = end) {
     end = run_end(r->state, r->per_token, begin);
-    EACH_ROW(head, r->heads) {
+    EACH_ROW(part, parts) {
       for (u32 m = begin; m < end; m++) {
         if (!OFFSET(r, m)) memset(s, 0, 4 * size);
-        else if (m == begin) memcpy(s, ROW(r->matrices, r->heads * size, HALF_AFTER(r, m, 1)) + head * size, 4 * size);
-        scan_token(r, m, head, s);
-        if (m + 2 >= end) memcpy(ROW(r->matrices, r->heads * size, HALF_AFTER(r, m, 0)) + head * size, s, 4 * size);
+        else if (m == begin) memcpy(s, ROW(r->matrices, parts * size, HALF_AFTER(r, m, 1)) + part * size, 4 * size);
+        if (r->rule == RULE_S6) scan_row(r, m, part, s);
+        else scan_token(r, m, part, s);
+        if (m + 2 >= end) memcpy(ROW(r->matrices, parts * size, HALF_AFTER(r, m, 0)) + part * size, s, 4 * size);
       }
     }
   }

@@ -1,7 +1,10 @@
 // y[m] = silu(sum over k <= TAPS of weights[TAPS - k] * x[m - k], + bias) for each channel: the causal convolution before
-// the scan of a state. Grid (CHANNELS / THREADS, runs). The inputs before the batch are in the sequence's window.
+// the scan of a state. Grid (CHANNELS / THREADS, runs), or with tiles (CHANNELS / THREADS, tokens / TILE). The inputs
+// before the batch are in the sequence's window. Without tiles, this kernel also writes the window; tiles of one run
+// would read what others write, so ssm_window.wgsl follows them.
 #param CHANNELS
 #param TAPS // earlier inputs
+#param TILE // tokens of a workgroup; 0: a whole run
 #param BIAS // 1: a bias is added
 #param THREADS
 
@@ -17,25 +20,37 @@ struct Params {
 #if BIAS
 @bind var<storage, read> bias: array<f32>; // (CHANNELS)
 #endif
-@bind var<storage, read_write> windows: array<f32>; // (slots, 2, TAPS, CHANNELS): the latest input first
+#if TILE
+@bind var<storage, read> windows: array<f32>; // (slots, 2, TAPS, CHANNELS): the latest input first
+#else
+@bind var<storage, read_write> windows: array<f32>;
+#endif
 @bind var<storage, read_write> y: array<f32>; // (n, y_stride)
+#include "lib/window.wgsl"
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(global_invocation_id) id: vec3u) {
   let i = id.x;
-  if (i >= CHANNELS || id.y >= count() || !begins_run(id.y)) {
+#if TILE
+  let first = id.y * TILE;
+  let begin = 0u;
+  let end = min(first + TILE, count());
+  if (i >= CHANNELS || first >= end) {
     return;
   }
-  let seq = seq_of(id.y);
-  let end = run_end(id.y);
-  var earlier: array<f32, TAPS>; // inputs before token m, the latest first
-  if (offset_of(id.y) > 0u) {
-    let at = half_after(pos_of(id.y) - 1u, seq) * TAPS * CHANNELS + i;
-#for k in TAPS
-    earlier[${k}] = windows[at + ${k}u * CHANNELS];
-#endfor
+#else
+  let first = id.y;
+  let begin = id.y;
+  if (i >= CHANNELS || first >= count() || !begins_run(first)) {
+    return;
   }
-  for (var m = id.y; m < end; m++) {
+  let end = run_end(first);
+#endif
+  var earlier: array<f32, TAPS>; // inputs before token m, the latest first
+#for k in TAPS
+  earlier[${k}] = input_before(first, begin, ${k}u, i);
+#endfor
+  for (var m = first; m < end; m++) {
     if (offset_of(m) == 0u) {
 #for k in TAPS
       earlier[${k}] = 0.0;
@@ -54,11 +69,13 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
     earlier[TAPS - 1u - ${k}u] = earlier[TAPS - 2u - ${k}u];
 #endfor
     earlier[0] = own;
+#if not TILE
     if (m + 2u >= end) {
-      let to = half_after(pos_of(m), seq) * TAPS * CHANNELS + i;
+      let to = half_after(pos_of(m), seq_of(m)) * TAPS * CHANNELS + i;
 #for k in TAPS
       windows[to + ${k}u * CHANNELS] = earlier[${k}];
 #endfor
     }
+#endif
   }
 }

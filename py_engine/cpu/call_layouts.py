@@ -47,9 +47,10 @@ FIELDS: dict[str, list[str]] = {
         "soft_cap": "state stride y scale:f cap:f",
         "pool": "state segments kind stride x y",
         "shortconv": f"{_CACHE} cols size halves cache weights x x_stride y y_stride",
-        "ssm_conv": f"{_CACHE} channels taps first weights bias windows x x_stride y y_stride",
-        "ssm_scan": f"{_CACHE} delta tiled heads groups rows cols rates matrices x x_stride values keys queries"
-        " gates g_stride dt beta eps:f y y_stride",
+        "ssm_window": f"{_CACHE} channels taps first windows x x_stride",
+        "ssm_conv": f"{_CACHE} tile channels taps first weights bias windows x x_stride y y_stride",
+        "ssm_scan": f"{_CACHE} rule tiled heads groups rows cols rates matrices x x_stride values k k_stride keys"
+        " q q_stride queries gates g_stride dt beta eps:f y y_stride",
         "gated_norm": "state cols groups norms gate_first eps:f norm x x_stride z z_stride first y y_stride",
         "rope": f"{_CACHE} staged halves q_rows kv_rows head_dim rope_dim neox mrope records shifts"
         " scale:f freqs k v x x_stride y y_stride after per_head",
@@ -81,6 +82,7 @@ KV_KINDS = {"f32": 0, "f16": 1, "q8_0": 2}
 EMBED_ROWS = {"token": 0, "position": 1, "first": 2}
 MEDIA_ROWS = {"none": 0, "given": 1, "first": 2}
 ACTIVATIONS = {"silu": 0, "gelu": 1, "tanh": 2, "relu2": 3, "swiglu_oai": 4, "relu": 5, "sigmoid": 6}
+RULES = {"ssd": 0, "delta": 1, "s6": 2}
 POOLINGS = {"mean": 0, "cls": 1, "last": 2}
 
 
@@ -93,7 +95,7 @@ def pack(name: str, values: Mapping[str, int | float]) -> bytes:
 
 def header() -> str:
     """The text of calls.h."""
-    enums = {"KV": KV_KINDS, "EMBED": EMBED_ROWS, "MEDIA": MEDIA_ROWS, "": ACTIVATIONS, "POOL": POOLINGS}
+    enums = {"KV": KV_KINDS, "EMBED": EMBED_ROWS, "MEDIA": MEDIA_ROWS, "": ACTIVATIONS, "POOL": POOLINGS, "RULE": RULES}
     numbers: dict[str, object] = {"TABLES": TABLES, "FORMATS": 1 + max(FORMATS), "RECORD_WORDS": RECORD_WORDS,
                                   "ROUNDED_GROUP_BYTES": ROUNDED_GROUP_BYTES}  # fmt: skip
     names = ("MAX_MATCH", "MAX_LOGPROBS", "LOGPROB_ROWS", "MAX_EXPERT_GROUPS")

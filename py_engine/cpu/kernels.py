@@ -22,7 +22,7 @@ from py_engine.cpu.attention import (
 from py_engine.cpu.call import Array, Call
 from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, inverse_rms, normed, xielu
 from py_engine.cpu.sampling import advance, logprobs, nothing, sample, sample_best, sample_draw, sample_shape
-from py_engine.cpu.ssm import gated_norm, ssm_conv, ssm_scan
+from py_engine.cpu.ssm import gated_norm, ssm_conv, ssm_scan, ssm_window
 from py_engine.plan.shared import FIRST_MEDIA_ID
 
 
@@ -377,7 +377,7 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         rope_append, norm_rope_append, kv_quantize, attention, attention_decode, attention_combine, pool, normalize,
         shortconv, gate, scale_by, route, experts, group_experts, weighted_sum, sample_best, sample_shape, sample_draw,
         sample, advance, logprobs, read, patches, gather, unfold, clamp, shift_scale, matmul_transposed,
-        depthwise, relative_attention, ssm_conv, ssm_scan, gated_norm,
+        depthwise, relative_attention, ssm_conv, ssm_window, ssm_scan, gated_norm,
     )
 }  # fmt: skip
 KERNELS |= {"matmul_matrix": matmul, "attention_matrix": attention}

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from py_engine.cpu.call_layouts import RULES
 from py_engine.cpu.calls import Calls, batch_fields, paging_fields, segment_fields, state_of, stride_of
 from py_engine.plan.plan import Op
 
 
 def ssm_conv(m: Calls, op: Op) -> None:
     m.add(
-        "ssm_conv", **batch_fields(m, op), **segment_fields(op), **paging_fields(op), channels=op.params["CHANNELS"],
-        taps=op.params["TAPS"], first=op.consts["first"], weights=m.address(op, "weights"),
-        bias=m.address(op, "bias"), windows=m.address(op, "windows"), x=m.address(op, "x"),
-        x_stride=op.consts["x_stride"], y=m.address(op, "y"), y_stride=op.consts["y_stride"],
+        "ssm_conv", **_window_fields(m, op), tile=op.params["TILE"], weights=m.address(op, "weights"),
+        bias=m.address(op, "bias"), y=m.address(op, "y"), y_stride=op.consts["y_stride"],
     )  # fmt: skip
 
 
+def ssm_window(m: Calls, op: Op) -> None:
+    m.add("ssm_window", **_window_fields(m, op))
+
+
+def _window_fields(m: Calls, op: Op) -> dict[str, Any]:
+    """What both ops of a convolution have."""
+    sizes = {"channels": op.params["CHANNELS"], "taps": op.params["TAPS"], "first": op.consts["first"]}
+    places = {"windows": m.address(op, "windows"), "x": m.address(op, "x"), "x_stride": op.consts["x_stride"]}
+    return {**batch_fields(m, op), **segment_fields(op), **paging_fields(op), **sizes, **places}
+
+
 def ssm_scan(m: Calls, op: Op) -> None:
-    columns = ("x_stride", "values", "keys", "queries", "g_stride", "dt", "beta", "eps", "y_stride")
+    columns = [*("x_stride", "values", "k_stride", "keys", "q_stride", "queries", "g_stride"), "dt", "beta", "eps"]
     m.add(
         "ssm_scan", **batch_fields(m, op), **segment_fields(op), **paging_fields(op),
-        delta=int(op.params["RULE"] == "delta"), tiled=op.params["TILED"], heads=op.params["HEADS"],
+        rule=RULES[str(op.params["RULE"])], tiled=op.params["TILED"], heads=op.params["HEADS"],
         groups=op.params["GROUPS"], rows=op.params["ROWS"], cols=op.params["COLS"], rates=m.address(op, "rates"),
         matrices=m.address(op, "matrices"), x=m.address(op, "x"), gates=m.address(op, "gates"),
-        y=m.address(op, "y"), **{name: op.consts[name] for name in columns},
+        k=m.address(op, "k"), q=m.address(op, "q"), y=m.address(op, "y"), y_stride=op.consts["y_stride"],
+        **{name: op.consts[name] for name in columns},
     )  # fmt: skip
 
 
@@ -37,4 +50,4 @@ def gated_norm(m: Calls, op: Op) -> None:
     )  # fmt: skip
 
 
-CALLS = (ssm_conv, ssm_scan, gated_norm)
+CALLS = (ssm_conv, ssm_window, ssm_scan, gated_norm)

@@ -1,4 +1,4 @@
-"""The kernels of recurrent layers with numpy: twins of ssm_conv.wgsl, ssm_scan.wgsl and gated_norm.wgsl."""
+"""The kernels of recurrent layers with numpy: twins of the files ssm_*.wgsl, and of gated_norm.wgsl."""
 
 from __future__ import annotations
 
@@ -41,18 +41,36 @@ def ssm_conv(c: Call) -> None:
                 total = total + earlier[k] * weights[:, taps - 1 - k]
             y[m, :channels] = ACTIVATIONS["silu"](total + c["bias"][0] if c.params["BIAS"] else total)
             earlier = np.concatenate([x[m : m + 1], earlier[:-1]])
-            if m + 2 >= end:
+            if m + 2 >= end and not c.params["TILE"]:
                 _half_after(c, c["windows"], c.positions[m], m)[:] = earlier.reshape(-1)
+
+
+def ssm_window(c: Call) -> None:
+    channels, taps, first = c.params["CHANNELS"], c.params["TAPS"], c.consts["first"]
+    offsets, after = c.offsets, {}
+    for m in range(max(0, c.n - 2), c.n):
+        inputs = np.zeros((taps, channels), np.float32)
+        for k in range(min(taps, int(offsets[m]) + 1)):
+            if k <= m:
+                inputs[k] = c["x"][m - k, first : first + channels]
+            else:
+                before = _half_after(c, c["windows"], c.positions[0] - 1, 0).reshape(taps, channels)
+                inputs[k] = before[k - m - 1]
+        after[m] = inputs
+    for m, inputs in after.items():
+        _half_after(c, c["windows"], c.positions[m], m)[:] = inputs.reshape(-1)
 
 
 def ssm_scan(c: Call) -> None:
     heads, groups, rows, cols = (c.params[name] for name in ("HEADS", "GROUPS", "ROWS", "COLS"))
-    delta = c.params["RULE"] == "delta"
+    delta, per_row = c.params["RULE"] == "delta", c.params["RULE"] == "s6"
     group = np.arange(heads) % groups if c.params["TILED"] else np.arange(heads) // (heads // groups)
-    x, gates, rates = c["x"], c["gates"], c["rates"].reshape(-1, heads)
+    gates, rates = c["gates"], c["rates"].reshape(-1)
+    shape = (1, rows, cols) if per_row else (heads, 1, 1)
+    a, (bias, *skip) = rates[: np.prod(shape)].reshape(shape), rates[np.prod(shape) :].reshape(-1, *shape[:2], 1)
 
-    def part(m: int, name: str, size: int, width: int) -> Array:
-        found: Array = x[m, c.consts[name] : c.consts[name] + size * width].reshape(size, width)
+    def part(m: int, buffer: str, name: str, size: int, width: int) -> Array:
+        found: Array = c[buffer][m, c.consts[name] : c.consts[name] + size * width].reshape(size, width)
         return found
 
     for begin, end in _runs(c):
@@ -62,20 +80,20 @@ def ssm_scan(c: Call) -> None:
                 s[:] = 0
             elif m == begin:
                 s[:] = _half_after(c, c["matrices"], c.positions[m] - 1, m).reshape(s.shape)
-            v = part(m, "values", heads, rows)
-            k, q = (part(m, name, groups, cols)[group] for name in ("keys", "queries"))
-            u = gates[m, c.consts["dt"] : c.consts["dt"] + heads] + rates[1]
+            v = part(m, "x", "values", heads, rows)
+            k, q = part(m, "k", "keys", groups, cols)[group], part(m, "q", "queries", groups, cols)[group]
+            u = part(m, "gates", "dt", *shape[:2])[..., None] + bias
             dt = np.where(u > SOFTPLUS_LINEAR, u, np.log1p(np.exp(np.minimum(u, SOFTPLUS_LINEAR))))
-            s *= np.exp(dt * rates[0])[:, None, None]
+            s *= np.exp(dt * a)
             if delta:
                 k, q = (_unit(values, c.consts["eps"]) for values in (k, q))
                 beta = 1 / (1 + np.exp(-gates[m, c.consts["beta"] : c.consts["beta"] + heads]))
-                u = beta[:, None] * (v - np.einsum("hrc,hc->hr", s, k))
-                s += u[:, :, None] * k[:, None]
+                change = beta[:, None] * (v - np.einsum("hrc,hc->hr", s, k))
+                s += change[:, :, None] * k[:, None]
                 y = np.einsum("hrc,hc->hr", s, q) / np.float32(cols**0.5)
             else:
-                s += (dt[:, None] * v)[:, :, None] * k[:, None]
-                y = np.einsum("hrc,hc->hr", s, q) + rates[2][:, None] * v
+                s += dt * v[..., None] * k[:, None]
+                y = np.einsum("hrc,hc->hr", s, q) + skip[0][..., 0] * v
             c["y"][m, : heads * rows] = y.reshape(-1)
             if m + 2 >= end:
                 _half_after(c, c["matrices"], c.positions[m], m)[:] = s.reshape(-1)

@@ -94,7 +94,7 @@ class PromptPart:
         """Record in the caches that the part was submitted."""
         cache.append(self.ids, generated=self.decoded)
         cache.advance(self.at + len(self.ids), exact=not self.decoded)
-        if self.last:
+        if self.last or len(cache.tokens) == cache.checkpoint:
             cache.take_snapshot()
 
 
@@ -334,6 +334,8 @@ def prompt_part(answer: Answer, cache: SequenceCache, runner: Runner, most: int)
     count = min(rest, MAX_SMALL_BATCH if small else 1 if decoded else most)
     if answer.exact and at < answer.prompted:
         count = min(count, answer.prompted - at)
+    if at < cache.checkpoint:
+        count = min(count, cache.checkpoint - at)
     media, shift = answer.media.batch(answer.ids, at, count)
     if media is not None:
         return _part_with_media(answer, cache, at, most)

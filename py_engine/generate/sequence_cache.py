@@ -39,6 +39,7 @@ class SequenceCache:
         self._slot: int | None = None  # of a recurrent model's states
         self._stated: int | None = 0  # positions that its states have seen; None: unknown
         self._exact = True  # all of them as a prompt
+        self.checkpoint = 0  # where a prompt leaves what others have in common with it: worth a snapshot; 0: nowhere
 
     @property
     def capacity(self) -> int:
@@ -67,12 +68,17 @@ class SequenceCache:
         Of a recurrent model, only a prefix that a snapshot serves.
         """
         cache, states = self._cache, self._cache.states
+        snapshot: Snapshot | None = None
+        if states is not None:  # or a slot for this sequence might evict the snapshot that serves it
+            snapshot, _ = states.find(ids, len(ids) - 1, exact)
+            if snapshot is not None:
+                states.use(snapshot)
         if not self._take_slot():
             self._switch([], 0)
             self.tokens = []
             return
-        snapshot: Snapshot | None = None
         blocks, n = cache.find(ids[:-1], exact)
+        known = n
         if states is not None and not cache.pools:
             snapshot, n = states.find(ids, len(ids) - 1, exact)
             self._restart(ids[:n])
@@ -99,6 +105,7 @@ class SequenceCache:
                 self._device.copy_page(states.group, snapshot.slot, self._slot)
                 self._stated, self._exact = snapshot.end, snapshot.exact
                 states.use(snapshot)
+            self.checkpoint = known if known - n >= cache.page else 0
 
     def _restart(self, ids: list[int]) -> None:
         """Hold blocks for `ids`, which have no pages: the model has no keys and values."""

@@ -16,6 +16,7 @@ from py_engine.models.common import (
     count,
     dimension,
     head_count_kv,
+    natural,
     number,
     vocabulary,
     without_attention,
@@ -32,11 +33,16 @@ class Config(config.Config):
     @classmethod
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
-        blocks = block_count(header)
+        blocks = block_count(header) - natural(header, "nextn_predict_layers")  # multi-token prediction is not used
         n_embd, n_head = dimension(header, "embedding_length"), dimension(header, "attention.head_count")
         n_head_kv = head_count_kv(header, blocks, n_head)
         head_dim = dimension(header, "attention.key_length", max(1, n_embd // n_head), n_head)
-        if n_head % n_head_kv or head_dim % 4 or header.arch("attention.value_length", head_dim) != head_dim:
+        if (
+            blocks < 1
+            or n_head % n_head_kv
+            or head_dim % 4
+            or header.arch("attention.value_length", head_dim) != head_dim
+        ):
             raise WispError("Wisp cannot run attention with the heads that the metadata describes.", "corrupt_header")
         if any(".ffn_latent" in name for name in header.tensors):
             raise WispError("Experts on a latent stream are not supported yet.", "unsupported_architecture")

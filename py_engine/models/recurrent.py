@@ -1,4 +1,7 @@
-"""Layers with a state in place of attention: Mamba-2 (Dao and Gu 2024), gated delta nets (Yang et al. 2024)."""
+"""Layers with a state in place of attention.
+
+Mamba (Gu and Dao 2023), Mamba-2 (Dao and Gu 2024), gated delta nets (Yang et al. 2024).
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,23 @@ from dataclasses import dataclass
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
-from py_engine.models.common import dimension
+from py_engine.models.common import dimension, natural
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer, Weight
-from py_engine.plan.ssm import GatedNorm, Scan, gated_norm, ssm_conv, ssm_scan
+from py_engine.plan.ssm import Columns, GatedNorm, Scan, gated_norm, ssm_conv, ssm_scan
 from py_engine.plan.states import MAX_TAPS, States, StateShape
 from py_engine.plan.weights import Weights
 
+SIZES = ("conv_kernel", "inner_size", "state_size", "time_step_rank")
 MAX_KEY = 512  # values of a key, of which a thread holds an eighth
 
 
 @dataclass(frozen=True)
 class StateSpace:
-    """The sizes of recurrent layers by their GGUF names, `ssm.*`. `time_step_rank`: heads, of `group_count` keys."""
+    """The sizes of recurrent layers by their GGUF names, `ssm.*`.
+
+    `time_step_rank`: heads, of `group_count` keys. Without a group count, of Mamba: the columns that dt is made of.
+    """
 
     conv_kernel: int
     inner_size: int
@@ -29,9 +36,11 @@ class StateSpace:
     @classmethod
     def from_gguf(cls, header: Header) -> StateSpace:
         """Read and check the metadata. WispError missing_metadata or corrupt_header."""
-        names = ("conv_kernel", "inner_size", "state_size", "time_step_rank", "group_count")
-        self = cls(*(dimension(header, f"ssm.{name}") for name in names))
-        fits = self.inner_size % self.time_step_rank == 0 and self.time_step_rank % self.group_count == 0
+        sizes = {name: dimension(header, f"ssm.{name}") for name in SIZES}
+        self = cls(**sizes, group_count=natural(header, "ssm.group_count"))
+        fits = self.group_count == 0 or (
+            self.inner_size % self.time_step_rank == 0 and self.time_step_rank % self.group_count == 0
+        )
         if not fits or not 1 < self.conv_kernel <= MAX_TAPS + 1 or self.state_size > MAX_KEY:
             raise WispError(
                 f"Wisp cannot run states of {self.time_step_rank} heads and {self.group_count} groups with "
@@ -48,7 +57,7 @@ class StateSpace:
     @property
     def shape(self) -> StateShape:
         """The shape of a layer's state."""
-        heads = self.time_step_rank
+        heads = self.time_step_rank if self.group_count else 1
         return StateShape(heads, self.inner_size // heads, self.state_size, self.channels, self.conv_kernel - 1)
 
 
@@ -64,8 +73,31 @@ class RecurrentLayer:
 
     def mixed(self, x: Buffer, norm: Weight | None, n_embd: int, states: States) -> Buffer:
         """The input of the output matrix, (n, inner_size), for x normalised with `norm`."""
+        if self.ssm.group_count == 0:
+            return self.mamba(x, norm, n_embd, states)
         layer = self.mamba2 if self.b + "ssm_d" in self.w else self.delta_net
         return layer(x, norm, n_embd, states)
+
+    def mamba(self, x: Buffer, norm: Weight | None, n_embd: int, states: States) -> Buffer:
+        """mixed() of Mamba: dt, keys and queries are projections of the convolution's result."""
+        ssm, w, ops, b = self.ssm, self.w, self.ops, self.b
+        inner, size, rank = ssm.inner_size, ssm.state_size, ssm.time_step_rank
+        stack = w.stack([(b + "ssm_in.weight", 2 * inner)], n_embd)
+        rows = ops.normed_stack("ssm_in", x, Projection(stack, None, norm, self.eps))  # values, z
+        mixed = self._convolution(rows, 0, states)
+        parts, first = [], 0
+        for name, count in (("dt", rank), ("b", size), ("c", size)):
+            tensor = f"{b}ssm_x.weight"
+            part = w.part(tensor, rank + 2 * size, inner, [(first, count)], f"{tensor}.{name}")
+            y = ops.normed_stack(f"ssm_{name}", mixed, Projection(w.joined([part])))
+            weight = w.optional_vector((f"{b}ssm_{name}_norm.weight", count))
+            parts.append(ops.rms_norm(f"ssm_{name}_normed", y, weight, self.eps) if weight else y)
+            first += count
+        dt = ops.project("ssm_steps", parts[0], w.matrix(b + "ssm_dt.weight", inner, rank), None)
+        rates = w.vector((b + "ssm_a", size * inner), (b + "ssm_dt.bias", inner), (b + "ssm_d", inner))
+        v, k, q = Columns(mixed), Columns(parts[1]), Columns(parts[2])
+        y = ssm_scan(ops, Scan("s6", v, k, q, 1, Columns(dt), rates), ssm.shape, states)
+        return gated_norm(ops, y, rows, inner, inner, GatedNorm(1, None, self.eps, gate_first=True))
 
     def mamba2(self, x: Buffer, norm: Weight | None, n_embd: int, states: States) -> Buffer:
         """mixed() of Mamba-2."""
@@ -75,7 +107,8 @@ class RecurrentLayer:
         rows = ops.normed_stack("ssm_in", x, Projection(stack, None, norm, self.eps))  # z, values, keys, queries, dt
         mixed = self._convolution(rows, inner, states)
         rates = w.vector((b + "ssm_a", heads), (b + "ssm_dt.bias", heads), (b + "ssm_d", heads))
-        scan = Scan("ssd", mixed, 0, inner, inner + keys, ssm.group_count, rows, inner + ssm.channels, 0, rates)
+        v, k, q = (Columns(mixed, at) for at in (0, inner, inner + keys))
+        scan = Scan("ssd", v, k, q, ssm.group_count, Columns(rows, inner + ssm.channels), rates)
         y = ssm_scan(ops, scan, ssm.shape, states)
         weight = w.optional_vector((b + "ssm_norm.weight", inner))
         return gated_norm(ops, y, rows, 0, inner, GatedNorm(ssm.group_count, weight, self.eps, gate_first=True))
@@ -90,8 +123,9 @@ class RecurrentLayer:
         mixed = self._convolution(rows, 0, states)
         rates = w.vector((b + "ssm_a", heads), (b + "ssm_dt.bias", heads))
         alpha, tiled = ssm.channels + inner, b + "ssm_ba.weight" not in w
-        columns = (2 * keys, keys, 0, ssm.group_count, rows, alpha, alpha + heads)
-        y = ssm_scan(ops, Scan("delta", mixed, *columns, rates, self.eps, tiled), ssm.shape, states)
+        v, k, q = (Columns(mixed, at) for at in (2 * keys, keys, 0))
+        scan = Scan("delta", v, k, q, ssm.group_count, Columns(rows, alpha), rates, alpha + heads, self.eps, tiled)
+        y = ssm_scan(ops, scan, ssm.shape, states)
         weight = w.vector((b + "ssm_norm.weight", inner // heads))
         return gated_norm(ops, y, rows, ssm.channels, inner, GatedNorm(heads, weight, self.eps, gate_first=False))
 

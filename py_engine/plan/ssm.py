@@ -10,6 +10,7 @@ from py_engine.plan.shared import THREADS
 from py_engine.plan.states import States, StateShape
 
 LANES = 8  # threads of ssm_scan.wgsl that share a row of the matrix
+TILE = 16  # tokens of a prompt's batch that a workgroup of ssm_conv.wgsl computes
 CHUNK_VALUES = 1024  # of keys, and of queries, in a workgroup's memory
 
 
@@ -21,34 +22,53 @@ def ssm_conv(
     `weights` (channels, taps + 1); the last weight is for the token itself.
     """
     y = ops.rows("convolved", shape.channels)
+    tile = 0 if ops.small_batch else TILE
+    sizes = {"CHANNELS": shape.channels, "TAPS": shape.taps} | states.paging | ops.state_params
+    columns = {"x_stride": x.shape[1], "first": first}
+    groups = -(-shape.channels // THREADS)
     ops.add(
         "ssm_conv",
-        {"CHANNELS": shape.channels, "TAPS": shape.taps, "BIAS": int(bias is not None)}
-        | states.paging
-        | ops.state_params,
-        {"x_stride": x.shape[1], "first": first, "y_stride": y.shape[1]},
+        sizes | {"TILE": tile, "BIAS": int(bias is not None)},
+        columns | {"y_stride": y.shape[1]},
         {"state": ops.state, "x": x, "weights": weights, "windows": states.windows, "y": y}
         | ({"bias": bias} if bias else {}),
-        -(-shape.channels // THREADS),
-        *_runs(ops),
+        groups,
+        *([PerToken(tile)] if tile else _runs(ops)),
     )
+    if tile:
+        ops.add("ssm_window", sizes, columns, {"state": ops.state, "x": x, "windows": states.windows}, groups)
     return y
 
 
 @dataclass(frozen=True)
-class Scan:
-    """What ssm_scan.wgsl reads. Columns of `x`: values (heads, rows), keys and queries (groups, cols)."""
+class Columns:
+    """Columns of a buffer, from `first` on."""
 
-    rule: str  # "ssd" or "delta"
-    x: Buffer
-    values: int
-    keys: int
-    queries: int
+    buffer: Buffer
+    first: int = 0
+
+    @property
+    def stride(self) -> int:
+        """Values of a row."""
+        return self.buffer.shape[1]
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What ssm_scan.wgsl reads.
+
+    `rates`: A, the bias of dt, and, but for "delta", the skip: of each head, or, of "s6", of each row; its A is
+    (rows, cols).
+    """
+
+    rule: str  # "ssd", "delta" or "s6"
+    values: Columns  # (heads, rows)
+    keys: Columns  # (groups, cols)
+    queries: Columns
     groups: int  # heads of keys and queries
-    gates: Buffer  # its columns: dt of each head, and beta ("delta")
-    dt: int
-    beta: int
-    rates: Weight  # (heads) each: A, the bias of dt, and the skip ("ssd")
+    dt: Columns  # of each head, or row
+    rates: Weight
+    beta: int = 0  # column of beta in dt's buffer ("delta")
     eps: float = 0.0  # of the L2 norms ("delta")
     tiled: bool = False  # head h has the keys of group h % groups; else, neighbours share a group
 
@@ -63,17 +83,13 @@ def ssm_scan(ops: Ops, scan: Scan, shape: StateShape, states: States) -> Buffer:
         | {"TILED": int(scan.tiled), "LANES": LANES, "CHUNK": max(1, min(rows, CHUNK_VALUES // shape.cols))}
         | states.paging
         | ops.state_params,
-        {"x_stride": scan.x.shape[1], "values": scan.values, "keys": scan.keys, "queries": scan.queries}
-        | {"g_stride": scan.gates.shape[1], "dt": scan.dt, "beta": scan.beta, "eps": scan.eps}
+        {"x_stride": scan.values.stride, "values": scan.values.first}
+        | {"k_stride": scan.keys.stride, "keys": scan.keys.first}
+        | {"q_stride": scan.queries.stride, "queries": scan.queries.first}
+        | {"g_stride": scan.dt.stride, "dt": scan.dt.first, "beta": scan.beta, "eps": scan.eps}
         | {"y_stride": y.shape[1]},
-        {
-            "state": ops.state,
-            "x": scan.x,
-            "gates": scan.gates,
-            "rates": scan.rates,
-            "matrices": states.matrices,
-            "y": y,
-        },
+        {"state": ops.state, "x": scan.values.buffer, "k": scan.keys.buffer, "q": scan.queries.buffer}
+        | {"gates": scan.dt.buffer, "rates": scan.rates, "matrices": states.matrices, "y": y},
         -(-shape.rows // rows) * shape.heads,
         *_runs(ops),
     )

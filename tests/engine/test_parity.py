@@ -29,8 +29,8 @@ WAYS = {  # name -> (adapter, backend, KV cache, precision)
 # SwiftShader compiles the kernels of every load again (Mesa's cache is lavapipe's), and numpy computes the same inside
 # and outside a browser. tests/kernels runs every kernel and every type on SwiftShader, too.
 SOME = {"swiftshader": {"llama.F32", "llama.Q4_K", "mixtral.F16"}, "cpu": {"llama.F16", "llama.Q4_K", "mixtral.F16"}}
-# lavapipe runs every architecture. Some llamas differ only in their type; of these it runs one per kind of type, with
-# Q4_K and Q6_K in the mix of Q4_K_M. WISP_ALL_GOLDENS=1 runs the others, too.
+# lavapipe runs nearly every architecture. Some llamas differ only in their type; of these it runs one per kind of type,
+# with Q4_K and Q6_K in the mix of Q4_K_M. WISP_ALL_GOLDENS=1 runs the others, too.
 KINDS = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q5_1", "Q4_K_M", "IQ4_XS", "IQ2_XXS", "TQ1_0", "MXFP4", "MXFP4_MOE"}
 # Architectures whose ops are those of others, in other sizes: tests/unit runs them on every CPU engine, and
 # WISP_ALL_GOLDENS=1 in a browser.
@@ -38,6 +38,7 @@ ALIKE = {
     *("chatglm", "codeshell", "ernie4_5", "exaone4", "internlm2", "minicpm", "mistral3", "nemotron", "orion"),
     *("bailingmoe", "deepseek", "dots1", "ernie4_5-moe", "exaone-moe", "glm4moe", "hunyuan-moe", "lfm2moe"),
     *("jais", "jais2", "maincoder", "minimax-m2", "mpt", "qwen3vlmoe", "refact", "dbrx"),
+    *("jamba", "nemotron_h", "nemotron_h_moe", "granitehybrid-moe", "qwen35moe", "qwen3next"),
     *("pangu-embedded", "qwen", "qwen2vl", "qwen3vl", "seed_oss", "starcoder", "xverse"),
 }
 

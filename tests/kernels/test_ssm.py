@@ -4,7 +4,7 @@ import numpy as np
 
 from py_engine.plan.op_list import pad
 from py_engine.plan.plan import Weight
-from py_engine.plan.ssm import GatedNorm, Scan, gated_norm, ssm_conv, ssm_scan
+from py_engine.plan.ssm import Columns, GatedNorm, Scan, gated_norm, ssm_conv, ssm_scan
 from py_engine.plan.states import States, StateShape, make_states
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check
@@ -17,6 +17,7 @@ BATCHES = [
     Setup(batch=1, n=1, pos=4),
     Setup(batch=8, n=6, places=((6, 1), (7, 1), (8, 1), (0, 0), (9, 2))),
     Setup(batch=12, n=11, pos=3, segments=(5, 9)),
+    Setup(batch=20, n=2, pos=1),
 ]
 
 
@@ -87,10 +88,30 @@ def test_scan(bench: Bench, setup: Setup, rule: str, heads: int, groups: int, ro
     x, gates = ops.rows("x", queries + groups * cols), ops.rows("gates", 2 * heads + 1)
     bench.fill(x)
     bench.fill(gates)[0, 1] = 30  # where softplus is linear
-    scan = Scan(rule, x, 3, keys, queries, groups, gates, 1, 1 + heads, rates(bench, heads), EPS, tiled=groups == 2)
+    v, k, q = (Columns(x, at) for at in (3, keys, queries))
+    scan = Scan(rule, v, k, q, groups, Columns(gates, 1), rates(bench, heads), 1 + heads, EPS, tiled=groups == 2)
     y = ssm_scan(ops, scan, shape, found)
     gpu, host = bench.run(ops)
     compare(bench, found, y.name, heads * rows, gpu, host)
+
+
+@in_turn("setup, rows, cols", [(BATCHES[0], 70, 16), (BATCHES[3], 9, 5)], BOTH_ADAPTERS)
+def test_scan_of_rows(bench: Bench, setup: Setup, rows: int, cols: int) -> None:
+    """Each row has its own dt, and each element its own A; keys and queries are in buffers of their own."""
+    ops = bench.begin(setup)
+    shape = StateShape(1, rows, cols, 1, 1)
+    found = states(bench, shape, setup)
+    x, k, q = ops.rows("x", rows + 2), ops.rows("k", cols + 1), ops.buffer("q", (setup.batch, cols + 3))
+    dt = ops.rows("dt", rows)
+    for buffer in (x, k, q, dt):
+        bench.fill(buffer)
+    weight = bench.vector("rates", rows * (cols + 2))
+    values = bench.raw["rates"].view(np.float32)
+    values[: rows * cols] = -np.abs(values[: rows * cols])
+    scan = Scan("s6", Columns(x, 2), Columns(k, 1), Columns(q, 3), 1, Columns(dt), weight)
+    y = ssm_scan(ops, scan, shape, found)
+    gpu, host = bench.run(ops)
+    compare(bench, found, y.name, rows, gpu, host)
 
 
 @in_turn(

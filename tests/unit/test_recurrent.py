@@ -10,7 +10,8 @@ import pytest
 
 from py_engine.engine import Engine
 from py_engine.generate.answer import AnswerLimits
-from py_engine.plan.lists import DECODE, PREFILL, SMALL_BATCH, SMALL_BATCH_LOGITS
+from py_engine.plan.lists import DECODE, EMBED, PACKED, PREFILL, SMALL_BATCH, SMALL_BATCH_LOGITS, pool
+from py_engine.plan.packing import packed_batches
 from py_engine.plan.sampling import Sampling
 from py_engine.plan.states import FIRST_SLOTS
 from tests.support.cpu_engines import WARM, Anything, RandomConstraint, Runner, collect
@@ -84,6 +85,16 @@ async def test_a_conversation_goes_on_from_the_end_of_its_last_prompt(model: Pat
     assert engine.last.cached_tokens == 0
 
 
+async def test_a_common_beginning_of_prompts_gets_a_snapshot() -> None:
+    """The second prompt that has it computes it once more, in parts; the third goes on from there."""
+    engine, common = make(), [11 * i % 250 for i in range(90)]
+    for number, cached in ((1, 0), (2, 0), (3, 90), (4, 90)):
+        prompt = [*common, *[number] * 8]
+        want = await collect(make(), prompt, WARM, 12)
+        assert await collect(engine, prompt, WARM, 12) == want
+        assert engine.last.cached_tokens == cached
+
+
 @in_every_model
 async def test_answers_side_by_side_are_those_of_one_alone(model: Path) -> None:
     prompts = [PROMPT[i : i + 20 + 3 * i] for i in range(4)]
@@ -147,3 +158,21 @@ async def test_drafts_are_off() -> None:
     engine = make()
     await collect(engine, [1, 2, 3, 4] * 10, GREEDY, 40)
     assert engine._generation.totals.draft_steps == 0
+
+
+@in_every_model
+def test_packed_sequences_have_states_of_their_own(model: Path) -> None:
+    """Of short sequences in one batch, and of one that goes on in the next batch."""
+    lengths, rows = (9, 5, 12), []
+    sequences = [PROMPT[i : i + n] for i, n in enumerate(lengths)]
+    packed = load(model, 256)
+    for batch in packed_batches(sequences, 26, packed.plan.batch):
+        packed.feed_packed(batch, [PACKED, EMBED, pool("last")])
+    assert packed.plan.embedding is not None
+    width = packed.plan.embedding.width
+    for ids in sequences:
+        alone = load(model, 256)
+        for batch in packed_batches([ids], len(ids), alone.plan.batch):
+            alone.feed_packed(batch, [PACKED, EMBED, pool("last")])
+        rows.append(alone.buffers["pooled"][0, :width].copy())
+    np.testing.assert_allclose(packed.buffers["pooled"][:3, :width], rows, atol=1e-4)

@@ -136,6 +136,14 @@ PRESETS: dict[str, Settings] = {
         "arch": "mamba2",
         **{"d_conv": 4, "d_inner": 128, "d_state": 16, "ssm_heads": 4, "ssm_groups": 1, "tied": True, "n_layer": 3},
     },
+    "mamba": {
+        "arch": "mamba",
+        **{"d_conv": 4, "d_inner": 128, "d_state": 16, "ssm_heads": 8, "ssm_groups": 0, "tied": True, "n_layer": 3},
+    },
+    "jamba": {
+        "arch": "jamba",
+        **{"d_conv": 4, "d_inner": 128, "d_state": 12, "ssm_heads": 10, "ssm_groups": 0, "n_layer": 3, "n_ff": 128},
+    },
     "nemotron_h": {
         "arch": "nemotron_h",
         **{"d_conv": 4, "d_inner": 128, "d_state": 16, "ssm_heads": 8, "ssm_groups": 2, "n_ff": 96},
@@ -179,7 +187,7 @@ LAYERNORM_BIAS = {"starcoder2", "gpt2", "stablelm", "phi2", "gptneox", "falcon",
 LAYERNORM_BIAS |= {"nomic-bert-moe", "jina-bert-v2"}
 LAYERNORM = LAYERNORM_BIAS | {"cohere2", "command-r", "modern-bert"}  # the others: RMSNorm
 ENCODERS = {"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2"}  # norms after each part, none at the end
-NO_ROPE = {"gpt2", "bert", "mamba2", "nemotron_h", "nemotron_h_moe"}
+NO_ROPE = {"gpt2", "bert", "mamba", "jamba", "mamba2", "nemotron_h", "nemotron_h_moe"}
 FUSED_QKV = {"phi3", "gpt2", "phi2", "gptneox", "nomic-bert", "falcon", "modern-bert"}
 FUSED_GATE_UP = {"phi3", "glm4", "jina-bert-v2", "modern-bert"}  # gate in the first half of ffn_up's rows
 UNGATED = {"starcoder2", "gpt2", "phi2", "gptneox", "bert", "falcon", "arcee", "nomic-bert-moe"}

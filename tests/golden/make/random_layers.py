@@ -51,6 +51,10 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
             random_recurrent.add_mamba2(file, c, prefix)
         if arch == "mamba2" or "layers" in c:
             return
+    elif arch in random_recurrent.MAMBA and not kv_heads:
+        random_recurrent.add_mamba(file, c, prefix)
+        if arch == "mamba":
+            return
     elif kv_heads:
         pass
     elif arch in random_recurrent.DELTA:

@@ -70,7 +70,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     if "d_inner" in c:
         random_recurrent.add_metadata(file, c)
         c["kv_arr"] = random_recurrent.kv_heads(c)
-        whole = arch in random_recurrent.DELTA or arch in ("falcon-h1", "mamba2")
+        whole = arch in random_recurrent.DELTA or arch in ("falcon-h1", "mamba", "mamba2")
         kv_heads = c["n_kv"] if whole else c["kv_arr"]
     file.add("%s.attention.head_count_kv", kv_heads)
     epsilon = "layer_norm_epsilon" if arch in LAYERNORM else "layer_norm_rms_epsilon"

@@ -6,6 +6,7 @@ from tests.golden.make.gguf_file import GgufFile
 from tests.golden.make.presets import Settings
 
 MAMBA2 = {"granitehybrid", "mamba2", "nemotron_h", "nemotron_h_moe", "falcon-h1"}
+MAMBA = {"mamba", "jamba"}
 DELTA = {"qwen35", "qwen35moe", "qwen3next"}
 
 
@@ -15,7 +16,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.ssm.inner_size", c["d_inner"])
     file.add("%s.ssm.state_size", c["d_state"])
     file.add("%s.ssm.time_step_rank", c["ssm_heads"])
-    file.add("%s.ssm.group_count", c["ssm_groups"])
+    file.add("%s.ssm.group_count", c["ssm_groups"] or None)
     if c["arch"].startswith("nemotron_h"):  # which llama.cpp requires, beside that of the RMS norms
         file.add("%s.attention.layer_norm_epsilon", 1e-5)
     file.add("%s.full_attention_interval", c.get("attention_every"))
@@ -30,9 +31,25 @@ def kv_heads(c: Settings) -> list[int]:
         return [c["n_kv"] if (i + 1) % every == 0 else 0 for i in layers]
     if "layers" in c:
         return [c["n_kv"] if kind == "*" else 0 for kind in c["layers"]]
-    if c["arch"] in ("falcon-h1", "mamba2"):
+    if c["arch"] in ("falcon-h1", "mamba", "mamba2"):
         return [c["n_kv"] if c["arch"] == "falcon-h1" else 0 for i in layers]
     return [c["n_kv"] if i % 3 == 1 else 0 for i in layers]
+
+
+def add_mamba(file: GgufFile, c: Settings, prefix: str) -> None:
+    width, inner, size, rank = c["n_embd"], c["d_inner"], c["d_state"], c["ssm_heads"]
+    file.matrix(prefix + "ssm_in.weight", 2 * inner, width)
+    file.matrix(prefix + "ssm_conv1d.weight", inner, c["d_conv"], float32=True)
+    file.vector(prefix + "ssm_conv1d.bias", inner)
+    file.matrix(prefix + "ssm_x.weight", rank + 2 * size, inner)
+    if c["arch"] == "jamba":
+        for name, count in (("dt", rank), ("b", size), ("c", size)):
+            file.norm(f"{prefix}ssm_{name}_norm", count)
+    file.matrix(prefix + "ssm_dt.weight", inner, rank)
+    file.constant(prefix + "ssm_a", -np.exp(file.random.standard_normal((inner, size)) * 0.8))
+    file.vector(prefix + "ssm_dt.bias", inner, mean=-1.0, std=0.8)
+    file.vector(prefix + "ssm_d", inner, mean=1.0)
+    file.matrix(prefix + "ssm_out.weight", width, inner)
 
 
 def add_mamba2(file: GgufFile, c: Settings, prefix: str) -> None:

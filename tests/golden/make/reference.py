@@ -74,7 +74,7 @@ class Reference(ReferenceModel):
         prefix, arch, start = f"blk.{layer}.", self.architecture, x
         h = self.optional_norm(x, prefix + "attn_norm") if arch != "olmo" else self.normalize(x)
         read = self.norm(x, prefix + "attn_norm_2") if prefix + "attn_norm_2.weight" in self.tensors else h
-        if arch.startswith(("mamba2", "nemotron_h")):  # one part in each layer
+        if arch.startswith(("mamba", "nemotron_h")):  # one part in each layer
             return x + self.one_part(h, layer)
         if prefix + "attn_kv_a_mqa.weight" in self.tensors:
             mixes = latent_attention(self, read, layer)

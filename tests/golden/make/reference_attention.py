@@ -11,18 +11,8 @@ ADJACENT_PAIRS = {"granitehybrid", "llama", "arcee", "granite", "granitemoe", "s
 ADJACENT_PAIRS |= {"ernie4_5", "internlm2", "xverse", "mistral3", "minicpm", "chatglm"}
 ADJACENT_PAIRS |= {"maincoder", "olmo", "ernie4_5-moe", "bailingmoe", "deepseek", "deepseek2"}
 ROTATED_FIRST = {"hunyuan-dense", "hunyuan-moe", "maincoder"}  # then normalised
-NO_ROPE = {
-    "nemotron_h",
-    "nemotron_h_moe",
-    "gpt2",
-    "bert",
-    "jina-bert-v2",
-    "starcoder",
-    "bloom",
-    "mpt",
-    "jais",
-    "refact",
-}
+NO_ROPE = {"jamba", "nemotron_h", "nemotron_h_moe", "gpt2", "bert", "jina-bert-v2"}
+NO_ROPE |= {"starcoder", "bloom", "mpt", "jais", "refact"}
 ALIBI = {"jina-bert-v2": 8.0, "bloom": 8.0, "refact": 8.0}  # the largest bias, where the metadata has none
 WIDE_QK_NORM = {"olmo2", "olmoe", "minimax-m2"}  # over all heads at once
 OWN_WINDOW_BASE = {"gemma3", "gemma4", "gemma-embedding", "modern-bert"}

@@ -15,21 +15,12 @@ KNOWN = {
     *("cohere2", "command-r", "falcon", "exaone", "glm4", "gpt-oss", "lfm2", "gemma-embedding", "bert"),
     *("nomic-bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert", "plamo"),
     *("granitehybrid", "qwen35", "qwen35moe", "qwen3next", "mamba2", "nemotron_h", "nemotron_h_moe", "falcon-h1"),
+    *("mamba", "jamba"),
 }
 KNOWN |= {"ernie4_5", "internlm2", "xverse", "mistral3", "minicpm", "chatglm", "qwen", "seed_oss", "exaone4", "qwen2vl"}
 KNOWN |= {"hunyuan-dense", "maincoder", "apertus", "olmo", "refact", "bloom", "mpt", "jais", "jais2", "bitnet"}
-KNOWN |= {
-    "ernie4_5-moe",
-    "bailingmoe",
-    "bailingmoe2",
-    "deepseek",
-    "phimoe",
-    "lfm2moe",
-    "qwen3vlmoe",
-    "glm4moe",
-    "dots1",
-}
-KNOWN |= {"hunyuan-moe", "minimax-m2", "exaone-moe", "afmoe", "smallthinker", "dbrx"}
+KNOWN |= {"ernie4_5-moe", "bailingmoe", "bailingmoe2", "deepseek", "phimoe", "lfm2moe", "qwen3vlmoe", "glm4moe"}
+KNOWN |= {"dots1", "hunyuan-moe", "minimax-m2", "exaone-moe", "afmoe", "smallthinker", "dbrx"}
 KNOWN |= {"qwen3vl", "orion", "nemotron", "starcoder", "codeshell", "pangu-embedded"}
 # Period of the layers with a sliding window. The last layer of each period has none; of FULL_FIRST the first.
 WINDOW_PERIOD = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "olmo2": 4, "cohere2": 4, "gpt-oss": 2}

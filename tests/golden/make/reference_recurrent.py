@@ -8,6 +8,8 @@ from tests.golden.make.reference_model import ReferenceModel, silu
 
 def mix(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
     """What a layer without attention computes for x (n, width), normalised."""
+    if f"blk.{layer}.ssm_x.weight" in model.tensors:
+        return mamba(model, x, layer)
     if f"blk.{layer}.ssm_in.weight" in model.tensors:
         return mamba2(model, x, layer)
     if f"blk.{layer}.ssm_conv1d.weight" in model.tensors:
@@ -36,6 +38,25 @@ def gated(model: ReferenceModel, y: np.ndarray, z: np.ndarray, name: str, *, gat
     if gate_first:
         return model.normalize(y * silu(z)) * weight
     return model.normalize(y) * weight * silu(z)
+
+
+def mamba(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
+    """The output of a Mamba layer for x (n, width), normalised."""
+    prefix, key = f"blk.{layer}.", model.key
+    inner, size, rank = (key(f"ssm.{name}") for name in ("inner_size", "state_size", "time_step_rank"))
+    values, z = np.split(model.linear(x, prefix + "ssm_in"), 2, axis=1)
+    values = convolution(model, values, prefix)
+    dt, keys, queries = np.split(model.linear(values, prefix + "ssm_x"), [rank, rank + size], axis=1)
+    if prefix + "ssm_b_norm.weight" in model.tensors:
+        parts = ((dt, "dt"), (keys, "b"), (queries, "c"))
+        dt, keys, queries = (model.norm(part, f"{prefix}ssm_{name}_norm") for part, name in parts)
+    dt = softplus(model.linear(dt, prefix + "ssm_dt"))
+    state, out = np.zeros((inner, size)), np.zeros_like(values)
+    for t in range(len(x)):
+        state = state * np.exp(dt[t][:, None] * model.tensors[prefix + "ssm_a"])
+        state = state + (dt[t] * values[t])[:, None] * keys[t]
+        out[t] = state @ queries[t] + model.tensors[prefix + "ssm_d"] * values[t]
+    return model.linear(out * silu(z), prefix + "ssm_out")
 
 
 def mamba2(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
