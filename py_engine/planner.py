@@ -40,6 +40,7 @@ from py_engine.models import (
     bitnet,
     bloom,
     cohere,
+    deepseek2,
     embedding,
     exaone,
     falcon,
@@ -67,6 +68,7 @@ from py_engine.models.projectors import families
 from py_engine.plan import media, sampler_ops
 from py_engine.plan.cache import UNPAGED, Cache, make_cache, make_conv_cache, page_group
 from py_engine.plan.kernels import Device
+from py_engine.plan.latent import make_latent_cache
 from py_engine.plan.lists import (
     ALL_LOGITS,
     DECODE,
@@ -102,6 +104,7 @@ DECODERS: dict[str, Decoder[Any]] = {
     "command-r": cohere,
     "dbrx": gpt2,
     "deepseek": llama,
+    "deepseek2": deepseek2,
     "dots1": qwen,
     "ernie4_5": llama,
     "ernie4_5-moe": llama,
@@ -258,6 +261,8 @@ def _cache(cfg: Config, ops: Ops, layer: int, kv_type: str) -> Cache:
         return Cache(k, v, "f32", UNPAGED)
     if cfg.conv_kernel_sizes and (size := cfg.conv_kernel_sizes[layer]):
         return make_conv_cache(plan, layer, cfg.embedding_length, kv_type, page_group(plan, size))
+    if cfg.latent:
+        return make_latent_cache(plan, layer, cfg.latent, kv_type, page_group(plan, cfg.windows[layer]))
     return make_cache(plan, layer, cols, kv_type, page_group(plan, cfg.windows[layer]))
 
 

@@ -19,6 +19,7 @@ from py_engine.models.common import (
     switch,
     vocabulary,
 )
+from py_engine.plan.latent import LatentShape
 from py_engine.plan.ops import Xielu
 from py_engine.plan.rope import RopeSpec
 from py_engine.plan.shared import MAX_EXPERT_GROUPS
@@ -110,6 +111,7 @@ class Config:
     plain_norms: bool = False  # the layer norms have no weights
     norm_after_rope: bool = False  # queries and keys are normalised after their rotation
     qkv_limit: float = 0.0  # queries, keys and values are clamped to it; 0: they are not
+    latent: LatentShape | None = None  # of latent attention; heads are then those after absorption
     routes_input: bool = False  # the router of experts reads the layer's input
     shares_kv: bool = False  # the layer has no keys and values: it reads another layer's cache
     activation: str = "silu"
@@ -142,7 +144,7 @@ class Config:
                 f"{head_dim} dimensions per head, {rope.dim} of them rotated.",
                 "corrupt_header",
             )
-        if header.arch("attention.value_length", head_dim) != head_dim:
+        if cls.value_length(header, head_dim) != head_dim:
             raise WispError("Keys and values of different lengths are not supported yet.", "unsupported_architecture")
         return cls(
             block_count=blocks,
@@ -161,6 +163,16 @@ class Config:
             layer_norm=layer_norm,
             mixture=Mixture.from_gguf(header),
         )
+
+    @classmethod
+    def value_length(cls, header: Header, head_dim: int) -> int:
+        """Dimensions of a value head, which must be a key head's."""
+        return count(header, "attention.value_length", head_dim)
+
+    @property
+    def attention_cols(self) -> int:
+        """Columns of attention's result."""
+        return self.head_count * (self.latent.value if self.latent else self.head_dim)
 
     def layer(self: C, i: int) -> C:
         """The hyperparameters of layer i."""

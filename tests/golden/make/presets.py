@@ -123,7 +123,7 @@ PRESETS: dict[str, Settings] = {
 }
 
 
-PRESETS |= DENSE | EXPERTS
+PRESETS |= DENSE | EXPERTS | LATENT
 
 # Traits of architectures.
 LAYERNORM_BIAS = {"starcoder2", "gpt2", "stablelm", "phi2", "gptneox", "falcon", "bert", "nomic-bert"}
