@@ -52,6 +52,7 @@ from py_engine.models import (
     granite,
     lfm2,
     llama,
+    minicpm3,
     modern_bert,
     olmo,
     olmo2,
@@ -64,6 +65,7 @@ from py_engine.models import (
 from py_engine.models.architecture import Architecture, Decoder
 from py_engine.models.common import natural
 from py_engine.models.config import Config
+from py_engine.models.missing import NEEDS
 from py_engine.models.projectors import families
 from py_engine.plan import media, sampler_ops
 from py_engine.plan.cache import UNPAGED, Cache, make_cache, make_conv_cache, page_group
@@ -134,8 +136,10 @@ DECODERS: dict[str, Decoder[Any]] = {
     "llama": llama,
     "maincoder": llama,
     "minicpm": granite,
+    "minicpm3": minicpm3,
     "minimax-m2": qwen,
     "mistral3": llama,
+    "mistral4": deepseek2,
     "mpt": bloom,
     "nemotron": gpt2,
     "olmo": olmo,
@@ -146,6 +150,7 @@ DECODERS: dict[str, Decoder[Any]] = {
     "phi2": gpt2,
     "phi3": phi3,
     "phimoe": phi3,
+    "plm": deepseek2,
     "qwen": qwen,
     "qwen2": qwen,
     "qwen2moe": qwen,
@@ -177,12 +182,14 @@ ALL_LOGITS_BATCH = 16  # rows of logits read back at once
 
 def family(header: Header) -> Architecture[Any]:
     """The module of the file's architecture. WispError unsupported_architecture."""
-    if header.architecture not in FAMILIES:
+    name = header.architecture
+    if name not in FAMILIES:
+        needs = f" It needs {NEEDS[name]}." if name in NEEDS else ""
         raise WispError(
-            f"The architecture {header.architecture!r} is not supported yet. Supported: {', '.join(FAMILIES)}.",
+            f"The architecture {name!r} is not supported yet.{needs} Supported: {', '.join(FAMILIES)}.",
             "unsupported_architecture",
         )
-    return FAMILIES[header.architecture]
+    return FAMILIES[name]
 
 
 def _decoder(header: Header) -> Decoder[Any]:

@@ -193,11 +193,13 @@ def latent_append(c: Call) -> None:
     heads, nope, rope, rank = (c.params[name] for name in ("HEADS", "NOPE", "ROPE", "RANK"))
     rotation = Call({"ROPE_DIM": rope, "HEAD_DIM": rope, "NEOX": 0}, c.consts, c.buffers, c.states, c.tables, c.grid)
     places = c.rotary_positions
-    q = c["q"][: c.n, : heads * (nope + rope)].reshape(c.n, heads, -1)[:, :, nope:]
+    first, second = _pairs(c.params["NEOX"], rope)
+    order = np.stack([first, second], axis=1).reshape(-1)  # pairs become neighbours
+    q = c["q"][: c.n, : heads * (nope + rope)].reshape(c.n, heads, -1)[:, :, nope + order]
     y = c["y"][: c.n, : heads * (rope + rank)].reshape(c.n, heads, -1)
     y[:, :, :rope] = rotate(rotation, np.ascontiguousarray(q).reshape(c.n, -1), places).reshape(c.n, heads, rope)
     rows, kv = c.rows_of(c.positions, c.sequences), c["kv"][: c.n]
-    c["k_cache"][rows, :rope] = rotate(rotation, np.ascontiguousarray(kv[:, rank : rank + rope]), places)
+    c["k_cache"][rows, :rope] = rotate(rotation, np.ascontiguousarray(kv[:, rank + order]), places)
     c["k_cache"][rows, rope:] = normed(kv[:, :rank], c["norm"][0, :rank], c.consts["eps"])
 
 

@@ -65,7 +65,8 @@ def latent_append(m: Calls, op: Op) -> None:
     m.add(
         "latent_append", **batch_fields(m, op), **segment_fields(op), **paging_fields(op),
         halves=int(op.params["KV"] == "f16"), heads=op.params["HEADS"], nope=op.params["NOPE"], rope=op.params["ROPE"],
-        rank=op.params["RANK"], eps=op.consts["eps"], scale=op.consts["rope_scale"], freqs=m.address(op, "rope_freqs"),
+        rank=op.params["RANK"], neox=op.params["NEOX"], eps=op.consts["eps"], scale=op.consts["rope_scale"],
+        freqs=m.address(op, "rope_freqs"),
         norm=m.address(op, "norm"), q=m.address(op, "q"), q_stride=op.consts["q_stride"], kv=m.address(op, "kv"),
         kv_stride=op.consts["kv_stride"], k=m.address(op, "k_cache"), y=m.address(op, "y"),
         y_stride=op.consts["y_stride"],

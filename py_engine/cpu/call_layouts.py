@@ -48,8 +48,8 @@ FIELDS: dict[str, list[str]] = {
         "shortconv": f"{_CACHE} cols size halves cache weights x x_stride y y_stride",
         "rope": f"{_CACHE} staged halves q_rows kv_rows head_dim rope_dim neox mrope records shifts"
         " scale:f freqs k v x x_stride y y_stride after per_head",
-        "latent_append": f"{_CACHE} halves heads nope rope rank eps:f scale:f freqs norm q q_stride kv kv_stride k y"
-        " y_stride",
+        "latent_append": f"{_CACHE} halves heads nope rope rank neox eps:f scale:f freqs norm q q_stride kv kv_stride k"
+        " y y_stride",
         "head_products": "state transposed heads w type rows cols w_first w_head x x_stride x_first x_head y y_stride"
         " y_first y_head",
         "head_norm": "state q_rows kv_rows head_dim across_heads per_head mean norm_values eps:f norm bias x x_stride",

@@ -31,6 +31,7 @@ NO_ROPE = RopeSpec(0)  # of a layer that does not rotate
 NORMALISED = {"llama", "qwen3moe", "qwen3vlmoe", "granitemoe", "gpt-oss", "lfm2moe", "ernie4_5-moe"}
 NORMALISED |= {"hunyuan-moe", "minimax-m2", "phimoe", "dbrx", "smallthinker"}
 NORMALISED_BY_METADATA = {"dots1", "glm4moe", "bailingmoe", "bailingmoe2", "exaone-moe", "afmoe", "deepseek2"}
+NORMALISED_BY_METADATA |= {"mistral4"}
 SIGMOID_BY_DEFAULT = {"glm4moe", "afmoe"}
 # expert_gating_func; 3 is a softmax over the chosen experts only, which equals 1 with normalised weights
 GATINGS = {1: "softmax", 2: "sigmoid", 3: "softmax"}

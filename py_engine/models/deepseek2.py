@@ -1,13 +1,14 @@
-"""DeepSeek V2 and V3, and models of their kind (GLM-4.7-Flash, Kimi K2): latent attention and mixtures of experts.
+"""DeepSeek V2 and V3, and models of their kind (GLM-4.7-Flash, Kimi K2, Mistral 4): latent attention, experts.
 
-Older files have one matrix for a head's keys and values, newer ones two, the keys' transposed.
-Source: llama.cpp's `deepseek2` architecture.
+Older files have one matrix for a head's keys and values, newer ones two, the keys' transposed. PLM has no experts, and
+an ungated network. Source: llama.cpp's `deepseek2`, `mistral4` and `plm` architectures.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import log
+from typing import TypeVar
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
@@ -16,6 +17,7 @@ from py_engine.models.common import count, dimension, optional_number, original_
 from py_engine.plan.latent import LatentShape
 from py_engine.plan.rope import RopeSpec
 
+C = TypeVar("C", bound="Config")
 NEOX = False
 
 
@@ -29,7 +31,7 @@ class Config(config.Config):
         return head_dim
 
     @classmethod
-    def from_gguf(cls, header: Header) -> Config:
+    def from_gguf(cls: type[C], header: Header) -> C:
         """Read and check the metadata."""
         base = super().from_gguf(header)
         rank, rope = dimension(header, "attention.kv_lora_rank"), base.ropes[0].dim
@@ -48,6 +50,7 @@ class Config(config.Config):
             head_count_kv=1,
             head_dim=rank + rope,
             ropes=(spec,) * base.block_count,
+            activation="relu2" if header.architecture == "plm" else "silu",
             attention_scale=scale**2 * key**-0.5,
             latent=LatentShape(base.head_count, rank, key - rope, rope, value),
         )

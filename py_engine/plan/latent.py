@@ -77,7 +77,14 @@ def append(ops: OpList, given: Appended, cache: Cache, shape: LatentShape, y: Bu
     rows = {"q": q, "kv": kv, "y": y, "k_cache": cache.k}
     ops.add(
         "latent_append",
-        {"HEADS": shape.heads, "NOPE": shape.nope, "ROPE": shape.rope, "RANK": shape.rank, "WG": WG}
+        {
+            "HEADS": shape.heads,
+            "NOPE": shape.nope,
+            "ROPE": shape.rope,
+            "RANK": shape.rank,
+            "WG": WG,
+            "NEOX": int(rope.neox),
+        }
         | cache.layout
         | ops.state_params,
         consts | {"rope_scale": rope.scale, "eps": eps},

@@ -37,7 +37,21 @@ KINDS = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q5_1", "Q4_K_M", "IQ4_XS", "IQ2_
 ALIKE = {
     *("chatglm", "codeshell", "ernie4_5", "exaone4", "internlm2", "minicpm", "mistral3", "nemotron", "orion"),
     *("bailingmoe", "deepseek", "dots1", "ernie4_5-moe", "exaone-moe", "glm4moe", "hunyuan-moe", "lfm2moe"),
-    *("deepseek2-lite", "jais", "jais2", "maincoder", "minimax-m2", "mpt", "qwen3vlmoe", "refact", "dbrx"),
+    *(
+        "baichuan",
+        "baichuan-13b",
+        "deepseek2-lite",
+        "mistral4",
+        "plm",
+        "jais",
+        "jais2",
+        "maincoder",
+        "minimax-m2",
+        "mpt",
+        "qwen3vlmoe",
+        "refact",
+        "dbrx",
+    ),
     *("pangu-embedded", "qwen", "qwen2vl", "qwen3vl", "seed_oss", "starcoder", "xverse"),
 }
 

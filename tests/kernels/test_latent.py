@@ -18,8 +18,8 @@ from tests.support.kernels.variants import in_pairs, in_turn
 SHAPE = LatentShape(heads=3, rank=36, nope=12, rope=8, value=16)
 
 
-@in_pairs(("kv_type", ["f16", "f32"]), ("batch", [1, 5]))
-def test_latent_append(bench: Bench, kv_type: str, batch: int) -> None:
+@in_pairs(("kv_type", ["f16", "f32"]), ("batch", [1, 5]), ("neox", [False, True]))
+def test_latent_append(bench: Bench, kv_type: str, batch: int, neox: bool) -> None:
     """A batch that goes on in another page. The columns of absorbed queries stay as they are."""
     ops = bench.begin(Setup(batch=batch + 1, n=batch, pos=63, n_ctx=192, seq=5))
     q, kv = ops.rows("q_heads", SHAPE.heads * 20), ops.rows("kv_a", SHAPE.rank + SHAPE.rope)
@@ -27,7 +27,7 @@ def test_latent_append(bench: Bench, kv_type: str, batch: int) -> None:
         bench.fill(b)
     cache = latent.make_latent_cache(ops.plan, 0, SHAPE, kv_type, page_group(ops.plan, 0))
     bench.data[cache.k.name] = np.full(cache.k.shape, np.nan, np.float16 if kv_type == "f16" else np.float32)
-    rope = Rope(8, False, ops.buffer("freqs", (4,), "u32", "state"), 1.25)
+    rope = Rope(8, neox, ops.buffer("freqs", (4,), "u32", "state"), 1.25)
     bench.data["freqs"] = np.frombuffer(table(frequencies(8, 10000.0)), np.uint32).copy()
     y = ops.rows("q", SHAPE.heads * SHAPE.row)
     latent.append(ops, Appended(q, kv, bench.vector("norm", SHAPE.rank), rope), cache, SHAPE, y, EPS)
