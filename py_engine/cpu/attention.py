@@ -83,7 +83,7 @@ def norm_rope_append(c: Call) -> None:
 
 
 def attention(c: Call) -> None:
-    group, kv_heads, head_dim = c.params["G"], c.consts["n_head_kv"], c.params["HEAD_DIM"]
+    group, kv_heads, head_dim = _group(c), c.consts["n_head_kv"], c.params["HEAD_DIM"]
     y = c["y"][: c.n, : kv_heads * group * head_dim].reshape(c.n, kv_heads, group, head_dim)
     for m, end, begin, _ in c.segment_parts():
         last = int(c.segments[m, 1]) if c.params.get("PACKED") and not c.params.get("CAUSAL", 1) else None
@@ -98,7 +98,7 @@ def attention(c: Call) -> None:
 
 
 def attention_decode(c: Call) -> None:
-    group, head_dim = c.params["G"], c.params["HEAD_DIM"]
+    group, head_dim = _group(c), c.params["HEAD_DIM"]
     if c.params["FRESH"]:  # the GPU leaves it to attention_combine
         _quantize(c, c.consts["n_head_kv"] * head_dim)
     for m, (pos, seq) in enumerate(zip(c.positions, c.sequences, strict=True)):
@@ -113,6 +113,11 @@ def attention_decode(c: Call) -> None:
                 partial[:, head_dim], partial[:, head_dim + 1] = top[:, 0], e.sum(axis=-1)
 
 
+def _group(c: Call) -> int:
+    """Query heads of a key/value head."""
+    return int(c.params["G"] * c.params.get("SHARE", 1))
+
+
 def _scores(
     c: Call, q: Array, positions: Array, seq: int, begin: int = 0, end: int | None = None
 ) -> Iterator[tuple[int, Array, Array]]:
@@ -121,7 +126,7 @@ def _scores(
     The queries (n, heads * head_dim) are at consecutive positions of one sequence. They see nothing before `begin`, nor
     from `end` on, which may be after them.
     """
-    head_dim, group, kv_heads = c.params["HEAD_DIM"], c.params["G"], c.consts["n_head_kv"]
+    head_dim, group, kv_heads = c.params["HEAD_DIM"], _group(c), c.consts["n_head_kv"]
     pos, n = int(positions[0]), len(positions)
     q = q[:, : kv_heads * group * head_dim].reshape(n, kv_heads, group, head_dim) * np.float32(c.consts["scale"])
     seen = np.arange(begin, pos + n if end is None else end)
@@ -182,6 +187,20 @@ def _quantize(c: Call, cols: int) -> None:
         levels = np.floor(np.float32(0.5) + 127 * (groups * inverse[..., None])).reshape(c.n, cols)
         values, scales = cache_views(c[f"{name}_cache"], page, cols)
         values[at], scales[at] = levels, largest
+
+
+def latent_append(c: Call) -> None:
+    heads, nope, rope, rank = (c.params[name] for name in ("HEADS", "NOPE", "ROPE", "RANK"))
+    rotation = Call({"ROPE_DIM": rope, "HEAD_DIM": rope, "NEOX": 0}, c.consts, c.buffers, c.states, c.tables, c.grid)
+    places = c.rotary_positions
+    first, second = _pairs(c.params["NEOX"], rope)
+    order = np.stack([first, second], axis=1).reshape(-1)  # pairs become neighbours
+    q = c["q"][: c.n, : heads * (nope + rope)].reshape(c.n, heads, -1)[:, :, nope + order]
+    y = c["y"][: c.n, : heads * (rope + rank)].reshape(c.n, heads, -1)
+    y[:, :, :rope] = rotate(rotation, np.ascontiguousarray(q).reshape(c.n, -1), places).reshape(c.n, heads, rope)
+    rows, kv = c.rows_of(c.positions, c.sequences), c["kv"][: c.n]
+    c["k_cache"][rows, :rope] = rotate(rotation, np.ascontiguousarray(kv[:, rank + order]), places)
+    c["k_cache"][rows, rope:] = normed(kv[:, :rank], c["norm"][0, :rank], c.consts["eps"])
 
 
 def relative_attention(c: Call) -> None:

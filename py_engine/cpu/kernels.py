@@ -14,6 +14,7 @@ from py_engine.cpu.attention import (
     attention_combine,
     attention_decode,
     kv_quantize,
+    latent_append,
     norm_rope_append,
     relative_attention,
     rope_append,
@@ -111,6 +112,25 @@ def _matmul_of_experts(c: Call) -> None:
                 bias = c["bias"][i * experts + expert, lo:hi] if c.params["BIAS"] else np.float32(0)
                 at = c.consts["row0"] + i * rows
                 c["y"][slots, at + lo : at + hi] = x @ c["w"][begin + lo : begin + hi].T + bias
+
+
+def head_products(c: Call) -> None:
+    _head_products(c, transposed=False)
+
+
+def head_products_transposed(c: Call) -> None:
+    _head_products(c, transposed=True)
+
+
+def _head_products(c: Call, *, transposed: bool) -> None:
+    rows, cols, k = c.params["ROWS"], c.params["COLS"], c.consts
+    inputs, outputs = (rows, cols) if transposed else (cols, rows)
+    for head in range(c.params["HEADS"]):
+        first = k["w_first"] + head * k["w_head"]
+        w = c["w"][first : first + rows]
+        at, to = k["x_first"] + head * k["x_head"], k["y_first"] + head * k["y_head"]
+        x = c["x"][: c.n, at : at + inputs].astype(np.float32)
+        c["y"][: c.n, to : to + outputs] = x @ (w if transposed else w.T)
 
 
 def round_to_bytes(x: Array) -> Array:
@@ -378,6 +398,7 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         shortconv, gate, scale_by, route, experts, group_experts, weighted_sum, sample_best, sample_shape, sample_draw,
         sample, advance, logprobs, read, patches, gather, unfold, clamp, shift_scale, matmul_transposed,
         depthwise, relative_attention, ssm_conv, ssm_window, ssm_scan, gated_norm,
+        depthwise, relative_attention, head_products, head_products_transposed, latent_append,
     )
 }  # fmt: skip
 KERNELS |= {"matmul_matrix": matmul, "attention_matrix": attention}

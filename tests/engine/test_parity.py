@@ -37,8 +37,9 @@ KINDS = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q5_1", "Q4_K_M", "IQ4_XS", "IQ2_
 ALIKE = {
     *("chatglm", "codeshell", "ernie4_5", "exaone4", "internlm2", "minicpm", "mistral3", "nemotron", "orion"),
     *("bailingmoe", "deepseek", "dots1", "ernie4_5-moe", "exaone-moe", "glm4moe", "hunyuan-moe", "lfm2moe"),
-    *("jais", "jais2", "maincoder", "minimax-m2", "mpt", "qwen3vlmoe", "refact", "dbrx"),
+    *("jais", "jais2", "maincoder", "minimax-m2", "mpt", "qwen3vlmoe", "refact", "dbrx", "baichuan", "baichuan-13b"),
     *("jamba", "nemotron_h", "nemotron_h_moe", "granitehybrid-moe", "qwen35moe", "qwen3next"),
+    *("deepseek2-lite", "mistral4", "plm"),
     *("pangu-embedded", "qwen", "qwen2vl", "qwen3vl", "seed_oss", "starcoder", "xverse"),
 }
 

@@ -180,7 +180,7 @@ PRESETS: dict[str, Settings] = {
 }
 
 
-PRESETS |= DENSE | EXPERTS
+PRESETS |= DENSE | EXPERTS | LATENT
 
 # Traits of architectures.
 LAYERNORM_BIAS = {"starcoder2", "gpt2", "stablelm", "phi2", "gptneox", "falcon", "bert", "nomic-bert"}
@@ -208,6 +208,7 @@ LAYERNORM |= LAYERNORM_BIAS | {"mpt", "olmo"}
 NO_ROPE |= {"starcoder", "bloom", "mpt", "jais", "refact"}
 FUSED_QKV |= {"chatglm", "qwen", "starcoder", "codeshell", "bloom", "mpt", "jais"}
 FUSED_GATE_UP |= {"chatglm"}
+UNGATED |= {"plm"}
 UNGATED |= {"nemotron", "starcoder", "codeshell", "apertus", "bloom", "mpt", "jais2"}
 QKV_BIAS |= {"starcoder", "codeshell", "qwen2vl", "bloom", "jais", "jais2"}
 OUTPUT_BIAS |= {"starcoder", "codeshell", "bloom", "jais", "jais2"}

@@ -7,8 +7,12 @@ from typing import Any
 
 SMALL = {"n_embd": 80, "head_dim": 24, "n_ff": 104, "vocab": 304}  # 4 heads of 24 are not 80
 SQUARE = {"n_embd": 80, "head_dim": 20, "n_ff": 104, "vocab": 304}  # for architectures whose heads fill n_embd
+TINY = {"n_embd": 32, "n_head": 2, "n_kv": 2, "head_dim": 16, "n_ff": 32, "vocab": 304}
 
 DENSE: dict[str, dict[str, Any]] = {
+    # llama.cpp tells Baichuan's models by the number of their layers: 7B rotates, 13B has ALiBi.
+    "baichuan": {"arch": "baichuan", **TINY, "n_layer": 32},
+    "baichuan-13b": {"arch": "baichuan", **TINY, "n_layer": 40},
     "ernie4_5": {"arch": "ernie4_5", **SMALL, "tied": True, "qkv_bias": True, "rope_base": 500000.0},
     "internlm2": {"arch": "internlm2", **SQUARE, "rope_base": 1e6},
     "xverse": {"arch": "xverse", **SQUARE, "eps": 1e-6},

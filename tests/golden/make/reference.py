@@ -30,7 +30,7 @@ class Reference(ReferenceModel):
         y = self.linear(self.hidden(ids), output)
         scale = self.key("logit_scale")
         if scale:
-            y = y * scale if self.architecture in ("cohere2", "command-r") else y / scale
+            y = y * scale if self.architecture in ("cohere2", "command-r", "minicpm3") else y / scale
         cap = self.key("final_logit_softcapping")
         return np.asarray(cap * np.tanh(y / cap)) if cap else y
 
