@@ -40,6 +40,7 @@ from py_engine.models import (
     bitnet,
     bloom,
     cohere,
+    deepseek2,
     embedding,
     exaone,
     falcon,
@@ -54,10 +55,12 @@ from py_engine.models import (
     lfm2,
     llama,
     mamba,
+    minicpm3,
     modern_bert,
     nemotron_h,
     olmo,
     olmo2,
+    openelm,
     phi3,
     qwen,
     qwen35,
@@ -68,10 +71,12 @@ from py_engine.models import (
 from py_engine.models.architecture import Architecture, Decoder
 from py_engine.models.common import natural
 from py_engine.models.config import Config
+from py_engine.models.missing import NEEDS
 from py_engine.models.projectors import families
 from py_engine.plan import media, sampler_ops
 from py_engine.plan.cache import NO_CACHE, UNPAGED, Cache, make_cache, make_conv_cache, page_group
 from py_engine.plan.kernels import Device
+from py_engine.plan.latent import make_latent_cache
 from py_engine.plan.lists import (
     ALL_LOGITS,
     DECODE,
@@ -108,6 +113,7 @@ DECODERS: dict[str, Decoder[Any]] = {
     "command-r": cohere,
     "dbrx": gpt2,
     "deepseek": llama,
+    "deepseek2": deepseek2,
     "dots1": qwen,
     "ernie4_5": llama,
     "ernie4_5-moe": llama,
@@ -142,8 +148,10 @@ DECODERS: dict[str, Decoder[Any]] = {
     "minicpm": granite,
     "mamba": mamba,
     "mamba2": mamba,
+    "minicpm3": minicpm3,
     "minimax-m2": qwen,
     "mistral3": llama,
+    "mistral4": deepseek2,
     "mpt": bloom,
     "nemotron": gpt2,
     "nemotron_h": nemotron_h,
@@ -151,11 +159,13 @@ DECODERS: dict[str, Decoder[Any]] = {
     "olmo": olmo,
     "olmo2": olmo2,
     "olmoe": qwen,
+    "openelm": openelm,
     "orion": stablelm,
     "pangu-embedded": qwen,
     "phi2": gpt2,
     "phi3": phi3,
     "phimoe": phi3,
+    "plm": deepseek2,
     "qwen": qwen,
     "qwen2": qwen,
     "qwen2moe": qwen,
@@ -203,12 +213,14 @@ def register_architecture(name: str, module: Architecture[Any]) -> None:
 
 def family(header: Header) -> Architecture[Any]:
     """The module of the file's architecture. WispError unsupported_architecture."""
-    if header.architecture not in FAMILIES:
+    name = header.architecture
+    if name not in FAMILIES:
+        needs = f" It needs {NEEDS[name]}." if name in NEEDS else ""
         raise WispError(
-            f"The architecture {header.architecture!r} is not supported yet. Supported: {', '.join(FAMILIES)}.",
+            f"The architecture {name!r} is not supported yet.{needs} Supported: {', '.join(FAMILIES)}.",
             "unsupported_architecture",
         )
-    return FAMILIES[header.architecture]
+    return FAMILIES[name]
 
 
 def _decoder(header: Header) -> Decoder[Any]:
@@ -297,6 +309,8 @@ def _cache(cfg: Config, ops: Ops, layer: int, kv_type: str) -> Cache:
         return NO_CACHE
     if cfg.conv_kernel_sizes and (size := cfg.conv_kernel_sizes[layer]):
         return make_conv_cache(plan, layer, cfg.embedding_length, kv_type, page_group(plan, size))
+    if cfg.latent:
+        return make_latent_cache(plan, layer, cfg.latent, kv_type, page_group(plan, cfg.windows[layer]))
     return make_cache(plan, layer, cols, kv_type, page_group(plan, cfg.windows[layer]))
 
 

@@ -77,6 +77,38 @@ void rope_work(const rope_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   }
 }
 
+// Rotate `dim` values by pairs, which become neighbours.
+static void rotate_pairs(const f32 *x, f32 *y, u32 dim, u32 neox, const f32 *cosine, const f32 *sine) {
+  for (u32 i = 0; i < dim / 2; i++) {
+    const f32 a = x[neox ? i : 2 * i], b = x[neox ? i + dim / 2 : 2 * i + 1];
+    y[2 * i] = a * cosine[i] - b * sine[i], y[2 * i + 1] = a * sine[i] + b * cosine[i];
+  }
+}
+
+u32 latent_append_chunks(const latent_append_call *r) { return divided(batch_size(r->state), 4); }
+
+void latent_append_work(const latent_append_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 *freqs = AT(u32, r->freqs), half = r->rope / 2, width = r->rope + r->rank;
+  f32 *cosine = (f32 *)scratch, *sine = cosine + half, *key = sine + half;
+  EACH_ROW(m, batch_size(r->state)) {
+    const u32 pos = position(r->state, r->per_token, m), offset = pos - segment(r->state, r->segments, m).first;
+    for (u32 i = 0; i < half; i++) {
+      sine_cosine(offset * freqs[i], sine + i, cosine + i);
+      sine[i] *= r->scale, cosine[i] *= r->scale;
+    }
+    for (u32 h = 0; h < r->heads; h++)
+      rotate_pairs(ROW(r->q, r->q_stride, m) + h * (r->nope + r->rope) + r->nope,
+                   ROW(r->y, r->y_stride, m) + h * width, r->rope, r->neox, cosine, sine);
+    const f32 *latent = ROW(r->kv, r->kv_stride, m), *norm = AT(f32, r->norm);
+    rotate_pairs(latent + r->rank, key, r->rope, r->neox, cosine, sine);
+    const f32 scale = inverse_rms(latent, r->rank, r->eps);
+    for (u32 k = 0; k < r->rank; k++) key[r->rope + k] = latent[k] * scale * norm[k];
+    const u32 seq = sequence(r->state, r->per_token, m);
+    const u32 row = cache_row(r->state, r->table, r->pages, r->page, seq, pos);
+    store_row(r->k, r->halves, (size_t)row * width, key, width);
+  }
+}
+
 u32 head_norm_chunks(const head_norm_call *r) { return divided(batch_size(r->state), 4); }
 
 // Normalise `width` values in place.

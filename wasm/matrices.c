@@ -155,6 +155,42 @@ void product_work(const product_call *r, u32 chunk, u32 chunks, u8 *scratch) {
            part_begin(panels, chunk + 1, chunks), &x, rows_of_x(r->state, r->last, 1), 0, 0, &o, (f32 *)scratch);
 }
 
+// -- products of every head's own matrix, or of its transpose, with its part of a row
+
+// y (n, columns from y_first on) = the transposes of rows from `first` on, times x.
+static void transposed_product(const head_products_call *r, const Format *f, u32 head, u32 n, f32 *values) {
+  for (u32 m = 0; m < n; m++) memset(ROW(r->y, r->y_stride, m) + r->y_first + head * r->y_head, 0, 4 * r->cols);
+  for (u32 k = 0; k < r->rows; k++) {
+    const u32 row = r->w_first + head * r->w_head + k;
+    const u8 *unit = AT(u8, r->w) + panel_bytes(f, r->cols) * (row / 4);
+    for (u32 column = 0; column < r->cols; column += f->values, unit += f->bytes) {
+      unpack(f, unit, values);
+      for (u32 m = 0; m < n; m++) {
+        const f32 x = ROW(r->x, r->x_stride, m)[r->x_first + head * r->x_head + k];
+        f32 *y = ROW(r->y, r->y_stride, m) + r->y_first + head * r->y_head + column;
+        for (u32 i = 0; i < f->values; i++) y[i] += x * values[4 * i + row % 4];
+      }
+    }
+  }
+}
+
+u32 head_products_chunks(const head_products_call *r) { return divided(r->heads, 1); }
+
+void head_products_work(const head_products_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const Format *f = &formats[r->type];
+  const u32 n = batch_size(r->state);
+  EACH_ROW(head, r->heads) {
+    if (r->transposed) {
+      transposed_product(r, f, head, n, (f32 *)scratch);
+      continue;
+    }
+    const Input x = {AT(u8, r->x) + 4 * (r->x_first + head * r->x_head), 4 * r->x_stride, 1};
+    const Output o = {r->y + 4 * (r->y_first + head * r->y_head), r->y_stride, 0, 0, 0};
+    const u8 *w = AT(u8, r->w) + panel_bytes(f, r->cols) * ((r->w_first + head * r->w_head) / 4);
+    multiply(f, w, r->cols, 0, r->rows, 0, UP(r->rows, 4), &x, n, 0, 0, &o, (f32 *)scratch);
+  }
+}
+
 // -- experts
 
 // The number of groups: of tiles of a sorted batch, else of the chosen experts of every token.

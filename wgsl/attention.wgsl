@@ -1,9 +1,10 @@
 // y = softmax(q k^T * scale) v for a batch of tokens, in one pass with a running softmax (Dao et al. 2022).
 //
-// Grid (key/value heads, tiles of TQ tokens). A workgroup has TQ x G rows, the query heads that share a key/value head,
+// Grid (SHARE * key/value heads, tiles of TQ tokens). A workgroup has TQ x G rows, the query heads that share a key/value head,
 // so keys and values are loaded once for all of them, TS positions at a time. attention_decode.wgsl serves small batches.
 #param HEAD_DIM
 #param G // query heads per key/value head
+#param SHARE // workgroups that share a key/value head, each with G of its query heads
 #param TQ // tokens of a tile
 #param TS // positions of a tile; a divisor of PAGE
 #param WG
@@ -47,7 +48,7 @@ var<workgroup> row_rescale: array<f32, ROWS>;
 fn load_tile(values: bool, s0: u32, end: u32, head: u32, t: u32) {
   let page = tile_page(s0);
   for (var i = t; i < TS * VECS; i += WG) {
-    kv[i / VECS * PAD + i % VECS] = h4(cached_vector(values, page, s0 + i / VECS, end, head, i % VECS));
+    kv[i / VECS * PAD + i % VECS] = h4(cached_vector(values, page, s0 + i / VECS, end, head / SHARE, i % VECS));
   }
 }
 
@@ -137,7 +138,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     }
     workgroupBarrier();
   }
-  let y_stride = (p.n_head_kv * G * HEAD_DIM + 31u) / 32u * 8u;
+  let y_stride = (p.n_head_kv * SHARE * G * HEAD_DIM + 31u) / 32u * 8u;
   if (lane < LANES) {
     for (var r = 0u; r < ROWS_PER_LANE; r++) {
       let row = r * LANES + lane;

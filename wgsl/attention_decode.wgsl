@@ -1,11 +1,12 @@
 // Partial attention of a small batch: sum_i = sum over split i's positions of exp(score - max_i) v. Stores it with max_i
 // and denominator_i, the sum without v, for attention_combine.wgsl.
 //
-// Grid (key/value heads, SPLIT, tokens). The rows are the G query heads that share a key/value head, so keys and values
+// Grid (SHARE * key/value heads, SPLIT, tokens). The rows are the G query heads that share a key/value head, so keys and values
 // are loaded once for all of them. A workgroup goes through its split in tiles of TS positions: scores, softmax with a
 // running maximum, weighted sum of the values.
 #param HEAD_DIM
 #param G // query heads per key/value head
+#param SHARE // workgroups that share a key/value head, each with G of its query heads
 #param TS // positions of a tile, a power of two, at most 2 * PAGE
 #param PARTS // threads that share a position's dot products, neighbours in a subgroup
 #param SPLIT // splits of a key/value head's positions
@@ -72,7 +73,7 @@ fn tile_page(s: u32, s0: u32, pages: vec3u) -> u32 {
 }
 
 fn value_at(s: u32, head: u32, page: u32) -> u32 {
-  return (row_in(page, s) * p.n_head_kv + head) * VECS;
+  return (row_in(page, s) * p.n_head_kv + head / SHARE) * VECS;
 }
 
 @compute @workgroup_size(WG)
@@ -94,7 +95,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     return;
   }
   let lane = t / VECS;
-  let to = (m * p.n_head_kv + head) * G; // first row of parts
+  let to = (m * p.n_head_kv * SHARE + head) * G; // first row of parts
   // One variable per row: an array would be in slow memory where the compiler does not unroll.
 #for g in G
   var top${g} = -1e30;
@@ -123,7 +124,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     var score${g} = 0.0;
 #endfor
     let key_page = tile_page(min(s, end - 1u), s0, pages);
-    let row = (row_in(key_page, min(s, end - 1u)) * p.n_head_kv + head) * CHUNKS;
+    let row = (row_in(key_page, min(s, end - 1u)) * p.n_head_kv + head / SHARE) * CHUNKS;
     for (var c0 = 0u; c0 < CHUNKS; c0 += KEYS * PARTS) {
 #for c in KEYS
       let chunk${c} = c0 + ${c}u * PARTS + t % PARTS;
@@ -135,7 +136,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
         }
 #if FRESH
         if (end == length) {
-          fresh_load(head, m, t);
+          fresh_load(head / SHARE, m, t);
         }
 #endif
         workgroupBarrier();

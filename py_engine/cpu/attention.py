@@ -22,13 +22,13 @@ def rotate(c: Call, x: Array, pos: Array) -> Array:
     cos, sin = ((f(angle) * np.float32(c.consts["rope_scale"]))[:, None, :] for f in (np.cos, np.sin))
     heads = x.reshape(len(x), -1, head)
     out = heads.copy()
-    first, second = _pairs(c.params["NEOX"], dim)
+    first, second = pairs(c.params["NEOX"], dim)
     out[..., first] = heads[..., first] * cos - heads[..., second] * sin
     out[..., second] = heads[..., first] * sin + heads[..., second] * cos
     return out.reshape(x.shape)
 
 
-def _pairs(neox: int, dim: int) -> tuple[Array, Array]:
+def pairs(neox: int, dim: int) -> tuple[Array, Array]:
     """The dimensions that are rotated together, (dim / 2,) each."""
     numbers = np.arange(dim)
     if neox == 0:
@@ -83,7 +83,7 @@ def norm_rope_append(c: Call) -> None:
 
 
 def attention(c: Call) -> None:
-    group, kv_heads, head_dim = c.params["G"], c.consts["n_head_kv"], c.params["HEAD_DIM"]
+    group, kv_heads, head_dim = _group(c), c.consts["n_head_kv"], c.params["HEAD_DIM"]
     y = c["y"][: c.n, : kv_heads * group * head_dim].reshape(c.n, kv_heads, group, head_dim)
     for m, end, begin, _ in c.segment_parts():
         last = int(c.segments[m, 1]) if c.params.get("PACKED") and not c.params.get("CAUSAL", 1) else None
@@ -98,7 +98,7 @@ def attention(c: Call) -> None:
 
 
 def attention_decode(c: Call) -> None:
-    group, head_dim = c.params["G"], c.params["HEAD_DIM"]
+    group, head_dim = _group(c), c.params["HEAD_DIM"]
     if c.params["FRESH"]:  # the GPU leaves it to attention_combine
         _quantize(c, c.consts["n_head_kv"] * head_dim)
     for m, (pos, seq) in enumerate(zip(c.positions, c.sequences, strict=True)):
@@ -113,6 +113,11 @@ def attention_decode(c: Call) -> None:
                 partial[:, head_dim], partial[:, head_dim + 1] = top[:, 0], e.sum(axis=-1)
 
 
+def _group(c: Call) -> int:
+    """Query heads of a key/value head."""
+    return int(c.params["G"] * c.params.get("SHARE", 1))
+
+
 def _scores(
     c: Call, q: Array, positions: Array, seq: int, begin: int = 0, end: int | None = None
 ) -> Iterator[tuple[int, Array, Array]]:
@@ -121,7 +126,7 @@ def _scores(
     The queries (n, heads * head_dim) are at consecutive positions of one sequence. They see nothing before `begin`, nor
     from `end` on, which may be after them.
     """
-    head_dim, group, kv_heads = c.params["HEAD_DIM"], c.params["G"], c.consts["n_head_kv"]
+    head_dim, group, kv_heads = c.params["HEAD_DIM"], _group(c), c.consts["n_head_kv"]
     pos, n = int(positions[0]), len(positions)
     q = q[:, : kv_heads * group * head_dim].reshape(n, kv_heads, group, head_dim) * np.float32(c.consts["scale"])
     seen = np.arange(begin, pos + n if end is None else end)

@@ -56,11 +56,28 @@ def kv_quantize(m: Calls, op: Op) -> None:
     _quantize(m, op, int(op.params["COLS"]))
 
 
+def _group(op: Op) -> int:
+    """Query heads of a key/value head."""
+    return int(op.params["G"]) * int(op.params.get("SHARE", 1))
+
+
+def latent_append(m: Calls, op: Op) -> None:
+    m.add(
+        "latent_append", **batch_fields(m, op), **segment_fields(op), **paging_fields(op),
+        halves=int(op.params["KV"] == "f16"), heads=op.params["HEADS"], nope=op.params["NOPE"], rope=op.params["ROPE"],
+        rank=op.params["RANK"], neox=op.params["NEOX"], eps=op.consts["eps"], scale=op.consts["rope_scale"],
+        freqs=m.address(op, "rope_freqs"),
+        norm=m.address(op, "norm"), q=m.address(op, "q"), q_stride=op.consts["q_stride"], kv=m.address(op, "kv"),
+        kv_stride=op.consts["kv_stride"], k=m.address(op, "k_cache"), y=m.address(op, "y"),
+        y_stride=op.consts["y_stride"],
+    )  # fmt: skip
+
+
 def attention(m: Calls, op: Op) -> None:
     m.add(
         "attention", state=m.address(op, "state"), **segment_fields(op), **paging_fields(op),
         **_records(op, whole=bool(op.params["WHOLE_MEDIA"])), kind=KV_KINDS[str(op.params["KV"])],
-        head_dim=op.params["HEAD_DIM"], group=op.params["G"],
+        head_dim=op.params["HEAD_DIM"], group=_group(op),
         kv_heads=op.consts["n_head_kv"], window=op.params["WINDOW"], size=m.memory.part,
         causal=op.params.get("CAUSAL", 1),
         soft_cap=op.params["SOFT_CAP"],
@@ -75,7 +92,7 @@ def attention_decode(m: Calls, op: Op) -> None:
         _quantize(m, op, int(op.consts["n_head_kv"]) * int(op.params["HEAD_DIM"]))
     m.add(
         "attention_decode", **batch_fields(m, op), **paging_fields(op), kind=KV_KINDS[str(op.params["KV"])],
-        head_dim=op.params["HEAD_DIM"], group=op.params["G"], kv_heads=op.consts["n_head_kv"],
+        head_dim=op.params["HEAD_DIM"], group=_group(op), kv_heads=op.consts["n_head_kv"],
         window=op.params["WINDOW"], size=m.memory.part, split=op.params["SPLIT"], soft_cap=op.params["SOFT_CAP"],
         scale=op.consts["scale"], slopes=m.address(op, "slopes"), q=m.address(op, "q"),
         q_stride=op.consts["q_stride"], k=m.address(op, "k_cache"), v=m.address(op, "v_cache"),
@@ -91,4 +108,4 @@ def attention_combine(m: Calls, op: Op) -> None:
     )  # fmt: skip
 
 
-CALLS = (rope_append, norm_rope_append, kv_quantize, attention, attention_decode, attention_combine)
+CALLS = (latent_append, rope_append, norm_rope_append, kv_quantize, attention, attention_decode, attention_combine)

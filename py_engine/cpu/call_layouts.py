@@ -54,6 +54,10 @@ FIELDS: dict[str, list[str]] = {
         "gated_norm": "state cols groups norms gate_first eps:f norm x x_stride z z_stride first y y_stride",
         "rope": f"{_CACHE} staged halves q_rows kv_rows head_dim rope_dim neox mrope records shifts"
         " scale:f freqs k v x x_stride y y_stride after per_head",
+        "latent_append": f"{_CACHE} halves heads nope rope rank neox eps:f scale:f freqs norm q q_stride kv kv_stride k"
+        " y y_stride",
+        "head_products": "state transposed heads w type rows cols w_first w_head x x_stride x_first x_head y y_stride"
+        " y_first y_head",
         "head_norm": "state q_rows kv_rows head_dim across_heads per_head mean norm_values eps:f norm bias x x_stride",
         "kv_quantize": "state per_token table pages page cols k_new v_new k v",
         "attention": "state segments records table pages page kind head_dim group kv_heads window size causal"

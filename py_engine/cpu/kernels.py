@@ -20,6 +20,7 @@ from py_engine.cpu.attention import (
     rope_store,
 )
 from py_engine.cpu.call import Array, Call
+from py_engine.cpu.latent import head_products, head_products_transposed, latent_append
 from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, inverse_rms, normed, xielu
 from py_engine.cpu.sampling import advance, logprobs, nothing, sample, sample_best, sample_draw, sample_shape
 from py_engine.cpu.ssm import gated_norm, ssm_conv, ssm_scan, ssm_window
@@ -377,7 +378,8 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         rope_append, norm_rope_append, kv_quantize, attention, attention_decode, attention_combine, pool, normalize,
         shortconv, gate, scale_by, route, experts, group_experts, weighted_sum, sample_best, sample_shape, sample_draw,
         sample, advance, logprobs, read, patches, gather, unfold, clamp, shift_scale, matmul_transposed,
-        depthwise, relative_attention, ssm_conv, ssm_window, ssm_scan, gated_norm,
+        depthwise, relative_attention, ssm_conv, ssm_window, ssm_scan, gated_norm, head_products,
+        head_products_transposed, latent_append,
     )
 }  # fmt: skip
 KERNELS |= {"matmul_matrix": matmul, "attention_matrix": attention}

@@ -86,6 +86,24 @@ def experts(m: Calls, op: Op) -> None:
     m.drop_prepared(m.address(op, "y"))
 
 
+def _heads_product(m: Calls, op: Op, transposed: int) -> None:
+    w, names = matrix_of(op), ("w_first", "w_head", "x_stride", "x_first", "x_head", "y_stride", "y_first", "y_head")
+    m.add(
+        "head_products", state=m.address(op, "state"), transposed=transposed, heads=op.params["HEADS"],
+        w=m.memory.of(w), type=w.type, rows=op.params["ROWS"], cols=op.params["COLS"], x=m.address(op, "x"),
+        y=m.address(op, "y"), **{name: op.consts[name] for name in names},
+    )  # fmt: skip
+    m.drop_prepared(m.address(op, "y"))
+
+
+def head_products(m: Calls, op: Op) -> None:
+    _heads_product(m, op, 0)
+
+
+def head_products_transposed(m: Calls, op: Op) -> None:
+    _heads_product(m, op, 1)
+
+
 def route(m: Calls, op: Op) -> None:
     m.add(
         "route", state=state_of(m, op), experts=op.params["EXPERTS"], used=op.params["USED"],
@@ -114,4 +132,7 @@ def weighted_sum(m: Calls, op: Op) -> None:
     )  # fmt: skip
 
 
-CALLS = (matvec, matvec_small_batch, matmul, experts, route, group_experts, weighted_sum)
+CALLS = (
+    matvec, matvec_small_batch, matmul, head_products, head_products_transposed, experts, route, group_experts,
+    weighted_sum,
+)  # fmt: skip

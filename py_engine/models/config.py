@@ -20,6 +20,7 @@ from py_engine.models.common import (
     vocabulary,
 )
 from py_engine.models.recurrent import StateSpace
+from py_engine.plan.latent import LatentShape
 from py_engine.plan.ops import Xielu
 from py_engine.plan.rope import RopeSpec
 from py_engine.plan.shared import MAX_EXPERT_GROUPS
@@ -31,7 +32,7 @@ NO_ROPE = RopeSpec(0)  # of a layer that does not rotate
 NORMALISED = {"llama", "qwen35moe", "qwen3next", "qwen3moe", "qwen3vlmoe", "granitemoe", "granitehybrid", "gpt-oss"}
 NORMALISED |= {"lfm2moe", "ernie4_5-moe", "hunyuan-moe", "minimax-m2", "phimoe", "dbrx", "smallthinker"}
 NORMALISED_BY_METADATA = {"dots1", "glm4moe", "bailingmoe", "bailingmoe2", "exaone-moe", "afmoe", "deepseek2"}
-NORMALISED_BY_METADATA |= {"nemotron_h_moe"}
+NORMALISED_BY_METADATA |= {"nemotron_h_moe", "mistral4"}
 SIGMOID_BY_DEFAULT = {"glm4moe", "afmoe", "nemotron_h_moe"}
 # expert_gating_func; 3 is a softmax over the chosen experts only, which equals 1 with normalised weights
 GATINGS = {1: "softmax", 2: "sigmoid", 3: "softmax"}
@@ -115,6 +116,7 @@ class Config:
     plain_norms: bool = False  # the layer norms have no weights
     norm_after_rope: bool = False  # queries and keys are normalised after their rotation
     qkv_limit: float = 0.0  # queries, keys and values are clamped to it; 0: they are not
+    latent: LatentShape | None = None  # of latent attention; heads are then those after absorption
     routes_input: bool = False  # the router of experts reads the layer's input
     shares_kv: bool = False  # the layer has no keys and values: it reads another layer's cache
     activation: str = "silu"
@@ -147,7 +149,7 @@ class Config:
                 f"{head_dim} dimensions per head, {rope.dim} of them rotated.",
                 "corrupt_header",
             )
-        if header.arch("attention.value_length", head_dim) != head_dim:
+        if cls.value_length(header, head_dim) != head_dim:
             raise WispError("Keys and values of different lengths are not supported yet.", "unsupported_architecture")
         return cls(
             block_count=blocks,
@@ -166,6 +168,16 @@ class Config:
             layer_norm=layer_norm,
             mixture=Mixture.from_gguf(header),
         )
+
+    @classmethod
+    def value_length(cls, header: Header, head_dim: int) -> int:
+        """Dimensions of a value head, which must be a key head's."""
+        return count(header, "attention.value_length", head_dim)
+
+    @property
+    def attention_cols(self) -> int:
+        """Columns of attention's result."""
+        return self.head_count * (self.latent.value if self.latent else self.head_dim)
 
     def layer(self: C, i: int) -> C:
         """The hyperparameters of layer i."""

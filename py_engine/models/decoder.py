@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from py_engine.models.config import Config
+from py_engine.models.latent import LatentLayer
 from py_engine.models.mixture import ExpertLayer
 from py_engine.models.recurrent import RecurrentLayer
 from py_engine.plan import alibi
@@ -122,6 +123,8 @@ class Layer:
         elif b + "attn_qkv.weight" in w:
             rows = [(b + "attn_qkv", q_rows + 2 * kv_rows)]
         h, norm = normed(cfg, w, self.ops, x, b + cfg.attn_norm)
+        if cfg.latent:
+            return LatentLayer(cfg, w, self.ops, b, cfg.latent).attend(h, norm, cache, self.rope, self.window)
         gates = None
         if w.rows(b + "attn_q.weight") == 2 * q_rows:
             if norm and not self.ops.small_batch:  # a small batch's products normalise their input themselves
@@ -181,11 +184,11 @@ class Layer:
 
     def project_attention(self, attn: Buffer) -> Buffer:
         """attn times the output matrix: (n, n_embd)."""
-        return self.ops.project("out", attn, *self._matrix("attn_output", self.cfg.head_count * self.cfg.head_dim))
+        return self.ops.project("out", attn, *self._matrix("attn_output", self.cfg.attention_cols))
 
     def add_attention(self, attn: Buffer, x: Buffer) -> None:
         """x += attn times the output matrix."""
-        self._add(attn, "attn_output", self.cfg.head_count * self.cfg.head_dim, self.cfg.post_norms[0], x)
+        self._add(attn, "attn_output", self.cfg.attention_cols, self.cfg.post_norms[0], x)
 
     def add_shortconv(self, x: Buffer, cache: Cache, kernel_size: int) -> None:
         """x += the short convolution's output."""

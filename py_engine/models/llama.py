@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
 from py_engine.models.common import optional_number, original_context
 
+LAYERS_13B = 40  # of the Baichuan that has ALiBi in place of RoPE
+ALIBI_MAX_BIAS = 8.0
 NEOX = False  # GGUF's llama converter interleaves the rotated pairs
 
 
@@ -28,8 +29,8 @@ class Config(config.Config):
             return replace(base, norm_after_rope=True)
         if name == "arcee":
             return replace(base, activation="relu2")
-        if name == "baichuan" and base.block_count == 40:
-            raise WispError("Baichuan's 13B models are not supported yet.", "unsupported_architecture")
+        if name == "baichuan" and base.block_count == LAYERS_13B:
+            return replace(base, ropes=(config.NO_ROPE,) * base.block_count, alibi_max_bias=ALIBI_MAX_BIAS)
         if name == "mistral3" and optional_number(header, "attention.temperature_scale"):
             # beyond the original context, attention scales with the logarithm of the position: not supported
             return replace(base, context_length=min(base.context_length, original_context(header)))

@@ -56,10 +56,12 @@ class Call:
     heads: tuple[int, int, int]  # (n_head, n_head_kv, head_dim)
     options: AttentionOptions
 
+    share: int = 1  # workgroups that share a key/value head, where the heads of its group are too many for one
+
     @property
     def group(self) -> int:
-        """Query heads that share a key/value head."""
-        return self.heads[0] // self.heads[1]
+        """Query heads of a workgroup, which share a key/value head."""
+        return self.heads[0] // self.heads[1] // self.share
 
     @property
     def params(self) -> dict[str, int | float | str]:
@@ -67,6 +69,7 @@ class Call:
         return {
             "HEAD_DIM": self.heads[2],
             "G": self.group,
+            **({"SHARE": self.share} if self.share > 1 else {}),
             "WINDOW": self.options.window,
             "SOFT_CAP": float(self.options.soft_cap),
             **self.cache.layout,
@@ -153,7 +156,7 @@ def prefill(ops: OpList, call: Call) -> None:
         | {"y": call.y}
         | ({"sinks": sinks} if sinks else {})
         | ({"slopes": slopes} if slopes else {}),
-        n_head_kv,
+        n_head_kv * call.share,
         PerToken(tile["TQ"]),
     )
 
@@ -168,7 +171,7 @@ def decode(ops: OpList, call: Call, staged: bool) -> None:
     cache, sinks, slopes = call.cache, call.options.sinks, call.options.slopes
     positions, threads, split = tiles.attention_decode(ops.device, ops.plan.n_ctx, head_dim, call.group)
     split_params, store = {"TS": positions, "SPLIT": split}, staged and ops.batch == 1
-    parts = ops.buffer(f"{ops.name}.parts.{head_dim}", (ops.batch, n_head, split, head_dim + 4))
+    parts = ops.buffer(f"{ops.name}.parts.{n_head}x{head_dim}", (ops.batch, n_head, split, head_dim + 4))
     ops.add(
         "attention_decode",
         call.params
@@ -182,11 +185,11 @@ def decode(ops: OpList, call: Call, staged: bool) -> None:
         | {"parts": parts}
         | ({"slopes": slopes} if slopes else {})
         | (cache.staged_bindings if staged else {}),
-        n_head_kv,
+        n_head_kv * call.share,
         split,
         PerToken(),
     )
-    lanes = 2 if ops.device.software else max(1, min(16, 1024 // head_dim))
+    lanes = min(2, 1024 // head_dim) if ops.device.software else max(1, min(16, 1024 // head_dim))
     cache_groups = 2 * n_head_kv * head_dim // GROUP
     quantizers = -(-cache_groups // (lanes * head_dim // 4)) if store else 0  # workgroups that fill the cache
     ops.add(

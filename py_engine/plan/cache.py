@@ -104,8 +104,13 @@ def make_cache(plan: Plan, layer: int, cols: int, kind: str, group: PageGroup) -
 
 def make_conv_cache(plan: Plan, layer: int, cols: int, kind: str, group: PageGroup) -> Cache:
     """Create the cache of a short convolution's inputs, f32 or f16. `k` and `v` are the same buffer."""
+    return make_row_cache(plan, f"conv.{layer}", cols, kind, group)
+
+
+def make_row_cache(plan: Plan, name: str, cols: int, kind: str, group: PageGroup) -> Cache:
+    """Create a cache of one row per position, f32 or f16. `k` and `v` are the same buffer."""
     kind = "f32" if kind == "f32" else "f16"
-    buffer = _buffer(plan, group, f"conv.{layer}", cols, kind)
+    buffer = _buffer(plan, group, name, cols, kind)
     return Cache(buffer, buffer, kind, _paging(plan, group))
 
 

@@ -31,7 +31,7 @@ BIND = re.compile(r"@bind var<(uniform|storage, read|storage, read_write)> (\w+)
 FIELD = re.compile(r"^\s*(\w+): (u32|f32|i32),", re.M)
 
 # values of #params that most kernels leave as they are
-DEFAULTS = {"GROUPS_PER_THREAD": 1} | dict.fromkeys(
+DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1} | dict.fromkeys(
     ("HALVES", "PACKED", "MEDIA", "WHOLE_MEDIA", "MROPE", "SUMS32", "TURNS", "AFTER", "X16", "GROUPS"), 0
 )
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from py_engine.plan import attention, products, quants
+from py_engine.plan import attention, products, quants, tiles
 from py_engine.plan.attention import AttentionOptions, HeadNorm
 from py_engine.plan.cache import Cache
 from py_engine.plan.kernels import Device
@@ -204,7 +204,8 @@ class Ops(OpList):
     def attention(self, q: Buffer, cache: Cache, heads: tuple[int, int, int], options: AttentionOptions) -> Buffer:
         """Attend over the cache: (n, n_head * head_dim). `heads` is (n_head, n_head_kv, head_dim)."""
         y = self.rows("attn", heads[0] * heads[2], self.input_dtype)
-        call = attention.Call(q, cache, y, heads, options)
+        share = tiles.attention_share(self.device, heads[2], heads[0] // heads[1])
+        call = attention.Call(q, cache, y, heads, options, share)
         if self.small_batch:
             assert self._staged in (None, cache), "staged keys and values are for the attention over their own cache"
             staged, self._staged = self._staged is not None, None

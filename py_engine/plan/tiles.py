@@ -16,6 +16,7 @@ from py_engine.plan.shared import MAX_SMALL_BATCH
 MATVEC = ("TK", "TR", "R", "AHEAD")  # threads per row, rows in parallel, rows per thread, prefetched units
 FULL_OCCUPANCY = 256  # workgroups that keep every core of a GPU busy
 WIDE_BYTES = 0.75  # bytes of a weight from which on loads need to be hidden: Q6_K and wider types
+MAX_HEAD_DIM = 512  # up to which all query heads of a key head are in one workgroup
 MAX_ROW_THREADS = 1 << 17  # threads over all rows of a matrix, at most, if each computes one row
 
 
@@ -195,6 +196,20 @@ def attention(device: Device, batch: int, head_dim: int, group: int, matrix: boo
         if used <= device.max_workgroup_storage:
             break
     return "attention", {"TQ": tokens, "TS": positions, "WG": max(threads, head_dim // 4)}
+
+
+def attention_share(device: Device, head_dim: int, group: int) -> int:
+    """Workgroups that share a key head: the fewest whose query heads fit into workgroup memory. 1 for most models."""
+    if head_dim <= MAX_HEAD_DIM:
+        return 1
+    size = 2 if device.f16 else 4
+    for share in range(1, group + 1):
+        heads = group // share
+        prefill = (heads + 4) * (head_dim + 4) * size + heads * 28
+        decode = heads * (4 * head_dim + 1024)
+        if group % share == 0 and max(prefill, decode) <= device.max_workgroup_storage:
+            return share
+    return group
 
 
 def _attention_matrix_bytes(head_dim: int, rows: int, positions: int) -> int:

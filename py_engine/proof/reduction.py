@@ -91,14 +91,15 @@ def _attention(op: Op, most: int) -> Reduced:
         consts |= {"n_head": heads, "y_stride": pad(heads * size)}
         widths = {"y": (pad(heads * size),), "parts": (heads, int(op.params["SPLIT"]), size + 4), "sinks": (heads,)}
         return Reduced(replace(op, consts=consts, grid=(heads + extra, *op.grid[1:])), widths)
-    group, kv_heads = int(op.params["G"]), min(int(consts["n_head_kv"]), most)
+    share = int(op.params.get("SHARE", 1))
+    group, kv_heads = share * int(op.params["G"]), min(int(consts["n_head_kv"]), most)
     heads, cols = group * kv_heads, kv_heads * size
     cache = cols // 4 + cols // GROUP if op.params["KV"] == "q8_0" else cols
     consts |= {"n_head_kv": kv_heads, "q_stride": pad(heads * size) + GROUP}
     widths = {"q": (pad(heads * size) + GROUP,), "y": (pad(heads * size),), "sinks": (heads,)}
     widths |= dict.fromkeys(("k_cache", "v_cache"), (cache,)) | dict.fromkeys(("k_new", "v_new"), (cols,))
     widths |= {"parts": (heads, int(op.params.get("SPLIT", 1)), size + 4)}
-    return Reduced(replace(op, consts=consts, grid=(kv_heads, *op.grid[1:])), widths)
+    return Reduced(replace(op, consts=consts, grid=(share * kv_heads, *op.grid[1:])), widths)
 
 
 def _table(op: Op) -> Reduced:

@@ -1,9 +1,14 @@
 """The linters, formatters and type checkers accept the whole checkout."""
 
+import re
 import subprocess
 
 import pytest
 
+from py_engine.errors import WispError
+from py_engine.files.gguf_header import Header
+from py_engine.models.missing import NEEDS
+from py_engine.planner import FAMILIES, family
 from tests.support.models_table import about
 from tools.checks import CHECKS, run_check
 from tools.goldens import golden_models
@@ -34,3 +39,21 @@ def test_the_tables_of_models_have_a_row_for_every_golden() -> None:
         cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
         assert {row[0] for row in cells} == names, table
         assert all(set(row[1:]) <= {"yes", ""} and "yes" in row for row in cells), table
+
+
+def test_the_table_of_refused_architectures() -> None:
+    """docs/models.md lists what py_engine/models/missing.py says; an architecture that runs is not in it."""
+    assert not NEEDS.keys() & FAMILIES.keys()
+    text = (ROOT / "docs" / "models.md").read_text()
+    rows = text.partition("<!-- missing -->")[2].partition("<!-- end -->")[0].splitlines()[3:]
+    cells = [row.strip("| ").split(" | ") for row in rows]
+    assert {name.strip("`"): need for names, need in cells for name in names.split(", ")} == NEEDS
+
+
+def test_a_missing_architecture_is_refused_by_its_header() -> None:
+    """The error names the architecture and what it needs. No tensor is looked at."""
+    for name, need in [*NEEDS.items(), ("unheard-of", "Supported: ")]:
+        with pytest.raises(WispError, match=re.escape(name)) as error:
+            family(Header(3, {"general.architecture": name}, {}, 32, 0, None))
+        assert error.value.code == "unsupported_architecture"
+        assert need in str(error.value)

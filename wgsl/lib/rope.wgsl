@@ -10,6 +10,7 @@
 @bind var<storage, read> rope_freqs: array<u32>;
 #param KV // element type of the cache: "f16" or "f32"; "q8_0": this batch alone in f32, for kv_quantize.wgsl
 #include "lib/pages.wgsl"
+#include "lib/rotation.wgsl"
 @bind var<storage, read_write> k_cache: array<u32>; // (rows, kv_rows): pairs of f16, or f32
 @bind var<storage, read_write> v_cache: array<u32>;
 
@@ -29,23 +30,6 @@ fn rope_row(i: u32) -> u32 {
   const BLOCK = max(ROPE_DIM / max(NEOX, 1u), 4u);
   let block = 4u * quad / BLOCK;
   return head + block * BLOCK + 2u * (quad - block * BLOCK / 4u) + (i & 1u) + ((i & 2u) >> 1u) * (BLOCK / 2u);
-}
-
-// (cos, sin) of an angle in units of 2^-32 turns. The built-in functions may err by 2^-11. Here the quadrant is exact. A
-// Taylor polynomial, exact to the last bit, covers the rest of the angle (at most an eighth of a turn).
-fn cos_sin(turns: u32) -> vec2f {
-  let quadrant = (turns + (1u << 29u)) >> 30u;
-  let r = f32(bitcast<i32>(turns - (quadrant << 30u))) * (6.283185307179586 / 4294967296.0);
-  let r2 = r * r;
-  let c = 1.0 + r2 * (-0.5 + r2 * (1.0 / 24.0 + r2 * (-1.0 / 720.0 + r2 * (1.0 / 40320.0))));
-  let s = r * (1.0 + r2 * (-1.0 / 6.0 + r2 * (1.0 / 120.0 + r2 * (-1.0 / 5040.0 + r2 * (1.0 / 362880.0)))));
-  let even = select(vec2f(c, s), vec2f(-s, c), (quadrant & 1u) == 1u);
-  return select(even, -even, (quadrant & 2u) == 2u);
-}
-
-fn rotate(v: vec2f, cs: vec2f) -> vec2f {
-  // by fma(), because a compiler may otherwise round the one or the other product first: kernels would differ
-  return vec2f(fma(v.x, cs.x, -v.y * cs.y), fma(v.x, cs.y, v.y * cs.x));
 }
 
 // Position by which a pair of token m is rotated.

@@ -12,6 +12,10 @@ LATENT_ATTENTION: dict[str, Any] = {
     **{"kv_rank": 36, "nope": 20, "rope_dim": 12, "v_dim": 16, "split": True},
     **{"lead": 1, "n_ff_dense": 104, "n_ff": 40, "n_ff_shexp": 40, "n_shared": 1, "n_expert": 6, "n_used": 2},
 }
+DENSE_LATENT: dict[str, Any] = {
+    **{"n_embd": 80, "n_head": 5, "n_kv": 5, "vocab": 304, "n_ff": 104, "ctx": 4096},
+    **{"kv_rank": 36, "nope": 20, "rope_dim": 12, "v_dim": 16, "split": False},
+}
 # llama.cpp takes a file of 26 layers for one without a low rank of queries; most are dense to keep it small.
 LITE = LATENT_ATTENTION | {
     **{"n_layer": 26, "lead": 24, "n_embd": 40, "n_head": 3, "kv_rank": 20, "nope": 12, "rope_dim": 8, "v_dim": 8},
@@ -25,6 +29,13 @@ LATENT: dict[str, dict[str, Any]] = {
         **{"n_expert": 12, "n_used": 3, "groups": 4, "groups_used": 2},
         **{"gating": 2, "weights_norm": True, "weights_scale": 2.5, "probs_bias": True},
     },
+    "mistral4": {
+        **LATENT_ATTENTION,
+        **{"arch": "mistral4", "q_rank": 44, "weights_norm": True, "weights_scale": 1.0},
+        **{"rope": "yarn", "ctx": 512, "yarn_log_multiplier": 0.1},
+    },
+    "plm": {**DENSE_LATENT, "arch": "plm", "tied": True},
+    "minicpm3": {**DENSE_LATENT, "arch": "minicpm3", "q_rank": 44, "tied": True, "rope": "longrope", "orig_ctx": 64},
     "deepseek2-lite": {**LITE, "weights_scale": 1.0},
     "deepseek2-joined": {
         **LITE,

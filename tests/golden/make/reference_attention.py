@@ -9,10 +9,21 @@ from tests.golden.make.reference_model import ReferenceModel, softmax
 # These rotate the pairs (0, 1), (2, 3), ...; the others pair i with i + n_rot / 2.
 ADJACENT_PAIRS = {"granitehybrid", "llama", "arcee", "granite", "granitemoe", "smollm3", "cohere2", "command-r", "glm4"}
 ADJACENT_PAIRS |= {"ernie4_5", "internlm2", "xverse", "mistral3", "minicpm", "chatglm"}
-ADJACENT_PAIRS |= {"maincoder", "olmo", "ernie4_5-moe", "bailingmoe", "deepseek", "deepseek2"}
+ADJACENT_PAIRS |= {
+    "baichuan",
+    "maincoder",
+    "olmo",
+    "ernie4_5-moe",
+    "bailingmoe",
+    "deepseek",
+    "deepseek2",
+    "plm",
+    "mistral4",
+}
 ROTATED_FIRST = {"hunyuan-dense", "hunyuan-moe", "maincoder"}  # then normalised
 NO_ROPE = {"jamba", "nemotron_h", "nemotron_h_moe", "gpt2", "bert", "jina-bert-v2"}
 NO_ROPE |= {"starcoder", "bloom", "mpt", "jais", "refact"}
+BAICHUAN_13B = 40  # layers
 ALIBI = {"jina-bert-v2": 8.0, "bloom": 8.0, "refact": 8.0}  # the largest bias, where the metadata has none
 WIDE_QK_NORM = {"olmo2", "olmoe", "minimax-m2"}  # over all heads at once
 OWN_WINDOW_BASE = {"gemma3", "gemma4", "gemma-embedding", "modern-bert"}
@@ -85,6 +96,8 @@ def rotate(model: ReferenceModel, x: np.ndarray, turned: Rotation) -> np.ndarray
 
 
 def uses_rope(model: ReferenceModel, layer: int) -> bool:
+    if model.architecture == "baichuan":
+        return model.n_layer != BAICHUAN_13B
     if model.architecture == "smollm3":
         return (layer + 1) % 4 != 0
     if model.architecture in ("cohere2", "exaone-moe", "afmoe", "smallthinker"):
@@ -124,7 +137,7 @@ def keys_values(model: ReferenceModel, x: np.ndarray, layer: int) -> KeysValues:
 def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
     """The attention's output (n, width). `shared` collects the layers' keys and values for those that have none."""
     prefix, n, arch = f"blk.{layer}.", len(x), model.architecture
-    heads, kv_heads, size = model.heads, model.kv_heads[layer], model.head_dim(layer)
+    heads, kv_heads, size = model.layer_heads[layer], model.kv_heads[layer], model.head_dim(layer)
     turned = rotation(model, np.arange(n), layer) if uses_rope(model, layer) else None
     gate: np.ndarray | None = None
     if prefix + "attn_qkv.weight" in model.tensors:
@@ -160,6 +173,8 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int
     k, v = (np.repeat(a, heads // kv_heads, axis=1) for a in (k, v))
     scores = np.einsum("qhd,khd->hqk", q, k) * scale
     bias = model.key("attention.max_alibi_bias", ALIBI.get(arch))
+    if arch == "baichuan" and model.n_layer == BAICHUAN_13B:
+        bias = 8.0
     if bias:
         scores += alibi(heads, n, bias)
     cap = model.key("attn_logit_softcapping")

@@ -1,0 +1,69 @@
+"""DeepSeek V2 and V3, and models of their kind (GLM-4.7-Flash, Kimi K2, Mistral 4): latent attention, experts.
+
+Older files have one matrix for a head's keys and values, newer ones two, the keys' transposed. PLM has no experts, and
+an ungated network. Source: llama.cpp's `deepseek2`, `mistral4` and `plm` architectures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import log
+from typing import TypeVar
+
+from py_engine.errors import WispError
+from py_engine.files.gguf_header import Header
+from py_engine.models import config, decoder
+from py_engine.models.common import count, dimension, optional_number, original_context
+from py_engine.plan.latent import LatentShape
+from py_engine.plan.rope import RopeSpec
+
+C = TypeVar("C", bound="Config")
+NEOX = False
+
+
+@dataclass(frozen=True)
+class Config(config.Config):
+    """The hyperparameters."""
+
+    @classmethod
+    def value_length(cls, header: Header, head_dim: int) -> int:
+        """The metadata may hold the latent's length, or a value head's."""
+        return head_dim
+
+    @classmethod
+    def from_gguf(cls: type[C], header: Header) -> C:
+        """Read and check the metadata."""
+        base = super().from_gguf(header)
+        rank, rope = dimension(header, "attention.kv_lora_rank"), base.ropes[0].dim
+        suffix = "_mla" if header.arch("attention.key_length_mla", 0) else ""
+        key = dimension(header, f"attention.key_length{suffix}", times=base.head_count)
+        value = dimension(header, f"attention.value_length{suffix}", times=base.head_count)
+        if rope < 4 or key <= rope or any(n % 4 for n in (rank, rope, key, value)):
+            raise WispError("Wisp cannot run latent attention of these dimensions.", "corrupt_header")
+        spec, scale = _scaled(header, base.ropes[0])
+        if optional_number(header, "attention.temperature_scale"):
+            # beyond this length, attention scales with the logarithm of the position: not supported
+            length = count(header, "attention.temperature_length", original_context(header))
+            base = replace(base, context_length=min(base.context_length, length))
+        return replace(
+            base,
+            head_count_kv=1,
+            head_dim=rank + rope,
+            ropes=(spec,) * base.block_count,
+            activation="relu2" if header.architecture == "plm" else "silu",
+            attention_scale=scale**2 * key**-0.5,
+            latent=LatentShape(base.head_count, rank, key - rope, rope, value),
+        )
+
+
+def _scaled(header: Header, rope: RopeSpec) -> tuple[RopeSpec, float]:
+    """(the rotation, a factor of scores): with yarn_log_multiplier, YaRN's magnitude applies to scores alone."""
+    if rope.scaling != "yarn" or rope.factor <= 1:
+        return rope, 1.0
+    multiplier = optional_number(header, "rope.scaling.yarn_log_multiplier")  # llama.cpp's, with YaRN's 0.1 in it
+    spec = replace(rope, attn_factor=1 / (1 + 0.1 * log(rope.factor)) if multiplier else 1.0)
+    return spec, spec.magnitude * (1 + multiplier * log(rope.factor))
+
+
+build = decoder.build
+output = decoder.output

@@ -1,0 +1,73 @@
+"""Latent attention of one layer: its projections, absorbed (plan/latent.py)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from py_engine.models.config import Config
+from py_engine.plan import latent
+from py_engine.plan.cache import Cache
+from py_engine.plan.latent import Appended, Columns, HeadMatrices, LatentShape
+from py_engine.plan.ops import AttentionOptions, Ops, Projection
+from py_engine.plan.plan import Buffer, Weight
+from py_engine.plan.rope import Rope
+from py_engine.plan.weights import Weights
+
+
+@dataclass(frozen=True)
+class LatentLayer:
+    """The latent attention of one layer. `b`: the prefix of its tensors' names."""
+
+    cfg: Config
+    w: Weights
+    ops: Ops
+    b: str
+    shape: LatentShape
+
+    def attend(self, h: Buffer, norm: Weight | None, cache: Cache, rope: Rope, window: int) -> Buffer:
+        """Attend to the cache, with the latents of h (normalised with `norm`) appended: (n, heads * value)."""
+        cfg, w, ops, b, shape = self.cfg, self.w, self.ops, self.b, self.shape
+        if norm:
+            h = ops.rms_norm("normed_latent", h, norm, cfg.eps)
+        q = self._queries(h)
+        kv_a = w.matrix(b + "attn_kv_a_mqa.weight", shape.rank + shape.rope, cfg.embedding_length)
+        kv = ops.project("kv_a", h, kv_a, None)
+        y = ops.rows("q", shape.heads * shape.row)
+        given = Appended(q, kv, w.vector((b + "attn_kv_a_norm.weight", shape.rank)), rope)
+        latent.append(ops, given, cache, shape, y, cfg.eps)
+        keys, values, joined = self._matrices()
+        own, absorbed = Columns(q, 0, shape.nope + shape.rope), Columns(y, shape.rope, shape.row)
+        latent.products(ops, shape.heads, own, keys, absorbed, transposed=joined)
+        attn = ops.attention(y, cache, cfg.heads, AttentionOptions(cfg.attention_scale, window))
+        out = ops.rows("values", shape.heads * shape.value, ops.input_dtype)
+        summed = Columns(attn, shape.rope, shape.row)
+        latent.products(ops, shape.heads, summed, values, Columns(out, 0, shape.value))
+        return out
+
+    def _queries(self, h: Buffer) -> Buffer:
+        """The query heads of h, from one matrix, or from two with a norm between them."""
+        cfg, w, ops, b, shape = self.cfg, self.w, self.ops, self.b, self.shape
+        rows, n = shape.heads * (shape.nope + shape.rope), cfg.embedding_length
+        if not (rank := w.rows(b + "attn_q_a.weight")):
+            return ops.project("q_heads", h, w.matrix(b + "attn_q.weight", rows, n), None)
+        low = ops.project("q_low", h, w.matrix(b + "attn_q_a.weight", rank, n), None)
+        norm = w.vector((b + "attn_q_a_norm.weight", rank))
+        matrix = w.matrix(b + "attn_q_b.weight", rows, rank)
+        return ops.normed_stack("q_heads", low, Projection([matrix], None, norm, cfg.eps))
+
+    def _matrices(self) -> tuple[HeadMatrices, HeadMatrices, bool]:
+        """Every head's matrices of keys and of values, and whether they are joined.
+
+        Joined keys have a row for each dimension of a head; alone, for each of the latent's.
+        """
+        w, b, shape = self.w, self.b, self.shape
+        heads, rank = shape.heads, shape.rank
+        if b + "attn_k_b.weight" in w:
+            limit = self.ops.device.max_binding
+            ((keys, _),) = w.experts([b + "attn_k_b"], heads, rank, shape.nope, limit)
+            ((values, _),) = w.experts([b + "attn_v_b"], heads, shape.value, rank, limit)
+            return HeadMatrices(keys, rank, shape.nope), HeadMatrices(values, shape.value, rank), False
+        step = shape.nope + shape.value
+        matrix = w.matrix(b + "attn_kv_b.weight", heads * step, rank)
+        keys_of = HeadMatrices(matrix, shape.nope, rank, 0, step)
+        return keys_of, HeadMatrices(matrix, shape.value, rank, shape.nope, step), True

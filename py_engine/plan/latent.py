@@ -1,0 +1,127 @@
+"""Ops of latent attention (MLA, DeepSeek-AI 2024). Shapes as in ops.py.
+
+The cache holds a row for all heads: the rotated key, then the latent, from which each head would project its key and
+value. The projections are absorbed: a query is multiplied with its head's key matrix before the scores, and the sum of
+latents with its value matrix after them. So scores and sums are over rows of the cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from py_engine.errors import WispError
+from py_engine.plan.cache import Cache, PageGroup, make_row_cache
+from py_engine.plan.op_list import OpList
+from py_engine.plan.plan import Buffer, PerToken, Plan, Weight
+from py_engine.plan.rope import Rope
+
+WG = 64  # threads of a workgroup
+TOKENS = 4  # that share a head's rows
+
+
+@dataclass(frozen=True)
+class LatentShape:
+    """Dimensions of latent attention. A query head has `nope` dimensions, then `rope` rotated ones."""
+
+    heads: int
+    rank: int  # of the latent
+    nope: int
+    rope: int
+    value: int  # dimensions of a value head
+
+    @property
+    def row(self) -> int:
+        """Columns of the cache, and of a query head after absorption."""
+        return self.rope + self.rank
+
+
+@dataclass(frozen=True)
+class HeadMatrices:
+    """A matrix (rows, cols) of each head in one weight: from row `first` on, `step` rows apart."""
+
+    weight: Weight
+    rows: int
+    cols: int
+    first: int = 0
+    step: int = 0
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of each head in rows of a buffer: from column `first` on, `step` columns apart."""
+
+    buffer: Buffer
+    first: int
+    step: int
+
+
+def make_latent_cache(plan: Plan, layer: int, shape: LatentShape, kind: str, group: PageGroup) -> Cache:
+    """Create a layer's cache of latents, f32 or f16. `k` and `v` are the same buffer."""
+    return make_row_cache(plan, f"latent.{layer}", shape.row, kind, group)
+
+
+@dataclass(frozen=True)
+class Appended:
+    """What a token's row of the cache is made of, and the queries that are rotated with it."""
+
+    q: Buffer  # (n, heads * (nope + rope))
+    kv: Buffer  # (n, rank + rope): the latent, then the key
+    norm: Weight  # of the latent
+    rope: Rope
+
+
+def append(ops: OpList, given: Appended, cache: Cache, shape: LatentShape, y: Buffer, eps: float) -> None:
+    """Rotate the query heads into y (n, heads * row); append the rotated key and the normed latent to the cache."""
+    q, kv, rope = given.q, given.kv, given.rope
+    consts = {"q_stride": q.shape[1], "kv_stride": kv.shape[1], "y_stride": y.shape[1]}
+    rows = {"q": q, "kv": kv, "y": y, "k_cache": cache.k}
+    ops.add(
+        "latent_append",
+        {
+            "HEADS": shape.heads,
+            "NOPE": shape.nope,
+            "ROPE": shape.rope,
+            "RANK": shape.rank,
+            "WG": WG,
+            "NEOX": int(rope.neox),
+        }
+        | cache.layout
+        | ops.state_params,
+        consts | {"rope_scale": rope.scale, "eps": eps},
+        {"state": ops.state, "norm": given.norm, "rope_freqs": rope.freqs} | rows,
+        shape.heads + 1,
+        PerToken(),
+    )
+
+
+def products(
+    ops: OpList, heads: int, x: Columns, matrices: HeadMatrices, y: Columns, *, transposed: bool = False
+) -> None:
+    """y = every head's matrix times x; `transposed`: its transpose."""
+    if matrices.rows % 4 or matrices.first % 4 or matrices.step % 4 or matrices.cols % 4:
+        raise WispError("Heads must be multiples of 4 wide.", "unsupported_architecture")
+    groups = -(-matrices.cols // 32)
+    params = {"QUANT": matrices.weight.layout.fragment, "ROWS": matrices.rows, "COLS": matrices.cols, "WG": WG}
+    params |= {"HEADS": heads}
+    consts = {
+        **{"x_stride": x.buffer.shape[1], "x_first": x.first, "x_head": x.step},
+        **{"y_stride": y.buffer.shape[1], "y_first": y.first, "y_head": y.step},
+        **{"w_first": matrices.first, "w_head": matrices.step or matrices.rows},
+    }
+    bindings = {"state": ops.state, "x": x.buffer, "w": matrices.weight, "y": y.buffer}
+    if transposed:
+        ops.add("head_products_transposed", params, consts, bindings, -(-groups // WG), heads, PerToken())
+        return
+    tokens, lanes = 1 if ops.small_batch else TOKENS, 8
+    while lanes > groups:
+        lanes //= 2
+    kinds = {"X16": int(x.buffer.dtype == "f16"), "Y16": int(y.buffer.dtype == "f16")}
+    ops.add(
+        "head_products",
+        params | {"TM": tokens, "TK": lanes} | kinds,
+        consts,
+        bindings,
+        -(-matrices.rows * lanes // WG),
+        heads,
+        PerToken(tokens),
+    )

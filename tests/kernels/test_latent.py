@@ -1,0 +1,93 @@
+"""Latent attention: rotated keys and latents into the cache, products of heads, and attention over wide rows."""
+
+from dataclasses import replace
+
+import numpy as np
+from gguf.constants import GGMLQuantizationType as Q
+
+from py_engine.plan import latent
+from py_engine.plan.cache import page_group
+from py_engine.plan.latent import Appended, Columns, HeadMatrices, LatentShape
+from py_engine.plan.ops import AttentionOptions
+from py_engine.plan.rope import Rope, frequencies, table
+from tests.support.kernels.bench import Bench, Setup
+from tests.support.kernels.checks import EPS, check, tolerance
+from tests.support.kernels.quantised import matrix
+from tests.support.kernels.variants import in_pairs, in_turn
+
+SHAPE = LatentShape(heads=3, rank=36, nope=12, rope=8, value=16)
+
+
+@in_pairs(("kv_type", ["f16", "f32"]), ("batch", [1, 5]), ("neox", [False, True]))
+def test_latent_append(bench: Bench, kv_type: str, batch: int, neox: bool) -> None:
+    """A batch that goes on in another page. The columns of absorbed queries stay as they are."""
+    ops = bench.begin(Setup(batch=batch + 1, n=batch, pos=63, n_ctx=192, seq=5))
+    q, kv = ops.rows("q_heads", SHAPE.heads * 20), ops.rows("kv_a", SHAPE.rank + SHAPE.rope)
+    for b in (q, kv):
+        bench.fill(b)
+    cache = latent.make_latent_cache(ops.plan, 0, SHAPE, kv_type, page_group(ops.plan, 0))
+    bench.data[cache.k.name] = np.full(cache.k.shape, np.nan, np.float16 if kv_type == "f16" else np.float32)
+    rope = Rope(8, neox, ops.buffer("freqs", (4,), "u32", "state"), 1.25)
+    bench.data["freqs"] = np.frombuffer(table(frequencies(8, 10000.0)), np.uint32).copy()
+    y = ops.rows("q", SHAPE.heads * SHAPE.row)
+    latent.append(ops, Appended(q, kv, bench.vector("norm", SHAPE.rank), rope), cache, SHAPE, y, EPS)
+    gpu, host = bench.run(ops)
+    got, want = (x[y.name][:batch, : SHAPE.heads * SHAPE.row].reshape(batch, 3, -1) for x in (gpu, host))
+    check(bench, got[:, :, : SHAPE.rope], want[:, :, : SHAPE.rope])
+    assert np.isnan(got[:, :, SHAPE.rope :]).all()
+    rows = bench.cache_rows(range(63, 63 + batch), 5)
+    check(
+        bench,
+        gpu[cache.k.name][rows].astype(np.float32),
+        host[cache.k.name][rows].astype(np.float32),
+        max(tolerance(bench), 1e-6),
+    )
+    assert np.isfinite(gpu[cache.k.name]).all(axis=1).sum() == batch
+
+
+@in_pairs(
+    ("transposed", [False, True]),
+    ("type, rows, cols", [(Q.F16, 12, 36), (Q.Q8_0, 20, 64), (Q.Q4_K, 8, 256), (Q.F32, 72, 20)]),
+    ("batch", [1, 6]),
+)
+def test_head_products(bench: Bench, transposed: bool, type: Q, rows: int, cols: int, batch: int) -> None:
+    """Matrices of five heads with rows between them; columns before, between and after the heads' are not touched."""
+    ops = bench.begin(Setup(batch=batch + 1, n=batch))
+    heads, step = 5, rows + 8
+    inputs, outputs = (rows, cols) if transposed else (cols, rows)
+    x, y = ops.rows("x", heads * (inputs + 4) + 8), ops.rows("y", heads * (outputs + 4) + 8)
+    bench.fill(x)
+    count = heads * step
+    weight = (
+        bench.weight("w", type, count, cols, 0.3)
+        if type in (Q.F16, Q.F32)
+        else matrix(bench, type, "w", count, cols, tame=True)
+    )
+    matrices = HeadMatrices(weight, rows, cols, 4, step)
+    of_x, of_y = Columns(x, 8, inputs + 4), Columns(y, 4, outputs + 4)
+    latent.products(ops, heads, of_x, matrices, of_y, transposed=transposed)
+    gpu, host = bench.run(ops)
+    written = np.zeros(y.shape[1], bool)
+    for head in range(heads):
+        written[4 + head * (outputs + 4) :][:outputs] = True
+    check(bench, gpu[y.name][:batch, written], host[y.name][:batch, written])
+    assert np.isnan(gpu[y.name][:, ~written]).all()
+    assert np.isnan(gpu[y.name][batch:]).all()
+
+
+@in_turn("heads, n, pos, kv_type", [((16, 1, 576), 3, 33, "f16"), ((12, 1, 516), 2, 9, "f32")])
+def test_attention_over_wide_rows(bench: Bench, heads: tuple[int, int, int], n: int, pos: int, kv_type: str) -> None:
+    """Several workgroups share a key head, whose rows are its values, too. Positions after the end are poisoned."""
+    n_head, _, dim = heads
+    bench = Bench(bench.page, replace(bench.device, software=True))
+    for batch in (1, n):
+        ops = bench.begin(Setup(batch=batch, n=batch, pos=pos, n_ctx=64))
+        q = ops.rows("q", n_head * dim)
+        bench.fill(q)
+        shape = LatentShape(n_head, dim - 64, 64, 64, 64)
+        cache = latent.make_latent_cache(ops.plan, 0, shape, kv_type, page_group(ops.plan, 0))
+        bench.fill(cache.k)[bench.cache_rows(range(pos + batch, 64))] = np.nan
+        y = ops.attention(q, cache, heads, AttentionOptions(dim**-0.5))
+        assert any(int(op.params.get("SHARE", 1)) > 1 for op in ops.ops)
+        gpu, host = bench.run(ops)
+        check(bench, gpu[y.name][:batch, : n_head * dim], host[y.name][:batch, : n_head * dim])
