@@ -22,13 +22,13 @@ def rotate(c: Call, x: Array, pos: Array) -> Array:
     cos, sin = ((f(angle) * np.float32(c.consts["rope_scale"]))[:, None, :] for f in (np.cos, np.sin))
     heads = x.reshape(len(x), -1, head)
     out = heads.copy()
-    first, second = _pairs(c.params["NEOX"], dim)
+    first, second = pairs(c.params["NEOX"], dim)
     out[..., first] = heads[..., first] * cos - heads[..., second] * sin
     out[..., second] = heads[..., first] * sin + heads[..., second] * cos
     return out.reshape(x.shape)
 
 
-def _pairs(neox: int, dim: int) -> tuple[Array, Array]:
+def pairs(neox: int, dim: int) -> tuple[Array, Array]:
     """The dimensions that are rotated together, (dim / 2,) each."""
     numbers = np.arange(dim)
     if neox == 0:
@@ -187,20 +187,6 @@ def _quantize(c: Call, cols: int) -> None:
         levels = np.floor(np.float32(0.5) + 127 * (groups * inverse[..., None])).reshape(c.n, cols)
         values, scales = cache_views(c[f"{name}_cache"], page, cols)
         values[at], scales[at] = levels, largest
-
-
-def latent_append(c: Call) -> None:
-    heads, nope, rope, rank = (c.params[name] for name in ("HEADS", "NOPE", "ROPE", "RANK"))
-    rotation = Call({"ROPE_DIM": rope, "HEAD_DIM": rope, "NEOX": 0}, c.consts, c.buffers, c.states, c.tables, c.grid)
-    places = c.rotary_positions
-    first, second = _pairs(c.params["NEOX"], rope)
-    order = np.stack([first, second], axis=1).reshape(-1)  # pairs become neighbours
-    q = c["q"][: c.n, : heads * (nope + rope)].reshape(c.n, heads, -1)[:, :, nope + order]
-    y = c["y"][: c.n, : heads * (rope + rank)].reshape(c.n, heads, -1)
-    y[:, :, :rope] = rotate(rotation, np.ascontiguousarray(q).reshape(c.n, -1), places).reshape(c.n, heads, rope)
-    rows, kv = c.rows_of(c.positions, c.sequences), c["kv"][: c.n]
-    c["k_cache"][rows, :rope] = rotate(rotation, np.ascontiguousarray(kv[:, rank + order]), places)
-    c["k_cache"][rows, rope:] = normed(kv[:, :rank], c["norm"][0, :rank], c.consts["eps"])
 
 
 def relative_attention(c: Call) -> None:

@@ -14,13 +14,13 @@ from py_engine.cpu.attention import (
     attention_combine,
     attention_decode,
     kv_quantize,
-    latent_append,
     norm_rope_append,
     relative_attention,
     rope_append,
     rope_store,
 )
 from py_engine.cpu.call import Array, Call
+from py_engine.cpu.latent import head_products, head_products_transposed, latent_append
 from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, inverse_rms, normed, xielu
 from py_engine.cpu.sampling import advance, logprobs, nothing, sample, sample_best, sample_draw, sample_shape
 from py_engine.cpu.ssm import gated_norm, ssm_conv, ssm_scan, ssm_window
@@ -112,25 +112,6 @@ def _matmul_of_experts(c: Call) -> None:
                 bias = c["bias"][i * experts + expert, lo:hi] if c.params["BIAS"] else np.float32(0)
                 at = c.consts["row0"] + i * rows
                 c["y"][slots, at + lo : at + hi] = x @ c["w"][begin + lo : begin + hi].T + bias
-
-
-def head_products(c: Call) -> None:
-    _head_products(c, transposed=False)
-
-
-def head_products_transposed(c: Call) -> None:
-    _head_products(c, transposed=True)
-
-
-def _head_products(c: Call, *, transposed: bool) -> None:
-    rows, cols, k = c.params["ROWS"], c.params["COLS"], c.consts
-    inputs, outputs = (rows, cols) if transposed else (cols, rows)
-    for head in range(c.params["HEADS"]):
-        first = k["w_first"] + head * k["w_head"]
-        w = c["w"][first : first + rows]
-        at, to = k["x_first"] + head * k["x_head"], k["y_first"] + head * k["y_head"]
-        x = c["x"][: c.n, at : at + inputs].astype(np.float32)
-        c["y"][: c.n, to : to + outputs] = x @ (w if transposed else w.T)
 
 
 def round_to_bytes(x: Array) -> Array:
@@ -397,8 +378,8 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         rope_append, norm_rope_append, kv_quantize, attention, attention_decode, attention_combine, pool, normalize,
         shortconv, gate, scale_by, route, experts, group_experts, weighted_sum, sample_best, sample_shape, sample_draw,
         sample, advance, logprobs, read, patches, gather, unfold, clamp, shift_scale, matmul_transposed,
-        depthwise, relative_attention, ssm_conv, ssm_window, ssm_scan, gated_norm,
-        depthwise, relative_attention, head_products, head_products_transposed, latent_append,
+        depthwise, relative_attention, ssm_conv, ssm_window, ssm_scan, gated_norm, head_products,
+        head_products_transposed, latent_append,
     )
 }  # fmt: skip
 KERNELS |= {"matmul_matrix": matmul, "attention_matrix": attention}

@@ -5,14 +5,14 @@ An entry goes when a family takes the name: tests/unit/test_style.py compares it
 
 from __future__ import annotations
 
-RECURRENT = "recurrent layers of another kind than Mamba and gated delta nets"
+RECURRENT = "layers with another recurrent state than Mamba's and gated delta nets'"
 DIFFUSION = "generation by diffusion, which fills in tokens in any order"
 ENCODER_DECODER = "an encoder beside the decoder, and cross-attention"
 UNEQUAL = "keys and values of different lengths"
 VISION = "a language model with parts for pictures within its layers"
 
 NEEDS: dict[str, str] = {
-    **dict.fromkeys(("kimi-linear", "plamo2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"), RECURRENT),
+    **dict.fromkeys(("plamo2", "kimi-linear", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"), RECURRENT),
     **dict.fromkeys(("llada", "llada-moe", "dream", "rnd1"), DIFFUSION),
     **dict.fromkeys(("t5", "t5encoder"), "relative positions by buckets, and for T5 " + ENCODER_DECODER),
     **dict.fromkeys(("chameleon", "cogvlm", "hunyuan_vl", "paddleocr", "deepseek2-ocr"), VISION),
@@ -28,7 +28,6 @@ NEEDS: dict[str, str] = {
     "llama4": "experts whose inputs are weighted, and attention in chunks",
     "mimo2": UNEQUAL,
     "neo-bert": "an encoder with RoPE and RMS norms before its blocks",
-    "openelm": "other numbers of heads in every layer",
     "plamo": "attention and feed-forward network in parallel on shuffled heads",
     "plamo3": "norms of queries and keys with offsets",
     "step35": "other numbers of heads in every layer, and a gate for each",

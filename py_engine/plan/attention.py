@@ -171,7 +171,7 @@ def decode(ops: OpList, call: Call, staged: bool) -> None:
     cache, sinks, slopes = call.cache, call.options.sinks, call.options.slopes
     positions, threads, split = tiles.attention_decode(ops.device, ops.plan.n_ctx, head_dim, call.group)
     split_params, store = {"TS": positions, "SPLIT": split}, staged and ops.batch == 1
-    parts = ops.buffer(f"{ops.name}.parts.{head_dim}", (ops.batch, n_head, split, head_dim + 4))
+    parts = ops.buffer(f"{ops.name}.parts.{n_head}x{head_dim}", (ops.batch, n_head, split, head_dim + 4))
     ops.add(
         "attention_decode",
         call.params

@@ -56,6 +56,8 @@ def traffic(op: Op, device: Device, n: int, position: int, batch: int) -> Traffi
         if isinstance(bound, Weight):
             read += _weight_bytes(op, name, bound, n)
             continue
+        if name == "v_cache" and bound == op.bindings.get("k_cache"):  # latents serve as keys and as values
+            continue
         size = _buffer_bytes(op, name, bound, n, position, batch)
         if access[name] != WRITABLE:
             read += size
@@ -149,10 +151,10 @@ def _flops(op: Op, n: int, position: int) -> int:
     weight = op.bindings.get("w")
     if isinstance(weight, Weight) and op.params.get("EXPERTS"):
         return 2 * n * int(op.params["USED"]) * weight.rows // int(op.params["EXPERTS"]) * weight.cols
-    if isinstance(weight, Weight) and op.kernel in PRODUCTS:
+    if isinstance(weight, Weight) and op.kernel in (*PRODUCTS, "head_products", "head_products_transposed"):
         return 2 * n * weight.rows * weight.cols
     if op.kernel in ATTENTION:
-        heads = int(op.consts["n_head_kv"]) * int(op.params["G"])
+        heads = int(op.consts["n_head_kv"]) * int(op.params["G"]) * int(op.params.get("SHARE", 1))
         window = int(op.params["WINDOW"]) or position + n
         pairs = sum(min(position + i + 1, window) for i in range(n)) if op.params.get("CAUSAL", 1) else n * n
         return 4 * heads * int(op.params["HEAD_DIM"]) * pairs

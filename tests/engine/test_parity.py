@@ -32,15 +32,16 @@ SOME = {"swiftshader": {"llama.F32", "llama.Q4_K", "mixtral.F16"}, "cpu": {"llam
 # lavapipe runs nearly every architecture. Some llamas differ only in their type; of these it runs one per kind of type,
 # with Q4_K and Q6_K in the mix of Q4_K_M. WISP_ALL_GOLDENS=1 runs the others, too.
 KINDS = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q5_1", "Q4_K_M", "IQ4_XS", "IQ2_XXS", "TQ1_0", "MXFP4", "MXFP4_MOE"}
-# Architectures whose ops are those of others, in other sizes: tests/unit runs them on every CPU engine, and
-# WISP_ALL_GOLDENS=1 in a browser.
+# Architectures whose ops are those of others, or have cases in tests/kernels: tests/unit runs them on the CPU
+# engines, and WISP_ALL_GOLDENS=1 in a browser.
 ALIKE = {
-    *("chatglm", "codeshell", "ernie4_5", "exaone4", "internlm2", "minicpm", "mistral3", "nemotron", "orion"),
-    *("bailingmoe", "deepseek", "dots1", "ernie4_5-moe", "exaone-moe", "glm4moe", "hunyuan-moe", "lfm2moe"),
-    *("jais", "jais2", "maincoder", "minimax-m2", "mpt", "qwen3vlmoe", "refact", "dbrx", "baichuan", "baichuan-13b"),
     *("jamba", "nemotron_h", "nemotron_h_moe", "granitehybrid-moe", "qwen35moe", "qwen3next"),
-    *("deepseek2-lite", "mistral4", "plm"),
-    *("pangu-embedded", "qwen", "qwen2vl", "qwen3vl", "seed_oss", "starcoder", "xverse"),
+    *("baichuan", "baichuan-13b", "bailingmoe", "bitnet", "chatglm", "codeshell", "dbrx", "deepseek"),
+    *("deepseek2-joined", "deepseek2-lite", "dots1", "ernie4_5", "ernie4_5-moe", "exaone-moe", "exaone4"),
+    *("glm4moe", "hunyuan-moe", "internlm2", "jais", "jais2", "lfm2moe", "maincoder", "minicpm"),
+    *("minicpm3", "minimax-m2", "mistral3", "mistral4", "mpt", "nemotron", "openelm", "orion"),
+    *("pangu-embedded", "plm", "qwen", "qwen2vl", "qwen3vl", "qwen3vlmoe", "refact", "seed_oss"),
+    *("smallthinker", "starcoder", "xverse"),
 }
 
 

@@ -7,6 +7,7 @@ A setting that an architecture does not read is not written.
 from typing import Any
 
 from tests.golden.make.presets_dense import DENSE
+from tests.golden.make.presets_dense import ENCODERS as MORE_ENCODERS
 from tests.golden.make.presets_experts import EXPERTS
 from tests.golden.make.presets_latent import LATENT
 
@@ -180,7 +181,7 @@ PRESETS: dict[str, Settings] = {
 }
 
 
-PRESETS |= DENSE | EXPERTS | LATENT
+PRESETS |= MORE_ENCODERS | DENSE | EXPERTS | LATENT
 
 # Traits of architectures.
 LAYERNORM_BIAS = {"starcoder2", "gpt2", "stablelm", "phi2", "gptneox", "falcon", "bert", "nomic-bert"}
@@ -219,6 +220,16 @@ QK_NORM |= {"exaone4", "qwen3vl", "hunyuan-dense", "maincoder", "apertus"}
 SUB_NORMS = {"bitnet"}  # norms before the last matrix of attention and feed forward
 NO_NORM_WEIGHTS = {"olmo"}
 POST_NORMS |= {"exaone4"}
+ENCODERS |= {"jina-bert-v3"}
+LAYERNORM_BIAS |= {"jina-bert-v3"}
+LAYERNORM |= LAYERNORM_BIAS
+FUSED_QKV |= {"jina-bert-v3", "openelm"}
+QKV_BIAS |= {"jina-bert-v3"}
+OUTPUT_BIAS |= {"jina-bert-v3"}
+UNGATED |= {"jina-bert-v3"}
+UP_BIAS |= {"jina-bert-v3"}
+DOWN_BIAS |= UP_BIAS
+QK_NORM |= {"openelm"}
 NORM_AS_POST = {"gpt-oss", "seed_oss"}  # post_attention_norm is the norm before the feed forward
 NO_NORM_BEFORE = {"olmo2", "exaone4"}  # norms after attention and after the feed forward only
 POSITIONS = {"gpt2", "bert", "starcoder"}  # a table of position embeddings

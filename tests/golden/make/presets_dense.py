@@ -10,9 +10,10 @@ SQUARE = {"n_embd": 80, "head_dim": 20, "n_ff": 104, "vocab": 304}  # for archit
 TINY = {"n_embd": 32, "n_head": 2, "n_kv": 2, "head_dim": 16, "n_ff": 32, "vocab": 304}
 
 DENSE: dict[str, dict[str, Any]] = {
-    # llama.cpp tells Baichuan's models by the number of their layers: 7B rotates, 13B has ALiBi.
-    "baichuan": {"arch": "baichuan", **TINY, "n_layer": 32},
-    "baichuan-13b": {"arch": "baichuan", **TINY, "n_layer": 40},
+    # llama.cpp tells Baichuan's models by the number of their layers: 7B rotates, 13B has ALiBi. So many narrow layers
+    # amplify float16's rounding: the logits spread less.
+    "baichuan": {"arch": "baichuan", **TINY, "n_layer": 32, "logit_std": 1.5},
+    "baichuan-13b": {"arch": "baichuan", **TINY, "n_layer": 40, "logit_std": 1.5},
     "ernie4_5": {"arch": "ernie4_5", **SMALL, "tied": True, "qkv_bias": True, "rope_base": 500000.0},
     "internlm2": {"arch": "internlm2", **SQUARE, "rope_base": 1e6},
     "xverse": {"arch": "xverse", **SQUARE, "eps": 1e-6},
@@ -38,5 +39,14 @@ DENSE: dict[str, dict[str, Any]] = {
     "jais": {"arch": "jais", **SQUARE, "n_kv": 4, "alibi": 8.0},
     "jais2": {"arch": "jais2", **SQUARE},
     "bitnet": {"arch": "bitnet", **SQUARE, "tied": True},
+    "openelm": {
+        "arch": "openelm",
+        **{"n_embd": 80, "head_dim": 24, "vocab": 304, "n_layer": 3, "tied": True, "n_head": 6, "n_kv": 2, "n_ff": 112},
+        **{"head_arr": [4, 6, 6], "kv_arr": [1, 2, 3], "ff_arr": [64, 112, 96]},
+    },
     "pangu-embedded": {"arch": "pangu-embedded", **SMALL, "attn_bias": True, "tied": True},
+}
+
+ENCODERS: dict[str, dict[str, Any]] = {
+    "jina-bert-v3": {"arch": "jina-bert-v3", **SQUARE, "n_kv": 4, "tok": "wpm", "eps": 1e-12, "pooling": 1},
 }

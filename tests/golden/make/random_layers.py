@@ -31,6 +31,8 @@ DOWN = 1.5  # gain of what leads out of the feed forward
 
 
 def add_layer(file: GgufFile, c: Settings, i: int) -> None:
+    if "head_arr" in c:  # heads and widths that differ between layers
+        c = c | {"n_head": c["head_arr"][i], "n_ff": c["ff_arr"][i]}
     arch, width = c["arch"], c["n_embd"]
     prefix = f"blk.{i}."
     bias = arch in NORM_BIAS

@@ -60,9 +60,9 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.embedding_length", c["n_embd"])
     file.add("%s.block_count", c["n_layer"])
     lengths = [c["n_ff"] if kind == "-" else 0 for kind in c.get("layers", "")]
-    file.add("%s.feed_forward_length", lengths or g("ff_key", g("n_ff_dense", c["n_ff"])))
-    file.add("%s.attention.head_count", c["n_head"])
-    kv_heads = c["n_kv"]
+    file.add("%s.feed_forward_length", g("ff_arr") or lengths or g("ff_key", g("n_ff_dense", c["n_ff"])))
+    file.add("%s.attention.head_count", g("head_arr", c["n_head"]))
+    kv_heads = g("kv_arr", c["n_kv"])
     if arch in SHORT_CONVOLUTIONS:  # no key and value heads: a layer with a short convolution
         layers = c["n_layer"]
         kv_heads = c["kv_arr"] = [kv_heads if i % 3 == 2 or i == layers - 1 else 0 for i in range(layers)]
@@ -128,7 +128,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.pooling_type", g("pooling"))  # 0 none, 1 mean, 2 cls, 3 last, 4 rank
     if arch == "nomic-bert-moe":
         file.add("%s.moe_every_n_layers", 2)
-    if arch in ("nomic-bert-moe", "jina-bert-v2", "modern-bert"):
+    if arch in ("nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "modern-bert"):
         file.add("%s.attention.causal", False)
     if g("dense"):  # EmbeddingGemma's two linear layers after pooling
         file.add("%s.dense_2_feat_in", c["n_embd"])

@@ -17,7 +17,7 @@ from tests.golden.make.reference_latent import latent_attention
 from tests.golden.make.reference_model import ReferenceModel, gelu
 from tests.golden.make.reference_recurrent import mix
 
-POST_NORM_ENCODERS = {"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2"}
+POST_NORM_ENCODERS = {"jina-bert-v3", "bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2"}
 ONE_NORM = {"phi2", "cohere2", "command-r", "plamo"}  # attention and feed forward read the same norm
 
 

@@ -9,8 +9,17 @@ from tests.golden.make.reference_model import ReferenceModel, softmax
 # These rotate the pairs (0, 1), (2, 3), ...; the others pair i with i + n_rot / 2.
 ADJACENT_PAIRS = {"granitehybrid", "llama", "arcee", "granite", "granitemoe", "smollm3", "cohere2", "command-r", "glm4"}
 ADJACENT_PAIRS |= {"ernie4_5", "internlm2", "xverse", "mistral3", "minicpm", "chatglm"}
-ADJACENT_PAIRS |= {"baichuan", "maincoder", "olmo", "ernie4_5-moe", "bailingmoe", "deepseek", "deepseek2", "plm"}
-ADJACENT_PAIRS |= {"mistral4"}
+ADJACENT_PAIRS |= {
+    "baichuan",
+    "maincoder",
+    "olmo",
+    "ernie4_5-moe",
+    "bailingmoe",
+    "deepseek",
+    "deepseek2",
+    "plm",
+    "mistral4",
+}
 ROTATED_FIRST = {"hunyuan-dense", "hunyuan-moe", "maincoder"}  # then normalised
 NO_ROPE = {"jamba", "nemotron_h", "nemotron_h_moe", "gpt2", "bert", "jina-bert-v2"}
 NO_ROPE |= {"starcoder", "bloom", "mpt", "jais", "refact"}
@@ -128,7 +137,7 @@ def keys_values(model: ReferenceModel, x: np.ndarray, layer: int) -> KeysValues:
 def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
     """The attention's output (n, width). `shared` collects the layers' keys and values for those that have none."""
     prefix, n, arch = f"blk.{layer}.", len(x), model.architecture
-    heads, kv_heads, size = model.heads, model.kv_heads[layer], model.head_dim(layer)
+    heads, kv_heads, size = model.layer_heads[layer], model.kv_heads[layer], model.head_dim(layer)
     turned = rotation(model, np.arange(n), layer) if uses_rope(model, layer) else None
     gate: np.ndarray | None = None
     if prefix + "attn_qkv.weight" in model.tensors:

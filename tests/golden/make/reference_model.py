@@ -21,7 +21,7 @@ KNOWN |= {"ernie4_5", "internlm2", "xverse", "mistral3", "minicpm", "chatglm", "
 KNOWN |= {"hunyuan-dense", "maincoder", "apertus", "olmo", "refact", "bloom", "mpt", "jais", "jais2", "bitnet"}
 KNOWN |= {"ernie4_5-moe", "bailingmoe", "bailingmoe2", "deepseek", "phimoe", "lfm2moe", "qwen3vlmoe", "glm4moe"}
 KNOWN |= {"dots1", "hunyuan-moe", "minimax-m2", "exaone-moe", "afmoe", "smallthinker", "dbrx"}
-KNOWN |= {"baichuan", "deepseek2", "mistral4", "plm", "minicpm3"}
+KNOWN |= {"openelm", "jina-bert-v3", "baichuan", "deepseek2", "mistral4", "plm", "minicpm3"}
 KNOWN |= {"qwen3vl", "orion", "nemotron", "starcoder", "codeshell", "pangu-embedded"}
 # Period of the layers with a sliding window. The last layer of each period has none; of FULL_FIRST the first.
 WINDOW_PERIOD = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "olmo2": 4, "cohere2": 4, "gpt-oss": 2}
@@ -81,7 +81,9 @@ class ReferenceModel:
         self.route_margin = math.inf  # smallest gap between a chosen and a rejected expert's router logits so far
         self.n_layer: int = self.key("block_count")
         self.width: int = self.key("embedding_length")
-        self.heads: int = self.key("attention.head_count")
+        heads = self.key("attention.head_count")
+        self.layer_heads: list[int] = heads if isinstance(heads, list) else [heads] * self.n_layer
+        self.heads = self.layer_heads[0]
         kv_heads = self.key("attention.head_count_kv", self.heads)
         self.kv_heads: list[int] = kv_heads if isinstance(kv_heads, list) else [kv_heads] * self.n_layer
         rms = self.key("attention.layer_norm_rms_epsilon")

@@ -1,0 +1,42 @@
+"""Latent attention with numpy: twins of latent_append.wgsl and head_products*.wgsl."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from py_engine.cpu.attention import pairs, rotate
+from py_engine.cpu.call import Call
+from py_engine.cpu.numerics import normed
+
+
+def latent_append(c: Call) -> None:
+    heads, nope, rope, rank = (c.params[name] for name in ("HEADS", "NOPE", "ROPE", "RANK"))
+    rotation = Call({"ROPE_DIM": rope, "HEAD_DIM": rope, "NEOX": 0}, c.consts, c.buffers, c.states, c.tables, c.grid)
+    places = c.rotary_positions
+    first, second = pairs(c.params["NEOX"], rope)
+    order = np.stack([first, second], axis=1).reshape(-1)  # pairs become neighbours
+    q = c["q"][: c.n, : heads * (nope + rope)].reshape(c.n, heads, -1)[:, :, nope + order]
+    y = c["y"][: c.n, : heads * (rope + rank)].reshape(c.n, heads, -1)
+    y[:, :, :rope] = rotate(rotation, np.ascontiguousarray(q).reshape(c.n, -1), places).reshape(c.n, heads, rope)
+    rows, kv = c.rows_of(c.positions, c.sequences), c["kv"][: c.n]
+    c["k_cache"][rows, :rope] = rotate(rotation, np.ascontiguousarray(kv[:, rank + order]), places)
+    c["k_cache"][rows, rope:] = normed(kv[:, :rank], c["norm"][0, :rank], c.consts["eps"])
+
+
+def head_products(c: Call) -> None:
+    _head_products(c, transposed=False)
+
+
+def head_products_transposed(c: Call) -> None:
+    _head_products(c, transposed=True)
+
+
+def _head_products(c: Call, *, transposed: bool) -> None:
+    rows, cols, k = c.params["ROWS"], c.params["COLS"], c.consts
+    inputs, outputs = (rows, cols) if transposed else (cols, rows)
+    for head in range(c.params["HEADS"]):
+        first = k["w_first"] + head * k["w_head"]
+        w = c["w"][first : first + rows]
+        at, to = k["x_first"] + head * k["x_head"], k["y_first"] + head * k["y_head"]
+        x = c["x"][: c.n, at : at + inputs].astype(np.float32)
+        c["y"][: c.n, to : to + outputs] = x @ (w if transposed else w.T)
