@@ -2,6 +2,8 @@
 export declare const load: (base?: string | URL) => Promise<typeof import("./types/wisp.js")>;
 /** Loads the Prompt API from there. */
 export declare const loadPromptApi: (base?: string | URL) => Promise<typeof import("./types/sdk/prompt_api.js")>;
+/** Defines the element <wisp-chat> from there. */
+export declare const defineChat: (base?: string | URL) => Promise<unknown>;
 
 export type { LoadRequest, Model, Progress, Wisp } from "./types/wisp.js";
 export type { LanguageModelConstructor, LanguageModelSession } from "./types/sdk/language_model.js";

@@ -12,6 +12,9 @@ export const load = (base = "wisp/") => from(base, "wisp.js");
  */
 export const loadPromptApi = (base = "wisp/") => from(base, "prompt-api.js");
 
+/** Defines <wisp-chat>, in the same way. @param {string | URL} [base] @returns {Promise<unknown>} */
+export const defineChat = (base = "wisp/") => from(base, "wisp-chat.js");
+
 /** @param {string | URL} base @param {string} name @returns {Promise<any>} */
 const from = (base, name) =>
   import(/* @vite-ignore */ /* webpackIgnore: true */ new URL(name, new URL(base, document.baseURI)).href);

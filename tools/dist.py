@@ -1,8 +1,8 @@
 """Make dist/: everything the page needs, as files that any static host can serve.
 
-index.html, bench.html, artifact.html, notices.html, wisp.js, prompt-api.js, sw.js and manifest.webmanifest keep their
-names. All other files are under assets/ and have a part of their SHA-256 in their name: they can be cached for ever,
-and builds never mix. Beside a file, FILE.br and FILE.gz are the same compressed, for hosts that send them with a
+index.html, bench.html, artifact.html, notices.html, wisp.js, prompt-api.js, wisp-chat.js, sw.js and the manifest keep
+their names. All other files are under assets/ and have a part of their SHA-256 in their name: they can be cached for
+ever, and builds never mix. Beside a file, FILE.br and FILE.gz are the same compressed, for hosts that send them with a
 Content-Encoding.
 """
 
@@ -125,7 +125,7 @@ def build(*, quiet: bool = False, release: bool = False) -> Path:
             (on_use if name in ON_USE else offline).append(path)
     sdk = f"const __WISP_ASSETS__ = {json.dumps(assets)};\n" + bundles["wisp"]
     offline.append(site.add("wisp.js", sdk.encode()))
-    offline.append(site.add("prompt-api.js", bundles["prompt-api"].encode()))
+    offline += [site.add(f"{name}.js", bundles[name].encode()) for name in ("prompt-api", "wisp-chat")]
     version = pyproject()["project"]["version"]
     licences = notices.page(notices.notices(packages, sources, wheels), version)
     offline.append(site.add("notices.html", with_policy(licences).encode()))
@@ -161,6 +161,7 @@ def _bundles() -> tuple[dict[str, str], list[str]]:
         *((name, source, "iife" if name in SCRIPTS else "esm") for name, source in PAGES.items()),
         ("wisp", "app/wisp.js", "esm"),
         ("prompt-api", "app/sdk/prompt_api.js", "esm"),
+        ("wisp-chat", "app/element/wisp_chat.js", "esm"),
         ("worker", "app/worker.js", "esm"),
         ("downloads", "py_engine/files/download_worker.js", "esm"),
         ("compute", "py_engine/cpu/compute_worker.js", "esm"),

@@ -61,7 +61,8 @@ def engine_files(dist: Path) -> Mapping[str, bytes]:
     assert found is not None, "wisp.js begins with its assets"
     assets = {**json.loads(found[1]), "catalog": CATALOG}
     files = {"wisp.js": (f"const __WISP_ASSETS__ = {json.dumps(assets)};\n" + sdk[found.end() :]).encode()}
-    files |= {"prompt-api.js": (dist / "prompt-api.js").read_bytes(), CATALOG: b"[]"}
+    files |= {name: (dist / name).read_bytes() for name in ("prompt-api.js", "wisp-chat.js")}
+    files[CATALOG] = b"[]"
     for name in _paths(assets):
         path = dist / name
         for file in [path] if path.is_file() else sorted(path.glob("*")):

@@ -18,7 +18,7 @@ QUOTED = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(rf"(?:{'|'.join(ROOMS)})/[\w./-]*|[\w.-]+(?:/[\w.-]+)*\.(?:{SUFFIXES})")
 # Words in capitals are placeholders for a name.
 PLACEHOLDER = re.compile(r"(?<![a-z])[A-Z]{4,}(?![a-z])")
-BUILT = {"dist/notices.html", "prompt-api.js"}
+BUILT = {"dist/notices.html", "prompt-api.js", "wisp-chat.js"}
 
 
 def _links(text: str) -> Iterator[str]:
