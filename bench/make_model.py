@@ -59,7 +59,7 @@ def write(shape: Shape, type: str, path: str, name: str, peak: float = 1.0) -> N
     writer.add_name(name)
     for key, value in metadata(shape).items():
         (writer.add_float32 if isinstance(value, float) else writer.add_uint32)(key, value)
-    _tokenizer(writer, shape.vocab)
+    add_tokenizer(writer, shape.vocab)
     for tensor in tensors(shape, type):
         data = weights.of(tensor.name, tensor.shape, tensor.type)
         raw = None if tensor.type in (Q.F32, Q.F16) else tensor.type
@@ -70,7 +70,7 @@ def write(shape: Shape, type: str, path: str, name: str, peak: float = 1.0) -> N
     writer.close()
 
 
-def _tokenizer(writer: GGUFWriter, vocab: int) -> None:
+def add_tokenizer(writer: GGUFWriter, vocab: int) -> None:
     """Byte-level BPE without merges, padded to the vocabulary's size."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = iter(range(256, 512))

@@ -26,6 +26,8 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
 def kv_heads(c: Settings) -> list[int]:
     """The key/value heads of each layer; 0: it has no attention."""
     layers = range(c["n_layer"])
+    if "attention_layers" in c:
+        return [c["n_kv"] if i in c["attention_layers"] else 0 for i in layers]
     if c["arch"] in DELTA:  # the last of every few layers
         every = c.get("attention_every", 4)
         return [c["n_kv"] if (i + 1) % every == 0 else 0 for i in layers]

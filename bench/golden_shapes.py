@@ -1,0 +1,107 @@
+"""Write a GGUF of an architecture that make_model.py lacks: a golden's tensors and metadata in the size of a real model.
+
+python -m bench.golden_shapes qwen3.5-0.8b out.gguf
+
+All matrices are Q4_0, with random weights: speed does not depend on their values. Fewer layers than the real model has
+where the name ends with their number.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numpy as np
+from gguf import GGUFWriter
+from gguf.constants import GGMLQuantizationType as Q
+
+from bench.make_model import Weights, add_tokenizer
+from tests.golden.make import random_models
+from tests.golden.make.gguf_file import GgufFile
+from tests.golden.make.presets import settings
+
+# name -> (preset of the goldens, settings)
+SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
+    "qwen3.5-0.8b": (
+        "qwen35",
+        {
+            **{"n_layer": 24, "n_embd": 1024, "n_ff": 3584, "n_head": 8, "n_kv": 2, "head_dim": 256, "vocab": 248320},
+            **{"d_conv": 4, "d_state": 128, "ssm_groups": 16, "ssm_heads": 16, "d_inner": 2048},
+            **{"rope_dim": 64, "sections": [11, 11, 10, 0]},
+        },
+    ),
+    "granite-4-h-tiny-16": (
+        "granitehybrid-moe",
+        {
+            **{"n_layer": 16, "n_embd": 1536, "n_head": 12, "n_kv": 4, "head_dim": 128, "vocab": 100352},
+            **{"n_expert": 64, "n_used": 6, "n_ff": 512, "n_ff_shexp": 1024, "attention_layers": [5, 15]},
+            **{"d_conv": 4, "d_inner": 3072, "d_state": 128, "ssm_heads": 48, "ssm_groups": 1},
+        },
+    ),
+    "deepseek-v2-lite-9": (
+        "mistral4",
+        {
+            **{"arch": "deepseek2", "n_layer": 9, "n_embd": 2048, "n_head": 16, "n_kv": 1, "vocab": 102400},
+            **{
+                "kv_rank": 512,
+                "q_rank": 768,
+                "nope": 128,
+                "rope_dim": 64,
+                "v_dim": 128,
+                "lead": 1,
+                "n_ff_dense": 10944,
+            },
+            **{"n_ff": 1408, "n_shared": 2, "n_ff_shexp": 2816, "n_expert": 64, "n_used": 6},
+        },
+    ),
+}
+CONTEXT = 32768  # tokens
+
+
+class Shapes(GgufFile):
+    """Collects the shapes of matrices in place of their values."""
+
+    def __init__(self, architecture: str) -> None:
+        super().__init__(architecture, seed=1)
+        self.shapes: dict[str, tuple[tuple[int, ...], Q]] = {}
+
+    def matrix(
+        self, name: str, *shape: int, gain: float = 1.0, std: float | None = None, float32: bool = False
+    ) -> None:
+        self.shapes[name] = shape, Q.F32 if float32 else Q.F16 if shape[-1] % 32 else Q.Q4_0
+
+
+def write(shape: str, path: str) -> None:
+    """Write the file of one of SHAPES."""
+    preset, sizes = SHAPES[shape]
+    used = settings(preset, ctx=CONTEXT, **sizes)
+    file = Shapes(used["arch"])
+    random_models.add_metadata(file, used)
+    random_models.add_tensors(file, used)
+    writer, weights = GGUFWriter(path, used["arch"]), Weights(1.0)
+    writer.add_name(f"{shape} Q4_0, random weights")
+    add = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
+    for key, value in dict(file.metadata).items():
+        add.get(type(value), writer.add_array)(key, value)
+    add_tokenizer(writer, used["vocab"])
+    for name, (dimensions, type_) in file.shapes.items():
+        data = weights.of(name, dimensions, type_)
+        writer.add_tensor(name, data, raw_dtype=None if type_ in (Q.F32, Q.F16) else type_)
+    for name, values in file.tensors.items():
+        writer.add_tensor(name, values.astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("shape", choices=SHAPES)
+    parser.add_argument("path")
+    options = parser.parse_args()
+    write(options.shape, options.path)
+
+
+if __name__ == "__main__":
+    main()
