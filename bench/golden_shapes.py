@@ -1,4 +1,4 @@
-"""Write a GGUF of an architecture that make_model.py lacks: a golden's tensors and metadata in the size of a real model.
+"""Write a GGUF of an architecture that make_model.py lacks: a golden's tensors in the sizes of a real model.
 
 python -m bench.golden_shapes qwen3.5-0.8b out.gguf
 
@@ -42,16 +42,16 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
         "mistral4",
         {
             **{"arch": "deepseek2", "n_layer": 9, "n_embd": 2048, "n_head": 16, "n_kv": 1, "vocab": 102400},
+            **{"kv_rank": 512, "q_rank": 768, "nope": 128, "rope_dim": 64, "v_dim": 128},
             **{
-                "kv_rank": 512,
-                "q_rank": 768,
-                "nope": 128,
-                "rope_dim": 64,
-                "v_dim": 128,
                 "lead": 1,
                 "n_ff_dense": 10944,
+                "n_ff": 1408,
+                "n_shared": 2,
+                "n_ff_shexp": 2816,
+                "n_expert": 64,
+                "n_used": 6,
             },
-            **{"n_ff": 1408, "n_shared": 2, "n_ff_shexp": 2816, "n_expert": 64, "n_used": 6},
         },
     ),
 }
@@ -80,7 +80,8 @@ def write(shape: str, path: str) -> None:
     random_models.add_tensors(file, used)
     writer, weights = GGUFWriter(path, used["arch"]), Weights(1.0)
     writer.add_name(f"{shape} Q4_0, random weights")
-    add = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
+    add: dict[type, Any] = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32}
+    add[str] = writer.add_string
     for key, value in dict(file.metadata).items():
         add.get(type(value), writer.add_array)(key, value)
     add_tokenizer(writer, used["vocab"])
