@@ -35,6 +35,7 @@ CODES: dict[str, str] = {
     "not_found": "no model of that id",
     # answering a request
     "model_not_loaded": "a request came before any model was loaded",
+    "not_ready": "the server has no model yet",
     "model_not_found": "the request names a model that is neither loaded nor in the catalog",
     "empty_messages": "messages is empty",
     "invalid_type": "a parameter has the wrong type",

@@ -16,7 +16,7 @@ from pathlib import Path
 from secrets import token_urlsafe
 from urllib.parse import parse_qs, urlsplit
 
-from app.openai.endpoints import ENDPOINTS
+from app.openai.endpoints import ENDPOINTS, Endpoint
 from tools.connections import WRITE_S, number
 from tools.serve import Handler, Server
 from tools.tab import REPLACED, ClientDisconnectedError, Exchange, Tab
@@ -24,7 +24,7 @@ from tools.tab import REPLACED, ClientDisconnectedError, Exchange, Tab
 BODY_LIMIT = 32 << 20  # bytes
 MAX_TICKETS = 32
 TAB, BACKGROUND = "tab", "background"  # a tab of the user's browser; a headless one
-API_PATHS = {path for endpoint in ENDPOINTS.values() for path in (endpoint.path, *endpoint.also)}
+API_PATHS = {path: endpoint for endpoint in ENDPOINTS.values() for path in (endpoint.path, *endpoint.also)}
 TAB_S = 10.0  # how long a request waits for a tab to connect
 
 
@@ -134,8 +134,10 @@ class ApiHandler(Handler):
                 return
             piece = part["text"] if part["kind"] == "piece" else ""
             if part["kind"] == "lost":
-                error = _error(HTTPStatus.SERVICE_UNAVAILABLE, "engine_gone", TAB_CLOSED)
-                piece = f"data: {error}\n\n" if kind.startswith("text/event-stream") else f"{error}\n"
+                error = self._error(HTTPStatus.SERVICE_UNAVAILABLE, "engine_gone", TAB_CLOSED)
+                endpoint = self._endpoint()
+                name = "event: error\n" if endpoint and endpoint.errors == "anthropic" else ""
+                piece = f"{name}data: {error}\n\n" if kind.startswith("text/event-stream") else f"{error}\n"
             if piece:
                 data = piece.encode("utf-8", "replace")
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
@@ -165,12 +167,25 @@ class ApiHandler(Handler):
             headers["Connection"] = "close"
         try:
             self.connection.settimeout(WRITE_S)
-            self._send(status, "application/json", _error(status, code, message), headers)
+            self._send(status, "application/json", self._error(status, code, message), headers)
             if not keep_alive:
                 self.close_connection = True
                 self.linger()
         except OSError:
             self.close_connection = True
+
+    def _endpoint(self) -> Endpoint | None:
+        return API_PATHS.get(self.decoded_path().strip("/"))
+
+    def _error(self, status: HTTPStatus, code: str, message: str) -> str:
+        """Return an error in the form of the endpoint's API."""
+        endpoint, inside = self._endpoint(), status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        if endpoint and endpoint.errors == "ollama":
+            return json.dumps({"error": message})
+        error = {"message": message, "type": "server_error" if inside else "invalid_request_error"}
+        if endpoint and endpoint.errors == "anthropic":
+            return json.dumps({"type": "error", "error": error | ({"type": "api_error"} if inside else {})})
+        return json.dumps({"error": error | {"param": None, "code": code}})
 
     def _send(self, status: int, kind: str, text: str, headers: dict[str, str] | None = None) -> None:
         """Send a whole answer: the answer to HEAD has no body."""
@@ -220,12 +235,6 @@ API_HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 TAB_CLOSED = "The tab whose engine was answering has closed. Open it again and repeat the request."
-
-
-def _error(status: HTTPStatus, code: str, message: str) -> str:
-    """Return an error in OpenAI's form."""
-    kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
-    return json.dumps({"error": {"message": message, "type": kind, "param": None, "code": code}})
 
 
 def _same(one: str, other: str) -> bool:

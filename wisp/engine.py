@@ -104,7 +104,7 @@ class Engine:
     ) -> Answer:
         """Answer a conversation. WispError at once for wrong parameters; other errors come from the answer."""
         conversation = [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
-        request = chat_request({**_STREAM, **parameters, "messages": conversation})
+        request = chat_request({**parameters, **_STREAM, "messages": conversation})
         return self._answer(chat.chat, request, hooks_of(logits_processor, stop_when), on_text)
 
     def complete(
@@ -117,7 +117,7 @@ class Engine:
         **parameters: Unpack[Parameters],
     ) -> Answer:
         """Continue a text, or token ids, without a chat template."""
-        request = completion_request({**_STREAM, **parameters, "prompt": prompt})
+        request = completion_request({**parameters, **_STREAM, "prompt": prompt})
         return self._answer(chat.complete, request, hooks_of(logits_processor, stop_when), on_text)
 
     def _answer(self, generate: Callable[..., Any], request: Any, hooks: Hooks, on_text: OnText | None) -> Answer:
@@ -175,7 +175,7 @@ class Engine:
 
     @property
     def chat_template(self) -> str:
-        """The chat template's source. Assign another to replace it. WispError bad_template if it cannot be read."""
+        """The source of the chat template. Assign another to replace it. WispError bad_chat_template if it is wrong."""
         return self._model.template.source
 
     @chat_template.setter

@@ -9,7 +9,7 @@ from functools import partial
 
 from app.openai.answers import Identity
 from app.openai.converted import Converted, Emit
-from app.openai.fields import Body, Json, integer, mapping, text, unsupported, wrong_type, wrong_value
+from app.openai.fields import Body, Json, integer, mapping, parsed, text, unsupported, wrong_type, wrong_value
 from app.openai.requests import ChatRequest, chat_request
 from py_engine.errors import WispError
 
@@ -33,6 +33,8 @@ def messages_request(body: Json) -> Converted:
 
 def count_request(body: Json) -> ChatRequest:
     """Check a request to count a message's tokens."""
+    if isinstance(body, dict) and "stream" in body:
+        raise unsupported("stream is not a parameter of this endpoint.", "stream")
     return _chat(body)
 
 
@@ -57,6 +59,8 @@ def _chat(body: Json) -> ChatRequest:
     if (thinking := mapping(body, "thinking")) is not None:
         chat["chat_template_kwargs"] = {"enable_thinking": thinking.get("type") != "disabled"}
     chat["response_format"] = _format(body)
+    if _is_prefill(chat["messages"]):
+        chat["continue_final_message"] = True
     try:
         return chat_request({name: value for name, value in chat.items() if value is not None})
     except WispError as error:
@@ -64,6 +68,12 @@ def _chat(body: Json) -> ChatRequest:
             if (error.param or "").split(".")[0] == name:
                 raise WispError(error.message.replace(name, renamed), error.code, error.type, renamed) from None
         raise
+
+
+def _is_prefill(messages: list[dict[str, Json]]) -> bool:
+    """Whether the last message is the beginning of the answer."""
+    last = messages[-1] if messages else {}
+    return last.get("role") == "assistant" and isinstance(last.get("content"), str) and "tool_calls" not in last
 
 
 def _system(given: Json) -> list[dict[str, Json]]:
@@ -274,7 +284,7 @@ class Message:
         self._opened = False
         block = self.body["content"][-1]
         if block["type"] == "tool_use":
-            block["input"], self._arguments = json.loads(self._arguments or "{}"), ""
+            block["input"], self._arguments = parsed(self._arguments), ""
         self._event("content_block_stop", index=len(self.body["content"]) - 1)
 
 

@@ -5,7 +5,7 @@ Source: tools/server/README.md of llama.cpp.
 
 from app.openai.answers import Identity
 from app.openai.converted import Converted, Emit
-from app.openai.fields import Body, Json, boolean, unsupported, whole, wrong_type
+from app.openai.fields import Body, Json, boolean, unsupported, whole, wrong_type, wrong_value
 from app.openai.requests import completion_request
 from app.openai.sampling import NAMES as SAMPLING
 
@@ -21,7 +21,7 @@ def completion(body: Json) -> Converted:
     if not isinstance(body, dict):
         raise wrong_type(None, "a JSON object as the request", body)
     for name, value in body.items():
-        if name not in _KNOWN and value is not None:
+        if name not in _KNOWN and value is not None and (name, value) != ("mirostat", 0):
             raise unsupported(f"{name} is not supported by this engine; leave it out.", name)
     if boolean(body, "return_tokens") or (whole(body.get("n_probs")) or 0) > 0:
         raise unsupported("Tokens and their probabilities are answered by /v1/completions.", "return_tokens")
@@ -30,6 +30,8 @@ def completion(body: Json) -> Converted:
     found = -1 if limit is None else whole(limit)
     if found is None:
         raise wrong_type("n_predict", "an integer", limit)
+    if found == 0:
+        raise wrong_value("n_predict is 0; give at least 1 token, or -1 for no limit.", "n_predict")
     request["max_tokens"] = found if found > 0 else (1 << 31) - 1  # -1: until the answer ends
     request |= {"stream": True, "stream_options": {"include_usage": True}}
     made = completion_request(request)

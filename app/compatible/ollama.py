@@ -4,13 +4,13 @@ Source: Ollama's docs/api.md. Options of its load (`num_ctx`, `keep_alive` ...) 
 decided them. Sampling parameters that a request leaves out have Ollama's defaults.
 """
 
-import json
+import time
 from datetime import UTC, datetime
 from functools import partial
 
 from app.openai.answers import Identity
 from app.openai.converted import Converted, Emit
-from app.openai.fields import Body, Json, boolean, mapping, text, unsupported, whole, wrong_type, wrong_value
+from app.openai.fields import Body, Json, boolean, mapping, parsed, text, unsupported, whole, wrong_type, wrong_value
 from app.openai.requests import chat_request, completion_request
 
 VERSION = "0.6.0"  # of Ollama, whose API this is
@@ -38,6 +38,9 @@ def chat(body: Json) -> Converted:
     if not isinstance(given, list):
         raise wrong_type("messages", "a list of messages", given)
     request = _common(body) | {"messages": [_message(m, f"messages[{i}]") for i, m in enumerate(given)]}
+    last = request["messages"][-1]
+    if last["role"] == "assistant" and last["content"] and "tool_calls" not in last:
+        request["continue_final_message"] = True
     if body.get("tools"):
         request["tools"] = body["tools"]
     return Converted(body, chat_request(request), boolean(body, "stream", True), partial(Answer, "message"))
@@ -65,6 +68,16 @@ def generate(body: Json) -> Converted:
     if system := text(body, "system"):
         messages.insert(0, {"role": "system", "content": system})
     return Converted(body, chat_request(_common(body) | {"messages": messages}), streamed, answer)
+
+
+def only_loads(body: Json, field: str) -> bool:
+    """Whether a request has nothing to answer: it asks to load the model. `field`: "messages" or "prompt"."""
+    return isinstance(body, dict) and body.get(field) in (None, "", []) and not body.get("images")
+
+
+def loaded(model: str, empty: dict[str, Json]) -> dict[str, Json]:
+    """The answer when a model is loaded."""
+    return {"model": model, "created_at": _time(time.time()), **empty, "done": True, "done_reason": "load"}
 
 
 def embed_request(body: Json) -> Body:
@@ -203,10 +216,7 @@ class Answer:
                 self._send(self._content(said, thought) | {"done": False})
         if "usage" not in chunk:
             return
-        calls = [
-            {"function": {"name": one["name"], "arguments": json.loads(one["arguments"] or "{}")}}
-            for one in self._calls
-        ]
+        calls = [{"function": {"name": one["name"], "arguments": parsed(one["arguments"])}} for one in self._calls]
         if calls:
             self._send(self._content("", "", calls) | {"done": False})
         end = {"done": True, "done_reason": self._reason} | _figures(chunk["usage"], chunk["timings"])

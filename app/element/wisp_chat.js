@@ -83,18 +83,19 @@ export class WispChat extends HTMLElement {
   }
 
   /**
-   * Sends a message, and resolves to the answer once it has ended. Rejects where the model does not load or answer.
+   * Sends a message, and resolves to the answer once it has ended; to "" where it was stopped before it began. Rejects
+   * where the model does not load or answer. Without an answer the message is not part of the conversation.
    * @param {string} text @returns {Promise<string>}
    */
   async send(text) {
     if (this.#answering) throw new DOMException("An answer is under way.", "InvalidStateError");
     const answering = (this.#answering = new AbortController());
     this.#messages.push({ role: "user", content: text });
-    this.#show("user", text);
+    const question = this.#show("user", text);
     this.#showState();
     const answer = this.#show("assistant", "");
     try {
-      const { engine, model } = await (this.#engine ??= this.#load());
+      const { engine, model } = await (this.#engine ??= this.#load(answering.signal));
       const system = this.getAttribute("system");
       const messages = [...(system ? [{ role: "system", content: system }] : []), ...this.#messages];
       const stream = await engine.chat.completions.create(
@@ -106,11 +107,18 @@ export class WispChat extends HTMLElement {
         this.#log.scrollTop = this.#log.scrollHeight;
       }
       const content = answer.textContent ?? "";
+      if (!content) answering.signal.throwIfAborted();
       this.#messages.push({ role: "assistant", content });
       this.dispatchEvent(new CustomEvent("answer", { detail: { content }, bubbles: true, composed: true }));
       return content;
     } catch (/** @type {any} */ error) {
+      this.#messages.pop();
       answer.remove();
+      this.#input.value ||= text;
+      if (answering.signal.aborted) {
+        question.remove();
+        return "";
+      }
       this.#show("error", error.message);
       throw error;
     } finally {
@@ -126,7 +134,8 @@ export class WispChat extends HTMLElement {
     this.send(text).catch(() => {}); // the log shows it
   }
 
-  async #load() {
+  /** @param {AbortSignal} signal */
+  async #load(signal) {
     try {
       const { Wisp } = await import(new URL("wisp.js", import.meta.url).href);
       const engine = await Wisp.create();
@@ -134,7 +143,10 @@ export class WispChat extends HTMLElement {
       const contextLength = Number(this.getAttribute("context-length")) || undefined;
       const loaded = await engine.load(
         { ...(model && { model }), contextLength, default: false },
-        { onProgress: (/** @type {{ loaded: number, total: number }} */ progress) => this.#showProgress(progress) },
+        {
+          signal,
+          onProgress: (/** @type {{ loaded: number, total: number }} */ progress) => this.#showProgress(progress),
+        },
       );
       return { engine, model: loaded.model };
     } catch (error) {

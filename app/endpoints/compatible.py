@@ -6,9 +6,10 @@ from typing import Any
 from app.answers import chat, embeddings
 from app.client import Call, Fields
 from app.compatible import anthropic, llama_server, ollama
-from app.endpoints.handlers import Handlers, answers
+from app.endpoints.handlers import DONE, Handlers, answers
 from app.models.loaded import Loaded
-from app.openai.fields import Json, wrong_type
+from app.openai.fields import Json, boolean, wrong_type
+from app.openai.requests import chat_request
 from py_engine.errors import SERVER_ERROR, WispError
 
 
@@ -36,12 +37,27 @@ class CompatibleHandlers(Handlers):
     @answers("api/chat")
     async def ollama_chat(self, fields: Fields, call: Call) -> Any:
         """Answer a chat."""
-        return await self.converted(ollama.chat(fields.get("request")), fields, call)
+        body = fields.get("request")
+        if ollama.only_loads(body, "messages"):
+            return await self._load(body, call, {"message": {"role": "assistant", "content": ""}})
+        return await self.converted(ollama.chat(body), fields, call)
 
     @answers("api/generate")
     async def generate(self, fields: Fields, call: Call) -> Any:
         """Answer a prompt."""
-        return await self.converted(ollama.generate(fields.get("request")), fields, call)
+        body = fields.get("request")
+        if ollama.only_loads(body, "prompt"):
+            return await self._load(body, call, {"response": ""})
+        return await self.converted(ollama.generate(body), fields, call)
+
+    async def _load(self, body: Any, call: Call, empty: dict[str, Any]) -> Any:
+        """Load a model, which a request without a prompt asks for."""
+        async with self.held(body, call) as model:
+            answer = ollama.loaded(model.id, empty)
+        if not boolean(body, "stream", True):
+            return answer
+        call.chunk(answer)
+        return DONE
 
     @answers("api/embed")
     async def ollama_embed(self, fields: Fields, call: Call) -> dict[str, Any]:
@@ -93,14 +109,11 @@ class CompatibleHandlers(Handlers):
     async def apply_template(self, fields: Fields, call: Call) -> dict[str, Any]:
         """The prompt of a chat."""
         body = _object(fields.get("request"))
-        given = body.get("messages")
-        if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
-            raise wrong_type("messages", "a list of messages", given)
+        request = chat_request({name: body.get(name) for name in ("messages", "tools", "chat_template_kwargs")})
+        variables: dict[str, Any] = {"add_generation_prompt": boolean(body, "add_generation_prompt", True)}
+        variables |= request.template_variables | {"tools": body.get("tools")}
         async with self.held(body, call) as model:
-            variables = body.get("chat_template_kwargs") or {}
-            return {
-                "prompt": model.template.render(model.template.prepare(given), tools=body.get("tools"), **variables)
-            }
+            return {"prompt": model.template.render(model.template.prepare(request.messages), **variables)}
 
     @answers("props")
     async def props(self, fields: Fields, call: Call) -> dict[str, Any]:
@@ -136,7 +149,7 @@ class CompatibleHandlers(Handlers):
     async def health(self, fields: Fields, call: Call) -> dict[str, Any]:
         """Whether a model is loaded."""
         if not self.models.loaded:
-            raise WispError("No model is loaded yet.", "model_not_loaded", SERVER_ERROR)
+            raise WispError("No model is loaded yet.", "not_ready", SERVER_ERROR)
         return {"status": "ok"}
 
 

@@ -21,6 +21,7 @@ class Endpoint:
     streams: bool = False  # also a request that does not say so
     errors: str = "openai"  # whose form errors have: "openai", "anthropic" or "ollama"
     text: bool = False  # the answer is plain text
+    whole: bool = False  # it never streams
 
     @property
     def kind(self) -> str:

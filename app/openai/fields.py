@@ -1,5 +1,6 @@
 """Read the fields of a request, checked for type and range. An error's `param` names the field."""
 
+import json
 import math
 from typing import Any
 
@@ -85,6 +86,15 @@ def one_of(body: Body, name: str, values: tuple[str, ...]) -> str | None:
     if value is not None and value not in values:
         raise wrong_value(f"{name} is {value!r}; it must be one of {', '.join(values)}.", name)
     return value
+
+
+def parsed(arguments: str) -> dict[str, Json]:
+    """The arguments of a function call; none where they are cut off, or are no object."""
+    try:
+        found = json.loads(arguments or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def mapping(body: Body, name: str) -> dict[str, Json] | None:

@@ -12,6 +12,7 @@
  */
 
 const MAX_TURNS = 8;
+const NOT_RUN = JSON.stringify({ error: "There were no tokens left to run this." });
 
 /** Agents over an engine: `engine.agents`. */
 export class Agents {
@@ -37,7 +38,13 @@ export class Agents {
       const last = turn >= maxTurns;
       const left = maxTokens === undefined ? undefined : maxTokens - usage.completion_tokens;
       /** @type {any} */
-      const asked = { ...request, messages: conversation, tools: described, ...(left && { max_tokens: left }) };
+      const asked = {
+        ...request,
+        messages: conversation,
+        tools: described,
+        stream: false,
+        ...(left !== undefined && { max_tokens: left }),
+      };
       if (last) asked.tool_choice = "none";
       onEvent?.({ type: "turn", turn });
       /** @type {any} */
@@ -48,6 +55,7 @@ export class Agents {
       const calls = message.tool_calls ?? [];
       const spent = maxTokens !== undefined && usage.completion_tokens >= maxTokens;
       if (!calls.length || spent || reason === "length") {
+        for (const { id } of calls) conversation.push({ role: "tool", tool_call_id: id, content: NOT_RUN });
         const ended = spent || reason === "length" ? "tokens" : last ? "turns" : "answer";
         return { message, messages: conversation, usage, turns: turn, ended };
       }

@@ -16,6 +16,7 @@ import ENDPOINTS from "../openai/endpoints.json";
  * @property {boolean} [streams] also a request that does not say so is streamed
  * @property {"anthropic" | "ollama"} [errors] whose form errors have; default: OpenAI's
  * @property {boolean} [text] the answer is plain text
+ * @property {boolean} [whole] it never streams
  */
 
 export const endpoints = /** @type {Endpoint[]} */ (ENDPOINTS);
@@ -32,7 +33,7 @@ export function endpointAt(path, whole = false) {
 
 /** Whether a request is streamed. @param {Endpoint | undefined} endpoint @param {any} body */
 export function isStreamed(endpoint, body) {
-  return body?.stream ?? endpoint?.streams ?? false;
+  return !endpoint?.whole && (body?.stream ?? endpoint?.streams ?? false);
 }
 
 /** The media type of a streamed answer. @param {Endpoint | undefined} endpoint */
@@ -68,12 +69,12 @@ export const Endpoints = /** @type {new (connection: Connection) => Api} */ (
  * or as `signal` in the request.
  * @param {Connection} connection @param {Endpoint} endpoint
  */
-function caller(connection, { sdk, method }) {
+function caller(connection, { sdk, method, whole }) {
   const kind = sdk.replace(/\.(create|list)$/, ""); // as Endpoint.kind in app/openai/endpoints.py
   if (method === "GET") return () => connection.call(kind);
   return (/** @type {Json} */ { signal, ...request }, /** @type {CallOptions} */ options = {}) => {
     const settings = { ...options, signal: options.signal ?? signal };
-    if (request.stream) return connection.stream(kind, { request }, settings);
+    if (request.stream && !whole) return connection.stream(kind, { request }, settings);
     return connection.call(kind, { request }, settings);
   };
 }

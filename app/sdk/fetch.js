@@ -19,6 +19,7 @@ const STATUS = {
 };
 const STATUS_OF_CODE = {
   aborted: 499,
+  not_ready: 503,
   device_lost: 503,
   worker_crashed: 503,
   engine_gone: 503,
@@ -53,9 +54,9 @@ export async function engineFetch(engine, input, init) {
  */
 async function route(engine, request, { path, one, endpoint }) {
   const { signal, method } = request;
-  if (!endpoint && one === undefined) return refusal(404, `There is nothing at ${method} ${path}.`);
+  if (!endpoint && one === undefined) return refusal(404, `There is nothing at ${method} ${path}.`, endpoint);
   const allowed = endpoint ? (endpoint.method ?? "POST") : "GET";
-  if (method !== allowed) return refusal(405, `${method} is not allowed for ${path}; use ${allowed}.`);
+  if (method !== allowed) return refusal(405, `${method} is not allowed for ${path}; use ${allowed}.`, endpoint);
   if (!endpoint) return model(engine, decoded(/** @type {string} */ (one)));
   const call = methodOf(engine, endpoint);
   if (allowed === "GET") return endpoint.text ? text(await call()) : json(await call());
@@ -85,10 +86,10 @@ function text(value) {
   return new Response(value, { headers: { "content-type": "text/plain; version=0.0.4; charset=utf-8" } });
 }
 
-/** @param {number} status @param {string} message */
-function refusal(status, message) {
+/** @param {number} status @param {string} message @param {Endpoint} [endpoint] */
+function refusal(status, message, endpoint) {
   const type = status === 404 ? "not_found_error" : "invalid_request_error";
-  return json({ error: { message, type, param: null, code: "not_found" } }, status);
+  return json(errorBody({ message, type, param: null, code: "not_found" }, endpoint), status);
 }
 
 /** @param {any} error @param {Endpoint | undefined} endpoint */
@@ -111,11 +112,18 @@ function described(error) {
  * An error in the form of an endpoint's API.
  * @param {import("./error.js").ErrorBody} error @param {Endpoint | undefined} endpoint @returns {Json}
  */
-function errorBody(error, endpoint) {
+export function errorBody(error, endpoint) {
   if (endpoint?.errors === "ollama") return { error: error.message };
   if (endpoint?.errors !== "anthropic") return { error };
   const type = error.type === "server_error" ? "api_error" : error.type;
   return { type: "error", error: { ...error, type } };
+}
+
+/** A piece of a stream in the form of an endpoint. @param {any} data @param {Endpoint | undefined} endpoint */
+export function streamPiece(data, endpoint) {
+  if (endpoint?.stream === "lines") return `${JSON.stringify(data)}\n`;
+  const name = endpoint?.stream === "named" && data.type ? `event: ${data.type}\n` : "";
+  return `${name}data: ${JSON.stringify(data)}\n\n`;
 }
 
 /**
@@ -125,12 +133,7 @@ function errorBody(error, endpoint) {
 function events(chunks, endpoint) {
   const encoder = new TextEncoder();
   const steps = chunks[Symbol.asyncIterator]();
-  /** @param {any} data */
-  const piece = (data) => {
-    if (endpoint.stream === "lines") return `${JSON.stringify(data)}\n`;
-    const name = endpoint.stream === "named" && data.type ? `event: ${data.type}\n` : "";
-    return `${name}data: ${JSON.stringify(data)}\n\n`;
-  };
+  const piece = (/** @type {any} */ data) => streamPiece(data, endpoint);
   const body = new ReadableStream(
     {
       async pull(controller) {

@@ -10,7 +10,7 @@
 import { Connection } from "../sdk/connection.js";
 import { endpointAt, Endpoints, isStreamed, streamType } from "../sdk/endpoints.js";
 import { WispError } from "../sdk/error.js";
-import { engineFetch } from "../sdk/fetch.js";
+import { engineFetch, errorBody, streamPiece } from "../sdk/fetch.js";
 import { holdLock } from "../sdk/link.js";
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
@@ -21,6 +21,7 @@ const HEAD_MS = 1_000;
 const STAY_MS = 10_000; // a service worker without events is stopped after 30 s
 const CHECK_MS = 8_000; // between two checks that the page whose engine starts is still open
 
+/** @typedef {import("../sdk/endpoints.js").Endpoint} Endpoint */
 /** @typedef {{ client: Client, port: MessagePort, lock: Promise<string | null>, loaded: boolean }} Host a page; its engine's lock */
 
 /** @param {Request} request whether the API answers this request */
@@ -38,9 +39,10 @@ function pathOf(url) {
 /** @param {FetchEvent} event @returns {Promise<Response>} */
 export async function answerApi({ request, clientId }) {
   const [body, host] = await Promise.all([request.arrayBuffer(), findHost(clientId)]);
+  const endpoint = endpointAt(pathOf(request.url) ?? "", true);
   if (!host) {
     const message = `No page of ${worker.location.origin} has an engine: open one in a tab and try again.`;
-    return failure({ message, type: "server_error", param: null, code: "no_engine" });
+    return failure({ message, type: "server_error", param: null, code: "no_engine" }, endpoint);
   }
   const connection = connect(host, () => findHost(clientId));
   const { method, url, headers } = request;
@@ -48,10 +50,9 @@ export async function answerApi({ request, clientId }) {
   const controller = new AbortController();
   request.signal.addEventListener("abort", () => (controller.abort(), connection.close(WispError.aborted())));
   const answer = engineFetch(new Endpoints(connection), asked, { signal: controller.signal }).catch((error) =>
-    failure({ message: `${error}`, type: "server_error", param: null, code: "internal_error" }),
+    failure({ message: `${error}`, type: "server_error", param: null, code: "internal_error" }, endpoint),
   );
-  const endpoint = endpointAt(pathOf(url) ?? "", true);
-  return begin(answer, streams(endpoint, body) ? streamType(endpoint) : null, controller, () =>
+  return begin(answer, streams(endpoint, body) ? endpoint : undefined, controller, () =>
     connection.close(WispError.aborted()),
   );
 }
@@ -168,13 +169,13 @@ async function openLink({ client, port, lock }, lost) {
  * A service worker learns that a client gave up only when a body is cancelled, not while its response is pending
  * (Chromium). So a response that takes longer than HEAD_MS begins before the answer is ready. A later failure cannot
  * change the status: it becomes an event, or breaks off an answer that is not streamed.
- * @param {Promise<Response>} answer @param {string | null} streamed the media type of a streamed answer @param {AbortController} controller
+ * @param {Promise<Response>} answer @param {Endpoint | undefined} streamed the endpoint of a streamed answer @param {AbortController} controller
  * @param {() => void} over called once
  * @returns {Promise<Response>}
  */
 async function begin(answer, streamed, controller, over) {
   const early = await Promise.race([answer, new Promise((resolve) => setTimeout(resolve, HEAD_MS))]);
-  const type = streamed ?? "application/json";
+  const type = streamed ? streamType(streamed) : "application/json";
   const { status, headers } = early ?? { status: 200, headers: { "content-type": type } };
   /** @type {ReadableStreamDefaultReader<Uint8Array> | undefined} */
   let reader;
@@ -186,7 +187,7 @@ async function begin(answer, streamed, controller, over) {
           if (!early && !response.ok) {
             const text = await response.text();
             if (!streamed) throw new TypeError(text);
-            stream.enqueue(new TextEncoder().encode(type.includes("event") ? `data: ${text}\n\n` : `${text}\n`));
+            stream.enqueue(new TextEncoder().encode(streamPiece(JSON.parse(text), streamed)));
             return finish(stream);
           }
           reader ??= response.body?.getReader();
@@ -216,7 +217,7 @@ async function begin(answer, streamed, controller, over) {
 
 /**
  * Whether a request is answered with a stream.
- * @param {import("../sdk/endpoints.js").Endpoint | undefined} endpoint @param {ArrayBuffer} body @returns {boolean}
+ * @param {Endpoint | undefined} endpoint @param {ArrayBuffer} body @returns {boolean}
  */
 function streams(endpoint, body) {
   try {
@@ -226,7 +227,7 @@ function streams(endpoint, body) {
   }
 }
 
-/** @param {import("../sdk/error.js").ErrorBody} error @returns {Response} */
-function failure(error) {
-  return Response.json({ error }, { status: 503 });
+/** @param {import("../sdk/error.js").ErrorBody} error @param {Endpoint | undefined} endpoint @returns {Response} */
+function failure(error, endpoint) {
+  return Response.json(errorBody(error, endpoint), { status: 503 });
 }

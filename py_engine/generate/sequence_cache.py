@@ -81,7 +81,8 @@ class SequenceCache:
         known = n
         if states is not None and not cache.pools:
             snapshot, n = states.find(ids, len(ids) - 1, exact)
-            self._restart(ids[:n])
+            if not self._restart(ids[:n]):
+                snapshot, n = None, 0
         while states is None or cache.pools:
             if states is not None:
                 snapshot, n = states.find(ids, n, exact)
@@ -107,12 +108,15 @@ class SequenceCache:
                 states.use(snapshot)
             self.checkpoint = known if known - n >= cache.page else 0
 
-    def _restart(self, ids: list[int]) -> None:
-        """Hold blocks for `ids`, which have no pages: the model has no keys and values."""
+    def _restart(self, ids: list[int]) -> bool:
+        """Hold blocks for `ids`, which have no pages: the model has no keys and values. False: they are not for this
+        sequence now."""
         self._switch([], 0)
         self.tokens = []
-        self.reserve(len(ids))
+        if self.reserve(len(ids)) < len(ids):
+            return False
         self.append(ids)
+        return True
 
     def _may_extend(self, block: Block, part: int) -> bool:
         """Whether this sequence may write after the first `part` tokens of a block: no other one has it.

@@ -21,7 +21,7 @@ NEEDS: dict[str, str] = {
     "eurobert": "an encoder with RoPE and RMS norms before its blocks",
     "gemma3n": "several residual streams (AltUp) and low-rank residuals (Laurel)",
     "glm-dsa": "sparse attention by an index of the context",
-    "gptj": "source: llama.cpp does not run it either",
+    "gptj": "an implementation to compare with: llama.cpp has none",
     "grok": "experts with a norm after them and no shared expert",
     "grovemoe": "a second set of experts, shared by groups of the first",
     "llama-embed": "a bidirectional llama",
@@ -29,7 +29,7 @@ NEEDS: dict[str, str] = {
     "mimo2": UNEQUAL,
     "neo-bert": "an encoder with RoPE and RMS norms before its blocks",
     "plamo": "attention and feed-forward network in parallel on shuffled heads",
-    "plamo3": "norms of queries and keys with offsets",
+    "plamo3": "norm weights that are offsets from 1",
     "step35": "other numbers of heads in every layer, and a gate for each",
     "wavtokenizer-dec": "convolutions: it makes sound, not text",
 }

@@ -124,7 +124,7 @@ def test_anthropics_client(api: ApiServer, page: Page) -> None:
     assert [block.input for block in called.content if block.type == "tool_use"] == [{"city": "Paris"}]
     with pytest.raises(anthropic.BadRequestError, match="temperature"):
         client.messages.create(model=MODEL, max_tokens=40, messages=asked, extra_body={"temperature": 9})
-    with pytest.raises(anthropic.AuthenticationError):
+    with pytest.raises(anthropic.AuthenticationError, match="API key"):
         client.with_options(api_key="wrong").messages.create(model=MODEL, max_tokens=4, messages=asked)
 
 
@@ -149,6 +149,9 @@ def test_ollamas_client(api: ApiServer, page: Page) -> None:
     assert MODEL in [model.model for model in client.list().models]
     assert [model.model for model in client.ps().models] == [MODEL]
     assert (client.show(MODEL).modelinfo or {})["general.architecture"] == "llama"
+    with pytest.raises(ollama.ResponseError, match="API key") as refused:
+        ollama.Client(host=api.url).list()
+    assert refused.value.status_code == 401
     with pytest.raises(ollama.ResponseError, match="top_p") as caught:
         client.chat(MODEL, messages=ITALY, options={"top_p": 9})
     assert caught.value.status_code == 400

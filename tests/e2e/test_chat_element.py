@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.support.slow_engine import slow_down
 from tools.serve import Server
 
 ADD = """async (attributes) => {
@@ -50,15 +51,21 @@ def test_chats(page: Page) -> None:
 
 
 def test_stops_and_shows_errors(page: Page) -> None:
-    page.evaluate(ADD, {"model": "wisp-mini-q4_0", "stop-label": "Halt"})
-    button = page.get_by_role("button")
+    page.evaluate(ADD, {"model": "wisp-mini-q4_0", "stop-label": "Halt", "context-length": "512"})
+    button, answers = page.get_by_role("button"), page.locator("wisp-chat [part~=assistant]")
+    ask(page, "Hi")
+    expect(answers).not_to_be_empty(timeout=60_000)
+    expect(button).to_have_text("Send")
+    slow_down(page)
     ask(page, "Tell me a long story.")
-    expect(page.locator("wisp-chat [part~=assistant]")).not_to_be_empty(timeout=60_000)
+    expect(answers.nth(1)).not_to_be_empty()
     expect(button).to_have_text("Halt")
     button.click()
     expect(button).to_have_text("Send")
-    assert len(page.evaluate("document.querySelector('wisp-chat').messages")) == 2
+    assert len(page.evaluate("document.querySelector('wisp-chat').messages")) == 4
     page.evaluate(ADD, {"model": "/nothing.gguf"})
     ask(page, "Hello")
     expect(page.locator("wisp-chat [part~=error]")).to_contain_text("404")
     expect(button).to_have_text("Send")
+    expect(page.get_by_role("textbox", name="Message")).to_have_value("Hello")  # to send again
+    assert page.evaluate("document.querySelector('wisp-chat').messages") == []

@@ -94,6 +94,7 @@ def test_a_run_ends_with_its_tokens(evaluate: Evaluate) -> None:
     found = run(evaluate, [["add", {"x": 1, "y": 1}]], maxTokens=25)
     assert found["result"]["ended"] == "tokens"
     assert found["result"]["usage"]["completion_tokens"] == 25
+    assert "tokens" in json.loads(results(found)[-1])["error"]  # of the call that did not run
     assert [request["max_tokens"] for request in found["asked"]] == [25, 15, 5]
 
 

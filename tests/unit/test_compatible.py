@@ -39,6 +39,7 @@ async def test_a_message_of_anthropic(page: Page) -> None:
     assert usage["cache_read_input_tokens"] == 3
     counted = await page.call("messages.countTokens", request={"messages": HI})
     assert usage["input_tokens"] + 3 == counted["input_tokens"]
+    assert await page.code("messages.countTokens", request=MESSAGE | {"stream": True}) == "unsupported_parameter"
     short = await page.call("messages", request=MESSAGE | {"max_tokens": 2})
     assert (short["stop_reason"], short["usage"]["output_tokens"]) == ("max_tokens", 2)
     ended = await page.call("messages", request=MESSAGE | {"stop_sequences": [" can"]})
@@ -137,6 +138,28 @@ def test_bad_requests_of_anthropic(change: Json, param: str) -> None:
     assert error.value.param == param
 
 
+def test_calls_that_are_cut_off_have_no_arguments() -> None:
+    """max_tokens may end an answer within the arguments of a call."""
+    call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"x": "par'}}
+    usage = {"usage": {"prompt_tokens": 5, "completion_tokens": 7}, "timings": {"prompt_ms": 1.0, "predicted_ms": 2.0}}
+    message = anthropic.messages_request(MESSAGE).answer("mini", None, _identity())
+    answer = ollama.Answer("message", "mini", None, _identity())
+    for one in (message, answer):
+        one.chunk({"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": None}]})
+        one.chunk({"choices": [{"delta": {}, "finish_reason": "length"}]})
+        one.chunk({"choices": [], **usage})
+    assert (message.body["stop_reason"], message.body["content"][0]["input"]) == ("max_tokens", {})
+    assert answer.body["done_reason"] == "length"
+
+
+@pytest.mark.parametrize("read", [anthropic.messages_request, ollama.chat])
+def test_a_last_message_of_the_assistant_is_continued(read: Any) -> None:
+    body = {"messages": [*HI, {"role": "assistant", "content": "It is"}]}
+    request = chat_of(body | ({"max_tokens": 9} if read is anthropic.messages_request else {}), read)
+    assert request.continued == "It is"
+    assert [message["role"] for message in request.messages] == ["user"]
+
+
 # -- Ollama
 
 
@@ -162,6 +185,14 @@ async def test_prompts_of_ollama(page: Page) -> None:
     assert len(page.engine.prompts[-1]) < len(asked)  # no template around it
     whole = await page.call("ollama.generate", request={"prompt": "Hi", "raw": True, "stream": False})
     assert whole["response"].strip() == HELLO
+
+
+async def test_a_request_of_ollama_without_a_prompt_loads_the_model(page: Page) -> None:
+    answer = await page.call("ollama.generate", request={"model": "mini", "stream": False})
+    assert (answer["response"], answer["done_reason"]) == ("", "load")
+    (chunk,) = await page.stream("ollama.chat", model="mini", messages=[])
+    assert (chunk["message"]["content"], chunk["done"], chunk["done_reason"]) == ("", True, "load")
+    assert await page.code("ollama.generate", request={"model": "none"}) == "model_not_found"
 
 
 async def test_the_models_of_ollama(page: Page) -> None:
@@ -234,7 +265,11 @@ def test_bad_chats_of_ollama(request_: Json, param: str) -> None:
 
 @pytest.mark.parametrize(
     ("request_", "param"),
-    [({}, "prompt"), ({"prompt": "x", "suffix": "y"}, "suffix"), ({"prompt": "x", "raw": True, "system": "y"}, "raw")],
+    [
+        ({"prompt": 5}, "prompt"),
+        ({"prompt": "x", "suffix": "y"}, "suffix"),
+        ({"prompt": "x", "raw": True, "system": "y"}, "raw"),
+    ],
 )
 def test_bad_prompts_of_ollama(request_: Json, param: str) -> None:
     with pytest.raises(WispError) as error:
@@ -265,10 +300,18 @@ async def test_tokens_and_templates_of_llama_cpp(page: Page) -> None:
     assert await page.code("llama.detokenize", request={"tokens": "x"}) == "invalid_type"
     assert "Hi" in (await page.call("llama.applyTemplate", request={"messages": HI}))["prompt"]
     assert await page.code("llama.applyTemplate", request={"messages": 1}) == "invalid_type"
+    wrong = {"messages": HI, "chat_template_kwargs": 1}
+    assert await page.code("llama.applyTemplate", request=wrong) == "invalid_type"
+    whole, start = [
+        (await page.call("llama.applyTemplate", request={"messages": HI, "add_generation_prompt": add}))["prompt"]
+        for add in (True, False)
+    ]
+    assert whole.startswith(start)
+    assert whole != start
 
 
 async def test_the_state_of_llama_cpps_server(page: Page) -> None:
-    assert await Page().code("llama.health") == "model_not_loaded"
+    assert await Page().code("llama.health") == "not_ready"
     assert await page.call("llama.health") == {"status": "ok"}
     props = await page.call("llama.props")
     assert (props["total_slots"], props["default_generation_settings"]["n_ctx"]) == (1, 200)
@@ -286,6 +329,8 @@ async def test_the_state_of_llama_cpps_server(page: Page) -> None:
     [
         ({"prompt": ["a", "b"]}, "prompt"),
         ({"prompt": "a", "n_predict": "x"}, "n_predict"),
+        ({"prompt": "a", "n_predict": 0}, "n_predict"),
+        ({"prompt": "a", "mirostat": 1}, "mirostat"),
         ({"prompt": "a", "n_probs": 2}, "return_tokens"),
         ({"prompt": "a", "lora": []}, "lora"),
     ],
