@@ -2,8 +2,8 @@
  * The Prompt API over any model: `globalThis.LanguageModel ??= languageModel(Wisp, { model })` for pages whose browser has
  * none, or another model. Source: https://webmachinelearning.github.io/prompt-api/
  *
- * A session is its messages. The engine finds what it has computed for them by their tokens, so a clone computes nothing
- * again. Not supported: pictures and sound, and append() computes nothing ahead.
+ * A session is its messages. The engine finds what it has computed for them by their tokens, so a clone reuses what is
+ * still cached. Not supported: pictures and sound, and append() computes nothing ahead.
  */
 import { checkOptions, formOf, messagesOf, toolsOf } from "./prompt_messages.js";
 
@@ -66,8 +66,8 @@ export function languageModel(wisp, request = {}) {
         if (error.name === "NotSupportedError") return "unavailable";
         throw error;
       }
-      if (creating) return "downloading";
-      return (await present(await wisp.create(), request)) ? "available" : "downloadable";
+      if (await present(await wisp.create(), request)) return "available";
+      return creating ? "downloading" : "downloadable";
     }
 
     /** @param {CreateOptions} [options] */
@@ -158,8 +158,7 @@ export function languageModel(wisp, request = {}) {
     append(input, { signal } = {}) {
       return this.#inTurn(signal, async () => {
         const { messages } = messagesOf(input);
-        await this.#makeRoom(messages, 0);
-        this.#state.turns.push(...messages);
+        this.#state.turns = [...(await this.#fitting(messages, 0)), ...messages];
         this.#state.usage = await tokensOf(this.#state, this.#messages());
       });
     }
@@ -221,7 +220,7 @@ export function languageModel(wisp, request = {}) {
         const { form, told: sentence } = formOf(responseConstraint);
         const sent = told(messages, omitResponseConstraintInput ? "" : sentence);
         const state = this.#state;
-        await this.#makeRoom(sent, Math.floor(state.window / ANSWER_PART));
+        const kept = await this.#fitting(sent, Math.floor(state.window / ANSWER_PART));
         /** @type {Message[]} */
         const added = [];
         for (let round = 0; ; round++) {
@@ -229,7 +228,7 @@ export function languageModel(wisp, request = {}) {
           const { temperature, topK } = state.options;
           const request = {
             model: state.model,
-            messages: [...this.#messages(), ...sent, ...added],
+            messages: [...state.initial, ...kept, ...sent, ...added],
             tools,
             temperature,
             top_k: topK,
@@ -247,24 +246,27 @@ export function languageModel(wisp, request = {}) {
           );
           any.throwIfAborted();
         }
-        state.turns.push(...sent, ...added);
+        state.turns = [...kept, ...sent, ...added];
         state.usage = await tokensOf(state, this.#messages());
       });
     }
 
-    /** Drops the oldest turns until messages fit beside `reserve` tokens. @param {Message[]} messages @param {number} reserve */
-    async #makeRoom(messages, reserve) {
+    /**
+     * The turns without the oldest that do not fit beside messages and `reserve` tokens.
+     * @param {Message[]} messages @param {number} reserve
+     */
+    async #fitting(messages, reserve) {
       const state = this.#state;
       const most = state.window - Math.max(1, reserve);
       const least = await tokensOf(state, [...state.initial, ...messages]);
       if (least > most) throw tooLarge(least - (await tokensOf(state, state.initial)), most);
-      let overflows = false;
-      while ((await tokensOf(state, [...this.#messages(), ...messages])) > most) {
-        const next = state.turns.findIndex((message, i) => i > 0 && message.role === "user");
-        state.turns.splice(0, next < 0 ? state.turns.length : next);
-        overflows = true;
+      let kept = state.turns;
+      while ((await tokensOf(state, [...state.initial, ...kept, ...messages])) > most) {
+        const next = kept.findIndex((message, i) => i > 0 && message.role === "user");
+        kept = next < 0 ? [] : kept.slice(next);
       }
-      if (overflows) this.dispatchEvent(new Event("contextoverflow"));
+      if (kept.length < state.turns.length) this.dispatchEvent(new Event("contextoverflow"));
+      return kept;
     }
   }
   return /** @type {any} */ (LanguageModel);
