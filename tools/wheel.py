@@ -28,7 +28,7 @@ SCRIPTS = {
     "media": "py_engine/media/media.js",
 }
 REQUIRES = ("Jinja2>=3.1", "numpy", "regex")  # Pyodide has all three
-# The worker's end of the page, HTTP's endpoints, and what the wheel requires
+# Code for the page's worker, HTTP's endpoints, and what the wheel requires
 NOT_IN_IT = re.compile(
     r"app/(main|on_demand|handlers|model_messages|client)\.py|app/(endpoints|compatible|upstreams)/|(jinja2|markupsafe)/"
 )

@@ -1,4 +1,4 @@
-"""Where the states of recurrent layers lie: what a layer knows of a sequence's past in place of keys and values.
+"""The layout of the states of recurrent layers, which these store in place of keys and values.
 
 A layer has a matrix for each head, and the last inputs of its causal convolution, all f32. A sequence has a slot in the
 buffers of all its layers. The slots are the pages of a page group of their own; the first entry of a sequence's block
