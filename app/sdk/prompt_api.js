@@ -220,7 +220,7 @@ export function languageModel(wisp, request = {}) {
         const { form, told: sentence } = formOf(responseConstraint);
         const sent = told(messages, omitResponseConstraintInput ? "" : sentence);
         const state = this.#state;
-        const kept = await this.#fitting(sent, Math.floor(state.window / ANSWER_PART));
+        const turns = await this.#fitting(sent, Math.floor(state.window / ANSWER_PART));
         /** @type {Message[]} */
         const added = [];
         for (let round = 0; ; round++) {
@@ -228,7 +228,7 @@ export function languageModel(wisp, request = {}) {
           const { temperature, topK } = state.options;
           const request = {
             model: state.model,
-            messages: [...state.initial, ...kept, ...sent, ...added],
+            messages: [...state.initial, ...turns, ...sent, ...added],
             tools,
             temperature,
             top_k: topK,
@@ -246,7 +246,7 @@ export function languageModel(wisp, request = {}) {
           );
           any.throwIfAborted();
         }
-        state.turns = [...kept, ...sent, ...added];
+        state.turns = [...turns, ...sent, ...added];
         state.usage = await tokensOf(state, this.#messages());
       });
     }
@@ -260,13 +260,13 @@ export function languageModel(wisp, request = {}) {
       const most = state.window - Math.max(1, reserve);
       const least = await tokensOf(state, [...state.initial, ...messages]);
       if (least > most) throw tooLarge(least - (await tokensOf(state, state.initial)), most);
-      let kept = state.turns;
-      while ((await tokensOf(state, [...state.initial, ...kept, ...messages])) > most) {
-        const next = kept.findIndex((message, i) => i > 0 && message.role === "user");
-        kept = next < 0 ? [] : kept.slice(next);
+      let turns = state.turns;
+      while ((await tokensOf(state, [...state.initial, ...turns, ...messages])) > most) {
+        const next = turns.findIndex((message, i) => i > 0 && message.role === "user");
+        turns = next < 0 ? [] : turns.slice(next);
       }
-      if (kept.length < state.turns.length) this.dispatchEvent(new Event("contextoverflow"));
-      return kept;
+      if (turns.length < state.turns.length) this.dispatchEvent(new Event("contextoverflow"));
+      return turns;
     }
   }
   return /** @type {any} */ (LanguageModel);
