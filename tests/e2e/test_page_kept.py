@@ -96,7 +96,7 @@ def test_an_answer_cut_by_a_reload_is_saved(context: BrowserContext, server: Ser
 def test_a_cut_answer_goes_on_with_the_same_text(context: BrowserContext, server: Server, how: str) -> None:
     page = open_page(context, server.url, settings={"temperature": 1, "seed": 7})
     whole = ask(page, STORY)
-    slow_down(page, 400)
+    slow_down(page, 150)
     page.get_by_role("button", name="Answer again").click()
     expect(last_answer(page).locator(".block").first).to_be_visible(timeout=60_000)
     if how == "reload":
