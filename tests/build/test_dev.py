@@ -15,7 +15,6 @@ from playwright.sync_api import BrowserContext, expect
 
 from tests.support.browser import wait_until
 from tests.support.checkouts import copy_sources
-from tests.support.waiting import HANG_S
 from tools.headers import CSP
 from tools.paths import ROOT
 
@@ -44,7 +43,7 @@ def running(checkout: Path, command: str, port: int = 0) -> Iterator[str]:
             yield match[1]
         finally:
             process.send_signal(signal.SIGINT)
-        assert process.wait(HANG_S) in (0, 130)
+        assert process.wait(10) in (0, 130)
 
 
 def test_a_change_reloads_the_page(checkout: Path, context: BrowserContext) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.waiting import HANG_S, wait_for
+from tests.support.waiting import wait_for
 from tools.failure import Failure, plain
 from tools.paths import ROOT
 from tools.serve import Server, UnsatisfiableRange, open_port, parse_range
@@ -217,8 +217,8 @@ def test_the_command_says_where_it_serves_once_it_does(dist: Path) -> None:
         try:
             match = re.fullmatch(r"Serving (http://127\.0\.0\.1:\d+/)\n", line)
             assert match, line
-            with urllib.request.urlopen(f"{match[1]}wisp.js", timeout=HANG_S) as answer:
+            with urllib.request.urlopen(f"{match[1]}wisp.js", timeout=10) as answer:
                 assert answer.read() == (dist / "wisp.js").read_bytes()
         finally:
             running.send_signal(signal.SIGINT)
-        assert running.wait(HANG_S) in (0, 130)
+        assert running.wait(10) in (0, 130)
